@@ -1,0 +1,95 @@
+"""What each node did, read back from what it wrote: its line in the ledger, and facts for people.
+
+The counts come from the outputs themselves (statistics, vocabulary, history, evaluation), not from the code that
+wrote them, so a node that drops a record on any runner is found out before its output is published.
+"""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import orjson
+from tensorflow_metadata.proto.v0 import statistics_pb2
+
+from components import ledger
+from components.ingest import account
+
+Uris = Mapping[str, Path]  # the node's input or output artifacts by name
+
+
+@dataclass(frozen=True)
+class Audit:
+    """The outcome of looking at one node's outputs."""
+
+    entry: ledger.Entry | None = None
+    facts: Mapping[str, Any] = field(default_factory=dict)
+
+
+def audit(node: str, inputs: Uris, outputs: Uris) -> Audit:
+    """Counts what a node wrote; stops the run when it does not add up."""
+    looked = _AUDITS.get(node, _nothing)(inputs, outputs)
+    if looked.entry is not None:
+        ledger.check(looked.entry)
+    return looked
+
+
+def _nothing(inputs: Uris, outputs: Uris) -> Audit:
+    del inputs, outputs
+    return Audit()
+
+
+def _ingest(inputs: Uris, outputs: Uris) -> Audit:
+    del inputs
+    return Audit(account.read(outputs["examples"]).entry())
+
+
+def _statistics(inputs: Uris, outputs: Uris) -> Audit:
+    counted = 0
+    for file in sorted(outputs["statistics"].glob("Split-*/FeatureStats.pb")):
+        stats = statistics_pb2.DatasetFeatureStatisticsList.FromString(file.read_bytes())
+        counted += sum(dataset.num_examples for dataset in stats.datasets)
+    return Audit(ledger.Entry("StatisticsGen", sum(account.read(inputs["examples"]).records.values()), counted))
+
+
+def _transform(inputs: Uris, outputs: Uris) -> Audit:
+    from components import transform  # noqa: PLC0415 - imports TensorFlow
+
+    train = account.read(inputs["examples"]).records["train"]
+    graph = str(outputs["transform_graph"])
+    facts = {"classes": transform.class_names(graph)}
+    return Audit(ledger.Entry("Transform", train, transform.fitted_records(graph)), facts)
+
+
+def _trainer(inputs: Uris, outputs: Uris) -> Audit:
+    """Every epoch must have seen every record of the training and the held-out split once."""
+    history = orjson.loads((outputs["model_run"] / "history.json").read_bytes())
+    records = account.read(inputs["examples"]).records
+    epochs = history["epochs"]
+    seen = [int(a + b) for a, b in zip(epochs["records"], epochs["val_records"], strict=True)]
+    expected = records["train"] + records["eval"]
+    wrong = [count for count in seen if count != expected]
+    return Audit(ledger.Entry("Trainer", expected, wrong[0] if wrong else expected), {"epochs": len(seen)})
+
+
+def _evaluator(inputs: Uris, outputs: Uris) -> Audit:
+    from components import evaluation  # noqa: PLC0415 - imports TensorFlow
+
+    result = evaluation.read_result(str(outputs["evaluation"]))
+    test = account.read(inputs["examples"]).records[evaluation.SPLIT]
+    return Audit(ledger.Entry("Evaluator", test, int(result["metrics"]["examples"])), result)
+
+
+def _pusher(inputs: Uris, outputs: Uris) -> Audit:
+    del inputs
+    return Audit(facts=orjson.loads((outputs["pushed_model"] / "pushed.json").read_bytes()))
+
+
+_AUDITS: Mapping[str, Callable[[Uris, Uris], Audit]] = {
+    "Ingest": _ingest,
+    "StatisticsGen": _statistics,
+    "Transform": _transform,
+    "Trainer": _trainer,
+    "Evaluator": _evaluator,
+    "Pusher": _pusher,
+}

@@ -1,0 +1,80 @@
+"""Publish whole or not at all: write aside, fsync, rename.
+
+    tmp file next to the target ─► fsync ─► rename ─► fsync of the folder
+"""
+
+import os
+import secrets
+import shutil
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+# Leftovers of a killed process carry this mark, so that they can be told from data and swept.
+ASIDE = ".aside-"
+
+
+def aside_of(target: Path) -> Path:
+    """Returns a fresh name next to `target`, on the same filesystem."""
+    return target.with_name(f"{ASIDE}{secrets.token_hex(6)}-{target.name}")
+
+
+@contextmanager
+def publish_file(target: Path) -> Iterator[Path]:
+    """Yields a path to write to; on success it becomes `target` whole, on failure it is gone."""
+    aside = aside_of(target)
+    try:
+        yield aside
+        fsync(aside)
+        aside.replace(target)
+        fsync(target.parent)
+    finally:
+        aside.unlink(missing_ok=True)
+
+
+@contextmanager
+def publish_folder(target: Path) -> Iterator[Path]:
+    """Yields an empty folder to fill; on success it becomes `target` whole. `target` must not exist."""
+    aside = aside_of(target)
+    aside.mkdir(parents=True)
+    try:
+        yield aside
+        fsync_tree(aside)
+        aside.rename(target)
+        fsync(target.parent)
+    finally:
+        shutil.rmtree(aside, ignore_errors=True)
+
+
+def write_bytes(target: Path, content: bytes) -> None:
+    """Writes a small file whole or not at all."""
+    with publish_file(target) as aside:
+        aside.write_bytes(content)
+
+
+def fsync(path: Path) -> None:
+    """Forces a file or folder to disk."""
+    descriptor = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
+
+
+def fsync_tree(folder: Path) -> None:
+    """Forces a folder, and all that is in it, to disk."""
+    for parent, _, names in os.walk(folder, topdown=False):
+        for name in names:
+            fsync(Path(parent, name))
+        fsync(Path(parent))
+
+
+def sweep(folder: Path) -> list[Path]:
+    """Removes what killed writers left in `folder` and returns it. Call it under the lock only."""
+    leftovers = sorted(folder.glob(f"{ASIDE}*"))
+    for leftover in leftovers:
+        if leftover.is_dir():
+            shutil.rmtree(leftover)
+        else:
+            leftover.unlink()
+    return leftovers

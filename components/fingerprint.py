@@ -1,0 +1,78 @@
+"""The source of the code a node uses, as a digest a file: the part of the cache key that TFX leaves out.
+
+    node's entry modules ─► what they import of ours, and what that imports, … (read by `ast`, nothing is run)
+                         ─► {"components/trainer.py": "3f2a…", …}
+
+An import inside a function counts too. Code that is named by a string (a Task's parts) is not seen here: the graph
+hands those modules in as entries of the nodes that load them.
+"""
+
+import ast
+import hashlib
+from collections.abc import Iterable, Mapping
+from functools import lru_cache
+from pathlib import Path
+
+PACKAGES = ("components", "pipelines", "schemas", "data")
+HOME = Path(__file__).resolve().parent.parent
+
+
+def sources(entries: Iterable[str], home: Path = HOME) -> dict[str, str]:
+    """Returns the digest of every source file that `entries` reach, by path relative to `home`."""
+    seen: dict[str, str] = {}
+    waiting = list(entries)
+    while waiting:
+        module = waiting.pop()
+        file = _file_of(module, home)
+        if file is None:
+            raise ModuleNotFoundError(f"no source file for {module!r} below {home}")
+        name = file.relative_to(home).as_posix()
+        if name in seen:
+            continue
+        content = file.read_bytes()
+        seen[name] = hashlib.sha256(content).hexdigest()[:16]
+        waiting.extend(_imports_of(content, module, home))
+    return dict(sorted(seen.items()))
+
+
+def changed(old: Mapping[str, str], new: Mapping[str, str]) -> list[str]:
+    """Returns the files that differ between two fingerprints."""
+    return sorted(name for name in old.keys() | new.keys() if old.get(name) != new.get(name))
+
+
+@lru_cache(maxsize=1024)
+def _imports_of(content: bytes, module: str, home: Path) -> tuple[str, ...]:
+    found: list[str] = []
+    for node in ast.walk(ast.parse(content)):
+        if isinstance(node, ast.Import):
+            for alias in node.names:
+                found += _with_packages(alias.name)
+        elif isinstance(node, ast.ImportFrom):
+            base = _absolute(node, module, home)
+            found += _with_packages(base)
+            # `from package import name`: name is a module of ours, or something inside the package.
+            found += [f"{base}.{alias.name}" for alias in node.names]
+    return tuple(name for name in found if name.split(".")[0] in PACKAGES and _file_of(name, home))
+
+
+def _absolute(node: ast.ImportFrom, module: str, home: Path) -> str:
+    if not node.level:
+        return node.module or ""
+    file = _file_of(module, home)
+    package = module if file is not None and file.name == "__init__.py" else module.rpartition(".")[0]
+    parts = package.split(".")[: len(package.split(".")) - node.level + 1]
+    return ".".join([*parts, node.module] if node.module else parts)
+
+
+def _with_packages(module: str) -> list[str]:
+    # Importing a.b.c runs a/__init__ and a/b/__init__ too.
+    parts = module.split(".")
+    return [".".join(parts[: index + 1]) for index in range(len(parts))]
+
+
+def _file_of(module: str, home: Path) -> Path | None:
+    base = home.joinpath(*module.split("."))
+    for candidate in (base.with_suffix(".py"), base / "__init__.py"):
+        if candidate.is_file():
+            return candidate
+    return None

@@ -1,0 +1,93 @@
+"""The gate before Transform and Trainer: anomalies, an empty split or a missing class stop the run here.
+
+TFX's ExampleValidator writes its findings down and lets the run go on; this node reads them and stops it.
+`@component` reads annotations at run time, so this file must not postpone them.
+"""
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+import orjson
+from tensorflow_metadata.proto.v0 import anomalies_pb2
+from tfx import v1 as tfx
+from tfx.dsl.components.base.base_component import BaseComponent
+from tfx.types.artifact import Artifact
+
+from components.errors import GateStopped
+from components.ingest import account
+
+_ANOMALIES = "SchemaDiff.pb"
+_SHOWN = 30  # classes in the table of an error message
+_FEWEST_CLASSES = 2
+
+
+class GateVerdict(Artifact):
+    """What the gate looked at and that it let the data pass."""
+
+    TYPE_NAME = "GateVerdict"
+
+
+@tfx.dsl.components.component
+def Gate(  # noqa: N802 - a TFX component
+    examples: tfx.dsl.components.InputArtifact[tfx.types.standard_artifacts.Examples],
+    anomalies: tfx.dsl.components.InputArtifact[tfx.types.standard_artifacts.ExampleAnomalies],
+    verdict: tfx.dsl.components.OutputArtifact[GateVerdict],
+    min_per_class: tfx.dsl.components.Parameter[int],
+) -> None:
+    """Raises GateStopped, or writes the verdict."""
+    counts = account.read(Path(examples.uri)).classes
+    problems = [*anomaly_lines(Path(anomalies.uri)), *class_problems(counts, min_per_class)]
+    if problems:
+        raise GateStopped("\n".join(["the data must not be trained on:", *problems, class_table(counts)]))
+    Path(verdict.uri, "verdict.json").write_bytes(orjson.dumps({"passed": True, "classes": counts}))
+
+
+def component(examples: tfx.types.BaseChannel, anomalies: tfx.types.BaseChannel, min_per_class: int) -> BaseComponent:
+    """Returns the gate as a node."""
+    return Gate(examples=examples, anomalies=anomalies, min_per_class=min_per_class)
+
+
+def anomaly_lines(folder: Path) -> list[str]:
+    """Returns ExampleValidator's findings, one line each."""
+    lines = []
+    for file in sorted(folder.glob(f"Split-*/{_ANOMALIES}")):
+        found = anomalies_pb2.Anomalies.FromString(file.read_bytes())
+        split = file.parent.name.removeprefix("Split-")
+        if found.HasField("dataset_anomaly_info"):
+            lines.append(f"  {split}: {found.dataset_anomaly_info.description}")
+        for name, info in sorted(found.anomaly_info.items()):
+            lines.append(f"  {split}: feature {name!r}: {info.description}")
+    if lines:
+        lines.append("  (mend the data, or the curated schema if the data is right)")
+    return lines
+
+
+def class_problems(counts: Mapping[str, Mapping[str, int]], min_per_class: int) -> list[str]:
+    """Returns what is wrong with the classes of each split."""
+    classes = sorted({name for split in counts.values() for name in split})
+    problems = [f"  split {split!r} is empty" for split, present in counts.items() if not sum(present.values())]
+    if len(classes) < _FEWEST_CLASSES:
+        problems.append(f"  {len(classes)} class found ({', '.join(classes)}), 2 or more are needed to tell apart")
+    for split, present in counts.items():
+        missing = [name for name in classes if present.get(name, 0) < min_per_class]
+        if missing and sum(present.values()):
+            problems.append(f"  split {split!r} has fewer than {min_per_class} of: {', '.join(missing[:_SHOWN])}")
+    if problems:
+        problems.append(
+            "  (add data for these classes, change the fractions, e.g. --set ingest.splits.train=0.6 "
+            "--set ingest.splits.eval=0.2 --set ingest.splits.test=0.2, or lower gate.min_per_class)"
+        )
+    return problems
+
+
+def class_table(counts: Mapping[str, Mapping[str, int]]) -> str:
+    """Returns records by class and split, as text."""
+    splits: Sequence[str] = list(counts)
+    classes = sorted({name for split in counts.values() for name in split})
+    width = max([len("class"), *(len(name) for name in classes[:_SHOWN])])
+    rows = [f"  {'class':<{width}}" + "".join(f"{split:>10}" for split in splits)]
+    for name in classes[:_SHOWN]:
+        rows.append(f"  {name:<{width}}" + "".join(f"{counts[split].get(name, 0):>10,}" for split in splits))
+    if len(classes) > _SHOWN:
+        rows.append(f"  … {len(classes) - _SHOWN} more classes")
+    return "\n".join(rows)

@@ -1,0 +1,106 @@
+"""SHA-256 of files, each read once: a hash is remembered as long as the file's stat stays the same.
+
+The stat key holds ctime as well as mtime: a file changed in place can be given its old mtime back, but not its
+old ctime, so a hit means the bytes are the ones that were hashed.
+"""
+
+import hashlib
+import os
+import sqlite3
+from collections.abc import Iterable
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from pathlib import Path
+
+_CHUNK = 1 << 20
+_BATCH = 512
+
+
+@dataclass(frozen=True)
+class HashedFile:
+    """A file and the digest of its content."""
+
+    path: str  # relative to the folder that was asked about, with forward slashes
+    size: int
+    sha256: str
+
+
+def sha256_of(path: Path) -> str:
+    """Returns the hex digest of a file's content."""
+    digest = hashlib.sha256()
+    with path.open("rb", buffering=0) as stream:
+        while chunk := stream.read(_CHUNK):
+            digest.update(chunk)
+    return digest.hexdigest()
+
+
+def digest_of(parts: Iterable[str]) -> str:
+    """Returns the hex digest of a sequence of strings, with their borders."""
+    digest = hashlib.sha256()
+    for part in parts:
+        encoded = part.encode("utf-8", "surrogateescape")
+        digest.update(len(encoded).to_bytes(8, "little"))
+        digest.update(encoded)
+    return digest.hexdigest()
+
+
+class HashCache:
+    """Digests by absolute path and stat, in a small sqlite file; without a file it only remembers for its life."""
+
+    def __init__(self, file: Path | None, *, read_only: bool = False) -> None:
+        """Opens `file`, or starts afresh when it is absent, unreadable or of another version."""
+        self._writable = file is not None and not read_only
+        self._db = _open(file, read_only)
+
+    def hash_files(self, folder: Path, names: Iterable[str]) -> list[HashedFile]:
+        """Hashes `folder/name` for each name; only files with an unknown stat are read."""
+        names = list(names)
+        with ThreadPoolExecutor(max_workers=os.cpu_count()) as pool:
+            stats = [os.stat(folder / name) for name in names]
+            keys = [_stat_key(stat) for stat in stats]
+            known = [self._look_up(folder / name, key) for name, key in zip(names, keys, strict=True)]
+            missing = [index for index, digest in enumerate(known) if digest is None]
+            fresh = pool.map(lambda index: sha256_of(folder / names[index]), missing)
+            for index, digest in zip(missing, fresh, strict=True):
+                known[index] = digest
+        self._remember((str(folder / names[index]), keys[index], known[index]) for index in missing)
+        return [
+            HashedFile(name, stat.st_size, digest or "")
+            for name, stat, digest in zip(names, stats, known, strict=True)
+        ]
+
+    def close(self) -> None:
+        """Closes the file."""
+        self._db.close()
+
+    def _look_up(self, path: Path, key: str) -> str | None:
+        row = self._db.execute("SELECT sha256 FROM hashes WHERE path = ? AND stat = ?", (_text(path), key)).fetchone()
+        return row[0] if row else None
+
+    def _remember(self, rows: Iterable[tuple[str, str, str | None]]) -> None:
+        if not self._writable:
+            return
+        encoded = [(_text(path), key, digest) for path, key, digest in rows]
+        with self._db:
+            self._db.executemany("INSERT OR REPLACE INTO hashes VALUES (?, ?, ?)", encoded)
+
+
+def _open(file: Path | None, read_only: bool) -> sqlite3.Connection:
+    if file is None or (read_only and not file.exists()):
+        database = sqlite3.connect(":memory:")
+    elif read_only:
+        return sqlite3.connect(f"file:{file}?mode=ro", uri=True)
+    else:
+        file.parent.mkdir(parents=True, exist_ok=True)
+        database = sqlite3.connect(file)
+    database.execute("CREATE TABLE IF NOT EXISTS hashes (path BLOB PRIMARY KEY, stat TEXT, sha256 TEXT)")
+    return database
+
+
+def _stat_key(stat: os.stat_result) -> str:
+    return f"{stat.st_size}:{stat.st_mtime_ns}:{stat.st_ctime_ns}:{stat.st_ino}"
+
+
+def _text(path: Path | str) -> bytes:
+    # Names on disk are bytes; sqlite's TEXT refuses the ones that are not UTF-8.
+    return os.fsencode(path)

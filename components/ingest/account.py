@@ -1,0 +1,166 @@
+"""The account of an ingest, kept inside its artifact: what came in, what each shard holds, what was set aside.
+
+    <artifact>/manifest.json     sources, shards with records + bytes + sha256, counts by class
+    <artifact>/quarantine.jsonl  one line a file: path and reason
+"""
+
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+import orjson
+
+from components import durable
+from components.errors import BadInput
+from components.ingest.manifest import Manifest
+from components.ingest.sources import Refused
+from components.ledger import Entry
+from components.settings import Ingest
+
+MANIFEST = "manifest.json"
+QUARANTINE = "quarantine.jsonl"
+_SHOWN = 5
+
+
+@dataclass(frozen=True)
+class Shard:
+    """A written shard, as later nodes check it."""
+
+    split: str
+    name: str
+    records: int
+    bytes: int
+    sha256: str
+
+
+@dataclass(frozen=True)
+class Account:
+    """Everything later nodes and people want to know of an ingest."""
+
+    data_digest: str
+    found: int  # records in: files to read, and files refused before they were opened
+    sources: tuple[tuple[str, int, str], ...]  # path, size, sha256
+    shards: tuple[Shard, ...]
+    classes: dict[str, dict[str, int]]  # split -> class -> records
+    quarantined: int
+    changed: dict[str, int]  # why bytes were re-encoded -> records
+    median_side: int  # shorter side in pixels, over the training split
+    warnings: tuple[str, ...]
+
+    @property
+    def records(self) -> dict[str, int]:
+        """Records by split."""
+        return {split: sum(classes.values()) for split, classes in self.classes.items()}
+
+    def entry(self) -> Entry:
+        """Returns the ledger's entry for the ingest itself."""
+        return Entry("Ingest", self.found, sum(shard.records for shard in self.shards), self.quarantined)
+
+    def shards_of(self, split: str) -> list[Shard]:
+        """Returns the shards of one split, in order."""
+        return [shard for shard in self.shards if shard.split == split]
+
+
+def make(manifest: Manifest, reports: Sequence[Any]) -> tuple[Account, tuple[Refused, ...]]:
+    """Adds the shards' reports up."""
+    quarantined = [*manifest.refused, *(bad for report in reports for bad in report.quarantined)]
+    quarantined.sort(key=lambda bad: bad.path)
+    splits = list(dict.fromkeys(report.split for report in reports))
+    names = sorted({name for report in reports for name in report.classes})
+    classes = {split: _sum(r.classes for r in reports if r.split == split) for split in splits}
+    account = Account(
+        data_digest=manifest.digest,
+        found=manifest.records,
+        sources=tuple((_printable(item.file.path), item.size, item.sha256) for item in manifest.files),
+        shards=tuple(Shard(r.split, r.name, r.records, r.bytes, r.sha256) for r in reports),
+        classes={split: {name: counts.get(name, 0) for name in names} for split, counts in classes.items()},
+        quarantined=len(quarantined),
+        changed=dict(sorted(_sum(report.changed for report in reports).items())),
+        median_side=_median(_sum(report.sides for report in reports if report.split == "train")),
+        warnings=tuple(_warnings(manifest)),
+    )
+    return account, tuple(quarantined)
+
+
+def write(artifact: Path, account: Account, quarantined: Iterable[Refused]) -> None:
+    """Stores the account in the artifact."""
+    durable.write_bytes(artifact / MANIFEST, orjson.dumps(asdict(account), option=orjson.OPT_INDENT_2))
+    write_quarantine(artifact / QUARANTINE, quarantined)
+
+
+def write_quarantine(path: Path, quarantined: Iterable[Refused]) -> None:
+    """Stores the list of what was set aside."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    lines = [orjson.dumps({"path": _printable(bad.path), "reason": bad.reason}) + b"\n" for bad in quarantined]
+    durable.write_bytes(path, b"".join(lines))
+
+
+def read(artifact: Path) -> Account:
+    """Reads the account of an artifact back."""
+    stored = orjson.loads((artifact / MANIFEST).read_bytes())
+    stored["shards"] = tuple(Shard(**shard) for shard in stored["shards"])
+    stored["sources"] = tuple(tuple(row) for row in stored["sources"])
+    stored["warnings"] = tuple(stored["warnings"])
+    return Account(**stored)
+
+
+def read_quarantine(artifact: Path) -> list[Refused]:
+    """Reads what was set aside back."""
+    lines = (artifact / QUARANTINE).read_bytes().splitlines()
+    return [Refused(**orjson.loads(line)) for line in lines]
+
+
+def check_budget(quarantined: Sequence[Refused], records_in: int, settings: Ingest, listed_in: Path) -> None:
+    """Stops the run when too much of the data is bad."""
+    if len(quarantined) <= settings.max_bad_fraction * records_in and len(quarantined) < records_in:
+        return
+    shown = [f"  {_printable(bad.path)}: {bad.reason}" for bad in quarantined[:_SHOWN]]
+    more = [f"  … {len(quarantined) - _SHOWN} more"] if len(quarantined) > _SHOWN else []
+    raise BadInput(
+        "\n".join(
+            [
+                f"{len(quarantined)} of {records_in} files are bad ({len(quarantined) / records_in:.1%}), more than "
+                f"ingest.max_bad_fraction = {settings.max_bad_fraction:g} allows:",
+                *shown,
+                *more,
+                f"all of them are listed in {listed_in}; mend or remove them, or raise the fraction "
+                "(--set ingest.max_bad_fraction=…)",
+            ]
+        )
+    )
+
+
+def _sum(counts: Iterable[dict[Any, int]]) -> Counter[Any]:
+    total: Counter[Any] = Counter()
+    for count in counts:
+        total.update(count)
+    return total
+
+
+def _median(counts: Counter[Any]) -> int:
+    half, seen = counts.total() / 2, 0
+    for value in sorted(counts):
+        seen += counts[value]
+        if seen >= half:
+            return int(value)
+    return 0
+
+
+def _warnings(manifest: Manifest) -> list[str]:
+    groups = manifest.duplicates()
+    if not groups:
+        return []
+    extra = sum(len(group) - 1 for group in groups)
+    first = " = ".join(_printable(item.file.path) for item in groups[0])
+    lines = [f"{extra} exact duplicates in {len(groups)} groups, each kept within one split, such as {first}"]
+    torn = [group for group in groups if len({item.file.label for item in group}) > 1]
+    if torn:
+        names = " = ".join(_printable(item.file.path) for item in torn[0])
+        lines.append(f"{len(torn)} images stand under two labels, such as {names}")
+    return lines
+
+
+def _printable(path: str) -> str:
+    return path.encode("utf-8", "surrogateescape").decode("utf-8", "backslashreplace")

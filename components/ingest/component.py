@@ -1,0 +1,173 @@
+"""The ExampleGen of Penstock: a TFX component around manifest, shard plan and shard writer."""
+
+from pathlib import Path
+from typing import Any
+
+import apache_beam as beam
+from google.protobuf import any_pb2, json_format, wrappers_pb2
+from tfx import types
+from tfx.components.example_gen import component as example_gen
+from tfx.components.example_gen import driver as example_gen_driver
+from tfx.components.example_gen import input_processor
+from tfx.components.util import examples_utils
+from tfx.dsl.components.base import base_beam_executor, executor_spec
+from tfx.proto import example_gen_pb2
+from tfx.types import artifact_utils, standard_component_specs
+
+from components import ledger, progress, refs
+from components.errors import BadInput
+from components.hashing import HashCache
+from components.ingest import account, manifest, reports, shards
+from components.ingest.config import IngestConfig
+from components.ingest.write import ShardReport, write_shard
+
+FINGERPRINT = "input_fingerprint"
+
+
+class ManifestDriver(example_gen_driver.FileBasedDriver):
+    """Resolves spans as TFX does, and fingerprints the input by content instead of by size and whole seconds."""
+
+    def resolve_exec_properties(
+        self, exec_properties: dict[str, Any], pipeline_info: Any, component_info: Any  # noqa: ANN401 - TFX's types
+    ) -> dict[str, Any]:
+        """Keeps the configuration for the input processor, which TFX does not hand it."""
+        self._config = config_of(exec_properties)
+        resolved: dict[str, Any] = super().resolve_exec_properties(exec_properties, pipeline_info, component_info)
+        return resolved
+
+    def get_input_processor(self, splits: Any, range_config: Any = None, input_base_uri: Any = None) -> Any:  # noqa: ANN401
+        """Returns TFX's processor with our fingerprint."""
+        return _ManifestProcessor(input_base_uri, splits, range_config, self._config)
+
+
+class _ManifestProcessor(input_processor.FileBasedInputProcessor):
+    def __init__(self, input_base_uri: str, splits: Any, range_config: Any, config: IngestConfig) -> None:  # noqa: ANN401
+        super().__init__(input_base_uri, splits, range_config)
+        self._data, self._config = Path(input_base_uri), config
+
+    def get_input_fingerprint(self, span: int | None = None, version: int | None = None) -> str:
+        return _take_manifest(self._data, self._config).digest
+
+
+class IngestExecutor(base_beam_executor.BaseBeamExecutor):
+    """Writes the shards and their account."""
+
+    def Do(  # noqa: N802 - TFX's name
+        self,
+        input_dict: dict[str, list[types.Artifact]],
+        output_dict: dict[str, list[types.Artifact]],
+        exec_properties: dict[str, Any],
+    ) -> None:
+        """Ingests the data folder into the examples artifact."""
+        self._log_startup(input_dict, output_dict, exec_properties)
+        config = config_of(exec_properties)
+        data = Path(exec_properties[standard_component_specs.INPUT_BASE_KEY])
+        examples = artifact_utils.get_single_instance(output_dict[standard_component_specs.EXAMPLES_KEY])
+        found = _take_manifest(data, config)
+        if found.digest != exec_properties[FINGERPRINT]:
+            raise BadInput(f"{data}: changed while the run started; run again when nothing writes to it")
+        artifact = Path(examples.uri)
+        written = self._write_shards(shards.plan(found.files, config.settings), data, artifact, config)
+        _finish(artifact, found, written, config)
+        examples.split_names = artifact_utils.encode_split_names([n for n, _ in config.settings.splits.fractions()])
+        examples_utils.set_payload_format(examples, example_gen_pb2.FORMAT_TF_EXAMPLE)
+
+    def _write_shards(
+        self, plans: list[shards.ShardPlan], data: Path, artifact: Path, config: IngestConfig
+    ) -> list[ShardReport]:
+        _progress.start(sum(len(plan.files) for plan in plans))
+        with self._make_beam_pipeline() as pipeline:
+            _ = (
+                pipeline
+                | "PlanShards" >> beam.Create(plans, reshuffle=True)
+                | "WriteShards" >> beam.ParDo(_WriteShard(str(data), str(artifact), config))
+            )
+        return reports.collect(artifact, plans)
+
+
+class _WriteShard(beam.DoFn):
+    def __init__(self, data: str, artifact: str, config: IngestConfig) -> None:
+        self._data, self._artifact, self._config = data, artifact, config
+
+    def process(self, shard: shards.ShardPlan) -> None:
+        source = refs.load(self._config.source)
+        artifact = Path(self._artifact)
+        report = write_shard(shard, source, Path(self._data), artifact, self._config.settings)
+        reports.store(artifact, report)
+        _progress.add(len(shard.files))
+
+
+class _Count:
+    """Files seen by this process; all of them with the in-memory runner."""
+
+    def __init__(self) -> None:
+        self.start(0)
+
+    def start(self, total: int) -> None:
+        self.done, self.total = 0, total
+
+    def add(self, files: int) -> None:
+        self.done += files
+        progress.report(self.done, self.total or None)
+
+
+_progress = _Count()
+
+
+class Ingest(example_gen.FileBasedExampleGen):
+    """Raw files to sharded TFRecords.
+
+    Component `outputs` contains:
+     - `examples`: Examples with splits train, eval and test, a content manifest and the quarantine list.
+    """
+
+    EXECUTOR_SPEC = executor_spec.BeamExecutorSpec(IngestExecutor)
+    DRIVER_CLASS = ManifestDriver
+
+    def __init__(self, data: str, config: IngestConfig) -> None:
+        """Reads `data` as `config` says."""
+        packed = any_pb2.Any()
+        packed.Pack(wrappers_pb2.StringValue(value=config.to_json()))
+        super().__init__(
+            input_base=data,
+            input_config=example_gen_pb2.Input(splits=[example_gen_pb2.Input.Split(name="all", pattern="*")]),
+            output_config=_output_config(config),
+            custom_config=example_gen_pb2.CustomConfig(custom_config=packed),
+        )
+
+
+def config_of(exec_properties: dict[str, Any]) -> IngestConfig:
+    """Unpacks the configuration that `Ingest` packed."""
+    custom = json_format.Parse(exec_properties["custom_config"], example_gen_pb2.CustomConfig())
+    text = wrappers_pb2.StringValue()
+    custom.custom_config.Unpack(text)
+    return IngestConfig.from_json(text.value)
+
+
+def _output_config(config: IngestConfig) -> example_gen_pb2.Output:
+    # For the record in MLMD only: the split is ours, by content hash.
+    splits = [
+        example_gen_pb2.SplitConfig.Split(name=name, hash_buckets=max(1, round(fraction * 1000)))
+        for name, fraction in config.settings.splits.fractions()
+    ]
+    return example_gen_pb2.Output(split_config=example_gen_pb2.SplitConfig(splits=splits))
+
+
+def _take_manifest(data: Path, config: IngestConfig) -> manifest.Manifest:
+    cache = HashCache(Path(config.hash_cache))
+    try:
+        return manifest.take(refs.load(config.source), data, cache)
+    finally:
+        cache.close()
+
+
+def _finish(artifact: Path, found: manifest.Manifest, written: list[ShardReport], config: IngestConfig) -> None:
+    for report in written:
+        if report.failure:
+            raise BadInput(f"{report.failure}; nothing after it was run")
+    made, quarantined = account.make(found, written)
+    listed = Path(config.quarantine_list)
+    account.write_quarantine(listed, quarantined)
+    account.check_budget(quarantined, found.records, config.settings, listed)
+    ledger.check(made.entry())
+    account.write(artifact, made, quarantined)

@@ -1,0 +1,59 @@
+"""Which record goes where: decided from content hashes alone, before any byte is moved.
+
+    sha256 ─► split (fraction of the hash space) ─► order within the split ─► shard
+
+So the plan is the same on any machine and any number of workers, exact duplicates share a split, and a Beam element
+is a whole shard: no record crosses a shuffle, and a retried bundle writes the same file again.
+"""
+
+import hashlib
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from components.ingest.manifest import ManifestFile
+from components.settings import Ingest, Splits
+
+_HASH_SPACE = 1 << 64
+
+
+@dataclass(frozen=True)
+class ShardPlan:
+    """One shard to be written: its records in order."""
+
+    split: str
+    index: int
+    of: int
+    files: tuple[ManifestFile, ...]
+
+    @property
+    def name(self) -> str:
+        """File name, relative to the artifact, as TFX readers expect it."""
+        return f"Split-{self.split}/data_tfrecord-{self.index:05d}-of-{self.of:05d}"
+
+
+def split_of(sha256: str, splits: Splits) -> str:
+    """Returns the split of a content hash."""
+    place = int(hashlib.sha256(f"{splits.salt}:{sha256}".encode()).hexdigest()[:16], 16) / _HASH_SPACE
+    edge = 0.0
+    for name, fraction in splits.fractions():
+        edge += fraction
+        if place < edge:
+            return name
+    return splits.fractions()[-1][0]  # the fractions' sum may end a rounding error short of 1
+
+
+def plan(files: Sequence[ManifestFile], settings: Ingest) -> list[ShardPlan]:
+    """Deals all files into shards, split by split."""
+    shards: list[ShardPlan] = []
+    for split, _ in settings.splits.fractions():
+        mine = [item for item in files if split_of(item.sha256, settings.splits) == split]
+        # By hash, so that classes are mixed within every shard and the shuffle buffer need not be large.
+        mine.sort(key=lambda item: (item.sha256, item.file.path))
+        count = _shard_count(mine, settings)
+        shards += [ShardPlan(split, index, count, tuple(mine[index::count])) for index in range(count)]
+    return shards
+
+
+def _shard_count(files: Sequence[ManifestFile], settings: Ingest) -> int:
+    by_bytes = -(-sum(item.size for item in files) // (settings.shard_mb << 20))
+    return max(1, min(len(files), max(by_bytes, settings.min_shards)))

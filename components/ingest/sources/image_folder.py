@@ -1,0 +1,99 @@
+"""A folder with one folder of images a class: `cats/1.jpg`, `dogs/2.png`. The class is the folder's name."""
+
+import os
+import stat
+from pathlib import Path
+
+from components.errors import BadInput
+from components.ingest.images import ImageLimits, ImageRejected, check_image
+from components.ingest.sources import Found, Record, Refused, Rejected, SourceFile
+from components.settings import Ingest
+
+EXPECTED = "expected a folder with one sub-folder of images a class, such as cats/1.jpg and dogs/2.jpg"
+IMAGE_SUFFIXES = frozenset(".jpg .jpeg .png .gif .webp .bmp .tif .tiff".split())
+
+
+class ImageFolder:
+    """Finds and reads class folders of images."""
+
+    def find(self, data: Path) -> Found:
+        """Lists every file below `data`; nothing that might be an image is left out in silence."""
+        _check_folder(data)
+        home = data.resolve()
+        files, refused, ignored = [], [], []
+        for path in _walk(data):
+            relative = path.relative_to(data).as_posix()
+            if path.name.startswith("."):
+                ignored.append(relative)
+            elif "/" not in relative and path.suffix.lower() not in IMAGE_SUFFIXES and not path.is_symlink():
+                ignored.append(relative)  # a README or licence beside the class folders
+            elif reason := _refusal(path, relative, home):
+                refused.append(Refused(_printable(relative), reason))
+            else:
+                files.append(SourceFile(relative, relative.partition("/")[0]))
+        if not files:
+            raise BadInput(f"{data}: 0 examples in it; {EXPECTED}{_first_reason(refused)}")
+        return Found(tuple(files), tuple(refused), tuple(map(_printable, ignored)))
+
+    def read(self, file: SourceFile, content: bytes, settings: Ingest) -> Record:
+        """Checks one image and returns its record."""
+        limits = ImageLimits(max_pixels=settings.max_pixels, max_bytes=settings.max_file_mb << 20)
+        try:
+            image = check_image(content, limits)
+        except ImageRejected as error:
+            raise Rejected(str(error)) from None
+        columns = {"image": image.content, "label": file.label.encode()}
+        return Record(columns, side=min(image.width, image.height), changed=image.changed)
+
+
+SOURCE = ImageFolder()
+
+
+def _check_folder(data: Path) -> None:
+    if not data.exists():
+        raise BadInput(f"{data}: no such folder; {EXPECTED}")
+    if not data.is_dir():
+        raise BadInput(f"{data}: not a folder; {EXPECTED}")
+
+
+def _walk(data: Path) -> list[Path]:
+    found: list[Path] = []
+    for parent, folders, names in os.walk(data, onerror=_raise):
+        hidden = [name for name in folders if name.startswith(".")]
+        linked = [name for name in folders if name not in hidden and Path(parent, name).is_symlink()]
+        folders[:] = sorted(set(folders) - set(hidden) - set(linked))
+        found.extend(Path(parent, name) for name in (*names, *hidden, *linked))
+    return sorted(found)
+
+
+def _raise(error: OSError) -> None:
+    raise BadInput(f"{error.filename}: cannot be listed: {error.strerror}; check its permissions") from error
+
+
+def _refusal(path: Path, relative: str, home: Path) -> str | None:
+    """Returns why a file must not be opened, if so."""
+    if "/" not in relative and not path.is_dir():
+        return "not inside a class folder"
+    try:
+        relative.partition("/")[0].encode()
+    except UnicodeEncodeError:
+        return "the class folder's name is not UTF-8"
+    if path.is_symlink():
+        target = path.resolve()
+        if home not in target.parents:
+            return "symbolic link that leads outside the data folder"
+        if not target.is_file():
+            return "symbolic link to a folder or to nothing"
+    elif not stat.S_ISREG(path.stat().st_mode):
+        return "not a regular file"
+    return None
+
+
+def _printable(path: str) -> str:
+    return path.encode("utf-8", "surrogateescape").decode("utf-8", "backslashreplace")
+
+
+def _first_reason(refused: list[Refused]) -> str:
+    if not refused:
+        return ""
+    return f"; {len(refused)} refused, such as {refused[0].path}: {refused[0].reason}"

@@ -1,0 +1,65 @@
+"""Ships a blessed model: whole or not at all, under a version that only rises.
+
+    model ─► <serving>/.aside-… (copied, fsynced) ─► rename to <serving>/<version>
+
+A server that polls the folder sees a version only when every byte of it is there.
+"""
+
+import shutil
+from pathlib import Path
+from typing import Any
+
+import orjson
+from tfx import types
+from tfx.components.pusher import executor as tfx_pusher
+from tfx.proto import pusher_pb2
+from tfx.types import artifact_utils, standard_component_specs
+from tfx.utils import proto_utils
+
+from components import durable
+
+PUSHED = "pushed.json"
+
+
+class PushExecutor(tfx_pusher.Executor):
+    """TFX's Pusher with an atomic copy. Blessing is checked by TFX's own code."""
+
+    def Do(  # noqa: N802 - TFX's name
+        self,
+        input_dict: dict[str, list[types.Artifact]],
+        output_dict: dict[str, list[types.Artifact]],
+        exec_properties: dict[str, Any],
+    ) -> None:
+        """Pushes the model if it is blessed."""
+        self._log_startup(input_dict, output_dict, exec_properties)
+        pushed = artifact_utils.get_single_instance(output_dict[standard_component_specs.PUSHED_MODEL_KEY])
+        if not self.CheckBlessing(input_dict):
+            self._MarkNotPushed(pushed)
+            _note(pushed, {"pushed": False})
+            return
+        destination = pusher_pb2.PushDestination()
+        proto_utils.json_to_proto(exec_properties[standard_component_specs.PUSH_DESTINATION_KEY], destination)
+        folder = push(Path(self.GetModelPath(input_dict)), Path(destination.filesystem.base_directory))
+        self._MarkPushed(pushed, pushed_destination=str(folder), pushed_version=folder.name)
+        _note(pushed, {"pushed": True, "destination": str(folder), "version": folder.name})
+
+
+def push(model: Path, serving: Path) -> Path:
+    """Copies `model` to the next version below `serving` and returns that folder."""
+    serving.mkdir(parents=True, exist_ok=True)
+    durable.sweep(serving)
+    target = serving / str(next_version(serving))
+    with durable.publish_folder(target) as aside:
+        shutil.copytree(model, aside, dirs_exist_ok=True)
+    return target
+
+
+def next_version(serving: Path) -> int:
+    """Returns a number above every version that is there."""
+    return max((int(entry.name) for entry in serving.iterdir() if entry.name.isdigit()), default=0) + 1
+
+
+def _note(pushed: types.Artifact, note: dict[str, Any]) -> None:
+    folder = Path(pushed.uri)
+    folder.mkdir(parents=True, exist_ok=True)
+    durable.write_bytes(folder / PUSHED, orjson.dumps(note))

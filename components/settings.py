@@ -1,0 +1,190 @@
+"""One tree of settings: typed, frozen, checked at birth.
+
+    defaults in code  ◄  a TOML file  ◄  flags (`--set train.epochs=3`)
+
+A node's cache key holds the sections that the node reads (`pipelines/graph.py`), so a field belongs to the section
+of the node whose result it changes. Sizes are megabytes, never records: a budget must hold whatever the record size.
+"""
+
+import difflib
+import re
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from typing import Any
+
+import pydantic
+
+from components.errors import SettingsError
+
+NAME = re.compile(r"[a-z][a-z0-9_-]{0,62}")
+
+
+class _Section(pydantic.BaseModel):
+    """A frozen group of settings that refuses unknown keys."""
+
+    model_config = pydantic.ConfigDict(frozen=True, extra="forbid")
+
+
+class Splits(_Section):
+    """Fractions of the data, by content hash: the same bytes are always on the same side."""
+
+    train: float = pydantic.Field(0.8, gt=0, lt=1)
+    eval: float = pydantic.Field(0.1, gt=0, lt=1)
+    test: float = pydantic.Field(0.1, gt=0, lt=1)
+    salt: str = pydantic.Field("", description="another value gives another random split")
+
+    @pydantic.model_validator(mode="after")
+    def _sums_to_one(self) -> "Splits":
+        total = self.train + self.eval + self.test
+        if abs(total - 1) > 1e-6:  # noqa: PLR2004 - float noise of three decimal fractions
+            raise ValueError(f"train + eval + test must be 1, they are {total:g}")
+        return self
+
+    def fractions(self) -> tuple[tuple[str, float], ...]:
+        """Returns (split, fraction) in their fixed order."""
+        return ("train", self.train), ("eval", self.eval), ("test", self.test)
+
+
+class Ingest(_Section):
+    """How raw files become records."""
+
+    splits: Splits = Splits()
+    max_bad_fraction: float = pydantic.Field(0.01, ge=0, le=1, description="above it the run stops")
+    max_pixels: int = pydantic.Field(50_000_000, gt=0, description="larger images are refused from their header")
+    max_file_mb: int = pydantic.Field(64, gt=0)
+    shard_mb: int = pydantic.Field(128, gt=0, description="size that shards aim for")
+    min_shards: int = pydantic.Field(8, gt=0, description="so that interleave has something to interleave")
+
+
+class Gate(_Section):
+    """What stops a run before training."""
+
+    min_per_class: int = pydantic.Field(1, ge=0, description="records of every class in every split")
+
+
+class Input(_Section):
+    """How records reach the device. The batch size is set here and nowhere else."""
+
+    batch_size: int = pydantic.Field(64, gt=0)
+    shuffle_mb: int = pydantic.Field(64, gt=0, description="serialized records held for shuffling")
+    interleave: int = pydantic.Field(4, gt=0, description="shards read at once")
+    prefetch: int = pydantic.Field(2, gt=0, description="batches ready before they are asked for")
+    image_size: int = pydantic.Field(0, ge=0, le=1024, description="side in pixels; 0: the data's median, 32 to 160")
+    augment: bool = True
+
+
+class Train(_Section):
+    """How the model is fitted."""
+
+    epochs: int = pydantic.Field(16, gt=0)
+    learning_rate: float = pydantic.Field(3e-3, gt=0)
+    seed: int = 17
+
+
+class Evaluate(_Section):
+    """The bars that a model must pass to be blessed."""
+
+    min_accuracy: float = pydantic.Field(0.6, ge=0, le=1)
+    max_drop: float = pydantic.Field(0.01, ge=0, le=1, description="below the model that is blessed now")
+
+
+class Push(_Section):
+    """Where blessed models go."""
+
+    directory: str = pydantic.Field("", description="empty: <root>/serving")
+
+
+class Settings(_Section):
+    """All settings of one pipeline."""
+
+    ingest: Ingest = Ingest()
+    gate: Gate = Gate()
+    input: Input = Input()
+    train: Train = Train()
+    evaluate: Evaluate = Evaluate()
+    push: Push = Push()
+
+    def section(self, name: str) -> dict[str, Any]:
+        """Returns one section as plain values, as it goes into cache keys and node parameters."""
+        section: _Section = getattr(self, name)
+        return section.model_dump(mode="json")
+
+
+def load(overlays: Iterable[Mapping[str, Any]] = ()) -> Settings:
+    """Returns the defaults with each overlay laid over them, in order."""
+    merged: dict[str, Any] = {}
+    for overlay in overlays:
+        merged = _merge(merged, overlay)
+    _refuse_unknown(Settings, merged, ())
+    try:
+        return Settings.model_validate(merged)
+    except pydantic.ValidationError as error:
+        raise SettingsError(_explain(error)) from None
+
+
+def parse_flag(text: str) -> dict[str, Any]:
+    """Turns `train.epochs=3` into `{"train": {"epochs": "3"}}`; types are checked by `load`."""
+    path, equals, value = text.partition("=")
+    if not equals or not path:
+        raise SettingsError(f"--set {text}: expected SECTION.KEY=VALUE, such as train.epochs=3")
+    nested: Any = value
+    for key in reversed(path.strip().split(".")):
+        nested = {key: nested}
+    overlay: dict[str, Any] = nested
+    return overlay
+
+
+def read_file(path: Path) -> dict[str, Any]:
+    """Reads a TOML settings file; one table a section, as in `[train] epochs = 3`."""
+    import tomli  # noqa: PLC0415 - only when there is a file
+
+    try:
+        return tomli.loads(path.read_text(encoding="utf-8"))
+    except OSError as error:
+        raise SettingsError(f"settings file {path}: {error.strerror}") from None
+    except (tomli.TOMLDecodeError, UnicodeDecodeError) as error:
+        raise SettingsError(f"settings file {path}: not valid TOML: {error}") from None
+
+
+def check_name(name: str) -> str:
+    """Returns `name` if it is safe as a pipeline name and a folder name."""
+    if not NAME.fullmatch(name):
+        raise SettingsError(
+            f"pipeline name {name!r}: expected a lower-case letter, then letters, digits, - or _ (63 at most)"
+        )
+    return name
+
+
+def nearest(wrong: str, known: Iterable[str]) -> str:
+    """Returns a hint for a misspelt name: the nearest known one, or all of them."""
+    names = sorted(known)
+    close = difflib.get_close_matches(wrong, names, n=1)
+    return f"did you mean {close[0]!r}?" if close else f"known: {', '.join(names)}"
+
+
+def _merge(base: Mapping[str, Any], overlay: Mapping[str, Any]) -> dict[str, Any]:
+    merged = dict(base)
+    for key, value in overlay.items():
+        both = isinstance(value, Mapping) and isinstance(merged.get(key), Mapping)
+        merged[key] = _merge(merged[key], value) if both else value
+    return merged
+
+
+def _refuse_unknown(section: type[_Section], values: Mapping[str, Any], path: tuple[str, ...]) -> None:
+    for key, value in values.items():
+        where = ".".join((*path, key))
+        if key not in section.model_fields:
+            raise SettingsError(f"unknown setting {where!r}: {nearest(key, section.model_fields)}")
+        inner = section.model_fields[key].annotation
+        if isinstance(inner, type) and issubclass(inner, _Section):
+            if not isinstance(value, Mapping):
+                raise SettingsError(f"setting {where!r} is a section: expected {where}.KEY, got {value!r}")
+            _refuse_unknown(inner, value, (*path, key))
+
+
+def _explain(error: pydantic.ValidationError) -> str:
+    lines = []
+    for item in error.errors():
+        where = ".".join(str(part) for part in item["loc"])
+        lines.append(f"setting {where}: {item['msg']} (got {item['input']!r})")
+    return "\n".join(lines)

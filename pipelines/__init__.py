@@ -1,0 +1,1 @@
+"""When and where nodes run: plan what is due, wire it, run it, show it."""

@@ -1,0 +1,86 @@
+"""(RunConfig) → TFX pipeline: the only file that wires nodes. `pipelines/graph.py` lists the same ones."""
+
+from tfx import types
+from tfx.components import Evaluator, ExampleValidator, Pusher, StatisticsGen, Trainer, Transform
+from tfx.components.schema_gen.import_schema_gen.component import ImportSchemaGen
+from tfx.dsl.components.base import executor_spec
+from tfx.dsl.components.common import resolver
+from tfx.orchestration import metadata
+from tfx.orchestration.pipeline import Pipeline
+from tfx.proto import pusher_pb2
+from tfx.types import standard_artifacts
+
+from components import evaluation, gate
+from components.ingest.component import Ingest
+from components.ingest.config import IngestConfig
+from components.pusher import PushExecutor
+from pipelines.config import HOME, RunConfig
+
+
+def build(config: RunConfig) -> Pipeline:
+    """Returns the whole chain for one task."""
+    task, settings = config.task, config.settings
+    ingest = Ingest(
+        data=str(config.data),
+        config=IngestConfig(task.source, settings.ingest, str(config.hash_cache), str(config.quarantine_list)),
+    )
+    examples = ingest.outputs["examples"]
+    schema = ImportSchemaGen(schema_file=str(HOME / task.schema)).with_id("Schema")
+    statistics = StatisticsGen(examples=examples, schema=schema.outputs["schema"])
+    validator = ExampleValidator(statistics=statistics.outputs["statistics"], schema=schema.outputs["schema"])
+    passed = gate.component(examples, validator.outputs["anomalies"], settings.gate.min_per_class)
+    transform = Transform(
+        examples=examples,
+        schema=schema.outputs["schema"],
+        preprocessing_fn="components.transform.preprocessing_fn",
+        custom_config={"preprocess": task.preprocess, "label": task.label},
+        materialize=False,  # the trainer reads the shards of ingest: nothing is copied
+        disable_statistics=True,
+        disable_analyzer_cache=True,
+    )
+    trainer = Trainer(
+        run_fn="components.trainer.run_fn",
+        examples=examples,
+        transform_graph=transform.outputs["transform_graph"],
+        custom_config={
+            "features": [list(feature) for feature in task.features],
+            "label": task.label,
+            "model": task.model,
+            "input": settings.section("input"),
+            "train": settings.section("train"),
+        },
+    )
+    for node in (transform, trainer):
+        node.add_upstream_node(passed)
+    baseline = resolver.Resolver(
+        strategy_class=evaluation.LatestBlessedOther,
+        model=types.Channel(type=standard_artifacts.Model),
+        model_blessing=types.Channel(type=standard_artifacts.ModelBlessing),
+        candidate=trainer.outputs["model"],
+    ).with_id("Baseline")
+    evaluator = Evaluator(
+        examples=examples,
+        model=trainer.outputs["model"],
+        baseline_model=baseline.outputs["model"],
+        eval_config=evaluation.eval_config(task.label, settings.evaluate),
+        example_splits=[evaluation.SPLIT],
+    )
+    pusher = Pusher(
+        model=trainer.outputs["model"],
+        model_blessing=evaluator.outputs["blessing"],
+        push_destination=pusher_pb2.PushDestination(
+            filesystem=pusher_pb2.PushDestination.Filesystem(base_directory=str(config.serving))
+        ),
+        custom_executor_spec=executor_spec.ExecutorClassSpec(PushExecutor),
+    )
+    return Pipeline(
+        pipeline_name=config.name,
+        pipeline_root=str(config.root),
+        components=[
+            ingest, schema, statistics, validator, passed, transform, trainer, baseline, evaluator, pusher,
+        ],  # fmt: skip
+        metadata_connection_config=metadata.sqlite_metadata_connection_config(str(config.metadata)),
+        # What is due is decided by pipelines/plan.py; TFX's own cache would serve stale results.
+        enable_cache=False,
+        beam_pipeline_args=list(config.beam_args),
+    )

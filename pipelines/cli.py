@@ -1,0 +1,80 @@
+"""The `penstock` command. Commands are plain functions; what they need is imported when they are called."""
+
+import sys
+from typing import Annotated, Optional
+
+import typer
+
+# Typer reads annotations at run time; `Optional` keeps them readable for it on Python 3.10.
+app = typer.Typer(
+    name="penstock",
+    help="Raw data to a served model through a real TFX pipeline, on one machine.",
+    no_args_is_help=True,
+    add_completion=False,
+    pretty_exceptions_enable=False,
+)
+
+TaskName = Annotated[str, typer.Argument(metavar="TASK", help="Which task: image.")]
+Data = Annotated[Optional[str], typer.Option(help="Folder of the raw data. Default: the generated sample data.")]
+Root = Annotated[Optional[str], typer.Option(help="Folder for metadata, artifacts and models. Default: runs/NAME.")]
+Name = Annotated[Optional[str], typer.Option(help="Name of the pipeline. Default: the task's.")]
+SettingsFile = Annotated[Optional[str], typer.Option("--settings", help="TOML file. Default: penstock.toml, if there is one.")]
+Set = Annotated[Optional[list[str]], typer.Option("--set", metavar="KEY=VALUE", help="One setting, as train.epochs=3.")]
+From = Annotated[Optional[str], typer.Option("--from", metavar="NODE", help="Take the outputs of all nodes before it as they are.")]
+To = Annotated[Optional[str], typer.Option("--to", metavar="NODE", help="Stop after it.")]
+Force = Annotated[Optional[list[str]], typer.Option("--force", metavar="NODE", help="Run it though it is up to date.")]
+DryRun = Annotated[bool, typer.Option("--dry-run", help="Say what would run and why; change nothing.")]
+Wait = Annotated[bool, typer.Option("--wait", help="Wait for another run on the same root.")]
+BeamArgs = Annotated[Optional[list[str]], typer.Argument(metavar="[-- BEAM FLAGS]", help="Passed on to Beam.")]
+
+
+@app.callback()
+def _root() -> None:
+    """Raw data to a served model through a real TFX pipeline, on one machine."""
+
+
+@app.command()
+def run(
+    task: TaskName,
+    beam_args: BeamArgs = None,
+    data: Data = None,
+    root: Root = None,
+    name: Name = None,
+    settings_file: SettingsFile = None,
+    flags: Set = None,
+    first: From = None,
+    last: To = None,
+    force: Force = None,
+    dry_run: DryRun = False,
+    wait: Wait = False,
+) -> None:
+    """Bring a pipeline up to date: run what is due, say why, show the result."""
+    from pipelines import config, execute  # noqa: PLC0415 - not needed for --help
+    from pipelines.plan import Request  # noqa: PLC0415
+
+    chosen = config.make(
+        task, data=data, root=root, name=name, settings_file=settings_file, flags=flags or (), beam_args=beam_args or ()
+    )
+    request = Request(first, last, frozenset(force or ()))
+    if dry_run:
+        raise typer.Exit(execute.dry_run(chosen, request))
+    raise typer.Exit(execute.run(chosen, request, wait=wait))
+
+
+@app.command()
+def doctor() -> None:
+    """Check this machine and say what to do about what is missing."""
+    from pipelines import doctor as checks  # noqa: PLC0415 - not needed for --help
+
+    raise typer.Exit(checks.main())
+
+
+def main() -> None:
+    """Runs the command; an error of ours is one message and its exit code, never a traceback."""
+    from components.errors import PenstockError, exit_code_of  # noqa: PLC0415 - tiny, but only here
+
+    try:
+        app()
+    except (PenstockError, KeyboardInterrupt) as error:
+        print(f"penstock: {error}" if str(error) else "penstock: interrupted", file=sys.stderr)  # noqa: T201
+        raise SystemExit(exit_code_of(error)) from None

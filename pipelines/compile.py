@@ -1,0 +1,12 @@
+"""RunConfig → TFX's intermediate representation."""
+
+from tfx.dsl.compiler import compiler
+from tfx.proto.orchestration import pipeline_pb2
+
+from pipelines.build import build
+from pipelines.config import RunConfig
+
+
+def compile_pipeline(config: RunConfig) -> pipeline_pb2.Pipeline:
+    """Builds and compiles the pipeline."""
+    return compiler.Compiler().compile(build(config))

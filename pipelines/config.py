@@ -1,0 +1,109 @@
+"""Which pipeline, on which data, in which folder: fixed once, before anything is read or imported.
+
+    task defaults  ◄  penstock.toml  ◄  flags                     every path absolute, every name checked
+"""
+
+import os
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from components import settings as settings_tree
+from components.errors import SettingsError
+from components.settings import Settings, nearest
+from components.tasks import NAMES, Task, get
+
+SETTINGS_FILE = "penstock.toml"
+HOME = Path(__file__).resolve().parent.parent
+_PLACES = ("data", "root", "name")  # of a task, in the settings file
+
+
+@dataclass(frozen=True)
+class RunConfig:
+    """Everything that decides what a run does."""
+
+    task: Task
+    name: str
+    data: Path
+    root: Path
+    settings: Settings
+    beam_args: tuple[str, ...] = ()
+
+    @property
+    def metadata(self) -> Path:
+        """The MLMD store."""
+        return self.root / "metadata.db"
+
+    @property
+    def notes(self) -> Path:
+        """What Penstock remembers of the root: seals, hashes, lock."""
+        return self.root / ".penstock"
+
+    @property
+    def hash_cache(self) -> Path:
+        """Digests of files, by stat."""
+        return self.notes / "hashes.db"
+
+    @property
+    def serving(self) -> Path:
+        """Where blessed models go."""
+        configured = self.settings.push.directory
+        return Path(configured).resolve() if configured else self.root / "serving"
+
+    @property
+    def quarantine_list(self) -> Path:
+        """The newest list of files that were set aside."""
+        return self.root / "quarantine.jsonl"
+
+    @property
+    def report(self) -> Path:
+        """The page of the newest run."""
+        return self.root / "report.html"
+
+
+def make(
+    task_name: str,
+    *,
+    data: str | None = None,
+    root: str | None = None,
+    name: str | None = None,
+    settings_file: str | None = None,
+    flags: Sequence[str] = (),
+    beam_args: Sequence[str] = (),
+) -> RunConfig:
+    """Puts defaults, settings file and flags together."""
+    task = get(task_name)
+    places, overlay = _read_settings_file(task, settings_file)
+    chosen = settings_tree.check_name(name or places.get("name") or task.name)
+    return RunConfig(
+        task=task,
+        name=chosen,
+        data=_folder("data", data or places.get("data") or str(HOME / task.sample_data)),
+        root=_folder("root", root or places.get("root") or f"runs/{chosen}"),
+        settings=settings_tree.load([task.settings, overlay, *map(settings_tree.parse_flag, flags)]),
+        beam_args=tuple(beam_args),
+    )
+
+
+def _read_settings_file(task: Task, given: str | None) -> tuple[Mapping[str, str], Mapping[str, Any]]:
+    """Returns the places and the settings of this task: `[image] data = …`, `[image.train] epochs = 3`."""
+    path = Path(given or os.environ.get("PENSTOCK_SETTINGS", SETTINGS_FILE))
+    if not given and not path.exists():
+        return {}, {}
+    content = settings_tree.read_file(path)
+    for table in content:
+        if table not in NAMES:
+            raise SettingsError(f"settings file {path}: unknown task [{table}]: {nearest(table, NAMES)}")
+    mine = content.get(task.name, {})
+    places = {key: str(mine[key]) for key in _PLACES if key in mine}
+    return places, {key: value for key, value in mine.items() if key not in _PLACES}
+
+
+def _folder(what: str, text: str) -> Path:
+    """Returns an absolute path; refuses what only looks like one."""
+    if "\0" in text:
+        raise SettingsError(f"{what} {text!r}: a path cannot hold a NUL")
+    if "://" in text:
+        raise SettingsError(f"{what} {text!r}: expected a plain path of this machine, not an address")
+    return Path(text).expanduser().absolute()

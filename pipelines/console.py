@@ -1,0 +1,142 @@
+"""What a person sees while a run goes on and when it is over: a live line on a terminal, plain lines elsewhere."""
+
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TextIO
+
+from rich.console import Console
+from rich.live import Live
+from rich.markup import escape
+from rich.table import Table
+from rich.text import Text
+
+from components.errors import PenstockError
+from components.progress import Progress
+from pipelines import plan
+from pipelines.config import RunConfig
+from pipelines.plan import NodePlan, Plan
+from pipelines.report.facts import NodeFacts, RunFacts
+
+_SYMBOLS = {"ran": "✓", "cached": "=", "failed": "✗", "skipped": "·"}
+_STYLES = {"ran": "green", "cached": "cyan", "failed": "red bold", "skipped": "dim"}
+_WORDS = {plan.RUN: "runs", plan.CACHED: "up to date", plan.HELD: "kept", plan.LOOK_UP: "looked up", plan.SKIP: "skipped"}
+_PLAIN_WIDTH = 200  # of lines in a file or a pipe: long paths stay whole
+_PLAIN_INTERVAL = 10.0  # seconds between progress lines where there is no terminal
+
+
+class Display:
+    """Shows a run on one stream."""
+
+    def __init__(self, stream: TextIO) -> None:
+        """Finds out whether the stream is a terminal."""
+        width = None if stream.isatty() else _PLAIN_WIDTH
+        self._console = Console(file=stream, highlight=False, width=width)
+        self._live: Live | None = None
+        self._node, self._begun, self._said = "", 0.0, 0.0
+        self._progress: Progress | None = None
+
+    @contextmanager
+    def live(self) -> Iterator[None]:
+        """Keeps a moving last line on a terminal."""
+        if not self._console.is_terminal:
+            yield
+            return
+        with Live(get_renderable=self._line, console=self._console, refresh_per_second=4, transient=True) as live:
+            self._live = live
+            yield
+        self._live = None
+
+    def swept(self, nodes: list[str]) -> None:
+        """Tells about executions that a killed run left open."""
+        for node in nodes:
+            self._console.print(f"{node}: an earlier run was killed in it; marked as failed")
+
+    def loading(self) -> None:
+        """Tells that the heavy imports begin."""
+        self._node, self._begun, self._progress = "loading TFX", time.monotonic(), None
+        if self._live is None:
+            self._console.print("loading TFX …")
+
+    def started(self, planned: NodePlan) -> None:
+        """Tells that a node begins."""
+        self._node, self._begun, self._said, self._progress = planned.node.id, time.monotonic(), time.monotonic(), None
+        if self._live is None and planned.action == plan.RUN:
+            self._console.print(f"  {planned.node.id}: {escape(planned.reason)}")
+
+    def progress(self, progress: Progress) -> None:
+        """Shows how far the node is."""
+        self._progress = progress
+        if self._live is None and time.monotonic() - self._said > _PLAIN_INTERVAL:
+            self._said = time.monotonic()
+            self._console.print(self._line())
+
+    def finished(self, node: NodeFacts) -> None:
+        """Leaves a line about a node that is done."""
+        speed = _speed(node.records, node.seconds) if node.state == "ran" else ""
+        records = f"{node.records:,} records" if node.records is not None else ""
+        text = Text.assemble(
+            (f"{_SYMBOLS[node.state]} {node.id:<17}", _STYLES[node.state]),
+            f"{node.seconds:>7.1f} s  {records:>16}  {speed:>14}  ",
+            (node.reason, "dim"),
+        )
+        self._console.print(text)
+
+    def plan(self, planned: Plan, config: RunConfig) -> None:
+        """Says for each node what is to be done and why."""
+        self._console.print(f"{config.name}: {config.data} in {config.root}")
+        for each in planned.nodes:
+            style = "yellow" if each.action == plan.RUN else "cyan" if each.action == plan.CACHED else "dim"
+            self._console.print(Text.assemble(f"  {each.node.id:<17}", (f"{_WORDS[each.action]:<11}", style), each.reason))
+        due = len(planned.due)
+        self._console.print("nothing to do" if not due else f"{due} of {len(planned.nodes)} nodes would run")
+
+    def summary(self, facts: RunFacts, config: RunConfig) -> None:
+        """Shows the one table at the end."""
+        table = Table(show_header=False, box=None, padding=(0, 2))
+        for name, value in _summary_rows(facts, config):
+            table.add_row(Text(name, style="bold"), Text(value))
+        self._console.print()
+        self._console.print(table)
+
+    def failure(self, error: BaseException, log: Path) -> None:
+        """Says what went wrong, in full if it is an error of ours, else with the place to look."""
+        said = str(error) if isinstance(error, PenstockError) else f"{type(error).__name__}: {str(error)[:2000]}"
+        self._console.print(Text(f"\n{said or 'interrupted'}", style="red"))
+        self._console.print(f"log: {log}", style="dim")
+
+    def _line(self) -> Text:
+        elapsed = time.monotonic() - self._begun
+        line = f"▸ {self._node:<17}{elapsed:>7.1f} s"
+        if self._progress is not None:
+            of = f" of {self._progress.total:,}" if self._progress.total else ""
+            line += f"  {self._progress.done:,}{of} records  {_speed(self._progress.done, elapsed)}  {self._progress.note}"
+        return Text(line, style="bold")
+
+
+def _speed(records: int | None, seconds: float) -> str:
+    return f"{records / seconds:,.0f}/s" if records and seconds > 0 else ""
+
+
+def _summary_rows(facts: RunFacts, config: RunConfig) -> list[tuple[str, str]]:
+    rows = [("outcome", f"{facts.outcome} (exit code {facts.exit_code})")]
+    counts = {split: sum(classes.values()) for split, classes in facts.class_counts.items()}
+    if counts:
+        classes = len(next(iter(facts.class_counts.values())))
+        split_text = ", ".join(f"{split} {count:,}" for split, count in counts.items())
+        rows.append(("records", f"{sum(counts.values()):,} in {classes} classes ({split_text})"))
+        quarantined = next((row.quarantined for row in facts.ledger if row.node == "Ingest"), 0)
+        where = f", listed in {facts.quarantine_path}" if facts.quarantine_path else ""
+        rows.append(("quarantined", f"{quarantined:,}{where}"))
+    rows += [("warning", warning) for warning in facts.warnings]
+    rows += [(name, f"{value:.4f}") for name, value in facts.metrics.items()]
+    if facts.blessed is not None:
+        rows.append(("blessed", "yes" if facts.blessed else "no"))
+    if facts.model_path:
+        rows.append(("model", facts.model_path))
+    if config.report.exists():
+        rows.append(("report", str(config.report)))
+    if facts.seconds:
+        rows.append(("time", f"{facts.seconds:.0f} s"))
+    return rows

@@ -1,0 +1,227 @@
+"""Is this machine able to run Penstock, and if not, what to do about it?
+
+    checks() => (Check, …) => render() => lines of text
+
+Each check looks at one thing, says what it found and, when that will not do, what helps.
+Nothing here imports TensorFlow or TFX: the doctor must answer at once, and also when they do not import.
+"""
+
+import json
+import os
+import platform
+import re
+import shutil
+import subprocess
+import sys
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from importlib.metadata import PackageNotFoundError, version
+from importlib.util import cache_from_source, find_spec
+from pathlib import Path
+
+_GB = 10**9
+_LOCK = Path(__file__).resolve().parents[1] / "requirements.lock"
+_PIN = re.compile(r"^([A-Za-z0-9._-]+)(?:\[[^]]*\])?==([^\s;\\]+)", re.MULTILINE)
+_NAMED_DIFFERENCES = 5
+
+
+@dataclass(frozen=True)
+class Check:
+    """One thing that was looked at."""
+
+    name: str
+    ok: bool
+    found: str
+    advice: str  # what to do when it is not ok
+    required: bool  # whether a run cannot go well without it
+
+
+def checks() -> tuple[Check, ...]:
+    """Returns all checks, in the order in which they matter to a new user."""
+    return (
+        python_check(sys.version_info[:3]),
+        glibc_check(_glibc_version()),
+        pins_check(_LOCK),
+        keras_check(_installed("keras"), os.environ, _keras_config()),
+        pip_check(),
+        bytecode_check(),
+        compiler_check(),
+        disk_check(Path.cwd()),
+        memory_check(_memory_bytes()),
+        cores_check(),
+        gpu_check(),
+        java_check(),
+    )
+
+
+def render(results: Iterable[Check]) -> str:
+    """Returns one aligned line a check, each with its advice when something is to be done."""
+    results = tuple(results)
+    width = max((len(check.name) for check in results), default=0)
+    return "\n".join(line for check in results for line in _lines(check, width))
+
+
+def main() -> int:
+    """Prints all checks; returns 1 when a required one failed."""
+    results = checks()
+    print(render(results))
+    return int(any(check.required and not check.ok for check in results))
+
+
+def python_check(found: tuple[int, ...]) -> Check:
+    """TFX 1.16 has wheels up to Python 3.10."""
+    text = ".".join(map(str, found))
+    return Check("Python", found[:2] == (3, 10), text, "Penstock needs Python 3.10: run `make setup`.", required=True)
+
+
+def glibc_check(found: tuple[int, int] | None) -> Check:
+    """The wheels of the stack are built for glibc 2.17; those of TFX 1.17 and later for 2.39."""
+    if found is None:
+        advice = "The wheels of TFX exist for Linux with glibc only: use such a machine or container."
+        return Check("glibc", ok=False, found="none", advice=advice, required=True)
+    text = f"{found[0]}.{found[1]} (2.17 is enough for TFX 1.16; 1.17 and later need 2.39)"
+    return Check("glibc", found >= (2, 17), text, "Use a newer Linux, such as Debian 10 or later.", required=True)
+
+
+def pins_check(lock: Path) -> Check:
+    """Other versions than the locked ones are what breaks TFX most often."""
+    if not lock.is_file():
+        return Check("pins", ok=True, found="not compared: no requirements.lock here", advice="", required=False)
+    pins = dict(_PIN.findall(lock.read_text()))
+    installed = {name: _installed(name) for name in pins}
+    differing = [
+        f"{name} {installed[name] or 'missing'} (locked {pins[name]})" for name in pins if installed[name] != pins[name]
+    ]
+    if not differing:
+        return Check("pins", ok=True, found=f"all {len(pins)} as locked", advice="", required=True)
+    named = ", ".join(differing[:_NAMED_DIFFERENCES]) + (", …" if len(differing) > _NAMED_DIFFERENCES else "")
+    found = f"{len(differing)} of {len(pins)} differ: {named}"
+    return Check("pins", ok=False, found=found, advice="Run `make setup`.", required=True)
+
+
+def keras_check(installed: str | None, environment: Mapping[str, str], config: Mapping[str, object]) -> Check:
+    """Penstock trains with Keras 3 on TensorFlow; two variables and a file can silently choose another."""
+    backend = environment.get("KERAS_BACKEND") or config.get("backend") or "tensorflow"
+    # The three spellings that TensorFlow itself looks for.
+    legacy = environment.get("TF_USE_LEGACY_KERAS") in {"1", "true", "True"}
+    found = f"{installed or 'missing'} on {backend}" + (", but TF_USE_LEGACY_KERAS asks for Keras 2" if legacy else "")
+    ok = (installed or "").startswith("3.") and backend == "tensorflow" and not legacy
+    advice = "Unset TF_USE_LEGACY_KERAS and KERAS_BACKEND, and set no other backend in ~/.keras/keras.json."
+    return Check("Keras", ok, found, advice if installed else "Run `make setup`.", required=True)
+
+
+def pip_check() -> Check:
+    """The `tfx` command calls `pip freeze`."""
+    found = _installed("pip")
+    return Check("pip", found is not None, found or "missing", "Run `make setup`: TFX calls pip.", required=True)
+
+
+def bytecode_check() -> Check:
+    """Without compiled bytecode TFX takes three to four times as long to import."""
+    spec = find_spec("tfx")
+    compiled = bool(spec and spec.origin and Path(cache_from_source(spec.origin)).is_file())
+    found = "compiled" if compiled else "not compiled: importing TFX takes 48 s instead of 13 s"
+    return Check("bytecode", compiled, found, "Run `make clean setup`.", required=False)
+
+
+def compiler_check() -> Check:
+    """Set-up builds pyfarmhash; after it a compiler is no longer needed."""
+    found = _first_line("g++", "--version")
+    advice = "Set-up needs it to build pyfarmhash: install g++ (Debian, Ubuntu: apt-get install g++)."
+    return Check("g++", found is not None, found or "missing", advice, required=False)
+
+
+def disk_check(folder: Path) -> Check:
+    """A run of the sample needs far less; a full disk half way through is worse than a refusal."""
+    free = shutil.disk_usage(folder).free
+    advice = "Runs need 2 GB at the least: make room, or work in another folder."
+    return Check("disk", free >= 2 * _GB, f"{free / _GB:,.0f} GB free in {folder}", advice, required=True)
+
+
+def memory_check(total: int) -> Check:
+    """TensorFlow, Beam and a shuffle buffer fit into 4 GB."""
+    advice = "Runs need 4 GB: give the machine or container more memory."
+    return Check("RAM", total >= 4 * _GB, f"{total / _GB:.1f} GB", advice, required=True)
+
+
+def cores_check() -> Check:
+    """Any number will do; it tells what speed to expect."""
+    # Not everywhere can a process ask which cores it may use; os.cpu_count() counts those of other containers too.
+    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()
+    return Check("CPU", ok=True, found=f"{cores} cores", advice="", required=False)
+
+
+def gpu_check() -> Check:
+    """TensorFlow's plain wheel sees a GPU only when CUDA's libraries are installed too."""
+    listing = _output("nvidia-smi", "--query-gpu=name", "--format=csv,noheader")
+    names = ", ".join((listing or "").split("\n"))
+    if not names:
+        return Check("GPU", ok=True, found="none: training runs on the CPU", advice="", required=False)
+    advice = "CUDA's libraries are not in this environment: training runs on the CPU unless the system has them."
+    return Check("GPU", _installed("nvidia-cudnn-cu12") is not None, names, advice, required=False)
+
+
+def java_check() -> Check:
+    """Only the Flink runner wants it."""
+    path = shutil.which("java")
+    return Check(
+        "Java", path is not None, path or "missing", "Only `--runner flink` needs it (JDK 17).", required=False
+    )
+
+
+def _lines(check: Check, width: int) -> Iterable[str]:
+    state = "ok" if check.ok else "FAIL" if check.required else "warn"
+    yield f"{state:<4}  {check.name:<{width}}  {check.found}"
+    if not check.ok:
+        yield f"{'':<4}  {'':<{width}}  → {check.advice}"
+
+
+def _installed(name: str) -> str | None:
+    try:
+        return version(name)
+    except PackageNotFoundError:
+        return None
+
+
+def _glibc_version() -> tuple[int, int] | None:
+    name, found = platform.libc_ver()
+    numbers = re.match(r"(\d+)\.(\d+)", found)
+    return (int(numbers[1]), int(numbers[2])) if name == "glibc" and numbers else None
+
+
+def _keras_config() -> Mapping[str, object]:
+    """What Keras will read; a file that it cannot read counts for nothing there, and here."""
+    home = Path(os.environ.get("KERAS_HOME") or Path.home() / ".keras")
+    try:
+        config = json.loads((home / "keras.json").read_text())
+    except (OSError, ValueError):
+        return {}
+    return config if isinstance(config, dict) else {}
+
+
+def _memory_bytes() -> int:
+    """A container's limit, where there is one, is below what the machine has."""
+    import psutil
+
+    total = psutil.virtual_memory().total
+    try:
+        return min(total, int(Path("/sys/fs/cgroup/memory.max").read_text()))
+    except (OSError, ValueError):  # no cgroup v2, or the word "max"
+        return total
+
+
+def _first_line(*command: str) -> str | None:
+    output = _output(*command)
+    return output.split("\n")[0] if output else None
+
+
+def _output(*command: str) -> str | None:
+    try:
+        done = subprocess.run(command, capture_output=True, text=True, timeout=5, check=True)
+    except (OSError, subprocess.SubprocessError):
+        return None
+    return done.stdout.strip()
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())

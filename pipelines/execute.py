@@ -1,0 +1,159 @@
+"""One run from lock to summary, the same for `penstock run` and for the `tfx` CLI.
+
+    lock ─► sweep what a killed run left ─► plan ─► nothing due? say why, done
+                                                 └► import TFX, build, run by plan ─► facts ─► summary, report
+"""
+
+import signal
+import sys
+import time
+import traceback
+from collections.abc import Iterator
+from contextlib import contextmanager
+from datetime import datetime, timezone
+from types import FrameType
+from typing import Any, TextIO
+
+from components import progress
+from components.errors import Cancelled
+from components.hashing import HashCache
+from pipelines import lock, plan, quiet
+from pipelines.config import RunConfig
+from pipelines.console import Display
+from pipelines.plan import Plan, Request
+from pipelines.report.facts import NodeFacts, RunFacts
+from pipelines.store import Store
+
+
+def dry_run(config: RunConfig, request: Request, out: TextIO = sys.stdout) -> int:
+    """Says for each node whether it would run, and why. Writes nothing."""
+    cache = HashCache(config.hash_cache, read_only=True)
+    planned = plan.make(config, Store(config.metadata, config.name), cache, request)
+    Display(out).plan(planned, config)
+    return 0
+
+
+def run(config: RunConfig, request: Request, *, wait: bool = False, compiled: Any = None) -> int:  # noqa: ANN401
+    """Brings the pipeline up to date and returns the exit code.
+
+    Args:
+        config: which pipeline, where.
+        request: which part of it.
+        wait: whether to wait for another run on the same root.
+        compiled: the pipeline's IR, when the `tfx` CLI has compiled it; then up-to-date nodes are recorded as well.
+    """
+    with lock.hold(config.notes, wait=wait):
+        store = Store(config.metadata, config.name, read_only=False)
+        swept = store.close_open_executions("FAILED")
+        display = Display(sys.stdout)
+        display.swept(swept)
+        planned = _plan(config, store, request)
+        if not planned.due and compiled is None:
+            return _nothing_due(config, store, planned, display)
+        return _Run(config, store, planned).go(compiled)
+
+
+def _plan(config: RunConfig, store: Store, request: Request) -> Plan:
+    cache = HashCache(config.hash_cache)
+    try:
+        return plan.make(config, store, cache, request)
+    finally:
+        cache.close()
+
+
+def _nothing_due(config: RunConfig, store: Store, planned: Plan, display: Display) -> int:
+    from pipelines.report import gather  # noqa: PLC0415 - after the decision that only this is needed
+
+    nodes = tuple(NodeFacts(p.node.id, p.action, 0.0, p.reason) for p in planned.nodes)
+    facts = gather.facts(config, store, planned, nodes, started=_now(), seconds=0.0, error=None)
+    display.plan(planned, config)
+    display.summary(facts, config)
+    return facts.exit_code
+
+
+class _Run:
+    """The part of a run that needs TFX."""
+
+    def __init__(self, config: RunConfig, store: Store, planned: Plan) -> None:
+        self._config, self._store, self._plan = config, store, planned
+        self._nodes: list[NodeFacts] = []
+        self._started, self._begun = _now(), time.monotonic()
+        self._log = config.root / "logs" / f"{datetime.now():%Y%m%d-%H%M%S}.log"
+
+    def go(self, compiled: Any) -> int:  # noqa: ANN401 - a TFX proto
+        quiet.prepare_environment()
+        with quiet.diverted(self._log) as user:
+            display = Display(user)
+            error = self._attempt(compiled, display)
+            facts = self._facts(error)
+            self._write_report(facts)
+            display.summary(facts, self._config)
+            if error is not None:
+                display.failure(error, self._log)
+            return facts.exit_code
+
+    def _attempt(self, compiled: Any, display: Display) -> BaseException | None:  # noqa: ANN401 - a TFX proto
+        try:
+            with _signals_raise(), display.live():
+                progress.listen(display.progress)
+                self._run_nodes(compiled, display)
+        except Exception as error:  # noqa: BLE001 - it is shown, logged and becomes the exit code
+            traceback.print_exc()  # to the log
+            self._store.close_open_executions("FAILED")
+            return error
+        except (KeyboardInterrupt, Cancelled) as error:
+            self._store.close_open_executions("CANCELED")
+            return error
+        return None
+
+    def _run_nodes(self, compiled: Any, display: Display) -> None:  # noqa: ANN401 - a TFX proto
+        display.loading()
+        from pipelines import compile as compiling  # noqa: PLC0415 - imports TFX
+        from pipelines.local_runner import LocalRunner  # noqa: PLC0415 - imports TFX
+
+        def finished(node: NodeFacts) -> None:
+            self._nodes.append(node)
+            display.finished(node)
+
+        pipeline = compiled if compiled is not None else compiling.compile_pipeline(self._config)
+        LocalRunner(self._config, self._plan, display.started, finished).run(pipeline)
+
+    def _facts(self, error: BaseException | None) -> RunFacts:
+        from pipelines.report import gather  # noqa: PLC0415 - only now
+
+        done = {node.id for node in self._nodes}
+        left = tuple(
+            NodeFacts(p.node.id, "skipped", 0.0, p.reason if p.action == plan.SKIP else "not reached")
+            for p in self._plan.nodes
+            if p.node.id not in done
+        )
+        seconds = time.monotonic() - self._begun
+        return gather.facts(
+            self._config, self._store, self._plan, (*self._nodes, *left),
+            started=self._started, seconds=seconds, error=error,
+        )  # fmt: skip
+
+    def _write_report(self, facts: RunFacts) -> None:
+        from pipelines.report import page  # noqa: PLC0415 - only now
+
+        page.write(facts, self._config.report)
+
+
+@contextmanager
+def _signals_raise() -> Iterator[None]:
+    """Turns SIGTERM into an exception, so that a stopped run still closes its books."""
+
+    def cancel(signum: int, frame: FrameType | None) -> None:
+        del frame
+        raise Cancelled(f"stopped by {signal.Signals(signum).name}", signum)
+
+    old = signal.signal(signal.SIGTERM, cancel)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGTERM, old)
+
+
+def _now() -> str:
+    return datetime.now(timezone.utc).isoformat(timespec="seconds")
+

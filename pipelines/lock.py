@@ -1,0 +1,58 @@
+"""One run at a time on a pipeline root. The kernel holds the lock, so it dies with its holder."""
+
+import os
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from datetime import datetime, timezone
+from pathlib import Path
+
+import filelock
+import orjson
+
+from components import durable
+from components.errors import BadInput, Locked
+
+_FOREVER = -1
+
+
+@contextmanager
+def hold(notes: Path, *, wait: bool = False) -> Iterator[None]:
+    """Holds the lock of a root; without `wait`, raises Locked at once when another run has it."""
+    lock = filelock.FileLock(_prepared(notes) / "lock")
+    try:
+        lock.acquire(timeout=_FOREVER if wait else 0)
+    except filelock.Timeout:
+        raise Locked(f"{notes.parent} is in use: {_holder(notes)}; wait for it with --wait, or use another --root") from None
+    try:
+        _sign(notes)
+        yield
+    finally:
+        (notes / "holder.json").unlink(missing_ok=True)
+        lock.release()
+
+
+def _prepared(notes: Path) -> Path:
+    try:
+        notes.mkdir(parents=True, exist_ok=True)
+        probe = notes / f".probe-{os.getpid()}"
+        probe.touch()
+        probe.unlink()
+    except OSError as error:
+        raise BadInput(f"pipeline root {notes.parent}: cannot be written: {error.strerror}; choose another --root") from None
+    return notes
+
+
+def _sign(notes: Path) -> None:
+    holder = {"pid": os.getpid(), "started": time.time(), "command": " ".join(sys.argv)[:200]}
+    durable.write_bytes(notes / "holder.json", orjson.dumps(holder))
+
+
+def _holder(notes: Path) -> str:
+    try:
+        holder = orjson.loads((notes / "holder.json").read_bytes())
+        started = datetime.fromtimestamp(holder["started"], timezone.utc)
+    except (OSError, ValueError, KeyError):
+        return "by a run that has just begun"
+    return f"by pid {holder['pid']}, started {started:%Y-%m-%d %H:%M:%S} UTC"

@@ -1,0 +1,276 @@
+"""What is due, and why: decided from content, settings and source code before anything heavy is imported.
+
+    data, settings, code, library versions, upstream keys ─► fingerprint ─► key
+    a finished execution with that key, with the very inputs of this plan, and with its outputs unbroken ─► up to date
+
+Everything else runs, and says why. TFX's own cache is not asked: it knows neither the code behind an import path nor
+whether an artifact's files are still what they were.
+"""
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from functools import lru_cache
+from importlib import metadata as distributions
+from pathlib import Path
+from typing import Any
+
+import orjson
+
+from components import fingerprint, refs, seal
+from components.errors import SettingsError
+from components.hashing import HashCache, digest_of, sha256_of
+from components.ingest import account, manifest
+from pipelines import graph
+from pipelines.config import HOME, RunConfig
+from pipelines.graph import Node
+from pipelines.store import Artifact, Execution, Store
+
+RUN, CACHED, HELD, LOOK_UP, SKIP = "run", "cached", "held", "look up", "skip"
+
+
+@dataclass(frozen=True)
+class Request:
+    """What the user asked for beyond "bring it up to date"."""
+
+    first: str | None = None  # --from
+    last: str | None = None  # --to
+    force: frozenset[str] = frozenset()
+
+
+@dataclass(frozen=True)
+class NodePlan:
+    """What will be done about one node."""
+
+    node: Node
+    action: str
+    reason: str
+    fingerprint: Mapping[str, Any] = field(default_factory=dict)
+    execution: Execution | None = None  # whose outputs are used again
+    outputs: tuple[Artifact, ...] = ()
+
+
+@dataclass(frozen=True)
+class Plan:
+    """What will be done about every node."""
+
+    nodes: tuple[NodePlan, ...]
+
+    @property
+    def due(self) -> tuple[NodePlan, ...]:
+        """The nodes that have to run."""
+        return tuple(planned for planned in self.nodes if planned.action == RUN)
+
+    def of(self, node_id: str) -> NodePlan:
+        """Returns the plan of one node."""
+        return next(planned for planned in self.nodes if planned.node.id == node_id)
+
+
+def make(config: RunConfig, store: Store, cache: HashCache, request: Request = Request()) -> Plan:
+    """Decides about every node, in order."""
+    planner = _Planner(config, store, cache, _checked(request))
+    for node in graph.NODES:
+        planner.decide(node)
+    return Plan(tuple(planner.decided.values()))
+
+
+class _Planner:
+    def __init__(self, config: RunConfig, store: Store, cache: HashCache, request: Request) -> None:
+        self._config, self._store, self._cache, self._request = config, store, cache, request
+        self._held = graph.before(request.first) if request.first else set()
+        self._wanted = {request.last, *graph.before(request.last)} if request.last else set(graph.IDS)
+        self._manifest: manifest.Manifest | None = None
+        self.decided: dict[str, NodePlan] = {}
+
+    def decide(self, node: Node) -> None:
+        if node.id not in self._wanted:
+            self.decided[node.id] = NodePlan(node, SKIP, f"after --to {self._request.last}")
+        elif node.id in self._held:
+            self.decided[node.id] = self._hold(node)
+        elif node.resolves:
+            self.decided[node.id] = NodePlan(node, LOOK_UP, "looked up in every run")
+        else:
+            self.decided[node.id] = self._decide_by_fingerprint(node)
+
+    def _hold(self, node: Node) -> NodePlan:
+        """Takes a node before --from as it is, whatever has changed since."""
+        if node.resolves:
+            return NodePlan(node, LOOK_UP, "looked up in every run")
+        newest = next(self._store.finished(node.id), None)
+        if newest is None:
+            raise SettingsError(f"--from {self._request.first}: {node.id} has no output yet; run without --from first")
+        outputs = tuple(self._store.outputs(newest.id))
+        if reason := self._broken(node, outputs):
+            raise SettingsError(f"--from {self._request.first}: the output of {node.id} is broken ({reason})")
+        return NodePlan(node, HELD, f"before --from {self._request.first}", newest.fingerprint, newest, outputs)
+
+    def _decide_by_fingerprint(self, node: Node) -> NodePlan:
+        wanted = self._fingerprint(node)
+        if node.id in self._request.force:
+            return NodePlan(node, RUN, "forced by --force", wanted)
+        running = [up for up in node.upstream if self.decided[up].action == RUN]
+        if running:
+            return NodePlan(node, RUN, f"after {running[0]}, which runs", wanted)
+        refusal = ""
+        for execution in self._store.finished(node.id):
+            if execution.fingerprint.get("key") != wanted["key"] or not self._same_inputs(node, execution):
+                continue
+            outputs = tuple(self._store.outputs(execution.id))
+            broken = self._broken(node, outputs)
+            if broken is None:
+                return NodePlan(node, CACHED, _same(node), wanted, execution, outputs)
+            refusal = refusal or f"its output was tampered with: {broken}"
+        return NodePlan(node, RUN, refusal or self._explain(node, wanted), wanted)
+
+    def _same_inputs(self, node: Node, execution: Execution) -> bool:
+        """Whether an execution read the very artifacts that this plan's upstream nodes provide."""
+        available = {artifact.id for up in node.upstream for artifact in self.decided[up].outputs}
+        baseline = self._baseline() if "Baseline" in node.upstream else None
+        return self._store.input_ids(execution.id) <= available | ({baseline} if baseline else set())
+
+    def _broken(self, node: Node, outputs: Iterable[Artifact]) -> str | None:
+        """Returns what is wrong with the outputs of an execution, if anything."""
+        for artifact in outputs:
+            if not artifact.live:
+                return f"{artifact.name} is not marked live in the metadata"
+            if reason := self._broken_folder(artifact.uri):
+                return f"{artifact.name}: {reason}"
+            pushed = artifact.properties.get("pushed_destination") if node.id == "Pusher" else None
+            if pushed and (reason := self._broken_folder(Path(pushed))):
+                return f"served version {Path(pushed).name}: {reason}"
+        return None
+
+    def _broken_folder(self, folder: Path) -> str | None:
+        sealed = seal.read(seal_path(self._config, folder))
+        return "its seal is missing" if sealed is None else seal.broken(folder, sealed, self._cache)
+
+    def _fingerprint(self, node: Node) -> dict[str, Any]:
+        """Returns all that a node's result depends on, by kind, with one key over everything."""
+        parts = {
+            "settings": {name: self._config.settings.section(name) for name in node.settings},
+            "parts": {name: _plain(getattr(self._config.task, name)) for name in node.parts},
+            "code": fingerprint.sources(graph.entry_modules(node, self._config.task)),
+            "packages": {name: _version(name) for name in node.packages},
+            "upstream": {name: self.decided[name].fingerprint.get("key", "") for name in node.upstream},
+            **self._content(node),
+        }
+        return {**parts, "key": digest_of([node.id, orjson.dumps(parts, option=orjson.OPT_SORT_KEYS).decode()])}
+
+    def _content(self, node: Node) -> dict[str, Any]:
+        """Returns what a node reads that no other node wrote."""
+        if node.id == "Ingest":
+            return {"data_digest": self._take_manifest().digest}
+        if node.id == "Schema":
+            return {"schema_digest": sha256_of(HOME / self._config.task.schema)}
+        if node.id == "Evaluator":
+            return {"baseline": self._baseline()}
+        if node.id == "Pusher":
+            return {"serving": str(self._config.serving)}
+        return {}
+
+    def _baseline(self) -> int | None:
+        models = [a.id for a in self.decided["Trainer"].outputs if a.name == "model"]
+        return self._store.latest_blessed_model(other_than=models[0]) if models else None
+
+    def _take_manifest(self) -> manifest.Manifest:
+        if self._manifest is None:
+            self._manifest = manifest.take(refs.load(self._config.task.source), self._config.data, self._cache)
+        return self._manifest
+
+    def _explain(self, node: Node, wanted: Mapping[str, Any]) -> str:
+        """Says what has changed since the node was last run."""
+        newest = next(self._store.finished(node.id), None)
+        if newest is None:
+            failed = next((e for e in self._store.executions(node.id)), None)
+            return "never finished before" if failed else "first run"
+        old = newest.fingerprint
+        if "data_digest" in wanted and old.get("data_digest") != wanted["data_digest"]:
+            return self._explain_data(newest)
+        return _difference(old, wanted)
+
+    def _explain_data(self, newest: Execution) -> str:
+        (examples,) = self._store.outputs(newest.id)
+        try:
+            old = {path: digest for path, _, digest in account.read(examples.uri).sources}
+        except (OSError, ValueError, KeyError, TypeError):
+            return "data changed"
+        return describe_change(old, {item.file.path: item.sha256 for item in self._take_manifest().files})
+
+
+def describe_change(old: Mapping[str, str], new: Mapping[str, str]) -> str:
+    """Says how two sets of files differ, by path and digest."""
+    gone, added = old.keys() - new.keys(), new.keys() - old.keys()
+    digests = {old[path]: path for path in gone}
+    moved = {digests[new[path]]: path for path in added if new[path] in digests}
+    altered = [path for path in old.keys() & new.keys() if old[path] != new[path]]
+    counts = [
+        (len(moved), "moved", next((f"{a} to {b}" for a, b in sorted(moved.items())), "")),
+        (len(altered), "altered", min(altered, default="")),
+        (len(added) - len(moved), "added", min(added - set(moved.values()), default="")),
+        (len(gone) - len(moved), "removed", min(gone - moved.keys(), default="")),
+    ]
+    said = [f"{count:,} {what} ({example})" for count, what, example in counts if count]
+    return f"data changed: {', '.join(said)}" if said else "data changed"
+
+
+def seal_path(config: RunConfig, folder: Path) -> Path:
+    """Returns where the seal of an artifact folder is kept."""
+    return config.notes / "seals" / f"{digest_of([str(folder)])[:32]}.json"
+
+
+def _checked(request: Request) -> Request:
+    names = [name for name in (request.first, request.last, *request.force) if name]
+    known = {name: graph.find(name).id for name in names}
+    first, last = known.get(request.first or ""), known.get(request.last or "")
+    if first and last and first != last and first not in graph.before(last):
+        raise SettingsError(f"--from {first} --to {last}: {first} does not come before {last}")
+    return Request(first, last, frozenset(known[name] for name in request.force))
+
+
+def _difference(old: Mapping[str, Any], new: Mapping[str, Any]) -> str:
+    """Says which part of a fingerprint changed, the nearest to the user first."""
+    for name, section in new["settings"].items():
+        before = old.get("settings", {}).get(name, {})
+        for key, value in _flat(section).items():
+            if _flat(before).get(key) != value:
+                return f"setting {name}.{key} changed: {_flat(before).get(key)!r} to {value!r}"
+    if files := fingerprint.changed(old.get("code", {}), new["code"]):
+        more = f" and {len(files) - 1} more" if len(files) > 1 else ""
+        return f"code changed: {files[0]}{more}"
+    for name, version in new["packages"].items():
+        if old.get("packages", {}).get(name) != version:
+            return f"{name} changed: {old.get('packages', {}).get(name)} to {version}"
+    for key, what in (("parts", "task"), ("schema_digest", "schema"), ("baseline", "the blessed model to compare with"),
+                      ("serving", "serving folder")):  # fmt: skip
+        if key in new and old.get(key) != new[key]:
+            return f"{what} changed"
+    for name, key in new["upstream"].items():
+        if old.get("upstream", {}).get(name) != key:
+            return f"{name} was made from something else"
+    return "its inputs are other artifacts than last time"
+
+
+def _flat(section: Mapping[str, Any], path: str = "") -> dict[str, Any]:
+    flat: dict[str, Any] = {}
+    for key, value in section.items():
+        flat.update(_flat(value, f"{path}{key}.") if isinstance(value, Mapping) else {path + key: value})
+    return flat
+
+
+def _same(node: Node) -> str:
+    kinds = [
+        *(["data"] if node.id == "Ingest" else ["inputs"] if node.upstream else []),
+        *(["schema"] if node.id == "Schema" else []),
+        *(["settings"] if node.settings else []),
+        *(["code"] if node.code or node.parts else []),
+        *(["libraries"] if node.packages else []),
+    ]
+    return f"same {', '.join(kinds)}; outputs intact"
+
+
+def _plain(value: object) -> Any:  # noqa: ANN401 - JSON
+    return [_plain(item) for item in value] if isinstance(value, tuple) else value
+
+
+@lru_cache(maxsize=64)
+def _version(package: str) -> str:
+    return distributions.version(package)

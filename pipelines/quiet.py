@@ -1,0 +1,59 @@
+"""Keeps libraries' chatter out of the user's sight and in a log file, whatever channel it comes by.
+
+C++ writes to file descriptors, so those are what is diverted; our own display gets a copy of the old ones.
+"""
+
+import contextlib
+import logging
+import os
+import sys
+import warnings
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TextIO
+
+_ENVIRONMENT = {
+    "TF_CPP_MIN_LOG_LEVEL": "2",
+    "TF_ENABLE_ONEDNN_OPTS": "0",  # its reordering of sums makes results depend on the machine's vector width
+    "KERAS_BACKEND": "tensorflow",
+    "GRPC_VERBOSITY": "ERROR",
+}
+
+
+def prepare_environment() -> None:
+    """Sets what libraries read when they are imported; call it before any of them is."""
+    for name, value in _ENVIRONMENT.items():
+        os.environ.setdefault(name, value)
+
+
+@contextlib.contextmanager
+def diverted(log: Path) -> Iterator[TextIO]:
+    """Sends standard output and error to `log`; yields a stream that still reaches the user."""
+    log.parent.mkdir(parents=True, exist_ok=True)
+    sys.stdout.flush()
+    sys.stderr.flush()
+    saved = os.dup(1), os.dup(2)
+    user = os.fdopen(os.dup(1), "w", buffering=1, encoding="utf-8", errors="replace")
+    with log.open("ab", buffering=0) as sink:
+        os.dup2(sink.fileno(), 1)
+        os.dup2(sink.fileno(), 2)
+    try:
+        _log_to_stderr()
+        yield user
+    finally:
+        sys.stdout.flush()
+        sys.stderr.flush()
+        os.dup2(saved[0], 1)
+        os.dup2(saved[1], 2)
+        for descriptor in saved:
+            os.close(descriptor)
+        user.close()
+
+
+def _log_to_stderr() -> None:
+    from absl import logging as absl_logging  # noqa: PLC0415 - comes with TFX, needed only when it runs
+
+    absl_logging.set_verbosity(absl_logging.INFO)
+    absl_logging.use_absl_handler()
+    logging.captureWarnings(capture=True)
+    warnings.simplefilter("default")

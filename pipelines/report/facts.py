@@ -1,0 +1,79 @@
+"""What a run has to tell: plain values, gathered once, shown by the summary and by the page."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+
+@dataclass(frozen=True)
+class NodeFacts:
+    """One node of the chain in one run."""
+
+    id: str
+    state: str  # "ran", "cached", "failed", "skipped"
+    seconds: float
+    reason: str  # why it ran, or why it is up to date
+    records: int | None = None
+
+
+@dataclass(frozen=True)
+class LedgerRow:
+    """Records into a node, out of it, and set aside by it."""
+
+    node: str
+    records_in: int
+    records_out: int
+    quarantined: int
+
+
+@dataclass(frozen=True)
+class QuarantinedFile:
+    """A source file that was set aside, and why."""
+
+    path: str
+    reason: str
+
+
+@dataclass(frozen=True)
+class SampleImage:
+    """A record as training sees it: PNG or JPEG bytes."""
+
+    label: str
+    content: bytes
+
+
+@dataclass(frozen=True)
+class Bar:
+    """A bar the model had to pass."""
+
+    metric: str
+    value: float
+    bar: str  # such as "at least 0.6"
+    passed: bool
+
+
+@dataclass(frozen=True)
+class RunFacts:
+    """Everything the summary table and the report page show."""
+
+    pipeline: str
+    task: str
+    started: str  # ISO 8601, UTC
+    seconds: float
+    outcome: str  # one sentence: "blessed and pushed as version 3"
+    exit_code: int
+    nodes: tuple[NodeFacts, ...] = ()
+    ledger: tuple[LedgerRow, ...] = ()
+    quarantined: tuple[QuarantinedFile, ...] = ()  # the first ones; the ledger has the total
+    quarantine_path: str | None = None
+    warnings: tuple[str, ...] = ()  # such as duplicates under two labels
+    class_counts: Mapping[str, Mapping[str, int]] = field(default_factory=dict)  # split -> class -> records
+    samples: tuple[SampleImage, ...] = ()
+    curves: Mapping[str, Mapping[str, tuple[float, ...]]] = field(default_factory=dict)  # metric -> split -> by epoch
+    best_epoch: int | None = None
+    metrics: Mapping[str, float] = field(default_factory=dict)
+    bars: tuple[Bar, ...] = ()
+    classes: tuple[str, ...] = ()
+    confusion: tuple[tuple[int, ...], ...] = ()  # rows: true class, columns: predicted
+    blessed: bool | None = None
+    model_path: str | None = None
+    model_version: str | None = None

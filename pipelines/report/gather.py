@@ -1,0 +1,148 @@
+"""Gathers what a run has to tell from MLMD and from the small files inside artifacts."""
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import orjson
+
+from components.errors import NotBlessed, exit_code_of
+from components.ingest import account
+from pipelines import plan
+from pipelines.config import RunConfig
+from pipelines.plan import Plan
+from pipelines.report.facts import Bar, LedgerRow, NodeFacts, QuarantinedFile, RunFacts, SampleImage
+from pipelines.store import Artifact, Execution, Store
+
+_QUARANTINE_SHOWN = 200
+_SAMPLES = 30
+_NOT_CURVES = ("records", "learning_rate")
+
+
+def facts(
+    config: RunConfig, store: Store, planned: Plan, nodes: tuple[NodeFacts, ...],
+    *, started: str, seconds: float, error: BaseException | None,
+) -> RunFacts:  # fmt: skip
+    """Returns everything that is known when a run ends, however it ended."""
+    used = _executions(store, planned, nodes)
+    outputs = {node: {a.name: a for a in store.outputs(execution.id)} for node, execution in used.items()}
+    blessed = _blessed(outputs)
+    pushed = used["Pusher"].facts if "Pusher" in used else {}
+    evaluated = used["Evaluator"].facts if "Evaluator" in used else {}
+    return RunFacts(
+        pipeline=config.name,
+        task=config.task.name,
+        started=started,
+        seconds=seconds,
+        outcome=_outcome(planned, blessed, pushed, evaluated, error),
+        exit_code=exit_code_of(error) if error else NotBlessed.exit_code if blessed is False else 0,
+        nodes=nodes,
+        ledger=tuple(_ledger_row(e.ledger) for e in used.values() if e.ledger),
+        classes=tuple(used["Transform"].facts.get("classes", ())) if "Transform" in used else (),
+        confusion=_confusion(used, evaluated),
+        metrics={name: value for name, value in evaluated.get("metrics", {}).items() if name != "examples"},
+        bars=tuple(Bar(*bar) for bar in evaluated.get("bars", ())),
+        blessed=blessed,
+        model_path=pushed.get("destination"),
+        model_version=pushed.get("version"),
+        **_of_ingest(outputs.get("Ingest", {}), with_samples=bool(seconds)),
+        **_of_trainer(outputs.get("Trainer", {})),
+    )
+
+
+def _executions(store: Store, planned: Plan, nodes: tuple[NodeFacts, ...]) -> dict[str, Execution]:
+    """Returns the execution behind each node of this run: the one it did, or the one it used again."""
+    used: dict[str, Execution] = {}
+    state = {node.id: node.state for node in nodes}
+    for each in planned.nodes:
+        if each.execution is not None:
+            used[each.node.id] = each.execution
+        elif state.get(each.node.id) == "ran" and not each.node.resolves:
+            newest = next(store.finished(each.node.id), None)
+            if newest is not None:
+                used[each.node.id] = newest
+    return used
+
+
+def _outcome(
+    planned: Plan,
+    blessed: bool | None,
+    pushed: Mapping[str, Any],
+    evaluated: Mapping[str, Any],
+    error: BaseException | None,
+) -> str:
+    if error is not None:
+        return f"failed: {(str(error) or type(error).__name__).splitlines()[0]}"
+    if blessed is False:
+        return "not blessed: " + "; ".join(evaluated.get("failures", ()))
+    if pushed.get("pushed"):
+        return f"blessed and pushed as version {pushed['version']}"
+    skipped = [each.reason for each in planned.nodes if each.action == plan.SKIP]
+    return f"stopped as asked ({skipped[0]})" if skipped else "finished"
+
+
+def _blessed(outputs: Mapping[str, Mapping[str, Artifact]]) -> bool | None:
+    blessing = outputs.get("Evaluator", {}).get("blessing")
+    return None if blessing is None else blessing.properties.get("blessed") == 1
+
+
+def _ledger_row(entry: Mapping[str, Any]) -> LedgerRow:
+    return LedgerRow(entry["node"], entry["records_in"], entry["records_out"], entry["quarantined"])
+
+
+def _of_ingest(outputs: Mapping[str, Artifact], *, with_samples: bool) -> dict[str, Any]:
+    if "examples" not in outputs:
+        return {}
+    folder = outputs["examples"].uri
+    written = account.read(folder)
+    bad = account.read_quarantine(folder)
+    changed = [f"{count} images re-encoded: {why}" for why, count in written.changed.items()]
+    return {
+        "class_counts": written.classes,
+        "quarantined": tuple(QuarantinedFile(item.path, item.reason) for item in bad[:_QUARANTINE_SHOWN]),
+        "quarantine_path": str(folder / account.QUARANTINE) if bad else None,
+        "warnings": (*written.warnings, *changed),
+        "samples": _samples(folder, written) if with_samples else (),
+    }
+
+
+def _samples(folder: Path, written: account.Account) -> tuple[SampleImage, ...]:
+    """Returns a few records as they are stored, the classes in turn."""
+    import tensorflow as tf  # noqa: PLC0415 - already imported by a run that did something
+
+    by_class: dict[str, list[bytes]] = {name: [] for name in written.classes.get("train", {})}
+    wanted = -(-_SAMPLES // max(1, len(by_class)))
+    for shard in written.shards_of("train")[:2]:
+        for record in tf.data.TFRecordDataset(str(folder / shard.name)).as_numpy_iterator():
+            features = tf.train.Example.FromString(record).features.feature
+            mine = by_class[features["label"].bytes_list.value[0].decode()]
+            if len(mine) < wanted and features["image"].bytes_list.value:
+                mine.append(features["image"].bytes_list.value[0])
+    turns = [
+        SampleImage(name, found[turn])
+        for turn in range(wanted)
+        for name, found in by_class.items()
+        if turn < len(found)
+    ]
+    return tuple(turns[:_SAMPLES])
+
+
+def _of_trainer(outputs: Mapping[str, Artifact]) -> dict[str, Any]:
+    if "model_run" not in outputs:
+        return {}
+    stored = orjson.loads((outputs["model_run"].uri / "history.json").read_bytes())
+    epochs: dict[str, list[float]] = stored["epochs"]
+    curves = {
+        name: {"train": tuple(values), "eval": tuple(epochs[f"val_{name}"])}
+        for name, values in epochs.items()
+        if f"val_{name}" in epochs and name not in _NOT_CURVES
+    }
+    return {"curves": curves, "best_epoch": stored["best_epoch"]}
+
+
+def _confusion(used: Mapping[str, Execution], evaluated: Mapping[str, Any]) -> tuple[tuple[int, ...], ...]:
+    classes = len(used["Transform"].facts.get("classes", ())) if "Transform" in used else 0
+    matrix = [[0] * classes for _ in range(classes)]
+    for actual, predicted, count in evaluated.get("confusion", ()):
+        matrix[actual][predicted] = count
+    return tuple(tuple(row) for row in matrix) if evaluated.get("confusion") else ()

@@ -1,0 +1,53 @@
+"""What a runner file calls: lets the `tfx` CLI drive the same run as `penstock run`.
+
+`tfx pipeline create` executes the runner file with `LocalDagRunner.run` replaced by a recorder; `tfx run create`
+executes it as a script.
+"""
+
+import os
+import sys
+from pathlib import Path
+
+# A script's own folder comes first on the path; its file names must not hide other packages.
+sys.path[:] = [entry for entry in sys.path if Path(entry or ".").resolve() != Path(__file__).resolve().parent]
+
+from pipelines import quiet  # noqa: E402 - after the path is mended
+
+quiet.prepare_environment()
+
+from tfx.orchestration.local import local_dag_runner  # noqa: E402
+from tfx.proto.orchestration import pipeline_pb2  # noqa: E402
+
+from components.errors import PenstockError  # noqa: E402
+from pipelines import config as run_config  # noqa: E402
+from pipelines import execute  # noqa: E402
+from pipelines.build import build  # noqa: E402
+from pipelines.plan import Request  # noqa: E402
+
+
+class PenstockRunner(local_dag_runner.LocalDagRunner):
+    """A LocalDagRunner, so that the CLI finds it, whose runs are Penstock's."""
+
+    def __init__(self, config: run_config.RunConfig) -> None:
+        """Keeps what to run."""
+        super().__init__()
+        self._config = config
+        self.exit_code = 0
+
+    def run_with_ir(self, pipeline: pipeline_pb2.Pipeline, run_options: object = None, **_: object) -> None:
+        """Runs the compiled pipeline under lock and plan."""
+        del run_options
+        self.exit_code = execute.run(self._config, Request(), compiled=pipeline)
+
+
+def main(task: str) -> None:
+    """Runs the pipeline of a task with the settings file and the environment as its only input."""
+    try:
+        config = run_config.make(task, data=os.environ.get("PENSTOCK_DATA"), root=os.environ.get("PENSTOCK_ROOT"))
+        runner = PenstockRunner(config)
+        runner.run(build(config))
+    except PenstockError as error:
+        print(f"penstock: {error}", file=sys.stderr)  # noqa: T201 - the script's own answer
+        raise SystemExit(error.exit_code) from None
+    if runner.exit_code:
+        raise SystemExit(runner.exit_code)

@@ -1,0 +1,56 @@
+"""The page in a real browser, with no network."""
+
+import shutil
+import subprocess
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from PIL import Image
+
+from pipelines.report import page
+from pipelines.report.facts import RunFacts
+
+BROWSER = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None)
+FLAGS = (
+    "--headless",
+    "--no-sandbox",
+    "--disable-gpu",
+    "--disable-quic",
+    "--no-first-run",
+    "--disable-background-networking",
+    "--disable-component-update",
+    "--disable-sync",
+    "--hide-scrollbars",
+    # Off in two ways: no name resolves, and what needs no name goes to a port where nobody listens.
+    "--host-resolver-rules=MAP * ~NOTFOUND",
+    "--proxy-server=127.0.0.1:9",
+)
+
+pytestmark = pytest.mark.skipif(
+    BROWSER is None, reason="no Chromium on the PATH: install chromium to see the page in a real browser"
+)
+
+
+def browse(path: Path, profile: Path, *flags: str) -> str:
+    """Opens a file in a fresh browser and returns what it printed."""
+    command = [str(BROWSER), *FLAGS, f"--user-data-dir={profile}", *flags, path.as_uri()]
+    return subprocess.run(command, check=True, capture_output=True, text=True, timeout=120).stdout
+
+
+def test_the_page_opens_offline_and_shows_the_confusion_matrix(facts: RunFacts, tmp_path: Path) -> None:
+    path, shot = tmp_path / "report.html", tmp_path / "shot.png"
+    page.write(replace(facts, classes=("<script>document.title='owned'</script>", "1", "2")), path)
+
+    dom = browse(path, tmp_path / "profile", "--dump-dom")
+    browse(path, tmp_path / "other", f"--screenshot={shot}", "--window-size=1280,2400")
+
+    assert 'aria-label="Confusion matrix of 3 classes: 27 of 30 records predicted right"' in dom
+    assert "<title>digits · Blessed &amp; pushed · Penstock</title>" in dom
+    assert "<script" not in dom
+    with Image.open(shot) as image:
+        colours = image.convert("RGB").getcolors(maxcolors=2**24) or []
+        assert (image.format, image.size) == ("PNG", (1280, 2400))
+    assert len(colours) > 100
+    # The style sheet was let in by its hash: the ground of the page is the one it gives, or its dark one.
+    assert max(colours)[1] in {(0xF3, 0xF5, 0xF8), (0xFF, 0xFF, 0xFF), (0x0C, 0x10, 0x16), (0x15, 0x1B, 0x23)}

@@ -1,0 +1,211 @@
+"""The lock, the packaging and the set-up script keep what they promise to a fresh machine."""
+
+import os
+import re
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+import tomli
+from packaging.requirements import Requirement
+from packaging.utils import canonicalize_name
+
+ROOT = Path(__file__).resolve().parents[1]
+LOCK = (ROOT / "requirements.lock").read_text()
+PYPROJECT = tomli.loads((ROOT / "pyproject.toml").read_text())
+FLAT_FOLDERS = ("components", "data", "pipelines", "schemas")
+
+
+def locked() -> dict[str, str]:
+    """Maps the name of each locked package to its version."""
+    return {canonicalize_name(name): pin for name, pin in re.findall(r"^([\w.-]+)==([^\s;\\]+)", LOCK, re.MULTILINE)}
+
+
+class TestLock:
+    """requirements.lock pins everything, by content, from wherever it comes."""
+
+    def test_it_names_no_address(self) -> None:
+        """Packages come from the index that a user has configured."""
+        assert re.findall(r"\w+://.*|--(?:extra-)?index-url.*|--find-links.*|.* @ .*", LOCK) == []
+
+    def test_every_package_is_pinned_and_hashed(self) -> None:
+        """An entry is `name==version` and one sha256 or more."""
+        entries = re.split(r"\n(?=\S)", LOCK.strip())
+
+        entry = re.compile(r"[\w.-]+(\[[\w,-]+\])?==[\w.+!-]+( ;[^\\]+)?( \\\n    --hash=sha256:[0-9a-f]{64})+")
+        assert [text for text in entries if not entry.fullmatch(text)] == []
+
+    def test_it_satisfies_pyproject(self) -> None:
+        """Every dependency, those of development too, is locked at a version that it allows."""
+        pins = locked()
+        project = PYPROJECT["project"]
+        wanted = map(Requirement, project["dependencies"] + project["optional-dependencies"]["dev"])
+
+        unmet = [
+            str(need) for need in wanted if not need.specifier.contains(pins.get(canonicalize_name(need.name), "0"))
+        ]
+        assert unmet == []
+
+    def test_python_3_10_is_asked_for(self) -> None:
+        """Both uv and pyenv read this file."""
+        assert (ROOT / ".python-version").read_text() == "3.10\n"
+        assert PYPROJECT["project"]["requires-python"] == ">=3.10,<3.11"
+
+
+def test_every_package_folder_is_listed() -> None:
+    """Setuptools does not look for packages in a flat layout: one that is not listed is not in the wheel."""
+    sources = (path for name in FLAT_FOLDERS for path in (ROOT / name).rglob("*.py") if "samples" not in path.parts)
+    folders = {".".join(path.parent.relative_to(ROOT).parts) for path in sources}
+
+    assert sorted(folders) == PYPROJECT["tool"]["setuptools"]["packages"]
+
+
+FAKE_UV = """#!/bin/sh
+echo "$@" >> "$CALLS"
+case "$1" in
+    --version) echo "uv 9.9.9" ;;
+    python) echo "$PYTHON" ;;
+    venv) mkdir -p .venv/bin && ln -s "$PYTHON" .venv/bin/python ;;
+    pip) [ "$2" != "$UV_FAILS_AT" ] ;;
+esac
+"""
+
+
+class Tree:
+    """A copy of what set-up reads, with a uv that notes its calls and a PATH of chosen commands."""
+
+    def __init__(self, root: Path) -> None:
+        self.root, self.bin, self.calls = root / "tree", root / "bin", root / "calls"
+        (self.root / "scripts").mkdir(parents=True)
+        self.bin.mkdir()
+        for name in ("requirements.lock", "pyproject.toml", ".python-version", "scripts/setup.sh"):
+            shutil.copy(ROOT / name, self.root / name)
+        for name in FLAT_FOLDERS:
+            (self.root / name).mkdir()
+        for name in ("bash", "sh", "cat", "cut", "dirname", "grep", "ln", "mkdir", "mv", "rm", "sha256sum", "flock"):
+            self.command(name, f'#!/bin/sh\nexec {shutil.which(name)} "$@"\n')
+        self.command("g++", "#!/bin/sh\n")
+        self.command("uv", FAKE_UV)
+
+    def command(self, name: str, script: str) -> None:
+        """Puts a command on the PATH."""
+        (self.bin / name).write_text(script)
+        (self.bin / name).chmod(0o755)
+
+    def setup(self, fails_at: str = "") -> subprocess.CompletedProcess[str]:
+        """Runs the script; uv fails at the given sub-command of `uv pip`."""
+        variables = {"PATH": self.bin, "CALLS": self.calls, "PYTHON": sys.executable, "UV_FAILS_AT": fails_at}
+        environment = {name: str(value) for name, value in variables.items()}
+        self.calls.write_text("")
+        bash = shutil.which("bash") or "bash"
+        return subprocess.run(
+            [bash, "scripts/setup.sh"], cwd=self.root, env=environment, capture_output=True, text=True, check=False
+        )
+
+    def uv_commands(self) -> list[str]:
+        """The sub-commands of uv that were called, in order."""
+        words = (line.split() for line in self.calls.read_text().splitlines())
+        return [" ".join(word[: 2 if word[0] == "pip" else 1]) for word in words if word[0] != "--version"]
+
+
+@pytest.fixture
+def tree(tmp_path: Path) -> Tree:
+    """A tree that was never set up."""
+    return Tree(tmp_path)
+
+
+class TestSetup:
+    """scripts/setup.sh makes the environment once, and whole."""
+
+    def test_the_second_run_does_nothing(self, tree: Tree) -> None:
+        """With a stamp that matches, uv is not even asked for its version."""
+        first = tree.setup()
+        assert first.returncode == 0, first.stderr
+        assert tree.uv_commands() == ["python", "venv", "pip sync", "pip install"]
+
+        second = tree.setup()
+
+        assert (second.returncode, second.stdout, second.stderr) == (0, "", "")
+        assert tree.calls.read_text() == ""
+
+    def test_packages_are_checked_by_hash_and_compiled(self, tree: Tree) -> None:
+        """The lock's hashes are enforced, for what packages are built with as well."""
+        tree.setup()
+
+        (sync,) = (line for line in tree.calls.read_text().splitlines() if line.startswith("pip sync"))
+        assert {"--require-hashes", "--compile-bytecode", "--build-constraints"} <= set(sync.split())
+
+    def test_a_half_made_environment_is_made_anew(self, tree: Tree) -> None:
+        """Set-up that stopped before its end left no stamp; what it left is thrown away."""
+        assert tree.setup(fails_at="sync").returncode != 0
+        (tree.root / ".venv" / "half").touch()
+
+        assert tree.setup().returncode == 0
+        assert tree.uv_commands() == ["python", "venv", "pip sync", "pip install"]
+        assert not (tree.root / ".venv" / "half").exists()
+
+    @pytest.mark.parametrize("name", ["requirements.lock", "pyproject.toml", "scripts/setup.sh"])
+    def test_a_change_brings_the_environment_up_to_date(self, tree: Tree, name: str) -> None:
+        """The environment is kept, and its packages are compared with the lock again."""
+        tree.setup()
+        with (tree.root / name).open("a") as file:
+            file.write("\n")
+
+        assert tree.setup().returncode == 0
+        assert tree.uv_commands() == ["pip sync", "pip install"]
+
+    def test_a_moved_tree_gets_a_new_environment(self, tree: Tree) -> None:
+        """Commands in an environment name their interpreter by its full path, which is no longer there."""
+        tree.setup()
+        tree.root = tree.root.rename(tree.root.with_name("moved"))
+
+        assert tree.setup().returncode == 0
+        assert tree.uv_commands() == ["python", "venv", "pip sync", "pip install"]
+
+    def test_a_failed_update_is_not_taken_for_ready(self, tree: Tree) -> None:
+        """The old stamp is gone before the first package changes."""
+        tree.setup()
+        with (tree.root / "requirements.lock").open("a") as file:
+            file.write("\n")
+
+        assert tree.setup(fails_at="sync").returncode != 0
+        assert not (tree.root / ".venv" / ".penstock-ready").exists()
+
+    def test_a_missing_compiler_is_told_before_anything_is_fetched(self, tree: Tree) -> None:
+        """The message names the command, why it is needed and how to get it."""
+        (tree.bin / "g++").unlink()
+
+        done = tree.setup()
+
+        assert done.returncode == 1
+        assert "g++ is missing" in done.stderr
+        assert "apt-get install g++" in done.stderr
+        assert tree.calls.read_text() == ""
+        assert not (tree.root / ".venv").exists()
+
+    def test_a_broken_python3_is_passed_over(self, tree: Tree) -> None:
+        """Without uv, and with a python3 on the PATH that fails like a pyenv shim, the next one is tried."""
+        (tree.bin / "uv").unlink()
+        tree.command("python3", "#!/bin/sh\necho 'pyenv: version 3.10 is not installed' >&2\nexit 1\n")
+        fake_uv = f"mkdir -p .tools/uv/bin && cp {tree.root}/fake-uv .tools/uv/bin/uv"
+        (tree.root / "fake-uv").write_text(FAKE_UV)
+        (tree.root / "fake-uv").chmod(0o755)
+        tree.command("cp", f'#!/bin/sh\nexec {shutil.which("cp")} "$@"\n')
+        tree.command("python", f'#!/bin/sh\ncase "$2 $3" in "pip install") {fake_uv} ;; "venv "*) exit 1 ;; esac\n')
+        # The script's second candidate has a fixed path, which this machine may have: make the third one the only one.
+        script = tree.root / "scripts" / "setup.sh"
+        script.write_text(script.read_text().replace("/usr/bin/python3", "/nonexistent/python3"))
+
+        done = tree.setup()
+
+        assert done.returncode == 0, done.stderr
+        assert "into .tools/uv with python\n" in done.stderr
+
+
+def test_the_shell_scripts_are_executable_and_parse() -> None:
+    """`make` and CI call them directly."""
+    for name in ("scripts/setup.sh", ".ci/run"):
+        assert os.access(ROOT / name, os.X_OK), name
+        subprocess.run(["bash", "-n", ROOT / name], check=True)
