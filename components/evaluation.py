@@ -6,7 +6,6 @@
 from typing import Any
 
 import tensorflow_model_analysis as tfma
-from google.protobuf import json_format
 from tfx import types
 from tfx.dsl.components.common.resolver import ResolverStrategy
 
@@ -14,8 +13,6 @@ from components.settings import Evaluate
 
 ACCURACY = "sparse_categorical_accuracy"
 SPLIT = "test"
-_CONFUSION = "multi_class_confusion_matrix_plot"
-_PLOT_BY = "by_class"
 
 
 class LatestBlessedOther(ResolverStrategy):
@@ -56,7 +53,8 @@ def eval_config(label: str, bars: Evaluate) -> tfma.EvalConfig:
     metrics = [
         tfma.MetricConfig(class_name="SparseCategoricalAccuracy", threshold=threshold),
         tfma.MetricConfig(class_name="ExampleCount"),
-        tfma.MetricConfig(class_name="MultiClassConfusionMatrixPlot"),
+        # The default threshold of 0.5 would leave every unsure prediction out of the matrix.
+        tfma.MetricConfig(class_name="MultiClassConfusionMatrixPlot", config='"thresholds": [0.0]'),
     ]
     return tfma.EvalConfig(
         model_specs=[tfma.ModelSpec(label_key=label, signature_name="serving_default")],
@@ -68,53 +66,42 @@ def eval_config(label: str, bars: Evaluate) -> tfma.EvalConfig:
 def read_result(evaluation: str) -> dict[str, Any]:
     """Returns metrics, bars and the confusion matrix as plain values."""
     result = tfma.load_eval_result(evaluation)
-    overall = _overall(result.slicing_metrics)
+    names = [spec.name for spec in result.config.model_specs if not spec.is_baseline]
+    if names[0]:  # TFMA names the models, and keys its plots by name, only when there are two of them
+        result = tfma.load_eval_result(evaluation, model_name=names[0])
+    (overall,) = [values for key, values in result.slicing_metrics if not key]
+    bars = _bars(overall[""][""], result.config)
     return {
-        "metrics": {"accuracy": overall[ACCURACY], "examples": overall["example_count"]},
+        "metrics": {"accuracy": _value(overall, ACCURACY), "examples": _value(overall, "example_count")},
         "by_class": {key[0][1]: _value(values, ACCURACY) for key, values in result.slicing_metrics if key},
-        "confusion": _confusion(result),
-        "failures": _failures(evaluation),
+        "confusion": _confusion(result.plots),
+        "bars": bars,
+        "failures": [f"{name} is {value:+.4f}, {bar} was expected" for name, value, bar, passed in bars if not passed],
     }
-
-
-def _overall(slices: Any) -> dict[str, float]:  # noqa: ANN401 - TFMA's nested result
-    (values,) = [values for key, values in slices if not key]
-    return {name: _value(values, name) for name in (ACCURACY, "example_count")}
 
 
 def _value(values: Any, metric: str) -> float:  # noqa: ANN401 - TFMA's nested result
     return float(values[""][""][metric]["doubleValue"])
 
 
-def _confusion(result: Any) -> list[list[int]]:  # noqa: ANN401 - TFMA's nested result
+def _bars(values: Any, config: tfma.EvalConfig) -> list[tuple[str, float, str, bool]]:  # noqa: ANN401
+    """Returns (what, value, bar, passed) for each threshold that was applied."""
+    threshold = config.metrics_specs[0].metrics[0].threshold
+    least = threshold.value_threshold.lower_bound.value
+    accuracy = float(values[ACCURACY]["doubleValue"])
+    bars = [("accuracy", accuracy, f"at least {least:g}", accuracy >= least)]
+    if f"{ACCURACY}_diff" in values:
+        change = float(values[f"{ACCURACY}_diff"]["doubleValue"])
+        allowed = threshold.change_threshold.absolute.value
+        bars.append(("accuracy against the blessed model", change, f"at least {allowed:+g}", change >= allowed))
+    return bars
+
+
+def _confusion(plots: Any) -> list[list[int]]:  # noqa: ANN401 - TFMA's nested result
     """Returns rows of [true class, predicted class, records]."""
-    for key, plots in result.plots:
-        if key:
-            continue
-        matrices = plots[""][""].get("multiClassConfusionMatrixAtThresholds", {}).get("matrices", [])
-        entries = matrices[0].get("entries", []) if matrices else []
-        return [
-            [entry.get("actualClassId", 0), entry.get("predictedClassId", 0), int(entry["numWeightedExamples"])]
-            for entry in entries
-        ]
-    return []
-
-
-def _failures(evaluation: str) -> list[str]:
-    """Returns why the model was not blessed, one line a bar."""
-    result = tfma.load_validation_result(evaluation)
-    lines = []
-    for validation in result.metric_validations_per_slice:
-        for failure in validation.failures:
-            lines.append(f"{failure.metric_key.name}: {_failure_text(failure)}")
-    return lines
-
-
-def _failure_text(failure: Any) -> str:  # noqa: ANN401 - a TFMA proto
-    value = failure.metric_value.double_value.value
-    threshold = failure.metric_threshold
-    if threshold.HasField("change_threshold"):
-        return f"{value:+.4f} against the blessed model, allowed {threshold.change_threshold.absolute.value:+.4f}"
-    if threshold.HasField("value_threshold"):
-        return f"{value:.4f}, at least {threshold.value_threshold.lower_bound.value:g} was expected"
-    return failure.message or json_format.MessageToJson(failure)
+    (overall,) = [values for key, values in plots if not key]
+    (matrix,) = overall[""][""]["multiClassConfusionMatrixAtThresholds"]["matrices"]
+    return [
+        [entry.get("actualClassId", 0), entry.get("predictedClassId", 0), int(entry["numWeightedExamples"])]
+        for entry in matrix["entries"]
+    ]

@@ -11,7 +11,9 @@ from typing import Any
 
 import orjson
 from tfx import types
+from tfx.components.pusher import component as tfx_component
 from tfx.components.pusher import executor as tfx_pusher
+from tfx.dsl.components.base import executor_spec
 from tfx.proto import pusher_pb2
 from tfx.types import artifact_utils, standard_component_specs
 from tfx.utils import proto_utils
@@ -42,6 +44,16 @@ class PushExecutor(tfx_pusher.Executor):
         folder = push(Path(self.GetModelPath(input_dict)), Path(destination.filesystem.base_directory))
         self._MarkPushed(pushed, pushed_destination=str(folder), pushed_version=folder.name)
         _note(pushed, {"pushed": True, "destination": str(folder), "version": folder.name})
+
+
+class Pusher(tfx_component.Pusher):
+    """TFX's Pusher, with the executor above.
+
+    Component `outputs` contains:
+     - `pushed_model`: PushedModel; its `pushed.json` says whether and where the model was pushed.
+    """
+
+    EXECUTOR_SPEC = executor_spec.ExecutorClassSpec(PushExecutor)
 
 
 def push(model: Path, serving: Path) -> Path:

@@ -76,7 +76,7 @@ class Input(_Section):
 class Train(_Section):
     """How the model is fitted."""
 
-    epochs: int = pydantic.Field(16, gt=0)
+    epochs: int = pydantic.Field(12, gt=0)
     learning_rate: float = pydantic.Field(3e-3, gt=0)
     seed: int = 17
 

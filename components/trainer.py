@@ -125,6 +125,7 @@ def _label_lookup(transform_graph: str, label: str) -> Any:  # noqa: ANN401 - a 
     """Returns Transform's own numbering of labels, as a function of a batch of strings."""
     output = tft.TFTransformOutput(transform_graph)
 
+    @tf.autograph.experimental.do_not_convert  # else TFT's own code is converted: five seconds for nothing
     def number(labels: tf.Tensor) -> tf.Tensor:
         return output.transform_raw_features({label: labels})[label]
 

@@ -1,9 +1,8 @@
 """(RunConfig) → TFX pipeline: the only file that wires nodes. `pipelines/graph.py` lists the same ones."""
 
 from tfx import types
-from tfx.components import Evaluator, ExampleValidator, Pusher, StatisticsGen, Trainer, Transform
+from tfx.components import Evaluator, ExampleValidator, StatisticsGen, Trainer, Transform
 from tfx.components.schema_gen.import_schema_gen.component import ImportSchemaGen
-from tfx.dsl.components.base import executor_spec
 from tfx.dsl.components.common import resolver
 from tfx.orchestration import metadata
 from tfx.orchestration.pipeline import Pipeline
@@ -13,7 +12,7 @@ from tfx.types import standard_artifacts
 from components import evaluation, gate
 from components.ingest.component import Ingest
 from components.ingest.config import IngestConfig
-from components.pusher import PushExecutor
+from components.pusher import Pusher
 from pipelines.config import HOME, RunConfig
 
 
@@ -28,7 +27,9 @@ def build(config: RunConfig) -> Pipeline:
     schema = ImportSchemaGen(schema_file=str(HOME / task.schema)).with_id("Schema")
     statistics = StatisticsGen(examples=examples, schema=schema.outputs["schema"])
     validator = ExampleValidator(statistics=statistics.outputs["statistics"], schema=schema.outputs["schema"])
-    passed = gate.component(examples, validator.outputs["anomalies"], settings.gate.min_per_class)
+    passed = gate.Gate(
+        examples=examples, anomalies=validator.outputs["anomalies"], min_per_class=settings.gate.min_per_class
+    )
     transform = Transform(
         examples=examples,
         schema=schema.outputs["schema"],
@@ -71,7 +72,6 @@ def build(config: RunConfig) -> Pipeline:
         push_destination=pusher_pb2.PushDestination(
             filesystem=pusher_pb2.PushDestination.Filesystem(base_directory=str(config.serving))
         ),
-        custom_executor_spec=executor_spec.ExecutorClassSpec(PushExecutor),
     )
     return Pipeline(
         pipeline_name=config.name,

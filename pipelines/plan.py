@@ -124,8 +124,9 @@ class _Planner:
     def _same_inputs(self, node: Node, execution: Execution) -> bool:
         """Whether an execution read the very artifacts that this plan's upstream nodes provide."""
         available = {artifact.id for up in node.upstream for artifact in self.decided[up].outputs}
-        baseline = self._baseline() if "Baseline" in node.upstream else None
-        return self._store.input_ids(execution.id) <= available | ({baseline} if baseline else set())
+        baseline = self._baseline() if "Baseline" in node.upstream else set()
+        read = self._store.input_ids(execution.id)
+        return baseline <= read <= available | baseline
 
     def _broken(self, node: Node, outputs: Iterable[Artifact]) -> str | None:
         """Returns what is wrong with the outputs of an execution, if anything."""
@@ -161,15 +162,15 @@ class _Planner:
             return {"data_digest": self._take_manifest().digest}
         if node.id == "Schema":
             return {"schema_digest": sha256_of(HOME / self._config.task.schema)}
-        if node.id == "Evaluator":
-            return {"baseline": self._baseline()}
         if node.id == "Pusher":
             return {"serving": str(self._config.serving)}
         return {}
 
-    def _baseline(self) -> int | None:
-        models = [a.id for a in self.decided["Trainer"].outputs if a.name == "model"]
-        return self._store.latest_blessed_model(other_than=models[0]) if models else None
+    def _baseline(self) -> set[int]:
+        """Returns the model that the candidate is compared with, as the Baseline node will look it up."""
+        (candidate,) = [artifact.id for artifact in self.decided["Trainer"].outputs if artifact.name == "model"]
+        latest = self._store.latest_blessed_model(other_than=candidate)
+        return {latest} if latest is not None else set()
 
     def _take_manifest(self) -> manifest.Manifest:
         if self._manifest is None:
@@ -183,8 +184,12 @@ class _Planner:
             failed = next((e for e in self._store.executions(node.id)), None)
             return "never finished before" if failed else "first run"
         old = newest.fingerprint
+        if not old:
+            return "made without a fingerprint"
         if "data_digest" in wanted and old.get("data_digest") != wanted["data_digest"]:
             return self._explain_data(newest)
+        if old["key"] == wanted["key"] and "Baseline" in node.upstream:
+            return "another blessed model to compare with"
         return _difference(old, wanted)
 
     def _explain_data(self, newest: Execution) -> str:
@@ -239,8 +244,7 @@ def _difference(old: Mapping[str, Any], new: Mapping[str, Any]) -> str:
     for name, version in new["packages"].items():
         if old.get("packages", {}).get(name) != version:
             return f"{name} changed: {old.get('packages', {}).get(name)} to {version}"
-    for key, what in (("parts", "task"), ("schema_digest", "schema"), ("baseline", "the blessed model to compare with"),
-                      ("serving", "serving folder")):  # fmt: skip
+    for key, what in (("parts", "task"), ("schema_digest", "schema"), ("serving", "serving folder")):
         if key in new and old.get(key) != new[key]:
             return f"{what} changed"
     for name, key in new["upstream"].items():

@@ -14,7 +14,6 @@ from typing import TextIO
 
 _ENVIRONMENT = {
     "TF_CPP_MIN_LOG_LEVEL": "2",
-    "TF_ENABLE_ONEDNN_OPTS": "0",  # its reordering of sums makes results depend on the machine's vector width
     "KERAS_BACKEND": "tensorflow",
     "GRPC_VERBOSITY": "ERROR",
 }
@@ -24,6 +23,8 @@ def prepare_environment() -> None:
     """Sets what libraries read when they are imported; call it before any of them is."""
     for name, value in _ENVIRONMENT.items():
         os.environ.setdefault(name, value)
+    # Google's clients say this once for each of a dozen packages; the pins are why Python is 3.10.
+    warnings.filterwarnings("ignore", message="You are using a non-supported Python version")
 
 
 @contextlib.contextmanager

@@ -21,7 +21,7 @@ import warnings
 import zlib
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Final
+from typing import Final, NamedTuple
 
 from PIL import Image, ImageFile, ImageOps
 from PIL.BmpImagePlugin import BmpImageFile
@@ -236,16 +236,25 @@ def _upright(image: Image.Image, orientation: int) -> Image.Image:
 _JPEG_PIXELS_A_BYTE: Final = 2_000
 # Each scan of a progressive file costs a walk over the whole picture; encoders write about ten.
 _JPEG_SCANS: Final = 100
+_JPEG_SEGMENTS: Final = 10_000
 _JPEG_BITS: Final = 8
 _CMYK_COMPONENTS: Final = 4
 _JPEG_COMPONENTS: Final = (1, 3, _CMYK_COMPONENTS)
 _SOI, _EOI, _SOS, _APP1 = 0xD8, 0xD9, 0xDA, 0xE1
-_BARE_MARKERS: Final = frozenset([0x00, 0x01, *range(0xD0, 0xD8)])
-_FRAME_MARKERS: Final = frozenset(range(0xC0, 0xD0)) - {0xC4, 0xC8, 0xCC}
+_FRAMES: Final = frozenset(range(0xC0, 0xD0)) - {0xC4, 0xC8, 0xCC}
+_SEQUENTIAL_FRAMES: Final = frozenset([0xC0, 0xC1, 0xC9])
 # APP0 (JFIF) and APP14 (Adobe) tell the colours; the other APPs and comments make no pixel.
-_METADATA_MARKERS: Final = frozenset([*range(_APP1, 0xEE), 0xEF, 0xFE])
+_METADATA: Final = frozenset([*range(_APP1, 0xEE), 0xEF, 0xFE])
 _EXIF_HEAD: Final = b"Exif\0\0"
 _XMP_HEAD: Final = b"http://ns.adobe.com/xap/1.0/\0"
+# Coded data holds FF only as FF00 and as restart markers (D0 to D7), which have no length; FF01 has none either.
+_MARKER: Final = re.compile(rb"\xff[^\x00\x01\xd0-\xd7\xff]")
+
+
+class _Segment(NamedTuple):
+    marker: int
+    start: int  # of its two length bytes, which follow the marker
+    end: int
 
 
 @dataclass(frozen=True)
@@ -290,70 +299,72 @@ def _check_jpeg_data(jpeg: _Jpeg) -> None:
 
 
 def _read_jpeg(content: bytes) -> _Jpeg:
-    """Reads what stands before the picture data, and measures that."""
-    frames, kept = [], [(0, 2)]
-    exif = xmp = b""
-    for marker, start, end in _jpeg_segments(content):
-        if marker in _FRAME_MARKERS:
-            frames.append(content[start + 2 : end])
-        if marker not in _METADATA_MARKERS:
-            kept.append((start - 2, end))
-        elif content.startswith(_EXIF_HEAD, start + 2):
-            exif = exif or content[start + 2 : end]
-        elif content.startswith(_XMP_HEAD, start + 2):
-            xmp = xmp or content[start + 2 : end]
-    data = kept[-1][1]
-    stop = content.find(b"\xff\xd9", data)
-    if stop < 0:
-        raise ImageRejected("JPEG is truncated: no end marker, expected one after the picture data")
-    width, height, components = _jpeg_frame(frames)
+    """Reads all but the coded data, which it measures."""
+    segments = list(_jpeg_segments(content))
+    scans = [segment for segment in segments if segment.marker == _SOS]
+    if not scans:
+        raise ImageRejected("JPEG without picture data, expected a scan before the end marker")
+    header = segments[: segments.index(scans[0]) + 1]
+    width, height, components = _jpeg_frame(content, segments)
+    _check_one_scan(content, segments, scans[0], components)
+    data, stop = scans[0].end, segments[-1].start
+    kept = [(segment.start - 2, segment.end) for segment in header if segment.marker not in _METADATA]
     return _Jpeg(
         width=width,
         height=height,
         components=components,
-        orientation=_orientation(exif, xmp),
-        scans=1 + content.count(b"\xff\xda", data, stop),
+        orientation=_orientation(_app1(content, header, _EXIF_HEAD), _app1(content, header, _XMP_HEAD)),
+        scans=len(scans),
         data_bytes=stop - data,
-        picture=_join(content, [*kept, (data, len(content))]),
+        picture=_join(content, [(0, 2), *kept, (data, stop)]),
     )
 
 
-def _jpeg_segments(content: bytes) -> Iterator[tuple[int, int, int]]:
-    """Yields each marker up to the first scan, with start (the two length bytes) and end of its segment."""
-    marker, end = 0, 2
-    while marker != _SOS:
-        marker, start = _jpeg_marker(content, end)
-        if marker in _BARE_MARKERS:
-            end = start
-            continue
-        end = start + int.from_bytes(content[start : start + 2], "big")
-        if marker in (_SOI, _EOI):
-            raise ImageRejected(f"JPEG marker FF{marker:02X} in the header, expected picture data")
-        if not start + 2 <= end <= len(content):
-            raise ImageRejected(f"JPEG is truncated: segment FF{marker:02X} ends at byte {end} of {len(content)}")
-        yield marker, start, end
+def _jpeg_segments(content: bytes) -> Iterator[_Segment]:
+    """Yields all segments, the end marker included; stray bytes between them are passed over, as libjpeg does."""
+    at = 2
+    for _ in range(_JPEG_SEGMENTS):
+        found = _MARKER.search(content, at)
+        if not found:
+            raise ImageRejected("JPEG is truncated: no end marker, expected one after the picture data")
+        marker, start = content[found.end() - 1], found.end()
+        if marker == _EOI:
+            yield _Segment(marker, start, start)
+            return
+        at = start + int.from_bytes(content[start : start + 2], "big")
+        if marker == _SOI or not start + 2 <= at <= len(content):
+            raise ImageRejected(
+                f"JPEG is truncated or corrupt: segment FF{marker:02X} at byte {start - 2} is not whole"
+            )
+        yield _Segment(marker, start, at)
+    raise ImageRejected(f"JPEG of more than {_JPEG_SEGMENTS:,} segments, expected fewer")
 
 
-def _jpeg_marker(content: bytes, at: int) -> tuple[int, int]:
-    """Returns the next marker and the place after it; stray and fill bytes are passed over, as libjpeg does."""
-    at = content.find(b"\xff", at)
-    while at >= 0 and content.startswith(b"\xff", at):
-        at += 1
-    if not 0 <= at < len(content):
-        raise ImageRejected("JPEG is truncated: the header ends the file, expected picture data")
-    return content[at], at + 1
-
-
-def _jpeg_frame(frames: Sequence[bytes]) -> tuple[int, int, int]:
-    """Returns width, height and number of components in the one frame header."""
-    if len(frames) != 1 or len(frames[0]) < struct.calcsize(">BHHB"):
-        raise ImageRejected(f"JPEG with {len(frames)} frame headers before its data, expected a whole one")
-    bits, height, width, components = struct.unpack_from(">BHHB", frames[0])
-    if bits != _JPEG_BITS:
-        raise ImageRejected(f"JPEG of {bits} bits a sample, expected {_JPEG_BITS}")
-    if components not in _JPEG_COMPONENTS:
-        raise ImageRejected(f"JPEG of {components} components, expected 1, 3 or 4")
+def _jpeg_frame(content: bytes, segments: Iterable[_Segment]) -> tuple[int, int, int]:
+    """Returns width, height and number of components."""
+    frames = [segment for segment in segments if segment.marker in _FRAMES]
+    if len(frames) != 1:
+        raise ImageRejected(f"JPEG with {len(frames)} frame headers, expected one")
+    bits, height, width, components = struct.unpack_from(">BHHB", content, frames[0].start + 2)
+    if bits != _JPEG_BITS or components not in _JPEG_COMPONENTS:
+        raise ImageRejected(f"JPEG of {components} components of {bits} bits, expected 1, 3 or 4 of {_JPEG_BITS}")
     return width, height, components
+
+
+def _check_one_scan(content: bytes, segments: Sequence[_Segment], scan: _Segment, components: int) -> None:
+    """Rejects a segment amid the data of a scan that is the whole picture: libjpeg would leave the rest gray."""
+    whole = content[scan.start + 2] == components and any(segment.marker in _SEQUENTIAL_FRAMES for segment in segments)
+    after = segments[segments.index(scan) + 1]
+    if whole and after.marker != _EOI:
+        raise ImageRejected(
+            f"JPEG is corrupt: marker FF{after.marker:02X} amid its data, at byte {after.start - 2}, expected the end"
+        )
+
+
+def _app1(content: bytes, header: Iterable[_Segment], head: bytes) -> bytes:
+    """Returns the first APP1 segment that starts with `head`, or nothing."""
+    bodies = (content[start + 2 : end] for marker, start, end in header if marker == _APP1)
+    return next((body for body in bodies if body.startswith(head)), b"")
 
 
 # PNG
@@ -371,23 +382,17 @@ _PNG_LAST_FILTER: Final = 4
 _PNG_PALETTE_BYTES: Final = range(3, 3 * 256 + 1, 3)
 _GRAY, _RGB, _PALETTE, _GRAY_ALPHA, _RGB_ALPHA = 0, 2, 3, 4, 6
 _PNG_SAMPLES: Final = {_GRAY: 1, _RGB: 3, _PALETTE: 1, _GRAY_ALPHA: 2, _RGB_ALPHA: 4}
+_DEEP: Final = (8, 16)
 _PNG_DEPTHS: Final = {
     _GRAY: (1, 2, 4, 8, 16),
-    _RGB: (8, 16),
+    _RGB: _DEEP,
     _PALETTE: (1, 2, 4, 8),
-    _GRAY_ALPHA: (8, 16),
-    _RGB_ALPHA: (8, 16),
+    _GRAY_ALPHA: _DEEP,
+    _RGB_ALPHA: _DEEP,
 }
 _ONE_PASS: Final = ((0, 0, 1, 1),)
-_ADAM7: Final = (  # first x, first y, step of x, step of y
-    (0, 0, 8, 8),
-    (4, 0, 8, 8),
-    (0, 4, 4, 8),
-    (2, 0, 4, 4),
-    (0, 2, 2, 4),
-    (1, 0, 2, 2),
-    (0, 1, 1, 2),
-)
+# First x, first y, step of x, step of y.
+_ADAM7: Final = ((0, 0, 8, 8), (4, 0, 8, 8), (0, 4, 4, 8), (2, 0, 4, 4), (0, 2, 2, 4), (1, 0, 2, 2), (0, 1, 1, 2))
 _DEFLATE_RATIO: Final = 1032  # 258 bytes from two bits
 _DEFLATE_WINDOW: Final = 32 * 1024
 _INFLATE_STEP: Final = 16 * 1024  # of input, so at most 16 MB come out at a time

@@ -58,7 +58,7 @@ def number(value: float) -> str:
         return "∞" if value > 0 else "−∞"
     if isinstance(value, int):
         return f"{value:,}"
-    if value.is_integer() and 1 < abs(value) < _EXACT:
+    if value.is_integer() and 10 <= abs(value) < _EXACT:
         return f"{value:,.0f}"
     if value != 0 and not _PLAIN[0] <= abs(value) < _PLAIN[1]:
         return f"{value:.3e}"
@@ -68,7 +68,7 @@ def number(value: float) -> str:
 
 def share(part: float, whole: float) -> str:
     """Returns a part of a whole as a percentage, never rounded up to all or down to nothing."""
-    if whole <= 0:
+    if whole <= 0 or not math.isfinite(part):
         return "–"
     text = f"{100 * part / whole:.1f} %"
     if text == "0.0 %" and part > 0:
@@ -414,7 +414,7 @@ def _grid_row(grid: _Grid, classes: Sequence[str], row: int, counts: Sequence[in
 def _cell(grid: _Grid, place: tuple[int, int], count: int, part: float, *, title: str) -> Markup:
     row, column = place
     hit = row == column
-    shade, deep = _shade(part if hit else 0.15 + 0.5 * math.sqrt(part))  # one mistake in a hundred must be seen
+    shade, deep = _shade(part if hit else 0.22 + 0.45 * math.sqrt(part))  # one mistake in a hundred must be seen
     return Markup(
         '<g>{}<rect class="{}{deep}" fill-opacity="{}" x="{}" y="{}" width="{side}" height="{side}" rx="3"/>'
         '<text class="mid{deep}" x="{}" y="{}">{}</text></g>'

@@ -38,7 +38,8 @@ def browse(path: Path, profile: Path, *flags: str) -> str:
     return subprocess.run(command, check=True, capture_output=True, text=True, timeout=120).stdout
 
 
-def test_the_page_opens_offline_and_shows_the_confusion_matrix(facts: RunFacts, tmp_path: Path) -> None:
+def test_opens_offline(facts: RunFacts, tmp_path: Path) -> None:
+    """The page opens offline and shows the confusion matrix."""
     path, shot = tmp_path / "report.html", tmp_path / "shot.png"
     page.write(replace(facts, classes=("<script>document.title='owned'</script>", "1", "2")), path)
 

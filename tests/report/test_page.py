@@ -8,10 +8,12 @@ import re
 from dataclasses import replace
 from html.parser import HTMLParser
 from io import BytesIO
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
 import pytest
+from markupsafe import Markup
 from PIL import Image
 
 from pipelines.report import page
@@ -21,10 +23,7 @@ EVIL = "<script>alert(1)</script>"
 HUGE = "x" * 10_000_000
 VOID = {"meta", "img", "br", "wbr", "link", "input", "hr"}
 EMPTY = RunFacts(pipeline="digits", task="image", started="?", seconds=0.4, outcome="failed", exit_code=4)
-SECTIONS = (
-    ["chain", "time", "ledger", "quarantine", "warnings"]
-    + ["classes", "samples", "curves", "bars", "confusion"]
-)  # fmt: skip
+SECTIONS = ["chain", "time", "ledger", "quarantine", "warnings", "classes", "samples", "curves", "bars", "confusion"]
 
 
 class Page(HTMLParser):
@@ -42,6 +41,7 @@ class Page(HTMLParser):
     def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
         """Notes an element."""
         self.elements.append((tag, dict(attrs)))
+        self.text += "" if tag == "wbr" else " "
         if tag not in VOID:
             self._open.append(tag)
 
@@ -52,6 +52,7 @@ class Page(HTMLParser):
     def handle_endtag(self, tag: str) -> None:
         """Checks that elements close in order."""
         assert self._open.pop() == tag
+        self.text += " "
 
     def handle_data(self, data: str) -> None:
         """Notes text that a reader sees."""
@@ -91,7 +92,8 @@ def evil_facts(facts: RunFacts, text: str) -> RunFacts:
     )
 
 
-def test_a_full_run_has_every_section_in_order(facts: RunFacts) -> None:
+def test_full_run(facts: RunFacts) -> None:
+    """A full run has every section in order."""
     shown = Page(page.render(facts))
 
     assert shown.sections() == SECTIONS
@@ -114,13 +116,15 @@ def test_a_full_run_has_every_section_in_order(facts: RunFacts) -> None:
         ({"confusion": (), "classes": ()}, ["confusion"]),
     ],
 )
-def test_a_section_without_facts_is_not_there(facts: RunFacts, missing: dict[str, Any], gone: list[str]) -> None:
+def test_missing_facts(facts: RunFacts, missing: dict[str, Any], gone: list[str]) -> None:
+    """A section without facts is not there."""
     shown = Page(page.render(replace(facts, **missing)))
 
     assert shown.sections() == [section for section in SECTIONS if section not in gone]
 
 
-def test_a_run_that_failed_at_once_has_a_header_alone() -> None:
+def test_header_alone() -> None:
+    """A run that failed at once has a header alone."""
     shown = Page(page.render(EMPTY))
 
     assert shown.sections() == []
@@ -134,9 +138,10 @@ def test_a_run_that_failed_at_once_has_a_header_alone() -> None:
 @pytest.mark.parametrize(
     "text", [EVIL, f'"{EVIL}', f"'>{EVIL}", f"</style></title>{EVIL}", "<img src=x onerror=alert(1)>", "{{ 7 * 7 }}"]
 )
-def test_markup_in_any_fact_is_text(facts: RunFacts, text: str) -> None:
+def test_markup_in_facts(facts: RunFacts, text: str) -> None:
+    """Markup in any fact is text."""
     shown = Page(page.render(evil_facts(facts, text)))
-    plain = Page(page.render(evil_facts(facts, "plain text of some length, as long as the others")))
+    plain = Page(page.render(evil_facts(facts, "plain text/of some length")))
 
     assert text in shown.text
     assert shown.all("script") == []
@@ -145,7 +150,8 @@ def test_markup_in_any_fact_is_text(facts: RunFacts, text: str) -> None:
     assert not any(name.startswith("on") for _, attributes in shown.elements for name in attributes)
 
 
-def test_nothing_refers_to_the_outside(facts: RunFacts) -> None:
+def test_no_outside(facts: RunFacts) -> None:
+    """Nothing refers to the outside."""
     html = page.render(facts)
     shown = Page(html)
     addresses = [
@@ -160,7 +166,8 @@ def test_nothing_refers_to_the_outside(facts: RunFacts) -> None:
     assert {tag for tag, _ in shown.elements} & {"script", "link", "iframe", "object", "embed", "base", "form"} == set()
 
 
-def test_the_policy_allows_the_style_sheet_of_the_page_and_data_images_only(facts: RunFacts) -> None:
+def test_policy(facts: RunFacts) -> None:
+    """The policy allows the style sheet of the page and data images only."""
     html = page.render(facts)
     (style,) = re.findall(r"<style>(.*?)</style>", html, re.DOTALL)
     digest = base64.b64encode(hashlib.sha256(style.encode()).digest()).decode()
@@ -171,14 +178,16 @@ def test_the_policy_allows_the_style_sheet_of_the_page_and_data_images_only(fact
     ]
 
 
-def test_texts_of_ten_megabytes_keep_the_page_under_one(facts: RunFacts) -> None:
+def test_huge_texts(facts: RunFacts) -> None:
+    """Texts of ten megabytes keep the page under one."""
     html = page.render(evil_facts(facts, HUGE))
 
     assert len(html.encode()) < 1_000_000
     assert Page(html).sections() == SECTIONS
 
 
-def test_very_many_facts_keep_the_page_under_one_megabyte(facts: RunFacts) -> None:
+def test_many_facts(facts: RunFacts) -> None:
+    """Very many facts keep the page under one megabyte."""
     many = replace(
         facts,
         nodes=facts.nodes * 1000,
@@ -197,7 +206,8 @@ def test_very_many_facts_keep_the_page_under_one_megabyte(facts: RunFacts) -> No
     assert len(page.render(many).encode()) < 1_000_000
 
 
-def test_names_that_no_encoding_holds_are_spelled_out(facts: RunFacts, tmp_path: Path) -> None:
+def test_odd_names(facts: RunFacts, tmp_path: Path) -> None:
+    """Names that no encoding holds are spelled out."""
     odd = os.fsdecode(b"data/caf\xe9\x00.jpg")
     page.write(replace(facts, quarantined=(QuarantinedFile(odd, "odd\u202ename"),)), tmp_path / "report.html")
     shown = Page((tmp_path / "report.html").read_text("utf-8"))
@@ -219,7 +229,8 @@ def test_names_that_no_encoding_holds_are_spelled_out(facts: RunFacts, tmp_path:
         ({"blessed": False, "nodes": (NodeFacts("Pusher", "failed", 1.0, ""),)}, page.Badge("Failed", "failed")),
     ],
 )
-def test_the_badge_tells_how_the_run_ended(facts: RunFacts, changes: dict[str, Any], expected: page.Badge) -> None:
+def test_badge(facts: RunFacts, changes: dict[str, Any], expected: page.Badge) -> None:
+    """The badge tells how the run ended."""
     assert page.badge(replace(facts, **changes)) == expected
 
 
@@ -237,7 +248,8 @@ def test_the_badge_tells_how_the_run_ended(facts: RunFacts, changes: dict[str, A
         (-1.0, "–"),
     ],
 )
-def test_a_duration_is_given_in_the_units_that_matter(seconds: float, expected: str) -> None:
+def test_duration(seconds: float, expected: str) -> None:
+    """A duration is given in the units that matter."""
     assert page.duration(seconds) == expected
 
 
@@ -249,18 +261,21 @@ def test_a_duration_is_given_in_the_units_that_matter(seconds: float, expected: 
         ("yesterday", "yesterday"),
     ],
 )
-def test_the_start_is_shown_in_words_and_utc(facts: RunFacts, started: str, expected: str) -> None:
+def test_started(facts: RunFacts, started: str, expected: str) -> None:
+    """The start is shown in words and UTC."""
     assert f"Started {expected} Duration" in _plain(replace(facts, started=started))
 
 
-def test_the_headline_has_the_metrics_with_their_bars_the_counts_and_the_model(facts: RunFacts) -> None:
+def test_headline(facts: RunFacts) -> None:
+    """The headline has the metrics with their bars the counts and the model."""
     assert (
         "accuracy 0.9000 at least 0.6 macro f1 0.8900 records 90 train 60, eval 30 quarantined 1 "
         "model version 3 serving/digits/3 Chain" in _plain(facts)
     )
 
 
-def test_the_ledger_marks_records_that_went_missing(facts: RunFacts) -> None:
+def test_ledger(facts: RunFacts) -> None:
+    """The ledger marks records that went missing."""
     rows = (LedgerRow("Ingest", 91, 90, 1), LedgerRow("Transform", 90, 87, 0), LedgerRow("Trainer", 60, 61, 0))
     html = page.render(replace(facts, ledger=rows))
     marks = [label for label in _labels(html) if "out + quarantined" in label]
@@ -269,7 +284,8 @@ def test_the_ledger_marks_records_that_went_missing(facts: RunFacts) -> None:
     assert marks == ["in = out + quarantined", "in is not out + quarantined", "in is not out + quarantined"]
 
 
-def test_the_quarantine_says_how_many_more_there_are_and_where(facts: RunFacts) -> None:
+def test_quarantine(facts: RunFacts) -> None:
+    """The quarantine says how many more there are and where."""
     many = replace(facts, quarantined=facts.quarantined * 30, ledger=(LedgerRow("Ingest", 500, 419, 81),))
     shown = Page(page.render(many))
 
@@ -278,7 +294,8 @@ def test_the_quarantine_says_how_many_more_there_are_and_where(facts: RunFacts) 
     assert shown.text.count("data/2/scan.jpg") == 20
 
 
-def test_of_many_classes_the_largest_are_shown(facts: RunFacts) -> None:
+def test_many_classes(facts: RunFacts) -> None:
+    """Of many classes the largest are shown."""
     counts = {f"class {index:03d}": index + 1 for index in range(200)}
     many = replace(facts, class_counts={"train": counts})
     table = page.balance(many)
@@ -289,7 +306,8 @@ def test_of_many_classes_the_largest_are_shown(facts: RunFacts) -> None:
     assert "The 30 largest classes, and 170 more with 14,535 records." in _plain(many)
 
 
-def test_a_few_classes_keep_their_order_and_show_what_a_split_lacks(facts: RunFacts) -> None:
+def test_few_classes(facts: RunFacts) -> None:
+    """A few classes keep their order and show what a split lacks."""
     table = page.balance(replace(facts, class_counts={"eval": {"b": 4}, "train": {"b": 1, "a": 3}}))
 
     assert table == page.Balance(
@@ -302,7 +320,9 @@ def test_a_few_classes_keep_their_order_and_show_what_a_split_lacks(facts: RunFa
     )
 
 
-def test_up_to_thirty_classes_are_a_matrix_and_more_are_pairs(facts: RunFacts) -> None:
+def test_matrix_or_pairs(facts: RunFacts) -> None:
+    """Up to thirty classes are a matrix and more are pairs."""
+
     def confusion(size: int) -> RunFacts:
         matrix = tuple(tuple(5 if row == column else row % 3 for column in range(size)) for row in range(size))
         return replace(facts, confusion=matrix, classes=tuple(f"class {index}" for index in range(size)))
@@ -315,26 +335,29 @@ def test_up_to_thirty_classes_are_a_matrix_and_more_are_pairs(facts: RunFacts) -
     assert len(Page(pairs).all("tr")) - len(Page(page.render(replace(facts, confusion=()))).all("tr")) == 21
 
 
-def test_classes_without_a_name_have_their_number(facts: RunFacts) -> None:
+def test_unnamed_classes(facts: RunFacts) -> None:
+    """Classes without a name have their number."""
     assert "2 1 2 18.2 %" in _plain(replace(facts, classes=()))
 
 
-def test_a_model_without_mistakes_is_praised_for_it(facts: RunFacts) -> None:
+def test_no_mistakes(facts: RunFacts) -> None:
+    """A model without mistakes is praised for it."""
     assert "No record was mistaken." in _plain(replace(facts, confusion=((3, 0), (0, 4))))
 
 
 @pytest.mark.parametrize(("kind", "expected"), [("PNG", "png"), ("JPEG", "jpeg"), ("GIF", "gif"), ("WEBP", "webp")])
-def test_a_sample_is_shown_in_the_format_it_has(kind: str, expected: str) -> None:
+def test_picture(kind: str, expected: str) -> None:
+    """A sample is shown in the format it has."""
     buffer = BytesIO()
     Image.new("RGB", (8, 8), "red").save(buffer, kind)
     content = buffer.getvalue()
+    address = Markup("data:image/{};base64,{}").format(expected, base64.b64encode(content).decode())
 
-    assert page.picture(SampleImage("red", content)) == page.Picture(
-        "red", f"data:image/{expected};base64,{base64.b64encode(content).decode()}", small=True, note="8 × 8"
-    )
+    assert page.picture(SampleImage("red", content)) == page.Picture("red", address, small=True, note="8 × 8")
 
 
-def test_a_large_sample_becomes_a_thumbnail() -> None:
+def test_thumbnail() -> None:
+    """A large sample becomes a thumbnail."""
     buffer = BytesIO()
     Image.effect_noise((900, 600), 60).save(buffer, "PNG")
     shown = page.picture(SampleImage("noise", buffer.getvalue()))
@@ -346,37 +369,43 @@ def test_a_large_sample_becomes_a_thumbnail() -> None:
 
 
 @pytest.mark.parametrize("content", [b"", b"<svg onload='alert(1)'/>", b"\x89PNG\r\n\x1a\n truncated", b"\xff\xd8\xff"])
-def test_bytes_that_are_no_image_are_said_to_be_so(content: bytes) -> None:
+def test_no_picture(content: bytes) -> None:
+    """Bytes that are no image are said to be so."""
     assert page.picture(SampleImage("odd", content)) == page.Picture("odd", None, small=False, note="cannot be shown")
 
 
-def test_an_image_that_would_fill_the_memory_is_not_decoded() -> None:
+def test_image_bomb() -> None:
+    """An image that would fill the memory is not decoded."""
     buffer = BytesIO()
     Image.new("1", (12_000, 12_000)).save(buffer, "PNG")
 
     assert page.picture(SampleImage("bomb", buffer.getvalue())).note == "12000 × 12000, not shown"
 
 
-def test_curves_of_nothing_but_nan_say_so(facts: RunFacts) -> None:
+def test_nan_curves(facts: RunFacts) -> None:
+    """Curves of nothing but NaN say so."""
     text = _plain(replace(facts, curves={"loss": {"train": (math.nan, math.nan)}}, best_epoch=None))
 
     assert "Values at the last epoch. A cross marks an epoch whose value is no number." in text
     assert "loss train NaN No epoch has a value that is a number." in text
 
 
-def test_the_best_epoch_is_counted_from_one(facts: RunFacts) -> None:
+def test_best_epoch(facts: RunFacts) -> None:
+    """The best epoch is counted from one."""
     assert "Values at the best epoch, 3. loss train 0.5000 eval 0.6000" in _plain(facts)
 
 
-def test_headings_go_down_one_step_at_a_time(facts: RunFacts) -> None:
+def test_headings(facts: RunFacts) -> None:
+    """Headings go down one step at a time."""
     levels = [int(tag[1]) for tag, _ in Page(page.render(facts)).elements if re.fullmatch(r"h[1-6]", tag)]
 
     assert levels[0] == 1
     assert levels.count(1) == 1
-    assert all(after - before <= 1 for before, after in zip(levels, levels[1:], strict=False))
+    assert all(after - before <= 1 for before, after in pairwise(levels))
 
 
-def test_tables_and_pictures_can_be_heard(facts: RunFacts) -> None:
+def test_accessible(facts: RunFacts) -> None:
+    """Tables and pictures can be heard."""
     shown = Page(page.render(facts))
 
     assert all(header.get("scope") in {"col", "colgroup", "row"} for header in shown.all("th"))
@@ -388,7 +417,8 @@ def test_tables_and_pictures_can_be_heard(facts: RunFacts) -> None:
 
 
 @pytest.mark.parametrize("dark", [False, True])
-def test_every_text_has_the_contrast_that_small_letters_need(facts: RunFacts, dark: bool) -> None:
+def test_contrast(facts: RunFacts, dark: bool) -> None:
+    """Every text has the contrast that small letters need."""
     colours = _colours(page.render(facts), dark=dark)
     states = ("ran", "cached", "failed", "skipped", "warning")
     pairs = [(colours[text], colours[ground]) for text in ("ink", "soft", "link") for ground in ("card", "bg")]
@@ -405,7 +435,8 @@ def test_every_text_has_the_contrast_that_small_letters_need(facts: RunFacts, da
     assert [pair for pair in pairs if _contrast(*pair) < 4.5] == []
 
 
-def test_the_page_is_written_whole(facts: RunFacts, tmp_path: Path) -> None:
+def test_write(facts: RunFacts, tmp_path: Path) -> None:
+    """The page is written whole."""
     path = tmp_path / "report.html"
     path.write_text("an older one")
     page.write(facts, path)
@@ -414,9 +445,8 @@ def test_the_page_is_written_whole(facts: RunFacts, tmp_path: Path) -> None:
     assert [entry.name for entry in tmp_path.iterdir()] == ["report.html"]
 
 
-def test_a_failure_leaves_the_older_page_and_nothing_beside_it(
-    facts: RunFacts, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_write_fails(facts: RunFacts, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A failure leaves the older page and nothing beside it."""
     path = tmp_path / "report.html"
     path.write_text("an older one")
 
