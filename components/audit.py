@@ -53,7 +53,7 @@ def _statistics(inputs: Uris, outputs: Uris) -> Audit:
 
 
 def _transform(inputs: Uris, outputs: Uris) -> Audit:
-    from components import transform  # noqa: PLC0415 - imports TensorFlow
+    from components import transform
 
     train = account.read(inputs["examples"]).records["train"]
     graph = str(outputs["transform_graph"])
@@ -73,7 +73,7 @@ def _trainer(inputs: Uris, outputs: Uris) -> Audit:
 
 
 def _evaluator(inputs: Uris, outputs: Uris) -> Audit:
-    from components import evaluation  # noqa: PLC0415 - imports TensorFlow
+    from components import evaluation
 
     result = evaluation.read_result(str(outputs["evaluation"]))
     test = account.read(inputs["examples"]).records[evaluation.SPLIT]

@@ -1,6 +1,6 @@
 """Publish whole or not at all: write aside, fsync, rename.
 
-    tmp file next to the target ─► fsync ─► rename ─► fsync of the folder
+tmp file next to the target ─► fsync ─► rename ─► fsync of the folder
 """
 
 import os

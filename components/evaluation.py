@@ -1,6 +1,6 @@
 """Which model may serve: the bars as TFMA thresholds, and which earlier model it is compared with.
 
-    test split + candidate + latest blessed model ─► Evaluator (TFMA) ─► blessing, or the reason against it
+test split + candidate + latest blessed model ─► Evaluator (TFMA) ─► blessing, or the reason against it
 """
 
 from typing import Any
@@ -23,9 +23,10 @@ class LatestBlessedOther(ResolverStrategy):
     """
 
     def resolve_artifacts(
-        self, store: Any, input_dict: dict[str, list[types.Artifact]]  # noqa: ANN401 - an MLMD store
+        self, store: Any, input_dict: dict[str, list[types.Artifact]]
     ) -> dict[str, list[types.Artifact]]:
         """Returns the model, or none, under the keys that came in."""
+        del store
         candidates = {artifact.id for artifact in input_dict["candidate"]}
         blessed = blessed_model_ids(artifact.mlmd_artifact for artifact in input_dict["model_blessing"])
         others = [a for a in input_dict["model"] if a.id in blessed and a.id not in candidates]
@@ -33,7 +34,7 @@ class LatestBlessedOther(ResolverStrategy):
         return {**{key: [] for key in input_dict}, "model": [latest] if latest else []}
 
 
-def blessed_model_ids(blessings: Any) -> set[int]:  # noqa: ANN401 - MLMD protos
+def blessed_model_ids(blessings: Any) -> set[int]:
     """Returns the ids of the models that these blessings bless."""
     return {
         blessing.custom_properties["current_model_id"].int_value
@@ -80,11 +81,11 @@ def read_result(evaluation: str) -> dict[str, Any]:
     }
 
 
-def _value(values: Any, metric: str) -> float:  # noqa: ANN401 - TFMA's nested result
+def _value(values: Any, metric: str) -> float:
     return float(values[""][""][metric]["doubleValue"])
 
 
-def _bars(values: Any, config: tfma.EvalConfig) -> list[tuple[str, float, str, bool]]:  # noqa: ANN401
+def _bars(values: Any, config: tfma.EvalConfig) -> list[tuple[str, float, str, bool]]:
     """Returns (what, value, bar, passed) for each threshold that was applied."""
     threshold = config.metrics_specs[0].metrics[0].threshold
     least = threshold.value_threshold.lower_bound.value
@@ -97,7 +98,7 @@ def _bars(values: Any, config: tfma.EvalConfig) -> list[tuple[str, float, str, b
     return bars
 
 
-def _confusion(plots: Any) -> list[list[int]]:  # noqa: ANN401 - TFMA's nested result
+def _confusion(plots: Any) -> list[list[int]]:
     """Returns rows of [true class, predicted class, records]."""
     (overall,) = [values for key, values in plots if not key]
     (matrix,) = overall[""][""]["multiClassConfusionMatrixAtThresholds"]["matrices"]

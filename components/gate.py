@@ -5,7 +5,7 @@ TFX's ExampleValidator writes its findings down and lets the run go on; this nod
 `tfx.v1` would import the whole cloud client with them, for four seconds.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
 import orjson
@@ -46,17 +46,19 @@ def Gate(  # noqa: N802 - a TFX component
 
 def anomaly_lines(folder: Path) -> list[str]:
     """Returns ExampleValidator's findings, one line each."""
-    lines = []
-    for file in sorted(folder.glob(f"Split-*/{_ANOMALIES}")):
-        found = anomalies_pb2.Anomalies.FromString(file.read_bytes())
-        split = file.parent.name.removeprefix("Split-")
-        if found.HasField("dataset_anomaly_info"):
-            lines.append(f"  {split}: {found.dataset_anomaly_info.description}")
-        for name, info in sorted(found.anomaly_info.items()):
-            lines.append(f"  {split}: feature {name!r}: {info.description}")
-    if lines:
-        lines.append("  (mend the data, or the curated schema if the data is right)")
-    return lines
+    lines = [
+        f"  {file.parent.name.removeprefix('Split-')}: {finding}"
+        for file in sorted(folder.glob(f"Split-*/{_ANOMALIES}"))
+        for finding in _findings(anomalies_pb2.Anomalies.FromString(file.read_bytes()))
+    ]
+    return [*lines, "  (mend the data, or the curated schema if the data is right)"] if lines else []
+
+
+def _findings(found: anomalies_pb2.Anomalies) -> Iterator[str]:
+    if found.HasField("dataset_anomaly_info"):
+        yield found.dataset_anomaly_info.description
+    for name, info in sorted(found.anomaly_info.items()):
+        yield f"feature {name!r}: {info.description}"
 
 
 def class_problems(counts: Mapping[str, Mapping[str, int]], min_per_class: int) -> list[str]:

@@ -56,7 +56,7 @@ class HashCache:
         """Hashes `folder/name` for each name; only files with an unknown stat are read."""
         names = list(names)
         with ThreadPoolExecutor(max_workers=os.cpu_count()) as pool:
-            stats = [os.stat(folder / name) for name in names]
+            stats = [(folder / name).stat() for name in names]
             keys = [_stat_key(stat) for stat in stats]
             known = [self._look_up(folder / name, key) for name, key in zip(names, keys, strict=True)]
             missing = [index for index, digest in enumerate(known) if digest is None]
@@ -65,8 +65,7 @@ class HashCache:
                 known[index] = digest
         self._remember((str(folder / names[index]), keys[index], known[index]) for index in missing)
         return [
-            HashedFile(name, stat.st_size, digest or "")
-            for name, stat, digest in zip(names, stats, known, strict=True)
+            HashedFile(name, stat.st_size, digest or "") for name, stat, digest in zip(names, stats, known, strict=True)
         ]
 
     def close(self) -> None:

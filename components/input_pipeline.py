@@ -23,7 +23,7 @@ class Feature(Protocol):
     """A modality (see `components.features`)."""
 
     @staticmethod
-    def spec() -> Any:  # noqa: ANN401 - one of TensorFlow's feature classes
+    def spec() -> Any:
         """Returns how it stands in a record."""
 
     def decode(self, value: tf.Tensor) -> tf.Tensor:
@@ -32,7 +32,7 @@ class Feature(Protocol):
     def augment(self, value: tf.Tensor, seed: tf.Tensor) -> tf.Tensor:
         """Returns a random variation of it."""
 
-    def keras_input(self) -> Any:  # noqa: ANN401 - a Keras tensor
+    def keras_input(self) -> Any:
         """Declares the model's input."""
 
 

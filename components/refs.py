@@ -13,7 +13,7 @@ def module_of(ref: str) -> str:
     return ref.partition(":")[0]
 
 
-def load(ref: str) -> Any:  # noqa: ANN401 - whatever the reference names
+def load(ref: str) -> Any:
     """Imports what a reference names."""
     module, colon, attribute = ref.partition(":")
     if not colon:

@@ -1,8 +1,8 @@
 """The served model: one SavedModel with all it needs inside, loadable by plain TensorFlow.
 
-    serving_default  serialized tf.Examples ─┐
-    raw              encoded values, as they  ├─► decode ─► model ─► label, all_classes, probabilities
-                     come from a client      ─┘
+serving_default  serialized tf.Examples ─┐
+raw              encoded values, as they  ├─► decode ─► model ─► label, all_classes, probabilities
+                 come from a client      ─┘
 """
 
 from collections.abc import Mapping, Sequence

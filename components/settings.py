@@ -50,7 +50,7 @@ class Ingest(_Section):
 
     splits: Splits = Splits()
     max_bad_fraction: float = pydantic.Field(0.01, ge=0, le=1, description="above it the run stops")
-    max_pixels: int = pydantic.Field(50_000_000, gt=0, description="larger images are refused from their header")
+    max_pixels: int = pydantic.Field(50_000_000, gt=0, le=170_000_000, description="larger images are refused unread")
     max_file_mb: int = pydantic.Field(64, gt=0)
     shard_mb: int = pydantic.Field(128, gt=0, description="size that shards aim for")
     min_shards: int = pydantic.Field(8, gt=0, description="so that interleave has something to interleave")
@@ -136,7 +136,7 @@ def parse_flag(text: str) -> dict[str, Any]:
 
 def read_file(path: Path) -> dict[str, Any]:
     """Reads a TOML settings file; one table a section, as in `[train] epochs = 3`."""
-    import tomli  # noqa: PLC0415 - only when there is a file
+    import tomli
 
     try:
         return tomli.loads(path.read_text(encoding="utf-8"))

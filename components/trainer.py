@@ -1,7 +1,7 @@
 """The Trainer's run_fn: check the shards, read them through the input pipeline, fit, keep the best, export.
 
-    examples + transform graph ─► Reader ─► fit (best epoch by held-out loss) ─► SavedModel
-                                                └─► model_run: TensorBoard logs, history.json
+examples + transform graph ─► Reader ─► fit (best epoch by held-out loss) ─► SavedModel
+                                            └─► model_run: TensorBoard logs, history.json
 """
 
 import math
@@ -36,7 +36,9 @@ def run_fn(args: FnArgs) -> None:
     train, held_out = (_checked_shards(examples, accounts, split) for split in ("train", "eval"))
     settings, fit = Input.model_validate(config["input"]), Train.model_validate(config["train"])
     features = _features(config["features"], settings, accounts)
-    reader = Reader(features, config["label"], _label_lookup(args.transform_graph_path, config["label"]), settings, fit.seed)
+    reader = Reader(
+        features, config["label"], _label_lookup(args.transform_graph_path, config["label"]), settings, fit.seed
+    )
     keras.utils.set_random_seed(fit.seed)
     classes = class_names(args.transform_graph_path)
     model = refs.load(config["model"])({key: feature.keras_input() for key, feature in features.items()}, len(classes))
@@ -72,6 +74,7 @@ class _Watch(keras.callbacks.Callback):
         self._epoch = 0
 
     def on_epoch_begin(self, epoch: int, logs: Mapping[str, float] | None = None) -> None:
+        del logs
         self._epoch = epoch
 
     def on_train_batch_end(self, batch: int, logs: Mapping[str, float] | None = None) -> None:
@@ -121,7 +124,7 @@ def _features(named: list[list[str]], settings: Input, accounts: account.Account
     return {key: refs.load(ref)(size=size) for key, ref in named}
 
 
-def _label_lookup(transform_graph: str, label: str) -> Any:  # noqa: ANN401 - a function of tensors
+def _label_lookup(transform_graph: str, label: str) -> Any:
     """Returns Transform's own numbering of labels, as a function of a batch of strings."""
     output = tft.TFTransformOutput(transform_graph)
 

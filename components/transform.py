@@ -1,6 +1,6 @@
 """What Transform fits: only what needs the whole data set. Image bytes are never read here.
 
-    label strings of the train split ─► vocabulary ─► class numbers, the same in training, evaluation and serving
+label strings of the train split ─► vocabulary ─► class numbers, the same in training, evaluation and serving
 """
 
 from typing import Any

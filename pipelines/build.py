@@ -73,12 +73,11 @@ def build(config: RunConfig) -> Pipeline:
             filesystem=pusher_pb2.PushDestination.Filesystem(base_directory=str(config.serving))
         ),
     )
+    data = [ingest, schema, statistics, validator, passed]
     return Pipeline(
         pipeline_name=config.name,
         pipeline_root=str(config.root),
-        components=[
-            ingest, schema, statistics, validator, passed, transform, trainer, baseline, evaluator, pusher,
-        ],  # fmt: skip
+        components=[*data, transform, trainer, baseline, evaluator, pusher],
         metadata_connection_config=metadata.sqlite_metadata_connection_config(str(config.metadata)),
         # What is due is decided by pipelines/plan.py; TFX's own cache would serve stale results.
         enable_cache=False,

@@ -1,7 +1,7 @@
 """The `penstock` command. Commands are plain functions; what they need is imported when they are called."""
 
 import sys
-from typing import Annotated, Optional
+from typing import Annotated
 
 import typer
 
@@ -15,17 +15,21 @@ app = typer.Typer(
 )
 
 TaskName = Annotated[str, typer.Argument(metavar="TASK", help="Which task: image.")]
-Data = Annotated[Optional[str], typer.Option(help="Folder of the raw data. Default: the generated sample data.")]
-Root = Annotated[Optional[str], typer.Option(help="Folder for metadata, artifacts and models. Default: runs/NAME.")]
-Name = Annotated[Optional[str], typer.Option(help="Name of the pipeline. Default: the task's.")]
-SettingsFile = Annotated[Optional[str], typer.Option("--settings", help="TOML file. Default: penstock.toml, if there is one.")]
-Set = Annotated[Optional[list[str]], typer.Option("--set", metavar="KEY=VALUE", help="One setting, as train.epochs=3.")]
-From = Annotated[Optional[str], typer.Option("--from", metavar="NODE", help="Take the outputs of all nodes before it as they are.")]
-To = Annotated[Optional[str], typer.Option("--to", metavar="NODE", help="Stop after it.")]
-Force = Annotated[Optional[list[str]], typer.Option("--force", metavar="NODE", help="Run it though it is up to date.")]
+Data = Annotated[str | None, typer.Option(help="Folder of the raw data. Default: the generated sample data.")]
+Root = Annotated[str | None, typer.Option(help="Folder for metadata, artifacts and models. Default: runs/NAME.")]
+Name = Annotated[str | None, typer.Option(help="Name of the pipeline. Default: the task's.")]
+SettingsFile = Annotated[
+    str | None, typer.Option("--settings", help="TOML file. Default: penstock.toml, if there is one.")
+]
+Set = Annotated[list[str] | None, typer.Option("--set", metavar="KEY=VALUE", help="One setting, as train.epochs=3.")]
+From = Annotated[
+    str | None, typer.Option("--from", metavar="NODE", help="Take the outputs of all nodes before it as they are.")
+]
+To = Annotated[str | None, typer.Option("--to", metavar="NODE", help="Stop after it.")]
+Force = Annotated[list[str] | None, typer.Option("--force", metavar="NODE", help="Run it though it is up to date.")]
 DryRun = Annotated[bool, typer.Option("--dry-run", help="Say what would run and why; change nothing.")]
 Wait = Annotated[bool, typer.Option("--wait", help="Wait for another run on the same root.")]
-BeamArgs = Annotated[Optional[list[str]], typer.Argument(metavar="[-- BEAM FLAGS]", help="Passed on to Beam.")]
+BeamArgs = Annotated[list[str] | None, typer.Argument(metavar="[-- BEAM FLAGS]", help="Passed on to Beam.")]
 
 
 @app.callback()
@@ -49,8 +53,8 @@ def run(
     wait: Wait = False,
 ) -> None:
     """Bring a pipeline up to date: run what is due, say why, show the result."""
-    from pipelines import config, execute  # noqa: PLC0415 - not needed for --help
-    from pipelines.plan import Request  # noqa: PLC0415
+    from pipelines import config, execute
+    from pipelines.plan import Request
 
     chosen = config.make(
         task, data=data, root=root, name=name, settings_file=settings_file, flags=flags or (), beam_args=beam_args or ()
@@ -64,17 +68,17 @@ def run(
 @app.command()
 def doctor() -> None:
     """Check this machine and say what to do about what is missing."""
-    from pipelines import doctor as checks  # noqa: PLC0415 - not needed for --help
+    from pipelines import doctor as checks
 
     raise typer.Exit(checks.main())
 
 
 def main() -> None:
     """Runs the command; an error of ours is one message and its exit code, never a traceback."""
-    from components.errors import PenstockError, exit_code_of  # noqa: PLC0415 - tiny, but only here
+    from components.errors import PenstockError, exit_code_of
 
     try:
         app()
     except (PenstockError, KeyboardInterrupt) as error:
-        print(f"penstock: {error}" if str(error) else "penstock: interrupted", file=sys.stderr)  # noqa: T201
+        print(f"penstock: {error}" if str(error) else "penstock: interrupted", file=sys.stderr)
         raise SystemExit(exit_code_of(error)) from None

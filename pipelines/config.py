@@ -1,6 +1,6 @@
 """Which pipeline, on which data, in which folder: fixed once, before anything is read or imported.
 
-    task defaults  ◄  penstock.toml  ◄  flags                     every path absolute, every name checked
+task defaults  ◄  penstock.toml  ◄  flags                     every path absolute, every name checked
 """
 
 import os

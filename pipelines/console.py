@@ -21,7 +21,13 @@ from pipelines.report.facts import NodeFacts, RunFacts
 
 _SYMBOLS = {"ran": "✓", "cached": "=", "failed": "✗", "skipped": "·"}
 _STYLES = {"ran": "green", "cached": "cyan", "failed": "red bold", "skipped": "dim"}
-_WORDS = {plan.RUN: "runs", plan.CACHED: "up to date", plan.HELD: "kept", plan.LOOK_UP: "looked up", plan.SKIP: "skipped"}
+_WORDS = {
+    plan.RUN: "runs",
+    plan.CACHED: "up to date",
+    plan.HELD: "kept",
+    plan.LOOK_UP: "looked up",
+    plan.SKIP: "skipped",
+}
 _PLAIN_WIDTH = 200  # of lines in a file or a pipe: long paths stay whole
 _PLAIN_INTERVAL = 10.0  # seconds between progress lines where there is no terminal
 
@@ -88,7 +94,9 @@ class Display:
         self._console.print(f"{config.name}: {config.data} in {config.root}")
         for each in planned.nodes:
             style = "yellow" if each.action == plan.RUN else "cyan" if each.action == plan.CACHED else "dim"
-            self._console.print(Text.assemble(f"  {each.node.id:<17}", (f"{_WORDS[each.action]:<11}", style), each.reason))
+            self._console.print(
+                Text.assemble(f"  {each.node.id:<17}", (f"{_WORDS[each.action]:<11}", style), each.reason)
+            )
         due = len(planned.due)
         self._console.print("nothing to do" if not due else f"{due} of {len(planned.nodes)} nodes would run")
 
@@ -111,7 +119,9 @@ class Display:
         line = f"▸ {self._node:<17}{elapsed:>7.1f} s"
         if self._progress is not None:
             of = f" of {self._progress.total:,}" if self._progress.total else ""
-            line += f"  {self._progress.done:,}{of} records  {_speed(self._progress.done, elapsed)}  {self._progress.note}"
+            line += (
+                f"  {self._progress.done:,}{of} records  {_speed(self._progress.done, elapsed)}  {self._progress.note}"
+            )
         return Text(line, style="bold")
 
 

@@ -1,7 +1,7 @@
 """One run from lock to summary, the same for `penstock run` and for the `tfx` CLI.
 
-    lock ─► sweep what a killed run left ─► plan ─► nothing due? say why, done
-                                                 └► import TFX, build, run by plan ─► facts ─► summary, report
+lock ─► sweep what a killed run left ─► plan ─► nothing due? say why, done
+                                             └► import TFX, build, run by plan ─► facts ─► summary, report
 """
 
 import signal
@@ -33,7 +33,7 @@ def dry_run(config: RunConfig, request: Request, out: TextIO = sys.stdout) -> in
     return 0
 
 
-def run(config: RunConfig, request: Request, *, wait: bool = False, compiled: Any = None) -> int:  # noqa: ANN401
+def run(config: RunConfig, request: Request, *, wait: bool = False, compiled: Any = None) -> int:
     """Brings the pipeline up to date and returns the exit code.
 
     Args:
@@ -62,7 +62,7 @@ def _plan(config: RunConfig, store: Store, request: Request) -> Plan:
 
 
 def _nothing_due(config: RunConfig, store: Store, planned: Plan, display: Display) -> int:
-    from pipelines.report import gather  # noqa: PLC0415 - after the decision that only this is needed
+    from pipelines.report import gather
 
     nodes = tuple(NodeFacts(p.node.id, p.action, 0.0, p.reason) for p in planned.nodes)
     facts = gather.facts(config, store, planned, nodes, started=_now(), seconds=0.0, error=None)
@@ -78,9 +78,9 @@ class _Run:
         self._config, self._store, self._plan = config, store, planned
         self._nodes: list[NodeFacts] = []
         self._started, self._begun = _now(), time.monotonic()
-        self._log = config.root / "logs" / f"{datetime.now():%Y%m%d-%H%M%S}.log"
+        self._log = config.root / "logs" / f"{datetime.now(timezone.utc):%Y%m%d-%H%M%S}.log"
 
-    def go(self, compiled: Any) -> int:  # noqa: ANN401 - a TFX proto
+    def go(self, compiled: Any) -> int:
         quiet.prepare_environment()
         with quiet.diverted(self._log) as user:
             display = Display(user)
@@ -92,7 +92,7 @@ class _Run:
                 display.failure(error, self._log)
             return facts.exit_code
 
-    def _attempt(self, compiled: Any, display: Display) -> BaseException | None:  # noqa: ANN401 - a TFX proto
+    def _attempt(self, compiled: Any, display: Display) -> BaseException | None:
         try:
             with _signals_raise(), display.live():
                 progress.listen(display.progress)
@@ -106,10 +106,10 @@ class _Run:
             return error
         return None
 
-    def _run_nodes(self, compiled: Any, display: Display) -> None:  # noqa: ANN401 - a TFX proto
+    def _run_nodes(self, compiled: Any, display: Display) -> None:
         display.loading()
-        from pipelines import compile as compiling  # noqa: PLC0415 - imports TFX
-        from pipelines.local_runner import LocalRunner  # noqa: PLC0415 - imports TFX
+        from pipelines import compile as compiling
+        from pipelines.local_runner import LocalRunner
 
         def finished(node: NodeFacts) -> None:
             self._nodes.append(node)
@@ -119,7 +119,7 @@ class _Run:
         LocalRunner(self._config, self._plan, display.started, finished).run(pipeline)
 
     def _facts(self, error: BaseException | None) -> RunFacts:
-        from pipelines.report import gather  # noqa: PLC0415 - only now
+        from pipelines.report import gather
 
         done = {node.id for node in self._nodes}
         left = tuple(
@@ -134,7 +134,7 @@ class _Run:
         )  # fmt: skip
 
     def _write_report(self, facts: RunFacts) -> None:
-        from pipelines.report import page  # noqa: PLC0415 - only now
+        from pipelines.report import page
 
         page.write(facts, self._config.report)
 
@@ -156,4 +156,3 @@ def _signals_raise() -> Iterator[None]:
 
 def _now() -> str:
     return datetime.now(timezone.utc).isoformat(timespec="seconds")
-

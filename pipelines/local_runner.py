@@ -1,13 +1,12 @@
 """Runs a compiled pipeline on this machine: TFX's launcher and metadata, our decisions about what is due.
 
-    for each node:  up to date ─► its outputs are published again as CACHED
-                    due        ─► launch ─► audit ─► seal ─► published as COMPLETE
-                    failed or unresolved ─► the run ends there, with that error
+for each node:  up to date ─► its outputs are published again as CACHED
+                due        ─► launch ─► audit ─► seal ─► published as COMPLETE
+                failed or unresolved ─► the run ends there, with that error
 """
 
 import time
 from collections.abc import Callable
-from dataclasses import replace
 from datetime import datetime
 from pathlib import Path
 from typing import Any
@@ -38,6 +37,7 @@ from pipelines.config import RunConfig
 from pipelines.plan import NodePlan, Plan
 from pipelines.report.facts import NodeFacts
 
+_UNSEEN = Audit()
 Started = Callable[[NodePlan], None]
 Finished = Callable[[NodeFacts], None]
 
@@ -65,9 +65,7 @@ class LocalRunner:
             if planned.action != plan.SKIP:
                 self._run_node(planned, each.pipeline_node, pipeline, deployment, connection)
 
-    def _run_node(
-        self, planned: NodePlan, node: Any, pipeline: Any, deployment: Any, connection: Any  # noqa: ANN401 - TFX protos
-    ) -> None:
+    def _run_node(self, planned: NodePlan, node: Any, pipeline: Any, deployment: Any, connection: Any) -> None:
         self._started(planned)
         begun = time.monotonic()
         try:
@@ -81,7 +79,7 @@ class LocalRunner:
         state = "cached" if planned.execution is not None else "ran"
         self._finished(_facts(planned, state, time.monotonic() - begun, looked))
 
-    def _launch(self, planned: NodePlan, node: Any, pipeline: Any, deployment: Any, connection: Any) -> Audit:  # noqa: ANN401
+    def _launch(self, planned: NodePlan, node: Any, pipeline: Any, deployment: Any, connection: Any) -> Audit:
         parameter = node.parameters.parameters[store.FINGERPRINT]
         parameter.field_value.string_value = orjson.dumps(planned.fingerprint).decode()
         node_id = node.node_info.id
@@ -111,19 +109,21 @@ class _Inspector:
         inspect = self._inspect
 
         class InspectedPython(python_executor_operator.PythonExecutorOperator):
-            def run_executor(self, execution_info: Any) -> Any:  # noqa: ANN401 - TFX's types
+            def run_executor(self, execution_info: Any) -> Any:
                 return inspect(execution_info, super().run_executor)
 
         class InspectedBeam(beam_executor_operator.BeamExecutorOperator):
-            def run_executor(self, execution_info: Any, make_beam_pipeline_fn: Any = None) -> Any:  # noqa: ANN401
-                return inspect(execution_info, lambda info: super(InspectedBeam, self).run_executor(info, make_beam_pipeline_fn))
+            def run_executor(self, execution_info: Any, make_beam_pipeline_fn: Any = None) -> Any:
+                return inspect(
+                    execution_info, lambda info: super(InspectedBeam, self).run_executor(info, make_beam_pipeline_fn)
+                )
 
         return {
             executable_spec_pb2.PythonClassExecutableSpec: InspectedPython,
             executable_spec_pb2.BeamExecutableSpec: InspectedBeam,
         }
 
-    def _inspect(self, info: Any, run: Callable[[Any], Any]) -> Any:  # noqa: ANN401 - TFX's types
+    def _inspect(self, info: Any, run: Callable[[Any], Any]) -> Any:
         begun = time.monotonic()
         output = run(info)
         node_id = info.pipeline_node.node_info.id
@@ -146,7 +146,7 @@ class _Inspector:
         cache.close()
 
 
-def _reuse(planned: NodePlan, node: Any, connection: Any) -> Audit:  # noqa: ANN401 - TFX protos
+def _reuse(planned: NodePlan, node: Any, connection: Any) -> Audit:
     """Publishes the outputs of an earlier execution as this run's, in state CACHED."""
     with metadata.Metadata(connection) as handle:
         contexts = context_lib.prepare_contexts(metadata_handle=handle, node_contexts=node.contexts)
@@ -164,7 +164,7 @@ def _reuse(planned: NodePlan, node: Any, connection: Any) -> Audit:  # noqa: ANN
     return Audit()
 
 
-def _load_outputs(planned: NodePlan, handle: Any) -> dict[str, list[Any]]:  # noqa: ANN401 - TFX's types
+def _load_outputs(planned: NodePlan, handle: Any) -> dict[str, list[Any]]:
     loaded: dict[str, list[Any]] = {}
     for output in planned.outputs:
         (proto,) = handle.store.get_artifacts_by_id([output.id])
@@ -173,7 +173,7 @@ def _load_outputs(planned: NodePlan, handle: Any) -> dict[str, list[Any]]:  # no
     return loaded
 
 
-def _require_success(node_id: str, info: Any, connection: Any) -> None:  # noqa: ANN401 - TFX's types
+def _require_success(node_id: str, info: Any, connection: Any) -> None:
     """TFX marks some failures in the metadata only, and goes on; here they end the run."""
     if info is None or not info.execution_id:
         raise PenstockError(f"{node_id} was not run: its inputs could not be resolved")
@@ -184,11 +184,11 @@ def _require_success(node_id: str, info: Any, connection: Any) -> None:  # noqa:
         raise PenstockError(f"{node_id} ended in state {state}: its inputs could not be resolved")
 
 
-def _uris(artifacts: Any) -> dict[str, Path]:  # noqa: ANN401 - TFX's types
+def _uris(artifacts: Any) -> dict[str, Path]:
     return {key: Path(found[0].uri) for key, found in artifacts.items() if found}
 
 
-def _facts(planned: NodePlan, state: str, seconds: float, looked: Audit = Audit()) -> NodeFacts:
+def _facts(planned: NodePlan, state: str, seconds: float, looked: Audit = _UNSEEN) -> NodeFacts:
     ledger = planned.execution.ledger if planned.execution is not None else None
     records = ledger["records_in"] if ledger else looked.entry.records_in if looked.entry else None
-    return replace(NodeFacts(planned.node.id, state, seconds, planned.reason), records=records)
+    return NodeFacts(planned.node.id, state, seconds, planned.reason, records)

@@ -24,7 +24,9 @@ def hold(notes: Path, *, wait: bool = False) -> Iterator[None]:
     try:
         lock.acquire(timeout=_FOREVER if wait else 0)
     except filelock.Timeout:
-        raise Locked(f"{notes.parent} is in use: {_holder(notes)}; wait for it with --wait, or use another --root") from None
+        raise Locked(
+            f"{notes.parent} is in use: {_holder(notes)}; wait for it with --wait, or use another --root"
+        ) from None
     try:
         _sign(notes)
         yield
@@ -40,7 +42,9 @@ def _prepared(notes: Path) -> Path:
         probe.touch()
         probe.unlink()
     except OSError as error:
-        raise BadInput(f"pipeline root {notes.parent}: cannot be written: {error.strerror}; choose another --root") from None
+        raise BadInput(
+            f"pipeline root {notes.parent}: cannot be written: {error.strerror}; choose another --root"
+        ) from None
     return notes
 
 

@@ -7,7 +7,7 @@ Everything else runs, and says why. TFX's own cache is not asked: it knows neith
 whether an artifact's files are still what they were.
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import lru_cache
 from importlib import metadata as distributions
@@ -35,6 +35,9 @@ class Request:
     first: str | None = None  # --from
     last: str | None = None  # --to
     force: frozenset[str] = frozenset()
+
+
+EVERYTHING = Request()
 
 
 @dataclass(frozen=True)
@@ -65,7 +68,7 @@ class Plan:
         return next(planned for planned in self.nodes if planned.node.id == node_id)
 
 
-def make(config: RunConfig, store: Store, cache: HashCache, request: Request = Request()) -> Plan:
+def make(config: RunConfig, store: Store, cache: HashCache, request: Request = EVERYTHING) -> Plan:
     """Decides about every node, in order."""
     planner = _Planner(config, store, cache, _checked(request))
     for node in graph.NODES:
@@ -233,24 +236,36 @@ def _checked(request: Request) -> Request:
 
 def _difference(old: Mapping[str, Any], new: Mapping[str, Any]) -> str:
     """Says which part of a fingerprint changed, the nearest to the user first."""
-    for name, section in new["settings"].items():
-        before = old.get("settings", {}).get(name, {})
-        for key, value in _flat(section).items():
-            if _flat(before).get(key) != value:
-                return f"setting {name}.{key} changed: {_flat(before).get(key)!r} to {value!r}"
-    if files := fingerprint.changed(old.get("code", {}), new["code"]):
+    reasons = [
+        *_changed_settings(old.get("settings", {}), new["settings"]),
+        *_changed_code(old.get("code", {}), new["code"]),
+        *_changed_versions(old.get("packages", {}), new["packages"]),
+        *(f"{what} changed" for key, what in _OWN_CONTENT.items() if key in new and old.get(key) != new[key]),
+        *(f"{up} was made anew" for up, key in new["upstream"].items() if old.get("upstream", {}).get(up) != key),
+    ]
+    return reasons[0] if reasons else "its inputs are other artifacts than last time"
+
+
+_OWN_CONTENT = {"parts": "task", "schema_digest": "schema", "serving": "serving folder"}
+
+
+def _changed_settings(old: Mapping[str, Any], new: Mapping[str, Any]) -> Iterator[str]:
+    before = _flat(old)
+    for key, value in _flat(new).items():
+        if before.get(key) != value:
+            yield f"setting {key} changed: {before.get(key)!r} to {value!r}"
+
+
+def _changed_code(old: Mapping[str, str], new: Mapping[str, str]) -> Iterator[str]:
+    if files := fingerprint.changed(old, new):
         more = f" and {len(files) - 1} more" if len(files) > 1 else ""
-        return f"code changed: {files[0]}{more}"
-    for name, version in new["packages"].items():
-        if old.get("packages", {}).get(name) != version:
-            return f"{name} changed: {old.get('packages', {}).get(name)} to {version}"
-    for key, what in (("parts", "task"), ("schema_digest", "schema"), ("serving", "serving folder")):
-        if key in new and old.get(key) != new[key]:
-            return f"{what} changed"
-    for name, key in new["upstream"].items():
-        if old.get("upstream", {}).get(name) != key:
-            return f"{name} was made from something else"
-    return "its inputs are other artifacts than last time"
+        yield f"code changed: {files[0]}{more}"
+
+
+def _changed_versions(old: Mapping[str, str], new: Mapping[str, str]) -> Iterator[str]:
+    for name, version in new.items():
+        if old.get(name) != version:
+            yield f"{name} changed: {old.get(name)} to {version}"
 
 
 def _flat(section: Mapping[str, Any], path: str = "") -> dict[str, Any]:
@@ -271,7 +286,7 @@ def _same(node: Node) -> str:
     return f"same {', '.join(kinds)}; outputs intact"
 
 
-def _plain(value: object) -> Any:  # noqa: ANN401 - JSON
+def _plain(value: object) -> Any:
     return [_plain(item) for item in value] if isinstance(value, tuple) else value
 
 

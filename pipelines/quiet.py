@@ -52,7 +52,7 @@ def diverted(log: Path) -> Iterator[TextIO]:
 
 
 def _log_to_stderr() -> None:
-    from absl import logging as absl_logging  # noqa: PLC0415 - comes with TFX, needed only when it runs
+    from absl import logging as absl_logging
 
     absl_logging.set_verbosity(absl_logging.INFO)
     absl_logging.use_absl_handler()

@@ -101,8 +101,7 @@ class Store:
         return [self._node_of(execution.id) for execution in dead]
 
     def _node_of(self, execution_id: int) -> str:
-        assert self._store is not None
-        names = [c.name for c in self._store.get_contexts_by_execution(execution_id)]
+        names = [c.name for c in self._store.get_contexts_by_execution(execution_id)] if self._store else []
         mine = [name for name in names if name.startswith(f"{self._pipeline}.")]
         return mine[0].removeprefix(f"{self._pipeline}.") if mine else str(execution_id)
 
@@ -123,7 +122,7 @@ def _connect(database: Path, read_only: bool) -> metadata_store.MetadataStore:
     return metadata_store.MetadataStore(pb.ConnectionConfig(sqlite=sqlite))
 
 
-def _execution(execution: Any, node: str) -> Execution:  # noqa: ANN401 - an MLMD proto
+def _execution(execution: Any, node: str) -> Execution:
     own = execution.custom_properties
     return Execution(
         id=execution.id,
@@ -137,10 +136,10 @@ def _execution(execution: Any, node: str) -> Execution:  # noqa: ANN401 - an MLM
     )
 
 
-def _artifact(artifact: Any, key: str) -> Artifact:  # noqa: ANN401 - an MLMD proto
+def _artifact(artifact: Any, key: str) -> Artifact:
     properties = {name: getattr(value, value.WhichOneof("value")) for name, value in artifact.custom_properties.items()}
     return Artifact(artifact.id, key, Path(artifact.uri), artifact.state == pb.Artifact.LIVE, properties)
 
 
-def _json(properties: Any, key: str) -> Any:  # noqa: ANN401 - MLMD's map
+def _json(properties: Any, key: str) -> Any:
     return orjson.loads(properties[key].string_value) if key in properties else None

@@ -47,7 +47,7 @@ def main(task: str) -> None:
         runner = PenstockRunner(config)
         runner.run(build(config))
     except PenstockError as error:
-        print(f"penstock: {error}", file=sys.stderr)  # noqa: T201 - the script's own answer
+        print(f"penstock: {error}", file=sys.stderr)
         raise SystemExit(error.exit_code) from None
     if runner.exit_code:
         raise SystemExit(runner.exit_code)

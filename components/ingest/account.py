@@ -1,7 +1,7 @@
 """The account of an ingest, kept inside its artifact: what came in, what each shard holds, what was set aside.
 
-    <artifact>/manifest.json     sources, shards with records + bytes + sha256, counts by class
-    <artifact>/quarantine.jsonl  one line a file: path and reason
+<artifact>/manifest.json     sources, shards with records + bytes + sha256, counts by class
+<artifact>/quarantine.jsonl  one line a file: path and reason
 """
 
 from collections import Counter
@@ -118,18 +118,15 @@ def check_budget(quarantined: Sequence[Refused], records_in: int, settings: Inge
         return
     shown = [f"  {_printable(bad.path)}: {bad.reason}" for bad in quarantined[:_SHOWN]]
     more = [f"  … {len(quarantined) - _SHOWN} more"] if len(quarantined) > _SHOWN else []
-    raise BadInput(
-        "\n".join(
-            [
-                f"{len(quarantined)} of {records_in} files are bad ({len(quarantined) / records_in:.1%}), more than "
-                f"ingest.max_bad_fraction = {settings.max_bad_fraction:g} allows:",
-                *shown,
-                *more,
-                f"all of them are listed in {listed_in}; mend or remove them, or raise the fraction "
-                "(--set ingest.max_bad_fraction=…)",
-            ]
-        )
+    said = (
+        f"{len(quarantined)} of {records_in} files are bad ({len(quarantined) / records_in:.1%}), "
+        f"more than ingest.max_bad_fraction = {settings.max_bad_fraction:g} allows:"
     )
+    advice = (
+        f"all of them are listed in {listed_in}; mend or remove them, "
+        "or raise the fraction (--set ingest.max_bad_fraction=…)"
+    )
+    raise BadInput("\n".join([said, *shown, *more, advice]))
 
 
 def _sum(counts: Iterable[dict[Any, int]]) -> Counter[Any]:

@@ -28,24 +28,25 @@ class ManifestDriver(example_gen_driver.FileBasedDriver):
     """Resolves spans as TFX does, and fingerprints the input by content instead of by size and whole seconds."""
 
     def resolve_exec_properties(
-        self, exec_properties: dict[str, Any], pipeline_info: Any, component_info: Any  # noqa: ANN401 - TFX's types
+        self, exec_properties: dict[str, Any], pipeline_info: Any, component_info: Any
     ) -> dict[str, Any]:
         """Keeps the configuration for the input processor, which TFX does not hand it."""
         self._config = config_of(exec_properties)
         resolved: dict[str, Any] = super().resolve_exec_properties(exec_properties, pipeline_info, component_info)
         return resolved
 
-    def get_input_processor(self, splits: Any, range_config: Any = None, input_base_uri: Any = None) -> Any:  # noqa: ANN401
+    def get_input_processor(self, splits: Any, range_config: Any = None, input_base_uri: Any = None) -> Any:
         """Returns TFX's processor with our fingerprint."""
         return _ManifestProcessor(input_base_uri, splits, range_config, self._config)
 
 
 class _ManifestProcessor(input_processor.FileBasedInputProcessor):
-    def __init__(self, input_base_uri: str, splits: Any, range_config: Any, config: IngestConfig) -> None:  # noqa: ANN401
+    def __init__(self, input_base_uri: str, splits: Any, range_config: Any, config: IngestConfig) -> None:
         super().__init__(input_base_uri, splits, range_config)
         self._data, self._config = Path(input_base_uri), config
 
     def get_input_fingerprint(self, span: int | None = None, version: int | None = None) -> str:
+        del span, version  # the data folder is the span's own
         return _take_manifest(self._data, self._config).digest
 
 

@@ -232,7 +232,7 @@ def _upright(image: Image.Image, orientation: int) -> Image.Image:
 
 # JPEG
 
-# Huffman codes spend at least one bit on a block of 64 pixels: 512 pixels a byte, and flat pictures come near it.
+# Huffman codes spend at least one bit on a block of 64 pixels: 512 pixels a byte; a flat gray picture has 256.
 _JPEG_PIXELS_A_BYTE: Final = 2_000
 # Each scan of a progressive file costs a walk over the whole picture; encoders write about ten.
 _JPEG_SCANS: Final = 100

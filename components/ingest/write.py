@@ -1,6 +1,6 @@
 """One shard: read its files, check them, encode them in batches, write it whole.
 
-    files ─► threads: read, compare with the manifest, check ─► Arrow batch ─► C++ encoder ─► TFRecord ─► rename
+files ─► threads: read, compare with the manifest, check ─► Arrow batch ─► C++ encoder ─► TFRecord ─► rename
 """
 
 import hashlib
@@ -52,6 +52,7 @@ def write_shard(shard: ShardPlan, source: Source, data: Path, artifact: Path, se
             for batch in _batches(shard.files):
                 for example in _encode(tally.sort(_read_batch(batch, source, data, settings))):
                     writer.write(example)
+                    tally.written += 1
     except _InputGone as error:
         return tally.report(shard, failure=str(error))
     return tally.report(shard, size=target.stat().st_size, sha256=sha256_of(target))
@@ -69,6 +70,7 @@ class _Tally:
         self.sides: Counter[int] = Counter()
         self.changed: Counter[str] = Counter()
         self.quarantined: list[Refused] = []
+        self.written = 0  # counted at the writer: the ledger compares it with what was found
 
     def sort(self, outcomes: list[tuple[ManifestFile, Record | Rejected]]) -> list[tuple[ManifestFile, Record]]:
         """Counts each outcome and returns those that are records."""
@@ -86,7 +88,6 @@ class _Tally:
 
     def report(self, shard: ShardPlan, size: int = 0, sha256: str = "", failure: str = "") -> ShardReport:
         """Returns the account of the shard."""
-        records = self.classes.total()
         return ShardReport(
             shard.split, shard.name, records, size, sha256,
             dict(self.classes), dict(self.sides), dict(self.changed), tuple(self.quarantined), failure,

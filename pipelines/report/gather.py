@@ -108,7 +108,7 @@ def _of_ingest(outputs: Mapping[str, Artifact], *, with_samples: bool) -> dict[s
 
 def _samples(folder: Path, written: account.Account) -> tuple[SampleImage, ...]:
     """Returns a few records as they are stored, the classes in turn."""
-    import tensorflow as tf  # noqa: PLC0415 - already imported by a run that did something
+    import tensorflow as tf
 
     by_class: dict[str, list[bytes]] = {name: [] for name in written.classes.get("train", {})}
     wanted = -(-_SAMPLES // max(1, len(by_class)))

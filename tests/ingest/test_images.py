@@ -627,23 +627,29 @@ CONTAINED = {
     "PNG profile": png_with(encode(COLOUR, "PNG"), chunk(b"iCCP", b"a\0\0" + zlib.compress(bytes(400_000_000)))),
 }
 MEASURE = """
-import resource, sys
+import sys
 from components.ingest.images import ImageLimits, ImageRejected, check_image
-content = open(sys.argv[1], "rb").read()
-before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+
+def peak():  # not ru_maxrss, which starts from the peak of the parent process
+    with open("/proc/self/status") as status:
+        return next(int(line.split()[1]) for line in status if line.startswith("VmHWM"))
+
+with open(sys.argv[1], "rb") as file:
+    content = file.read()
+before = peak()
 try:
     print(check_image(content, ImageLimits()).changed or "kept")
 except ImageRejected as error:
     print(error)
-print(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before)
+print(peak() - before)
 """
 
 
-def outcome_and_cost(content: bytes, folder: Path) -> tuple[str, int]:
+def outcome_and_cost(content: bytes, folder: Path, measure: str = MEASURE) -> tuple[str, int]:
     """Returns what a process of its own says to `content`, and by how many KB its peak memory rose."""
     file = folder / "image"
     file.write_bytes(content)
-    run = subprocess.run([sys.executable, "-c", MEASURE, str(file)], capture_output=True, text=True, check=True)
+    run = subprocess.run([sys.executable, "-c", measure, str(file)], capture_output=True, text=True, check=True)
     assert run.stderr == ""  # no DecompressionBombWarning either
     outcome, cost = run.stdout.splitlines()
     return outcome, int(cost)
@@ -669,6 +675,16 @@ class TestBombs:
 
         assert outcome == "kept"
         assert cost < 100_000
+
+    def test_measure(self, tmp_path: Path) -> None:
+        """The measure sees memory that was used for a moment: what a plain decode of the small PNG costs."""
+        plain = "Image.MAX_IMAGE_PIXELS = None; print(Image.open(sys.argv[1]).convert('L').mode)"
+        naive = MEASURE.replace('print(check_image(content, ImageLimits()).changed or "kept")', plain)
+
+        outcome, cost = outcome_and_cost(BOMBS["17 KB of PNG"][0], tmp_path, "from PIL import Image\n" + naive)
+
+        assert outcome == "L"
+        assert cost > 250_000
 
     def test_many_scans(self) -> None:
         """A progressive JPEG of very many scans, each a walk over all pixels, is rejected."""

@@ -1,7 +1,7 @@
-"""One kind of raw data a file. Each module has a `SOURCE` with two methods:
+"""One kind of raw data a file. Each module has a `SOURCE` with two methods.
 
-    find(data)                     -> Found: the files, their labels, what was refused and why
-    read(file, content, settings)  -> one record's columns, or `Rejected` with the reason
+find(data)                     -> Found: the files, their labels, what was refused and why
+read(file, content, settings)  -> one record's columns, or `Rejected` with the reason
 """
 
 from collections.abc import Mapping

@@ -10,7 +10,7 @@ from components.ingest.sources import Found, Record, Refused, Rejected, SourceFi
 from components.settings import Ingest
 
 EXPECTED = "expected a folder with one sub-folder of images a class, such as cats/1.jpg and dogs/2.jpg"
-IMAGE_SUFFIXES = frozenset(".jpg .jpeg .png .gif .webp .bmp .tif .tiff".split())
+IMAGE_SUFFIXES = frozenset([".jpg", ".jpeg", ".png", ".gif", ".webp", ".bmp", ".tif", ".tiff"])
 
 
 class ImageFolder:
