@@ -85,8 +85,10 @@ def class_table(counts: Mapping[str, Mapping[str, int]]) -> str:
     classes = sorted({name for split in counts.values() for name in split})
     width = max([len("class"), *(len(name) for name in classes[:_SHOWN])])
     rows = [f"  {'class':<{width}}" + "".join(f"{split:>10}" for split in splits)]
-    for name in classes[:_SHOWN]:
-        rows.append(f"  {name:<{width}}" + "".join(f"{counts[split].get(name, 0):>10,}" for split in splits))
+    rows += [
+        f"  {name:<{width}}" + "".join(f"{counts[split].get(name, 0):>10,}" for split in splits)
+        for name in classes[:_SHOWN]
+    ]
     if len(classes) > _SHOWN:
         rows.append(f"  … {len(classes) - _SHOWN} more classes")
     return "\n".join(rows)

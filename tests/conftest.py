@@ -20,8 +20,9 @@ def open_folder() -> Iterator[Path]:
     folder = Path(tempfile.mkdtemp())
     folder.chmod(0o777)
     yield folder
-    for parent, _, _ in os.walk(folder, onerror=lambda error: Path(error.filename).chmod(0o700)):
-        Path(parent).chmod(0o700)
+    for parent, names, _ in os.walk(folder):
+        for name in names:
+            Path(parent, name).chmod(0o700)  # before it is listed, or what a test has closed stays closed
     shutil.rmtree(folder)
 
 

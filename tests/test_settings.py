@@ -219,7 +219,10 @@ def test_a_name_that_could_leave_the_root_is_refused(name: str) -> None:
 
 
 @pytest.mark.parametrize("directory", ["file:///models", "gs://bucket/models", "mo\0dels"])
-def test_a_serving_folder_that_is_no_path_is_refused(directory: str, tmp_path: Path) -> None:
+def test_a_serving_folder_that_is_no_path_is_refused(
+    directory: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Promise D4: an address or a NUL in push.directory is found before anything is trained."""
+    monkeypatch.chdir(tmp_path)
     with pytest.raises(SettingsError, match=r"push\.directory"):
-        config.make("image", root=str(tmp_path), flags=[f"push.directory={directory}"])
+        config.make("image", flags=[f"push.directory={directory}"])

@@ -550,7 +550,7 @@ def _png_rows(size: tuple[int, int], bits: int, passes: Iterable[Sequence[int]])
 
 
 def _check_png_data(png: _Png) -> None:
-    """Rejects data that cannot hold the picture, then reads it all; a few KB are in memory at a time."""
+    """Rejects data that cannot hold the picture, then reads it all, a little in memory at a time."""
     held = sum(end - start for start, end in png.chunks[b"IDAT"])
     if png.raw_bytes > held * _DEFLATE_RATIO:
         raise ImageRejected(

@@ -89,9 +89,17 @@ class _Tally:
     def report(self, shard: ShardPlan, size: int = 0, sha256: str = "", failure: str = "") -> ShardReport:
         """Returns the account of the shard."""
         return ShardReport(
-            shard.split, shard.name, records, size, sha256,
-            dict(self.classes), dict(self.sides), dict(self.changed), tuple(self.quarantined), failure,
-        )  # fmt: skip
+            split=shard.split,
+            name=shard.name,
+            records=self.written,
+            bytes=size,
+            sha256=sha256,
+            classes=dict(self.classes),
+            sides=dict(self.sides),
+            changed=dict(self.changed),
+            quarantined=tuple(self.quarantined),
+            failure=failure,
+        )
 
 
 def _batches(files: tuple[ManifestFile, ...]) -> Iterator[tuple[ManifestFile, ...]]:

@@ -1,0 +1,252 @@
+"""Promise A15: a node's fingerprint holds every source file that its code imports, and no other."""
+
+import hashlib
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from components import tasks
+from components.fingerprint import HOME, PACKAGES, changed, sources
+from pipelines import graph
+
+Tree = Callable[..., Path]
+
+
+@pytest.fixture
+def tree(tmp_path: Path) -> Tree:
+    """Writes source files, each with the packages above it, and returns their home."""
+
+    def write(**files: str) -> Path:
+        for module, content in files.items():
+            file = tmp_path.joinpath(*module.split("__")).with_suffix(".py")
+            file.parent.mkdir(parents=True, exist_ok=True)
+            for package in file.relative_to(tmp_path).parents[:-1]:
+                (tmp_path / package / "__init__.py").touch()
+            file.write_text(content)
+        return tmp_path
+
+    return write
+
+
+def reached(home: Path, *entries: str) -> set[str]:
+    """Returns the modules that entries reach, without the package files, which are all empty here."""
+    return {name for name in sources(entries, home) if not name.endswith("__init__.py")}
+
+
+def test_a_digest_is_that_of_the_source(tree: Tree) -> None:
+    """Every file reached is there, by its path below the home, with 16 digits of its content's hash."""
+    home = tree(components__a="x = 1\n")
+
+    assert sources(["components.a"], home)["components/a.py"] == hashlib.sha256(b"x = 1\n").hexdigest()[:16]
+
+
+def test_what_is_imported_by_an_import_counts(tree: Tree) -> None:
+    """A helper of a helper is reached."""
+    home = tree(
+        components__a="import components.b",
+        components__b="from components import c",
+        components__c="",
+        components__other="",
+    )
+
+    assert reached(home, "components.a") == {"components/a.py", "components/b.py", "components/c.py"}
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "import components.helper",
+        "import components.helper as h",
+        "import os, components.helper",
+        "from components import helper",
+        "from components import other_name, helper as h",
+        "from components.helper import symbol",
+        "from components.helper import *",
+        "from . import helper",
+        "from .helper import symbol",
+        "def f():\n    from components import helper",
+        "def f():\n    if True:\n        import components.helper",
+        "class A:\n    import components.helper",
+        "try:\n    import components.helper\nexcept ImportError:\n    pass",
+    ],
+)
+def test_every_way_to_import_counts(line: str, tree: Tree) -> None:
+    """A module or a symbol, absolute or relative, at the top or inside a function."""
+    home = tree(components__a=line, components__helper="symbol = 1", components__other="")
+
+    assert reached(home, "components.a") == {"components/a.py", "components/helper.py"}
+
+
+@pytest.mark.parametrize(
+    ("line", "helper"),
+    [
+        ("from . import near", "components/deep/near.py"),
+        ("from .near import x", "components/deep/near.py"),
+        ("from .. import far", "components/far.py"),
+        ("from ..far import x", "components/far.py"),
+        ("from ..wide.side import x", "components/wide/side.py"),
+    ],
+)
+def test_relative_imports_are_resolved(line: str, helper: str, tree: Tree) -> None:
+    """Dots lead up from the package that the module stands in."""
+    home = tree(
+        components__deep__a=line,
+        components__deep__near="",
+        components__far="",
+        components__wide__side="",
+    )
+
+    assert reached(home, "components.deep.a") == {"components/deep/a.py", helper}
+
+
+def test_a_relative_import_of_a_package_starts_in_the_package(tree: Tree) -> None:
+    """`from . import x` in an __init__ is a module beside that file."""
+    home = tree(components__deep__near="", components__near="", components__deep____init__="from . import near")
+
+    assert reached(home, "components.deep") == {"components/deep/near.py"}
+
+
+def test_the_packages_above_an_import_count(tree: Tree) -> None:
+    """Python runs their __init__ files on the way to the module."""
+    home = tree(components__a="import components.deep.b", components__deep__b="")
+
+    assert sources(["components.a"], home).keys() == {
+        "components/__init__.py",
+        "components/a.py",
+        "components/deep/__init__.py",
+        "components/deep/b.py",
+    }
+
+
+def test_the_packages_above_an_entry_count(tree: Tree) -> None:
+    """Python runs them too, though the entry itself imports nothing of ours."""
+    home = tree(components__deep__a="import os")
+
+    assert sources(["components.deep.a"], home).keys() == {
+        "components/__init__.py",
+        "components/deep/__init__.py",
+        "components/deep/a.py",
+    }
+
+
+def test_what_a_package_file_imports_counts(tree: Tree) -> None:
+    """A helper that only the __init__ above a module names is code that runs."""
+    home = tree(components__a="", components__helper="", components____init__="from components import helper")
+
+    assert reached(home, "components.a") == {"components/a.py", "components/helper.py"}
+
+
+def test_libraries_do_not_count(tree: Tree) -> None:
+    """Their versions stand elsewhere in the key."""
+    home = tree(components__a="import os\nimport numpy as np\nfrom tfx import v1", numpy="")
+
+    assert reached(home, "components.a") == {"components/a.py"}
+
+
+def test_modules_that_import_each_other_are_read_once(tree: Tree) -> None:
+    """A circle comes to an end."""
+    home = tree(components__a="import components.b", components__b="import components.a")
+
+    assert reached(home, "components.a") == {"components/a.py", "components/b.py"}
+
+
+def test_an_edit_of_a_helper_is_named(tree: Tree) -> None:
+    """The fingerprint differs in that file and in no other."""
+    home = tree(components__a="import components.b", components__b="x = 1")
+    before = sources(["components.a"], home)
+    tree(components__b="x = 2")
+
+    assert changed(before, sources(["components.a"], home)) == ["components/b.py"]
+
+
+def test_an_unrelated_edit_changes_nothing(tree: Tree) -> None:
+    """A file that is not reached may be what it likes."""
+    home = tree(components__a="import components.b", components__b="", components__other="x = 1")
+    before = sources(["components.a"], home)
+    tree(components__other="x = 2", pipelines__new="import components.a")
+
+    assert sources(["components.a"], home) == before
+
+
+def test_a_new_and_a_removed_file_are_changes() -> None:
+    """Both sides of the comparison count."""
+    assert changed({"a": "1", "b": "2", "c": "3"}, {"b": "2", "c": "4", "d": "5"}) == ["a", "c", "d"]
+
+
+def test_an_entry_without_source_is_an_error(tree: Tree) -> None:
+    """A misspelt module must not end in an empty fingerprint."""
+    home = tree(components__a="")
+
+    with pytest.raises(ModuleNotFoundError, match=r"no source file for 'components\.b' below "):
+        sources(["components.b"], home)
+
+
+def closure(node: str) -> set[str]:
+    """Returns the source files in the fingerprint of a node of the image pipeline."""
+    return set(sources(graph.entry_modules(graph.find(node), tasks.get("image"))))
+
+
+TRAINER_ONLY = {
+    "components/trainer.py",
+    "components/input_pipeline.py",
+    "components/serving.py",
+    "components/features/image.py",
+    "components/models/convnet.py",
+}
+
+
+def test_the_trainers_fingerprint_holds_the_model() -> None:
+    """The model is named by a string in the Task and reached through the graph."""
+    assert closure("Trainer") >= TRAINER_ONLY
+
+
+@pytest.mark.parametrize("node", ["Ingest", "Schema", "StatisticsGen", "ExampleValidator", "Gate", "Transform"])
+def test_an_edit_of_the_trainers_own_code_is_no_concern_of_earlier_nodes(node: str) -> None:
+    """Only the trainer and what comes after it would run again."""
+    assert closure(node) & TRAINER_ONLY == set()
+
+
+@pytest.mark.parametrize(
+    ("node", "files"),
+    [
+        (
+            "Ingest",
+            {
+                "components/ingest/component.py",
+                "components/ingest/images.py",
+                "components/ingest/manifest.py",
+                "components/ingest/shards.py",
+                "components/ingest/sources/image_folder.py",
+                "components/ingest/write.py",
+            },
+        ),
+        ("Gate", {"components/gate.py", "components/ingest/account.py"}),
+        ("Transform", {"components/transform.py"}),
+        ("Evaluator", {"components/evaluation.py"}),
+        ("Pusher", {"components/pusher.py", "components/durable.py"}),
+    ],
+)
+def test_a_nodes_own_code_is_in_its_fingerprint(node: str, files: set[str]) -> None:
+    """Including what the Task names by a string."""
+    assert files - closure(node) == set()
+
+
+LIST_IMPORTED = """
+import sys, components.ingest.sources.image_folder, pipelines.execute
+print(*(module.__file__ for module in list(sys.modules.values()) if getattr(module, "__file__", None)), sep="\\n")
+"""
+
+
+def test_no_file_that_python_imports_is_missed() -> None:
+    """What a fresh interpreter has loaded is in the fingerprint of the modules that it was asked for."""
+    done = subprocess.run(
+        [sys.executable, "-c", LIST_IMPORTED], cwd=HOME, capture_output=True, text=True, check=True
+    )
+    loaded = {Path(line).resolve() for line in done.stdout.splitlines()}
+    ours = {file.relative_to(HOME).as_posix() for file in loaded if file.is_relative_to(HOME)}
+    ours = {name for name in ours if name.split("/")[0] in PACKAGES}
+
+    assert ours - sources(["components.ingest.sources.image_folder", "pipelines.execute"]).keys() == set()
