@@ -18,6 +18,12 @@ def tree(folder: Path) -> dict[str, bytes]:
     return {path.relative_to(folder).as_posix(): path.read_bytes() for path in folder.rglob("*") if path.is_file()}
 
 
+def write_half(file: Path) -> None:
+    """Writes something and fails."""
+    file.write_bytes(b"wei")
+    raise ValueError("half way")
+
+
 def test_a_file_is_published_whole(tmp_path: Path) -> None:
     """After the block the content stands under the final name and nothing beside it."""
     with publish_file(tmp_path / "model") as aside:
@@ -38,8 +44,7 @@ def test_a_file_has_no_final_name_before_the_block_ends(tmp_path: Path) -> None:
 def test_an_exception_leaves_no_file(tmp_path: Path) -> None:
     """Neither the final name nor the aside is left behind."""
     with pytest.raises(ValueError, match="half way"), publish_file(tmp_path / "model") as aside:
-        aside.write_bytes(b"wei")
-        raise ValueError("half way")
+        write_half(aside)
 
     assert tree(tmp_path) == {}
 
@@ -48,8 +53,7 @@ def test_an_exception_keeps_the_old_file(tmp_path: Path) -> None:
     """What was published before stays as it was."""
     (tmp_path / "model").write_bytes(b"old")
     with pytest.raises(ValueError, match="half way"), publish_file(tmp_path / "model") as aside:
-        aside.write_bytes(b"new")
-        raise ValueError("half way")
+        write_half(aside)
 
     assert tree(tmp_path) == {"model": b"old"}
 
@@ -75,8 +79,7 @@ def test_a_folder_is_published_whole(tmp_path: Path) -> None:
 def test_an_exception_leaves_no_folder(tmp_path: Path) -> None:
     """What was filled half is gone, and there is no final name."""
     with pytest.raises(ValueError, match="half way"), publish_folder(tmp_path / "1") as aside:
-        (aside / "model.pb").write_bytes(b"graph")
-        raise ValueError("half way")
+        write_half(aside / "model.pb")
 
     assert list(tmp_path.iterdir()) == []
 
@@ -156,7 +159,6 @@ def test_a_full_disk_leaves_no_truncated_folder(tiny_disk: Path) -> None:
     with publish_folder(tiny_disk / "1") as aside:
         (aside / "model.pb").write_bytes(b"graph")
     with pytest.raises(OSError, match="No space left"), publish_folder(tiny_disk / "2") as aside:
-        (aside / "model.pb").write_bytes(b"graph")
         (aside / "variables").write_bytes(bytes(1 << 20))
 
     assert tree(tiny_disk) == {"1/model.pb": b"graph"}

@@ -3,7 +3,7 @@
 import hashlib
 import subprocess
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
 
 import pytest
@@ -12,16 +12,16 @@ from components import tasks
 from components.fingerprint import HOME, PACKAGES, changed, sources
 from pipelines import graph
 
-Tree = Callable[..., Path]
+Tree = Callable[[Mapping[str, str]], Path]
 
 
 @pytest.fixture
 def tree(tmp_path: Path) -> Tree:
     """Writes source files, each with the packages above it, and returns their home."""
 
-    def write(**files: str) -> Path:
-        for module, content in files.items():
-            file = tmp_path.joinpath(*module.split("__")).with_suffix(".py")
+    def write(files: Mapping[str, str]) -> Path:
+        for name, content in files.items():
+            file = tmp_path / name
             file.parent.mkdir(parents=True, exist_ok=True)
             for package in file.relative_to(tmp_path).parents[:-1]:
                 (tmp_path / package / "__init__.py").touch()
@@ -38,7 +38,7 @@ def reached(home: Path, *entries: str) -> set[str]:
 
 def test_a_digest_is_that_of_the_source(tree: Tree) -> None:
     """Every file reached is there, by its path below the home, with 16 digits of its content's hash."""
-    home = tree(components__a="x = 1\n")
+    home = tree({"components/a.py": "x = 1\n"})
 
     assert sources(["components.a"], home)["components/a.py"] == hashlib.sha256(b"x = 1\n").hexdigest()[:16]
 
@@ -46,10 +46,12 @@ def test_a_digest_is_that_of_the_source(tree: Tree) -> None:
 def test_what_is_imported_by_an_import_counts(tree: Tree) -> None:
     """A helper of a helper is reached."""
     home = tree(
-        components__a="import components.b",
-        components__b="from components import c",
-        components__c="",
-        components__other="",
+        {
+            "components/a.py": "import components.b",
+            "components/b.py": "from components import c",
+            "components/c.py": "",
+            "components/other.py": "",
+        }
     )
 
     assert reached(home, "components.a") == {"components/a.py", "components/b.py", "components/c.py"}
@@ -75,7 +77,7 @@ def test_what_is_imported_by_an_import_counts(tree: Tree) -> None:
 )
 def test_every_way_to_import_counts(line: str, tree: Tree) -> None:
     """A module or a symbol, absolute or relative, at the top or inside a function."""
-    home = tree(components__a=line, components__helper="symbol = 1", components__other="")
+    home = tree({"components/a.py": line, "components/helper.py": "symbol = 1", "components/other.py": ""})
 
     assert reached(home, "components.a") == {"components/a.py", "components/helper.py"}
 
@@ -93,10 +95,12 @@ def test_every_way_to_import_counts(line: str, tree: Tree) -> None:
 def test_relative_imports_are_resolved(line: str, helper: str, tree: Tree) -> None:
     """Dots lead up from the package that the module stands in."""
     home = tree(
-        components__deep__a=line,
-        components__deep__near="",
-        components__far="",
-        components__wide__side="",
+        {
+            "components/deep/a.py": line,
+            "components/deep/near.py": "",
+            "components/far.py": "",
+            "components/wide/side.py": "",
+        }
     )
 
     assert reached(home, "components.deep.a") == {"components/deep/a.py", helper}
@@ -104,14 +108,16 @@ def test_relative_imports_are_resolved(line: str, helper: str, tree: Tree) -> No
 
 def test_a_relative_import_of_a_package_starts_in_the_package(tree: Tree) -> None:
     """`from . import x` in an __init__ is a module beside that file."""
-    home = tree(components__deep__near="", components__near="", components__deep____init__="from . import near")
+    home = tree(
+        {"components/deep/near.py": "", "components/near.py": "", "components/deep/__init__.py": "from . import near"}
+    )
 
     assert reached(home, "components.deep") == {"components/deep/near.py"}
 
 
 def test_the_packages_above_an_import_count(tree: Tree) -> None:
     """Python runs their __init__ files on the way to the module."""
-    home = tree(components__a="import components.deep.b", components__deep__b="")
+    home = tree({"components/a.py": "import components.deep.b", "components/deep/b.py": ""})
 
     assert sources(["components.a"], home).keys() == {
         "components/__init__.py",
@@ -123,7 +129,7 @@ def test_the_packages_above_an_import_count(tree: Tree) -> None:
 
 def test_the_packages_above_an_entry_count(tree: Tree) -> None:
     """Python runs them too, though the entry itself imports nothing of ours."""
-    home = tree(components__deep__a="import os")
+    home = tree({"components/deep/a.py": "import os"})
 
     assert sources(["components.deep.a"], home).keys() == {
         "components/__init__.py",
@@ -134,39 +140,41 @@ def test_the_packages_above_an_entry_count(tree: Tree) -> None:
 
 def test_what_a_package_file_imports_counts(tree: Tree) -> None:
     """A helper that only the __init__ above a module names is code that runs."""
-    home = tree(components__a="", components__helper="", components____init__="from components import helper")
+    home = tree(
+        {"components/a.py": "", "components/helper.py": "", "components/__init__.py": "from components import helper"}
+    )
 
     assert reached(home, "components.a") == {"components/a.py", "components/helper.py"}
 
 
 def test_libraries_do_not_count(tree: Tree) -> None:
     """Their versions stand elsewhere in the key."""
-    home = tree(components__a="import os\nimport numpy as np\nfrom tfx import v1", numpy="")
+    home = tree({"components/a.py": "import os\nimport numpy as np\nfrom tfx import v1", "numpy.py": ""})
 
     assert reached(home, "components.a") == {"components/a.py"}
 
 
 def test_modules_that_import_each_other_are_read_once(tree: Tree) -> None:
     """A circle comes to an end."""
-    home = tree(components__a="import components.b", components__b="import components.a")
+    home = tree({"components/a.py": "import components.b", "components/b.py": "import components.a"})
 
     assert reached(home, "components.a") == {"components/a.py", "components/b.py"}
 
 
 def test_an_edit_of_a_helper_is_named(tree: Tree) -> None:
     """The fingerprint differs in that file and in no other."""
-    home = tree(components__a="import components.b", components__b="x = 1")
+    home = tree({"components/a.py": "import components.b", "components/b.py": "x = 1"})
     before = sources(["components.a"], home)
-    tree(components__b="x = 2")
+    tree({"components/b.py": "x = 2"})
 
     assert changed(before, sources(["components.a"], home)) == ["components/b.py"]
 
 
 def test_an_unrelated_edit_changes_nothing(tree: Tree) -> None:
     """A file that is not reached may be what it likes."""
-    home = tree(components__a="import components.b", components__b="", components__other="x = 1")
+    home = tree({"components/a.py": "import components.b", "components/b.py": "", "components/other.py": "x = 1"})
     before = sources(["components.a"], home)
-    tree(components__other="x = 2", pipelines__new="import components.a")
+    tree({"components/other.py": "x = 2", "pipelines/new.py": "import components.a"})
 
     assert sources(["components.a"], home) == before
 
@@ -178,7 +186,7 @@ def test_a_new_and_a_removed_file_are_changes() -> None:
 
 def test_an_entry_without_source_is_an_error(tree: Tree) -> None:
     """A misspelt module must not end in an empty fingerprint."""
-    home = tree(components__a="")
+    home = tree({"components/a.py": ""})
 
     with pytest.raises(ModuleNotFoundError, match=r"no source file for 'components\.b' below "):
         sources(["components.b"], home)
@@ -242,9 +250,7 @@ print(*(module.__file__ for module in list(sys.modules.values()) if getattr(modu
 
 def test_no_file_that_python_imports_is_missed() -> None:
     """What a fresh interpreter has loaded is in the fingerprint of the modules that it was asked for."""
-    done = subprocess.run(
-        [sys.executable, "-c", LIST_IMPORTED], cwd=HOME, capture_output=True, text=True, check=True
-    )
+    done = subprocess.run([sys.executable, "-c", LIST_IMPORTED], cwd=HOME, capture_output=True, text=True, check=True)
     loaded = {Path(line).resolve() for line in done.stdout.splitlines()}
     ours = {file.relative_to(HOME).as_posix() for file in loaded if file.is_relative_to(HOME)}
     ours = {name for name in ours if name.split("/")[0] in PACKAGES}

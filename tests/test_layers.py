@@ -1,6 +1,6 @@
 """Imports go one way, and what decides what is due does so without TensorFlow, TFX and Beam.
 
-    cli ► execute ► plan, store, lock ► graph, config ► components: node code ► tasks ► features ► settings, errors
+cli ► execute ► plan, store, lock ► graph, config ► components: node code ► tasks ► features ► settings, errors
 """
 
 import ast
@@ -121,9 +121,7 @@ def test_a_heavy_import_would_be_found() -> None:
 def modules_after(script: str, cwd: Path) -> set[str]:
     """Returns the top-level modules that a fresh interpreter has after a script, whatever the script's exit code."""
     listing = "import atexit, sys; atexit.register(lambda: print('MODULES', *sys.modules))\n"
-    done = subprocess.run(
-        [sys.executable, "-c", listing + script], cwd=cwd, capture_output=True, text=True, check=True
-    )
+    done = subprocess.run([sys.executable, "-c", listing + script], cwd=cwd, capture_output=True, text=True, check=True)
     return {name.split(".")[0] for name in done.stdout.rpartition("MODULES")[2].split()}
 
 

@@ -40,7 +40,7 @@ def test_lost_records_stop_the_run_and_show_the_ledger() -> None:
 
 def test_invented_records_stop_the_run() -> None:
     """More out than in is as wrong as less."""
-    with pytest.raises(LedgerMismatch, match="^Trainer: 2 records too many\n"):
+    with pytest.raises(LedgerMismatch, match=r"^Trainer: 2 records too many\n"):
         check(Entry("Trainer", 10, 12))
 
 

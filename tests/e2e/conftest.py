@@ -1,0 +1,125 @@
+"""A pipeline root with one finished run on the sample digits, shared by the tests that look at it or go on from it."""
+
+import os
+import re
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import pytest
+
+from data.digits import write_image_folder
+from pipelines.store import Execution, Store
+
+PROJECT = Path(__file__).resolve().parents[2]
+# Enough for a blessing, not for a good model: for tests that are about something else.
+QUICK = ("--set", "train.epochs=1", "--set", "evaluate.min_accuracy=0", "--set", "evaluate.max_drop=1")
+
+
+@dataclass(frozen=True)
+class Result:
+    """How a command ended and what it said."""
+
+    code: int
+    said: str
+
+    def actions(self) -> dict[str, str]:
+        """Returns what a plan says about each node: "runs" or "up to date"."""
+        return dict(re.findall(r"^  (\w+) +(runs|up to date|kept|looked up|skipped) ", self.said, re.MULTILINE))
+
+    def reason(self, node: str) -> str:
+        """Returns why a plan treats a node as it does."""
+        found = re.search(rf"^  {node} +(?:runs|up to date|kept|looked up|skipped) +(.*)$", self.said, re.MULTILINE)
+        return found[1].strip() if found else ""
+
+
+@dataclass(frozen=True)
+class Pipeline:
+    """A pipeline root and its data, driven by the real command in its own process."""
+
+    data: Path
+    root: Path
+    code: Path = PROJECT  # where components/ and pipelines/ are taken from
+    environment: dict[str, str] = field(default_factory=dict)
+
+    def run(self, *arguments: str, before: str = "") -> Result:
+        """Runs `penstock run image`; `before` is Python to execute first, such as the injection of a fault."""
+        process = self.start(*arguments, before=before)
+        said, _ = process.communicate(timeout=600)
+        return Result(process.returncode, said)
+
+    def start(self, *arguments: str, before: str = "") -> "subprocess.Popen[str]":
+        """Starts the command and returns at once."""
+        script = f"{before}\nfrom pipelines.cli import main\nmain()"
+        command = [sys.executable, "-c", script, "run", "image", "--data", str(self.data), "--root", str(self.root)]
+        beam = arguments.index("--") if "--" in arguments else len(arguments)
+        return subprocess.Popen(
+            [*command, *arguments[:beam], *arguments[beam:]],
+            stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, cwd=self.code,
+            env={**os.environ, **self.environment},
+        )  # fmt: skip
+
+    def store(self) -> Store:
+        """Opens the metadata for reading."""
+        return Store(self.root / "metadata.db", "image")
+
+    def newest(self, node: str) -> Execution:
+        """Returns what a node did last."""
+        return next(self.store().executions(node))
+
+    def wait_for(self, node: str, process: "subprocess.Popen[str]", state: str = "RUNNING") -> None:
+        """Waits until a node is in a state, as the metadata tells it."""
+        deadline = time.monotonic() + 120
+        while time.monotonic() < deadline and process.poll() is None:
+            if (self.root / "metadata.db").exists():
+                newest = next(self.store().executions(node), None)
+                if newest is not None and newest.state == state:
+                    return
+            time.sleep(0.1)
+        raise AssertionError(f"{node} was never {state}; the command ended with {process.poll()}")
+
+
+@pytest.fixture(scope="session")
+def digits(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """All sample digits, not to be changed."""
+    folder = tmp_path_factory.mktemp("digits") / "images"
+    write_image_folder(folder)
+    return folder
+
+
+@pytest.fixture
+def some_digits(digits: Path, tmp_path: Path) -> Path:
+    """Three hundred digits, to be changed at will."""
+    folder = tmp_path / "images"
+    for index, image in enumerate(sorted(digits.glob("*/*"))):
+        if index % 6 == 0:
+            (folder / image.parent.name).mkdir(parents=True, exist_ok=True)
+            shutil.copyfile(image, folder / image.parent.name / image.name)
+    return folder
+
+
+@pytest.fixture(scope="module")
+def finished(digits: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Pipeline, Result]]:
+    """A first run on all digits with the default settings, and what it said."""
+    home = tmp_path_factory.mktemp("finished")
+    shutil.copytree(digits, home / "images")
+    pipeline = Pipeline(home / "images", home / "root")
+    yield pipeline, pipeline.run()
+
+
+def stop(process: "subprocess.Popen[str]", signum: signal.Signals) -> Result:
+    """Sends a signal and waits for the end."""
+    process.send_signal(signum)
+    said, _ = process.communicate(timeout=60)
+    return Result(process.returncode, said)
+
+
+@pytest.fixture
+def stopping() -> object:
+    """The function that stops a process: fixtures are how tests share code here."""
+    return stop

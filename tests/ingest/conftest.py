@@ -1,0 +1,47 @@
+"""Small images, and the manifest of a folder of them."""
+
+import io
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from PIL import Image
+
+from components.hashing import HashCache
+from components.ingest import manifest
+from components.ingest.manifest import Manifest
+from components.ingest.sources.image_folder import SOURCE
+
+
+@pytest.fixture(scope="session")
+def picture() -> Callable[..., bytes]:
+    """Encodes an image of one colour, whose bytes are as good as its number."""
+
+    def encode(number: int, kind: str = "PNG", size: tuple[int, int] = (6, 4)) -> bytes:
+        out = io.BytesIO()
+        Image.new("RGB", size, (number % 256, number // 256, 7)).save(out, kind)
+        return out.getvalue()
+
+    return encode
+
+
+@pytest.fixture
+def data(tmp_path: Path) -> Path:
+    """An empty data folder."""
+    folder = tmp_path / "data"
+    folder.mkdir()
+    return folder
+
+
+@pytest.fixture
+def take() -> Callable[[Path], Manifest]:
+    """Takes the manifest of an image folder, with nothing remembered."""
+
+    def of(folder: Path) -> Manifest:
+        cache = HashCache(None)
+        try:
+            return manifest.take(SOURCE, folder, cache)
+        finally:
+            cache.close()
+
+    return of

@@ -1,0 +1,278 @@
+"""A shard holds every good file of its plan, every other one is accounted for, and it is there whole or not at all."""
+
+import hashlib
+import os
+from collections.abc import Callable
+from contextlib import AbstractContextManager
+from pathlib import Path
+from typing import Any
+
+import pytest
+import tensorflow as tf
+
+from components.ingest import reports
+from components.ingest.manifest import Manifest, ManifestFile
+from components.ingest.shards import ShardPlan
+from components.ingest.sources import Refused
+from components.ingest.sources.image_folder import SOURCE
+from components.ingest.write import ShardReport, record_id, write_shard
+from components.settings import Ingest
+
+NAME = "Split-train/data_tfrecord-00000-of-00001"
+Take = Callable[[Path], Manifest]
+Picture = Callable[..., bytes]
+
+
+def fill(data: Path, files: dict[str, bytes]) -> None:
+    """Writes files below the data folder."""
+    for name, content in files.items():
+        (data / name).parent.mkdir(parents=True, exist_ok=True)
+        (data / name).write_bytes(content)
+
+
+def write(files: tuple[ManifestFile, ...], data: Path, artifact: Path, settings: Ingest = Ingest()) -> ShardReport:
+    """Writes one shard of these files."""
+    return write_shard(ShardPlan("train", 0, 1, files), SOURCE, data, artifact, settings)
+
+
+def records(artifact: Path) -> list[dict[str, Any]]:
+    """Reads a shard back with nothing but TensorFlow: every column, every value."""
+    parsed = []
+    for record in tf.data.TFRecordDataset(str(artifact / NAME)).as_numpy_iterator():
+        features = tf.train.Example.FromString(record).features.feature
+        parsed.append({k: list(getattr(f, f.WhichOneof("kind")).value) for k, f in features.items()})
+    return parsed
+
+
+def published(artifact: Path) -> list[str]:
+    """Returns every file of the artifact, leftovers too."""
+    return sorted(path.relative_to(artifact).as_posix() for path in artifact.rglob("*") if path.is_file())
+
+
+@pytest.fixture
+def artifact(tmp_path: Path) -> Path:
+    """Where the shard goes."""
+    return tmp_path / "examples"
+
+
+class TestRecords:
+    """What later nodes read."""
+
+    def test_records_are_read_back_equal(self, data: Path, artifact: Path, take: Take, picture: Picture) -> None:
+        """Image bytes, label and id, in the order of the plan."""
+        files = {"chat noir/1.png": picture(1), "dogs/2.jpg": picture(2, "JPEG"), "猫/3.png": picture(3)}
+        fill(data, files)
+        write(take(data).files, data, artifact)
+
+        assert records(artifact) == [
+            {
+                "image": [content],
+                "label": [path.partition("/")[0].encode()],
+                "id": [int(hashlib.sha256(content).hexdigest()[:16], 16) >> 1],
+            }
+            for path, content in files.items()
+        ]
+
+    def test_more_files_than_a_batch_keep_their_order(
+        self, data: Path, artifact: Path, take: Take, picture: Picture
+    ) -> None:
+        """The border between two batches is not seen in the shard."""
+        fill(data, {f"cats/{index:03d}.png": picture(index) for index in range(260)})
+        files = take(data).files
+        write(files, data, artifact)
+
+        assert [record["id"] for record in records(artifact)] == [[record_id(item.sha256)] for item in files]
+
+    def test_the_same_files_give_the_same_bytes(self, data: Path, tmp_path: Path, take: Take, picture: Picture) -> None:
+        """Promise D2: a shard written twice is the same file."""
+        fill(data, {f"cats/{index}.bmp": picture(index, "BMP") for index in range(20)})
+        for name in ("a", "b"):
+            write(take(data).files, data, tmp_path / name)
+
+        assert (tmp_path / "a" / NAME).read_bytes() == (tmp_path / "b" / NAME).read_bytes()
+
+    def test_an_id_is_a_positive_number(self) -> None:
+        """63 bits of the hash fit into an int64 feature."""
+        assert [record_id("f" * 64), record_id("0" * 64)] == [2**63 - 1, 0]
+
+
+class TestReport:
+    """What the account is made of."""
+
+    def test_the_report_is_true(self, data: Path, artifact: Path, take: Take, picture: Picture) -> None:
+        """Counts by class and side, what was re-encoded, and the size and digest of the very file."""
+        fill(
+            data,
+            {
+                "cats/1.png": picture(1, size=(6, 4)),
+                "cats/2.png": picture(2, size=(8, 9)),
+                "dogs/3.bmp": picture(3, "BMP", size=(9, 8)),
+            },
+        )
+        report = write(take(data).files, data, artifact)
+        content = (artifact / NAME).read_bytes()
+
+        assert report == ShardReport(
+            split="train",
+            name=NAME,
+            records=3,
+            bytes=len(content),
+            sha256=hashlib.sha256(content).hexdigest(),
+            classes={"cats": 2, "dogs": 1},
+            sides={4: 1, 8: 2},
+            changed={"BMP": 1},
+            quarantined=(),
+        )
+
+    def test_bad_files_are_set_aside_with_their_reason(
+        self, data: Path, artifact: Path, take: Take, picture: Picture
+    ) -> None:
+        """Promise A4: the others are written, and every file is counted once."""
+        fill(data, {"cats/1.png": picture(1), "cats/2.jpg": b"<html>", "dogs/3.jpg": b"", "dogs/4.png": picture(4)})
+        report = write(take(data).files, data, artifact)
+        expected = "expected JPEG, PNG, GIF, WebP, BMP or TIFF"
+
+        assert report.quarantined == (
+            Refused("cats/2.jpg", f"not an image: starts with '<html>', {expected}"),
+            Refused("dogs/3.jpg", f"empty file, {expected}"),
+        )
+        assert (report.records, report.classes, report.failure) == (2, {"cats": 1, "dogs": 1}, "")
+        assert [record["label"] for record in records(artifact)] == [[b"cats"], [b"dogs"]]
+
+    def test_a_file_above_the_limit_is_set_aside_unread(self, data: Path, artifact: Path, take: Take) -> None:
+        """Its size in the manifest is enough."""
+        fill(data, {"cats/1.png": bytes((1 << 20) + 1)})
+        files = take(data).files
+        (data / "cats" / "1.png").unlink()
+        report = write(files, data, artifact, Ingest(max_file_mb=1))
+
+        assert report.quarantined == (Refused("cats/1.png", "1,048,577 bytes, more than max_file_mb = 1"),)
+
+    def test_a_shard_of_bad_files_is_empty(self, data: Path, artifact: Path, take: Take) -> None:
+        """The file is there, with no record in it."""
+        fill(data, {"cats/1.jpg": b"<html>"})
+        report = write(take(data).files, data, artifact)
+
+        assert (report.records, report.bytes, len(report.quarantined)) == (0, 0, 1)
+        assert records(artifact) == []
+
+    def test_a_shard_of_no_files_is_empty(self, data: Path, artifact: Path) -> None:
+        """An empty split still has a file that readers find."""
+        report = write((), data, artifact)
+
+        assert (report.records, report.bytes, report.sha256) == (0, 0, hashlib.sha256(b"").hexdigest())
+        assert published(artifact) == [NAME]
+
+    def test_a_report_comes_back_from_a_worker_as_it_was(
+        self, data: Path, artifact: Path, take: Take, picture: Picture
+    ) -> None:
+        """Reports travel as files beside the shards, and are taken away when all are there."""
+        fill(data, {"cats/1.png": picture(1), "cats/2.jpg": b"<html>"})
+        plan = ShardPlan("train", 0, 1, take(data).files)
+        report = write_shard(plan, SOURCE, data, artifact, Ingest())
+        reports.store(artifact, report)
+
+        assert reports.collect(artifact, [plan]) == [report]
+        assert published(artifact) == [NAME]
+
+    def test_a_bad_file_whose_name_is_not_utf8_is_reported(
+        self, data: Path, artifact: Path, take: Take, picture: Picture
+    ) -> None:
+        """Its odd byte is spelt out, as it is for files refused before they were opened."""
+        fill(data, {"cats/1.png": picture(1), os.fsdecode(b"cats/caf\xe9.jpg"): b""})
+        plan = ShardPlan("train", 0, 1, take(data).files)
+        reports.store(artifact, write_shard(plan, SOURCE, data, artifact, Ingest()))
+        (collected,) = reports.collect(artifact, [plan])
+
+        assert [bad.path for bad in collected.quarantined] == ["cats/caf\\xe9.jpg"]
+
+    def test_a_vanished_file_whose_name_is_not_utf8_is_reported(
+        self, data: Path, artifact: Path, take: Take, picture: Picture
+    ) -> None:
+        """The failure reaches the caller like any other."""
+        name = os.fsdecode(b"cats/caf\xe9.png")
+        fill(data, {name: picture(1)})
+        plan = ShardPlan("train", 0, 1, take(data).files)
+        (data / name).unlink()
+        reports.store(artifact, write_shard(plan, SOURCE, data, artifact, Ingest()))
+        (collected,) = reports.collect(artifact, [plan])
+
+        assert collected.failure == f"{data}/cats/caf\\xe9.png: cannot be read: No such file or directory"
+
+
+class TestInputGone:
+    """Promise B9: an input that is not what the manifest says stops the run by name, and leaves no shard."""
+
+    def test_a_file_that_vanished_is_named(self, data: Path, artifact: Path, take: Take, picture: Picture) -> None:
+        """Nothing stands under the final name."""
+        fill(data, {"cats/1.png": picture(1), "cats/2.png": picture(2)})
+        files = take(data).files
+        (data / "cats" / "2.png").unlink()
+        report = write(files, data, artifact)
+
+        assert report.failure == f"{data / 'cats' / '2.png'}: cannot be read: No such file or directory"
+        assert published(artifact) == []
+
+    def test_a_file_that_changed_is_named(self, data: Path, artifact: Path, take: Take, picture: Picture) -> None:
+        """Another image of the same size is as wrong as none: the split was decided by the old one."""
+        fill(data, {"cats/1.png": picture(1), "cats/2.png": picture(2)})
+        files = take(data).files
+        (data / "cats" / "2.png").write_bytes(picture(3))
+        report = write(files, data, artifact)
+
+        assert report.failure == f"{data / 'cats' / '2.png'}: changed while it was being ingested"
+        assert published(artifact) == []
+
+    def test_a_file_swapped_for_a_link_is_named(
+        self, data: Path, tmp_path: Path, artifact: Path, take: Take, picture: Picture
+    ) -> None:
+        """Promise D4: what the link leads to does not get in."""
+        fill(data, {"cats/1.png": picture(1)})
+        files = take(data).files
+        (tmp_path / "secret.png").write_bytes(picture(2))
+        (data / "cats" / "1.png").unlink()
+        (data / "cats" / "1.png").symlink_to(tmp_path / "secret.png")
+        report = write(files, data, artifact)
+
+        assert report.failure == f"{data / 'cats' / '1.png'}: changed while it was being ingested"
+        assert published(artifact) == []
+
+    def test_a_file_that_may_not_be_read_is_named(
+        self,
+        open_folder: Path,
+        take: Take,
+        picture: Picture,
+        without_rights: Callable[[], AbstractContextManager[None]],
+    ) -> None:
+        """Permissions taken away after the manifest are a failure, not a bad file."""
+        fill(open_folder / "data", {"cats/1.png": picture(1)})
+        files = take(open_folder / "data").files
+        (open_folder / "data" / "cats" / "1.png").chmod(0)
+        with without_rights():
+            report = write(files, open_folder / "data", open_folder / "examples")
+
+        assert report.failure == f"{open_folder / 'data' / 'cats' / '1.png'}: cannot be read: Permission denied"
+        assert published(open_folder / "examples") == []
+
+    def test_a_later_failure_leaves_no_earlier_batch(
+        self, data: Path, artifact: Path, take: Take, picture: Picture
+    ) -> None:
+        """What was written before the file was missed is not seen either."""
+        fill(data, {f"cats/{index:03d}.png": picture(index) for index in range(140)})
+        files = take(data).files
+        (data / "cats" / "139.png").unlink()
+
+        assert write(files, data, artifact).failure.startswith(f"{data / 'cats' / '139.png'}: ")
+        assert published(artifact) == []
+
+
+def test_a_full_disk_leaves_no_truncated_shard(data: Path, tiny_disk: Path, take: Take, picture: Picture) -> None:
+    """Promise B5: the error comes through and nothing stands under the final name."""
+    fill(data, {f"cats/{index}.bmp": picture(index, "BMP", size=(90, 90)) for index in range(3)})
+    noise = {f"cats/{index}.jpg": picture(index, "JPEG", size=(3_000, 3_000)) for index in range(3)}
+    fill(data, noise)
+    files = take(data).files
+    with pytest.raises(tf.errors.ResourceExhaustedError, match="No space left"):
+        write(files, data, tiny_disk)
+
+    assert published(tiny_disk) == []
