@@ -20,7 +20,7 @@ HOME = Path(__file__).resolve().parent.parent
 def sources(entries: Iterable[str], home: Path = HOME) -> dict[str, str]:
     """Returns the digest of every source file that `entries` reach, by path relative to `home`."""
     seen: dict[str, str] = {}
-    waiting = list(entries)
+    waiting = [module for entry in entries for module in _with_packages(entry)]
     while waiting:
         module = waiting.pop()
         file = _file_of(module, home)

@@ -50,7 +50,10 @@ class HashCache:
     def __init__(self, file: Path | None, *, read_only: bool = False) -> None:
         """Opens `file`, or starts afresh when it is absent, unreadable or of another version."""
         self._writable = file is not None and not read_only
-        self._db = _open(file, read_only)
+        try:
+            self._db = _open(file, read_only)
+        except sqlite3.DatabaseError:
+            self._db = _open_anew(file, read_only)
 
     def hash_files(self, folder: Path, names: Iterable[str]) -> list[HashedFile]:
         """Hashes `folder/name` for each name; only files with an unknown stat are read."""
@@ -88,12 +91,22 @@ def _open(file: Path | None, read_only: bool) -> sqlite3.Connection:
     if file is None or (read_only and not file.exists()):
         database = sqlite3.connect(":memory:")
     elif read_only:
-        return sqlite3.connect(f"file:{file}?mode=ro", uri=True)
+        database = sqlite3.connect(f"{file.as_uri()}?mode=ro", uri=True)
+        database.execute("SELECT path, stat, sha256 FROM hashes LIMIT 1")
+        return database
     else:
         file.parent.mkdir(parents=True, exist_ok=True)
         database = sqlite3.connect(file)
     database.execute("CREATE TABLE IF NOT EXISTS hashes (path BLOB PRIMARY KEY, stat TEXT, sha256 TEXT)")
     return database
+
+
+def _open_anew(file: Path | None, read_only: bool) -> sqlite3.Connection:
+    """Does without a damaged cache: it only saves time."""
+    if file is not None and not read_only:
+        file.unlink(missing_ok=True)
+        return _open(file, read_only)
+    return _open(None, read_only)
 
 
 def _stat_key(stat: os.stat_result) -> str:

@@ -3,7 +3,7 @@
     shards (ordered by epoch) ─► interleave ─► shuffle (serialized) ─► parse, decode, augment ─► batch ─► prefetch
 
 Shuffling holds serialized records, which are small, and is sized in megabytes. Batches are made here and nowhere else.
-Every random choice comes from (seed, epoch, record), so two runs with one seed see the same batches.
+Order comes from (seed, epoch), augmentation from (seed, epoch, record): runs with one seed see the same batches.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -32,7 +32,7 @@ class Feature(Protocol):
     def augment(self, value: tf.Tensor, seed: tf.Tensor) -> tf.Tensor:
         """Returns a random variation of it."""
 
-    def keras_input(self) -> Any:
+    def keras_input(self, name: str) -> Any:
         """Declares the model's input."""
 
 

@@ -21,6 +21,7 @@ from tfx.utils import proto_utils
 from components import durable
 
 PUSHED = "pushed.json"
+_HIGHEST = ".highest-version"  # a number is never used twice, even when its folder is deleted
 
 
 class PushExecutor(tfx_pusher.Executor):
@@ -60,15 +61,19 @@ def push(model: Path, serving: Path) -> Path:
     """Copies `model` to the next version below `serving` and returns that folder."""
     serving.mkdir(parents=True, exist_ok=True)
     durable.sweep(serving)
-    target = serving / str(next_version(serving))
+    version = next_version(serving)
+    durable.write_bytes(serving / _HIGHEST, str(version).encode())
+    target = serving / str(version)
     with durable.publish_folder(target) as aside:
         shutil.copytree(model, aside, dirs_exist_ok=True)
     return target
 
 
 def next_version(serving: Path) -> int:
-    """Returns a number above every version that is there."""
-    return max((int(entry.name) for entry in serving.iterdir() if entry.name.isdigit()), default=0) + 1
+    """Returns a number above every version that is there or ever was."""
+    highest = serving / _HIGHEST
+    used = [int(highest.read_text())] if highest.exists() else []
+    return max([*used, *(int(entry.name) for entry in serving.iterdir() if entry.name.isdigit())], default=0) + 1
 
 
 def _note(pushed: types.Artifact, note: dict[str, Any]) -> None:

@@ -46,7 +46,7 @@ class Served(tf.Module):
 
     @staticmethod
     def _decode(feature: Feature, values: tf.Tensor) -> tf.Tensor:
-        decoded = feature.keras_input()
+        decoded = feature.keras_input("decoded")
         signature = tf.TensorSpec(decoded.shape[1:], decoded.dtype)
         return tf.map_fn(feature.decode, values, fn_output_signature=signature)
 

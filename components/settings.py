@@ -135,7 +135,7 @@ def parse_flag(text: str) -> dict[str, Any]:
 
 
 def read_file(path: Path) -> dict[str, Any]:
-    """Reads a TOML settings file; one table a section, as in `[train] epochs = 3`."""
+    """Reads a TOML settings file; one table a section of a task, as in `[image.train] epochs = 3`."""
     import tomli
 
     try:

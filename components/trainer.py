@@ -24,7 +24,6 @@ from components.settings import Input, Train
 from components.transform import class_names
 
 HISTORY = "history.json"
-_SMALLEST, _LARGEST = 32, 160  # bounds of a picture's side when it is taken from the data
 
 
 def run_fn(args: FnArgs) -> None:
@@ -35,13 +34,15 @@ def run_fn(args: FnArgs) -> None:
     accounts = account.read(examples)
     train, held_out = (_checked_shards(examples, accounts, split) for split in ("train", "eval"))
     settings, fit = Input.model_validate(config["input"]), Train.model_validate(config["train"])
-    features = _features(config["features"], settings, accounts)
+    features: dict[str, Feature] = {key: refs.load(ref).of(settings, accounts) for key, ref in config["features"]}
     reader = Reader(
         features, config["label"], _label_lookup(args.transform_graph_path, config["label"]), settings, fit.seed
     )
     keras.utils.set_random_seed(fit.seed)
     classes = class_names(args.transform_graph_path)
-    model = refs.load(config["model"])({key: feature.keras_input() for key, feature in features.items()}, len(classes))
+    model = refs.load(config["model"])(
+        {key: feature.keras_input(key) for key, feature in features.items()}, len(classes)
+    )
     best = _fit(model, reader, train, held_out, fit, Path(args.model_run_dir))
     _write_history(Path(args.model_run_dir), best)
     serving.export(model, features, classes, args.serving_model_dir)
@@ -117,11 +118,6 @@ def _fit(
 def _write_history(run: Path, best: dict[str, Any]) -> None:
     plain = {name: [float(value) for value in values] for name, values in best["history"].items()}
     durable.write_bytes(run / HISTORY, orjson.dumps({"best_epoch": best["best_epoch"], "epochs": plain}))
-
-
-def _features(named: list[list[str]], settings: Input, accounts: account.Account) -> dict[str, Feature]:
-    size = settings.image_size or max(_SMALLEST, min(_LARGEST, accounts.median_side))
-    return {key: refs.load(ref)(size=size) for key, ref in named}
 
 
 def _label_lookup(transform_graph: str, label: str) -> Any:

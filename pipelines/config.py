@@ -88,8 +88,9 @@ def make(
 
 def _read_settings_file(task: Task, given: str | None) -> tuple[Mapping[str, str], Mapping[str, Any]]:
     """Returns the places and the settings of this task: `[image] data = …`, `[image.train] epochs = 3`."""
-    path = Path(given or os.environ.get("PENSTOCK_SETTINGS", SETTINGS_FILE))
-    if not given and not path.exists():
+    named = given or os.environ.get("PENSTOCK_SETTINGS")
+    path = Path(named or SETTINGS_FILE)
+    if not named and not path.exists():
         return {}, {}
     content = settings_tree.read_file(path)
     for table in content:

@@ -164,9 +164,7 @@ def gpu_check() -> Check:
 def java_check() -> Check:
     """Only the Flink runner wants it."""
     path = shutil.which("java")
-    return Check(
-        "Java", path is not None, path or "missing", "Only `--runner flink` needs it (JDK 17).", required=False
-    )
+    return Check("Java", path is not None, path or "missing", "Only Beam on Flink needs it (JDK 17).", required=False)
 
 
 def _lines(check: Check, width: int) -> Iterable[str]:

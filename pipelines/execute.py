@@ -97,12 +97,12 @@ class _Run:
             with _signals_raise(), display.live():
                 progress.listen(display.progress)
                 self._run_nodes(compiled, display)
+        except (KeyboardInterrupt, Cancelled) as error:
+            self._store.close_open_executions("CANCELED")
+            return error
         except Exception as error:  # noqa: BLE001 - it is shown, logged and becomes the exit code
             traceback.print_exc()  # to the log
             self._store.close_open_executions("FAILED")
-            return error
-        except (KeyboardInterrupt, Cancelled) as error:
-            self._store.close_open_executions("CANCELED")
             return error
         return None
 

@@ -1,7 +1,8 @@
 """The chain as a table: what each node needs, and what its result depends on.
 
-    Ingest ─► StatisticsGen ─► ExampleValidator ─► Gate ┄► Transform ─► Trainer ─► Evaluator ─► Pusher
-    Schema ──────┴──────────────────┴──────────────────────┴──────────────┘ Baseline ─┘
+    Ingest ─┬► StatisticsGen ─► ExampleValidator ─► Gate ┄┬► Transform ─┬► Trainer ─┬► Evaluator ─► Pusher
+    Schema ─┴─────────┴────────────────┴───────────────────┴────────────┘    Baseline ┘
+    (examples go to Transform, Trainer and Evaluator too; the gate's arrow is an order, not data)
 
 `pipelines/build.py` wires the same nodes in TFX; a test compares the two. This file imports nothing heavy, so what
 is due can be decided before TensorFlow, Beam or TFX are imported.

@@ -5,7 +5,11 @@ from dataclasses import dataclass
 import keras
 import tensorflow as tf
 
+from components.features import DataShape
+from components.settings import Input
+
 CHANNELS = 3
+_SMALLEST, _LARGEST = 32, 160  # bounds of a side that is taken from the data
 
 
 @dataclass(frozen=True)
@@ -13,6 +17,11 @@ class ImageFeature:
     """A square RGB picture of `size` pixels a side."""
 
     size: int
+
+    @classmethod
+    def of(cls, settings: Input, data: DataShape) -> "ImageFeature":
+        """Returns the feature at the size that is set, or else at the data's own, within reason."""
+        return cls(settings.image_size or max(_SMALLEST, min(_LARGEST, data.median_side)))
 
     @staticmethod
     def spec() -> tf.io.FixedLenFeature:
@@ -39,6 +48,6 @@ class ImageFeature:
         pixels = tf.image.stateless_random_brightness(pixels, 0.1, seed)
         return tf.image.stateless_random_contrast(pixels, 0.9, 1.1, seed)
 
-    def keras_input(self) -> keras.KerasTensor:
+    def keras_input(self, name: str) -> keras.KerasTensor:
         """Declares the model's input."""
-        return keras.Input([self.size, self.size, CHANNELS], dtype="uint8")
+        return keras.Input([self.size, self.size, CHANNELS], dtype="uint8", name=name)

@@ -68,7 +68,8 @@ def make(manifest: Manifest, reports: Sequence[Any]) -> tuple[Account, tuple[Ref
     quarantined = [*manifest.refused, *(bad for report in reports for bad in report.quarantined)]
     quarantined.sort(key=lambda bad: bad.path)
     splits = list(dict.fromkeys(report.split for report in reports))
-    names = sorted({name for report in reports for name in report.classes})
+    # From the files found, not the records written: a class that is quarantined whole must not vanish.
+    names = sorted({item.file.label for item in manifest.files})
     classes = {split: _sum(r.classes for r in reports if r.split == split) for split in splits}
     account = Account(
         data_digest=manifest.digest,

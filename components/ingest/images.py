@@ -131,7 +131,7 @@ def _format_of(content: bytes, limits: ImageLimits) -> str:
     if not content:
         raise ImageRejected(f"empty file, {_EXPECTED}")
     if len(content) > limits.max_bytes:
-        raise ImageRejected(f"file of {len(content):,} bytes, expected at most {limits.max_bytes:,} (max_bytes)")
+        raise ImageRejected(f"file of {len(content):,} bytes, expected at most {limits.max_bytes:,} (max_file_mb)")
     if (found := _MAGIC.match(content)) and found.lastgroup:
         return found.lastgroup
     head = ascii(content[:_HEAD_BYTES].decode("latin-1"))

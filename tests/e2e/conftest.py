@@ -7,7 +7,6 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -104,12 +103,12 @@ def some_digits(digits: Path, tmp_path: Path) -> Path:
 
 
 @pytest.fixture(scope="module")
-def finished(digits: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Pipeline, Result]]:
+def finished(digits: Path, tmp_path_factory: pytest.TempPathFactory) -> tuple[Pipeline, Result]:
     """A first run on all digits with the default settings, and what it said."""
     home = tmp_path_factory.mktemp("finished")
     shutil.copytree(digits, home / "images")
     pipeline = Pipeline(home / "images", home / "root")
-    yield pipeline, pipeline.run()
+    return pipeline, pipeline.run()
 
 
 def stop(process: "subprocess.Popen[str]", signum: signal.Signals) -> Result:

@@ -87,7 +87,7 @@ def test_trainer_keeps_logs_and_the_best_epoch(finished: Any) -> None:
 def test_model_loads_with_plain_tensorflow(finished: Any, tmp_path: Path) -> None:
     """A fresh process without our code loads the served model and names the class of an image file."""
     pipeline, _ = finished
-    image = sorted((pipeline.data / "three").iterdir())[0]
+    image = min((pipeline.data / "three").iterdir())
     script = (
         "import sys, tensorflow as tf\n"
         f"model = tf.saved_model.load({str(pipeline.root / 'serving' / '1')!r})\n"
@@ -110,7 +110,7 @@ def test_model_loads_with_plain_tensorflow(finished: Any, tmp_path: Path) -> Non
 
 
 def test_export_agrees_with_training(finished: Any) -> None:
-    """D1: 200 records give equal pixels, and predictions within 1e-5, by the training path and by the exported model."""
+    """D1: 200 records give equal pixels, and predictions within 1e-5, by training's path and by the export."""
     import tensorflow as tf
 
     from components import trainer, transform
@@ -127,7 +127,7 @@ def test_export_agrees_with_training(finished: Any) -> None:
     }
     feature = ImageFeature(32)
     names = transform.class_names(str(uris["transform_graph"]))
-    model = convnet.build({"image": feature.keras_input()}, len(names))
+    model = convnet.build({"image": feature.keras_input("image")}, len(names))
     model.load_weights(str(uris["model_run"] / "best.weights.h5"))
     shards = [RecordFile(uris["examples"] / s.name, s.records, s.bytes) for s in account.read(uris["examples"]).shards]
     lookup = trainer._label_lookup(str(uris["transform_graph"]), "label")
@@ -287,7 +287,7 @@ def test_model_below_its_bar_is_not_served(finished: Any) -> None:
 def test_moved_image_changes_its_label(finished: Any) -> None:
     """A13: `mv` of one image to another class folder runs ingest and all after it, and the label follows."""
     pipeline, _ = finished
-    image = sorted((pipeline.data / "three").iterdir())[0]
+    image = min((pipeline.data / "three").iterdir())
     image.rename(pipeline.data / "eight" / image.name)
     planned = pipeline.run("--dry-run", *QUICK)
     ran = pipeline.run(*QUICK)
@@ -307,7 +307,7 @@ def test_moved_image_changes_its_label(finished: Any) -> None:
 def test_content_changed_in_place_is_seen(finished: Any) -> None:
     """A13: other bytes of the same length with the old times make ingest due."""
     pipeline, _ = finished
-    image = sorted((pipeline.data / "five").glob("*.png"))[0]
+    image = min((pipeline.data / "five").glob("*.png"))
     content, times = image.read_bytes(), image.stat()
     image.write_bytes(content[:-1] + bytes([content[-1] ^ 1]))
     os.utime(image, ns=(times.st_atime_ns, times.st_mtime_ns))
