@@ -6,12 +6,14 @@
     ├── BadInput               4  the data cannot be read, is empty, or too much of it is bad
     ├── GateStopped            5  the data was read and must not be trained on
     ├── LedgerMismatch         6  records in ≠ records out + quarantined
-    ├── Locked                75  another run holds the pipeline root
-    └── Cancelled        130/143  Ctrl-C / SIGTERM
+    ├── DiskFull               7  no room for metadata or artifacts
+    └── Locked                75  another run holds the pipeline root
+    Cancelled            130/143  Ctrl-C / SIGTERM
 
 A message says what happened, what was expected and how to fix it.
 """
 
+import signal
 from typing import ClassVar
 
 
@@ -51,19 +53,23 @@ class LedgerMismatch(PenstockError):
     exit_code = 6
 
 
+class DiskFull(PenstockError):
+    """The disk of the pipeline root has no room left."""
+
+    exit_code = 7
+
+
 class Locked(PenstockError):
     """Another run works on the same pipeline root."""
 
     exit_code = 75
 
 
-class Cancelled(PenstockError):
-    """The run was interrupted by a signal."""
+class Cancelled(KeyboardInterrupt):
+    """The run was stopped by a signal. Like Ctrl-C no `Exception`: libraries swallow those while they clean up."""
 
-    exit_code = 130
-
-    def __init__(self, message: str, signum: int) -> None:
-        super().__init__(message)
+    def __init__(self, signum: int) -> None:
+        super().__init__(f"stopped by {signal.Signals(signum).name}")
         self.signum = signum
 
 
@@ -74,5 +80,5 @@ def exit_code_of(error: BaseException) -> int:
     if isinstance(error, PenstockError):
         return error.exit_code
     if isinstance(error, KeyboardInterrupt):
-        return 130
+        return 128 + signal.SIGINT
     return PenstockError.exit_code

@@ -9,6 +9,7 @@ import os
 import sqlite3
 from collections.abc import Iterable
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -83,7 +84,8 @@ class HashCache:
         if not self._writable:
             return
         encoded = [(_text(path), key, digest) for path, key, digest in rows]
-        with self._db:
+        # A full disk is for those to report who have something to lose.
+        with suppress(sqlite3.OperationalError), self._db:
             self._db.executemany("INSERT OR REPLACE INTO hashes VALUES (?, ?, ?)", encoded)
 
 

@@ -4,18 +4,19 @@ lock ─► sweep what a killed run left ─► plan ─► nothing due? say why
                                              └► import TFX, build, run by plan ─► facts ─► summary, report
 """
 
+import shutil
 import signal
 import sys
 import time
 import traceback
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from datetime import datetime, timezone
 from types import FrameType
 from typing import Any, TextIO
 
 from components import progress
-from components.errors import Cancelled
+from components.errors import Cancelled, DiskFull, PenstockError
 from components.hashing import HashCache
 from pipelines import lock, plan, quiet
 from pipelines.config import RunConfig
@@ -23,6 +24,8 @@ from pipelines.console import Display
 from pipelines.plan import Plan, Request
 from pipelines.report.facts import NodeFacts, RunFacts
 from pipelines.store import Store
+
+_NO_ROOM = 1 << 20  # with less than this free, whatever failed failed for lack of room
 
 
 def dry_run(config: RunConfig, request: Request, out: TextIO = sys.stdout) -> int:
@@ -42,7 +45,7 @@ def run(config: RunConfig, request: Request, *, wait: bool = False, compiled: An
         wait: whether to wait for another run on the same root.
         compiled: the pipeline's IR, when the `tfx` CLI has compiled it; then up-to-date nodes are recorded as well.
     """
-    with lock.hold(config.notes, wait=wait):
+    with lock.hold(config.notes, wait=wait), _disk_explained(config):
         store = Store(config.metadata, config.name, read_only=False)
         swept = store.close_open_executions("FAILED")
         display = Display(sys.stdout)
@@ -97,13 +100,14 @@ class _Run:
             with _signals_raise(), display.live():
                 progress.listen(display.progress)
                 self._run_nodes(compiled, display)
-        except (KeyboardInterrupt, Cancelled) as error:
+        except KeyboardInterrupt as error:
             self._store.close_open_executions("CANCELED")
             return error
         except Exception as error:  # noqa: BLE001 - it is shown, logged and becomes the exit code
             traceback.print_exc()  # to the log
-            self._store.close_open_executions("FAILED")
-            return error
+            with suppress(Exception):  # the metadata may be what failed; the next run sweeps
+                self._store.close_open_executions("FAILED")
+            return _disk_full(error, self._config) or error
         return None
 
     def _run_nodes(self, compiled: Any, display: Display) -> None:
@@ -140,18 +144,44 @@ class _Run:
 
 
 @contextmanager
+def _disk_explained(config: RunConfig) -> Iterator[None]:
+    """Says so when an error outside of a node comes from a full disk."""
+    try:
+        yield
+    except Exception as error:
+        if full := _disk_full(error, config):
+            raise full from error
+        raise
+
+
+def _disk_full(error: Exception, config: RunConfig) -> DiskFull | None:
+    """Returns what to say when the disk is full; libraries put it in many words, or in none."""
+    free = shutil.disk_usage(config.root).free
+    if isinstance(error, PenstockError) or (free > _NO_ROOM and "No space left on device" not in str(error)):
+        return None
+    needed = sum(file.stat().st_size for file in config.data.rglob("*") if file.is_file())
+    return DiskFull(
+        f"{config.root}: no space left on its disk: {free / 1e6:,.1f} MB free, "
+        f"the data alone is {needed / 1e6:,.1f} MB. "
+        "Nothing half-written was published; make room, or choose another --root"
+    )
+
+
+@contextmanager
 def _signals_raise() -> Iterator[None]:
-    """Turns SIGTERM into an exception, so that a stopped run still closes its books."""
+    """Turns SIGTERM and Ctrl-C into an exception, so that a stopped run still closes its books."""
 
     def cancel(signum: int, frame: FrameType | None) -> None:
         del frame
-        raise Cancelled(f"stopped by {signal.Signals(signum).name}", signum)
+        raise Cancelled(signum)
 
-    old = signal.signal(signal.SIGTERM, cancel)
+    signals = (signal.SIGTERM, signal.SIGINT)
+    old = [signal.signal(signum, cancel) for signum in signals]
     try:
         yield
     finally:
-        signal.signal(signal.SIGTERM, old)
+        for signum, handler in zip(signals, old, strict=True):
+            signal.signal(signum, handler)
 
 
 def _now() -> str:

@@ -37,7 +37,7 @@ NODES = (
         code=("components.ingest.component",),
         parts=("source",),
         settings=("ingest",),
-        packages=("tfx-bsl", "pillow", "tensorflow"),
+        packages=("pillow", "tensorflow"),
     ),
     Node("Schema", parts=("schema",)),
     Node("StatisticsGen", upstream=("Ingest", "Schema"), packages=("tensorflow-data-validation", "tfx")),

@@ -63,7 +63,7 @@ def test_overlays_are_left_as_they_were() -> None:
 def test_settings_are_frozen() -> None:
     """No code can change a setting after the run has begun."""
     with pytest.raises(pydantic.ValidationError, match="frozen"):
-        load().train.epochs = 4
+        load().train.epochs = 4  # type: ignore[misc]
 
 
 @pytest.mark.parametrize(

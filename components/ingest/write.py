@@ -1,4 +1,4 @@
-"""One shard: read its files, check them, encode them in batches, write it whole.
+"""One shard: read its files, check them, encode them, write it whole.
 
 files ─► threads: read, compare with the manifest, check ─► Arrow batch ─► C++ encoder ─► TFRecord ─► rename
 """
@@ -11,19 +11,17 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
 
-import pyarrow as pa
 import tensorflow as tf
-from tfx_bsl.coders import example_coder
 
 from components import durable
 from components.hashing import sha256_of
+from components.ingest.encode import encode_example
 from components.ingest.manifest import ManifestFile
 from components.ingest.shards import ShardPlan
 from components.ingest.sources import Record, Refused, Rejected, Source
 from components.settings import Ingest
 
-_BATCH_FILES = 128  # images a batch: enough to amortise the encoder, few enough to stay small in memory
-_COLUMN_TYPES = {bytes: pa.large_list(pa.large_binary()), int: pa.large_list(pa.int64())}
+_BATCH_FILES = 128  # images a batch: enough to keep the threads busy, few enough to stay small in memory
 
 
 @dataclass(frozen=True)
@@ -132,16 +130,8 @@ def _read_one(item: ManifestFile, source: Source, data: Path, settings: Ingest) 
 
 
 def _encode(records: list[tuple[ManifestFile, Record]]) -> list[bytes]:
-    if not records:
-        return []
-    columns: dict[str, pa.Array] = {}
-    for key, first in records[0][1].columns.items():
-        columns[key] = pa.array([[record.columns[key]] for _, record in records], _COLUMN_TYPES[type(first)])
-    # Names the content, so that augmentation can be seeded by the record wherever it stands.
-    columns["id"] = pa.array([[record_id(item.sha256)] for item, _ in records], _COLUMN_TYPES[int])
-    batch = pa.RecordBatch.from_arrays(list(columns.values()), list(columns))
-    encoded: list[bytes] = example_coder.RecordBatchToExamplesEncoder(None).encode(batch)
-    return encoded
+    # The id names the content, so that augmentation can be seeded by the record wherever it stands.
+    return [encode_example({**record.columns, "id": record_id(item.sha256)}) for item, record in records]
 
 
 def record_id(sha256: str) -> int:

@@ -7,6 +7,7 @@ import signal
 import subprocess
 import sys
 import time
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -118,7 +119,25 @@ def stop(process: "subprocess.Popen[str]", signum: signal.Signals) -> Result:
     return Result(process.returncode, said)
 
 
+@pytest.fixture(params=["64k", "800k"], ids=["for metadata", "for shards"])
+def small_disk(tmp_path: Path, request: pytest.FixtureRequest) -> Iterator[Path]:
+    """A filesystem of its own without room for a run."""
+    folder = tmp_path / "small"
+    folder.mkdir()
+    mount = ["mount", "-t", "tmpfs", "-o", f"size={request.param}", "tmpfs", str(folder)]
+    if os.geteuid() != 0 or subprocess.run(mount, check=False, capture_output=True).returncode:
+        pytest.skip("a full disk needs the right to mount a tmpfs")
+    yield folder
+    subprocess.run(["umount", str(folder)], check=True)
+
+
 @pytest.fixture
-def stopping() -> object:
-    """The function that stops a process: fixtures are how tests share code here."""
+def make_pipeline() -> Callable[[Path, Path], Pipeline]:
+    """The class of pipelines: fixtures are how tests share code here."""
+    return Pipeline
+
+
+@pytest.fixture
+def stopping() -> Callable[["subprocess.Popen[str]", signal.Signals], Result]:
+    """The function that stops a process."""
     return stop

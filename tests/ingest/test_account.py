@@ -110,8 +110,15 @@ class TestMedian:
 
     @pytest.mark.parametrize(
         ("sides", "median"),
-        [({}, 0), ({28: 1}, 28), ({8: 1, 32: 1}, 8), ({8: 1, 32: 2}, 32), ({8: 2, 32: 1, 64: 1}, 8), ({9: 1, 10: 1, 200: 9}, 200)],
-    )  # fmt: skip
+        [
+            ({}, 0),
+            ({28: 1}, 28),
+            ({8: 1, 32: 1}, 8),
+            ({8: 1, 32: 2}, 32),
+            ({8: 2, 32: 1, 64: 1}, 8),
+            ({9: 1, 10: 1, 200: 9}, 200),
+        ],
+    )
     def test_half_of_the_images_are_no_larger(self, sides: dict[int, int], median: int) -> None:
         """Of two middle values the smaller one counts; without images it is 0."""
         assert account.make(MANIFEST, [Report("train", "t0", 1, {}, sides)])[0].median_side == median
@@ -241,8 +248,10 @@ class TestBudget:
             "  cats/3.jpg: empty file",
             "  cats/4.jpg: empty file",
             "  … 2 more",
-            f"all of them are listed in {tmp_path / 'list'}; mend or remove them, or raise the fraction "
-            "(--set ingest.max_bad_fraction=…)",
+            (
+                f"all of them are listed in {tmp_path / 'list'}; mend or remove them, "
+                "or raise the fraction (--set ingest.max_bad_fraction=…)"
+            ),
         ]
 
     @pytest.mark.parametrize("fraction", [0.01, 1.0])

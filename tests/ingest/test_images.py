@@ -543,10 +543,10 @@ class TestNotAnImage:
         assert reason(encode(GRAY, "PPM")).startswith("not an image: starts with 'P5\\n43 37")
 
     def test_large_file(self) -> None:
-        """A file above max_bytes is not looked at."""
+        """A file above the limit is not looked at, and the setting that would let it pass is named."""
         limits = ImageLimits(max_bytes=100)
 
-        assert reason(bytes(101), limits) == "file of 101 bytes, expected at most 100 (max_bytes)"
+        assert reason(bytes(101), limits) == "file of 101 bytes, expected at most 100 (max_file_mb)"
 
 
 class TestLimits:
