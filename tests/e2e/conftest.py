@@ -119,7 +119,7 @@ def stop(process: "subprocess.Popen[str]", signum: signal.Signals) -> Result:
     return Result(process.returncode, said)
 
 
-@pytest.fixture(params=["64k", "800k"], ids=["for metadata", "for shards"])
+@pytest.fixture(params=["500k", "800k"])
 def small_disk(tmp_path: Path, request: pytest.FixtureRequest) -> Iterator[Path]:
     """A filesystem of its own without room for a run."""
     folder = tmp_path / "small"

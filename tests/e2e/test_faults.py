@@ -218,7 +218,7 @@ def test_full_disk_leaves_no_half_artifact(pipeline: Any, small_disk: Path, make
 
     assert result.code == 7, result.said
     assert re.search(r"no space left on its disk: [\d.]+ MB free, the data alone is [\d.]+ MB", result.said)
-    assert list(tiny.root.glob("Ingest/examples/*/Split-*/data_tfrecord-*")) == []
+    assert list(tiny.store().finished("Ingest")) == []
 
 
 def test_beam_flags_change_no_byte(pipeline: Any, tmp_path: Path, make_pipeline: Any) -> None:
