@@ -13,6 +13,8 @@ from collections.abc import Iterable, Mapping
 from functools import lru_cache
 from pathlib import Path
 
+from components.errors import PenstockError
+
 PACKAGES = ("components", "pipelines", "schemas", "data")
 HOME = Path(__file__).resolve().parent.parent
 
@@ -43,7 +45,11 @@ def changed(old: Mapping[str, str], new: Mapping[str, str]) -> list[str]:
 @lru_cache(maxsize=1024)
 def _imports_of(content: bytes, module: str, home: Path) -> tuple[str, ...]:
     found: list[str] = []
-    for node in ast.walk(ast.parse(content)):
+    try:
+        tree = ast.parse(content)
+    except SyntaxError as error:
+        raise PenstockError(f"{module}, line {error.lineno}: {error.msg}; nothing can run until it is mended") from None
+    for node in ast.walk(tree):
         if isinstance(node, ast.Import):
             for alias in node.names:
                 found += _with_packages(alias.name)

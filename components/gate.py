@@ -46,9 +46,12 @@ def Gate(  # noqa: N802 - a TFX component
 
 def anomaly_lines(folder: Path) -> list[str]:
     """Returns ExampleValidator's findings, one line each."""
+    files = sorted(folder.glob(f"Split-*/{_ANOMALIES}"))
+    if not files:
+        raise GateStopped(f"{folder}: ExampleValidator left no findings and no all-clear; run it again with --force")
     lines = [
         f"  {file.parent.name.removeprefix('Split-')}: {finding}"
-        for file in sorted(folder.glob(f"Split-*/{_ANOMALIES}"))
+        for file in files
         for finding in _findings(anomalies_pb2.Anomalies.FromString(file.read_bytes()))
     ]
     return [*lines, "  (mend the data, or the curated schema if the data is right)"] if lines else []
@@ -68,9 +71,11 @@ def class_problems(counts: Mapping[str, Mapping[str, int]], min_per_class: int) 
     if len(classes) < _FEWEST_CLASSES:
         problems.append(f"  {len(classes)} class found ({', '.join(classes)}), 2 or more are needed to tell apart")
     for split, present in counts.items():
-        missing = [name for name in classes if present.get(name, 0) < min_per_class]
+        # What is not in train cannot be learned, whatever the setting: its label would have no number.
+        least = max(1, min_per_class) if split == "train" else min_per_class
+        missing = [name for name in classes if present.get(name, 0) < least]
         if missing and sum(present.values()):
-            problems.append(f"  split {split!r} has fewer than {min_per_class} of: {', '.join(missing[:_SHOWN])}")
+            problems.append(f"  split {split!r} has fewer than {least} of: {', '.join(missing[:_SHOWN])}")
     if problems:
         problems.append(
             "  (add data for these classes, change the fractions, e.g. --set ingest.splits.train=0.6 "

@@ -7,6 +7,7 @@ old ctime, so a hit means the bytes are the ones that were hashed.
 import hashlib
 import os
 import sqlite3
+import time
 from collections.abc import Iterable
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
@@ -14,7 +15,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 _CHUNK = 1 << 20
-_BATCH = 512
+# A file may be written twice within one tick of the kernel's clock, with one and the same stat.
+_SETTLED_NS = 20_000_000
 
 
 @dataclass(frozen=True)
@@ -50,7 +52,7 @@ class HashCache:
 
     def __init__(self, file: Path | None, *, read_only: bool = False) -> None:
         """Opens `file`, or starts afresh when it is absent, unreadable or of another version."""
-        self._writable = file is not None and not read_only
+        self._writable = file is None or not read_only
         try:
             self._db = _open(file, read_only)
         except sqlite3.DatabaseError:
@@ -62,12 +64,14 @@ class HashCache:
         with ThreadPoolExecutor(max_workers=os.cpu_count()) as pool:
             stats = [(folder / name).stat() for name in names]
             keys = [_stat_key(stat) for stat in stats]
+            settled = time.time_ns() - _SETTLED_NS
             known = [self._look_up(folder / name, key) for name, key in zip(names, keys, strict=True)]
             missing = [index for index, digest in enumerate(known) if digest is None]
             fresh = pool.map(lambda index: sha256_of(folder / names[index]), missing)
             for index, digest in zip(missing, fresh, strict=True):
                 known[index] = digest
-        self._remember((str(folder / names[index]), keys[index], known[index]) for index in missing)
+        old = [index for index in missing if stats[index].st_ctime_ns < settled]
+        self._remember((str(folder / names[index]), keys[index], known[index]) for index in old)
         return [
             HashedFile(name, stat.st_size, digest or "") for name, stat, digest in zip(names, stats, known, strict=True)
         ]
@@ -94,12 +98,12 @@ def _open(file: Path | None, read_only: bool) -> sqlite3.Connection:
         database = sqlite3.connect(":memory:")
     elif read_only:
         database = sqlite3.connect(f"{file.as_uri()}?mode=ro", uri=True)
-        database.execute("SELECT path, stat, sha256 FROM hashes LIMIT 1")
-        return database
     else:
         file.parent.mkdir(parents=True, exist_ok=True)
         database = sqlite3.connect(file)
-    database.execute("CREATE TABLE IF NOT EXISTS hashes (path BLOB PRIMARY KEY, stat TEXT, sha256 TEXT)")
+    if not read_only or file is None or not file.exists():
+        database.execute("CREATE TABLE IF NOT EXISTS hashes (path BLOB PRIMARY KEY, stat TEXT, sha256 TEXT)")
+    database.execute("SELECT path, stat, sha256 FROM hashes LIMIT 1")  # fails on a damaged file, or another version
     return database
 
 

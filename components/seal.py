@@ -49,9 +49,9 @@ def read(path: Path) -> Seal | None:
     try:
         stored = orjson.loads(path.read_bytes())
         sealed = Seal(tuple(HashedFile(*row) for row in stored["files"]))
+        return sealed if sealed.digest == stored["digest"] else None
     except (OSError, ValueError, KeyError, TypeError):
         return None
-    return sealed if sealed.digest == stored["digest"] else None
 
 
 def broken(folder: Path, sealed: Seal, cache: HashCache) -> str | None:

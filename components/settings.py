@@ -77,7 +77,7 @@ class Train(_Section):
     """How the model is fitted."""
 
     epochs: int = pydantic.Field(12, gt=0)
-    learning_rate: float = pydantic.Field(3e-3, gt=0)
+    learning_rate: float = pydantic.Field(3e-3, gt=0, allow_inf_nan=False)
     seed: int = 17
 
 
@@ -92,6 +92,13 @@ class Push(_Section):
     """Where blessed models go."""
 
     directory: str = pydantic.Field("", description="empty: <root>/serving")
+
+    @pydantic.field_validator("directory")
+    @classmethod
+    def _is_a_path(cls, directory: str) -> str:
+        if reason := not_a_path(directory):
+            raise ValueError(reason)
+        return directory
 
 
 class Settings(_Section):
@@ -153,6 +160,13 @@ def check_name(name: str) -> str:
             f"pipeline name {name!r}: expected a lower-case letter, then letters, digits, - or _ (63 at most)"
         )
     return name
+
+
+def not_a_path(text: str) -> str | None:
+    """Returns why `text` is no plain path of this machine, if so."""
+    if "\0" in text:
+        return "a path cannot hold a NUL"
+    return "expected a plain path of this machine, not an address" if "://" in text else None
 
 
 def nearest(wrong: str, known: Iterable[str]) -> str:

@@ -103,8 +103,6 @@ def _read_settings_file(task: Task, given: str | None) -> tuple[Mapping[str, str
 
 def _folder(what: str, text: str) -> Path:
     """Returns an absolute path; refuses what only looks like one."""
-    if "\0" in text:
-        raise SettingsError(f"{what} {text!r}: a path cannot hold a NUL")
-    if "://" in text:
-        raise SettingsError(f"{what} {text!r}: expected a plain path of this machine, not an address")
+    if reason := settings_tree.not_a_path(text):
+        raise SettingsError(f"{what} {text!r}: {reason}")
     return Path(text).expanduser().absolute()

@@ -15,7 +15,7 @@ from datetime import datetime, timezone
 from types import FrameType
 from typing import Any, TextIO
 
-from components import progress
+from components import durable, progress
 from components.errors import Cancelled, DiskFull, PenstockError
 from components.hashing import HashCache
 from pipelines import lock, plan, quiet
@@ -46,6 +46,8 @@ def run(config: RunConfig, request: Request, *, wait: bool = False, compiled: An
         compiled: the pipeline's IR, when the `tfx` CLI has compiled it; then up-to-date nodes are recorded as well.
     """
     with lock.hold(config.notes, wait=wait), _disk_explained(config):
+        for folder in (config.root, config.notes, config.notes / "seals"):
+            durable.sweep(folder)
         store = Store(config.metadata, config.name, read_only=False)
         swept = store.close_open_executions("FAILED")
         display = Display(sys.stdout)

@@ -20,6 +20,7 @@ from components import fingerprint, refs, seal
 from components.errors import SettingsError
 from components.hashing import HashCache, digest_of, sha256_of
 from components.ingest import account, manifest
+from components.ingest.sources import printable
 from pipelines import graph
 from pipelines.config import HOME, RunConfig
 from pipelines.graph import Node
@@ -98,13 +99,16 @@ class _Planner:
         """Takes a node before --from as it is, whatever has changed since."""
         if node.resolves:
             return NodePlan(node, LOOK_UP, "looked up in every run")
-        newest = next(self._store.finished(node.id), None)
-        if newest is None:
-            raise SettingsError(f"--from {self._request.first}: {node.id} has no output yet; run without --from first")
-        outputs = tuple(self._store.outputs(newest.id))
-        if reason := self._broken(node, outputs):
-            raise SettingsError(f"--from {self._request.first}: the output of {node.id} is broken ({reason})")
-        return NodePlan(node, HELD, f"before --from {self._request.first}", newest.fingerprint, newest, outputs)
+        wanted = f"--from {self._request.first}"
+        held = next((e for e in self._store.finished(node.id) if self._same_inputs(node, e)), None)
+        if held is None:
+            known = next(self._store.finished(node.id), None)
+            reason = "has not run on what comes before it" if known else "has no output yet"
+            raise SettingsError(f"{wanted}: {node.id} {reason}; run without --from first")
+        outputs = tuple(self._store.outputs(held.id))
+        if broken := self._broken(node, outputs):
+            raise SettingsError(f"{wanted}: the output of {node.id} is broken ({broken})")
+        return NodePlan(node, HELD, f"before {wanted}", held.fingerprint, held, outputs)
 
     def _decide_by_fingerprint(self, node: Node) -> NodePlan:
         wanted = self._fingerprint(node)
@@ -152,7 +156,7 @@ class _Planner:
         parts = {
             "settings": {name: self._config.settings.section(name) for name in node.settings},
             "parts": {name: _plain(getattr(self._config.task, name)) for name in node.parts},
-            "code": fingerprint.sources(graph.entry_modules(node, self._config.task)),
+            "code": {**fingerprint.sources(graph.entry_modules(node, self._config.task)), **_wiring()},
             "packages": {name: _version(name) for name in node.packages},
             "upstream": {name: self.decided[name].fingerprint.get("key", "") for name in node.upstream},
             **self._content(node),
@@ -182,18 +186,27 @@ class _Planner:
 
     def _explain(self, node: Node, wanted: Mapping[str, Any]) -> str:
         """Says what has changed since the node was last run."""
-        newest = next(self._store.finished(node.id), None)
-        if newest is None:
-            failed = next((e for e in self._store.executions(node.id)), None)
-            return "never finished before" if failed else "first run"
-        old = newest.fingerprint
+        finished = list(self._store.finished(node.id))
+        if not finished:
+            tried = next(self._store.executions(node.id), None)
+            return "never finished before" if tried else "first run"
+        twin = next((e for e in finished if e.fingerprint.get("key") == wanted["key"]), None)
+        if twin is not None:
+            return self._explain_inputs(node, twin)
+        old = finished[0].fingerprint
         if not old:
             return "made without a fingerprint"
         if "data_digest" in wanted and old.get("data_digest") != wanted["data_digest"]:
-            return self._explain_data(newest)
-        if old["key"] == wanted["key"] and "Baseline" in node.upstream:
-            return "another blessed model to compare with"
+            return self._explain_data(finished[0])
         return _difference(old, wanted)
+
+    def _explain_inputs(self, node: Node, twin: Execution) -> str:
+        """Says which input is another one than that of an execution with the same key."""
+        read = self._store.input_ids(twin.id)
+        candidate = {a.id for a in self.decided["Trainer"].outputs} if "Baseline" in node.upstream else set()
+        if candidate & read:
+            return "another blessed model to compare with"
+        return "its inputs are other artifacts than last time"
 
     def _explain_data(self, newest: Execution) -> str:
         (examples,) = self._store.outputs(newest.id)
@@ -201,23 +214,31 @@ class _Planner:
             old = {path: digest for path, _, digest in account.read(examples.uri).sources}
         except (OSError, ValueError, KeyError, TypeError):
             return "data changed"
-        return describe_change(old, {item.file.path: item.sha256 for item in self._take_manifest().files})
+        return describe_change(old, {printable(item.file.path): item.sha256 for item in self._take_manifest().files})
 
 
 def describe_change(old: Mapping[str, str], new: Mapping[str, str]) -> str:
     """Says how two sets of files differ, by path and digest."""
-    gone, added = old.keys() - new.keys(), new.keys() - old.keys()
-    digests = {old[path]: path for path in gone}
-    moved = {digests[new[path]]: path for path in added if new[path] in digests}
-    altered = [path for path in old.keys() & new.keys() if old[path] != new[path]]
-    counts = [
-        (len(moved), "moved", next((f"{a} to {b}" for a, b in sorted(moved.items())), "")),
-        (len(altered), "altered", min(altered, default="")),
-        (len(added) - len(moved), "added", min(added - set(moved.values()), default="")),
-        (len(gone) - len(moved), "removed", min(gone - moved.keys(), default="")),
-    ]
-    said = [f"{count:,} {what} ({example})" for count, what, example in counts if count]
+    gone, added = sorted(old.keys() - new.keys()), sorted(new.keys() - old.keys())
+    moved = _pair_moves(gone, added, old, new)
+    kinds = {
+        "moved": [f"{source} to {target}" for source, target in moved],
+        "altered": sorted(path for path in old.keys() & new.keys() if old[path] != new[path]),
+        "added": sorted(set(added) - {target for _, target in moved}),
+        "removed": sorted(set(gone) - {source for source, _ in moved}),
+    }
+    said = [f"{len(found):,} {what} ({found[0]})" for what, found in kinds.items() if found]
     return f"data changed: {', '.join(said)}" if said else "data changed"
+
+
+def _pair_moves(
+    gone: list[str], added: list[str], old: Mapping[str, str], new: Mapping[str, str]
+) -> list[tuple[str, str]]:
+    """Pairs each file that is gone with an added one of the same content."""
+    waiting: dict[str, list[str]] = {}
+    for path in reversed(added):
+        waiting.setdefault(new[path], []).append(path)
+    return [(path, waiting[old[path]].pop()) for path in gone if waiting.get(old[path])]
 
 
 def seal_path(config: RunConfig, folder: Path) -> Path:
@@ -229,6 +250,9 @@ def _checked(request: Request) -> Request:
     names = [name for name in (request.first, request.last, *request.force) if name]
     known = {name: graph.find(name).id for name in names}
     first, last = known.get(request.first or ""), known.get(request.last or "")
+    for name in (known[name] for name in request.force):
+        if (first and name in graph.before(first)) or (last and name not in {last, *graph.before(last)}):
+            raise SettingsError(f"--force {name}: it is outside of what --from and --to leave to run")
     if first and last and first != last and first not in graph.before(last):
         raise SettingsError(f"--from {first} --to {last}: {first} does not come before {last}")
     return Request(first, last, frozenset(known[name] for name in request.force))
@@ -288,6 +312,12 @@ def _same(node: Node) -> str:
 
 def _plain(value: object) -> Any:
     return [_plain(item) for item in value] if isinstance(value, tuple) else value
+
+
+@lru_cache(maxsize=1)
+def _wiring() -> dict[str, str]:
+    # How the nodes are set up. The file alone: what it imports is every node's code.
+    return {"pipelines/build.py": sha256_of(HOME / "pipelines" / "build.py")[:16]}
 
 
 @lru_cache(maxsize=64)

@@ -37,8 +37,9 @@ def hash_once(file: Path | None, folder: Path, names: list[str], *, read_only: b
 
 
 @pytest.fixture
-def data(tmp_path: Path) -> Path:
-    """An empty folder beside the cache file."""
+def data(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """An empty folder beside the cache file; what is written there counts as settled at once."""
+    monkeypatch.setattr(hashing, "_SETTLED_NS", -(10**9))
     folder = tmp_path / "data"
     folder.mkdir()
     return folder

@@ -15,7 +15,7 @@ import orjson
 from components import durable
 from components.errors import BadInput
 from components.ingest.manifest import Manifest
-from components.ingest.sources import Refused
+from components.ingest.sources import Refused, printable
 from components.ledger import Entry
 from components.settings import Ingest
 
@@ -74,7 +74,7 @@ def make(manifest: Manifest, reports: Sequence[Any]) -> tuple[Account, tuple[Ref
     account = Account(
         data_digest=manifest.digest,
         found=manifest.records,
-        sources=tuple((_printable(item.file.path), item.size, item.sha256) for item in manifest.files),
+        sources=tuple((printable(item.file.path), item.size, item.sha256) for item in manifest.files),
         shards=tuple(Shard(r.split, r.name, r.records, r.bytes, r.sha256) for r in reports),
         classes={split: {name: counts.get(name, 0) for name in names} for split, counts in classes.items()},
         quarantined=len(quarantined),
@@ -94,7 +94,7 @@ def write(artifact: Path, account: Account, quarantined: Iterable[Refused]) -> N
 def write_quarantine(path: Path, quarantined: Iterable[Refused]) -> None:
     """Stores the list of what was set aside."""
     path.parent.mkdir(parents=True, exist_ok=True)
-    lines = [orjson.dumps({"path": _printable(bad.path), "reason": bad.reason}) + b"\n" for bad in quarantined]
+    lines = [orjson.dumps({"path": printable(bad.path), "reason": bad.reason}) + b"\n" for bad in quarantined]
     durable.write_bytes(path, b"".join(lines))
 
 
@@ -115,14 +115,14 @@ def read_quarantine(artifact: Path) -> list[Refused]:
 
 def check_budget(quarantined: Sequence[Refused], records_in: int, settings: Ingest, listed_in: Path) -> None:
     """Stops the run when too much of the data is bad."""
-    if len(quarantined) <= settings.max_bad_fraction * records_in and len(quarantined) < records_in:
+    fraction = len(quarantined) / records_in
+    if fraction <= settings.max_bad_fraction and len(quarantined) < records_in:
         return
-    shown = [f"  {_printable(bad.path)}: {bad.reason}" for bad in quarantined[:_SHOWN]]
+    shown = [f"  {printable(bad.path)}: {bad.reason}" for bad in quarantined[:_SHOWN]]
     more = [f"  … {len(quarantined) - _SHOWN} more"] if len(quarantined) > _SHOWN else []
-    said = (
-        f"{len(quarantined)} of {records_in} files are bad ({len(quarantined) / records_in:.1%}), "
-        f"more than ingest.max_bad_fraction = {settings.max_bad_fraction:g} allows:"
-    )
+    limit = f"more than ingest.max_bad_fraction = {settings.max_bad_fraction:g} allows"
+    why = "0 examples are left" if len(quarantined) == records_in else limit
+    said = f"{len(quarantined)} of {records_in} files are bad ({fraction:.1%}), {why}:"
     advice = (
         f"all of them are listed in {listed_in}; mend or remove them, "
         "or raise the fraction (--set ingest.max_bad_fraction=…)"
@@ -151,14 +151,10 @@ def _warnings(manifest: Manifest) -> list[str]:
     if not groups:
         return []
     extra = sum(len(group) - 1 for group in groups)
-    first = " = ".join(_printable(item.file.path) for item in groups[0])
+    first = " = ".join(printable(item.file.path) for item in groups[0])
     lines = [f"{extra} exact duplicates in {len(groups)} groups, each kept within one split, such as {first}"]
     torn = [group for group in groups if len({item.file.label for item in group}) > 1]
     if torn:
-        names = " = ".join(_printable(item.file.path) for item in torn[0])
+        names = " = ".join(printable(item.file.path) for item in torn[0])
         lines.append(f"{len(torn)} images stand under two labels, such as {names}")
     return lines
-
-
-def _printable(path: str) -> str:
-    return path.encode("utf-8", "surrogateescape").decode("utf-8", "backslashreplace")

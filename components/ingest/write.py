@@ -18,7 +18,7 @@ from components.hashing import sha256_of
 from components.ingest.encode import encode_example
 from components.ingest.manifest import ManifestFile
 from components.ingest.shards import ShardPlan
-from components.ingest.sources import Record, Refused, Rejected, Source
+from components.ingest.sources import Record, Refused, Rejected, Source, printable
 from components.settings import Ingest
 
 _BATCH_FILES = 128  # images a batch: enough to keep the threads busy, few enough to stay small in memory
@@ -75,7 +75,7 @@ class _Tally:
         good: list[tuple[ManifestFile, Record]] = []
         for item, outcome in outcomes:
             if isinstance(outcome, Rejected):
-                self.quarantined.append(Refused(item.file.path, str(outcome)))
+                self.quarantined.append(Refused(printable(item.file.path), str(outcome)))
                 continue
             good.append((item, outcome))
             self.classes[item.file.label] += 1
@@ -117,12 +117,13 @@ def _read_batch(
 def _read_one(item: ManifestFile, source: Source, data: Path, settings: Ingest) -> Record | Rejected:
     if item.size > settings.max_file_mb << 20:
         return Rejected(f"{item.size:,} bytes, more than max_file_mb = {settings.max_file_mb}")
+    path = data / item.file.path
     try:
-        content = (data / item.file.path).read_bytes()
+        content = path.read_bytes()
     except OSError as error:
-        raise _InputGone(f"{data / item.file.path}: cannot be read: {error.strerror}") from error
+        raise _InputGone(f"{printable(str(path))}: cannot be read: {error.strerror}") from error
     if hashlib.sha256(content).hexdigest() != item.sha256:
-        raise _InputGone(f"{data / item.file.path}: changed while it was being ingested")
+        raise _InputGone(f"{printable(str(path))}: changed while it was being ingested")
     try:
         return source.read(item.file, content, settings)
     except Rejected as reason:

@@ -12,6 +12,11 @@ from typing import Protocol
 from components.settings import Ingest
 
 
+def printable(path: str) -> str:
+    """Returns a file name for people and JSON: names on disk are bytes and need not be UTF-8."""
+    return path.encode("utf-8", "surrogateescape").decode("utf-8", "backslashreplace")
+
+
 class Rejected(ValueError):
     """A file cannot become a record; the message is the reason."""
 

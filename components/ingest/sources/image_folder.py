@@ -6,7 +6,7 @@ from pathlib import Path
 
 from components.errors import BadInput
 from components.ingest.images import ImageLimits, ImageRejected, check_image
-from components.ingest.sources import Found, Record, Refused, Rejected, SourceFile
+from components.ingest.sources import Found, Record, Refused, Rejected, SourceFile, printable
 from components.settings import Ingest
 
 EXPECTED = "expected a folder with one sub-folder of images a class, such as cats/1.jpg and dogs/2.jpg"
@@ -18,6 +18,12 @@ class ImageFolder:
 
     def find(self, data: Path) -> Found:
         """Lists every file below `data`; nothing that might be an image is left out in silence."""
+        try:
+            return self._find(data)
+        except OSError as error:
+            raise BadInput(f"{error.filename}: cannot be listed: {error.strerror}; check its permissions") from error
+
+    def _find(self, data: Path) -> Found:
         _check_folder(data)
         home = data.resolve()
         files, refused, ignored = [], [], []
@@ -28,12 +34,12 @@ class ImageFolder:
             elif "/" not in relative and path.suffix.lower() not in IMAGE_SUFFIXES and not path.is_symlink():
                 ignored.append(relative)  # a README or licence beside the class folders
             elif reason := _refusal(path, relative, home):
-                refused.append(Refused(_printable(relative), reason))
+                refused.append(Refused(printable(relative), reason))
             else:
                 files.append(SourceFile(relative, relative.partition("/")[0]))
         if not files:
             raise BadInput(f"{data}: 0 examples in it; {EXPECTED}{_first_reason(refused)}")
-        return Found(tuple(files), tuple(refused), tuple(map(_printable, ignored)))
+        return Found(tuple(files), tuple(refused), tuple(map(printable, ignored)))
 
     def read(self, file: SourceFile, content: bytes, settings: Ingest) -> Record:
         """Checks one image and returns its record."""
@@ -50,9 +56,11 @@ SOURCE = ImageFolder()
 
 
 def _check_folder(data: Path) -> None:
-    if not data.exists():
-        raise BadInput(f"{data}: no such folder; {EXPECTED}")
-    if not data.is_dir():
+    try:
+        mode = data.stat().st_mode
+    except FileNotFoundError:
+        raise BadInput(f"{data}: no such folder; {EXPECTED}") from None
+    if not stat.S_ISDIR(mode):
         raise BadInput(f"{data}: not a folder; {EXPECTED}")
 
 
@@ -67,7 +75,7 @@ def _walk(data: Path) -> list[Path]:
 
 
 def _raise(error: OSError) -> None:
-    raise BadInput(f"{error.filename}: cannot be listed: {error.strerror}; check its permissions") from error
+    raise error
 
 
 def _refusal(path: Path, relative: str, home: Path) -> str | None:
@@ -78,19 +86,20 @@ def _refusal(path: Path, relative: str, home: Path) -> str | None:
         relative.partition("/")[0].encode()
     except UnicodeEncodeError:
         return "the class folder's name is not UTF-8"
-    if path.is_symlink():
+    mode = path.lstat().st_mode
+    if stat.S_ISLNK(mode):
+        return _link_refusal(path, home)
+    return None if stat.S_ISREG(mode) else "not a regular file"
+
+
+def _link_refusal(path: Path, home: Path) -> str | None:
+    try:
         target = path.resolve()
-        if home not in target.parents:
-            return "symbolic link that leads outside the data folder"
-        if not target.is_file():
-            return "symbolic link to a folder or to nothing"
-    elif not stat.S_ISREG(path.stat().st_mode):
-        return "not a regular file"
-    return None
-
-
-def _printable(path: str) -> str:
-    return path.encode("utf-8", "surrogateescape").decode("utf-8", "backslashreplace")
+    except RuntimeError:  # a circle of links
+        return "symbolic link to a folder or to nothing"
+    if home not in target.parents:
+        return "symbolic link that leads outside the data folder"
+    return None if target.is_file() else "symbolic link to a folder or to nothing"
 
 
 def _first_reason(refused: list[Refused]) -> str:
