@@ -79,7 +79,7 @@ def make(
     return RunConfig(
         task=task,
         name=chosen,
-        data=_folder("data", data or places.get("data") or str(HOME / task.sample_data)),
+        data=_folder("data", data or places.get("data") or _sample_data(task)),
         root=_folder("root", root or places.get("root") or f"runs/{chosen}"),
         settings=settings_tree.load([task.settings, overlay, *map(settings_tree.parse_flag, flags)]),
         beam_args=tuple(beam_args),
@@ -99,6 +99,16 @@ def _read_settings_file(task: Task, given: str | None) -> tuple[Mapping[str, str
     mine = content.get(task.name, {})
     places = {key: str(mine[key]) for key in _PLACES if key in mine}
     return places, {key: value for key, value in mine.items() if key not in _PLACES}
+
+
+def _sample_data(task: Task) -> str:
+    folder = HOME / task.sample_data
+    if not folder.exists():
+        raise SettingsError(
+            f"no --data given, and the sample data of task {task.name!r} is not there: "
+            f"name your data with --data, or generate the sample with `make demo TASK={task.name}`"
+        )
+    return str(folder)
 
 
 def _folder(what: str, text: str) -> Path:

@@ -32,7 +32,22 @@ def due(*nodes: str) -> dict[str, str]:
 
 def serving_folders(root: Path) -> list[str]:
     """Returns the versions that a model server would see."""
-    return sorted(entry.name for entry in (root / "serving").iterdir())
+    return sorted(entry.name for entry in (root / "serving").iterdir() if not entry.name.startswith("."))
+
+
+def run_tfx_cli(pipeline: Any, home: Path, **environment: str) -> None:
+    """Creates and runs the pipeline with the real `tfx` command."""
+    places = {"PENSTOCK_DATA": str(pipeline.data), "PENSTOCK_ROOT": str(pipeline.root), "LOCAL_HOME": str(home / "tfx")}
+    for command in ("pipeline create --pipeline_path pipelines/image.py", "run create --pipeline_name image"):
+        done = subprocess.run(
+            [str(Path(sys.executable).with_name("tfx")), *command.split(), "--engine", "local"],
+            cwd=PROJECT,
+            env={**os.environ, **places, **environment},
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+        assert done.returncode == 0, done.stdout + done.stderr
 
 
 def test_first_run_is_blessed_and_pushed(finished: Any) -> None:
@@ -172,18 +187,27 @@ def test_touched_files_are_still_the_same(finished: Any) -> None:
 def test_tfx_cli_runs_the_same_pipeline(finished: Any, tmp_path: Path) -> None:
     """`tfx pipeline create` and `tfx run create` find every node up to date and record it as CACHED."""
     pipeline, _ = finished
-    tfx = str(Path(sys.executable).with_name("tfx"))
-    places = {"PENSTOCK_DATA": str(pipeline.data), "PENSTOCK_ROOT": str(pipeline.root), "LOCAL_HOME": str(tmp_path)}
-    for command in ("pipeline create --pipeline_path pipelines/image.py", "run create --pipeline_name image"):
-        done = subprocess.run(
-            [tfx, *command.split(), "--engine", "local"], cwd=PROJECT, env={**os.environ, **places},
-            capture_output=True, text=True, check=False,
-        )  # fmt: skip
-        assert done.returncode == 0, done.stdout + done.stderr
+    run_tfx_cli(pipeline, tmp_path)
 
     states = {node.id: pipeline.newest(node.id).state for node in graph.NODES}
     assert states == {**dict.fromkeys(graph.IDS, "CACHED"), "Baseline": "COMPLETE"}
     assert serving_folders(pipeline.root) == ["1"]
+
+
+def test_tfx_cli_does_the_same_work(finished: Any, make_pipeline: Any, tmp_path: Path) -> None:
+    """A first run through the `tfx` CLI leaves the same executions as `penstock run`, and a pushed model."""
+    pipeline, _ = finished
+    fresh = make_pipeline(pipeline.data, tmp_path / "root")
+    (tmp_path / "quick.toml").write_text("[image.train]\nepochs = 1\n[image.evaluate]\nmin_accuracy = 0\n")
+    run_tfx_cli(fresh, tmp_path, PENSTOCK_SETTINGS=str(tmp_path / "quick.toml"))
+
+    assert {node: [e.state for e in fresh.store().executions(node)] for node in graph.IDS} == {
+        node: ["COMPLETE"] for node in graph.IDS
+    }
+    assert {node: fresh.newest(node).ledger for node in graph.IDS} == {
+        node: next(pipeline.store().finished(node)).ledger for node in graph.IDS
+    }
+    assert serving_folders(fresh.root) == ["1"]
 
 
 def test_edit_of_a_trainer_helper_is_due_from_the_trainer_on(finished: Any, tmp_path: Path) -> None:
