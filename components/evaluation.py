@@ -52,7 +52,13 @@ def eval_config(label: str, bars: Evaluate) -> tfma.EvalConfig:
         ),
     )
     metrics = [
-        tfma.MetricConfig(class_name="SparseCategoricalAccuracy", threshold=threshold),
+        tfma.MetricConfig(
+            class_name="SparseCategoricalAccuracy",
+            # For the whole split: a plain threshold would be applied to every class, however few records it has.
+            per_slice_thresholds=[
+                tfma.PerSliceMetricThreshold(slicing_specs=[tfma.SlicingSpec()], threshold=threshold)
+            ],
+        ),
         tfma.MetricConfig(class_name="ExampleCount"),
         # The default threshold of 0.5 would leave every unsure prediction out of the matrix.
         tfma.MetricConfig(class_name="MultiClassConfusionMatrixPlot", config='"thresholds": [0.0]'),
@@ -72,12 +78,15 @@ def read_result(evaluation: str) -> dict[str, Any]:
         result = tfma.load_eval_result(evaluation, model_name=names[0])
     (overall,) = [values for key, values in result.slicing_metrics if not key]
     bars = _bars(overall[""][""], result.config)
+    validated = tfma.load_validation_result(evaluation)
     return {
         "metrics": {"accuracy": _value(overall, ACCURACY), "examples": _value(overall, "example_count")},
         "by_class": {key[0][1]: _value(values, ACCURACY) for key, values in result.slicing_metrics if key},
         "confusion": _confusion(result.plots),
         "bars": bars,
-        "failures": [f"{name} is {value:+.4f}, {bar} was expected" for name, value, bar, passed in bars if not passed],
+        "failures": [f"{name} is {value:.4f}, {bar} was expected" for name, value, bar, passed in bars if not passed],
+        # TFMA's own verdict is the one that blesses; should it know of a reason that the bars do not, it is told.
+        "refused": [failure.message for each in validated.metric_validations_per_slice for failure in each.failures],
     }
 
 
@@ -87,7 +96,7 @@ def _value(values: Any, metric: str) -> float:
 
 def _bars(values: Any, config: tfma.EvalConfig) -> list[tuple[str, float, str, bool]]:
     """Returns (what, value, bar, passed) for each threshold that was applied."""
-    threshold = config.metrics_specs[0].metrics[0].threshold
+    threshold = config.metrics_specs[0].metrics[0].per_slice_thresholds[0].threshold
     least = threshold.value_threshold.lower_bound.value
     accuracy = float(values[ACCURACY]["doubleValue"])
     bars = [("accuracy", accuracy, f"at least {least:g}", accuracy >= least)]

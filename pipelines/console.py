@@ -49,7 +49,15 @@ class Display:
         if not self._console.is_terminal:
             yield
             return
-        with Live(get_renderable=self._line, console=self._console, refresh_per_second=4, transient=True) as live:
+        # Without redirection: what libraries print belongs into the log.
+        with Live(
+            get_renderable=self._line,
+            console=self._console,
+            refresh_per_second=4,
+            transient=True,
+            redirect_stdout=False,
+            redirect_stderr=False,
+        ) as live:
             self._live = live
             yield
         self._live = None

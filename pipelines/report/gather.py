@@ -74,7 +74,7 @@ def _outcome(
     if error is not None:
         return f"failed: {(str(error) or type(error).__name__).splitlines()[0]}"
     if blessed is False:
-        return "not blessed: " + "; ".join(evaluated.get("failures", ()))
+        return "not blessed: " + "; ".join(evaluated.get("failures") or evaluated.get("refused", ()))
     if pushed.get("pushed"):
         return f"blessed and pushed as version {pushed['version']}"
     skipped = [each.reason for each in planned.nodes if each.action == plan.SKIP]

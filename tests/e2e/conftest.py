@@ -17,8 +17,6 @@ from data.digits import write_image_folder
 from pipelines.store import Execution, Store
 
 PROJECT = Path(__file__).resolve().parents[2]
-# Enough for a blessing, not for a good model: for tests that are about something else.
-QUICK = ("--set", "train.epochs=1", "--set", "evaluate.min_accuracy=0", "--set", "evaluate.max_drop=1")
 
 
 @dataclass(frozen=True)
@@ -53,16 +51,18 @@ class Pipeline:
         said, _ = process.communicate(timeout=600)
         return Result(process.returncode, said)
 
-    def start(self, *arguments: str, before: str = "") -> "subprocess.Popen[str]":
+    def start(self, *arguments: str, before: str = "", stdout: int = subprocess.PIPE) -> "subprocess.Popen[str]":
         """Starts the command and returns at once."""
         script = f"{before}\nfrom pipelines.cli import main\nmain()"
         command = [sys.executable, "-c", script, "run", "image", "--data", str(self.data), "--root", str(self.root)]
-        beam = arguments.index("--") if "--" in arguments else len(arguments)
         return subprocess.Popen(
-            [*command, *arguments[:beam], *arguments[beam:]],
-            stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, cwd=self.code,
+            [*command, *arguments],
+            stdout=stdout,
+            stderr=subprocess.STDOUT,
+            text=True,
+            cwd=self.code,
             env={**os.environ, **self.environment},
-        )  # fmt: skip
+        )
 
     def store(self) -> Store:
         """Opens the metadata for reading."""

@@ -2,9 +2,11 @@
 
 import io
 import os
+import pty
 import re
 import signal
 from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -261,3 +263,20 @@ def test_root_that_cannot_be_written_is_named(pipeline: Any, open_folder: Path) 
 
     assert result.code == 4
     assert "cannot be written: Permission denied; choose another --root" in result.said
+
+
+def test_terminal_shows_our_lines_only(pipeline: Any) -> None:
+    """On a terminal there is a moving line and one line a node; what libraries log is in the log file."""
+    reader, writer = pty.openpty()
+    process = pipeline.start("--to", "StatisticsGen", stdout=writer)
+    os.close(writer)
+    shown = ""
+    with suppress(OSError):  # Linux ends a terminal whose other side is closed with EIO
+        while True:
+            shown += os.read(reader, 4096).decode(errors="replace")
+    process.wait(timeout=60)
+
+    assert process.returncode == 0
+    assert not re.search(r"^[IWE]\d{4} |Warning|WARNING|tensorflow", shown, re.MULTILINE)
+    assert "▸ StatisticsGen" in shown
+    assert "MetadataStore" in max((pipeline.root / "logs").iterdir()).read_text()

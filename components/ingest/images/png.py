@@ -1,0 +1,207 @@
+"""PNG: kept byte for byte when it is upright and opaque, whatever its depth and palette, else encoded anew.
+
+    signature ─► chunks (length, name, body, checksum): IHDR ─► PLTE, tRNS ─► IDAT … ─► IEND
+                                                          └─ size, depth      └─ rows, read to the end by png_rows
+
+The rules are those of libpng, which decodes the file in TensorFlow.
+"""
+
+import io
+import struct
+import zlib
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Final, NamedTuple
+
+from PIL.PngImagePlugin import PngImageFile
+
+from components.ingest.images.limits import CheckedImage, ImageLimits, ImageRejected, check_size
+from components.ingest.images.orientation import UPRIGHT, read_orientation
+from components.ingest.images.png_rows import Pass, check_rows, passes_of, raw_bytes
+from components.ingest.images.redraw import ALPHA, FIRST_FRAME, ROTATED, load, on_white, store
+
+_HEADER: Final = struct.Struct(">IIBBBBB")
+_HEADER_SPAN: Final = (16, 16 + _HEADER.size)
+_CHUNK: Final = struct.Struct(">I4s")
+_LOWER_CASE: Final = ord("a")  # the first letter of what a decoder may ignore
+_MAX_CHUNKS: Final = 100_000
+_CRITICAL: Final = frozenset([b"IHDR", b"PLTE", b"IDAT", b"IEND"])
+_CHECKED: Final = _CRITICAL | {b"tRNS", b"acTL", b"eXIf"}
+_XMP: Final = b"XML:com.adobe.xmp\0\0"  # the second zero: not compressed
+_16_BIT: Final = 16
+_PALETTE_BYTES: Final = range(3, 3 * 256 + 1, 3)
+_GRAY, _RGB, _PALETTE, _GRAY_ALPHA, _RGB_ALPHA = 0, 2, 3, 4, 6
+_SAMPLES: Final = {_GRAY: 1, _RGB: 3, _PALETTE: 1, _GRAY_ALPHA: 2, _RGB_ALPHA: 4}
+_DEEP: Final = (8, 16)
+_DEPTHS: Final = {
+    _GRAY: (1, 2, 4, 8, 16),
+    _RGB: _DEEP,
+    _PALETTE: (1, 2, 4, 8),
+    _GRAY_ALPHA: _DEEP,
+    _RGB_ALPHA: _DEEP,
+}
+_DEFLATE_RATIO: Final = 1032  # 258 bytes from two bits
+_DEFLATE_WINDOW: Final = 32 * 1024
+
+_Chunks = Mapping[bytes, Sequence[tuple[int, int]]]  # where the bodies start and end in the file, by name
+
+
+class _Header(NamedTuple):
+    width: int
+    height: int
+    depth: int
+    colour: int
+    compression: int
+    filters: int
+    interlace: int
+
+
+@dataclass(frozen=True)
+class _Png:
+    content: bytes
+    chunks: _Chunks
+    header: _Header
+
+    @property
+    def data_bytes(self) -> int:
+        return sum(end - start for start, end in self.chunks[b"IDAT"])
+
+    @property
+    def passes(self) -> list[Pass]:
+        bits = self.header.depth * _SAMPLES[self.header.colour]
+        return passes_of(self.header.width, self.header.height, bits, interlaced=self.header.interlace == 1)
+
+    @property
+    def transparency(self) -> bytes:
+        """A transparent colour, or the alpha of a palette."""
+        return self.first(b"tRNS")
+
+    def first(self, name: bytes) -> bytes:
+        """Returns the body of the first chunk of this name, or nothing."""
+        return next((self.content[start:end] for start, end in self.chunks.get(name, ())), b"")
+
+
+def check_png(content: bytes, limits: ImageLimits) -> CheckedImage:
+    """Keeps an upright opaque PNG; sets the others right."""
+    png = _read(content)
+    width, height = png.header.width, png.header.height
+    check_size(width, height, limits)
+    _check_data(png)
+    orientation = read_orientation(png.first(b"eXIf"), _xmp(png))
+    changed = _changes(png, orientation)
+    if changed or png.transparency or png.header.colour in (_GRAY_ALPHA, _RGB_ALPHA):
+        image = _open(png)
+        load(image)
+        paper = on_white(image)
+        changed += [ALPHA] if paper else []
+        if changed:
+            return store(paper or image, "PNG", orientation, changed)
+    return CheckedImage(content, width, height, "PNG", "")
+
+
+def _read(content: bytes) -> _Png:
+    """Finds the chunks and checks that they can make a picture."""
+    chunks: dict[bytes, list[tuple[int, int]]] = {}
+    for name, start, end in _chunks(content):
+        if name != b"tRNS" or b"IDAT" not in chunks:  # libpng ignores a tRNS chunk behind the data
+            chunks.setdefault(name, []).append((start, end))
+    header = _header(content, chunks)
+    _check_order(chunks, header.colour)
+    return _Png(content, chunks, header)
+
+
+def _chunks(content: bytes) -> Iterator[tuple[bytes, int, int]]:
+    """Yields name, start and end of the body of each chunk; checks those that matter."""
+    view = memoryview(content)
+    end = 4  # the first chunk follows the signature of eight bytes; a chunk ends with a checksum of four
+    for _ in range(_MAX_CHUNKS):
+        start = end + 12
+        if start > len(content):
+            raise ImageRejected("PNG is truncated: the file ends without an IEND chunk")
+        length, name = _CHUNK.unpack_from(content, start - 8)
+        if not name.isalpha() or (name[0] < _LOWER_CASE and name not in _CRITICAL):
+            raise ImageRejected(f"PNG chunk {ascii(name)[1:]} at byte {start - 8}, expected one of the standard")
+        end = start + length
+        if end + 4 > len(content):
+            raise ImageRejected(f"PNG is truncated: chunk {name.decode()} ends at byte {end + 4} of {len(content)}")
+        if name in _CHECKED and zlib.crc32(view[start - 4 : end]).to_bytes(4, "big") != view[end : end + 4]:
+            raise ImageRejected(f"PNG is corrupt: wrong checksum of chunk {name.decode()} at byte {start - 8}")
+        yield name, start, end
+        if name == b"IEND":
+            return
+    raise ImageRejected(f"PNG of more than {_MAX_CHUNKS:,} chunks, expected fewer")
+
+
+def _header(content: bytes, chunks: _Chunks) -> _Header:
+    """Reads the one header, which must come first and say what the standard knows."""
+    if chunks.get(b"IHDR") != [_HEADER_SPAN]:
+        raise ImageRejected(f"PNG with {len(chunks.get(b'IHDR', ()))} headers, expected one of 13 bytes, first of all")
+    header = _Header._make(_HEADER.unpack_from(content, 16))
+    _, _, depth, colour, compression, filters, interlace = header
+    if depth not in _DEPTHS.get(colour, ()) or (compression, filters) != (0, 0) or interlace > 1:
+        raise ImageRejected(
+            f"PNG header says colour {colour}, depth {depth}, compression {compression}, filter {filters}, "
+            f"interlace {interlace}, expected values of the standard"
+        )
+    return header
+
+
+def _check_order(chunks: _Chunks, colour: int) -> None:
+    """Rejects picture data that is missing or in pieces apart, and a palette that is not whole or not before it."""
+    data, palettes = chunks.get(b"IDAT", ()), chunks.get(b"PLTE", ())
+    held = sum(end - start for start, end in data)
+    if not held or data[-1][1] - data[0][0] != held + 12 * (len(data) - 1):
+        raise ImageRejected(f"PNG with {held:,} bytes of picture data in {len(data)} chunks, expected some, in a row")
+    usable = [end - start in _PALETTE_BYTES and start < data[0][0] for start, end in palettes]
+    if (colour == _PALETTE or palettes) and usable != [True]:
+        raise ImageRejected(f"PNG with {len(palettes)} palettes, expected one of 1 to 256 colours before the data")
+
+
+def _check_data(png: _Png) -> None:
+    """Rejects a header that announces more than the data behind it can hold, then reads all of it."""
+    if raw_bytes(png.passes) > png.data_bytes * _DEFLATE_RATIO:
+        raise ImageRejected(
+            f"PNG header says {png.header.width} x {png.header.height} but {png.data_bytes:,} bytes of data follow, "
+            f"expected at least one for {_DEFLATE_RATIO:,} bytes of the picture"
+        )
+    check_rows(png.content, png.chunks[b"IDAT"], png.passes)
+
+
+def _changes(png: _Png, orientation: int) -> list[str]:
+    """Returns why TensorFlow would show another picture or none, transparency aside."""
+    changed = []
+    if int.from_bytes(png.first(b"acTL")[:4], "big") > 1:
+        changed.append(f"APNG, {FIRST_FRAME}")
+    if orientation != UPRIGHT:
+        changed.append(ROTATED)
+    if _window(png) < min(raw_bytes(png.passes), _DEFLATE_WINDOW):
+        # Some encoders refer further back than they announce; libpng then fails where browsers and Pillow do not.
+        changed.append("short zlib window")
+    return changed
+
+
+def _window(png: _Png) -> int:
+    """Returns how many bytes back the compressed data says that it refers."""
+    first = next(start for start, end in png.chunks[b"IDAT"] if start < end)
+    return 256 << (png.content[first] >> 4)
+
+
+def _xmp(png: _Png) -> bytes:
+    texts = (png.content[start:end] for start, end in png.chunks.get(b"iTXt", ()))
+    return next((text for text in texts if text.startswith(_XMP)), b"")
+
+
+def _open(png: _Png) -> PngImageFile:
+    """Opens the picture in Pillow, which gets to see nothing but the chunks that make it."""
+    _, _, depth, colour, *_ = png.header
+    if png.transparency and depth == _16_BIT:
+        raise ImageRejected("PNG of 16 bits with a transparent colour, expected 8 bits or an alpha channel")
+    once = [png.chunks[name][0] for name in (b"IHDR", b"PLTE", b"tRNS") if png.first(name)]
+    bodies = [*once, *png.chunks[b"IDAT"], *png.chunks[b"IEND"]]
+    spans = [(0, 8), *((start - 8, end + 4) for start, end in bodies)]
+    view = memoryview(png.content)
+    image = PngImageFile(io.BytesIO(b"".join([view[start:end] for start, end in spans])))
+    if png.transparency and colour == _GRAY:
+        # Pillow stretches grays of 1, 2 and 4 bits to 8, but not the number of the transparent one.
+        image.info["transparency"] = int.from_bytes(png.transparency, "big") * 255 // (2**depth - 1)
+    return image
