@@ -224,7 +224,7 @@ def test_an_edit_of_the_trainers_own_code_is_no_concern_of_earlier_nodes(node: s
             "Ingest",
             {
                 "components/ingest/component.py",
-                "components/ingest/images.py",
+                "components/ingest/images/__init__.py",
                 "components/ingest/manifest.py",
                 "components/ingest/shards.py",
                 "components/ingest/sources/image_folder.py",

@@ -1,0 +1,251 @@
+"""GIF, WebP, BMP and TIFF files: each becomes a PNG of what a person sees, or is refused."""
+
+import struct
+from pathlib import Path
+
+import numpy as np
+import numpy.typing as npt
+import pytest
+from PIL import Image, ImageFile, TiffTags
+from PIL.TiffImagePlugin import ImageFileDirectory_v2
+
+from components.ingest.images import CheckedImage
+from tests.ingest.images.conftest import (
+    COLOUR,
+    HEIGHT,
+    TRANSLUCENT,
+    WIDTH,
+    check,
+    distance,
+    encode,
+    exif,
+    fuzz,
+    on_white,
+    outcome_and_cost,
+    reason,
+    seen_by_a_person,
+    seen_by_tensorflow,
+)
+
+# Pillow tells of damaged TIFF tags by warnings, which the module silences where pytest does not reset them.
+pytestmark = pytest.mark.filterwarnings("ignore::UserWarning:PIL")
+
+
+OTHER = COLOUR.transpose(Image.Transpose.ROTATE_180)
+CONVERTED = {
+    "GIF": (encode(COLOUR, "GIF"), "GIF"),
+    "GIF animation": (encode(COLOUR, "GIF", save_all=True, append_images=[OTHER]), "GIF, first frame"),
+    "WebP": (encode(COLOUR, "WEBP"), "WEBP"),
+    "WebP animation": (encode(COLOUR, "WEBP", save_all=True, append_images=[OTHER]), "WEBP, first frame"),
+    "BMP": (encode(COLOUR, "BMP"), "BMP"),
+    "BMP palette": (encode(COLOUR.quantize(16), "BMP"), "BMP"),
+    "TIFF": (encode(COLOUR, "TIFF"), "TIFF"),
+    "TIFF of two pages": (encode(COLOUR, "TIFF", save_all=True, append_images=[OTHER]), "TIFF, first frame"),
+    "TIFF LZW": (encode(COLOUR, "TIFF", compression="tiff_lzw"), "TIFF"),
+    "TIFF JPEG": (encode(COLOUR, "TIFF", compression="jpeg"), "TIFF"),
+    "TIFF fax": (encode(COLOUR.convert("1"), "TIFF", compression="group4"), "TIFF"),
+    "TIFF CMYK": (encode(COLOUR.convert("CMYK"), "TIFF"), "TIFF"),
+    "big TIFF": (encode(COLOUR, "TIFF", big_tiff=True), "TIFF"),
+}
+
+
+def deep_tiff(values: npt.NDArray[np.generic]) -> bytes:
+    """Returns a gray TIFF of the values' own type."""
+    return encode(Image.fromarray(values), "TIFF")
+
+
+def white_is_zero(content: bytes) -> bytes:
+    """Sets the tag 262 (photometric interpretation), a SHORT, from 1 to 0."""
+    tag = struct.pack("<HHIH", 262, 3, 1, 1)
+    assert content.count(tag) == 1
+    return content.replace(tag, struct.pack("<HHIH", 262, 3, 1, 0))
+
+
+RAMP = np.arange(WIDTH * HEIGHT).reshape(HEIGHT, WIDTH) % 256
+DEEP = {
+    "16 bits": (deep_tiff((RAMP * 256 + 77).astype(np.uint16)), RAMP),
+    "16 bits, white is zero": (white_is_zero(deep_tiff((RAMP * 256).astype(np.uint16))), 255 - RAMP),
+    "32 bits in use of 16": (deep_tiff((RAMP * 256).astype(np.int32)), RAMP),
+    "32 bits in use of 8": (deep_tiff(RAMP.astype(np.int32)), RAMP),
+    "floats to 1": (deep_tiff((RAMP / 255).astype(np.float32)), RAMP),
+    "floats to 255": (deep_tiff(RAMP.astype(np.float32)), RAMP),
+    "floats to 65535": (deep_tiff((RAMP * 257).astype(np.float32)), RAMP),
+}
+
+
+class TestConverted:
+    """Pictures that TensorFlow shows wrongly or not at all."""
+
+    @pytest.mark.parametrize("kind", CONVERTED)
+    def test_to_png(self, kind: str) -> None:
+        """What TensorFlow cannot decode, or would show with more than one frame, becomes a PNG of the first frame."""
+        content, changed = CONVERTED[kind]
+
+        checked = check(content)
+
+        assert checked.content.startswith(b"\x89PNG")
+        assert checked == CheckedImage(checked.content, WIDTH, HEIGHT, changed.partition(",")[0], changed)
+        np.testing.assert_array_equal(seen_by_tensorflow(checked.content), seen_by_a_person(content))
+
+    @pytest.mark.parametrize("kind", DEEP)
+    def test_deep_gray(self, kind: str) -> None:
+        """More than 8 bits of gray are scaled to 8 and not clipped."""
+        content, expected = DEEP[kind]
+
+        checked = check(content)
+
+        assert checked == CheckedImage(checked.content, WIDTH, HEIGHT, "TIFF", "TIFF")
+        np.testing.assert_array_equal(seen_by_tensorflow(checked.content), np.dstack([expected] * 3))
+
+
+class TestRotation:
+    """Pictures that are stored lying or mirrored."""
+
+    @pytest.mark.parametrize("orientation", range(2, 9))
+    @pytest.mark.parametrize("file_format", ["WEBP", "TIFF"])
+    def test_upright(self, file_format: str, orientation: int) -> None:
+        """WebP and TIFF are turned upright in every orientation, without loss."""
+        lossless = {"lossless": True} if file_format == "WEBP" else {}
+        content = encode(COLOUR, file_format, exif=exif(orientation), **lossless)
+        expected = seen_by_a_person(content)
+
+        checked = check(content)
+
+        height, width, _ = expected.shape
+        assert checked == CheckedImage(checked.content, width, height, file_format, f"{file_format}, EXIF rotation")
+        np.testing.assert_array_equal(seen_by_tensorflow(checked.content), expected)
+
+    def test_xmp(self) -> None:
+        """An orientation that only XMP tells counts too, as in Pillow."""
+        content = encode(COLOUR, "WEBP", lossless=True, xmp=b'<rdf tiff:Orientation="6"/>')
+
+        checked = check(content)
+
+        assert checked == CheckedImage(checked.content, HEIGHT, WIDTH, "WEBP", "WEBP, EXIF rotation")
+        np.testing.assert_array_equal(seen_by_tensorflow(checked.content), seen_by_a_person(content))
+
+    def test_xmp_as_text(self) -> None:
+        """A TIFF may hold its XMP as text instead of bytes, beside the tag that counts."""
+        tags = ImageFileDirectory_v2()
+        tags[274], tags[700] = 6, '<rdf tiff:Orientation="6"/>'
+        tags.tagtype[700] = TiffTags.ASCII
+        content = encode(COLOUR, "TIFF", tiffinfo=tags)
+
+        checked = check(content)
+
+        assert checked == CheckedImage(checked.content, HEIGHT, WIDTH, "TIFF", "TIFF, EXIF rotation")
+        np.testing.assert_array_equal(seen_by_tensorflow(checked.content), seen_by_a_person(content))
+
+
+TRANSPARENT = {
+    "GIF": (encode(COLOUR.quantize(16), "GIF", transparency=3), "GIF, alpha"),
+    "WebP": (encode(TRANSLUCENT, "WEBP", lossless=True, exact=True), "WEBP, alpha"),
+    "TIFF": (encode(TRANSLUCENT, "TIFF"), "TIFF, alpha"),
+}
+
+
+class TestAlpha:
+    """Pictures that one can see through."""
+
+    @pytest.mark.parametrize("kind", TRANSPARENT)
+    def test_on_white(self, kind: str) -> None:
+        """What shines through is white."""
+        content, changed = TRANSPARENT[kind]
+
+        checked = check(content)
+
+        assert checked == CheckedImage(checked.content, WIDTH, HEIGHT, changed.partition(",")[0], changed)
+        assert distance(checked.content, on_white(content)).max() <= 1
+
+
+class TestDamaged:
+    """Files that are cut or senseless."""
+
+    @pytest.mark.parametrize("file_format", ["GIF", "WEBP", "BMP", "TIFF"])
+    def test_cut(self, file_format: str) -> None:
+        """A file of another format that was cut is rejected under its format's name."""
+        content = encode(COLOUR, file_format)
+
+        assert reason(content[: len(content) // 2]).startswith(f"{file_format} cannot be decoded: ")
+
+    def test_forgiving_pillow(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        """Cut files are rejected even where another library has told Pillow to let them pass."""
+        monkeypatch.setattr(ImageFile, "LOAD_TRUNCATED_IMAGES", True)
+        content = encode(COLOUR, "BMP")
+
+        assert "truncated" in reason(content[:-50])
+
+    @pytest.mark.parametrize("low", [-1.0, float("nan"), float("inf")])
+    def test_floats(self, low: float) -> None:
+        """Floats that are no brightness are rejected."""
+        values = np.ones((HEIGHT, WIDTH), dtype=np.float32)
+        values[3, 4] = low
+
+        assert reason(deep_tiff(values)).startswith("F pixels from ")
+
+
+def resized_gif(content: bytes, side: int) -> bytes:
+    """Lets the header of a GIF, and of its frame, tell another size."""
+    told = struct.pack("<HH", WIDTH, HEIGHT)
+    assert content.count(told) == 2
+    return content.replace(told, struct.pack("<HH", side, side))
+
+
+def resized_webp(content: bytes, side: int) -> bytes:
+    """Lets the header of a lossless WebP tell another size, in two times 14 bits behind its signature byte."""
+    at = content.index(b"VP8L") + 9
+    return content[:at] + struct.pack("<I", (side - 1) | (side - 1) << 14) + content[at + 4 :]
+
+
+BOMBS = {
+    "GIF": (
+        resized_gif(encode(COLOUR, "GIF"), 10_000),
+        "size 10000 x 10000 is 100,000,000 pixels, expected at most 50,000,000 (max_pixels)",
+    ),
+    "WebP": (
+        resized_webp(encode(COLOUR, "WEBP", lossless=True), 16_383),
+        "size 16383 x 16383 is 268,402,689 pixels, expected at most 50,000,000 (max_pixels)",
+    ),
+}
+
+
+class TestBombs:
+    """Small files that would be huge in memory or time."""
+
+    @pytest.mark.parametrize("kind", BOMBS)
+    def test_rejected_cheaply(self, kind: str, tmp_path: Path) -> None:
+        """A small file that would be huge in memory is rejected before it is, and without a warning from Pillow."""
+        content, expected = BOMBS[kind]
+
+        outcome, cost = outcome_and_cost(content, tmp_path)
+
+        assert outcome == expected
+        assert cost < 100_000
+
+    def test_huge_tiles(self) -> None:
+        """A small TIFF of huge tiles is rejected."""
+        tags = ImageFileDirectory_v2()
+        for tag in (65_001, 65_002):
+            tags[tag] = 60_000
+            tags.tagtype[tag] = TiffTags.LONG
+        content = encode(COLOUR, "TIFF", tiffinfo=tags)
+        for tag, tile_tag in ((65_001, 322), (65_002, 323)):
+            content = content.replace(struct.pack("<HHI", tag, 4, 1), struct.pack("<HHI", tile_tag, 4, 1))
+
+        assert reason(content) == "TIFF tiles of 60000 x 60000, expected at most 50,000,000 pixels"
+
+
+SEEDS = {
+    **{f"transparent {kind}": content for kind, (content, _) in TRANSPARENT.items()},
+    **{f"converted {kind}": content for kind, (content, _) in CONVERTED.items()},
+    **{f"deep {kind}": content for kind, (content, _) in DEEP.items()},
+}
+
+
+class TestFuzz:
+    """Files damaged at random, from fixed seeds."""
+
+    @pytest.mark.parametrize("kind", SEEDS)
+    def test_mutations(self, kind: str) -> None:
+        """A damaged file is rejected or becomes one that is fit for TensorFlow."""
+        fuzz(kind, SEEDS[kind])

@@ -1,0 +1,156 @@
+"""PNG files that are refused: cut, corrupt, or small to store and huge to decode."""
+
+import zlib
+from pathlib import Path
+
+import pytest
+import tensorflow as tf
+from PIL import Image
+
+from tests.ingest.images.conftest import (
+    COLOUR,
+    MEASURE,
+    chunk,
+    chunks_of,
+    encode,
+    noise_rows,
+    outcome_and_cost,
+    png_of,
+    png_with,
+    raw_png,
+    reason,
+    seen_by_tensorflow,
+)
+
+
+def without_chunk(content: bytes, unwanted: bytes) -> bytes:
+    """Returns a PNG less the chunks of one name."""
+    return png_of([(name, body) for name, body in chunks_of(content) if name != unwanted])
+
+
+def flipped(content: bytes, at: int) -> bytes:
+    """Returns `content` with bits of one byte flipped."""
+    return content[:at] + bytes([content[at] ^ 0x55]) + content[at + 1 :]
+
+
+PNG = encode(COLOUR, "PNG")
+ROWS = noise_rows(24)
+DAMAGED = {
+    "no end": (PNG[:-12], "PNG is truncated: the file ends without an IEND chunk"),
+    "cut in its end": (PNG[:-1], f"PNG is truncated: chunk IEND ends at byte {len(PNG)} of {len(PNG) - 1}"),
+    "no data": (without_chunk(PNG, b"IDAT"), "PNG with 0 bytes of picture data in 0 chunks, expected some, in a row"),
+    "no header": (without_chunk(PNG, b"IHDR"), "PNG with 0 headers, expected one of 13 bytes, first of all"),
+    "checksum": (
+        flipped(PNG, len(PNG) - 14),
+        f"PNG is corrupt: wrong checksum of chunk IDAT at byte {PNG.index(b'IDAT') - 4}",
+    ),
+    "rows missing": (
+        raw_png(8, 2, ROWS[: 130 * 30]),
+        "PNG is corrupt: 3,900 bytes of picture, expected 4,810",
+    ),
+    "filter": (raw_png(8, 2, b"\x07" + ROWS[1:]), "PNG is corrupt: row filter 7, expected 0 to 4"),
+    "filter of the last row": (
+        raw_png(8, 2, ROWS[:-130] + b"\x05" + ROWS[-129:]),
+        "PNG is corrupt: row filter 5, expected 0 to 4",
+    ),
+    "stream without end": (
+        png_of([(name, body[:-4] if name == b"IDAT" else body) for name, body in chunks_of(PNG)]),
+        "PNG is truncated: its compressed data has no end",
+    ),
+    "stream checksum": (
+        png_of([(name, flipped(body, -1) if name == b"IDAT" else body) for name, body in chunks_of(PNG)]),
+        "PNG cannot be decoded: Error -3 while decompressing data: incorrect data check",
+    ),
+    "no palette": (
+        raw_png(8, 3, noise_rows(8)),
+        "PNG with 0 palettes, expected one of 1 to 256 colours before the data",
+    ),
+    "unknown critical chunk": (
+        png_with(PNG, chunk(b"CgBI", b"")),
+        f"PNG chunk 'CgBI' at byte {PNG.index(b'IDAT') - 4}, expected one of the standard",
+    ),
+    "unknown colour type": (
+        raw_png(8, 5, noise_rows(8)),
+        "PNG header says colour 5, depth 8, compression 0, filter 0, interlace 0, expected values of the standard",
+    ),
+}
+
+
+class TestDamaged:
+    """PNG files that are cut or corrupt."""
+
+    @pytest.mark.parametrize("kind", DAMAGED)
+    def test_rejected(self, kind: str) -> None:
+        """Damage is told, as TensorFlow would refuse the file; Pillow alone forgives most of these."""
+        content, expected = DAMAGED[kind]
+
+        with pytest.raises(tf.errors.InvalidArgumentError):
+            seen_by_tensorflow(content)
+        assert reason(content) == expected
+
+    def test_data_in_two_places(self) -> None:
+        """Data that another chunk parts is rejected: decoders differ in what they make of it."""
+        content = png_with(PNG, after=chunk(b"tEXt", b"a\0b") + chunk(b"IDAT", b"more"))
+        size = len(dict(chunks_of(PNG))[b"IDAT"]) + 4
+
+        assert reason(content) == f"PNG with {size:,} bytes of picture data in 2 chunks, expected some, in a row"
+
+
+HUGE = zlib.compress(bytes(400_000_000))
+BOMBS = {
+    "17 KB of PNG": (
+        encode(Image.new("1", (12_000, 12_000)), "PNG", compress_level=9),
+        "size 12000 x 12000 is 144,000,000 pixels, expected at most 50,000,000 (max_pixels)",
+    ),
+    "lying PNG": (
+        raw_png(16, 6, bytes(1000), size=(7000, 7000)),
+        "PNG header says 7000 x 7000 but 17 bytes of data follow, expected at least one for 1,032 bytes of the picture",
+    ),
+    "PNG that never ends to inflate": (
+        png_of([(name, HUGE if name == b"IDAT" else body) for name, body in chunks_of(PNG)]),
+        "PNG is corrupt: 16,853,336 bytes of picture, expected 4,810",
+    ),
+}
+CONTAINED = {
+    "PNG text": png_with(PNG, chunk(b"zTXt", b"a\0\0" + HUGE)),
+    "PNG international text": png_with(PNG, chunk(b"iTXt", b"a\0\1\0\0\0" + HUGE)),
+    "PNG profile": png_with(PNG, chunk(b"iCCP", b"a\0\0" + HUGE)),
+}
+
+
+class TestBombs:
+    """Small files that would be huge in memory or time."""
+
+    @pytest.mark.parametrize("kind", BOMBS)
+    def test_rejected_cheaply(self, kind: str, tmp_path: Path) -> None:
+        """A small file that would be huge in memory is rejected before it is, and without a warning from Pillow."""
+        content, expected = BOMBS[kind]
+
+        outcome, cost = outcome_and_cost(content, tmp_path)
+
+        assert outcome == expected
+        assert cost < 100_000
+
+    @pytest.mark.parametrize("kind", CONTAINED)
+    def test_metadata_not_inflated(self, kind: str, tmp_path: Path) -> None:
+        """Metadata that would be huge in memory is never inflated, so the image can be kept."""
+        outcome, cost = outcome_and_cost(CONTAINED[kind], tmp_path)
+
+        assert outcome == "kept"
+        assert cost < 100_000
+
+    def test_measure(self, tmp_path: Path) -> None:
+        """The measure sees memory that was used for a moment: what a plain decode of the small PNG costs."""
+        plain = "Image.MAX_IMAGE_PIXELS = None; print(Image.open(sys.argv[1]).convert('L').mode)"
+        naive = MEASURE.replace('print(check_image(content, ImageLimits()).changed or "kept")', plain)
+
+        outcome, cost = outcome_and_cost(BOMBS["17 KB of PNG"][0], tmp_path, "from PIL import Image\n" + naive)
+
+        assert outcome == "L"
+        assert cost > 250_000
+
+    def test_many_chunks(self) -> None:
+        """A PNG of very many chunks is rejected."""
+        content = png_with(encode(COLOUR, "PNG"), chunk(b"tEXt", b"a\0b") * 100_000)
+
+        assert reason(content) == "PNG of more than 100,000 chunks, expected fewer"
