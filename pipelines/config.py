@@ -76,12 +76,13 @@ def make(
     task = get(task_name)
     places, overlay = _read_settings_file(task, settings_file)
     chosen = settings_tree.check_name(name or places.get("name") or task.name)
+    settings = settings_tree.load([task.settings, overlay, *map(settings_tree.parse_flag, flags)])
     return RunConfig(
         task=task,
         name=chosen,
         data=_folder("data", data or places.get("data") or _sample_data(task)),
         root=_folder("root", root or places.get("root") or f"runs/{chosen}"),
-        settings=settings_tree.load([task.settings, overlay, *map(settings_tree.parse_flag, flags)]),
+        settings=settings,
         beam_args=tuple(beam_args),
     )
 
