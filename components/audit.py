@@ -45,11 +45,14 @@ def _ingest(inputs: Uris, outputs: Uris) -> Audit:
 
 
 def _statistics(inputs: Uris, outputs: Uris) -> Audit:
-    counted = 0
+    expected = account.read(inputs["examples"]).records
+    counted = dict.fromkeys(expected, 0)
     for file in sorted(outputs["statistics"].glob("Split-*/FeatureStats.pb")):
         stats = statistics_pb2.DatasetFeatureStatisticsList.FromString(file.read_bytes())
-        counted += sum(dataset.num_examples for dataset in stats.datasets)
-    return Audit(ledger.Entry("StatisticsGen", sum(account.read(inputs["examples"]).records.values()), counted))
+        counted[file.parent.name.removeprefix("Split-")] = sum(dataset.num_examples for dataset in stats.datasets)
+    for split, records in expected.items():
+        ledger.check(ledger.Entry(f"StatisticsGen, split {split}", records, counted[split]))
+    return Audit(ledger.Entry("StatisticsGen", sum(expected.values()), sum(counted.values())))
 
 
 def _transform(inputs: Uris, outputs: Uris) -> Audit:
@@ -66,10 +69,11 @@ def _trainer(inputs: Uris, outputs: Uris) -> Audit:
     history = orjson.loads((outputs["model_run"] / "history.json").read_bytes())
     records = account.read(inputs["examples"]).records
     epochs = history["epochs"]
-    seen = [int(a + b) for a, b in zip(epochs["records"], epochs["val_records"], strict=True)]
-    expected = records["train"] + records["eval"]
-    wrong = [count for count in seen if count != expected]
-    return Audit(ledger.Entry("Trainer", expected, wrong[0] if wrong else expected), {"epochs": len(seen)})
+    for split, seen in (("train", epochs["records"]), ("eval", epochs["val_records"])):
+        for number, count in enumerate(seen or [0]):
+            ledger.check(ledger.Entry(f"Trainer, split {split}, epoch {number + 1}", records[split], int(count)))
+    total = records["train"] + records["eval"]
+    return Audit(ledger.Entry("Trainer", total, total), {"epochs": len(epochs["records"])})
 
 
 def _evaluator(inputs: Uris, outputs: Uris) -> Audit:

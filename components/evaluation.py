@@ -13,6 +13,7 @@ from components.settings import Evaluate
 
 ACCURACY = "sparse_categorical_accuracy"
 SPLIT = "test"
+_ROUNDING = 1e-7  # TFMA counts in 32 bits: seven right of ten are a little less than 0.7 there
 
 
 class LatestBlessedOther(ResolverStrategy):
@@ -46,9 +47,9 @@ def blessed_model_ids(blessings: Any) -> set[int]:
 def eval_config(label: str, bars: Evaluate) -> tfma.EvalConfig:
     """Returns what TFMA measures and which thresholds bless a model."""
     threshold = tfma.MetricThreshold(
-        value_threshold=tfma.GenericValueThreshold(lower_bound={"value": bars.min_accuracy}),
+        value_threshold=tfma.GenericValueThreshold(lower_bound={"value": bars.min_accuracy - _ROUNDING}),
         change_threshold=tfma.GenericChangeThreshold(
-            direction=tfma.MetricDirection.HIGHER_IS_BETTER, absolute={"value": -bars.max_drop}
+            direction=tfma.MetricDirection.HIGHER_IS_BETTER, absolute={"value": -bars.max_drop - _ROUNDING}
         ),
     )
     metrics = [
@@ -97,13 +98,14 @@ def _value(values: Any, metric: str) -> float:
 def _bars(values: Any, config: tfma.EvalConfig) -> list[tuple[str, float, str, bool]]:
     """Returns (what, value, bar, passed) for each threshold that was applied."""
     threshold = config.metrics_specs[0].metrics[0].per_slice_thresholds[0].threshold
-    least = threshold.value_threshold.lower_bound.value
+    least = threshold.value_threshold.lower_bound.value + _ROUNDING
     accuracy = float(values[ACCURACY]["doubleValue"])
-    bars = [("accuracy", accuracy, f"at least {least:g}", accuracy >= least)]
+    bars = [("accuracy", accuracy, f"at least {least:g}", accuracy >= least - _ROUNDING)]
     if f"{ACCURACY}_diff" in values:
         change = float(values[f"{ACCURACY}_diff"]["doubleValue"])
-        allowed = threshold.change_threshold.absolute.value
-        bars.append(("accuracy against the blessed model", change, f"at least {allowed:+g}", change >= allowed))
+        allowed = threshold.change_threshold.absolute.value + _ROUNDING
+        passed = change >= allowed - _ROUNDING
+        bars.append(("accuracy against the blessed model", change, f"at least {allowed:+g}", passed))
     return bars
 
 

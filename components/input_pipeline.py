@@ -16,6 +16,7 @@ import tensorflow as tf
 from components.settings import Input
 
 Batch = tuple[dict[str, tf.Tensor], tf.Tensor]
+_EPOCHS = 1_000_003  # more than anyone trains: epochs of one seed are never those of its neighbour
 _PARALLEL_CALLS = 2  # fixed: on few cores it beats autotuning, which also grows its buffers
 
 
@@ -75,7 +76,7 @@ class Reader:
         return -(-sum(shard.records for shard in shards) // self.settings.batch_size)
 
     def _training_epoch(self, shards: Sequence[RecordFile], epoch: tf.Tensor) -> tf.data.Dataset:
-        seed = self.seed + epoch
+        seed = self.seed * _EPOCHS + epoch
         data = tf.data.Dataset.from_tensor_slices(_paths(shards))
         data = data.shuffle(len(shards), seed=seed, reshuffle_each_iteration=False)
         data = data.interleave(tf.data.TFRecordDataset, cycle_length=self.settings.interleave)
@@ -96,7 +97,7 @@ class Reader:
 
     def _parse_and_augment(self, record: tf.Tensor, epoch: tf.Tensor) -> Batch:
         parsed = self._parse(record)
-        seed = tf.stack([parsed["id"], self.seed + epoch])
+        seed = tf.stack([parsed["id"], self.seed * _EPOCHS + epoch])
         values = {key: feature.decode(parsed[key]) for key, feature in self.features.items()}
         if self.settings.augment:
             values = {key: self.features[key].augment(value, seed) for key, value in values.items()}

@@ -5,6 +5,7 @@
 A server that polls the folder sees a version only when every byte of it is there.
 """
 
+import re
 import shutil
 from pathlib import Path
 from typing import Any
@@ -21,6 +22,7 @@ from tfx.utils import proto_utils
 from components import durable
 
 PUSHED = "pushed.json"
+_VERSION = re.compile("[0-9]+")
 _HIGHEST = ".highest-version"  # a number is never used twice, even when its folder is deleted
 
 
@@ -73,7 +75,9 @@ def next_version(serving: Path) -> int:
     """Returns a number above every version that is there or ever was."""
     highest = serving / _HIGHEST
     used = [int(highest.read_text())] if highest.exists() else []
-    return max([*used, *(int(entry.name) for entry in serving.iterdir() if entry.name.isdigit())], default=0) + 1
+    return (
+        max([*used, *(int(entry.name) for entry in serving.iterdir() if _VERSION.fullmatch(entry.name))], default=0) + 1
+    )
 
 
 def _note(pushed: types.Artifact, note: dict[str, Any]) -> None:

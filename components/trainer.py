@@ -79,15 +79,24 @@ class _Watch(keras.callbacks.Callback):
         self._epoch = epoch
 
     def on_train_batch_end(self, batch: int, logs: Mapping[str, float] | None = None) -> None:
-        loss = float((logs or {}).get("loss", 0.0))
-        if not math.isfinite(loss):
-            raise PenstockError(
-                f"the loss became {loss} in epoch {self._epoch + 1}, step {batch + 1}; nothing was exported. "
-                "Lower train.learning_rate or look for extreme values in the data"
-            )
+        loss = self._finite("loss", logs, f"step {batch + 1}")
         done = self._epoch * self._records + min((batch + 1) * self._batch_size, self._records)
         note = f"epoch {self._epoch + 1}/{self._epochs}  loss {loss:.3f}"
         progress.report(done, self._epochs * self._records, note)
+
+    def on_epoch_end(self, epoch: int, logs: Mapping[str, float] | None = None) -> None:
+        # The last step of an epoch may spoil the weights after its own loss was taken.
+        del epoch
+        self._finite("val_loss", logs, "on the held-out split")
+
+    def _finite(self, name: str, logs: Mapping[str, float] | None, where: str) -> float:
+        loss = float((logs or {}).get(name, 0.0))
+        if not math.isfinite(loss):
+            raise PenstockError(
+                f"the loss became {loss} in epoch {self._epoch + 1}, {where}; nothing was exported. "
+                "Lower train.learning_rate or look for extreme values in the data"
+            )
+        return loss
 
 
 def _fit(

@@ -49,7 +49,7 @@ class RunConfig:
     def serving(self) -> Path:
         """Where blessed models go."""
         configured = self.settings.push.directory
-        return Path(configured).resolve() if configured else self.root / "serving"
+        return _folder("push.directory", configured) if configured else self.root / "serving"
 
     @property
     def quarantine_list(self) -> Path:
@@ -98,6 +98,8 @@ def _read_settings_file(task: Task, given: str | None) -> tuple[Mapping[str, str
         if table not in NAMES:
             raise SettingsError(f"settings file {path}: unknown task [{table}]: {nearest(table, NAMES)}")
     mine = content.get(task.name, {})
+    if not isinstance(mine, dict):
+        raise SettingsError(f"settings file {path}: {task.name} = {mine!r}: expected a table [{task.name}]")
     places = {key: str(mine[key]) for key in _PLACES if key in mine}
     return places, {key: value for key, value in mine.items() if key not in _PLACES}
 
@@ -116,4 +118,7 @@ def _folder(what: str, text: str) -> Path:
     """Returns an absolute path; refuses what only looks like one."""
     if reason := settings_tree.not_a_path(text):
         raise SettingsError(f"{what} {text!r}: {reason}")
-    return Path(text).expanduser().absolute()
+    try:
+        return Path(text).expanduser().absolute()
+    except RuntimeError:
+        raise SettingsError(f"{what} {text!r}: there is no such user, so no such home folder") from None

@@ -8,8 +8,6 @@ from typing import TextIO
 
 from rich.console import Console
 from rich.live import Live
-from rich.markup import escape
-from rich.table import Table
 from rich.text import Text
 
 from components.errors import PenstockError
@@ -28,7 +26,6 @@ _WORDS = {
     plan.LOOK_UP: "looked up",
     plan.SKIP: "skipped",
 }
-_PLAIN_WIDTH = 200  # of lines in a file or a pipe: long paths stay whole
 _PLAIN_INTERVAL = 10.0  # seconds between progress lines where there is no terminal
 
 
@@ -37,8 +34,8 @@ class Display:
 
     def __init__(self, stream: TextIO) -> None:
         """Finds out whether the stream is a terminal."""
-        width = None if stream.isatty() else _PLAIN_WIDTH
-        self._console = Console(file=stream, highlight=False, width=width)
+        # Names, paths and reasons are the user's: printed as they are, and never broken in two.
+        self._console = Console(file=stream, highlight=False, markup=False, emoji=False, soft_wrap=True)
         self._live: Live | None = None
         self._node, self._begun, self._said = "", 0.0, 0.0
         self._progress: Progress | None = None
@@ -77,7 +74,7 @@ class Display:
         """Tells that a node begins."""
         self._node, self._begun, self._said, self._progress = planned.node.id, time.monotonic(), time.monotonic(), None
         if self._live is None and planned.action == plan.RUN:
-            self._console.print(f"  {planned.node.id}: {escape(planned.reason)}")
+            self._console.print(f"  {planned.node.id}: {planned.reason}")
 
     def progress(self, progress: Progress) -> None:
         """Shows how far the node is."""
@@ -110,11 +107,11 @@ class Display:
 
     def summary(self, facts: RunFacts, config: RunConfig) -> None:
         """Shows the one table at the end."""
-        table = Table(show_header=False, box=None, padding=(0, 2))
-        for name, value in _summary_rows(facts, config):
-            table.add_row(Text(name, style="bold"), Text(value))
+        rows = _summary_rows(facts, config)
+        width = max(len(name) for name, _ in rows)
         self._console.print()
-        self._console.print(table)
+        for name, value in rows:
+            self._console.print(Text.assemble((f"  {name:<{width}}    ", "bold"), value))
 
     def failure(self, error: BaseException, log: Path) -> None:
         """Says what went wrong, in full if it is an error of ours, else with the place to look."""

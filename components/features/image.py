@@ -44,9 +44,10 @@ class ImageFeature:
         margin = max(1, self.size // 8)
         padded = tf.pad(pixels, [[margin, margin], [margin, margin], [0, 0]], mode="REFLECT")
         shape = [self.size, self.size, CHANNELS]
-        pixels = tf.image.stateless_random_crop(padded, shape, seed)
-        pixels = tf.image.stateless_random_brightness(pixels, 0.1, seed)
-        return tf.image.stateless_random_contrast(pixels, 0.9, 1.1, seed)
+        place, light, contrast = tf.unstack(tf.random.experimental.stateless_split(seed, 3))
+        pixels = tf.image.stateless_random_crop(padded, shape, place)
+        pixels = tf.image.stateless_random_brightness(pixels, 0.1, light)
+        return tf.image.stateless_random_contrast(pixels, 0.9, 1.1, contrast)
 
     def keras_input(self, name: str) -> keras.KerasTensor:
         """Declares the model's input."""
