@@ -10,6 +10,7 @@ import shutil
 from pathlib import Path
 from typing import Any
 
+import filelock
 import orjson
 from tfx import types
 from tfx.components.pusher import component as tfx_component
@@ -62,12 +63,14 @@ class Pusher(tfx_component.Pusher):
 def push(model: Path, serving: Path) -> Path:
     """Copies `model` to the next version below `serving` and returns that folder."""
     serving.mkdir(parents=True, exist_ok=True)
-    durable.sweep(serving)
-    version = next_version(serving)
-    durable.write_bytes(serving / _HIGHEST, str(version).encode())
-    target = serving / str(version)
-    with durable.publish_folder(target) as aside:
-        shutil.copytree(model, aside, dirs_exist_ok=True)
+    # Pipelines with roots of their own may share a serving folder: one of them pushes at a time.
+    with filelock.FileLock(serving / ".lock"):
+        durable.sweep(serving)
+        version = next_version(serving)
+        durable.write_bytes(serving / _HIGHEST, str(version).encode())
+        target = serving / str(version)
+        with durable.publish_folder(target) as aside:
+            shutil.copytree(model, aside, dirs_exist_ok=True)
     return target
 
 

@@ -16,6 +16,7 @@ import pydantic
 
 from components.errors import SettingsError
 
+_SMALLEST_PICTURE = 8  # pixels a side
 NAME = re.compile(r"[a-z][a-z0-9_-]{0,62}")
 
 
@@ -71,6 +72,13 @@ class Input(_Section):
     prefetch: int = pydantic.Field(2, gt=0, description="batches ready before they are asked for")
     image_size: int = pydantic.Field(0, ge=0, le=1024, description="side in pixels; 0: the data's median, 32 to 160")
     augment: bool = True
+
+    @pydantic.field_validator("image_size")
+    @classmethod
+    def _is_a_picture(cls, size: int) -> int:
+        if 0 < size < _SMALLEST_PICTURE:
+            raise ValueError(f"expected 0 or at least {_SMALLEST_PICTURE}")
+        return size
 
 
 class Train(_Section):

@@ -117,9 +117,14 @@ def _fit(
         keras.callbacks.TensorBoard(str(run / "tensorboard"), write_graph=False),
     ]
     history = model.fit(
-        reader.training(train), steps_per_epoch=steps, epochs=fit.epochs,
-        validation_data=reader.evaluation(held_out), callbacks=callbacks, verbose=0,
-    ).history  # fmt: skip
+        reader.training(train),
+        steps_per_epoch=steps,
+        epochs=fit.epochs,
+        validation_data=reader.evaluation(held_out),
+        validation_steps=reader.steps(held_out),
+        callbacks=callbacks,
+        verbose=0,
+    ).history
     model.load_weights(str(checkpoint))
     return {"history": history, "best_epoch": min(range(fit.epochs), key=history["val_loss"].__getitem__)}
 

@@ -190,7 +190,7 @@ def test_record_lost_after_ingest_stops_the_run(pipeline: Any) -> None:
     result = pipeline.run(before=drop)
 
     assert result.code == 6, result.said
-    assert "StatisticsGen: 1 records lost" in result.said
+    assert "StatisticsGen, split train: 1 records lost" in result.said
     assert states(pipeline)["StatisticsGen"] == "FAILED"
 
 
