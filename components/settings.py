@@ -16,6 +16,7 @@ import pydantic
 
 from components.errors import SettingsError
 
+SPLITS = ("train", "eval", "test")
 _SMALLEST_PICTURE = 8  # pixels a side
 NAME = re.compile(r"[a-z][a-z0-9_-]{0,62}")
 
@@ -43,7 +44,7 @@ class Splits(_Section):
 
     def fractions(self) -> tuple[tuple[str, float], ...]:
         """Returns (split, fraction) in their fixed order."""
-        return ("train", self.train), ("eval", self.eval), ("test", self.test)
+        return tuple(zip(SPLITS, (self.train, self.eval, self.test), strict=True))
 
 
 class Ingest(_Section):

@@ -66,6 +66,27 @@ def run(
 
 
 @app.command()
+def ingest(
+    data: Annotated[str, typer.Argument(metavar="DATA", help="A file, a folder, or a pattern such as 'logs/*.csv'.")],
+    out: Annotated[str, typer.Option(help="Folder to make, with shards, manifest, quarantine and schema.")],
+    beam_args: BeamArgs = None,
+    label: Annotated[str, typer.Option(help="Column that holds the label; it is counted by split.")] = "",
+    flags: Set = None,
+) -> None:
+    """Turn raw data into sharded TFRecords, and stop there."""
+    from pathlib import Path
+
+    from components import settings
+    from pipelines import ingest_alone, quiet
+    from pipelines.console import Display
+
+    quiet.prepare_environment()
+    chosen = settings.load([settings.parse_flag(flag) for flag in flags or ()])
+    made = ingest_alone.ingest(data, Path(out).absolute(), chosen.ingest, label, beam_args or ())
+    Display(sys.stdout).ingested(made, Path(out))
+
+
+@app.command()
 def doctor() -> None:
     """Check this machine and say what to do about what is missing."""
     from pipelines import doctor as checks

@@ -1,7 +1,7 @@
 """What a person sees while a run goes on and when it is over: a live line on a terminal, plain lines elsewhere."""
 
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TextIO
@@ -11,6 +11,7 @@ from rich.live import Live
 from rich.text import Text
 
 from components.errors import PenstockError
+from components.ingest.account import QUARANTINE, Account
 from components.progress import Progress
 from pipelines import plan
 from pipelines.config import RunConfig
@@ -108,16 +109,32 @@ class Display:
     def summary(self, facts: RunFacts, config: RunConfig) -> None:
         """Shows the one table at the end."""
         rows = _summary_rows(facts, config)
-        width = max(len(name) for name, _ in rows)
         self._console.print()
-        for name, value in rows:
-            self._console.print(Text.assemble((f"  {name:<{width}}    ", "bold"), value))
+        self._rows(rows)
+
+    def ingested(self, made: Account, out: Path) -> None:
+        """Shows what an ingest by itself has made."""
+        counts = ", ".join(f"{split} {count:,}" for split, count in made.records.items())
+        size = sum(shard.bytes for shard in made.shards)
+        rows = [
+            ("records", f"{sum(made.records.values()):,} of {made.found:,} ({counts})"),
+            ("quarantined", f"{made.quarantined:,}" + (f", listed in {out / QUARANTINE}" if made.quarantined else "")),
+            ("shards", f"{len(made.shards)}, {size / 1e6:,.1f} MB"),
+            *(("warning", warning) for warning in made.warnings),
+            ("folder", str(out)),
+        ]
+        self._rows(rows)
 
     def failure(self, error: BaseException, log: Path) -> None:
         """Says what went wrong, in full if it is an error of ours, else with the place to look."""
         said = str(error) if isinstance(error, PenstockError) else f"{type(error).__name__}: {str(error)[:2000]}"
         self._console.print(Text(f"\n{said or 'interrupted'}", style="red"))
         self._console.print(f"log: {log}", style="dim")
+
+    def _rows(self, rows: Sequence[tuple[str, str]]) -> None:
+        width = max(len(name) for name, _ in rows)
+        for name, value in rows:
+            self._console.print(Text.assemble((f"  {name:<{width}}    ", "bold"), value))
 
     def _line(self) -> Text:
         elapsed = time.monotonic() - self._begun

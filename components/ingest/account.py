@@ -16,8 +16,8 @@ from components import durable
 from components.errors import BadInput
 from components.ingest.manifest import Manifest
 from components.ingest.sources import Refused, printable
-from components.ledger import Entry
-from components.settings import Ingest
+from components.ledger import Entry, check
+from components.settings import SPLITS, Ingest
 
 MANIFEST = "manifest.json"
 QUARANTINE = "quarantine.jsonl"
@@ -52,7 +52,7 @@ class Account:
     @property
     def records(self) -> dict[str, int]:
         """Records by split."""
-        return {split: sum(classes.values()) for split, classes in self.classes.items()}
+        return {split: sum(shard.records for shard in self.shards_of(split)) for split in self.classes}
 
     def entry(self) -> Entry:
         """Returns the ledger's entry for the ingest itself."""
@@ -63,19 +63,19 @@ class Account:
         return [shard for shard in self.shards if shard.split == split]
 
 
-def make(manifest: Manifest, reports: Sequence[Any]) -> tuple[Account, tuple[Refused, ...]]:
-    """Adds the shards' reports up."""
+def make(manifest: Manifest, reports: Sequence[Any], found: int | None = None) -> tuple[Account, tuple[Refused, ...]]:
+    """Adds the shards' reports up; `found` are the records in, where a file is not a record."""
     quarantined = [*manifest.refused, *(bad for report in reports for bad in report.quarantined)]
     quarantined.sort(key=lambda bad: bad.path)
-    splits = list(dict.fromkeys(report.split for report in reports))
-    # From the files found, not the records written: a class that is quarantined whole must not vanish.
-    names = sorted({item.file.label for item in manifest.files})
-    classes = {split: _sum(r.classes for r in reports if r.split == split) for split in splits}
+    # From the files found too, not only from the records: a class that is quarantined whole must not vanish.
+    by_folder = {item.file.label for item in manifest.files if item.file.label}
+    names = sorted(by_folder.union(*(report.classes for report in reports)))
+    classes = {split: _sum(r.classes for r in reports if r.split == split) for split in SPLITS}
     account = Account(
         data_digest=manifest.digest,
-        found=manifest.records,
+        found=manifest.records if found is None else found,
         sources=tuple((printable(item.file.path), item.size, item.sha256) for item in manifest.files),
-        shards=tuple(Shard(r.split, r.name, r.records, r.bytes, r.sha256) for r in reports),
+        shards=tuple(Shard(r.split, r.name, r.records, r.bytes, r.sha256) for r in reports if r.name),
         classes={split: {name: counts.get(name, 0) for name in names} for split, counts in classes.items()},
         quarantined=len(quarantined),
         changed=dict(sorted(_sum(report.changed for report in reports).items())),
@@ -83,6 +83,26 @@ def make(manifest: Manifest, reports: Sequence[Any]) -> tuple[Account, tuple[Ref
         warnings=tuple(_warnings(manifest)),
     )
     return account, tuple(quarantined)
+
+
+def close_books(
+    artifact: Path,
+    manifest: Manifest,
+    reports: Sequence[Any],
+    settings: Ingest,
+    quarantine_list: Path,
+    found: int | None = None,
+) -> Account:
+    """Adds up, checks that nothing was lost and not too much is bad, and stores the account in the artifact."""
+    for report in reports:
+        if report.failure:
+            raise BadInput(f"{report.failure}; nothing after it was run")
+    account, quarantined = make(manifest, reports, found)
+    write_quarantine(quarantine_list, quarantined)
+    check_budget(quarantined, account.found, settings, quarantine_list)
+    check(account.entry())
+    write(artifact, account, quarantined)
+    return account
 
 
 def write(artifact: Path, account: Account, quarantined: Iterable[Refused]) -> None:
@@ -94,8 +114,7 @@ def write(artifact: Path, account: Account, quarantined: Iterable[Refused]) -> N
 def write_quarantine(path: Path, quarantined: Iterable[Refused]) -> None:
     """Stores the list of what was set aside."""
     path.parent.mkdir(parents=True, exist_ok=True)
-    lines = [orjson.dumps({"path": printable(bad.path), "reason": bad.reason}) + b"\n" for bad in quarantined]
-    durable.write_bytes(path, b"".join(lines))
+    durable.write_bytes(path, b"".join(orjson.dumps(_told(bad)) + b"\n" for bad in quarantined))
 
 
 def read(artifact: Path) -> Account:
@@ -115,10 +134,12 @@ def read_quarantine(artifact: Path) -> list[Refused]:
 
 def check_budget(quarantined: Sequence[Refused], records_in: int, settings: Ingest, listed_in: Path) -> None:
     """Stops the run when too much of the data is bad."""
+    if not records_in:
+        raise BadInput("0 examples in the data")
     fraction = len(quarantined) / records_in
     if fraction <= settings.max_bad_fraction and len(quarantined) < records_in:
         return
-    shown = [f"  {printable(bad.path)}: {bad.reason}" for bad in quarantined[:_SHOWN]]
+    shown = [f"  {': '.join(filter(None, (printable(b.path), b.position, b.reason)))}" for b in quarantined[:_SHOWN]]
     more = [f"  … {len(quarantined) - _SHOWN} more"] if len(quarantined) > _SHOWN else []
     limit = f"more than ingest.max_bad_fraction = {settings.max_bad_fraction:g} allows"
     why = "0 examples are left" if len(quarantined) == records_in else limit
@@ -128,6 +149,12 @@ def check_budget(quarantined: Sequence[Refused], records_in: int, settings: Inge
         "or raise the fraction (--set ingest.max_bad_fraction=…)"
     )
     raise BadInput("\n".join([said, *shown, *more, advice]))
+
+
+def _told(bad: Refused) -> dict[str, str]:
+    """Returns what is known of a bad file or row; a file has no position."""
+    told = {"path": printable(bad.path), "position": bad.position, "reason": bad.reason, "raw": bad.raw}
+    return {key: value for key, value in told.items() if value}
 
 
 def _sum(counts: Iterable[dict[Any, int]]) -> Counter[Any]:

@@ -3,7 +3,6 @@
 from pathlib import Path
 from typing import Any
 
-import apache_beam as beam
 from google.protobuf import any_pb2, json_format, wrappers_pb2
 from tfx import types
 from tfx.components.example_gen import component as example_gen
@@ -14,12 +13,12 @@ from tfx.dsl.components.base import base_beam_executor, executor_spec
 from tfx.proto import example_gen_pb2
 from tfx.types import artifact_utils, standard_component_specs
 
-from components import ledger, progress, refs
+from components import refs
 from components.errors import BadInput
 from components.hashing import HashCache
-from components.ingest import account, manifest, reports, shards
+from components.ingest import manifest, run_files
 from components.ingest.config import IngestConfig
-from components.ingest.write import ShardReport, write_shard
+from components.ingest.run_files import FilesJob
 
 FINGERPRINT = "input_fingerprint"
 
@@ -67,52 +66,11 @@ class IngestExecutor(base_beam_executor.BaseBeamExecutor):
         found = _take_manifest(data, config)
         if found.digest != exec_properties[FINGERPRINT]:
             raise BadInput(f"{data}: changed while the run started; run again when nothing writes to it")
-        artifact = Path(examples.uri)
-        written = self._write_shards(shards.plan(found.files, config.settings), data, artifact, config)
-        _finish(artifact, found, written, config)
+        listed = Path(config.quarantine_list)
+        job = FilesJob(data, config.source, config.settings, Path(examples.uri), listed)
+        run_files.run(job, found, self._make_beam_pipeline)
         examples.split_names = artifact_utils.encode_split_names([n for n, _ in config.settings.splits.fractions()])
         examples_utils.set_payload_format(examples, example_gen_pb2.FORMAT_TF_EXAMPLE)
-
-    def _write_shards(
-        self, plans: list[shards.ShardPlan], data: Path, artifact: Path, config: IngestConfig
-    ) -> list[ShardReport]:
-        _progress.start(sum(len(plan.files) for plan in plans))
-        with self._make_beam_pipeline() as pipeline:
-            _ = (
-                pipeline
-                | "PlanShards" >> beam.Create(plans, reshuffle=True)
-                | "WriteShards" >> beam.ParDo(_WriteShard(str(data), str(artifact), config))
-            )
-        return reports.collect(artifact, plans)
-
-
-class _WriteShard(beam.DoFn):
-    def __init__(self, data: str, artifact: str, config: IngestConfig) -> None:
-        self._data, self._artifact, self._config = data, artifact, config
-
-    def process(self, shard: shards.ShardPlan) -> None:
-        source = refs.load(self._config.source)
-        artifact = Path(self._artifact)
-        report = write_shard(shard, source, Path(self._data), artifact, self._config.settings)
-        reports.store(artifact, report)
-        _progress.add(len(shard.files))
-
-
-class _Count:
-    """Files seen by this process; all of them with the in-memory runner."""
-
-    def __init__(self) -> None:
-        self.start(0)
-
-    def start(self, total: int) -> None:
-        self.done, self.total = 0, total
-
-    def add(self, files: int) -> None:
-        self.done += files
-        progress.report(self.done, self.total or None)
-
-
-_progress = _Count()
 
 
 class Ingest(example_gen.FileBasedExampleGen):
@@ -160,15 +118,3 @@ def _take_manifest(data: Path, config: IngestConfig) -> manifest.Manifest:
         return manifest.take(refs.load(config.source), data, cache)
     finally:
         cache.close()
-
-
-def _finish(artifact: Path, found: manifest.Manifest, written: list[ShardReport], config: IngestConfig) -> None:
-    for report in written:
-        if report.failure:
-            raise BadInput(f"{report.failure}; nothing after it was run")
-    made, quarantined = account.make(found, written)
-    listed = Path(config.quarantine_list)
-    account.write_quarantine(listed, quarantined)
-    account.check_budget(quarantined, found.records, config.settings, listed)
-    ledger.check(made.entry())
-    account.write(artifact, made, quarantined)

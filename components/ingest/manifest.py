@@ -52,7 +52,11 @@ class Manifest:
 
 def take(source: Source, data: Path, cache: HashCache) -> Manifest:
     """Lists and hashes the data."""
-    found: Found = source.find(data)
+    return hash_found(source.find(data), data, cache)
+
+
+def hash_found(found: Found, data: Path, cache: HashCache) -> Manifest:
+    """Hashes what a source found."""
     try:
         hashed = cache.hash_files(data, (file.path for file in found.files))
     except OSError as error:

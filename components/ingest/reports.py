@@ -8,41 +8,45 @@ import shutil
 from collections.abc import Sequence
 from dataclasses import asdict
 from pathlib import Path
+from typing import Any
 
 import orjson
 
 from components import durable
 from components.errors import LedgerMismatch
-from components.ingest.shards import ShardPlan
 from components.ingest.sources import Refused
 from components.ingest.write import ShardReport
 
 _FOLDER = "reports"
 
 
-def store(artifact: Path, report: ShardReport) -> None:
-    """Leaves one report; a retried bundle leaves the same one again."""
-    target = _file_of(artifact, report.name)
+def store(artifact: Path, unit: str, reports: Sequence[ShardReport]) -> None:
+    """Leaves the reports of one unit of work; a retried bundle leaves the same ones again."""
+    target = _file_of(artifact, unit)
     target.parent.mkdir(parents=True, exist_ok=True)
-    durable.write_bytes(target, orjson.dumps(asdict(report), option=orjson.OPT_NON_STR_KEYS))
+    rows = [asdict(report) for report in reports]
+    durable.write_bytes(target, orjson.dumps(rows, option=orjson.OPT_NON_STR_KEYS))
 
 
-def collect(artifact: Path, plans: Sequence[ShardPlan]) -> list[ShardReport]:
-    """Takes all reports away; a shard without one was not written."""
-    missing = [plan.name for plan in plans if not _file_of(artifact, plan.name).exists()]
+def collect(artifact: Path, units: Sequence[str]) -> list[ShardReport]:
+    """Takes all reports away; a unit without any was not done."""
+    missing = [unit for unit in units if not _file_of(artifact, unit).exists()]
     if missing:
-        raise LedgerMismatch(f"{len(missing)} of {len(plans)} shards were not written, such as {missing[0]}")
-    reports = [_read(_file_of(artifact, plan.name)) for plan in plans]
+        raise LedgerMismatch(f"{len(missing)} of {len(units)} shards were not written, such as {missing[0]}")
+    reports = [report for unit in units for report in _read(_file_of(artifact, unit))]
     shutil.rmtree(artifact / _FOLDER)
     return reports
 
 
-def _file_of(artifact: Path, shard_name: str) -> Path:
-    return artifact / _FOLDER / (shard_name.replace("/", "_") + ".json")
+def _file_of(artifact: Path, unit: str) -> Path:
+    return artifact / _FOLDER / (unit.replace("/", "_") + ".json")
 
 
-def _read(path: Path) -> ShardReport:
-    stored = orjson.loads(path.read_bytes())
+def _read(path: Path) -> list[ShardReport]:
+    return [_report(stored) for stored in orjson.loads(path.read_bytes())]
+
+
+def _report(stored: dict[str, Any]) -> ShardReport:
     stored["sides"] = {int(side): count for side, count in stored["sides"].items()}
     stored["quarantined"] = tuple(Refused(**row) for row in stored["quarantined"])
     return ShardReport(**stored)

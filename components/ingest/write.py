@@ -38,6 +38,7 @@ class ShardReport:
     changed: dict[str, int]  # why bytes were re-encoded -> records
     quarantined: tuple[Refused, ...]
     failure: str = ""  # an input that could not be read: the run must stop
+    read: int = 0  # rows that were looked at, where a file holds many
 
 
 def write_shard(shard: ShardPlan, source: Source, data: Path, artifact: Path, settings: Ingest) -> ShardReport:

@@ -170,9 +170,9 @@ class TestReport:
         fill(data, {"cats/1.png": picture(1), "cats/2.jpg": b"<html>"})
         plan = ShardPlan("train", 0, 1, take(data).files)
         report = write_shard(plan, SOURCE, data, artifact, Ingest())
-        reports.store(artifact, report)
+        reports.store(artifact, plan.name, [report])
 
-        assert reports.collect(artifact, [plan]) == [report]
+        assert reports.collect(artifact, [plan.name]) == [report]
         assert published(artifact) == [NAME]
 
     def test_a_bad_file_whose_name_is_not_utf8_is_reported(
@@ -181,8 +181,8 @@ class TestReport:
         """Its odd byte is spelt out, as it is for files refused before they were opened."""
         fill(data, {"cats/1.png": picture(1), os.fsdecode(b"cats/caf\xe9.jpg"): b""})
         plan = ShardPlan("train", 0, 1, take(data).files)
-        reports.store(artifact, write_shard(plan, SOURCE, data, artifact, Ingest()))
-        (collected,) = reports.collect(artifact, [plan])
+        reports.store(artifact, plan.name, [write_shard(plan, SOURCE, data, artifact, Ingest())])
+        (collected,) = reports.collect(artifact, [plan.name])
 
         assert [bad.path for bad in collected.quarantined] == ["cats/caf\\xe9.jpg"]
 
@@ -194,8 +194,8 @@ class TestReport:
         fill(data, {name: picture(1)})
         plan = ShardPlan("train", 0, 1, take(data).files)
         (data / name).unlink()
-        reports.store(artifact, write_shard(plan, SOURCE, data, artifact, Ingest()))
-        (collected,) = reports.collect(artifact, [plan])
+        reports.store(artifact, plan.name, [write_shard(plan, SOURCE, data, artifact, Ingest())])
+        (collected,) = reports.collect(artifact, [plan.name])
 
         assert collected.failure == f"{data}/cats/caf\\xe9.png: cannot be read: No such file or directory"
 

@@ -31,10 +31,12 @@ class SourceFile:
 
 @dataclass(frozen=True)
 class Refused:
-    """A file that was set aside, and why."""
+    """A file, or a row of one, that was set aside, and why."""
 
     path: str
     reason: str
+    position: str = ""  # of a row: "line 12"
+    raw: str = ""  # the row itself, up to a limit, so that a person can mend and re-ingest it
 
 
 @dataclass(frozen=True)
