@@ -82,8 +82,28 @@ def ingest(
 
     quiet.prepare_environment()
     chosen = settings.load([settings.parse_flag(flag) for flag in flags or ()])
-    made = ingest_alone.ingest(data, Path(out).absolute(), chosen.ingest, label, beam_args or ())
-    Display(sys.stdout).ingested(made, Path(out))
+    target = Path(out).absolute()
+    with quiet.diverted(target.with_name(f"{target.name}.log")) as user:
+        made = ingest_alone.ingest(data, target, chosen.ingest, label, beam_args or ())
+        Display(user).ingested(made, target)
+
+
+@app.command()
+def inspect(
+    path: Annotated[str, typer.Argument(metavar="PATH", help="Raw data, TFRecords or an artifact; patterns too.")],
+    rows: Annotated[int, typer.Option(help="How many of the first records to show.", min=0, max=1000)] = 5,
+    sheet: Annotated[str | None, typer.Option(metavar="FILE.png", help="Draw up to 64 images into it.")] = None,
+    verify: Annotated[bool, typer.Option("--verify", help="Of an artifact: compare each shard's sha256.")] = False,
+) -> None:
+    """Show what is in a set: counts, columns, classes, first records, images."""
+    from pathlib import Path
+
+    from pipelines import quiet
+    from pipelines.inspect import Wishes
+    from pipelines.inspect import inspect as show
+
+    quiet.prepare_environment()
+    show(path, Wishes(rows, Path(sheet) if sheet else None, verify), sys.stdout)
 
 
 @app.command()

@@ -10,6 +10,9 @@ from components.errors import BadInput, SettingsError
 ROW_SOURCES = {
     "components.ingest.sources.csv_rows:SOURCE": r"\.(csv|tsv)(\.gz)?",
     "components.ingest.sources.jsonl_rows:SOURCE": r"\.(jsonl|ndjson)(\.gz)?",
+    "components.ingest.sources.parquet_rows:SOURCE": r"\.(parquet|pq)",
+    "components.ingest.sources.array_rows:SOURCE": r"\.(npz|npy)",
+    "components.ingest.sources.tfrecord_rows:SOURCE": r"(\.tfrecords?|tfrecord-\d+-of-\d+)(\.gz)?",
 }
 IMAGE_FOLDER = "components.ingest.sources.image_folder:SOURCE"
 _WILD = re.compile(r"[*?\[]")
@@ -31,7 +34,7 @@ def locate(data: str) -> Located:
     if kinds == {None} and Path(data).is_dir():
         return Located(home, (), IMAGE_FOLDER)
     if kinds == {None}:
-        known = "CSV, TSV or JSONL, or a folder of class folders with images"
+        known = "CSV, TSV, JSONL, Parquet, npz, npy or TFRecord, or a folder of class folders with images"
         raise BadInput(f"{data}: {names[0]} is of no known kind; expected {known}")
     if len(kinds) > 1:
         shown = ", ".join(sorted({Path(name).suffix or name for name in names})[:5])

@@ -8,6 +8,7 @@ from components.errors import BadInput, SettingsError
 from components.ingest.detect import IMAGE_FOLDER, Located, locate
 
 CSV = "components.ingest.sources.csv_rows:SOURCE"
+TFRECORD = "components.ingest.sources.tfrecord_rows:SOURCE"
 
 
 @pytest.fixture
@@ -32,6 +33,13 @@ def test_a_file_is_read_alone(data: Path) -> None:
 def test_a_pattern_chooses_files(data: Path) -> None:
     """The folder before the first wildcard is where paths start."""
     assert locate(str(data / "*.csv")) == Located(data, ("b.csv",), CSV)
+
+
+def test_shards_of_tfx_are_known_by_their_names(tmp_path: Path) -> None:
+    """They have no suffix."""
+    (tmp_path / "data_tfrecord-00000-of-00001.gz").write_bytes(b"")
+
+    assert locate(str(tmp_path)).source == TFRECORD
 
 
 def test_what_is_no_row_is_a_folder_of_images(tmp_path: Path) -> None:

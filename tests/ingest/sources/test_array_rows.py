@@ -1,0 +1,481 @@
+"""Arrays of NumPy: every row arrives, at its own offset, and what cannot is told with array and index."""
+
+import io
+import os
+import subprocess
+import sys
+import zipfile
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pytest
+
+from components.errors import BadInput
+from components.ingest import columns
+from components.ingest.rows import RAW_LIMIT, BadRow, Range
+from components.ingest.sources import array_rows
+from components.ingest.sources.array_rows import SOURCE
+
+MB = 1 << 20
+HOME = Path(__file__).resolve().parents[3]
+Array = npt.NDArray[Any]
+
+
+def read(path: Path, target: int = MB, schema: pa.Schema | None = None) -> tuple[list[dict[str, Any]], list[BadRow]]:
+    """Reads a whole file range by range."""
+    schema = schema or SOURCE.schema(path)
+    rows: list[dict[str, Any]] = []
+    bad: list[BadRow] = []
+    for part in SOURCE.divide(path, path.name, target):
+        for batch in SOURCE.read(path, part, schema):
+            assert batch.columns.schema == schema
+            assert len(columns.encode(batch.columns)) == batch.columns.num_rows
+            rows += batch.columns.to_pylist()
+            bad += batch.bad
+    return rows, bad
+
+
+def reasons(bad: list[BadRow]) -> list[tuple[str, str]]:
+    """Returns positions and reasons."""
+    return [(row.position, row.reason) for row in bad]
+
+
+def saved(path: Path, **arrays: Array) -> Path:
+    """Writes an .npz."""
+    np.savez(path, **arrays)
+    return path
+
+
+def tensor(name: str, dtype: str, shape: str) -> pa.Field:
+    """Returns the field of raw bytes."""
+    return pa.field(name, pa.binary(), metadata={"dtype": dtype, "shape": shape})
+
+
+@pytest.mark.parametrize(
+    ("array", "kind", "expected"),
+    [
+        (np.array([1, -2], np.int8), pa.int64(), [1, -2]),
+        (np.array([1, 2], ">u2"), pa.int64(), [1, 2]),
+        (np.array([1, 2**63 - 1], np.uint64), pa.int64(), [1, 2**63 - 1]),
+        (np.array([True, False]), pa.bool_(), [True, False]),
+        (np.array([0.5, -1], np.float16), pa.float32(), [0.5, -1.0]),
+        (np.array([0.5, 1e38], np.float32), pa.float32(), [0.5, float(np.float32(1e38))]),
+        (np.array([0.1, 2], ">f8"), pa.float64(), [0.1, 2.0]),
+        (np.array([0.5, 2], np.longdouble), pa.float64(), [0.5, 2.0]),
+        (np.array([[3], [4]]), pa.int64(), [3, 4]),
+        (np.array(["naïve 😀", "", "a\0b"]), pa.string(), ["naïve 😀", "", "a\0b"]),
+        (np.array(["é", "b"], ">U3"), pa.string(), ["é", "b"]),
+        (np.array([b"\xff", b""]), pa.binary(), [b"\xff", b""]),
+        (np.array([["a", "bc"], ["", "d"]]), pa.list_(pa.string()), [["a", "bc"], ["", "d"]]),
+        (np.array([[[b"a"], [b"b"]]]), pa.list_(pa.binary()), [[b"a", b"b"]]),
+        (np.array(["2024-02-29T12:00:00.5", "NaT"], "M8[ns]"), pa.string(), ["2024-02-29T12:00:00.5", None]),
+        (np.array(["2024-02"], "M8[M]"), pa.string(), ["2024-02-01"]),
+        (np.array(["2024-02-29T12"], "M8[h]"), pa.string(), ["2024-02-29T12:00:00"]),
+        (np.array([5, "NaT"], "m8[s]"), pa.int64(), [5, None]),
+    ],
+    ids=lambda value: f"{value.dtype}{value.shape}" if isinstance(value, np.ndarray) else "",
+)
+def test_single_values_and_texts(tmp_path: Path, array: Array, kind: pa.DataType, expected: list[Any]) -> None:
+    """Of any width and byte order; a row of shape (1,) is one value."""
+    path = saved(tmp_path / "a.npz", x=array)
+
+    assert SOURCE.schema(path) == pa.schema({"x": kind})
+    assert read(path) == ([{"x": value} for value in expected], [])
+
+
+@pytest.mark.parametrize("dtype", ["u1", "?", "<i2", ">i4", "<u8", "<f2", ">f4", "<f8", "<c8", "M8[s]"])
+@pytest.mark.parametrize("shape", [(5, 3), (5, 2, 2), (5, 0), (5, 1, 1)], ids=str)
+def test_tensors_are_raw_little_endian_bytes(tmp_path: Path, dtype: str, shape: tuple[int, ...]) -> None:
+    """Their dtype and shape are in the schema, for whoever decodes them."""
+    array = np.arange(np.prod(shape)).reshape(shape).astype(np.int64).astype(dtype)
+    path = saved(tmp_path / "a.npz", x=array)
+    little = array.astype("<i8" if array.dtype.kind == "M" else array.dtype.newbyteorder("<"))
+    field = SOURCE.schema(path).field("x")
+
+    assert field.equals(tensor("x", little.dtype.str, ",".join(map(str, shape[1:]))), check_metadata=True)
+    assert read(path) == ([{"x": row.tobytes()} for row in little], [])
+
+
+def test_complex_and_wide_numbers_are_what_tensorflow_can_decode(tmp_path: Path) -> None:
+    """A complex number is two: raw bytes even where it stands alone. 80-bit floats become 64-bit ones."""
+    path = saved(tmp_path / "a.npz", c=np.array([1 + 2j]), w=np.ones((1, 2), np.longdouble))
+
+    assert SOURCE.schema(path).equals(
+        pa.schema([tensor("c", "<c16", ""), tensor("w", "<f8", "2")]), check_metadata=True
+    )
+    assert read(path) == ([{"c": np.array(1 + 2j).tobytes(), "w": np.ones(2).tobytes()}], [])
+
+
+def images(rows: int = 1_000) -> dict[str, Array]:
+    """Returns what a set of images looks like, with two bad ones."""
+    number = np.arange(rows)
+    pixels = (number[:, None, None] + np.arange(12).reshape(3, 4)).astype(np.float32)
+    pixels[123, 1, 2] = np.nan
+    pixels[877, 0, 0] = -np.inf
+    return {"image": pixels, "label": number % 10, "name": np.array([f"n{each}" for each in number])}
+
+
+def write_stored(path: Path) -> None:
+    """Writes as most do."""
+    np.savez(path, **images())
+
+
+def write_compressed(path: Path) -> None:
+    """Writes what can only be read in its order."""
+    np.savez_compressed(path, **images())
+
+
+def write_by_columns(path: Path) -> None:
+    """Writes as Fortran, Julia and R have their arrays."""
+    np.savez(path, **{name: np.asfortranarray(array) for name, array in images().items()})
+
+
+@pytest.mark.parametrize("write", [write_stored, write_compressed, write_by_columns])
+@pytest.mark.parametrize("target", [1, 1_000, 20_000, 1 << 40])
+def test_any_layout_and_target_give_the_same_rows(tmp_path: Path, write: Any, target: int) -> None:
+    """In order, none lost, none twice: in = out + bad."""
+    write(tmp_path / "a.npz")
+    rows, bad = read(tmp_path / "a.npz", target)
+    expected = images()
+
+    assert rows == [
+        {"image": expected["image"][n].tobytes(), "label": n % 10, "name": f"n{n}"}
+        for n in range(1_000)
+        if n not in {123, 877}
+    ]
+    assert reasons(bad) == [
+        ("row 124", "array 'image' holds nan at (1, 2)"),
+        ("row 878", "array 'image' holds -inf at (0, 0)"),
+    ]
+    assert bad[0].raw.startswith(b"{'image': [123.0, 124.0, 125.0")
+
+
+def test_ranges_are_of_the_target_and_meet(tmp_path: Path) -> None:
+    """What is stored is cut at any row; what is compressed is one range."""
+    write_stored(tmp_path / "a.npz")
+    write_compressed(tmp_path / "c.npz")
+    row = 48 + 8 + 16
+
+    assert SOURCE.divide(tmp_path / "a.npz", "a.npz", 500 * row) == [
+        Range("a.npz", 0, 500, 1, 500 * row),
+        Range("a.npz", 500, 1_000, 501, 500 * row),
+    ]
+    assert SOURCE.divide(tmp_path / "c.npz", "c.npz", 1) == [Range("c.npz", 0, 1_000, 1, 1_000 * row)]
+
+
+def test_batches_are_bounded_in_rows_and_bytes(tmp_path: Path) -> None:
+    """Large rows make small batches."""
+
+    def sizes(array: Array) -> list[int]:
+        path = saved(tmp_path / "a.npz", x=array)
+        [part] = SOURCE.divide(path, "a.npz", 1 << 40)
+        return [batch.columns.num_rows for batch in SOURCE.read(path, part, SOURCE.schema(path))]
+
+    assert sizes(np.zeros(20_000, np.int8)) == [8192, 8192, 3616]
+    assert sizes(np.zeros((10, MB), np.uint16)) == [4, 4, 2]
+
+
+def test_numbers_that_are_not_finite_or_not_int64_are_bad_rows(tmp_path: Path) -> None:
+    """A9: single values, halves, complex ones; a 64-bit float beyond float32 only where a record would hold float32."""
+    path = saved(
+        tmp_path / "a.npz",
+        big=np.array([0, 2**63, 0, 0, 0, 0, 0], np.uint64),
+        c=np.array([0, 0, complex(0, np.inf), 0, 0, 0, 0]),
+        f=np.array([np.nan, 0, 0, 1e300, 0, 0, 0]),
+        h=np.array([[0, 0]] * 4 + [[0, np.inf]] + [[0, 0]] * 2, np.float16),
+        n=np.arange(7),
+        t=np.full((7, 2), 1e300),
+    )
+    rows, bad = read(path)
+
+    assert [row["n"] for row in rows] == [5, 6]
+    assert reasons(bad) == [
+        ("row 1", "array 'f' holds nan"),
+        ("row 2", f"array 'big' cannot be int64: Integer value {2**63} not in range: 0 to {2**63 - 1}"),
+        ("row 3", "array 'c' holds 0+infj at ()"),
+        ("row 4", "array 'f' holds 1e+300, more than float32 can"),
+        ("row 5", "array 'h' holds inf at (1)"),
+    ]  # fmt: skip
+
+
+def test_texts_that_are_not_unicode_are_bad_rows(tmp_path: Path) -> None:
+    """Half a surrogate pair and numbers beyond Unicode can stand in an array."""
+    array = np.array(["ok", "\ud800", "xy"])
+    array.view(np.uint32)[4] = 0x110000
+    rows, bad = read(saved(tmp_path / "a.npz", x=array, n=np.arange(3)))
+
+    assert rows == [{"n": 0, "x": "ok"}]
+    assert reasons(bad) == [(f"row {row}", "array 'x' holds a text that is not Unicode") for row in (2, 3)]
+
+
+def test_no_more_of_a_bad_row_is_kept_than_the_limit(tmp_path: Path) -> None:
+    """A row may be megabytes long."""
+    _, [bad] = read(saved(tmp_path / "a.npz", x=np.full((1, 100_000), np.nan)))
+
+    assert len(bad.raw) == RAW_LIMIT
+
+
+def test_an_npy_is_a_column_of_its_files_name(tmp_path: Path) -> None:
+    """Alone, it is all there is."""
+    np.save(tmp_path / "features.npy", np.array([[1, 2], [3, 4]], np.uint8))
+
+    assert SOURCE.schema(tmp_path / "features.npy") == pa.schema([tensor("features", "|u1", "2")])
+    assert read(tmp_path / "features.npy") == ([{"features": b"\1\2"}, {"features": b"\3\4"}], [])
+
+
+@pytest.mark.parametrize("labels", ["labels.npy", "images_labels.npy"])
+def test_labels_beside_an_array_are_its_column(tmp_path: Path, labels: str) -> None:
+    """They have no rows of their own, whoever lists the folder."""
+    np.save(tmp_path / "images.npy", np.array([[1, 2], [3, 4]], np.uint8))
+    np.save(tmp_path / labels, np.array([[7], [8]]))
+    rows = [{"images": b"\1\2", "label": 7}, {"images": b"\3\4", "label": 8}]
+
+    assert read(tmp_path / "images.npy") == (rows, [])
+    assert SOURCE.schema(tmp_path / labels) == SOURCE.schema(tmp_path / "images.npy")
+    assert SOURCE.divide(tmp_path / labels, labels, 1) == []
+
+
+def test_several_pairs_stand_beside_each_other(tmp_path: Path) -> None:
+    """Each array has the labels of its name."""
+    for name in ("train", "test"):
+        np.save(tmp_path / f"{name}.npy", np.array([1]))
+        np.save(tmp_path / f"{name}_labels.npy", np.array([len(name)]))
+
+    assert read(tmp_path / "train.npy") == ([{"label": 5, "train": 1}], [])
+    assert read(tmp_path / "test.npy") == ([{"label": 4, "test": 1}], [])
+
+
+def test_labels_alone_are_data(tmp_path: Path) -> None:
+    """There is nothing that they could be the labels of."""
+    np.save(tmp_path / "labels.npy", np.array([1]))
+
+    assert read(tmp_path / "labels.npy") == ([{"labels": 1}], [])
+
+
+def test_labels_of_nobody_in_particular_are_refused(tmp_path: Path) -> None:
+    """The way out is told."""
+    for name in ("images", "masks", "labels"):
+        np.save(tmp_path / f"{name}.npy", np.array([1]))
+
+    with pytest.raises(BadInput, match=r"labels\.npy: may belong to images\.npy or masks\.npy; name it"):
+        SOURCE.schema(tmp_path / "images.npy")
+
+
+def test_labels_of_another_length_are_refused(tmp_path: Path) -> None:
+    """Both lengths are told."""
+    np.save(tmp_path / "images.npy", np.zeros((3, 2)))
+    np.save(tmp_path / "labels.npy", np.zeros(2))
+
+    with pytest.raises(BadInput, match=r"images\.npy: arrays of different lengths: 'images' 3, 'label' 2"):
+        SOURCE.schema(tmp_path / "images.npy")
+
+
+@pytest.mark.parametrize(
+    ("arrays", "message"),
+    [
+        ({"x": np.zeros(3), "y": np.zeros(4)}, "arrays of different lengths: 'x' 3, 'y' 4"),
+        ({"x": np.array([{}, None])}, "array 'x' holds Python objects, which are not unpickled"),
+        ({"x": np.zeros(2, [("a", "i4"), ("b", "f4")])}, r"array 'x' has rows of the structure .* array of its own"),
+        ({"x": np.array(5)}, "array 'x' is a single value"),
+        ({"x": np.zeros((0, 28))}, r"0 examples in it: array 'x' has the shape \(0, 28\)"),
+        ({}, "0 examples in it: no array"),
+    ],
+    ids=["lengths", "objects", "structure", "single", "empty", "none"],
+)
+def test_what_has_no_rows_is_refused(tmp_path: Path, arrays: dict[str, Array], message: str) -> None:
+    """A3, A9: with file, array and the way out."""
+    with pytest.raises(BadInput, match=rf"a\.npz: {message}"):
+        SOURCE.schema(saved(tmp_path / "a.npz", **arrays))
+
+
+def test_rows_too_large_for_a_record_are_refused(tmp_path: Path) -> None:
+    """From the header alone."""
+    np.lib.format.open_memmap(tmp_path / "a.npy", "w+", np.uint8, (1, (1 << 30) + 1))  # type: ignore[no-untyped-call]
+
+    with pytest.raises(BadInput, match=r"a\.npy: array 'a' has rows of 1,073,741,825 bytes"):
+        SOURCE.schema(tmp_path / "a.npy")
+
+
+def test_an_array_compressed_by_columns_is_refused(tmp_path: Path) -> None:
+    """Its first row ends near its end."""
+    np.savez_compressed(tmp_path / "a.npz", x=np.asfortranarray(np.zeros((2, 3))))
+
+    with pytest.raises(BadInput, match=r"a\.npz: array 'x' is compressed column by column; save it by rows"):
+        SOURCE.schema(tmp_path / "a.npz")
+
+
+def test_an_archive_of_other_things_is_refused(tmp_path: Path) -> None:
+    """Nothing in it is left out in silence."""
+    path = saved(tmp_path / "a.npz", x=np.zeros(2))
+    with zipfile.ZipFile(path, "a") as archive:
+        archive.writestr("README.txt", "hello")
+
+    with pytest.raises(BadInput, match=r"a\.npz: its entry 'README\.txt' is not as numpy\.savez writes"):
+        SOURCE.schema(path)
+
+
+def test_nothing_is_unpickled(tmp_path: Path) -> None:
+    """D8: what a pickle would do is not done."""
+
+    class Bomb:
+        def __reduce__(self) -> tuple[Any, ...]:
+            return os.mkdir, (str(tmp_path / "pwned"),)
+
+    np.save(tmp_path / "a.npy", np.array([Bomb()], dtype=object))
+
+    with pytest.raises(BadInput, match="not unpickled"):
+        SOURCE.schema(tmp_path / "a.npy")
+    assert not (tmp_path / "pwned").exists()
+
+
+def test_tensors_of_another_shape_or_dtype_than_the_schemas_are_refused(tmp_path: Path) -> None:
+    """A9: in a record nobody could tell any more."""
+    schema = SOURCE.schema(saved(tmp_path / "a.npz", x=np.zeros((2, 4), np.float32)))
+    for other in (np.zeros((2, 2, 2), np.float32), np.zeros((2, 4), np.int32), np.zeros(2)):
+        path = saved(tmp_path / "b.npz", x=other)
+        with pytest.raises(BadInput, match=r"b\.npz: array 'x' has rows of .* expected <f4 of shape 4"):
+            read(path, schema=schema)
+
+
+def test_the_schema_decides_what_is_read(tmp_path: Path) -> None:
+    """An array that is not there is missing, one that is not asked for is not read."""
+    path = saved(tmp_path / "a.npz", x=np.arange(2), y=np.full((2, 2), np.nan))
+
+    assert read(path, schema=pa.schema({"x": pa.float32(), "z": pa.string()})) == (
+        [{"x": 0.0, "z": None}, {"x": 1.0, "z": None}],
+        [],
+    )
+    assert len(read(path, schema=pa.schema({"z": pa.string()}))[0]) == 2
+
+
+@pytest.mark.parametrize("name", ["a.npy", "a.npz"])
+@pytest.mark.parametrize("content", [b"", b"\x93NUMPY", b"PK\3\4", b"<html>not found</html>", bytes(500)])
+def test_what_is_no_array_is_refused(tmp_path: Path, name: str, content: bytes) -> None:
+    """A3: by a sentence with the file's name."""
+    (tmp_path / name).write_bytes(content)
+
+    with pytest.raises(BadInput, match=rf"{name}: cannot be read: .*it may be damaged"):
+        SOURCE.schema(tmp_path / name)
+
+
+def test_a_file_that_is_gone_is_refused(tmp_path: Path) -> None:
+    """B9: no traceback."""
+    with pytest.raises(BadInput, match=r"gone\.npy: cannot be read: .*No such file"):
+        SOURCE.schema(tmp_path / "gone.npy")
+
+
+def outcome(path: Path) -> list[dict[str, Any]] | BadInput:
+    """Returns the rows, or why there are none; anything else is a failure of the test."""
+    try:
+        return read(path, 20)[0]
+    except BadInput as error:
+        return error
+
+
+def npy(array: Array) -> bytes:
+    """Returns an .npy."""
+    out = io.BytesIO()
+    np.save(out, array)
+    return out.getvalue()
+
+
+def test_a_cut_or_lengthened_npy_is_refused(tmp_path: Path) -> None:
+    """A2: its header tells how many bytes there must be. Two arrays in one file are one too many."""
+    path = tmp_path / "cut.npy"
+    whole = npy(np.arange(20, dtype=np.int32).reshape(5, 4))
+
+    for content in [*(whole[:length] for length in range(len(whole))), whole + b"x", whole + whole]:
+        path.write_bytes(content)
+        assert "cut.npy: cannot be read" in str(outcome(path))
+
+
+def test_a_flipped_bit_in_the_header_of_an_npy_is_no_traceback(tmp_path: Path) -> None:
+    """A1: the format has no checksum, but nothing of the wrong size is read and no error of numpy gets through."""
+    path = tmp_path / "flip.npy"
+    whole = npy(np.arange(20, dtype=np.int32).reshape(5, 4))
+    refused = 0
+    for bit in range((len(whole) - 80) * 8):
+        flipped = bytearray(whole)
+        flipped[bit // 8] ^= 1 << bit % 8
+        path.write_bytes(flipped)
+        found = outcome(path)
+        refused += isinstance(found, BadInput) and "flip.npy" in str(found)
+
+    assert refused > 500
+
+
+@pytest.mark.parametrize("save", [np.savez, np.savez_compressed])
+def test_a_flipped_bit_in_an_npz_is_told_or_harmless(tmp_path: Path, save: Any) -> None:
+    """A1: whichever it is, no row is another one afterwards."""
+    path = tmp_path / "flip.npz"
+    save(path, x=np.arange(20, dtype=np.int32).reshape(5, 4), y=np.arange(5))
+    whole, rows = path.read_bytes(), outcome(path)
+    told = 0
+    for bit in range(0, len(whole) * 8, 3):
+        flipped = bytearray(whole)
+        flipped[bit // 8] ^= 1 << bit % 8
+        path.write_bytes(flipped)
+        found = outcome(path)
+        assert found == rows or "flip.npz" in str(found)
+        told += found != rows
+
+    assert told > 500
+
+
+def test_a_cut_npz_is_refused(tmp_path: Path) -> None:
+    """A2: its directory stands at its end."""
+    path = saved(tmp_path / "cut.npz", x=np.arange(100))
+    whole = path.read_bytes()
+
+    for length in range(0, len(whole), 7):
+        path.write_bytes(whole[:length])
+        assert "cut.npz: cannot be read" in str(outcome(path))
+
+
+def test_a_file_that_shrinks_while_it_is_read_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Rows that are not there any more are not made up."""
+    path = tmp_path / "shrinks.npy"
+    path.write_bytes(npy(np.zeros((100, 2_000))))
+    monkeypatch.setattr(array_rows, "_BATCH_ROWS", 10)
+    batches = SOURCE.read(path, Range("s", 0, 100, 1, 0), SOURCE.schema(path))
+    next(batches)
+    path.write_bytes(npy(np.zeros((15, 2_000))))
+
+    with pytest.raises(BadInput, match=r"shrinks\.npy: cannot be read: array 'shrinks' ends within rows 11 to 20"):
+        list(batches)
+
+
+_MEASURE = """
+import resource, sys
+from pathlib import Path
+from components.ingest.sources.array_rows import SOURCE
+path, rows = Path(sys.argv[1]), 0
+peak = lambda: resource.getrusage(resource.RUSAGE_SELF).ru_maxrss >> 10
+schema, before = SOURCE.schema(path), peak()
+for part in SOURCE.divide(path, path.name, 64 << 20):
+    rows += sum(batch.columns.num_rows for batch in SOURCE.read(path, part, schema))
+print(rows, peak() - before)
+"""
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("kind", ["npy", "npz", "compressed"])
+def test_memory_stays_flat(tmp_path: Path, kind: str) -> None:
+    """B12: 200 MB are read in a few batches' room."""
+    array = np.zeros((50_000, 1_000), np.float32)
+    path = tmp_path / ("a.npy" if kind == "npy" else "a.npz")
+    if kind == "npy":
+        np.save(path, array)
+    else:
+        (np.savez if kind == "npz" else np.savez_compressed)(path, a=array)
+    del array
+    command = [sys.executable, "-c", _MEASURE, str(path)]
+    environment = {**os.environ, "PYTHONPATH": str(HOME)}
+    done = subprocess.run(command, env=environment, capture_output=True, text=True, check=True)
+    rows, growth = map(int, done.stdout.split())
+
+    assert rows == 50_000
+    assert growth < 60, "MB"

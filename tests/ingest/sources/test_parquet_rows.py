@@ -1,0 +1,423 @@
+"""Parquet files of pandas and pyarrow: every value arrives, and what cannot is told with its row."""
+
+import datetime as dt
+import os
+from decimal import Decimal
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd  # type: ignore[import-untyped]
+import psutil
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from components.errors import BadInput
+from components.ingest import columns
+from components.ingest.rows import BadRow, Range
+from components.ingest.sources import parquet_rows
+from components.ingest.sources.parquet_rows import SOURCE
+
+MB = 1 << 20
+
+
+def read(path: Path, target: int = MB, schema: pa.Schema | None = None) -> tuple[list[dict[str, Any]], list[BadRow]]:
+    """Reads a whole file range by range."""
+    schema = schema or SOURCE.schema(path)
+    rows: list[dict[str, Any]] = []
+    bad: list[BadRow] = []
+    for part in SOURCE.divide(path, path.name, target):
+        for batch in SOURCE.read(path, part, schema):
+            assert batch.columns.schema == schema
+            rows += batch.columns.to_pylist()
+            bad += batch.bad
+    return rows, bad
+
+
+def write(path: Path, table: Any, **options: Any) -> Path:
+    """Writes columns with pyarrow."""
+    pq.write_table(table if isinstance(table, pa.Table) else pa.table(table), path, **options)
+    return path
+
+
+def reasons(bad: list[BadRow]) -> list[tuple[str, str]]:
+    """Returns positions and reasons."""
+    return [(row.position, row.reason) for row in bad]
+
+
+def test_a_table_of_pandas_arrives_whole(tmp_path: Path) -> None:
+    """Integers of any width, floats, truths, texts, bytes, categories, times, and what is missing."""
+    path = tmp_path / "t.parquet"
+    pd.DataFrame(
+        {
+            "small": np.array([1, -2, 3], np.int8),
+            "big": [2**62, -(2**63), 0],
+            "float": [0.5, None, -1e30],
+            "single": np.array([0.1, 0.2, 0.3], np.float32),
+            "true": [True, False, True],
+            "text": ["naïve 😀", "", None],
+            "bytes": [b"\xff\x00", b"", None],
+            "kind": pd.Categorical(["a", "b", "a"]),
+            "when": pd.to_datetime(["2024-02-29 12:00:00.5", None, "1969-12-31"]),
+            "zoned": pd.to_datetime(["2024-06-01 12:00", "2024-01-01 12:00", None]).tz_localize("Europe/Berlin"),
+            "tags": [["x", "y"], [], None],
+        }
+    ).to_parquet(path)
+
+    assert SOURCE.schema(path) == pa.schema(
+        {
+            "small": pa.int64(), "big": pa.int64(), "float": pa.float64(), "single": pa.float32(), "true": pa.bool_(),
+            "text": pa.string(), "bytes": pa.binary(), "kind": pa.string(), "when": pa.string(), "zoned": pa.string(),
+            "tags": pa.list_(pa.string()),
+        }
+    )  # fmt: skip
+    f = [float(np.float32(number)) for number in (0.1, 0.2, 0.3)]
+    assert read(path) == (
+        [
+            {
+                "small": 1, "big": 2**62, "float": 0.5, "single": f[0], "true": True, "text": "naïve 😀",
+                "bytes": b"\xff\x00", "kind": "a", "when": "2024-02-29T12:00:00.5", "zoned": "2024-06-01T10:00:00Z",
+                "tags": ["x", "y"],
+            },
+            {
+                "small": -2, "big": -(2**63), "float": None, "single": f[1], "true": False, "text": "", "bytes": b"",
+                "kind": "b", "when": None, "zoned": "2024-01-01T11:00:00Z", "tags": [],
+            },
+            {
+                "small": 3, "big": 0, "float": -1e30, "single": f[2], "true": True, "text": None, "bytes": None,
+                "kind": "a", "when": "1969-12-31T00:00:00", "zoned": None, "tags": None,
+            },
+        ],
+        [],
+    )  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("array", "kind", "expected"),
+    [
+        (pa.array([1, None], pa.uint64()), pa.int64(), [1, None]),
+        (pa.array([1, None], pa.duration("ms")), pa.int64(), [1, None]),
+        (pa.array([Decimal("1.25"), None]), pa.float64(), [1.25, None]),
+        (pa.array([Decimal("-0.5")], pa.decimal256(60, 3)), pa.float64(), [-0.5]),
+        (pa.array([b"ab", None], pa.binary(2)), pa.binary(), [b"ab", None]),
+        (pa.array(["é"], pa.large_string()), pa.string(), ["é"]),
+        (pa.array([b"\xff"], pa.large_binary()), pa.binary(), [b"\xff"]),
+        (pa.array([dt.date(2020, 1, 31), None]), pa.string(), ["2020-01-31", None]),
+        (pa.array([dt.date(2020, 1, 31)], pa.date64()), pa.string(), ["2020-01-31"]),
+        (pa.array([dt.time(1, 2, 3, 500), dt.time(0)], pa.time64("us")), pa.string(), ["01:02:03.0005", "00:00:00"]),
+        (pa.array([dt.datetime(2020, 1, 1, 0, 0, 10)], pa.timestamp("s")), pa.string(), ["2020-01-01T00:00:10"]),  # noqa: DTZ001
+        (pa.nulls(2), pa.string(), [None, None]),
+        (pa.array([[1], None, []], pa.list_(pa.uint8())), pa.list_(pa.int64()), [[1], None, []]),
+        (pa.array([[1, 2], [3, 4]], pa.list_(pa.float32(), 2)), pa.list_(pa.float32()), [[1.0, 2.0], [3.0, 4.0]]),
+        (pa.array([["a"]], pa.large_list(pa.string())), pa.list_(pa.string()), [["a"]]),
+        (pa.array([[dt.date(2020, 1, 1)]]), pa.list_(pa.string()), [["2020-01-01"]]),
+        (pa.array([[Decimal("0.5")]]), pa.list_(pa.float64()), [[0.5]]),
+    ],
+    ids=lambda value: str(value.type) if isinstance(value, pa.Array) else "",
+)
+def test_each_type_has_one_form(tmp_path: Path, array: pa.Array, kind: pa.DataType, expected: list[Any]) -> None:
+    """As the table of the module says, and the encoder takes it."""
+    path = write(tmp_path / "t.parquet", {"x": array}, version="2.6")
+
+    assert SOURCE.schema(path) == pa.schema({"x": kind})
+    assert read(path) == ([{"x": value} for value in expected], [])
+    [batch] = SOURCE.read(path, SOURCE.divide(path, "t", MB)[0], SOURCE.schema(path))
+    assert len(columns.encode(batch.columns)) == len(expected)
+
+
+def test_halves_become_floats() -> None:
+    """Arrow 10 cannot write them to Parquet, but has them."""
+    array, bad = parquet_rows.fit(pa.array(np.array([0.5, np.inf], np.float16)), pa.float32())
+
+    assert (array.to_pylist(), bad) == ([0.5, float("inf")], {})
+
+
+@pytest.mark.parametrize("kind", [pa.list_(pa.int32(), 2), pa.list_(pa.int32()), pa.large_list(pa.int32())], ids=str)
+def test_lists_may_be_a_slice_with_missing_ones(kind: pa.DataType) -> None:
+    """Of a fixed length too, which Arrow 10 cannot read from a file with missing ones."""
+    array, bad = parquet_rows.fit(pa.array([[1, 2], None, [3, 4]], kind).slice(1), pa.list_(pa.int64()))
+
+    assert (array.to_pylist(), bad) == ([None, [3, 4]], {})
+
+
+def test_structs_are_flattened_with_dots(tmp_path: Path) -> None:
+    """A missing struct has missing children."""
+    path = write(tmp_path / "t.parquet", {"a": [{"x": 1, "y": "q"}, None], "b": [1, 2]})
+
+    assert read(path) == ([{"a.x": 1, "a.y": "q", "b": 1}, {"a.x": None, "a.y": None, "b": 2}], [])
+
+
+@pytest.mark.parametrize(
+    "column",
+    [[{"x": {"y": 1}}], [[[1]]], [[{"x": 1}]], pa.array([[("k", 1)]], pa.map_(pa.string(), pa.int64()))],
+    ids=["struct in struct", "list in list", "struct in list", "map"],
+)
+def test_what_is_deeper_is_refused_with_advice(tmp_path: Path, column: Any) -> None:
+    """A record is flat."""
+    path = write(tmp_path / "deep.parquet", {"a": column})
+
+    with pytest.raises(BadInput, match=r"deep\.parquet: column 'a.*too deep.*json_normalize"):
+        SOURCE.schema(path)
+
+
+def test_two_columns_of_one_name_are_refused(tmp_path: Path) -> None:
+    """One of them would be lost."""
+    path = write(tmp_path / "twice.parquet", {"a": [{"x": 1}], "a.x": [2]})
+
+    with pytest.raises(BadInput, match=r"twice\.parquet: several columns are called 'a\.x'"):
+        SOURCE.schema(path)
+
+
+def test_the_unnamed_index_of_pandas_is_left_out(tmp_path: Path) -> None:
+    """It is the row's number in a table that was; an index with a name is kept."""
+    frame = pd.DataFrame({"x": [1, 2, 3]})
+    frame[frame.x > 1].to_parquet(tmp_path / "i.parquet")
+    frame.set_index(pd.Index(["a", "b", "c"], name="key")).to_parquet(tmp_path / "k.parquet")
+
+    assert read(tmp_path / "i.parquet") == ([{"x": 2}, {"x": 3}], [])
+    assert SOURCE.schema(tmp_path / "k.parquet").names == ["x", "key"]
+
+
+def test_numbers_that_are_not_finite_are_bad_rows(tmp_path: Path) -> None:
+    """A9: with row and column; what float32 cannot hold would be infinite in a record."""
+    table = {
+        "n": list(range(7)),
+        "f": [1.0, float("nan"), float("inf"), 1e300, None, 1e38, 2.0],
+        "l": [[1.0], [], None, [0.0], [0.5, float("-inf"), float("nan")], [], []],
+    }
+    rows, bad = read(write(tmp_path / "t.parquet", table))
+
+    assert [row["n"] for row in rows] == [0, 5, 6]
+    assert reasons(bad) == [
+        ("row 2", "column 'f' holds nan"),
+        ("row 3", "column 'f' holds inf"),
+        ("row 4", "column 'f' holds 1e+300, more than float32 can"),
+        ("row 5", "column 'l' holds -inf at value 2 of its list"),
+    ]
+    assert bad[0].raw == b"{'n': 1, 'f': nan, 'l': []}"
+
+
+def not_utf8(*values: bytes) -> pa.Array:
+    """Returns strings as a careless writer leaves them."""
+    plain = pa.array(values, pa.binary())
+    return pa.Array.from_buffers(pa.string(), len(plain), plain.buffers())
+
+
+@pytest.mark.parametrize(
+    ("array", "reason"),
+    [
+        (pa.array([1, 2**63, 2], pa.uint64()), "cannot be int64: Integer value 9223372036854775808 not in range"),
+        (pa.array([[1], [2, None], [3]]), "cannot be list<item: int64>: a value inside the list is missing"),
+        (not_utf8(b"a", b"\xff", b"b"), "cannot be string: Invalid UTF8 payload"),
+        (pa.array([0, 2**31 - 1, 0], pa.int32()).view(pa.date32()), "cannot be string: a date beyond the years"),
+    ],
+    ids=["uint64", "list", "utf-8", "date"],
+)
+def test_a_value_that_has_no_place_in_a_record_is_a_bad_row(tmp_path: Path, array: pa.Array, reason: str) -> None:
+    """Its neighbours are not."""
+    rows, bad = read(write(tmp_path / "t.parquet", {"n": [1, 2, 3], "x": array}, version="2.6"))
+
+    assert [row["n"] for row in rows] == [1, 3]
+    assert [row.position for row in bad] == ["row 2"]
+    assert bad[0].reason.startswith(f"column 'x' {reason}")
+
+
+@pytest.fixture(scope="module")
+def plain(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Returns 5,000 rows in row groups of 700, some of them bad."""
+    number = np.arange(5_000)
+    floats = np.where(number % 1_000 == 999, np.nan, number / 7)
+    table = pa.table({"n": number, "f": floats, "s": [f"text {each % 50}" for each in number]})
+    return write(tmp_path_factory.mktemp("plain") / "t.parquet", table, row_group_size=700)
+
+
+@pytest.mark.parametrize("target", [1, 1_000, 10_000, 30_000, MB, 1 << 40])
+def test_any_target_gives_the_same_rows(plain: Path, target: int) -> None:
+    """In order, none lost, none twice: in = out + bad."""
+    rows, bad = read(plain, target)
+
+    assert [row["n"] for row in rows] == [n for n in range(5_000) if n % 1_000 != 999]
+    assert [row.position for row in bad] == [f"row {n}" for n in (1_000, 2_000, 3_000, 4_000, 5_000)]
+    assert rows == read(plain, 1 << 40)[0]
+
+
+@settings(deadline=None, max_examples=30)
+@given(groups=st.integers(1, 60), target=st.integers(1, 3_000), start=st.integers(0, 99), count=st.integers(1, 100))
+def test_any_range_is_its_own_rows(
+    tmp_path_factory: pytest.TempPathFactory, groups: int, target: int, start: int, count: int
+) -> None:
+    """Whatever row groups it begins and ends in."""
+    path = write(tmp_path_factory.mktemp("any") / "t.parquet", {"n": list(range(100))}, row_group_size=groups)
+    part = Range("t", start, min(100, start + count), start + 1, 0)
+    batches = list(SOURCE.read(path, part, SOURCE.schema(path)))
+    ranges = SOURCE.divide(path, "t", target)
+
+    assert [n for batch in batches for n in batch.columns["n"].to_pylist()] == list(range(part.start, part.stop))
+    assert [0, *(each.stop for each in ranges)] == [*(each.start for each in ranges), 100]
+    assert all(each.first == each.start + 1 for each in ranges)
+
+
+def test_small_row_groups_are_packed_and_large_ones_cut(tmp_path: Path) -> None:
+    """To about the target; a piece decodes what stands before it, so that eight are enough."""
+    numbers = {"n": np.random.default_rng(0).permutation(20_000)}
+    small = write(tmp_path / "small.parquet", numbers, row_group_size=100)
+    large = write(tmp_path / "large.parquet", numbers)
+
+    assert 5 <= len(SOURCE.divide(small, "s", 40_000)) <= 12
+    assert all(20_000 < part.size <= 40_000 for part in SOURCE.divide(small, "s", 40_000)[:-1])
+    assert len(SOURCE.divide(large, "l", 70_000)) == 3
+    assert len(SOURCE.divide(large, "l", 1)) == 8
+
+
+def test_batches_are_bounded_in_rows_and_bytes(tmp_path: Path) -> None:
+    """Rows with images in them make small batches."""
+    long = [os.urandom(MB) for _ in range(20)]
+    images = write(tmp_path / "i.parquet", {"image": long}, use_dictionary=False)
+    numbers = write(tmp_path / "n.parquet", {"n": list(range(20_000))})
+
+    def sizes(path: Path) -> list[int]:
+        [part] = SOURCE.divide(path, "p", 1 << 40)
+        return [batch.columns.num_rows for batch in SOURCE.read(path, part, SOURCE.schema(path))]
+
+    assert sizes(images) == [7, 7, 6]
+    assert sizes(numbers) == [8192, 8192, 3616]
+
+
+def test_the_schema_decides_what_is_read(tmp_path: Path) -> None:
+    """Types may be another's or the user's; a column that is not there is missing, one that is not asked for unread."""
+    path = write(tmp_path / "t.parquet", {"n": ["1", "x", "3"], "i": [1, 2, 3], "left": [0, 0, 0]})
+    schema = pa.schema({"i": pa.float64(), "n": pa.int64(), "absent": pa.string()})
+    rows, bad = read(path, schema=schema)
+
+    assert rows == [{"i": 1.0, "n": 1, "absent": None}, {"i": 3.0, "n": 3, "absent": None}]
+    assert reasons(bad) == [
+        ("row 2", "column 'n' cannot be int64: Failed to parse string: 'x' as a scalar of type int64")
+    ]
+    assert len(read(path, schema=pa.schema({"absent": pa.int64()}))[0]) == 3
+
+
+def test_a_type_that_cannot_become_the_schemas_is_refused(tmp_path: Path) -> None:
+    """Not row by row: no row would be left."""
+    path = write(tmp_path / "t.parquet", {"x": [1]})
+
+    with pytest.raises(BadInput, match=r"t\.parquet: column 'x' is int64, which cannot become binary"):
+        read(path, schema=pa.schema({"x": pa.binary()}))
+
+
+def test_a_file_name_need_not_be_utf8(tmp_path: Path) -> None:
+    """Names on disk are bytes."""
+    path = tmp_path / os.fsdecode(b"we\xffird.parquet")
+    path.write_bytes(write(tmp_path / "t.parquet", {"x": [1]}).read_bytes())
+
+    assert read(path) == ([{"x": 1}], [])
+
+
+def test_a_file_without_rows_is_refused(tmp_path: Path) -> None:
+    """A3: it is named, and the count is told."""
+    path = write(tmp_path / "none.parquet", {"x": pa.array([], pa.int64())})
+
+    with pytest.raises(BadInput, match=r"none\.parquet: 0 examples"):
+        SOURCE.schema(path)
+    with pytest.raises(BadInput, match=r"none\.parquet: 0 examples"):
+        SOURCE.divide(path, "none.parquet", MB)
+
+
+@pytest.mark.parametrize("content", [b"", b"PAR1", b"<html>not found</html>", b"PAR1" + bytes(100) + b"PAR1"])
+def test_what_is_no_parquet_is_refused(tmp_path: Path, content: bytes) -> None:
+    """By a sentence with the file's name."""
+    path = tmp_path / "bad.parquet"
+    path.write_bytes(content)
+
+    with pytest.raises(BadInput, match=r"bad\.parquet: cannot be read as Parquet"):
+        SOURCE.schema(path)
+
+
+def test_a_file_that_is_gone_is_refused(tmp_path: Path) -> None:
+    """B9: no traceback."""
+    with pytest.raises(BadInput, match=r"gone\.parquet: cannot be read as Parquet.*No such file"):
+        SOURCE.schema(tmp_path / "gone.parquet")
+
+
+def outcome(path: Path) -> list[dict[str, Any]] | BadInput:
+    """Returns the rows, or why there are none; anything else is a failure of the test."""
+    try:
+        rows, bad = read(path, 1_000)
+    except BadInput as error:
+        return error
+    assert len(rows) + len(bad) == 60
+    return rows
+
+
+def test_a_cut_or_lengthened_file_is_refused(tmp_path: Path) -> None:
+    """A2: wherever it is cut."""
+    path = write(tmp_path / "cut.parquet", {"n": list(range(60)), "s": ["x"] * 60})
+    whole = path.read_bytes()
+
+    for content in [*(whole[:length] for length in range(0, len(whole), 13)), whole + b"garbage"]:
+        path.write_bytes(content)
+        assert "cut.parquet" in str(outcome(path))
+
+
+def test_a_flipped_bit_in_the_footer_is_told_or_harmless(tmp_path: Path) -> None:
+    """A1: no row is lost in silence, and no error of Arrow gets through."""
+    path = write(tmp_path / "flip.parquet", {"n": list(range(60)), "l": [[1, 2]] * 60}, row_group_size=25)
+    whole = path.read_bytes()
+    footer = len(whole) - 8 - int.from_bytes(whole[-8:-4], "little")
+    refused = 0
+    for bit in range(footer * 8, len(whole) * 8, 23):
+        flipped = bytearray(whole)
+        flipped[bit // 8] ^= 1 << bit % 8
+        path.write_bytes(flipped)
+        found = outcome(path)
+        refused += isinstance(found, BadInput) and "flip.parquet" in str(found)
+
+    assert refused > 100
+
+
+def test_a_decoder_that_dies_at_work_is_told(tmp_path: Path) -> None:
+    """A1: a few flipped bits in a thousand end the process that decodes them; it is not ours."""
+    path = write(tmp_path / "large.parquet", {"x": [os.urandom(MB) for _ in range(20)]}, use_dictionary=False)
+    [part] = SOURCE.divide(path, "l", 1 << 40)
+    reading = SOURCE.read(path, part, SOURCE.schema(path))
+    next(reading)
+    assert parquet_rows._IDLE == []
+    [child] = [each for each in psutil.Process().children() if "serve(" in each.cmdline()[-1]]
+    child.kill()
+
+    with pytest.raises(BadInput, match=r"large\.parquet: cannot be decoded: Arrow's process ended with -9"):
+        list(reading)
+
+
+def test_a_decoder_that_dies_at_rest_is_replaced(plain: Path) -> None:
+    """The next file is not to blame."""
+    assert len(read(plain)[0]) == 4_995
+    for decoder in parquet_rows._IDLE:
+        decoder._process.kill()
+        decoder._process.wait()
+
+    assert len(read(plain)[0]) == 4_995
+
+
+def test_a_reader_that_stops_half_way_leaves_nothing_to_the_next(plain: Path) -> None:
+    """The answer to one request is never read as that to another."""
+    schema, [part] = SOURCE.schema(plain), SOURCE.divide(plain, "t", 1 << 40)
+    stopped = SOURCE.read(plain, part, schema)
+    next(stopped)
+    stopped.close()  # type: ignore[attr-defined]
+
+    assert len(read(plain)[0]) == 4_995
+
+
+@pytest.mark.parametrize("compression", ["gzip", "zstd", "snappy"])
+def test_damaged_pages_are_told(tmp_path: Path, compression: str) -> None:
+    """A1: what was compressed cannot be unpacked, or not to the same length."""
+    path = write(tmp_path / "pages.parquet", {"s": [f"text {n * n}" for n in range(5_000)]}, compression=compression)
+    damaged = bytearray(path.read_bytes())
+    damaged[2_000:2_100] = bytes(100)
+    path.write_bytes(damaged)
+
+    with pytest.raises(BadInput, match=r"pages\.parquet: cannot be read as Parquet"):
+        read(path)
