@@ -8,9 +8,10 @@ process. Here keys are written in their sorted order, as protobuf's own determin
 
 from collections.abc import Mapping
 
+from components.ingest.columns import varint
+
 _BYTES_LIST, _INT64_LIST = b"\x0a", b"\x1a"  # tags of Feature's fields 1 and 3
 _FIELD_1, _FIELD_2 = b"\x0a", b"\x12"  # tags of length-delimited fields
-_SMALL = 0x80
 _WORD = 1 << 64
 
 
@@ -29,19 +30,8 @@ def _bytes_feature(value: bytes) -> bytes:
 
 
 def _int_feature(value: int) -> bytes:
-    return _field(_INT64_LIST, _field(_FIELD_1, _varint(value % _WORD)))
+    return _field(_INT64_LIST, _field(_FIELD_1, varint(value % _WORD)))
 
 
 def _field(tag: bytes, content: bytes) -> bytes:
-    return b"".join((tag, _varint(len(content)), content))
-
-
-def _varint(number: int) -> bytes:
-    if number < _SMALL:
-        return bytes((number,))
-    encoded = bytearray()
-    while number >= _SMALL:
-        encoded.append(number & 0x7F | _SMALL)
-        number >>= 7
-    encoded.append(number)
-    return bytes(encoded)
+    return b"".join((tag, varint(len(content)), content))
