@@ -91,8 +91,8 @@ class _WriteRange(beam.DoFn):
         number, part = numbered
         job = self._job
         written = write_range(
-            part, number, self._of, source=refs.load(job.source), schema=self._schema, data=job.data,
-            artifact=job.artifact, splits=job.settings.splits, label=job.label,
+            part, f"{number:05d}-of-{self._of:05d}", source=refs.load(job.source), schema=self._schema, data=job.data,
+            artifact=job.artifact, settings=job.settings, label=job.label,
         )  # fmt: skip
         reports.store(job.artifact, _unit(number), written)
         return ()  # what there is to tell is in the reports

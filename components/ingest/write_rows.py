@@ -21,19 +21,20 @@ from components.ingest import columns
 from components.ingest.rows import BadRow, Range, RowSource
 from components.ingest.sources import Refused, printable
 from components.ingest.write import ShardReport
-from components.settings import Splits
+from components.settings import Ingest, Splits
 
 Hashes = npt.NDArray[np.uint64]
 
 
 def write_range(
-    part: Range, number: int, of: int, *, source: RowSource, schema: pa.Schema, data: Path, artifact: Path,
-    splits: Splits, label: str,
+    part: Range, shard: str, *, source: RowSource, schema: pa.Schema, data: Path, artifact: Path, settings: Ingest,
+    label: str, images: str = "", checks: Path | None = None,
 ) -> list[ShardReport]:  # fmt: skip
     """Writes the shards of one range and accounts for every row of it."""
-    tally = _Tally()
+    del images, checks
+    tally, splits = _Tally(), settings.splits
     with contextlib.ExitStack() as stack:
-        writers = _Writers(stack, artifact, number, of)
+        writers = _Writers(stack, artifact, shard)
         for batch in source.read(data / part.path, part, schema):
             tally.bad += [_refused(part, bad) for bad in batch.bad]
             tally.read += batch.columns.num_rows + len(batch.bad)
@@ -82,8 +83,8 @@ class _Tally:
 class _Writers:
     """A TFRecord writer a split, opened when its first record comes; each is published whole."""
 
-    def __init__(self, stack: contextlib.ExitStack, artifact: Path, number: int, of: int) -> None:
-        self._stack, self._artifact, self._suffix = stack, artifact, f"{number:05d}-of-{of:05d}"
+    def __init__(self, stack: contextlib.ExitStack, artifact: Path, shard: str) -> None:
+        self._stack, self._artifact, self._shard = stack, artifact, shard
         self._open: dict[str, tf.io.TFRecordWriter] = {}
         self._counts: Counter[str] = Counter()
 
@@ -111,7 +112,7 @@ class _Writers:
         return self._open[split]
 
     def _name(self, split: str) -> str:
-        return f"Split-{split}/data_tfrecord-{self._suffix}"
+        return f"Split-{split}/data_tfrecord-{self._shard}"
 
     def _report(self, split: str, tally: _Tally) -> ShardReport:
         path = self._artifact / self._name(split)
