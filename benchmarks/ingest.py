@@ -31,15 +31,14 @@ def ours(data: str) -> None:
     """Ingests with Penstock."""
     import tensorflow as tf  # noqa: F401 - so that its import is not measured
 
-    from components.ingest import detect, run_rows
+    from components.ingest import run
     from components.settings import Ingest
     from pipelines import ingest_alone
 
-    detect.locate(data)
     with tempfile.TemporaryDirectory() as home:
-        out = Path(home, "out")
-        measure.report(lambda: ingest_alone.ingest(data, out, Ingest(), "kind", ()))
-        print(len(list(out.rglob("data_tfrecord-*"))), "shards", run_rows.__name__)
+        wish = ingest_alone.Wish(data, Path(home, "out"), Ingest(label="kind"))
+        measure.report(lambda: ingest_alone.ingest(wish))
+        print(len(list(wish.out.rglob("data_tfrecord-*"))), "shards", run.__name__)
 
 
 def stock(data: str) -> None:

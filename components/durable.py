@@ -69,9 +69,9 @@ def fsync_tree(folder: Path) -> None:
         fsync(Path(parent))
 
 
-def sweep(folder: Path) -> list[Path]:
-    """Removes what killed writers left in `folder` and returns it. Call it under the lock only."""
-    leftovers = sorted(folder.glob(f"{ASIDE}*"))
+def sweep(folder: Path, target: str = "*") -> list[Path]:
+    """Removes what killed writers of `target` left in `folder` and returns it. Call it under the lock only."""
+    leftovers = sorted(folder.glob(f"{ASIDE}*-{target}"))
     for leftover in leftovers:
         if leftover.is_dir():
             shutil.rmtree(leftover)

@@ -20,8 +20,14 @@ def build(config: RunConfig) -> Pipeline:
     """Returns the whole chain for one task."""
     task, settings = config.task, config.settings
     ingest = Ingest(
-        data=str(config.data),
-        config=IngestConfig(task.source, settings.ingest, str(config.hash_cache), str(config.quarantine_list)),
+        data=config.data,
+        config=IngestConfig(
+            sources=task.sources,
+            settings=settings.ingest,
+            hash_cache=str(config.hash_cache),
+            checks=str(config.image_checks),
+            quarantine_list=str(config.quarantine_list),
+        ),
     )
     examples = ingest.outputs["examples"]
     schema = ImportSchemaGen(schema_file=str(HOME / task.schema)).with_id("Schema")

@@ -15,7 +15,7 @@ app = typer.Typer(
 )
 
 TaskName = Annotated[str, typer.Argument(metavar="TASK", help="Which task: image.")]
-Data = Annotated[str | None, typer.Option(help="Folder of the raw data. Default: the generated sample data.")]
+Data = Annotated[str | None, typer.Option(help="The raw data: folder, file or pattern. Default: the generated sample.")]
 Root = Annotated[str | None, typer.Option(help="Folder for metadata, artifacts and models. Default: runs/NAME.")]
 Name = Annotated[str | None, typer.Option(help="Name of the pipeline. Default: the task's.")]
 SettingsFile = Annotated[
@@ -67,25 +67,34 @@ def run(
 
 @app.command()
 def ingest(
-    data: Annotated[str, typer.Argument(metavar="DATA", help="A file, a folder, or a pattern such as 'logs/*.csv'.")],
+    data: Annotated[
+        str, typer.Argument(metavar="DATA", help="A file, a folder, or a pattern such as 'logs/{SPAN}/*.csv'.")
+    ],
     out: Annotated[str, typer.Option(help="Folder to make, with shards, manifest, quarantine and schema.")],
     beam_args: BeamArgs = None,
     label: Annotated[str, typer.Option(help="Column that holds the label; it is counted by split.")] = "",
+    earlier: Annotated[
+        str | None, typer.Option(metavar="FOLDER", help="An earlier --out: its unchanged spans are not read again.")
+    ] = None,
     flags: Set = None,
+    wait: Wait = False,
 ) -> None:
     """Turn raw data into sharded TFRecords, and stop there."""
     from pathlib import Path
 
     from components import settings
-    from pipelines import ingest_alone, quiet
+    from pipelines import config, ingest_alone, quiet
     from pipelines.console import Display
 
     quiet.prepare_environment()
-    chosen = settings.load([settings.parse_flag(flag) for flag in flags or ()])
-    target = Path(out).absolute()
+    chosen = settings.load([{"ingest": {"label": label}}, *(settings.parse_flag(flag) for flag in flags or ())])
+    target, known = Path(out).absolute(), Path(earlier).absolute() if earlier else None
+    wish = ingest_alone.Wish(config.data_of(data), target, chosen.ingest, beam_args or (), wait, known)
+    target.parent.mkdir(parents=True, exist_ok=True)
     with quiet.diverted(target.with_name(f"{target.name}.log")) as user:
-        made = ingest_alone.ingest(data, target, chosen.ingest, label, beam_args or ())
-        Display(user).ingested(made, target)
+        display = Display(user)
+        made = ingest_alone.ingest(wish, display.surveyed)
+        display.ingested(made, target)
 
 
 @app.command()

@@ -25,7 +25,7 @@ class RunConfig:
 
     task: Task
     name: str
-    data: Path
+    data: str  # a file, a folder, a pattern or an address
     root: Path
     settings: Settings
     beam_args: tuple[str, ...] = ()
@@ -44,6 +44,11 @@ class RunConfig:
     def hash_cache(self) -> Path:
         """Digests of files, by stat."""
         return self.notes / "hashes.db"
+
+    @property
+    def image_checks(self) -> Path:
+        """Verdicts on pictures, by content."""
+        return self.notes / "checks.db"
 
     @property
     def serving(self) -> Path:
@@ -80,7 +85,7 @@ def make(
     return RunConfig(
         task=task,
         name=chosen,
-        data=_folder("data", data or places.get("data") or _sample_data(task)),
+        data=data_of(data or places.get("data") or _sample_data(task)),
         root=_folder("root", root or places.get("root") or f"runs/{chosen}"),
         settings=settings,
         beam_args=tuple(beam_args),
@@ -112,6 +117,11 @@ def _sample_data(task: Task) -> str:
             f"name your data with --data, or generate the sample with `make demo TASK={task.name}`"
         )
     return str(folder)
+
+
+def data_of(text: str) -> str:
+    """Returns what a user calls data as an absolute path or pattern."""
+    return str(_folder("data", text))
 
 
 def _folder(what: str, text: str) -> Path:

@@ -11,7 +11,10 @@ from rich.live import Live
 from rich.text import Text
 
 from components.errors import PenstockError
+from components.ingest import detect
 from components.ingest.account import QUARANTINE, Account
+from components.ingest.spans import Span
+from components.ingest.survey import Survey
 from components.progress import Progress
 from pipelines import plan
 from pipelines.config import RunConfig
@@ -112,6 +115,19 @@ class Display:
         self._console.print()
         self._rows(rows)
 
+    def surveyed(self, found: Survey) -> None:
+        """Shows what is about to be read, and as what."""
+        files, size = len(found.manifest.files), sum(item.size for item in found.manifest.files)
+        rows = [("source", f"{detect.name_of(found.source)}: {files:,} files, {size / 1e6:,.1f} MB")]
+        if found.parts[0].span.number is not None:
+            rows.append(("spans", ", ".join(_span_words(part.span) for part in found.parts)))
+        if found.table is not None:
+            from components.ingest import infer
+
+            for name, kind, note in infer.shown(found.table.schema, found.table.label, found.table.images):
+                rows.append(("column", f"{name}: {kind}{f', {note}' if note else ''}"))
+        self._rows(rows)
+
     def ingested(self, made: Account, out: Path) -> None:
         """Shows what an ingest by itself has made."""
         counts = ", ".join(f"{split} {count:,}" for split, count in made.records.items())
@@ -172,3 +188,7 @@ def _summary_rows(facts: RunFacts, config: RunConfig) -> list[tuple[str, str]]:
     if facts.seconds:
         rows.append(("time", f"{facts.seconds:.0f} s"))
     return rows
+
+
+def _span_words(span: Span) -> str:
+    return f"{span.number}" + (f" version {span.version}" if span.version is not None else "")

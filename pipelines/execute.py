@@ -18,6 +18,7 @@ from typing import Any, TextIO
 from components import durable, progress
 from components.errors import Cancelled, DiskFull, PenstockError
 from components.hashing import HashCache
+from components.ingest import survey
 from pipelines import lock, plan, quiet
 from pipelines.config import RunConfig
 from pipelines.console import Display
@@ -161,12 +162,17 @@ def _disk_full(error: Exception, config: RunConfig) -> DiskFull | None:
     free = shutil.disk_usage(config.root).free
     if isinstance(error, PenstockError) or (free > _NO_ROOM and "No space left on device" not in str(error)):
         return None
-    needed = sum(file.stat().st_size for file in config.data.rglob("*") if file.is_file())
     return DiskFull(
         f"{config.root}: no space left on its disk: {free / 1e6:,.1f} MB free, "
-        f"the data alone is {needed / 1e6:,.1f} MB. "
+        f"the data alone is {_size_of_data(config) / 1e6:,.1f} MB. "
         "Nothing half-written was published; make room, or choose another --root"
     )
+
+
+def _size_of_data(config: RunConfig) -> int:
+    cache = HashCache(config.hash_cache, read_only=True)
+    found = survey.take(config.data, config.settings.ingest, cache, config.task.sources)
+    return sum(item.size for item in found.manifest.files)
 
 
 @contextmanager

@@ -35,7 +35,6 @@ NODES = (
     Node(
         "Ingest",
         code=("components.ingest.component",),
-        parts=("source",),
         settings=("ingest",),
         packages=("pillow", "tensorflow"),
     ),

@@ -3,43 +3,76 @@
 data ─► who reads it? ─► shards, manifest, quarantine, schema ─► published whole as --out
 """
 
-from collections.abc import Sequence
+import glob
+import shutil
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
-from components import durable, refs
-from components.errors import SettingsError
+from components import durable
+from components.errors import DiskFull, SettingsError
 from components.hashing import HashCache
-from components.ingest import detect, manifest
+from components.ingest import survey
 from components.ingest.account import Account
+from components.ingest.survey import Survey
 from components.settings import Ingest
+from pipelines import lock
+
+_NO_ROOM = 1 << 20  # with less than this free, whatever failed failed for lack of room
 
 
-def ingest(data: str, out: Path, settings: Ingest, label: str, beam_args: Sequence[str]) -> Account:
-    """Ingests `data` into the new folder `out`."""
+@dataclass(frozen=True)
+class Wish:
+    """What a user wants to be ingested, and where to."""
+
+    data: str
+    out: Path
+    settings: Ingest
+    beam_args: Sequence[str] = ()
+    wait: bool = False  # for another ingest into the same folder
+    earlier: Path | None = None  # the --out of an earlier ingest: its unchanged spans are not read again
+
+
+def ingest(wish: Wish, surveyed: Callable[[Survey], None] | None = None) -> Account:
+    """Ingests the data into a new folder; tells `surveyed` what was found before it is read."""
+    out = wish.out
     if out.exists():
         raise SettingsError(f"--out {out}: is there already; choose another, or remove it")
-    out.parent.mkdir(parents=True, exist_ok=True)
-    located = detect.locate(data)
-    listed = out.with_name(f"{out.name}.quarantine.jsonl")
-    with durable.publish_folder(out) as artifact:
-        return _run(located, artifact, listed, settings, label, beam_args)
+    notes = out.parent / ".penstock"
+    try:
+        with lock.hold(notes / out.name, wait=wish.wait, place=out, flag="--out"):
+            durable.sweep(out.parent, glob.escape(out.name))
+            with durable.publish_folder(out) as artifact:
+                return _run(wish, artifact, notes, surveyed)
+    except Exception as error:
+        free = shutil.disk_usage(out.parent).free
+        if free > _NO_ROOM and "No space left on device" not in str(error):
+            raise
+        raise DiskFull(
+            f"{out}: no space left on its disk: {free / 1e6:,.1f} MB free; nothing half-written was left there; "
+            "make room, or choose another --out"
+        ) from error
 
 
-def _run(
-    located: detect.Located, artifact: Path, listed: Path, settings: Ingest, label: str, beam_args: Sequence[str]
-) -> Account:
+def _run(wish: Wish, artifact: Path, notes: Path, surveyed: Callable[[Survey], None] | None) -> Account:
+    cache = HashCache(notes / "hashes.db")
+
+    def look() -> Survey:
+        return survey.take(wish.data, wish.settings, cache)
+
+    found = look()
+    if surveyed is not None:
+        surveyed(found)
     import apache_beam as beam
     from apache_beam.options.pipeline_options import PipelineOptions
 
-    from components.ingest import run_files, run_rows
+    from components.ingest import run
+    from components.ingest.units import Target
 
-    def pipeline() -> beam.Pipeline:
-        return beam.Pipeline(options=PipelineOptions(list(beam_args)))
+    def pipeline() -> Any:
+        return beam.Pipeline(options=PipelineOptions(list(wish.beam_args)))
 
-    cache = HashCache(None)
-    if located.source == detect.IMAGE_FOLDER:
-        found = manifest.take(refs.load(located.source), located.home, cache)
-        files_job = run_files.FilesJob(located.home, located.source, settings, artifact, listed)
-        return run_files.run(files_job, found, pipeline)
-    job = run_rows.RowsJob(located.home, located.files, located.source, label, settings, artifact, listed)
-    return run_rows.run(job, pipeline, cache)
+    listed = wish.out.with_name(f"{wish.out.name}.quarantine.jsonl")
+    job = run.Job(found, Target(artifact, wish.settings, notes / "checks.db"), listed, wish.earlier)
+    return run.run(job, pipeline, look)

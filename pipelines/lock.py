@@ -18,15 +18,14 @@ _FOREVER = -1
 
 
 @contextmanager
-def hold(notes: Path, *, wait: bool = False) -> Iterator[None]:
-    """Holds the lock of a root; without `wait`, raises Locked at once when another run has it."""
-    lock = filelock.FileLock(_prepared(notes) / "lock")
+def hold(notes: Path, *, wait: bool = False, place: Path | None = None, flag: str = "--root") -> Iterator[None]:
+    """Holds the lock of a place, the root; without `wait`, raises Locked at once when another run has it."""
+    place = place or notes.parent
+    lock = filelock.FileLock(_prepared(notes, place, flag) / "lock")
     try:
         lock.acquire(timeout=_FOREVER if wait else 0)
     except filelock.Timeout:
-        raise Locked(
-            f"{notes.parent} is in use: {_holder(notes)}; wait for it with --wait, or use another --root"
-        ) from None
+        raise Locked(f"{place} is in use: {_holder(notes)}; wait for it with --wait, or use another {flag}") from None
     try:
         _sign(notes)
         yield
@@ -35,16 +34,15 @@ def hold(notes: Path, *, wait: bool = False) -> Iterator[None]:
         lock.release()
 
 
-def _prepared(notes: Path) -> Path:
+def _prepared(notes: Path, place: Path, flag: str) -> Path:
     try:
         notes.mkdir(parents=True, exist_ok=True)
         probe = notes / f".probe-{os.getpid()}"
         probe.touch()
         probe.unlink()
     except OSError as error:
-        raise BadInput(
-            f"pipeline root {notes.parent}: cannot be written: {error.strerror}; choose another --root"
-        ) from None
+        what = "pipeline root" if flag == "--root" else flag
+        raise BadInput(f"{what} {place}: cannot be written: {error.strerror}; choose another {flag}") from None
     return notes
 
 

@@ -19,7 +19,7 @@ import orjson
 from components import fingerprint, refs, seal
 from components.errors import SettingsError
 from components.hashing import HashCache, digest_of, sha256_of
-from components.ingest import account, manifest
+from components.ingest import account, survey
 from components.ingest.sources import printable
 from pipelines import graph
 from pipelines.config import HOME, RunConfig
@@ -82,7 +82,7 @@ class _Planner:
         self._config, self._store, self._cache, self._request = config, store, cache, request
         self._held = graph.before(request.first) if request.first else set()
         self._wanted = {request.last, *graph.before(request.last)} if request.last else set(graph.IDS)
-        self._manifest: manifest.Manifest | None = None
+        self._found: survey.Survey | None = None
         self.decided: dict[str, NodePlan] = {}
 
     def decide(self, node: Node) -> None:
@@ -156,7 +156,7 @@ class _Planner:
         parts = {
             "settings": {name: self._config.settings.section(name) for name in node.settings},
             "parts": {name: _plain(getattr(self._config.task, name)) for name in node.parts},
-            "code": {**fingerprint.sources(graph.entry_modules(node, self._config.task)), **_wiring()},
+            "code": {**fingerprint.sources(self._modules(node)), **_wiring()},
             "packages": {name: _version(name) for name in node.packages},
             "upstream": {name: self.decided[name].fingerprint.get("key", "") for name in node.upstream},
             **self._content(node),
@@ -166,7 +166,7 @@ class _Planner:
     def _content(self, node: Node) -> dict[str, Any]:
         """Returns what a node reads that no other node wrote."""
         if node.id == "Ingest":
-            return {"data_digest": self._take_manifest().digest}
+            return {"data_digest": self._look().digest}
         if node.id == "Schema":
             return {"schema_digest": sha256_of(HOME / self._config.task.schema)}
         if node.id == "Pusher":
@@ -179,10 +179,16 @@ class _Planner:
         latest = self._store.latest_blessed_model(other_than=candidate)
         return {latest} if latest is not None else set()
 
-    def _take_manifest(self) -> manifest.Manifest:
-        if self._manifest is None:
-            self._manifest = manifest.take(refs.load(self._config.task.source), self._config.data, self._cache)
-        return self._manifest
+    def _look(self) -> survey.Survey:
+        if self._found is None:
+            config = self._config
+            self._found = survey.take(config.data, config.settings.ingest, self._cache, config.task.sources)
+        return self._found
+
+    def _modules(self, node: Node) -> list[str]:
+        """Returns the modules that a node enters; of the Task's sources only the one that reads this data."""
+        source = [refs.module_of(self._look().source)] if node.id == "Ingest" else []
+        return [*graph.entry_modules(node, self._config.task), *source]
 
     def _explain(self, node: Node, wanted: Mapping[str, Any]) -> str:
         """Says what has changed since the node was last run."""
@@ -214,7 +220,7 @@ class _Planner:
             old = {path: digest for path, _, digest in account.read(examples.uri).sources}
         except (OSError, ValueError, KeyError, TypeError):
             return "data changed"
-        return describe_change(old, {printable(item.file.path): item.sha256 for item in self._take_manifest().files})
+        return describe_change(old, {printable(item.file.path): item.sha256 for item in self._look().manifest.files})
 
 
 def describe_change(old: Mapping[str, str], new: Mapping[str, str]) -> str:

@@ -144,7 +144,7 @@ class TestWiring:
     def test_parts_named_by_the_task_exist(self, config: RunConfig) -> None:
         """A typing error in a reference is found here and not in the midst of a run."""
         task = config.task
-        named = [task.source, task.preprocess, task.model, *(modality for _, modality in task.features)]
+        named = [*task.sources, task.preprocess, task.model, *(modality for _, modality in task.features)]
 
         assert [ref for ref in named if refs.load(ref) is None] == []
 

@@ -124,7 +124,7 @@ class TestPlaces:
         """Every path is absolute, whatever folder one goes to later."""
         made = run_config.make("image", data="data")
 
-        assert (made.name, made.data, made.root) == ("image", home / "data", home / "runs" / "image")
+        assert (made.name, made.data, made.root) == ("image", str(home / "data"), home / "runs" / "image")
         assert {
             "metadata": made.metadata,
             "notes": made.notes,
@@ -146,7 +146,7 @@ class TestPlaces:
         settings_file(home, '[image]\ndata = "data"\nroot = "elsewhere"\nname = "cats"\n[image.train]\nepochs = 3\n')
         made = run_config.make("image")
 
-        assert (made.name, made.data, made.root) == ("cats", home / "data", home / "elsewhere")
+        assert (made.name, made.data, made.root) == ("cats", str(home / "data"), home / "elsewhere")
         assert made.settings == Settings.model_validate({"train": {"epochs": 3}})
 
     def test_flags_name_other_places(self, home: Path) -> None:
@@ -154,7 +154,7 @@ class TestPlaces:
         settings_file(home, '[image]\ndata = "gone"\nroot = "gone"\nname = "gone"\n')
         made = run_config.make("image", data="data", root="here", name="dogs")
 
-        assert (made.name, made.data, made.root) == ("dogs", home / "data", home / "here")
+        assert (made.name, made.data, made.root) == ("dogs", str(home / "data"), home / "here")
 
     def test_the_root_is_named_for_the_pipeline(self, home: Path) -> None:
         """Two names do not share a root by accident."""
@@ -169,7 +169,7 @@ class TestPlaces:
         made = run_config.make("image", flags=flags, **places)
         found = {"data": made.data, "root": made.root, "push.directory": made.serving}
 
-        assert found[place] == home / "me" / "x"
+        assert str(found[place]) == str(home / "me" / "x")
 
     def test_models_can_be_served_from_elsewhere(self, home: Path) -> None:
         """A relative folder is taken from where one is."""
@@ -196,7 +196,7 @@ class TestPlaces:
         monkeypatch.setattr(run_config, "HOME", home)
         (home / "data" / "samples" / "image").mkdir(parents=True)
 
-        assert run_config.make("image").data == home / "data" / "samples" / "image"
+        assert run_config.make("image").data == str(home / "data" / "samples" / "image")
 
 
 class TestUnsafe:

@@ -1,4 +1,4 @@
-"""The ExampleGen of Penstock: a TFX component around manifest, shard plan and shard writer."""
+"""The ExampleGen of Penstock: a TFX component around survey, units of work and their writers."""
 
 from pathlib import Path
 from typing import Any
@@ -13,18 +13,18 @@ from tfx.dsl.components.base import base_beam_executor, executor_spec
 from tfx.proto import example_gen_pb2
 from tfx.types import artifact_utils, standard_component_specs
 
-from components import refs
 from components.errors import BadInput
 from components.hashing import HashCache
-from components.ingest import manifest, run_files
+from components.ingest import run, survey
 from components.ingest.config import IngestConfig
-from components.ingest.run_files import FilesJob
+from components.ingest.survey import Survey
+from components.ingest.units import Target
 
 FINGERPRINT = "input_fingerprint"
 
 
 class ManifestDriver(example_gen_driver.FileBasedDriver):
-    """Resolves spans as TFX does, and fingerprints the input by content instead of by size and whole seconds."""
+    """Resolves spans, and fingerprints the input by content instead of by size and whole seconds."""
 
     def resolve_exec_properties(
         self, exec_properties: dict[str, Any], pipeline_info: Any, component_info: Any
@@ -42,11 +42,15 @@ class ManifestDriver(example_gen_driver.FileBasedDriver):
 class _ManifestProcessor(input_processor.FileBasedInputProcessor):
     def __init__(self, input_base_uri: str, splits: Any, range_config: Any, config: IngestConfig) -> None:
         super().__init__(input_base_uri, splits, range_config)
-        self._data, self._config = Path(input_base_uri), config
+        self._found = _look(input_base_uri, config)
+
+    def resolve_span_and_version(self) -> tuple[int, int | None]:
+        newest = self._found.parts[-1].span
+        return newest.number or 0, newest.version
 
     def get_input_fingerprint(self, span: int | None = None, version: int | None = None) -> str:
-        del span, version  # the data folder is the span's own
-        return _take_manifest(self._data, self._config).digest
+        del span, version  # the digest is of all spans that will be read
+        return self._found.digest
 
 
 class IngestExecutor(base_beam_executor.BaseBeamExecutor):
@@ -61,14 +65,16 @@ class IngestExecutor(base_beam_executor.BaseBeamExecutor):
         """Ingests the data folder into the examples artifact."""
         self._log_startup(input_dict, output_dict, exec_properties)
         config = config_of(exec_properties)
-        data = Path(exec_properties[standard_component_specs.INPUT_BASE_KEY])
+        data = exec_properties[standard_component_specs.INPUT_BASE_KEY]
         examples = artifact_utils.get_single_instance(output_dict[standard_component_specs.EXAMPLES_KEY])
-        found = _take_manifest(data, config)
+        found = _look(data, config)
         if found.digest != exec_properties[FINGERPRINT]:
             raise BadInput(f"{data}: changed while the run started; run again when nothing writes to it")
-        listed = Path(config.quarantine_list)
-        job = FilesJob(data, config.source, config.settings, Path(examples.uri), listed)
-        run_files.run(job, found, self._make_beam_pipeline)
+        artifact = Path(examples.uri)
+        # The folder beside it holds the outputs of earlier runs: what has not changed since is taken over from there.
+        target = Target(artifact, config.settings, Path(config.checks))
+        job = run.Job(found, target, Path(config.quarantine_list), earlier=artifact.parent)
+        run.run(job, self._make_beam_pipeline, lambda: _look(data, config))
         examples.split_names = artifact_utils.encode_split_names([n for n, _ in config.settings.splits.fractions()])
         examples_utils.set_payload_format(examples, example_gen_pb2.FORMAT_TF_EXAMPLE)
 
@@ -112,9 +118,9 @@ def _output_config(config: IngestConfig) -> example_gen_pb2.Output:
     return example_gen_pb2.Output(split_config=example_gen_pb2.SplitConfig(splits=splits))
 
 
-def _take_manifest(data: Path, config: IngestConfig) -> manifest.Manifest:
+def _look(data: str, config: IngestConfig) -> Survey:
     cache = HashCache(Path(config.hash_cache))
     try:
-        return manifest.take(refs.load(config.source), data, cache)
+        return survey.take(data, config.settings, cache, config.sources)
     finally:
         cache.close()

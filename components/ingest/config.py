@@ -11,9 +11,10 @@ from components.settings import Ingest
 class IngestConfig:
     """Travels as JSON in the component's custom_config."""
 
-    source: str  # reference of the Task's source
+    sources: tuple[str, ...]  # references of those that the Task can use
     settings: Ingest
     hash_cache: str  # digests of source files, by stat
+    checks: str  # verdicts on pictures, by content
     quarantine_list: str  # the newest quarantine list, kept even when the run stops over it
 
     def to_json(self) -> str:
@@ -24,4 +25,5 @@ class IngestConfig:
     def from_json(text: str) -> "IngestConfig":
         """Reads what `to_json` wrote."""
         stored = orjson.loads(text)
-        return IngestConfig(**{**stored, "settings": Ingest.model_validate(stored["settings"])})
+        settings, sources = Ingest.model_validate(stored["settings"]), tuple(stored["sources"])
+        return IngestConfig(**{**stored, "settings": settings, "sources": sources})

@@ -1,20 +1,39 @@
 """Which source reads a file, folder or pattern of the user's: decided by the names of what stands there."""
 
 import re
+from collections.abc import Collection
 from dataclasses import dataclass
 from pathlib import Path
+from typing import NamedTuple
 
 from components.errors import BadInput, SettingsError
 
-# One line a source of rows: its reference, and the ends of the names that it reads.
+
+class Kind(NamedTuple):
+    """A source, as people call it, and the ends of the names that it reads."""
+
+    name: str
+    ends: str
+
+
+# One line a source. In these a file holds many records, …
 ROW_SOURCES = {
-    "components.ingest.sources.csv_rows:SOURCE": r"\.(csv|tsv)(\.gz)?",
-    "components.ingest.sources.jsonl_rows:SOURCE": r"\.(jsonl|ndjson)(\.gz)?",
-    "components.ingest.sources.parquet_rows:SOURCE": r"\.(parquet|pq)",
-    "components.ingest.sources.array_rows:SOURCE": r"\.(npz|npy)",
-    "components.ingest.sources.tfrecord_rows:SOURCE": r"(\.tfrecords?|tfrecord-\d+-of-\d+)(\.gz)?",
+    "components.ingest.sources.csv_rows:SOURCE": Kind("CSV", r"\.(csv|tsv)(\.gz)?"),
+    "components.ingest.sources.jsonl_rows:SOURCE": Kind("JSON Lines", r"\.(jsonl|ndjson)(\.gz)?"),
+    "components.ingest.sources.parquet_rows:SOURCE": Kind("Parquet", r"\.(parquet|pq)"),
+    "components.ingest.sources.array_rows:SOURCE": Kind("NumPy arrays", r"\.(npz|npy)"),
+    "components.ingest.sources.tfrecord_rows:SOURCE": Kind(
+        "TFRecords", r"(\.tfrecords?|tfrecord-(s\d+-)?\d+-of-\d+)(\.gz)?"
+    ),
 }
-IMAGE_FOLDER = "components.ingest.sources.image_folder:SOURCE"
+# … and in these a file is a record, and its class is the folder it stands in.
+FOLDER_SOURCES = {
+    "components.ingest.sources.image_folder:SOURCE": Kind(
+        "class folders of images", r"\.(jpe?g|png|gif|webp|bmp|tiff?)"
+    ),
+    "components.ingest.sources.text_folder:SOURCE": Kind("class folders of texts", r"\.(txt|text|md)"),
+}
+IMAGE_FOLDER, TEXT_FOLDER = FOLDER_SOURCES
 _WILD = re.compile(r"[*?\[]")
 
 
@@ -25,22 +44,54 @@ class Located:
     home: Path
     files: tuple[str, ...]  # relative to home; for a source of rows only
     source: str
+    refused: tuple[str, ...] = ()  # links that lead out of the folder; a source of folders finds its own
+
+    @property
+    def is_folder(self) -> bool:
+        """Whether a file is a record."""
+        return self.source in FOLDER_SOURCES
 
 
-def locate(data: str) -> Located:
-    """Finds out what `data` names: a file, a folder, or a pattern such as logs/*.csv."""
+def locate(data: str, sources: Collection[str] = ()) -> Located:
+    """Finds out what `data` names: a file, a folder, or a pattern such as logs/*.csv.
+
+    Args:
+        data: what the user said.
+        sources: the ones that can be used; none named: all of them.
+    """
     home, names = _names(data)
-    kinds = {_row_source(name) for name in names}
-    if kinds == {None} and Path(data).is_dir():
-        return Located(home, (), IMAGE_FOLDER)
-    if kinds == {None}:
-        known = "CSV, TSV, JSONL, Parquet, npz, npy or TFRecord, or a folder of class folders with images"
+    inside = [name for name in names if _is_inside(home / name, home)]
+    source, files = _source_of(data, inside or names)
+    if sources and source not in sources:
+        raise BadInput(f"{data}: holds {name_of(source)}, expected {', '.join(map(name_of, sources))}")
+    if source in FOLDER_SOURCES:
+        return Located(home, (), source)
+    if not inside:
+        raise BadInput(f"{data}: 0 examples: {names[0]} is a link that leads outside its folder")
+    outside = [name for name in names if name not in inside and _match(name, {source: ROW_SOURCES[source]})]
+    return Located(home, tuple(files), source, tuple(outside))
+
+
+def _source_of(data: str, names: list[str]) -> tuple[str, list[str]]:
+    """Returns who reads the data, and the files to hand over."""
+    rows = [name for name in names if _match(name, ROW_SOURCES)]
+    if not rows:
+        return _folder_source(data, names), names
+    others = set(names) - set(rows)
+    kinds = {_match(name, ROW_SOURCES) or "" for name in rows}
+    if len(kinds) == 1 and all(_match(name, FOLDER_SOURCES) == IMAGE_FOLDER for name in others):
+        return kinds.pop(), rows  # pictures beside a table are what its rows refer to
+    shown = ", ".join(sorted({Path(name).suffix or name for name in names})[:5])
+    raise SettingsError(f"{data}: files of several kinds ({shown}); name one kind by a pattern, such as '*.csv'")
+
+
+def _folder_source(data: str, names: list[str]) -> str:
+    if not Path(data).is_dir():
+        known = "CSV, TSV, JSONL, Parquet, npz, npy or TFRecord, or a folder of class folders with images or texts"
         raise BadInput(f"{data}: {names[0]} is of no known kind; expected {known}")
-    if len(kinds) > 1:
-        shown = ", ".join(sorted({Path(name).suffix or name for name in names})[:5])
-        raise SettingsError(f"{data}: files of several kinds ({shown}); name one kind by a pattern, such as '*.csv'")
-    (source,) = kinds
-    return Located(home, tuple(names), source or IMAGE_FOLDER)
+    inside = [_match(name, FOLDER_SOURCES) for name in names if "/" in name]
+    # Pictures may have their captions beside them; what says nothing by its name is looked into as a picture.
+    return TEXT_FOLDER if TEXT_FOLDER in inside and IMAGE_FOLDER not in inside else IMAGE_FOLDER
 
 
 def _names(data: str) -> tuple[Path, list[str]]:
@@ -62,11 +113,19 @@ def _split_pattern(path: Path) -> tuple[Path, str]:
     return path.parent, path.name
 
 
-def _row_source(name: str) -> str | None:
-    return next((ref for ref, end in ROW_SOURCES.items() if re.search(f"{end}$", name, re.IGNORECASE)), None)
+def _match(name: str, sources: dict[str, Kind]) -> str | None:
+    return next((ref for ref, kind in sources.items() if re.search(f"{kind.ends}$", name, re.IGNORECASE)), None)
+
+
+def name_of(source: str) -> str:
+    """Returns what people call a source."""
+    return {**ROW_SOURCES, **FOLDER_SOURCES}[source].name
 
 
 def _is_data(path: Path, home: Path) -> bool:
-    """Whether a path is a file to read: hidden ones are not, nor links that lead out of the folder."""
-    hidden = any(part.startswith((".", "_")) for part in path.relative_to(home).parts)
-    return path.is_file() and not hidden and home.resolve() in path.resolve().parents
+    """Whether a path is a file that could be read: hidden ones are not."""
+    return path.is_file() and not any(part.startswith((".", "_")) for part in path.relative_to(home).parts)
+
+
+def _is_inside(path: Path, home: Path) -> bool:
+    return home.resolve() in path.resolve().parents

@@ -29,13 +29,17 @@ def store(artifact: Path, unit: str, reports: Sequence[ShardReport]) -> None:
 
 
 def collect(artifact: Path, units: Sequence[str]) -> list[ShardReport]:
-    """Takes all reports away; a unit without any was not done."""
+    """Returns all reports; a unit without any was not done."""
     missing = [unit for unit in units if not _file_of(artifact, unit).exists()]
     if missing:
         raise LedgerMismatch(f"{len(missing)} of {len(units)} shards were not written, such as {missing[0]}")
-    reports = [report for unit in units for report in _read(_file_of(artifact, unit))]
-    shutil.rmtree(artifact / _FOLDER)
-    return reports
+    return [report for unit in units for report in _read(_file_of(artifact, unit))]
+
+
+def clear(artifact: Path) -> None:
+    """Removes the files of all units, when their reports have been collected."""
+    if (artifact / _FOLDER).exists():
+        shutil.rmtree(artifact / _FOLDER)
 
 
 def _file_of(artifact: Path, unit: str) -> Path:
@@ -43,10 +47,11 @@ def _file_of(artifact: Path, unit: str) -> Path:
 
 
 def _read(path: Path) -> list[ShardReport]:
-    return [_report(stored) for stored in orjson.loads(path.read_bytes())]
+    return [from_json(stored) for stored in orjson.loads(path.read_bytes())]
 
 
-def _report(stored: dict[str, Any]) -> ShardReport:
+def from_json(stored: dict[str, Any]) -> ShardReport:
+    """Returns a report that was stored as plain values."""
     stored["sides"] = {int(side): count for side, count in stored["sides"].items()}
     stored["quarantined"] = tuple(Refused(**row) for row in stored["quarantined"])
     return ShardReport(**stored)

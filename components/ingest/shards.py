@@ -24,11 +24,17 @@ class ShardPlan:
     index: int
     of: int
     files: tuple[ManifestFile, ...]
+    span: str = ""
 
     @property
     def name(self) -> str:
         """File name, relative to the artifact, as TFX readers expect it."""
-        return f"Split-{self.split}/data_tfrecord-{self.index:05d}-of-{self.of:05d}"
+        return f"Split-{self.split}/data_tfrecord-{numbered(self.index, self.of, self.span)}"
+
+
+def numbered(index: int, of: int, span: str = "") -> str:
+    """Returns the end of a shard's name: shards of different spans never have the same."""
+    return f"{span}-{index:05d}-of-{of:05d}".removeprefix("-")
 
 
 def split_of(sha256: str, splits: Splits) -> str:
@@ -42,7 +48,7 @@ def split_of(sha256: str, splits: Splits) -> str:
     return splits.fractions()[-1][0]  # the fractions' sum may end a rounding error short of 1
 
 
-def plan(files: Sequence[ManifestFile], settings: Ingest) -> list[ShardPlan]:
+def plan(files: Sequence[ManifestFile], settings: Ingest, span: str = "") -> list[ShardPlan]:
     """Deals all files into shards, split by split."""
     shards: list[ShardPlan] = []
     for split, _ in settings.splits.fractions():
@@ -50,7 +56,7 @@ def plan(files: Sequence[ManifestFile], settings: Ingest) -> list[ShardPlan]:
         # By hash, so that classes are mixed within every shard and the shuffle buffer need not be large.
         mine.sort(key=lambda item: (item.sha256, item.file.path))
         count = _shard_count(mine, settings)
-        shards += [ShardPlan(split, index, count, tuple(mine[index::count])) for index in range(count)]
+        shards += [ShardPlan(split, index, count, tuple(mine[index::count]), span) for index in range(count)]
     return shards
 
 

@@ -22,7 +22,7 @@ class Task:
 
     name: str
     summary: str
-    source: str  # raw files -> records (`components.ingest.sources`)
+    sources: tuple[str, ...]  # raw files -> records (`components.ingest.sources`); which one, the data decides
     schema: str  # curated schema, relative to the repository
     features: tuple[tuple[str, str], ...]  # (key in the record, modality of it)
     label: str

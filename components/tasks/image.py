@@ -4,8 +4,13 @@ from components.tasks import Task
 
 TASK = Task(
     name="image",
-    summary="classify images kept in one folder a class",
-    source="components.ingest.sources.image_folder:SOURCE",
+    summary="classify images kept in one folder a class, or listed in a table",
+    sources=(
+        "components.ingest.sources.image_folder:SOURCE",
+        "components.ingest.sources.csv_rows:SOURCE",
+        "components.ingest.sources.jsonl_rows:SOURCE",
+        "components.ingest.sources.parquet_rows:SOURCE",
+    ),
     schema="schemas/image.pbtxt",
     features=(("image", "components.features.image:ImageFeature"),),
     label="label",

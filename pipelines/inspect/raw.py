@@ -12,24 +12,16 @@ import pyarrow as pa
 
 from components import refs
 from components.errors import BadInput
-from components.ingest import detect
+from components.ingest import detect, infer, spans
 from components.ingest.rows import RowBatch, RowSource
 from components.ingest.sources import Found, printable
 from pipelines.inspect.reasons import Reasons
-from pipelines.inspect.records import FirstRecords, Taker, column_of, label_of
+from pipelines.inspect.records import FirstRecords, Taker, column_of
 from pipelines.inspect.sheet import Gallery
 from pipelines.inspect.statistics import Column, ColumnFacts
 from pipelines.inspect.tensors import unpack, unpacked_schema
 
 MOST_COLUMNS = 200  # that are studied; the label always is
-KINDS = {
-    "csv_rows": "CSV",
-    "jsonl_rows": "JSON Lines",
-    "parquet_rows": "Parquet",
-    "array_rows": "NumPy arrays",
-    "tfrecord_rows": "TFRecords",
-    "image_folder": "class folders of images",
-}
 _RANGE = 64 << 20  # bytes
 _LARGEST_IMAGE = 64 << 20  # bytes of a file that is drawn
 
@@ -70,7 +62,7 @@ def study(path: str, rows: int, gallery: Gallery | None, told: Told) -> RawFacts
     first = tally.taker.taken()
     return RawFacts(
         path=printable(path),
-        kind=KINDS.get(_module(located.source), _module(located.source)),
+        kind=detect.name_of(located.source),
         files=files,
         bytes=size,
         records=tally.records,
@@ -108,7 +100,7 @@ class _Tally:
         if schema == self._started:
             return
         self._started = schema
-        self.label = self.label or label_of(schema)
+        self.label = self.label or infer.label_of(schema, "")
         new = [each for each in schema if _key(each) not in self.columns]
         room = max(0, MOST_COLUMNS - len(self.columns))
         kept = [each for index, each in enumerate(new) if index < room or each.name == self.label]
@@ -134,7 +126,7 @@ class _Tally:
 
 def _locate(path: str) -> detect.Located:
     with _reading(path):
-        return detect.locate(path)
+        return detect.locate(spans.as_pattern(path))
 
 
 def _add_images(home: Path, tally: _Tally, gallery: Gallery | None) -> tuple[int, int]:
@@ -211,7 +203,3 @@ def _content(path: Path) -> bytes:
 
 def _key(column: pa.Field) -> tuple[str, str]:
     return column.name, str(column.type)
-
-
-def _module(ref: str) -> str:
-    return refs.module_of(ref).rpartition(".")[2]

@@ -5,13 +5,13 @@ from functools import partial
 
 import pyarrow as pa
 
+from components.ingest.infer import label_of
 from pipelines.inspect.sheet import Gallery
 from pipelines.inspect.statistics import class_name, is_binary, is_list
 from pipelines.inspect.tensors import as_png, is_picture, shape_of
 from pipelines.inspect.text import cell, cell_of_list, image_format
 
 MOST_COLUMNS = 40  # in the table
-LABELS = ("label", "class", "target", "y")
 _TAKEN = 8  # values of a list, more than are shown
 
 
@@ -54,12 +54,6 @@ class Taker:
         return FirstRecords(self._names, tuple(self._rows), self._left, self._image)
 
 
-def label_of(schema: pa.Schema) -> str:
-    """Returns the column that by its name is the label, or nothing."""
-    by_name = {name.lower(): name for name in reversed(schema.names)}
-    return next((by_name[name] for name in LABELS if name in by_name), "")
-
-
 def image_column(batch: pa.RecordBatch) -> str:
     """Returns the first column of pixels, or whose first value is an image file, or nothing."""
     for name in batch.schema.names:
@@ -87,7 +81,7 @@ def _cell(batch: pa.RecordBatch, name: str, index: int) -> str:
 
 
 def _offer(gallery: Gallery, batch: pa.RecordBatch, image: str) -> None:
-    images, label, shape = column_of(batch, image), label_of(batch.schema), shape_of(batch.schema.field(image))
+    images, label, shape = column_of(batch, image), label_of(batch.schema, ""), shape_of(batch.schema.field(image))
     labels = column_of(batch, label) if label else None
     for index in range(batch.num_rows):
         named = class_name(labels[index].as_py()) if labels is not None and labels[index].is_valid else ""

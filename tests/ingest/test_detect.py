@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from components.errors import BadInput, SettingsError
-from components.ingest.detect import IMAGE_FOLDER, Located, locate
+from components.ingest.detect import IMAGE_FOLDER, TEXT_FOLDER, Located, locate
 
 CSV = "components.ingest.sources.csv_rows:SOURCE"
 TFRECORD = "components.ingest.sources.tfrecord_rows:SOURCE"
@@ -73,7 +73,10 @@ def test_links_out_of_the_folder_are_not_followed(data: Path, tmp_path: Path) ->
     (tmp_path / "secret.csv").write_text("x\n1\n")
     (data / "link.csv").symlink_to(tmp_path / "secret.csv")
 
-    assert "link.csv" not in locate(str(data)).files
+    located = locate(str(data))
+
+    assert "link.csv" not in located.files
+    assert located.refused == ("link.csv",)
 
 
 @pytest.mark.parametrize("name", ["notes.txt", "*.txt"])
@@ -83,3 +86,30 @@ def test_a_file_of_no_known_kind_is_refused(data: Path, name: str) -> None:
 
     with pytest.raises(BadInput, match=r"notes\.txt is of no known kind; expected CSV"):
         locate(str(data / name))
+
+
+def test_class_folders_of_texts_are_told_from_those_of_images(tmp_path: Path) -> None:
+    """By the names of what is in them; a caption beside a picture does not make a set of texts."""
+    (tmp_path / "good").mkdir()
+    (tmp_path / "good" / "1.txt").write_text("x")
+    texts = locate(str(tmp_path)).source
+    (tmp_path / "good" / "1.jpg").write_bytes(b"x")
+
+    assert (texts, locate(str(tmp_path)).source) == (TEXT_FOLDER, IMAGE_FOLDER)
+
+
+def test_pictures_beside_a_table_are_what_it_refers_to(tmp_path: Path) -> None:
+    """The table is the data."""
+    (tmp_path / "list.csv").write_text("path,label\nimages/1.jpg,cat\n")
+    (tmp_path / "images").mkdir()
+    (tmp_path / "images" / "1.jpg").write_bytes(b"x")
+
+    assert locate(str(tmp_path)) == Located(tmp_path, ("list.csv",), CSV)
+
+
+def test_a_source_that_the_task_cannot_use_is_refused(data: Path) -> None:
+    """With what was found and what was expected."""
+    with pytest.raises(BadInput) as refused:
+        locate(str(data / "b.csv"), [IMAGE_FOLDER])
+
+    assert str(refused.value) == f"{data}/b.csv: holds CSV, expected class folders of images"

@@ -1,7 +1,7 @@
 """A table goes through Beam into shards: every row once, the same bytes each time, bad rows with their place."""
 
 import csv
-from collections.abc import Callable
+import os
 from pathlib import Path
 
 import apache_beam as beam
@@ -12,13 +12,13 @@ from apache_beam.options.pipeline_options import PipelineOptions
 from google.protobuf import text_format
 from tensorflow_metadata.proto.v0 import schema_pb2
 
-from components.errors import BadInput
+from components.errors import BadInput, SettingsError
 from components.hashing import HashCache
-from components.ingest import account, run_rows
-from components.ingest.run_rows import RowsJob
+from components.ingest import account, survey, units
+from components.ingest import run as ingesting
+from components.ingest.units import Target
 from components.settings import Ingest, Splits
 
-CSV = "components.ingest.sources.csv_rows:SOURCE"
 Rows = list[dict[str, object]]
 
 
@@ -31,12 +31,18 @@ def write_table(path: Path, rows: int, first: int = 0) -> None:
             writer.writerow([index, index / 8, f'say "{index}",\nthen stop', "even" if index % 2 == 0 else "odd"])
 
 
-def run(data: Path, out: Path, *flags: str, **settings: object) -> account.Account:
-    """Ingests every CSV file of a folder."""
-    files = tuple(sorted(path.name for path in data.glob("*.csv")))
-    job = RowsJob(data, files, CSV, "class", Ingest(**settings), out, out / "bad.jsonl")
+def run(
+    data: Path | str, out: Path, *flags: str, earlier: Path | None = None, label: str = "class", **settings: object
+) -> account.Account:
+    """Ingests a folder or pattern."""
+    chosen, cache = Ingest(label=label, **settings), HashCache(None)
     out.mkdir(parents=True)
-    return run_rows.run(job, lambda: beam.Pipeline(options=PipelineOptions(list(flags))), HashCache(None))
+
+    def look() -> survey.Survey:
+        return survey.take(str(data), chosen, cache)
+
+    job = ingesting.Job(look(), Target(out, chosen), out / "bad.jsonl", earlier)
+    return ingesting.run(job, lambda: beam.Pipeline(options=PipelineOptions(list(flags))), look)
 
 
 def shards(out: Path) -> dict[str, bytes]:
@@ -67,7 +73,7 @@ def data(tmp_path: Path) -> Path:
 @pytest.fixture
 def small_ranges(monkeypatch: pytest.MonkeyPatch) -> None:
     """Cuts small files too."""
-    monkeypatch.setattr(run_rows, "_LEAST_RANGE", 4096)
+    monkeypatch.setattr(units, "_LEAST_RANGE", 4096)
 
 
 @pytest.mark.usefixtures("small_ranges")
@@ -186,9 +192,128 @@ def test_files_must_agree_on_their_columns(data: Path, tmp_path: Path) -> None:
 
 
 def test_a_label_that_is_no_column_is_named(data: Path, tmp_path: Path) -> None:
-    """With the columns there are."""
-    job = RowsJob(data, ("a.csv",), CSV, "klass", Ingest(), tmp_path, tmp_path / "bad.jsonl")
-    make: Callable[[], beam.Pipeline] = beam.Pipeline
+    """With the nearest column there is."""
+    with pytest.raises(SettingsError, match=r"no column 'klass' .* did you mean 'class'\?"):
+        run(data, tmp_path / "out", label="klass")
 
-    with pytest.raises(BadInput, match=r"no column 'klass' .* columns: number, share, word, class"):
-        run_rows.run(job, make, HashCache(None))
+
+def write_spans(home: Path, *numbers: int) -> str:
+    """Writes a table a span and returns the pattern of all of them."""
+    for number in numbers:
+        folder = home / f"day-{number}"
+        folder.mkdir(parents=True)
+        write_table(folder / "t.csv", 300, first=1000 * number)
+    return str(home / "day-{SPAN}" / "*.csv")
+
+
+class TestSpans:
+    """Data that grows: only what is new is read."""
+
+    def test_all_spans_are_ingested(self, tmp_path: Path) -> None:
+        """Each into shards of its own, under one account."""
+        made = run(write_spans(tmp_path / "data", 1, 2), tmp_path / "out")
+        numbers = sorted(int(str(record["number"])) for record in records(tmp_path / "out"))
+
+        assert numbers == [*range(1000, 1300), *range(2000, 2300)]
+        assert {shard.name.split("-")[2] for shard in made.shards} == {"s00001", "s00002"}
+        assert [path for path, _, _ in made.sources] == ["day-1/t.csv", "day-2/t.csv"]
+
+    def test_a_span_that_has_not_changed_is_not_read_again(self, tmp_path: Path) -> None:
+        """Its shards are the very files of the earlier ingest."""
+        pattern = write_spans(tmp_path / "data", 1)
+        run(pattern, tmp_path / "one")
+        write_spans(tmp_path / "data", 2)
+        run(pattern, tmp_path / "two", earlier=tmp_path / "one")
+        run(pattern, tmp_path / "afresh")
+        old = {p.name: p.stat().st_ino for p in (tmp_path / "one").rglob("data_tfrecord-*")}
+        new = {p.name: p.stat().st_ino for p in (tmp_path / "two").rglob("data_tfrecord-s00001-*")}
+
+        assert new == old
+        assert shards(tmp_path / "two") == shards(tmp_path / "afresh")
+        assert account.read(tmp_path / "two") == account.read(tmp_path / "afresh")
+
+    def test_bad_rows_of_a_span_are_told_again(self, tmp_path: Path) -> None:
+        """What is taken over brings its quarantine and its counts."""
+        pattern = write_spans(tmp_path / "data", 1)
+        with (tmp_path / "data" / "day-1" / "t.csv").open("a") as file:
+            file.write("7,1.5\r\n")
+        run(pattern, tmp_path / "one")
+        made = run(pattern, tmp_path / "two", earlier=tmp_path / "one")
+
+        assert (made.found, made.quarantined) == (301, 1)
+        assert account.read_quarantine(tmp_path / "one") == account.read_quarantine(tmp_path / "two")
+
+    @pytest.mark.parametrize("how", ["altered", "deleted"])
+    def test_a_shard_that_is_not_what_it_was_is_not_taken_over(self, tmp_path: Path, how: str) -> None:
+        """A14: a flipped bit, or a missing file, and the span is read anew."""
+        pattern = write_spans(tmp_path / "data", 1)
+        run(pattern, tmp_path / "one")
+        victim = max((tmp_path / "one").rglob("data_tfrecord-*"))
+        if how == "deleted":
+            victim.unlink()
+        else:
+            content = bytearray(victim.read_bytes())
+            content[len(content) // 2] ^= 1
+            victim.write_bytes(bytes(content))
+        run(pattern, tmp_path / "two", earlier=tmp_path / "one")
+        run(pattern, tmp_path / "afresh")
+
+        assert shards(tmp_path / "two") == shards(tmp_path / "afresh")
+
+    def test_another_version_is_read_in_place_of_the_old_one(self, tmp_path: Path) -> None:
+        """A corrected span replaces what it corrects."""
+        for version, first in ((1, 0), (2, 500)):
+            (tmp_path / "data" / "7" / f"v{version}").mkdir(parents=True)
+            write_table(tmp_path / "data" / "7" / f"v{version}" / "t.csv", 100, first)
+        pattern = str(tmp_path / "data" / "{SPAN}" / "v{VERSION}" / "*.csv")
+        run(pattern, tmp_path / "out")
+
+        assert min(int(str(record["number"])) for record in records(tmp_path / "out")) == 500
+
+    def test_another_setting_reads_all_anew(self, tmp_path: Path) -> None:
+        """Shards of other splits are of no use."""
+        pattern = write_spans(tmp_path / "data", 1)
+        run(pattern, tmp_path / "one")
+        fractions = Splits(train=0.5, eval=0.25, test=0.25)
+        run(pattern, tmp_path / "two", earlier=tmp_path / "one", splits=fractions)
+        run(pattern, tmp_path / "afresh", splits=fractions)
+
+        assert shards(tmp_path / "two") == shards(tmp_path / "afresh")
+
+
+def test_a_file_that_changes_meanwhile_ends_the_ingest(data: Path, tmp_path: Path) -> None:
+    """B9: what was read would be neither the old nor the new."""
+    cache, settings = HashCache(None), Ingest(label="class")
+    (tmp_path / "out").mkdir()
+
+    def look() -> survey.Survey:
+        return survey.take(str(data), settings, cache)
+
+    def pipeline() -> beam.Pipeline:
+        (data / "b.csv").write_text((data / "b.csv").read_text() + "1,2.0,x,odd\n")
+        return beam.Pipeline()
+
+    job = ingesting.Job(look(), Target(tmp_path / "out", settings), tmp_path / "bad.jsonl")
+    with pytest.raises(BadInput, match=r"changed while it was being ingested|ends at byte"):
+        ingesting.run(job, pipeline, look)
+
+
+def test_a_link_out_of_the_folder_is_quarantined(data: Path, tmp_path: Path) -> None:
+    """D4: it is not opened, and not left out in silence."""
+    (tmp_path / "secret.csv").write_text("number,share,word,class\n1,2.0,secret,odd\n")
+    (data / "link.csv").symlink_to(tmp_path / "secret.csv")
+    made = run(data, tmp_path / "out")
+
+    assert (made.found, made.quarantined) == (6001, 1)
+    assert [bad.path for bad in account.read_quarantine(tmp_path / "out")] == ["link.csv"]
+    assert b"secret" not in [record["word"] for record in records(tmp_path / "out")]
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="a full disk needs the right to mount a tmpfs")
+def test_a_full_disk_leaves_no_shard_under_its_name(data: Path, tmp_path: Path, tiny_disk: Path) -> None:
+    """B5: a shard is there whole or not at all."""
+    del tmp_path
+    with pytest.raises(Exception, match=r"(?i)no space left|disk"):
+        run(data, tiny_disk / "out")
+
+    assert shards(tiny_disk / "out") == {}

@@ -1,0 +1,122 @@
+"""Raw data to sharded TFRecords on Beam: take over what was read before, write the rest, close the books.
+
+survey ─► parts ─┬─ read before, unchanged ─► linked ────────────────┐
+                 └─ units ─► Beam: one element a unit ─► reports ────┴─► account, quarantine, schema
+"""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+import apache_beam as beam
+
+from components import progress
+from components.errors import BadInput
+from components.ingest import account, earlier, reports, schemas, units
+from components.ingest.survey import Part, Survey
+from components.ingest.units import Target, Unit
+from components.ingest.write import ShardReport
+
+
+@dataclass(frozen=True)
+class Job:
+    """What is to be done with what was surveyed."""
+
+    found: Survey
+    target: Target
+    quarantine_list: Path
+    earlier: Path | None = None  # an artifact of an earlier ingest, or the folder of all of them
+
+
+def run(job: Job, make_pipeline: Callable[[], beam.Pipeline], look_again: Callable[[], Survey]) -> account.Account:
+    """Ingests the data and returns the account; nothing is dropped in silence."""
+    written = _write(job, make_pipeline)
+    if look_again().digest != job.found.digest:
+        raise BadInput(f"{job.found.data}: changed while it was being ingested; run again when nothing writes to it")
+    told = [_prefixed(report, part) for part, made in zip(job.found.parts, written, strict=True) for report in made]
+    target = job.target
+    records_in = job.found.manifest.records if job.found.table is None else _rows_in(job.found, told)
+    made = account.close_books(
+        target.artifact, job.found.manifest, told, target.settings, job.quarantine_list, records_in
+    )
+    if job.found.table is not None:
+        schemas.write(target.artifact / "schema.pbtxt", job.found.table.schema, job.found.table.label)
+    return made
+
+
+def _write(job: Job, make_pipeline: Callable[[], beam.Pipeline]) -> list[Sequence[ShardReport]]:
+    """Returns the reports of each part, taken over or made."""
+    plans = [_plan(job, part) for part in job.found.parts]
+    todo = [unit for plan in plans for unit in plan.units]
+    if todo:
+        _progress.start(len(job.found.manifest.files) if job.found.table is None else 0)
+        with make_pipeline() as pipeline:
+            _ = (
+                pipeline
+                | "PlanUnits" >> beam.Create(todo, reshuffle=True)
+                | "WriteUnits" >> beam.ParDo(_WriteUnit(job.target))
+            )
+    artifact = job.target.artifact
+    made = [
+        plan.known if plan.known is not None else reports.collect(artifact, [unit.name for unit in plan.units])
+        for plan in plans
+    ]
+    reports.clear(artifact)
+    for part, plan, written in zip(job.found.parts, plans, made, strict=True):
+        if plan.key:
+            earlier.keep(artifact, part, plan.key, written)
+    return made
+
+
+@dataclass(frozen=True)
+class _PartPlan:
+    key: str  # empty for data that is one whole
+    known: Sequence[ShardReport] | None
+    units: Sequence[Unit]
+
+
+def _plan(job: Job, part: Part) -> _PartPlan:
+    table, settings = job.found.table, job.target.settings
+    key = earlier.key_of(part, table, settings) if part.span.name else ""
+    if key and job.earlier is not None:
+        known = earlier.take_over(part, key, earlier.artifacts(job.earlier), job.target.artifact)
+        if known is not None:
+            return _PartPlan(key, known, ())
+    return _PartPlan(key, None, units.of_part(part, table, settings))
+
+
+def _prefixed(report: ShardReport, part: Part) -> ShardReport:
+    quarantined = tuple(replace(bad, path=part.prefix + bad.path) for bad in report.quarantined)
+    return replace(report, quarantined=quarantined)
+
+
+def _rows_in(found: Survey, written: Sequence[ShardReport]) -> int:
+    return sum(report.read for report in written) + len(found.manifest.refused)
+
+
+class _WriteUnit(beam.DoFn):
+    def __init__(self, target: Target) -> None:
+        self._target = target
+
+    def process(self, unit: Unit) -> tuple[()]:
+        made = unit.write(self._target)
+        reports.store(self._target.artifact, unit.name, made)
+        _progress.add(sum(report.records + len(report.quarantined) for report in made))
+        return ()  # what there is to tell is in the reports
+
+
+class _Count:
+    """Records seen by this process; all of them with the in-memory runner."""
+
+    def __init__(self) -> None:
+        self.start(0)
+
+    def start(self, total: int) -> None:
+        self.done, self.total = 0, total
+
+    def add(self, records: int) -> None:
+        self.done += records
+        progress.report(self.done, self.total or None)
+
+
+_progress = _Count()

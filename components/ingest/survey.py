@@ -1,0 +1,161 @@
+"""What there is to ingest, before any of it is: spans, sources, columns, and the content of every file.
+
+    data ─► spans ─► source of each ─► files, and pictures that rows refer to ─► manifest ─► digest
+
+The digest is the data's part of the cache key, so it is taken before TensorFlow or Beam are imported.
+"""
+
+import glob
+import os
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from components import refs
+from components.errors import BadInput
+from components.hashing import HashCache, digest_of
+from components.ingest import detect, manifest, spans
+from components.ingest.detect import Located
+from components.ingest.manifest import Manifest
+from components.ingest.sources import Found, Refused, SourceFile
+from components.ingest.spans import Span
+from components.settings import Ingest
+
+if TYPE_CHECKING:  # Arrow takes a quarter of a second to import, which data that is no rows need not pay
+    import pyarrow as pa
+
+    from components.ingest.rows import RowSource
+
+_LINK = "symbolic link that leads outside the data folder"
+
+
+@dataclass(frozen=True)
+class Table:
+    """What the columns of rows are."""
+
+    schema: "pa.Schema"
+    label: str  # column, or empty
+    images: str  # column with paths of pictures, or empty
+
+
+@dataclass(frozen=True)
+class Part:
+    """One span of the data, or all of it."""
+
+    span: Span
+    located: Located
+    prefix: str  # of its paths, in what is told of several parts
+    manifest: Manifest  # paths relative to the part's own home
+
+
+@dataclass(frozen=True)
+class Survey:
+    """All that will be read."""
+
+    data: str
+    parts: tuple[Part, ...]
+    table: Table | None  # of rows
+
+    @cached_property
+    def manifest(self) -> Manifest:
+        """All files of all parts."""
+        return Manifest(
+            tuple(
+                replace(item, file=replace(item.file, path=part.prefix + item.file.path))
+                for part in self.parts
+                for item in part.manifest.files
+            ),
+            tuple(replace(bad, path=part.prefix + bad.path) for part in self.parts for bad in part.manifest.refused),
+            tuple(part.prefix + name for part in self.parts for name in part.manifest.ignored),
+        )
+
+    @cached_property
+    def digest(self) -> str:
+        """Changes with any path, label or content, and with the number of a span."""
+        rows = [f"{part.span.name}\0{part.prefix}\0{part.manifest.digest}" for part in self.parts]
+        return digest_of([self.source, *rows])
+
+    @property
+    def source(self) -> str:
+        """Reference of the source that reads all parts."""
+        return self.parts[0].located.source
+
+
+def take(data: str, settings: Ingest, cache: HashCache, sources: Sequence[str] = ()) -> Survey:
+    """Looks at the data; reads every file that the cache does not know."""
+    found = spans.find(data, settings.spans, glob.glob)
+    located = [detect.locate(span.data, sources) for span in found]
+    _check_one_kind(data, located)
+    table = None if located[0].is_folder else _table(located, settings)
+    base = _common_home(located)
+    parts = [
+        Part(span, each, _prefix(each.home, base), _manifest(each, table, cache))
+        for span, each in zip(found, located, strict=True)
+    ]
+    return Survey(data, tuple(parts), table)
+
+
+def _check_one_kind(data: str, located: Sequence[Located]) -> None:
+    for each in located[1:]:
+        if each.source != located[0].source:
+            raise BadInput(f"{data}: {each.home} is of another kind than {located[0].home}; spans must be of one kind")
+
+
+def _common_home(located: Sequence[Located]) -> Path:
+    return Path(os.path.commonpath([each.home for each in located]))
+
+
+def _prefix(home: Path, base: Path) -> str:
+    relative = home.relative_to(base).as_posix()
+    return "" if relative == "." else f"{relative}/"
+
+
+def _manifest(located: Located, table: Table | None, cache: HashCache) -> Manifest:
+    if table is None:
+        return manifest.take(refs.load(located.source), located.home, cache)
+    names = [*located.files, *_referenced(located, table)]
+    refused = tuple(Refused(name, _LINK) for name in located.refused)
+    return manifest.hash_found(Found(tuple(SourceFile(name, "") for name in names), refused), located.home, cache)
+
+
+def _referenced(located: Located, table: Table) -> list[str]:
+    """Returns the pictures that rows refer to and that can be read; the others become bad rows, with their reason."""
+    from components.ingest import references
+
+    if not table.images:
+        return []
+    return references.paths(refs.load(located.source), located.home, located.files, table.schema, table.images)
+
+
+def _table(located: Sequence[Located], settings: Ingest) -> Table:
+    from components.ingest import infer, references
+
+    source: RowSource = refs.load(located[0].source)
+    schema = infer.with_types(common_schema(source, _files(located)), settings.columns)
+    first = located[0].home / located[0].files[0]
+    images = references.image_column(source, first, schema, settings.images)
+    return Table(schema, infer.label_of(schema, settings.label), images)
+
+
+def _files(located: Sequence[Located]) -> list[Path]:
+    return [each.home / name for each in located for name in each.files]
+
+
+def common_schema(source: "RowSource", files: Sequence[Path]) -> "pa.Schema":
+    """Returns the columns of the first file; every other file must have the same names."""
+    first = source.schema(files[0])
+    for file in files[1:]:
+        other = source.schema(file)
+        if set(other.names) != set(first.names):
+            raise BadInput(
+                f"{file}: its columns are not those of {files[0].name}: {_differences(first.names, other.names)}"
+            )
+    return first
+
+
+def _differences(wanted: Sequence[str], found: Sequence[str]) -> str:
+    missing, extra = sorted(set(wanted) - set(found)), sorted(set(found) - set(wanted))
+    told = {"missing": missing, "extra": extra}
+    return "; ".join(f"{what} {', '.join(names)}" for what, names in told.items() if names)
