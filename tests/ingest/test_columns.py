@@ -1,10 +1,8 @@
 """Columns become the very bytes that protobuf would write for each record, one at a time."""
 
-import itertools
 import math
 from typing import Any
 
-import numpy as np
 import pyarrow as pa
 import pytest
 from hypothesis import given, settings
@@ -92,7 +90,7 @@ def test_a_sliced_batch_is_its_own_rows(batch: pa.RecordBatch, start: int) -> No
 
 @pytest.mark.parametrize("size", [0, 1, 127, 128, 129, 1_000, 70_000])
 def test_long_values_take_the_other_way_to_the_same_bytes(size: int) -> None:
-    """Above 128 bytes a piece is copied by row; the mean decides, so long and short may stand together."""
+    """Above 65,536 bytes distinct lengths are found by sorting; long and short may stand together."""
     long = [bytes([number]) * size for number in range(5)]
     batch = pa.RecordBatch.from_pydict({"a": [*long, None, b""], "b": pa.array(range(7)), "c": [b"x", *long, None]})
 
@@ -151,10 +149,49 @@ def test_floats_are_rounded_as_protobuf_rounds_them() -> None:
     assert columns.encode(batch).rows() == expected(batch)
 
 
-def test_offsets_tell_where_each_record_stands() -> None:
-    """The buffer and its offsets are the same rows."""
-    encoded = columns.encode(pa.RecordBatch.from_pydict({"a": ["x", "yy", None]}))
-    ends = encoded.offsets.tolist()
+@settings(deadline=None)
+@given(batch=batches(), data=st.data())
+def test_columns_are_encoded_once_and_joined_as_wanted(batch: pa.RecordBatch, data: st.DataObject) -> None:
+    """A column that is added later stands where it would stand had it been there from the start."""
+    name = data.draw(st.text(max_size=12).filter(lambda name: name not in batch.schema.names))
+    whole = batch if batch.num_columns else pa.RecordBatch.from_arrays([pa.array([1])], names=["x" + name])
+    more = data.draw(arrays(whole.num_rows))
+    joined = pa.RecordBatch.from_arrays([*whole.columns, more], names=[*whole.schema.names, name])
+    parts = columns.entries(whole, [name]).with_column(name, more)
 
-    assert [encoded.data[a:b].tobytes() for a, b in itertools.pairwise(ends)] == encoded.rows()
-    assert np.diff(encoded.offsets).tolist() == [len(row) for row in encoded.rows()]
+    assert parts.records().rows() == expected(joined)
+    assert parts.without(name).rows() == [body(record) for record in expected(whole)]
+    assert parts.only(name).rows() == [body(record) for record in expected(select(joined, [name]))]
+
+
+def select(batch: pa.RecordBatch, names: list[str]) -> pa.RecordBatch:
+    """Returns some columns of a batch."""
+    return pa.RecordBatch.from_arrays([batch.column(batch.schema.get_field_index(name)) for name in names], names=names)
+
+
+def body(record: bytes) -> bytes:
+    """Returns an Example without its head: the tag and length of its only field."""
+    size = next(at for at, byte in enumerate(record[1:], 2) if byte < 0x80)
+    return record[size:]
+
+
+@settings(deadline=None)
+@given(batch=batches().filter(lambda batch: batch.num_columns > 1), data=st.data())
+def test_a_column_that_was_set_apart_can_be_left_out(batch: pa.RecordBatch, data: st.DataObject) -> None:
+    """What is left is the same as without it."""
+    name = data.draw(st.sampled_from(batch.schema.names))
+    others = select(batch, [other for other in batch.schema.names if other != name])
+    parts = columns.entries(batch, [name])
+
+    assert parts.without(name).rows() == [body(record) for record in expected(others)]
+    assert parts.records().rows() == expected(batch)
+
+
+def test_records_beyond_two_gigabytes_in_all_have_wide_offsets(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A batch of huge rows is joined all the same."""
+    monkeypatch.setattr(columns, "_WIDE", 100)
+    batch = pa.RecordBatch.from_pydict({"a": ["x" * 40, "y" * 60, None], "b": [1, None, 3]})
+    encoded = columns.encode(batch)
+
+    assert encoded.array.type == pa.large_binary()
+    assert encoded.rows() == expected(batch)
