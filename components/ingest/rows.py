@@ -8,10 +8,11 @@ retried bundle writes the same shards again.
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Protocol
 
 import pyarrow as pa
+
+from components.places import DataPath
 
 RAW_LIMIT = 4096  # bytes of a bad row that are kept, so that a person can mend and re-ingest it
 
@@ -49,11 +50,11 @@ class RowSource(Protocol):
 
     suffixes: tuple[str, ...]  # of file names, such as (".csv", ".csv.gz")
 
-    def schema(self, path: Path) -> pa.Schema:
+    def schema(self, path: DataPath) -> pa.Schema:
         """Returns columns and types as the first rows show them; raises BadInput for a file without any."""
 
-    def divide(self, path: Path, relative: str, target: int) -> list[Range]:
+    def divide(self, path: DataPath, relative: str, target: int) -> list[Range]:
         """Cuts a file into ranges of about `target` bytes; one range where the format cannot be cut."""
 
-    def read(self, path: Path, part: Range, schema: pa.Schema) -> Iterator[RowBatch]:
+    def read(self, path: DataPath, part: Range, schema: pa.Schema) -> Iterator[RowBatch]:
         """Reads a range, a bounded batch at a time; every row of it comes out, as a record or as a bad row."""

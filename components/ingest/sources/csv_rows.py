@@ -16,7 +16,6 @@ that is never closed spoils its own line only. Lines with nothing in them are no
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from functools import partial
-from pathlib import Path
 
 import numpy as np
 import pyarrow as pa
@@ -40,6 +39,7 @@ from components.ingest.sources.text_ranges import (
     shortened,
     shown,
 )
+from components.places import DataPath
 
 # What R, Excel, SQL and pandas write for a missing number. Not NaN: it may as well be a computation that failed.
 MISSING = ("", "NA", "N/A", "n/a", "#N/A", "NULL", "null")
@@ -61,12 +61,12 @@ class CsvRows:
 
     suffixes = (".csv", ".tsv", ".csv.gz", ".tsv.gz")
 
-    def schema(self, path: Path) -> pa.Schema:
+    def schema(self, path: DataPath) -> pa.Schema:
         """Returns the header's names, with types that fit nearly all rows of the first megabyte."""
         header = _header(path)
         return _infer(header, _first_rows(header, SAMPLE))
 
-    def divide(self, path: Path, relative: str, target: int) -> list[Range]:
+    def divide(self, path: DataPath, relative: str, target: int) -> list[Range]:
         """Cuts at line ends outside quotes."""
         header = _header(path)
         _first_rows(header, _HEAD)
@@ -74,7 +74,7 @@ class CsvRows:
         body = replace(header.rows, path=relative, start=start, size=header.rows.stop - start)
         return text_ranges.divide(path, header.find, body, target)
 
-    def read(self, path: Path, part: Range, schema: pa.Schema) -> Iterator[RowBatch]:
+    def read(self, path: DataPath, part: Range, schema: pa.Schema) -> Iterator[RowBatch]:
         """Reads a range, about four megabytes of text at a time."""
         header = _header(path)
         _check_schema(header, schema)
@@ -93,7 +93,7 @@ SOURCE = CsvRows()
 class _Header:
     """The first line of a file, and what is below it."""
 
-    path: Path
+    path: DataPath
     delimiter: bytes
     names: list[str]
     rows: Range
@@ -104,7 +104,7 @@ class _Header:
         return partial(find_quoted_ends, delimiter=self.delimiter)
 
 
-def _header(path: Path) -> _Header:
+def _header(path: DataPath) -> _Header:
     """Reads the column names: the first line that is not blank."""
     delimiter = b"\t" if path.name.lower().removesuffix(".gz").endswith(".tsv") else b","
     whole = text_ranges.whole(path)
@@ -114,7 +114,7 @@ def _header(path: Path) -> _Header:
     raise _no_examples(path)
 
 
-def _split_header(path: Path, block: Block[QuotedEnds], delimiter: bytes, stop: int) -> _Header:
+def _split_header(path: DataPath, block: Block[QuotedEnds], delimiter: bytes, stop: int) -> _Header:
     records = _Records.of(block, delimiter)
     row = next(row for row in range(len(records)) if records.text(row).strip(_BLANK))
     if records.broken[row]:
@@ -131,7 +131,7 @@ def _split_header(path: Path, block: Block[QuotedEnds], delimiter: bytes, stop: 
     return _Header(path, delimiter, names, Range("", start, stop, line, stop - start))
 
 
-def _name(path: Path, number: int, cell: bytes) -> str:
+def _name(path: DataPath, number: int, cell: bytes) -> str:
     if not cell.strip():
         raise BadInput(
             f"{shown(path)}: column {number} of the header has no name; give it one, or leave the column out "
@@ -151,7 +151,7 @@ def _first_rows(header: _Header, size: int) -> Block[QuotedEnds]:
     raise _no_examples(header.path)
 
 
-def _no_examples(path: Path) -> BadInput:
+def _no_examples(path: DataPath) -> BadInput:
     return BadInput(f"{shown(path)}: 0 examples in it; expected a line of column names and at least one row below it")
 
 

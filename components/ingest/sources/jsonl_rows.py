@@ -18,7 +18,6 @@ from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from itertools import chain
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -29,6 +28,7 @@ from components.errors import BadInput, PenstockError
 from components.ingest.rows import RAW_LIMIT, BadRow, Range, RowBatch
 from components.ingest.sources import text_ranges
 from components.ingest.sources.text_ranges import LARGEST, SAMPLE, Block, LineEnds, out_of_range, shortened, shown
+from components.places import DataPath
 
 Row = dict[str, Any]
 Kind = tuple[bool, type | None]  # whether it is a list, and of what; an empty list is of nothing
@@ -47,7 +47,7 @@ class JsonlRows:
 
     suffixes = (".jsonl", ".ndjson", ".jsonl.gz", ".ndjson.gz")
 
-    def schema(self, path: Path) -> pa.Schema:
+    def schema(self, path: DataPath) -> pa.Schema:
         """Returns the keys in the first megabyte, each with the type that most of its values have."""
         votes: dict[str, Counter[Kind]] = defaultdict(Counter)
         first = _first_rows(path)
@@ -62,13 +62,13 @@ class JsonlRows:
             raise BadInput(f"{shown(path)}: a key is empty; give it a name")
         return pa.schema([(name, _elected(counts)) for name, counts in votes.items()])
 
-    def divide(self, path: Path, relative: str, target: int) -> list[Range]:
+    def divide(self, path: DataPath, relative: str, target: int) -> list[Range]:
         """Cuts at line ends."""
         _first_rows(path)
         whole = replace(text_ranges.whole(path), path=relative)
         return text_ranges.divide(path, text_ranges.find_line_ends, whole, target)
 
-    def read(self, path: Path, part: Range, schema: pa.Schema) -> Iterator[RowBatch]:
+    def read(self, path: DataPath, part: Range, schema: pa.Schema) -> Iterator[RowBatch]:
         """Reads a range, about two megabytes of text at a time."""
         _check_schema(path, schema)
         for block in text_ranges.blocks(path, text_ranges.find_line_ends, part, _BLOCK):
@@ -80,7 +80,7 @@ class JsonlRows:
 SOURCE = JsonlRows()
 
 
-def _first_rows(path: Path) -> Block[LineEnds]:
+def _first_rows(path: DataPath) -> Block[LineEnds]:
     """Returns about a megabyte of lines; a file without any is refused."""
     for block in text_ranges.blocks(path, text_ranges.find_line_ends, text_ranges.whole(path), SAMPLE):
         if block.data.strip():
@@ -88,7 +88,7 @@ def _first_rows(path: Path) -> Block[LineEnds]:
     raise BadInput(f"{shown(path)}: 0 examples in it; {_EXPECTED}")
 
 
-def _sample(path: Path, number: int, line: bytes) -> Row:
+def _sample(path: DataPath, number: int, line: bytes) -> Row:
     """Returns the values of a line; nothing of one that will be bad when it is read."""
     try:
         row = _parse(line) if line.strip() else {}
@@ -127,7 +127,7 @@ def _elected(counts: Counter[Kind]) -> pa.DataType:
     return pa.list_(_TYPES[of or str]) if listed else _TYPES[of or str]
 
 
-def _check_schema(path: Path, schema: pa.Schema) -> None:
+def _check_schema(path: DataPath, schema: pa.Schema) -> None:
     for field in schema:
         if _types(_element(field.type)) is None:
             raise BadInput(f"{shown(path)}: column {field.name}: JSON cannot be read as {field.type}")

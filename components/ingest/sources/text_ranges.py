@@ -11,9 +11,8 @@ import itertools
 import re
 import zlib
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
-from pathlib import Path
 from typing import BinaryIO, Generic, NamedTuple, Protocol, TypeVar, cast
 
 import numpy as np
@@ -23,6 +22,7 @@ import pyarrow as pa
 from components.errors import BadInput
 from components.ingest.rows import Range
 from components.ingest.sources import printable
+from components.places import DataPath, open_whole
 
 SAMPLE = 1 << 20  # bytes of text from which types are inferred
 LONGEST = 64 << 20  # bytes of one record: what a reader must be able to hold
@@ -215,11 +215,15 @@ class Block(Generic[E]):
 
 
 @contextmanager
-def opened(path: Path) -> Iterator[BinaryIO]:
+def opened(path: DataPath) -> Iterator[BinaryIO]:
     """Opens a file, unpacked if its name says gzip; what fails while it is read names the file."""
     try:
-        with cast("BinaryIO", gzip.open(path)) if is_gzip(path) else path.open("rb") as stream:
-            yield stream
+        with ExitStack() as stack:
+            if is_gzip(path):
+                packed = stack.enter_context(open_whole(path))
+                yield cast("BinaryIO", stack.enter_context(gzip.open(packed)))
+            else:
+                yield stack.enter_context(path.open("rb"))
     except (EOFError, zlib.error, gzip.BadGzipFile) as error:
         raise BadInput(f"{shown(path)}: damaged or cut gzip data ({error}); fetch or pack it again") from error
     except OSError as error:
@@ -228,12 +232,12 @@ def opened(path: Path) -> Iterator[BinaryIO]:
         ) from error
 
 
-def is_gzip(path: Path) -> bool:
+def is_gzip(path: DataPath) -> bool:
     """Returns whether a file's name says that it is packed; such a file cannot be entered in its middle."""
     return path.name.lower().endswith(".gz")
 
 
-def shown(path: Path) -> str:
+def shown(path: DataPath) -> str:
     """Returns a path for a message."""
     return printable(str(path))
 
@@ -249,7 +253,7 @@ def out_of_range(array: pa.Array) -> Flags:
     return wrong & array.is_valid().to_numpy(zero_copy_only=False) if array.null_count else wrong
 
 
-def whole(path: Path) -> Range:
+def whole(path: DataPath) -> Range:
     """Returns all text of a file, without a byte order mark; refuses what is not UTF-8 from its first bytes on."""
     with opened(path) as stream:
         head = stream.read(len(BOM))
@@ -259,7 +263,7 @@ def whole(path: Path) -> Range:
     return Range("", start, size, 1, size - start)
 
 
-def blocks(path: Path, find: FindEnds[E], part: Range, size: int) -> Iterator[Block[E]]:
+def blocks(path: DataPath, find: FindEnds[E], part: Range, size: int) -> Iterator[Block[E]]:
     """Reads text in blocks of whole records of about `size` bytes; of a gzip file all that follows `part.start`."""
     stop = None if is_gzip(path) else part.stop
     with opened(path) as stream:
@@ -277,7 +281,7 @@ def count_lines(data: bytes) -> int:
     return ends + data.count(b"\r") - data.count(b"\r\n") if b"\r" in data else ends
 
 
-def divide(path: Path, find: FindEnds[E], body: Range, target: int) -> list[Range]:
+def divide(path: DataPath, find: FindEnds[E], body: Range, target: int) -> list[Range]:
     """Cuts the records of a file into ranges of about equal size, at most about `target` bytes."""
     if is_gzip(path):
         return [body]
@@ -309,7 +313,7 @@ def _cuts(found: Iterator[Block[E]], goals: Iterator[int]) -> Iterator[tuple[int
 class _Window:
     """Text that was read and not yet handed out."""
 
-    def __init__(self, stream: BinaryIO, path: Path, start: int, stop: int | None) -> None:
+    def __init__(self, stream: BinaryIO, path: DataPath, start: int, stop: int | None) -> None:
         self._stream, self._path, self._stop = stream, path, stop
         self._start = start  # of the text at hand
         self._text = b""

@@ -15,7 +15,6 @@ import gzip
 import struct
 import zlib
 from collections.abc import Iterator, Sequence
-from pathlib import Path
 from typing import IO, Any, NamedTuple
 
 import google_crc32c
@@ -28,7 +27,8 @@ from tfx_bsl.coders.example_coder import ExamplesToRecordBatchDecoder
 from components.errors import BadInput
 from components.ingest.rows import Range, RowBatch
 from components.ingest.sources import printable
-from components.ingest.sources.parquet_rows import Reasons, row_batch
+from components.ingest.sources.fitting import Reasons, row_batch
+from components.places import DataPath, open_whole
 
 _HEADER, _FOOTER = struct.Struct("<QI"), struct.Struct("<I")
 _FRAME = _HEADER.size + _FOOTER.size  # bytes of a record that are not data
@@ -45,7 +45,7 @@ class TfRecordRows:
 
     suffixes: tuple[str, ...] = (".tfrecord", ".tfrecords", ".tfrecord.gz", ".tfrecords.gz")
 
-    def schema(self, path: Path) -> pa.Schema:
+    def schema(self, path: DataPath) -> pa.Schema:
         """Returns all features of the first 1,000 records."""
         sample = [record.data for record in _sample(path)]
         fields: dict[str, pa.Field] = {}
@@ -56,7 +56,7 @@ class TfRecordRows:
             raise _bad(path, f"none of its first {len(sample):,} records is a tf.Example with features")
         return pa.schema([fields[name] for name in sorted(fields)])
 
-    def divide(self, path: Path, relative: str, target: int) -> list[Range]:
+    def divide(self, path: DataPath, relative: str, target: int) -> list[Range]:
         """Cuts a plain file between records; a gzip file stays whole."""
         _check_not_empty(path)
         size = path.stat().st_size
@@ -69,7 +69,7 @@ class TfRecordRows:
                 start, first = end, number + 1
         return ranges
 
-    def read(self, path: Path, part: Range, schema: pa.Schema) -> Iterator[RowBatch]:
+    def read(self, path: DataPath, part: Range, schema: pa.Schema) -> Iterator[RowBatch]:
         """Reads the records of a range and compares all checksums."""
         decoder = _Decoder(path, schema)
         for records in _batches(_records(path, part)):
@@ -85,11 +85,11 @@ class _Record(NamedTuple):  # made for every record, and three times as fast as 
     intact: bool
 
 
-def _bad(path: Path, what: str) -> BadInput:
+def _bad(path: DataPath, what: str) -> BadInput:
     return BadInput(f"{printable(str(path))}: {what}")
 
 
-def _check_not_empty(path: Path) -> None:
+def _check_not_empty(path: DataPath) -> None:
     with _explained(path):
         empty = not path.stat().st_size
     if empty:
@@ -97,14 +97,14 @@ def _check_not_empty(path: Path) -> None:
 
 
 @contextlib.contextmanager
-def _explained(path: Path) -> Iterator[None]:
+def _explained(path: DataPath) -> Iterator[None]:
     try:
         yield
     except (EOFError, OSError, zlib.error) as error:
         raise _bad(path, f"cannot be read: {error}; it may be damaged: write it again") from error
 
 
-def _is_gzip(path: Path) -> bool:
+def _is_gzip(path: DataPath) -> bool:
     """Looks into the file, as names tell little; a length may begin with the same two bytes as gzip."""
     with _explained(path), path.open("rb") as file:
         head = file.read(_HEADER.size)
@@ -125,7 +125,7 @@ def _masked(data: bytes) -> int:
     return ((crc >> 15 | crc << 17) + 0xA282EAD8) & 0xFFFFFFFF
 
 
-def _checked_length(path: Path, header: bytes, offset: int) -> int:
+def _checked_length(path: DataPath, header: bytes, offset: int) -> int:
     if len(header) < _HEADER.size:
         raise _cut_off(path, offset)
     length = _length(header)
@@ -137,11 +137,11 @@ def _checked_length(path: Path, header: bytes, offset: int) -> int:
     return length
 
 
-def _cut_off(path: Path, offset: int) -> BadInput:
+def _cut_off(path: DataPath, offset: int) -> BadInput:
     return _bad(path, f"is cut off within the record at byte offset {offset:,}; write it again")
 
 
-def _ends(path: Path, size: int) -> Iterator[int]:
+def _ends(path: DataPath, size: int) -> Iterator[int]:
     """Yields where each record of a plain file ends, without reading its data."""
     offset = 0
     with _explained(path), path.open("rb") as file:
@@ -154,18 +154,18 @@ def _ends(path: Path, size: int) -> Iterator[int]:
             yield offset
 
 
-def _records(path: Path, part: Range) -> Iterator[_Record]:
+def _records(path: DataPath, part: Range) -> Iterator[_Record]:
     if _is_gzip(path):
         # Bound by nothing: how long it is unpacked is known at its end only.
-        with _explained(path), gzip.open(path) as stream:
+        with _explained(path), open_whole(path) as file, gzip.open(file) as stream:
             yield from _framed(path, stream, 0, None)
         return
-    with _explained(path), path.open("rb") as file:
+    with _explained(path), open_whole(path) as file:
         file.seek(part.start)
         yield from _framed(path, file, part.start, part.stop)
 
 
-def _framed(path: Path, stream: IO[bytes] | gzip.GzipFile, start: int, stop: int | None) -> Iterator[_Record]:
+def _framed(path: DataPath, stream: IO[bytes] | gzip.GzipFile, start: int, stop: int | None) -> Iterator[_Record]:
     offset = start
     while offset != stop:
         header = stream.read(_HEADER.size)
@@ -180,7 +180,7 @@ def _framed(path: Path, stream: IO[bytes] | gzip.GzipFile, start: int, stop: int
         offset += _FRAME + length
 
 
-def _sample(path: Path) -> list[_Record]:
+def _sample(path: DataPath) -> list[_Record]:
     """Returns the first records that are not damaged."""
     _check_not_empty(path)
     sample: list[_Record] = []
@@ -196,7 +196,7 @@ def _sample(path: Path) -> list[_Record]:
     return sample
 
 
-def _decode_apart(path: Path, sample: Sequence[bytes]) -> Iterator[pa.RecordBatch]:
+def _decode_apart(path: DataPath, sample: Sequence[bytes]) -> Iterator[pa.RecordBatch]:
     """Decodes records together, or one by one if they do not agree; what is no Example is told by `read`."""
     if any(_has_sequences(record) for record in sample):
         raise _bad(
@@ -241,7 +241,7 @@ def _union(known: pa.Field | None, found: pa.Field) -> pa.Field:
 class _Decoder:
     """tfx_bsl's decoder for one schema."""
 
-    def __init__(self, path: Path, schema: pa.Schema) -> None:
+    def __init__(self, path: DataPath, schema: pa.Schema) -> None:
         self._path, self._fields = path, list(schema)
         wanted = schema_pb2.Schema()
         for field in schema:
@@ -311,7 +311,7 @@ def _batches(records: Iterator[_Record]) -> Iterator[list[_Record]]:
         yield batch
 
 
-def _row_batch(path: Path, records: Sequence[_Record], decoder: _Decoder, schema: pa.Schema) -> RowBatch:
+def _row_batch(path: DataPath, records: Sequence[_Record], decoder: _Decoder, schema: pa.Schema) -> RowBatch:
     def describe(row: int) -> tuple[str, bytes]:
         return f"byte offset {records[row].offset}", records[row].data
 

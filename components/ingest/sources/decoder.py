@@ -1,0 +1,231 @@
+"""A process that decodes Parquet for this one.
+
+    this process                                the decoder
+    file, rows and columns ───────────────────► opens a local file itself
+    bytes of a remote file ◄─ offset, length ── asks for what it needs: so it does without Beam and its options
+                           ─ bytes ───────────►
+    batches                ◄─ batch, batch, … ─
+
+A few of a thousand flipped bits do not make Arrow 10 raise: they end the process, or spoil its memory.
+"""
+
+import atexit
+import contextlib
+import io
+import json
+import multiprocessing
+import os
+import resource
+import struct
+import subprocess
+import sys
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from multiprocessing.connection import Connection
+from pathlib import Path
+from typing import Any, BinaryIO, Literal, cast
+
+import pyarrow as pa
+
+from components.errors import BadInput, PenstockError
+from components.ingest.rows import Range
+from components.ingest.sources import parquet_file, printable
+from components.places import DataPath
+
+_READY, _BATCH, _REFUSED, _ASKED = b"r", b"b", b"!", b"?"  # first bytes of what a decoder says
+_PART = struct.Struct("<QQ")  # offset and length of a part that it asks for
+
+
+def decoded(path: DataPath, part: Range, names: Sequence[str]) -> Iterator[pa.RecordBatch]:
+    """Yields the rows of a range as they stand in the file."""
+    decoder = _hire()
+    try:
+        yield from decoder.batches(path, part, names)
+    except BaseException:  # whoever reads may stop half way: the rest of the answer is still to come
+        decoder.close()
+        raise
+    _IDLE.append(decoder)
+
+
+class _Decoder:
+    """The process, seen from here."""
+
+    def __init__(self) -> None:
+        self._pipe, theirs = multiprocessing.Pipe()
+        self._process = subprocess.Popen(
+            [sys.executable, "-c", f"from {__name__} import serve; serve({theirs.fileno()})"],
+            env={**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)},
+            pass_fds=[theirs.fileno()],
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.DEVNULL,
+        )
+        theirs.close()
+        try:
+            self._pipe.recv_bytes()
+        except EOFError:
+            self.close()
+            raise PenstockError(f"{sys.executable} could not be started to decode Parquet") from None
+
+    def batches(self, path: DataPath, part: Range, names: Sequence[str]) -> Iterator[pa.RecordBatch]:
+        """Yields the rows of a range as they stand in the file."""
+        request = {"start": part.start, "stop": part.stop, "names": list(names), **_described(path)}
+        try:
+            with contextlib.ExitStack() as stack:
+                stream = None if isinstance(path, Path) else stack.enter_context(path.open("rb"))
+                self._pipe.send_bytes(json.dumps(request).encode())
+                while reply := self._pipe.recv_bytes():
+                    if stream is not None and reply[:1] == _ASKED:
+                        self._pipe.send_bytes(_read_part(path, stream, *_PART.unpack(reply[1:])))
+                    else:
+                        yield _unpacked(reply)
+        except (EOFError, ConnectionError, pa.ArrowException) as error:
+            reason = str(error) or f"Arrow's process ended with {self._process.wait()}"
+            raise BadInput(
+                f"{printable(str(path))}: cannot be decoded: {reason}; it may be damaged: write it again"
+            ) from None
+
+    def alive(self) -> bool:
+        """Whether it can be asked; one that waits may have been killed, which is no fault of the next file."""
+        return self._process.poll() is None
+
+    def close(self) -> None:
+        """Ends the process."""
+        self._pipe.close()
+        self._process.kill()
+        self._process.wait()
+
+
+_IDLE: list[_Decoder] = []  # started once and kept: a start takes half a second
+os.register_at_fork(after_in_child=_IDLE.clear)  # a pipe has one reader
+
+
+@atexit.register
+def _dismiss() -> None:
+    while _IDLE:
+        _IDLE.pop().close()
+
+
+def _hire() -> _Decoder:
+    while _IDLE:
+        decoder = _IDLE.pop()
+        if decoder.alive():
+            return decoder
+        decoder.close()
+    return _Decoder()
+
+
+def _described(path: DataPath) -> dict[str, Any]:
+    """Returns what the decoder is told of a file; one with a size is read for it."""
+    if isinstance(path, Path):
+        return {"path": str(path.absolute()), "size": None}
+    return {"path": str(path), "size": path.stat().st_size}
+
+
+def _read_part(path: DataPath, stream: BinaryIO, offset: int, length: int) -> bytes:
+    try:
+        stream.seek(offset)
+        return stream.read(length)
+    except OSError as error:
+        raise BadInput(f"{printable(str(path))}: cannot be read: {error.strerror}") from error
+
+
+def _unpacked(reply: bytes) -> pa.RecordBatch:
+    kind, content = reply[:1], reply[1:]
+    if kind == _REFUSED:
+        raise BadInput(content.decode())
+    batch = pa.ipc.open_stream(content).read_next_batch()
+    for column in batch.columns:
+        _validate(column)
+    return batch
+
+
+def _validate(column: pa.Array) -> None:
+    """Looks at every offset before any is followed; what is not UTF-8 is a bad row, and told later."""
+    try:
+        column.validate(full=True)
+    except pa.ArrowInvalid as error:
+        if "UTF8" not in str(error):
+            raise
+
+
+def serve(descriptor: int) -> None:
+    """Answers requests until the other end is closed: each batch in a message, then an empty one."""
+    resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
+    pipe = Connection(descriptor)
+    pipe.send_bytes(_READY)
+    with contextlib.suppress(EOFError, ConnectionError):
+        while True:
+            for answer in _answers(pipe, **json.loads(pipe.recv_bytes())):
+                pipe.send_bytes(answer)
+
+
+def _answers(
+    pipe: "Connection[Any, Any]", path: str, size: int | None, start: int, stop: int, names: Sequence[str]
+) -> Iterator[bytes]:
+    try:
+        with parquet_file.opened(Path(path) if size is None else _Lent(path, size, pipe)) as file:
+            for batch in parquet_file.batches(file, start, stop, names):
+                yield _BATCH + _packed(batch)
+    except BadInput as error:
+        yield _REFUSED + str(error).encode()
+    yield b""
+
+
+@dataclass(frozen=True)
+class _Lent:
+    """A file that the other end reads for this one."""
+
+    address: str
+    size: int
+    pipe: "Connection[Any, Any]"
+
+    def __str__(self) -> str:
+        return self.address
+
+    def open(self, mode: Literal["rb"]) -> BinaryIO:
+        """Opens it."""
+        del mode
+        return cast("BinaryIO", _LentStream(self))
+
+
+class _LentStream(io.RawIOBase):
+    def __init__(self, lent: _Lent) -> None:
+        super().__init__()
+        self._lent, self._position = lent, 0
+
+    def readinto(self, buffer: Any) -> int:
+        """Asks for the next part."""
+        length = min(len(buffer), self._lent.size - self._position)
+        if length <= 0:
+            return 0
+        self._lent.pipe.send_bytes(_ASKED + _PART.pack(self._position, length))
+        data = self._lent.pipe.recv_bytes()
+        buffer[: len(data)] = data
+        self._position += len(data)
+        return len(data)
+
+    def seek(self, offset: int, whence: int = io.SEEK_SET) -> int:
+        """Moves to where the next part begins."""
+        self._position = {io.SEEK_SET: 0, io.SEEK_CUR: self._position, io.SEEK_END: self._lent.size}[whence] + offset
+        return self._position
+
+    def tell(self) -> int:
+        """Returns where the next part begins."""
+        return self._position
+
+    def readable(self) -> bool:
+        """It is for reading."""
+        return True
+
+    def seekable(self) -> bool:
+        """It can be entered anywhere."""
+        return True
+
+
+def _packed(batch: pa.RecordBatch) -> bytes:
+    sink = pa.BufferOutputStream()
+    with pa.ipc.new_stream(sink, batch.schema) as stream:
+        stream.write_batch(batch)
+    packed: bytes = sink.getvalue().to_pybytes()
+    return packed

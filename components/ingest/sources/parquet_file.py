@@ -1,0 +1,106 @@
+"""One Parquet file, opened for its footer or its rows, and held against its own counts."""
+
+import contextlib
+import itertools
+import os
+import re
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import BinaryIO, Literal, Protocol
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from components.errors import BadInput
+from components.ingest.sources import printable
+
+_BATCH_ROWS = 8192
+_BATCH_BYTES = 8 << 20  # rows may hold images: then fewer make a batch
+_BUFFER_BYTES = 1 << 16  # a column; without it whole column chunks are read, and 5x slower (measured)
+_PANDAS_INDEX = re.compile(r"__index_level_\d+__")
+
+
+class Readable(Protocol):
+    """A file that can be opened; its text is its name for people."""
+
+    def open(self, mode: Literal["rb"], /) -> BinaryIO:
+        """Opens it."""
+
+
+@contextlib.contextmanager
+def opened(path: Readable) -> Iterator[pq.ParquetFile]:
+    """Opens a file; whatever is wrong with it becomes one sentence that names it."""
+    try:
+        with _raw(path) as raw, pq.ParquetFile(raw, buffer_size=_buffer_bytes(path)) as file:
+            _check_counts(file)
+            if not file.metadata.num_rows:
+                raise BadInput(f"{printable(str(path))}: 0 examples in it; remove it or write it again")
+            yield file
+    except (pa.ArrowException, OSError, IndexError, UnicodeDecodeError) as error:
+        reason = str(error).partition("\n")[0]
+        raise BadInput(
+            f"{printable(str(path))}: cannot be read as Parquet: {reason}; it may be damaged: write it again"
+        ) from error
+
+
+def _raw(path: Readable) -> pa.NativeFile:
+    # Not by its path: Arrow takes only names that are UTF-8.
+    return pa.OSFile(os.fsencode(path)) if isinstance(path, Path) else pa.PythonFile(path.open("rb"), "r")
+
+
+def _buffer_bytes(path: Readable) -> int:
+    """Returns how much of a column is read at once; at an address a request is dear, so all of a chunk is."""
+    return _BUFFER_BYTES if isinstance(path, Path) else 0
+
+
+def _check_counts(file: pq.ParquetFile) -> None:
+    """Compares all counts of rows in the footer: a reader trusts the one it meets, and rows would be lost unseen."""
+    groups = [file.metadata.row_group(index) for index in range(file.num_row_groups)]
+    if sum(group.num_rows for group in groups) != file.metadata.num_rows:
+        raise pa.ArrowInvalid("the footer's counts of rows differ")
+    flat = [index for index in range(file.metadata.num_columns) if not file.schema.column(index).max_repetition_level]
+    for group, index in itertools.product(groups, flat):
+        if group.column(index).num_values != group.num_rows:
+            raise pa.ArrowInvalid("the footer's counts of rows and of values differ")
+
+
+def flat_columns(found: pa.Schema) -> list[tuple[str, pa.DataType]]:
+    """Returns names and types with the children of structs in their parent's place."""
+    flat: list[tuple[str, pa.DataType]] = []
+    for field in found:
+        if pa.types.is_struct(field.type):
+            flat += [(f"{field.name}.{child.name}", child.type) for child in field.type]
+        elif not _PANDAS_INDEX.fullmatch(field.name):
+            flat.append((field.name, field.type))
+    return flat
+
+
+def batches(file: pq.ParquetFile, start: int, stop: int, names: Sequence[str]) -> Iterator[pa.RecordBatch]:
+    """Yields the rows from start to stop, at most `_BATCH_ROWS` at once."""
+    edges = np.cumsum([0, *(file.metadata.row_group(index).num_rows for index in range(file.num_row_groups))])
+    first = int(np.searchsorted(edges, start, side="right")) - 1
+    groups = range(first, int(np.searchsorted(edges, stop, side="left")))
+    number = int(edges[first])
+    for batch in file.iter_batches(_batch_rows(file, groups), list(groups), _wanted(file, names)):
+        above, below = max(start - number, 0), min(stop - number, batch.num_rows)
+        if below > above:
+            yield batch.slice(above, below - above)
+        number += batch.num_rows
+        if number >= stop:
+            return
+
+
+def _batch_rows(file: pq.ParquetFile, groups: range) -> int:
+    found = [file.metadata.row_group(index) for index in groups]
+    row_bytes: int = sum(group.total_byte_size for group in found) // max(1, sum(group.num_rows for group in found))
+    return max(1, min(_BATCH_ROWS, _BATCH_BYTES // max(1, row_bytes)))
+
+
+def _wanted(file: pq.ParquetFile, names: Sequence[str]) -> list[str]:
+    asked = set(names)
+    wanted = [
+        field.name for field in file.schema_arrow if asked & {name for name, _ in flat_columns(pa.schema([field]))}
+    ]
+    # Without any column a batch has no rows to count.
+    return wanted or [file.schema_arrow[0].name]
