@@ -1,7 +1,8 @@
 """SHA-256 of files, each read once: a hash is remembered as long as the file's stat stays the same.
 
 The stat key holds ctime as well as mtime: a file changed in place can be given its old mtime back, but not its
-old ctime, so a hit means the bytes are the ones that were hashed.
+old ctime, so a hit means the bytes are the ones that were hashed. At an address size and time are all there is; a file
+of which no time is told is never remembered.
 """
 
 import hashlib
@@ -14,9 +15,12 @@ from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
-_CHUNK = 1 << 20
-# A file may be written twice within one tick of the kernel's clock, with one and the same stat.
-_SETTLED_NS = 20_000_000
+from components.places import DataPath, DataStat, open_whole, stats
+
+_CHUNK, _REMOTE_CHUNK = 1 << 20, 8 << 20
+# A file may be written twice within one tick of the kernel's clock, with one and the same stat. At an address the tick
+# may be a second, and the clock another than ours.
+_SETTLED_NS, _REMOTE_SETTLED_NS = 20_000_000, 120 * 10**9
 
 
 @dataclass(frozen=True)
@@ -28,11 +32,12 @@ class HashedFile:
     sha256: str
 
 
-def sha256_of(path: Path) -> str:
+def sha256_of(path: DataPath) -> str:
     """Returns the hex digest of a file's content."""
     digest = hashlib.sha256()
-    with path.open("rb", buffering=0) as stream:
-        while chunk := stream.read(_CHUNK):
+    local = isinstance(path, Path)
+    with path.open("rb", 0) if local else open_whole(path) as stream:
+        while chunk := stream.read(_CHUNK if local else _REMOTE_CHUNK):
             digest.update(chunk)
     return digest.hexdigest()
 
@@ -58,29 +63,29 @@ class HashCache:
         except sqlite3.DatabaseError:
             self._db = _open_anew(file, read_only)
 
-    def hash_files(self, folder: Path, names: Iterable[str]) -> list[HashedFile]:
+    def hash_files(self, folder: DataPath, names: Iterable[str]) -> list[HashedFile]:
         """Hashes `folder/name` for each name; only files with an unknown stat are read."""
         names = list(names)
         with ThreadPoolExecutor(max_workers=os.cpu_count()) as pool:
-            stats = [(folder / name).stat() for name in names]
-            keys = [_stat_key(stat) for stat in stats]
-            settled = time.time_ns() - _SETTLED_NS
+            found = stats(folder, names)
+            keys = [_stat_key(stat) for stat in found]
+            now = time.time_ns()
             known = [self._look_up(folder / name, key) for name, key in zip(names, keys, strict=True)]
             missing = [index for index, digest in enumerate(known) if digest is None]
             fresh = pool.map(lambda index: sha256_of(folder / names[index]), missing)
             for index, digest in zip(missing, fresh, strict=True):
                 known[index] = digest
-        old = [index for index in missing if stats[index].st_ctime_ns < settled]
+        old = [index for index in missing if _is_settled(found[index], now)]
         self._remember((str(folder / names[index]), keys[index], known[index]) for index in old)
         return [
-            HashedFile(name, stat.st_size, digest or "") for name, stat, digest in zip(names, stats, known, strict=True)
+            HashedFile(name, stat.st_size, digest or "") for name, stat, digest in zip(names, found, known, strict=True)
         ]
 
     def close(self) -> None:
         """Closes the file."""
         self._db.close()
 
-    def _look_up(self, path: Path, key: str) -> str | None:
+    def _look_up(self, path: DataPath, key: str) -> str | None:
         row = self._db.execute("SELECT sha256 FROM hashes WHERE path = ? AND stat = ?", (_text(path), key)).fetchone()
         return row[0] if row else None
 
@@ -115,10 +120,19 @@ def _open_anew(file: Path | None, read_only: bool) -> sqlite3.Connection:
     return _open(None, read_only)
 
 
-def _stat_key(stat: os.stat_result) -> str:
+def _stat_key(stat: DataStat) -> str:
+    if not isinstance(stat, os.stat_result):
+        return f"{stat.st_size}:{stat.st_mtime_ns}"
     return f"{stat.st_size}:{stat.st_mtime_ns}:{stat.st_ctime_ns}:{stat.st_ino}"
 
 
-def _text(path: Path | str) -> bytes:
+def _is_settled(stat: DataStat, now: int) -> bool:
+    """Whether a file that is written again will have another stat."""
+    if isinstance(stat, os.stat_result):
+        return stat.st_ctime_ns < now - _SETTLED_NS
+    return 0 < stat.st_mtime_ns < now - _REMOTE_SETTLED_NS
+
+
+def _text(path: DataPath | str) -> bytes:
     # Names on disk are bytes; sqlite's TEXT refuses the ones that are not UTF-8.
-    return os.fsencode(path)
+    return os.fsencode(str(path))

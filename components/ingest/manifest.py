@@ -7,11 +7,11 @@ Path and content are both in it: moving `cat/x.jpg` to `dog/x.jpg` changes a lab
 
 from collections import defaultdict
 from dataclasses import dataclass
-from pathlib import Path
 
 from components.errors import BadInput
 from components.hashing import HashCache, digest_of
 from components.ingest.sources import Found, Refused, Source, SourceFile
+from components.places import DataPath
 
 
 @dataclass(frozen=True)
@@ -50,12 +50,12 @@ class Manifest:
         return [tuple(group) for group in groups.values() if len(group) > 1]
 
 
-def take(source: Source, data: Path, cache: HashCache) -> Manifest:
+def take(source: Source, data: DataPath, cache: HashCache) -> Manifest:
     """Lists and hashes the data."""
     return hash_found(source.find(data), data, cache)
 
 
-def hash_found(found: Found, data: Path, cache: HashCache) -> Manifest:
+def hash_found(found: Found, data: DataPath, cache: HashCache) -> Manifest:
     """Hashes what a source found."""
     try:
         hashed = cache.hash_files(data, (file.path for file in found.files))

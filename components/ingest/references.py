@@ -22,7 +22,7 @@ from components.errors import SettingsError
 from components.ingest import infer
 from components.ingest.rows import RowSource
 from components.ingest.sources import Rejected
-from components.ingest.sources.image_folder import IMAGE_SUFFIXES
+from components.ingest.sources.class_folders import IMAGE_SUFFIXES
 
 NONE = "none"  # what to ask for if paths of images are to stay text
 _SAMPLE = 100  # values by which a column is known

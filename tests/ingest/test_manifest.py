@@ -15,6 +15,7 @@ from components.ingest import manifest
 from components.ingest.manifest import Manifest, ManifestFile
 from components.ingest.sources import Found, Record, Refused, SourceFile
 from components.ingest.sources.image_folder import SOURCE
+from components.places import DataPath
 from components.settings import Ingest
 
 Take = Callable[[Path], Manifest]
@@ -167,9 +168,9 @@ def test_without_equal_bytes_there_are_no_groups(data: Path, take: Take) -> None
 class Vanishing:
     """A source whose file is gone by the time it is hashed."""
 
-    def find(self, data: Path) -> Found:
+    def find(self, data: DataPath) -> Found:
         """Lists a file and removes it."""
-        (data / "cats" / "1.jpg").unlink()
+        Path(str(data), "cats", "1.jpg").unlink()
         return Found((SourceFile("cats/1.jpg", "cats"),), ())
 
     def read(self, file: SourceFile, content: bytes, settings: Ingest) -> Record:

@@ -6,9 +6,9 @@ read(file, content, settings)  -> one record's columns, or `Rejected` with the r
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Protocol
 
+from components.places import DataPath
 from components.settings import Ingest
 
 
@@ -60,7 +60,7 @@ class Record:
 class Source(Protocol):
     """How one kind of raw data is found and read."""
 
-    def find(self, data: Path) -> Found:
+    def find(self, data: DataPath) -> Found:
         """Lists the data."""
 
     def read(self, file: SourceFile, content: bytes, settings: Ingest) -> Record:
