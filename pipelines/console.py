@@ -1,7 +1,7 @@
 """What a person sees while a run goes on and when it is over: a live line on a terminal, plain lines elsewhere."""
 
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TextIO
@@ -124,8 +124,7 @@ class Display:
         if found.table is not None:
             from components.ingest import infer
 
-            for name, kind, note in infer.shown(found.table.schema, found.table.label, found.table.images):
-                rows.append(("column", f"{name}: {kind}{f', {note}' if note else ''}"))
+            rows += _by_type(infer.shown(found.table.schema, found.table.label, found.table.images))
         self._rows(rows)
 
     def ingested(self, made: Account, out: Path) -> None:
@@ -192,3 +191,13 @@ def _summary_rows(facts: RunFacts, config: RunConfig) -> list[tuple[str, str]]:
 
 def _span_words(span: Span) -> str:
     return f"{span.number}" + (f" version {span.version}" if span.version is not None else "")
+
+
+def _by_type(columns: Iterable[tuple[str, str, str]]) -> list[tuple[str, str]]:
+    """Returns a line for every type, and for every column that more is known of."""
+    plain: dict[str, list[str]] = {}
+    noted: list[tuple[str, str]] = []
+    for name, kind, note in columns:
+        plain.setdefault(kind, []).append(name)
+        noted += [(note, name)] if note else []
+    return [(kind, ", ".join(names)) for kind, names in plain.items()] + noted

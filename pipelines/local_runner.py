@@ -28,7 +28,7 @@ from tfx.orchestration.portable.mlmd import context_lib
 from tfx.proto.orchestration import executable_spec_pb2, pipeline_pb2
 from tfx.types import artifact_utils
 
-from components import seal
+from components import beam_workers, seal
 from components.audit import Audit, audit
 from components.errors import PenstockError
 from components.hashing import HashCache
@@ -114,6 +114,7 @@ class _Inspector:
 
         class InspectedBeam(beam_executor_operator.BeamExecutorOperator):
             def run_executor(self, execution_info: Any, make_beam_pipeline_fn: Any = None) -> Any:
+                beam_workers.watch()
                 return inspect(
                     execution_info, lambda info: super(InspectedBeam, self).run_executor(info, make_beam_pipeline_fn)
                 )

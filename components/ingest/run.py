@@ -10,7 +10,7 @@ from pathlib import Path
 
 import apache_beam as beam
 
-from components import progress
+from components import beam_workers, progress
 from components.errors import BadInput
 from components.ingest import account, earlier, reports, schemas, units
 from components.ingest.survey import Part, Survey
@@ -49,6 +49,7 @@ def _write(job: Job, make_pipeline: Callable[[], beam.Pipeline]) -> list[Sequenc
     plans = [_plan(job, part) for part in job.found.parts]
     todo = [unit for plan in plans for unit in plan.units]
     if todo:
+        beam_workers.watch()
         _progress.start(len(job.found.manifest.files) if job.found.table is None else 0)
         with make_pipeline() as pipeline:
             _ = (

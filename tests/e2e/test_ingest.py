@@ -1,11 +1,14 @@
 """`penstock ingest` as a user runs it: rows and images in, a folder of shards out, or a clear refusal."""
 
+import csv
 import subprocess
 import sys
+import time
 from pathlib import Path
 from typing import Any
 
 import pandas as pd  # type: ignore[import-untyped]
+import psutil
 import pytest
 import tensorflow as tf
 
@@ -66,4 +69,37 @@ def test_bad_rows_beyond_the_budget_leave_no_folder(tmp_path: Path) -> None:
     assert done.returncode == 4
     assert "t.csv: line 3: " in done.stderr
     assert "t.csv: line 4: " in done.stderr
-    assert sorted(path.name for path in tmp_path.iterdir()) == ["out.log", "out.quarantine.jsonl", "t.csv"]
+    assert sorted(path.name for path in tmp_path.iterdir()) == [
+        ".penstock", "out.log", "out.quarantine.jsonl", "t.csv",
+    ]  # fmt: skip
+
+
+@pytest.mark.slow
+def test_a_killed_worker_ends_the_ingest(tmp_path: Path) -> None:
+    """B11: Beam would wait for its answer for ever; here the command ends, and leaves no folder behind."""
+    with (tmp_path / "t.csv").open("w", newline="") as file:
+        csv.writer(file).writerows([["n", "word"], *([n, f"word {n} " * 20] for n in range(300_000))])
+    flags = ["--direct_num_workers=2", "--direct_running_mode=multi_processing"]
+    command = [sys.executable, "-c", "from pipelines.cli import main; main()", "ingest", str(tmp_path / "t.csv")]
+    run = subprocess.Popen(
+        [*command, "--out", str(tmp_path / "out"), "--", *flags], stdout=subprocess.DEVNULL, stderr=subprocess.PIPE,
+        text=True,
+    )  # fmt: skip
+    killed = kill_a_busy_worker(run, tmp_path)
+    _, said = run.communicate(timeout=120)
+
+    assert killed
+    assert (run.returncode, said.partition(",")[0]) == (1, "penstock: a Beam worker process died")
+    assert sorted(path.name for path in tmp_path.iterdir()) == [".penstock", "out.log", "t.csv"]
+
+
+def kill_a_busy_worker(run: subprocess.Popen[str], home: Path) -> bool:
+    """Kills one of Beam's worker processes when shards are being written."""
+    end = time.monotonic() + 120
+    while run.poll() is None and time.monotonic() < end:
+        if any(home.glob(".aside-*/Split-*/*")):
+            for child in psutil.Process(run.pid).children(recursive=True):
+                if "sdk_worker_main" in " ".join(child.cmdline()) and "python" in child.name():
+                    child.kill()
+                    return True
+    return False

@@ -1,0 +1,41 @@
+"""Beam's local worker processes: when one dies, the run must end.
+
+    worker ─✕─► its control stream breaks ─► Beam 2.62's reading thread ends, and whoever waits for an answer waits on
+
+Beam gives up the answers that are still awaited only for containers (`ControlConnection.abort`). Here that is done for
+processes too: the wait ends in an error that says so.
+"""
+
+from typing import Any
+
+import grpc  # type: ignore[import-untyped]
+from apache_beam.runners.portability.fn_api_runner import worker_handlers
+
+from components.errors import PenstockError
+
+
+_SAID = (
+    "a Beam worker process died, killed perhaps for want of memory; nothing of this step was published. "
+    "Run again, with fewer workers (-- --direct_num_workers=1) if it happens once more"
+)
+
+
+class WorkerDied(PenstockError):
+    """A process of Beam's was killed, by the kernel for want of memory perhaps."""
+
+
+def watch() -> None:
+    """Makes the death of a worker end the pipeline that waits for it. May be called often."""
+    connection: Any = worker_handlers.ControlConnection
+    read = connection._read  # noqa: SLF001 - Beam offers no other place to hear of it
+    if getattr(read, "watched", False):
+        return
+
+    def read_and_tell(self: Any) -> None:
+        try:
+            read(self)
+        except grpc.RpcError:
+            self.abort(WorkerDied(_SAID))
+
+    read_and_tell.watched = True  # type: ignore[attr-defined]
+    connection._read = read_and_tell  # noqa: SLF001
