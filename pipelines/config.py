@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from components import places
 from components import settings as settings_tree
 from components.errors import SettingsError
 from components.settings import Settings, nearest
@@ -120,7 +121,9 @@ def _sample_data(task: Task) -> str:
 
 
 def data_of(text: str) -> str:
-    """Returns what a user calls data as an absolute path or pattern."""
+    """Returns what a user calls data: an address as it is, else an absolute path or pattern."""
+    if places.is_address(text):
+        return str(places.place(text))
     return str(_folder("data", text))
 
 

@@ -202,18 +202,24 @@ class TestPlaces:
 class TestUnsafe:
     """D4: what only looks like a path or a name."""
 
-    @pytest.mark.parametrize("place", ["data", "root"])
     @pytest.mark.parametrize(
-        ("path", "reason"),
+        ("place", "path", "reason"),
         [
-            ("file:///etc", "expected a plain path of this machine, not an address"),
-            ("gs://bucket/x", "expected a plain path of this machine, not an address"),
-            ("da\0ta", "a path cannot hold a NUL"),
+            ("root", "file:///etc", "root 'file:///etc': expected a plain path of this machine, not an address"),
+            ("root", "gs://bucket/x", "root 'gs://bucket/x': expected a plain path of this machine, not an address"),
+            ("root", "da\0ta", "root 'da\\x00ta': a path cannot hold a NUL"),
+            ("data", "da\0ta", "data 'da\\x00ta': a path cannot hold a NUL"),
+            ("data", "file:///etc", "file:///etc: file:// addresses are not taken; give the path itself"),
+            (
+                "data",
+                "gs://bucket/../x",
+                "gs://bucket/../x: expected the plain address of a file or folder, such as gs://bucket/folder",
+            ),
         ],
     )
     @pytest.mark.parametrize("by", ["flag", "file"])
     def test_addresses_and_nul_are_refused(self, home: Path, place: str, path: str, reason: str, by: str) -> None:
-        """Wherever they come from."""
+        """Wherever they come from; data may lie at an address, but not at every one."""
         places = {"data": "data", "root": "root", place: path}
         if by == "file":
             rows = [f'{key} = "{value}"' for key, value in places.items()]
@@ -222,7 +228,13 @@ class TestUnsafe:
         with pytest.raises(SettingsError) as refused:
             run_config.make("image", **(places if by == "flag" else {}))
 
-        assert str(refused.value) == f"{place} {path!r}: {reason}"
+        assert str(refused.value) == reason
+
+    def test_data_may_lie_at_an_address(self, home: Path) -> None:
+        """It is no path, and stays as it is."""
+        del home
+
+        assert run_config.make("image", data="gs://bucket/animals/").data == "gs://bucket/animals"
 
     @pytest.mark.parametrize("directory", ["s3://bucket", "mo\0dels"])
     def test_models_are_not_pushed_to_addresses(self, directory: str) -> None:

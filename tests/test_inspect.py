@@ -24,7 +24,7 @@ from components.ingest import account
 from components.ingest.account import Account, Shard
 from components.ingest.sources import Refused
 from data import digits
-from pipelines.inspect import Wishes, inspect
+from pipelines.inspect import Wishes, inspect, raw
 from pipelines.inspect.reasons import OTHER, Reasons
 from pipelines.inspect.sheet import MOST, Gallery, draw
 from pipelines.inspect.show import _blocks
@@ -966,3 +966,14 @@ def penstock(*arguments: str) -> subprocess.CompletedProcess[str]:
     """Runs the command."""
     script = f"import sys; sys.argv = {['penstock', *arguments]}; from pipelines.cli import main; main()"
     return run_python("-c", script)
+
+
+def test_class_folders_of_texts_are_shown(tmp_path: Path) -> None:
+    """Classes, the first texts, and what is no text."""
+    for name, content in {"a/1.txt": "red", "a/2.txt": "green", "b/3.txt": "blue", "b/4.txt": ""}.items():
+        (tmp_path / name).parent.mkdir(exist_ok=True)
+        (tmp_path / name).write_text(content)
+    facts = raw.study(str(tmp_path), 5, None, lambda _: None)
+
+    assert (facts.kind, facts.records, facts.classes) == ("class folders of texts", 3, {"a": 2, "b": 1})
+    assert facts.bad.total == 1

@@ -4,9 +4,11 @@ import re
 from collections.abc import Collection
 from dataclasses import dataclass
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from components.errors import BadInput, SettingsError
+from components.places import place, split_pattern
+from components.remote_path import RemotePath
 
 
 class Kind(NamedTuple):
@@ -34,14 +36,14 @@ FOLDER_SOURCES = {
     "components.ingest.sources.text_folder:SOURCE": Kind("class folders of texts", r"\.(txt|text|md)"),
 }
 IMAGE_FOLDER, TEXT_FOLDER = FOLDER_SOURCES
-_WILD = re.compile(r"[*?\[]")
+Place = Path | RemotePath
 
 
 @dataclass(frozen=True)
 class Located:
     """Where the data is and who reads it."""
 
-    home: Path
+    home: Place
     files: tuple[str, ...]  # relative to home; for a source of rows only
     source: str
     refused: tuple[str, ...] = ()  # links that lead out of the folder; a source of folders finds its own
@@ -86,7 +88,7 @@ def _source_of(data: str, names: list[str]) -> tuple[str, list[str]]:
 
 
 def _folder_source(data: str, names: list[str]) -> str:
-    if not Path(data).is_dir():
+    if not place(data).is_dir():
         known = "CSV, TSV, JSONL, Parquet, npz, npy or TFRecord, or a folder of class folders with images or texts"
         raise BadInput(f"{data}: {names[0]} is of no known kind; expected {known}")
     inside = [_match(name, FOLDER_SOURCES) for name in names if "/" in name]
@@ -94,23 +96,15 @@ def _folder_source(data: str, names: list[str]) -> str:
     return TEXT_FOLDER if TEXT_FOLDER in inside and IMAGE_FOLDER not in inside else IMAGE_FOLDER
 
 
-def _names(data: str) -> tuple[Path, list[str]]:
-    path = Path(data)
+def _names(data: str) -> tuple[Place, list[str]]:
+    path = place(data)
     if path.is_file():
         return path.parent, [path.name]
-    home, pattern = (path, "**/*") if path.is_dir() else _split_pattern(path)
-    names = sorted(found.relative_to(home).as_posix() for found in home.glob(pattern) if _is_data(found, home))
+    home, pattern = (path, "**/*") if path.is_dir() else split_pattern(data)
+    names = sorted(relative(found, home) for found in home.glob(pattern) if _is_data(found, home))
     if not names:
         raise BadInput(f"{data}: 0 examples: no such file or folder, or nothing in it that could be data")
     return home, names
-
-
-def _split_pattern(path: Path) -> tuple[Path, str]:
-    """Returns the folder before the first wildcard, and the pattern from there on."""
-    for index, part in enumerate(path.parts):
-        if _WILD.search(part):
-            return Path(*path.parts[:index]), "/".join(path.parts[index:])
-    return path.parent, path.name
 
 
 def _match(name: str, sources: dict[str, Kind]) -> str | None:
@@ -122,10 +116,16 @@ def name_of(source: str) -> str:
     return {**ROW_SOURCES, **FOLDER_SOURCES}[source].name
 
 
-def _is_data(path: Path, home: Path) -> bool:
+def relative(path: Any, home: Any) -> str:
+    """Returns a path as seen from a folder above, both of this machine or both at an address; itself is nothing."""
+    return "" if path == home else path.relative_to(home).as_posix()
+
+
+def _is_data(path: Place, home: Place) -> bool:
     """Whether a path is a file that could be read: hidden ones are not."""
-    return path.is_file() and not any(part.startswith((".", "_")) for part in path.relative_to(home).parts)
+    return path.is_file() and not any(part.startswith((".", "_")) for part in relative(path, home).split("/"))
 
 
-def _is_inside(path: Path, home: Path) -> bool:
-    return home.resolve() in path.resolve().parents
+def _is_inside(path: Place, home: Place) -> bool:
+    """Whether a path leads nowhere else; there are no links at an address."""
+    return not isinstance(path, Path) or Path(str(home)).resolve() in path.resolve().parents

@@ -5,19 +5,16 @@
 The digest is the data's part of the cache key, so it is taken before TensorFlow or Beam are imported.
 """
 
-import glob
-import os
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
-from pathlib import Path
 from typing import TYPE_CHECKING
 
-from components import refs
+from components import places, refs
 from components.errors import BadInput
 from components.hashing import HashCache, digest_of
 from components.ingest import detect, manifest, spans
-from components.ingest.detect import Located
+from components.ingest.detect import Located, Place
 from components.ingest.manifest import Manifest
 from components.ingest.sources import Found, Refused, SourceFile
 from components.ingest.spans import Span
@@ -85,11 +82,11 @@ class Survey:
 
 def take(data: str, settings: Ingest, cache: HashCache, sources: Sequence[str] = ()) -> Survey:
     """Looks at the data; reads every file that the cache does not know."""
-    found = spans.find(data, settings.spans, glob.glob)
+    found = spans.find(data, settings.spans, places.matches)
     located = [detect.locate(span.data, sources) for span in found]
     _check_one_kind(data, located)
     table = None if located[0].is_folder else _table(located, settings)
-    base = _common_home(located)
+    base = places.common_folder([each.home for each in located])
     parts = [
         Part(span, each, _prefix(each.home, base), _manifest(each, table, cache))
         for span, each in zip(found, located, strict=True)
@@ -103,13 +100,8 @@ def _check_one_kind(data: str, located: Sequence[Located]) -> None:
             raise BadInput(f"{data}: {each.home} is of another kind than {located[0].home}; spans must be of one kind")
 
 
-def _common_home(located: Sequence[Located]) -> Path:
-    return Path(os.path.commonpath([each.home for each in located]))
-
-
-def _prefix(home: Path, base: Path) -> str:
-    relative = home.relative_to(base).as_posix()
-    return "" if relative == "." else f"{relative}/"
+def _prefix(home: Place, base: Place) -> str:
+    return f"{detect.relative(home, base)}/".lstrip("/")
 
 
 def _manifest(located: Located, table: Table | None, cache: HashCache) -> Manifest:
@@ -139,11 +131,11 @@ def _table(located: Sequence[Located], settings: Ingest) -> Table:
     return Table(schema, infer.label_of(schema, settings.label), images)
 
 
-def _files(located: Sequence[Located]) -> list[Path]:
+def _files(located: Sequence[Located]) -> list[Place]:
     return [each.home / name for each in located for name in each.files]
 
 
-def common_schema(source: "RowSource", files: Sequence[Path]) -> "pa.Schema":
+def common_schema(source: "RowSource", files: Sequence[Place]) -> "pa.Schema":
     """Returns the columns of the first file; every other file must have the same names."""
     first = source.schema(files[0])
     for file in files[1:]:

@@ -12,6 +12,7 @@ from pathlib import Path
 
 from components import refs
 from components.ingest import shards
+from components.ingest.detect import Place
 from components.ingest.rows import Range, RowSource
 from components.ingest.shards import ShardPlan
 from components.ingest.survey import Part, Table
@@ -37,7 +38,7 @@ class FilesUnit:
 
     shard: ShardPlan
     source: str
-    home: Path
+    home: Place
 
     @property
     def name(self) -> str:
@@ -56,7 +57,7 @@ class RowsUnit:
     part: Range
     shard: str  # end of the shards' names
     source: str
-    home: Path
+    home: Place
     table: Table
 
     @property

@@ -3,11 +3,11 @@
 import warnings
 from collections.abc import Iterator, Sequence
 from itertools import islice
-from pathlib import Path
 
 import pyarrow as pa
 from PIL import Image, UnidentifiedImageError
 
+from components.ingest.detect import Place
 from components.ingest.rows import BadRow, RowBatch
 from components.ingest.sources import Found, SourceFile, printable
 
@@ -26,7 +26,7 @@ _FORMATS = ("JPEG", "PNG", "GIF", "WEBP", "BMP", "TIFF")
 _Row = tuple[str, str, str, int, int, int]
 
 
-def read(home: Path, found: Found) -> Iterator[RowBatch]:
+def read(home: Place, found: Found) -> Iterator[RowBatch]:
     """Yields a row a file, with those that are no images as bad rows."""
     yield RowBatch(_batch([]), tuple(BadRow(bad.path, bad.reason) for bad in found.refused))
     files = iter(found.files)
@@ -36,13 +36,13 @@ def read(home: Path, found: Found) -> Iterator[RowBatch]:
         yield RowBatch(_batch([row for row in made if not isinstance(row, BadRow)]), bad)
 
 
-def _row(home: Path, file: SourceFile) -> _Row | BadRow:
+def _row(home: Place, file: SourceFile) -> _Row | BadRow:
     path, shown = home / file.path, printable(file.path)
     try:
         size = path.stat().st_size
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # about files that may be bombs: no pixel is decoded here
-            with Image.open(path, formats=_FORMATS) as image:
+            with path.open("rb") as stream, Image.open(stream, formats=_FORMATS) as image:
                 kind = "JPEG" if image.format == "MPO" else str(image.format)
                 return shown, file.label, kind, image.width, image.height, size
     except UnidentifiedImageError:

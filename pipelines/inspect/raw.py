@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import partial
-from pathlib import Path, PurePosixPath
+from pathlib import PurePosixPath
 
 import pyarrow as pa
 
@@ -53,8 +53,8 @@ def study(path: str, rows: int, gallery: Gallery | None, told: Told) -> RawFacts
     """Reads all of the data once."""
     located = _locate(path)
     tally = _Tally(Taker(rows, gallery), told)
-    if located.source == detect.IMAGE_FOLDER:
-        files, size = _add_images(located.home, tally, gallery)
+    if located.is_folder:
+        files, size = _add_folders(located, tally, gallery)
     else:
         files, size = _add_rows(located, tally)
     if tally.failures and not tally.records:
@@ -129,13 +129,14 @@ def _locate(path: str) -> detect.Located:
         return detect.locate(spans.as_pattern(path))
 
 
-def _add_images(home: Path, tally: _Tally, gallery: Gallery | None) -> tuple[int, int]:
-    from pipelines.inspect import images
+def _add_folders(located: detect.Located, tally: _Tally, gallery: Gallery | None) -> tuple[int, int]:
+    from pipelines.inspect import images, texts
 
-    found: Found = refs.load(detect.IMAGE_FOLDER).find(home)
-    for batch in images.read(home, found):
+    home, pictures = located.home, located.source == detect.IMAGE_FOLDER
+    found: Found = refs.load(located.source).find(home)
+    for batch in (images if pictures else texts).read(home, found):
         tally.add(batch)
-    if gallery is not None:
+    if gallery is not None and pictures:
         for file in found.files:
             gallery.offer(file.label, partial(_content, home / file.path))
     with _reading(str(home)):
@@ -172,7 +173,7 @@ def _agreed(first: tuple[str, pa.Schema], name: str, schema: pa.Schema, tally: _
     return schema
 
 
-def _add_file(source: RowSource, path: Path, name: str, schema: pa.Schema, tally: _Tally) -> None:
+def _add_file(source: RowSource, path: detect.Place, name: str, schema: pa.Schema, tally: _Tally) -> None:
     tally.start(unpacked_schema(schema))
     before, shown = tally.records, printable(name)
     for part in source.divide(path, name, _RANGE):
@@ -194,7 +195,7 @@ def _reading(path: str) -> Iterator[None]:
         raise BadInput(f"{printable(path)}: damaged, or not what its name says: {said}; mend or remove it") from error
 
 
-def _content(path: Path) -> bytes:
+def _content(path: detect.Place) -> bytes:
     try:
         return path.read_bytes() if path.stat().st_size <= _LARGEST_IMAGE else b""
     except OSError:
