@@ -7,14 +7,17 @@ as it stands in the file.
 """
 
 from collections.abc import Iterable, Mapping
+from itertools import chain, count
 
 import pyarrow as pa
 
 from components.errors import SettingsError
+from components.ingest.sources.set_types import SET_BY_USER
 from components.settings import ColumnType, nearest
 
 # In the order in which they are looked for, whatever their case. Other programs write paths: image/class/label.
 LABELS = ("label", "labels", "class", "classes", "target", "targets", "y", "category", "class_label", "class_name")
+_IMAGE, _IDS = "image", ("id", "record_id")
 _TYPES: Mapping[ColumnType, pa.DataType] = {
     "int": pa.int64(),
     "float": pa.float64(),
@@ -43,7 +46,8 @@ def with_types(schema: pa.Schema, overrides: Mapping[str, ColumnType]) -> pa.Sch
         field = schema.field(place)
         if is_tensor(field) and kind != "bytes":
             raise SettingsError(f"setting ingest.columns: {name!r} is a tensor of {shape_of(field)}, expected bytes")
-        schema = schema.set(place, field.with_type(_retyped(field.type, _TYPES[kind])))
+        told = {**(field.metadata or {}), SET_BY_USER: b""}
+        schema = schema.set(place, field.with_type(_retyped(field.type, _TYPES[kind])).with_metadata(told))
     return schema
 
 
@@ -52,6 +56,24 @@ def known(schema: pa.Schema, name: str, setting: str) -> str:
     if name not in schema.names:
         raise SettingsError(f"setting ingest.{setting}: no column {name!r} in the data; {nearest(name, schema.names)}")
     return name
+
+
+def record_schema(schema: pa.Schema, images: str = "") -> pa.Schema:
+    """Returns the columns of records: pictures where the rows have paths, and the record's id."""
+    if images:
+        schema = schema.set(schema.get_field_index(images), pa.field(image_name(schema, images), pa.binary()))
+    return schema.append(pa.field(id_name(schema), pa.int64()))
+
+
+def image_name(schema: pa.Schema, images: str) -> str:
+    """Returns what the pictures are called in records that have paths in the column `images`."""
+    return images if _IMAGE in schema.names else _IMAGE
+
+
+def id_name(schema: pa.Schema) -> str:
+    """Returns what our own column of record ids is called: a column of the user's is never replaced."""
+    names = chain(_IDS, (f"{_IDS[-1]}_{number}" for number in count(2)))
+    return next(name for name in names if name not in schema.names)
 
 
 def shown(schema: pa.Schema, label: str, images: str = "") -> list[tuple[str, str, str]]:

@@ -6,6 +6,7 @@ A path is relative to the folder of the file that names it. Nothing outside the 
 paths, addresses, `..` that leads out of it and links that lead out of it are refused, each with its reason.
 """
 
+import contextlib
 import os
 import posixpath
 import stat
@@ -14,6 +15,7 @@ from dataclasses import dataclass
 from functools import lru_cache
 from itertools import islice
 from pathlib import Path
+from typing import Protocol
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -23,9 +25,11 @@ from components.ingest import infer
 from components.ingest.rows import RowSource
 from components.ingest.sources import Rejected
 from components.ingest.sources.class_folders import IMAGE_SUFFIXES
+from components.places import DataPath
+from components.remote_path import RemotePath
 
 NONE = "none"  # what to ask for if paths of images are to stay text
-_SAMPLE = 100  # values by which a column is known
+_SAMPLE = 50  # values by which a column is known
 _MOST = 0.9  # of them end like images …
 _SOME = 0.5  # … and are there: a list may be older than the folder
 _WHOLE = 1 << 62  # bytes: a file is not to be cut
@@ -36,11 +40,13 @@ class Picture:
     """A file that a row refers to and that may be opened."""
 
     path: str  # relative to the data folder
-    real: Path  # where that leads
-    size: int
+    real: DataPath  # where that leads
+    size: int  # bytes; 0 at an address, where asking costs as much as reading
 
 
-def image_column(source: RowSource, path: Path, schema: pa.Schema, asked: str, data: Path | None = None) -> str:
+def image_column(
+    source: RowSource, path: DataPath, schema: pa.Schema, asked: str, data: DataPath | None = None, folder: str = ""
+) -> str:
     """Returns the column with paths of images: the one asked for, else the one that plainly is so, else none.
 
     Args:
@@ -49,13 +55,13 @@ def image_column(source: RowSource, path: Path, schema: pa.Schema, asked: str, d
         schema: its columns.
         asked: a column, or `NONE`, or nothing.
         data: the data folder, if it is not the folder of the file.
+        folder: of the file, relative to the data folder.
     """
     if asked == NONE and NONE not in schema.names:
         return ""
     if asked:
         return _checked(schema, asked)
-    folder = path.parent.relative_to(data).as_posix() if data else ""
-    found = list(_plain(source, path, schema, Finder(data or path.parent), folder))
+    found = list(_plain(source, path, schema, finder(data or path.parent), folder))
     if len(found) > 1:
         raise SettingsError(
             f"{path}: columns {', '.join(map(repr, found))} hold paths of images, a record has one; "
@@ -64,27 +70,36 @@ def image_column(source: RowSource, path: Path, schema: pa.Schema, asked: str, d
     return found[0] if found else ""
 
 
-def paths(source: RowSource, data: Path, files: Sequence[str], schema: pa.Schema, column: str) -> list[str]:
+def paths(source: RowSource, data: DataPath, files: Sequence[str], schema: pa.Schema, column: str) -> list[str]:
     """Returns all pictures that rows refer to and that may be opened: relative to `data`, once each, in order.
 
     The rows of all others will be set aside, with the reason.
     """
-    finder = Finder(data)
+    below = finder(data)
     found: dict[str, None] = {}
     for file in files:
         for value in _values(source, data / file, schema, column):
-            if picture := finder.look(posixpath.dirname(file), value):
-                found[picture.path] = None
-    return list(found)
+            with contextlib.suppress(Rejected):
+                found[below.find(posixpath.dirname(file), value).path] = None
+    known = data.files_below() if isinstance(data, RemotePath) else found
+    return [path for path in found if path in known]
 
 
-class Finder:
+def read(picture: Picture, most: int) -> bytes:
+    """Returns the content of a picture, or as much of it as shows that it has more than `most` bytes.
+
+    A link that has come into its place since it was found is not followed.
+    """
+    if not isinstance(picture.real, Path):
+        with picture.real.open("rb") as stream:
+            return stream.read(most + 1)
+    descriptor = os.open(picture.real, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK)
+    with os.fdopen(descriptor, "rb") as file:
+        return file.read(most + 1)
+
+
+class Finder(Protocol):
     """Finds files below the data folder, and refuses all others."""
-
-    def __init__(self, data: Path) -> None:
-        self._data, self._home = data, Path(os.path.realpath(data))
-        # Pictures of one folder are asked for in a row.
-        self._folder = lru_cache(maxsize=4096)(lambda folder: self._check(data / folder))
 
     def find(self, folder: str, value: str | None) -> Picture:
         """Returns a picture.
@@ -96,6 +111,31 @@ class Finder:
         Raises:
             Rejected: It must not be opened, or is not there.
         """
+
+
+def finder(data: DataPath) -> Finder:
+    """Returns who finds pictures below a folder."""
+    return _Folder(data) if isinstance(data, Path) else _Address(data)
+
+
+class _Address:
+    """At an address there are no links, and whether a picture is there turns out when it is read."""
+
+    def __init__(self, data: DataPath) -> None:
+        self._data = data
+
+    def find(self, folder: str, value: str | None) -> Picture:
+        path = _inside(folder, value)
+        return Picture(path, self._data / path, 0)
+
+
+class _Folder:
+    def __init__(self, data: Path) -> None:
+        self._home = Path(os.path.realpath(data))
+        # Pictures of one folder are asked for in a row.
+        self._real = lru_cache(maxsize=4096)(lambda folder: self._check(data / folder))
+
+    def find(self, folder: str, value: str | None) -> Picture:
         path = _inside(folder, value)
         try:
             return self._found(path)
@@ -106,16 +146,9 @@ class Finder:
         except _Refused as reason:
             raise Rejected(f"image {value!r} {reason}") from None
 
-    def look(self, folder: str, value: str | None) -> Picture | None:
-        """Returns a picture if it may be opened and is there."""
-        try:
-            return self.find(folder, value)
-        except Rejected:
-            return None
-
     def _found(self, path: str) -> Picture:
         parent, name = posixpath.split(path)
-        real = self._folder(parent) / name
+        real = self._real(parent) / name
         told = real.lstat()
         if stat.S_ISLNK(told.st_mode):
             real = self._check(real)
@@ -130,13 +163,6 @@ class Finder:
         if real != self._home and self._home not in real.parents:
             raise _Refused("is behind a link that leads outside the data folder")
         return real
-
-
-def read(picture: Picture) -> bytes:
-    """Returns the content of a picture; a link that has come into its place since then is not followed."""
-    descriptor = os.open(picture.real, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK)
-    with os.fdopen(descriptor, "rb") as file:
-        return file.read()
 
 
 class _Refused(Exception):
@@ -170,7 +196,7 @@ def _is_text(kind: pa.DataType) -> bool:
     return bool(pa.types.is_string(kind) or pa.types.is_large_string(kind))
 
 
-def _plain(source: RowSource, path: Path, schema: pa.Schema, finder: Finder, folder: str) -> Iterator[str]:
+def _plain(source: RowSource, path: DataPath, schema: pa.Schema, below: Finder, folder: str) -> Iterator[str]:
     """Yields the columns whose first values end like images and are there, most of them."""
     names = [field.name for field in schema if _is_text(field.type)]
     if not names:
@@ -180,11 +206,18 @@ def _plain(source: RowSource, path: Path, schema: pa.Schema, finder: Finder, fol
         values = list(islice(filter(None, sample.column(schema.get_field_index(name)).to_pylist()), _SAMPLE))
         if not values or sum(map(_ends_like_an_image, values)) < _MOST * len(values):
             continue
-        if sum(finder.look(folder, value) is not None for value in values) >= _SOME * len(values):
+        if sum(_is_there(below, folder, value) for value in values) >= _SOME * len(values):
             yield name
 
 
-def _first_rows(source: RowSource, path: Path, schema: pa.Schema) -> pa.RecordBatch:
+def _is_there(below: Finder, folder: str, value: str) -> bool:
+    try:
+        return below.find(folder, value).real.is_file()
+    except Rejected:
+        return False
+
+
+def _first_rows(source: RowSource, path: DataPath, schema: pa.Schema) -> pa.RecordBatch:
     for part in source.divide(path, path.name, _WHOLE):
         for batch in source.read(path, part, schema):
             if batch.columns.num_rows:
@@ -196,7 +229,7 @@ def _ends_like_an_image(value: str) -> bool:
     return posixpath.splitext(value)[1].lower() in IMAGE_SUFFIXES
 
 
-def _values(source: RowSource, path: Path, schema: pa.Schema, column: str) -> Iterator[str | None]:
+def _values(source: RowSource, path: DataPath, schema: pa.Schema, column: str) -> Iterator[str | None]:
     """Yields what stands in a column, without most of its repetitions."""
     place = schema.get_field_index(column)
     for part in source.divide(path, path.name, _WHOLE):

@@ -6,8 +6,8 @@ A range is what one Beam element reads and writes: no row crosses a shuffle, a b
 retried bundle writes the same shards again.
 """
 
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field
 from typing import Protocol
 
 import pyarrow as pa
@@ -43,6 +43,8 @@ class RowBatch:
 
     columns: pa.RecordBatch
     bad: Sequence[BadRow] = ()
+    # Tells position and raw bytes of a row of `columns`, should it turn out to be bad later on; asked for seldom.
+    describe: Callable[[int], tuple[str, bytes]] | None = field(default=None, compare=False, repr=False)
 
 
 class RowSource(Protocol):

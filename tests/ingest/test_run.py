@@ -56,7 +56,7 @@ def records(out: Path, split: str = "*") -> Rows:
     for path in sorted(out.glob(f"Split-{split}/data_tfrecord-*")):
         for record in tf.data.TFRecordDataset(str(path)).as_numpy_iterator():
             features = tf.train.Example.FromString(record).features.feature
-            found.append({k: getattr(f, f.WhichOneof("kind")).value[0] for k, f in features.items()})
+            found.append({k: getattr(f, f.WhichOneof("kind")).value[0] for k, f in features.items() if k != "id"})
     return found
 
 

@@ -15,7 +15,7 @@ that is never closed spoils its own line only. Lines with nothing in them are no
 
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
-from functools import partial
+from functools import cache, partial
 
 import numpy as np
 import pyarrow as pa
@@ -222,7 +222,10 @@ def _read_clean(block: Block[QuotedEnds], header: _Header, schema: pa.Schema) ->
     arrays = [table.column(header.names.index(name)) for name in schema.names]
     if any(out_of_range(array).any() for array in arrays if pa.types.is_floating(array.type)):
         return None
-    return RowBatch(pa.RecordBatch.from_arrays(arrays, schema=schema))
+    taken_apart = cache(lambda: _Records.of(block, header.delimiter))
+    rows = cache(lambda: taken_apart().well_formed(len(header.names)))
+    batch = pa.RecordBatch.from_arrays(arrays, schema=schema)
+    return RowBatch(batch, describe=lambda row: taken_apart().described(rows()[row]))
 
 
 def _read_dirty(block: Block[QuotedEnds], header: _Header, schema: pa.Schema) -> RowBatch:
@@ -240,7 +243,8 @@ def _read_dirty(block: Block[QuotedEnds], header: _Header, schema: pa.Schema) ->
         arrays.append(array)
         good &= ~wrong
     batch = pa.RecordBatch.from_arrays(arrays, schema=schema).filter(pa.array(good))
-    return RowBatch(batch, [records.bad_row(row, faults[row]) for row in sorted(faults)])
+    bad = [records.bad_row(row, faults[row]) for row in sorted(faults)]
+    return RowBatch(batch, bad, lambda row: records.described(rows[np.flatnonzero(good)[row]]))
 
 
 @dataclass(frozen=True)
@@ -292,7 +296,12 @@ class _Records:
 
     def bad_row(self, row: int, reason: str) -> BadRow:
         """Returns a record as one that cannot be used."""
-        return BadRow(f"line {self.lines[row]}", reason, self.text(row)[:RAW_LIMIT])
+        position, text = self.described(row)
+        return BadRow(position, reason, text)
+
+    def described(self, row: int) -> tuple[str, bytes]:
+        """Returns where a record stands, and its text."""
+        return f"line {self.lines[row]}", self.text(row)[:RAW_LIMIT]
 
 
 def _owners(starts: Ints, positions: Ints) -> Ints:

@@ -99,10 +99,10 @@ def row_batch(
         arrays.append(array)
     batch = pa.RecordBatch.from_arrays(arrays, schema=schema)
     if not bad:
-        return RowBatch(batch)
-    kept = np.ones(rows, np.bool_)
-    kept[list(bad)] = False
-    return RowBatch(batch.filter(pa.array(kept)), [_bad_row(describe(row), bad[row]) for row in sorted(bad)])
+        return RowBatch(batch, describe=describe)
+    good = np.delete(np.arange(rows), list(bad))
+    told = [_bad_row(describe(row), bad[row]) for row in sorted(bad)]
+    return RowBatch(batch.take(pa.array(good)), told, lambda row: describe(int(good[row])))
 
 
 def _checked(column: pa.Array, field: pa.Field, path: DataPath, noun: str) -> tuple[pa.Array, Reasons]:

@@ -8,7 +8,8 @@ What becomes of a value:
 - {"a": {"b": 1}} is the column "a.b"; objects inside that are refused, and so are lists inside lists;
 - null, and a key that a line does not have, is a missing value;
 - NaN, infinity and what a 32-bit float cannot hold, integers beyond the column's type, a value of another type, a key
-  that the schema does not have: the line is bad. A key that occurs twice in one object: the last one counts.
+  that the schema does not have: the line is bad. A key that occurs twice in one object: the last one counts;
+- in a column whose type the user has set, text with a number or truth in it becomes one, and the other way round.
 
 Lines with nothing in them are no rows. pyarrow's own reader is not used: on what is not quite JSON Lines (two objects
 in a line, one object over two) it decides otherwise than a reader of lines, so a row would depend on its neighbours.
@@ -17,6 +18,7 @@ in a line, one object over two) it decides otherwise than a reader of lines, so 
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
+from functools import cache
 from itertools import chain
 from typing import Any
 
@@ -26,7 +28,7 @@ import pyarrow as pa
 
 from components.errors import BadInput, PenstockError
 from components.ingest.rows import RAW_LIMIT, BadRow, Range, RowBatch
-from components.ingest.sources import text_ranges
+from components.ingest.sources import set_types, text_ranges
 from components.ingest.sources.text_ranges import LARGEST, SAMPLE, Block, LineEnds, out_of_range, shortened, shown
 from components.places import DataPath
 
@@ -149,6 +151,8 @@ def _types(kind: pa.DataType) -> set[type] | None:
         return {int}
     if pa.types.is_float32(kind) or pa.types.is_float64(kind):
         return {int, float}
+    if pa.types.is_binary(kind):
+        return {bytes}
     return {str} if pa.types.is_string(kind) or pa.types.is_large_string(kind) else None
 
 
@@ -160,10 +164,24 @@ def _read_clean(block: Block[LineEnds], schema: pa.Schema) -> RowBatch | None:
             return None
         if any("." in name for name in schema.names):
             rows = [_flatten(row) for row in rows]
+        if wanted := set_types.converters(schema):
+            rows = [set_types.convert(row, wanted) for row in rows]
     except (orjson.JSONDecodeError, _Bad):
         return None
     columns = _columns(rows, schema)
-    return None if columns is None else RowBatch(columns)
+    return None if columns is None else RowBatch(columns, describe=_describer(block, ()))
+
+
+def _describer(block: Block[LineEnds], bad: Sequence[BadRow]) -> Callable[[int], tuple[str, bytes]]:
+    """Returns what tells position and text of the good rows of a block."""
+
+    @cache
+    def lines() -> list[tuple[str, bytes]]:
+        positions = {row.position for row in bad}
+        told = ((f"line {number}", line) for number, line in enumerate(block.data.splitlines(), block.line))
+        return [(position, line) for position, line in told if line.strip() and position not in positions]
+
+    return lambda row: lines()[row]
 
 
 def _columns(rows: Sequence[Row], schema: pa.Schema) -> pa.RecordBatch | None:
@@ -213,17 +231,18 @@ def _as_floats(values: Iterable[Any], *, listed: bool) -> list[Any]:
 def _read_dirty(block: Block[LineEnds], schema: pa.Schema) -> RowBatch:
     """Reads a block with bad lines in it, and tells what is wrong with each."""
     tests = {field.name: _test(field.type) for field in schema}
+    wanted = set_types.converters(schema)
     good, bad = [], []
     for number, line in enumerate(block.data.splitlines(), block.line):
         if line.strip():
             try:
-                good.append(_checked(_parse(line), tests, schema))
+                good.append(_checked(set_types.convert(_parse(line), wanted), tests, schema))
             except _Bad as error:
                 bad.append(BadRow(f"line {number}", str(error), line[:RAW_LIMIT]))
     columns = _columns(good, schema)
     if columns is None:
         raise PenstockError(f"lines {block.line} and on: values that were checked do not fit; please report this")
-    return RowBatch(columns, bad)
+    return RowBatch(columns, bad, _describer(block, bad))
 
 
 def _parse(line: bytes) -> Row:
@@ -271,7 +290,7 @@ def _test(kind: pa.DataType) -> Callable[[Any], bool]:
         return lambda value: type(value) is int and low <= value <= high
     if pa.types.is_floating(kind):
         return lambda value: type(value) in {int, float} and abs(value) <= LARGEST
-    expected = bool if pa.types.is_boolean(kind) else str
+    expected = bool if pa.types.is_boolean(kind) else bytes if pa.types.is_binary(kind) else str
     return lambda value: type(value) is expected
 
 
