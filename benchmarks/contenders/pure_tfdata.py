@@ -1,0 +1,122 @@
+"""tf.data as well as it can be written, without anything of ours: what the native op and the Reader must beat."""
+
+from collections.abc import Iterable
+from typing import Any
+
+import tensorflow as tf
+
+from benchmarks.contenders import Source
+
+_SIZE = (224, 224)
+_CALLS = 2  # fixed: on two cores faster than autotuning
+_PICTURE = {"image": tf.io.FixedLenFeature([], tf.string), "label": tf.io.FixedLenFeature([], tf.string)}
+_WINDOW = tf.constant([0.08, 1.0])
+
+
+def image_full(source: Source, batch: int) -> Iterable[Any]:
+    """Shuffled before it is decoded, uint8 out, flipped."""
+
+    def parse(example: tf.Tensor) -> Any:
+        parsed = tf.io.parse_single_example(example, _PICTURE)
+        image = tf.image.resize(tf.io.decode_jpeg(parsed["image"], channels=3), _SIZE)
+        return tf.image.random_flip_left_right(_as_uint8(image)), parsed["label"]
+
+    return _fast(_records(source, 1000).map(parse, num_parallel_calls=_CALLS, deterministic=False).batch(batch))
+
+
+def image_crop(source: Source, batch: int) -> Iterable[Any]:
+    """The crop decided from the header, and only its blocks decoded."""
+
+    def parse(example: tf.Tensor) -> Any:
+        parsed = tf.io.parse_single_example(example, _PICTURE)
+        content = parsed["image"]
+        begin, size, _ = tf.image.sample_distorted_bounding_box(
+            tf.io.extract_jpeg_shape(content),
+            tf.zeros([1, 0, 4]),
+            aspect_ratio_range=(3 / 4, 4 / 3),
+            area_range=(0.08, 1.0),
+            max_attempts=10,
+            use_image_if_no_bounding_boxes=True,
+            min_object_covered=0.0,
+        )
+        window = tf.concat([begin[:2], size[:2]], axis=0)
+        image = tf.image.resize(tf.image.decode_and_crop_jpeg(content, window, channels=3), _SIZE)
+        return tf.image.random_flip_left_right(_as_uint8(image)), parsed["label"]
+
+    return _fast(_records(source, 1000).map(parse, num_parallel_calls=_CALLS, deterministic=False).batch(batch))
+
+
+def text_padded(source: Source, batch: int) -> Iterable[Any]:
+    """Whole batches parsed, split and looked up, padded to the longest."""
+    table = _words(source)
+    spec = {"text": tf.io.FixedLenFeature([], tf.string), "label": tf.io.FixedLenFeature([], tf.int64)}
+
+    def parse(examples: tf.Tensor) -> Any:
+        parsed = tf.io.parse_example(examples, spec)
+        words = tf.strings.split(parsed["text"])
+        return words.with_values(table.lookup(words.values)).to_tensor(), parsed["label"]
+
+    return _fast(_records(source, 10_000).batch(batch).map(parse, num_parallel_calls=_CALLS, deterministic=False))
+
+
+def tensor_28(source: Source, batch: int) -> Iterable[Any]:
+    """Whole batches parsed and decoded."""
+    return _tensors(source, batch, tf.uint8, [28, 28])
+
+
+def tensor_64(source: Source, batch: int) -> Iterable[Any]:
+    """Whole batches parsed and decoded."""
+    return _tensors(source, batch, tf.float32, [64, 64, 3])
+
+
+def table(source: Source, batch: int) -> Iterable[Any]:
+    """Whole batches parsed."""
+    spec = {f"f{index:02d}": tf.io.FixedLenFeature([], tf.float32) for index in range(12)}
+    spec |= {f"i{index:02d}": tf.io.FixedLenFeature([], tf.int64) for index in range(6)}
+    spec |= {key: tf.io.FixedLenFeature([], tf.string) for key in ("kind", "place")}
+    spec["label"] = tf.io.FixedLenFeature([], tf.int64)
+
+    def parse(examples: tf.Tensor) -> Any:
+        parsed = tf.io.parse_example(examples, spec)
+        return parsed, parsed.pop("label")
+
+    return _fast(_records(source, 10_000).batch(batch).map(parse, num_parallel_calls=_CALLS, deterministic=False))
+
+
+def raw_records(source: Source, batch: int) -> Iterable[Any]:
+    """The limit of any reader of TFRecords: they are read, batched and not looked at."""
+    return _fast(tf.data.TFRecordDataset(source.shards).repeat().batch(batch))
+
+
+def _tensors(source: Source, batch: int, dtype: tf.DType, shape: list[int]) -> tf.data.Dataset:
+    spec = {"image": tf.io.FixedLenFeature([], tf.string), "label": tf.io.FixedLenFeature([], tf.int64)}
+
+    def parse(examples: tf.Tensor) -> Any:
+        parsed = tf.io.parse_example(examples, spec)
+        return tf.reshape(tf.io.decode_raw(parsed["image"], dtype), [-1, *shape]), parsed["label"]
+
+    return _fast(_records(source, 1024).batch(batch).map(parse, num_parallel_calls=_CALLS, deterministic=False))
+
+
+def _records(source: Source, buffer: int) -> tf.data.Dataset:
+    dataset = tf.data.Dataset.from_tensor_slices(source.shards).shuffle(len(source.shards))
+    dataset = dataset.interleave(tf.data.TFRecordDataset, cycle_length=4)
+    return dataset.shuffle(buffer).repeat()
+
+
+def _fast(dataset: tf.data.Dataset) -> tf.data.Dataset:
+    options = tf.data.Options()
+    options.autotune.enabled = False
+    options.experimental_optimization.inject_prefetch = False
+    options.threading.max_intra_op_parallelism = 1
+    return dataset.prefetch(2).with_options(options)
+
+
+def _as_uint8(image: tf.Tensor) -> tf.Tensor:
+    return tf.cast(tf.clip_by_value(tf.round(image), 0, 255), tf.uint8)
+
+
+def _words(source: Source) -> tf.lookup.StaticVocabularyTable:
+    words = (source.raw / "words.list").read_text().split()
+    numbers = tf.range(2, len(words) + 2, dtype=tf.int64)  # 0: padding, 1: unknown
+    return tf.lookup.StaticHashTable(tf.lookup.KeyValueTensorInitializer(words, numbers), default_value=1)

@@ -1,0 +1,107 @@
+"""The data that contenders are measured on: generated from a seed, ingested by Penstock, kept below `.tools`.
+
+    generator ─► .tools/bench-data/image-4000-1a2b… ─► penstock ingest ─► image-4000-1a2b…-original-3c4d…
+
+A name holds the digest of what made the folder, and a folder is published whole: one that is there is right.
+Peers read the same bytes in the form that they know: files, tar archives, lines of JSON.
+
+python -m benchmarks.data              make all of it (a few minutes, 2 GB)
+"""
+
+import argparse
+import hashlib
+import shutil
+import subprocess
+import sys
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from components import durable, fingerprint, refs
+
+HOME = Path(__file__).resolve().parents[1]
+CACHE = HOME / ".tools" / "bench-data"
+# Nearly all into one split: what is measured is training.
+_SPLITS = ("ingest.splits.train=0.998", "ingest.splits.eval=0.001", "ingest.splits.test=0.001")
+
+
+@dataclass(frozen=True)
+class Kind:
+    """A set of raw data."""
+
+    rows: int
+    write: str  # reference of (folder, rows) -> None
+    data: str  # what is ingested, relative to the raw folder
+    label: str = ""
+
+
+KINDS: Mapping[str, Kind] = {
+    "image": Kind(4_000, "benchmarks.pictures:write", "files"),
+    "text": Kind(200_000, "benchmarks.rows:write_texts", "texts.jsonl", "label"),
+    "tensor": Kind(100_000, "benchmarks.rows:write_small_arrays", "arrays.npz", "label"),
+    "tensor64": Kind(4_000, "benchmarks.rows:write_large_arrays", "arrays.npz", "label"),
+    "table": Kind(200_000, "benchmarks.rows:write_table", "table.parquet", "label"),
+}
+# Shards of the same pictures, made anew at ingest.
+STORED: Mapping[str, Sequence[str]] = {
+    "original": (),
+    "jpeg256": ("ingest.store=jpeg", "ingest.store_side=256"),
+    "raw256": ("ingest.store=raw", "ingest.store_side=256"),
+}
+
+
+def raw(name: str, rows: int = 0, cache: Path = CACHE) -> Path:
+    """Returns the folder of raw data, which is generated if it is not there."""
+    kind = KINDS[name]
+    rows = rows or kind.rows
+    source = HOME.joinpath(*refs.module_of(kind.write).split(".")).with_suffix(".py").read_text()
+    target = cache / f"{name}-{rows}-{_digest(source)}"
+    if not target.exists():
+        _remove(cache, f"{name}-{rows}-*")
+        print(f"generating {rows:,} of {name} …", file=sys.stderr)
+        with durable.publish_folder(target) as aside:
+            refs.load(kind.write)(aside, rows)
+    return target
+
+
+def shards(name: str, stored: str = "original", rows: int = 0, cache: Path = CACHE) -> Path:
+    """Returns the artifact that Penstock's ingest makes of the raw data, made if it is not there."""
+    home, kind = raw(name, rows, cache), KINDS[name]
+    flags = (*_SPLITS, *STORED[stored])
+    sources = fingerprint.sources(["pipelines.ingest_alone", "components.ingest.sources"])
+    target = home.with_name(f"{home.name}-{stored}-{_digest(*flags, *sources.values())}")
+    if not target.exists():
+        _remove(cache, f"{home.name}-{stored}-*")
+        print(f"ingesting {name}, {stored} …", file=sys.stderr)
+        words = ["ingest", str(home / kind.data), "--out", str(target)]
+        words += ["--label", kind.label] if kind.label else []
+        words += [word for flag in flags for word in ("--set", flag)]
+        command = [sys.executable, "-c", "from pipelines.cli import main; main()", *words]
+        subprocess.run(command, cwd=HOME, check=True, stdout=subprocess.DEVNULL)
+    return target
+
+
+def _remove(cache: Path, pattern: str) -> None:
+    """Removes what an older generator or an older ingest made."""
+    for old in cache.glob(pattern):
+        if old.is_dir():
+            shutil.rmtree(old)
+        else:
+            old.unlink()
+
+
+def _digest(*parts: str) -> str:
+    return hashlib.sha256("\0".join(parts).encode()).hexdigest()[:8]
+
+
+def main() -> None:
+    """Makes what is named, or all."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("kinds", nargs="*", metavar="KIND", help=f"{', '.join(KINDS)}; none named: all")
+    for name in parser.parse_args().kinds or KINDS:
+        for stored in STORED if name == "image" else ("original",):
+            print(shards(name, stored))
+
+
+if __name__ == "__main__":
+    main()

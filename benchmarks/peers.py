@@ -1,0 +1,77 @@
+"""Environments for the peers that Penstock is compared with: apart from ours, gone with `.tools`, never in our lock.
+
+    benchmarks/locks/torch.txt ─► uv ─► .tools/peers/torch/bin/python
+
+python -m benchmarks.peers             make all of them (torch brings CUDA libraries: 5.4 GB)
+python -m benchmarks.peers grain       make one
+"""
+
+import argparse
+import hashlib
+import subprocess
+import sys
+from pathlib import Path
+
+HOME = Path(__file__).resolve().parents[1]
+LOCKS = HOME / "benchmarks" / "locks"
+PEERS = HOME / ".tools" / "peers"
+_STAMP = "ready"
+
+
+def names() -> list[str]:
+    """Returns the peers that have a lock."""
+    return sorted(lock.stem for lock in LOCKS.glob("*.txt"))
+
+
+def python_of(name: str, peers: Path = PEERS) -> Path | None:
+    """Returns the interpreter of a peer's environment, if it was made whole from the lock as it is now."""
+    stamp = peers / name / _STAMP
+    current = stamp.is_file() and stamp.read_text() == _digest(name)
+    return peers / name / "bin" / "python" if current else None
+
+
+def make(name: str, peers: Path = PEERS) -> Path:
+    """Makes a peer's environment, unless it is there."""
+    found = python_of(name, peers)
+    if found:
+        return found
+    home = peers / name
+    # Written last, so that an environment whose making was killed is made anew.
+    (home / _STAMP).unlink(missing_ok=True)
+    _uv("venv", "--quiet", "--clear", "--no-project", "--python", sys.executable, str(home))
+    _uv("pip", "sync", "--quiet", "--python", str(home / "bin" / "python"), str(LOCKS / f"{name}.txt"))
+    (home / _STAMP).write_text(_digest(name))
+    return home / "bin" / "python"
+
+
+def _digest(name: str) -> str:
+    return hashlib.sha256((LOCKS / f"{name}.txt").read_bytes()).hexdigest()
+
+
+def _uv(*arguments: str) -> None:
+    found = subprocess.run(["scripts/setup.sh", "--uv"], cwd=HOME, capture_output=True, text=True, check=True)
+    subprocess.run([found.stdout.strip(), *arguments], cwd=HOME, check=True)
+
+
+def main() -> int:
+    """Makes the environments that are named, or all of them; returns how many could not be made."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("names", nargs="*", metavar="NAME", help=f"{', '.join(names())}; none named: all")
+    arguments = parser.parse_args()
+    unknown = sorted(set(arguments.names) - set(names()))
+    if unknown:
+        parser.error(f"unknown peer {', '.join(unknown)}; known: {', '.join(names())}")
+    return sum(not _tried(name) for name in arguments.names or names())
+
+
+def _tried(name: str) -> bool:
+    try:
+        print(f"{name}: {make(name)}")
+    except subprocess.CalledProcessError as error:
+        print(f"{name}: not made, uv ended with code {error.returncode}; the others do without it")
+        return False
+    return True
+
+
+if __name__ == "__main__":
+    sys.exit(main())
