@@ -3,11 +3,10 @@
     shard ─► (content, label, number) of every record ─► sorted runs in a file ─┐
                                                              … of all shards ───┴─► bucket by bucket ─► what is twice
 
-A bucket is a slice of the space of fingerprints that fits into memory, whatever the size of the data. Two records
-count as the same if 64 bits of their content are: among two million that is wrong once in ten million times.
+A bucket is a slice of the space of fingerprints that is small in memory, up to 130 million records of any size. Two
+records count as the same if 64 bits of their content are: among two million that is wrong once in ten million times.
 """
 
-import contextlib
 import shutil
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
@@ -21,7 +20,8 @@ from components import durable
 _FOLDER = "fingerprints"
 _ROW = np.dtype([("content", "<u8"), ("label", "<u4"), ("number", "<u4")])
 _RUN = 1 << 18  # rows that are sorted together: 4 MB
-_BUCKET = 1 << 19  # rows that are merged together
+_BUCKET, _MOST = 1 << 19, 256  # rows that are merged together, and how often that is done at most
+_KEPT = 2  # rows of the same record in a run: a record that stands there a million times must not fill a bucket
 Hashes = npt.NDArray[np.uint64]
 Rows = npt.NDArray[np.void]
 Place = tuple[str, int]  # shard, and the record's number in it, from 0
@@ -74,23 +74,46 @@ class Notes:
             self._store(whole_runs=True)
 
     def __exit__(self, failed: object, *_: object) -> None:
-        with contextlib.closing(self._file):
+        try:
+            with self._file:
+                if not failed:
+                    self._store(whole_runs=False)
             if not failed:
-                self._store(whole_runs=False)
-        # No fsync: after a crash of the machine there is no report either that would vouch for it.
-        if failed:
-            self._aside.unlink()
-        else:
-            self._aside.replace(self._target)
+                # No fsync: after a crash of the machine there is no report either that would vouch for it.
+                self._aside.replace(self._target)
+        finally:
+            self._aside.unlink(missing_ok=True)
 
     def _store(self, *, whole_runs: bool) -> None:
-        """Sorts and stores what is waiting; a run that is not whole may only be the last one of a file."""
+        """Sorts and stores what is waiting, in runs; a row in front of each tells its length and what was left out."""
         rows = np.concatenate(self._waiting) if self._waiting else np.empty(0, _ROW)
         end = len(rows) // _RUN * _RUN if whole_runs else len(rows)
         for start in range(0, end, _RUN):
-            run = rows[start : min(start + _RUN, end)]
-            self._file.write(run[np.argsort(run["content"])].tobytes())
+            taken = rows[start : min(start + _RUN, end)]
+            run = _sorted(taken)
+            self._file.write(np.array([(len(taken) - len(run), 0, len(run))], _ROW).tobytes() + run.tobytes())
         self._waiting, self._held = [rows[end:]], len(rows) - end
+
+
+def _sorted(rows: Rows) -> Rows:
+    """Returns rows by content; of a record that stands there often only two are kept, enough for an example."""
+    rows = rows[np.argsort(rows["content"])]
+    equal = rows["content"][1:] == rows["content"][:-1]
+    if not equal.any():
+        return rows
+    several = np.append(equal, False) | np.append(False, equal)
+    some = rows[several]
+    rows[several] = some[np.lexsort((some["number"], some["label"], some["content"]))]
+    starts, sizes = _groups(rows)
+    place = np.arange(len(rows)) - np.repeat(starts, sizes)
+    return rows[place < _KEPT]
+
+
+def _groups(rows: Rows) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]:
+    """Returns where each record begins in rows that are ordered by content and label, and how many rows it has."""
+    changes = (rows["content"][1:] != rows["content"][:-1]) | (rows["label"][1:] != rows["label"][:-1])
+    starts = np.append(0, np.flatnonzero(changes) + 1)
+    return starts, np.diff(np.append(starts, len(rows)))
 
 
 def file_of(artifact: Path, shard: str) -> Path:
@@ -107,12 +130,12 @@ def clear(artifact: Path) -> None:
 def find(artifact: Path, shards: Sequence[str]) -> Duplicates:
     """Compares all records of these shards; one without fingerprints is left out."""
     runs = [run for number, shard in enumerate(shards) for run in _runs(file_of(artifact, shard), number)]
-    buckets = max(1, -(-sum(run.rows for run in runs) // _BUCKET))
-    edges = [(number << 64) // buckets for number in range(1, buckets)]
-    cuts = [_cuts(run, np.array(edges, np.uint64)) for run in runs]
-    found = Duplicates()
+    buckets = min(max(1, -(-sum(run.rows for run in runs) // _BUCKET)), _MOST)
+    edges = np.array([(number << 64) // buckets for number in range(1, buckets)], np.uint64)
+    cuts = [_cuts(run, edges) for run in runs]
+    found = Duplicates(extra=sum(run.left_out for run in runs))
     for bucket in range(buckets):
-        pieces = [(run, cut[bucket], cut[bucket + 1]) for run, cut in zip(runs, cuts, strict=True)]
+        pieces = [(run, int(cut[bucket]), int(cut[bucket + 1])) for run, cut in zip(runs, cuts, strict=True)]
         found = _add(found, _compare(pieces, shards))
     return found
 
@@ -124,6 +147,7 @@ class _Run:
     path: Path
     first: int
     rows: int
+    left_out: int  # further rows of records that are in it twice
     shard: int
 
     def read(self, start: int, stop: int) -> Rows:
@@ -132,15 +156,18 @@ class _Run:
 
 
 def _runs(path: Path, shard: int) -> Iterator[_Run]:
-    rows = path.stat().st_size // _ROW.itemsize if path.exists() else 0
-    for first in range(0, rows, _RUN):
-        yield _Run(path, first, min(_RUN, rows - first), shard)
+    total = path.stat().st_size // _ROW.itemsize if path.exists() else 0
+    at = 0
+    while at < total:
+        [(left_out, _, rows)] = np.fromfile(path, _ROW, 1, offset=at * _ROW.itemsize).tolist()
+        yield _Run(path, at + 1, rows, left_out, shard)
+        at += 1 + rows
 
 
-def _cuts(run: _Run, edges: Hashes) -> list[int]:
+def _cuts(run: _Run, edges: Hashes) -> npt.NDArray[np.int64]:
     """Returns where each bucket begins in a run, and the end."""
-    inner = np.searchsorted(run.read(0, run.rows)["content"], edges).tolist() if len(edges) else []
-    return [0, *inner, run.rows]
+    inner = np.searchsorted(run.read(0, run.rows)["content"], edges) if len(edges) else edges
+    return np.array([0, *inner, run.rows], np.int64)
 
 
 def _compare(pieces: Sequence[tuple[_Run, int, int]], shards: Sequence[str]) -> Duplicates:
@@ -151,11 +178,12 @@ def _compare(pieces: Sequence[tuple[_Run, int, int]], shards: Sequence[str]) -> 
     repeated = contents[1:][contents[1:] == contents[:-1]]
     if not len(repeated):
         return Duplicates()
-    of = np.repeat([run.shard for run, _, _ in pieces], [len(each) for each in taken])
     same = np.flatnonzero(_is_in(rows["content"], repeated))
-    rows, of = rows[same], of[same]
+    piece = np.searchsorted(np.cumsum([len(each) for each in taken]), same, side="right")
+    of = np.array([run.shard for run, _, _ in pieces])[piece]
+    rows = rows[same]
     order = np.lexsort((rows["number"], of, rows["label"], rows["content"]))
-    return _count(rows[order], of[order], shards)
+    return _count(rows[order], [shards[number] for number in of[order]])
 
 
 def _is_in(values: Hashes, ordered: Hashes) -> npt.NDArray[np.bool_]:
@@ -164,27 +192,22 @@ def _is_in(values: Hashes, ordered: Hashes) -> npt.NDArray[np.bool_]:
     return found
 
 
-def _count(rows: Rows, of: npt.NDArray[np.int64], shards: Sequence[str]) -> Duplicates:
-    """Counts groups in rows that are ordered by content, then label, then place."""
-    other_content = rows["content"][1:] != rows["content"][:-1]
-    other_label = ~other_content & (rows["label"][1:] != rows["label"][:-1])
-    repeats = ~other_content & ~other_label  # row i + 1 is the same record as row i
-    firsts = repeats & ~np.append(False, repeats[:-1])
-    contents = np.cumsum(np.append(0, other_content))
+def _count(rows: Rows, shards: Sequence[str]) -> Duplicates:
+    """Counts what rows tell that are ordered by content, then label, then place."""
+    starts, sizes = _groups(rows)
+    # Records of one content and different labels stand side by side.
+    torn = np.append(False, rows["content"][starts][1:] == rows["content"][starts][:-1])
 
-    def example(flags: npt.NDArray[np.bool_]) -> tuple[Place, Place] | None:
-        if not flags.any():
-            return None
-        at = int(np.argmax(flags))
-        first, second = ((shards[of[row]], int(rows["number"][row])) for row in (at, at + 1))
+    def example(row: int) -> tuple[Place, Place]:
+        first, second = ((shards[at], int(rows["number"][at])) for at in (row - 1, row))
         return first, second
 
     return Duplicates(
-        extra=int(repeats.sum()),
-        groups=int(firsts.sum()),
-        torn=len(np.unique(contents[1:][other_label])),
-        example=example(repeats),
-        torn_example=example(other_label),
+        extra=int((sizes - 1).sum()),
+        groups=int((sizes > 1).sum()),
+        torn=len(np.unique(rows["content"][starts][torn])),
+        example=example(int(starts[sizes > 1][0]) + 1) if (sizes > 1).any() else None,
+        torn_example=example(int(starts[torn][0])) if torn.any() else None,
     )
 
 

@@ -28,6 +28,8 @@ from components.ingest.write import ShardReport
 from components.places import DataPath
 from components.settings import SPLITS, Ingest
 
+# Measured on a table: half the time of level 6, for a tenth more bytes. The header has no time in it.
+_PACKED = tf.io.TFRecordOptions(compression_type="GZIP", compression_level=4)
 _CLASSES = 10_000  # that are counted one by one in a range: labels may be as many as rows
 _OTHERS = "…"  # the name under which all further ones are counted
 _RAWS = 10_000  # bad rows of a range of which the text is kept
@@ -133,7 +135,7 @@ class _Writers:
 
     def __init__(self, stack: contextlib.ExitStack, artifact: Path, shard: str, *, gzip: bool) -> None:
         self._stack, self._artifact = stack, artifact
-        self._end, self._packed = (f"{shard}.gz", "GZIP") if gzip else (shard, "")
+        self._end, self._options = f"{shard}.gz" if gzip else shard, _PACKED if gzip else None
         self._open: dict[str, tuple[tf.io.TFRecordWriter, Notes]] = {}
         self._counts: Counter[str] = Counter()
 
@@ -160,7 +162,7 @@ class _Writers:
         target.parent.mkdir(parents=True, exist_ok=True)
         aside = self._stack.enter_context(durable.publish_file(target))
         notes = self._stack.enter_context(Notes(self._artifact, self._name(split)))
-        writer = self._stack.enter_context(tf.io.TFRecordWriter(str(aside), self._packed))
+        writer = self._stack.enter_context(tf.io.TFRecordWriter(str(aside), self._options))
         self._open[split] = writer, notes
         return self._open[split]
 
