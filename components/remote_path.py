@@ -104,9 +104,14 @@ class RemotePath:
 
     def is_dir(self) -> bool:
         """Whether there is a file below."""
-        with contextlib.suppress(FileNotFoundError, NotADirectoryError):
+        try:
             return bool(_match(self.address, limit=1))
-        return False
+        except FileNotFoundError:
+            return False
+        except OSError:  # WebHDFS has no other word for "not a folder"
+            if self.is_file():
+                return False
+            raise
 
     def open(self, mode: Literal["rb"] = "rb", buffering: int = -1) -> BinaryIO:
         """Opens a file that can be entered anywhere; `buffering` is how much is asked for at once, at the least."""
@@ -131,7 +136,10 @@ class RemotePath:
     def files_below(self, depth: int | None = None) -> dict[str, RemoteStat]:
         """Returns all files below by their relative names; `depth` may spare the listing of deeper folders."""
         found: dict[str, RemoteStat] = {}
-        for address, stat in _match(self.address):
+        listed: list[tuple[str, RemoteStat]] = []
+        with contextlib.suppress(FileNotFoundError, NotADirectoryError):  # object stores do not know them either
+            listed = _match(self.address)
+        for address, stat in listed:
             name = address[len(self.address) + 1 :]
             if not address.startswith(f"{self}/") or address.endswith("/"):
                 continue  # what object stores keep in the place of a folder

@@ -137,7 +137,13 @@ def _plain(path: DataPath, name: str) -> ArrayFile:
 
 
 def _zipped(path: DataPath) -> list[ArrayFile]:
-    with path.open("rb") as file, zipfile.ZipFile(file) as archive:
+    with path.open("rb") as file:
+        file.read(1)  # zipfile would take any failure to read for a file that is no archive
+        return _members(path, file)
+
+
+def _members(path: DataPath, file: IO[bytes]) -> list[ArrayFile]:
+    with zipfile.ZipFile(file) as archive:
         _check_count(file, archive)
         return [_of_member(path, file, archive, info) for info in archive.infolist()]
 

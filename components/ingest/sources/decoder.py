@@ -69,14 +69,13 @@ class _Decoder:
 
     def batches(self, path: DataPath, part: Range, names: Sequence[str]) -> Iterator[pa.RecordBatch]:
         """Yields the rows of a range as they stand in the file."""
-        request = {"start": part.start, "stop": part.stop, "names": list(names), **_described(path)}
         try:
-            with contextlib.ExitStack() as stack:
-                stream = None if isinstance(path, Path) else stack.enter_context(path.open("rb"))
+            with contextlib.closing(_Lender(path)) as lender:
+                request = {"start": part.start, "stop": part.stop, "names": list(names), **lender.described()}
                 self._pipe.send_bytes(json.dumps(request).encode())
                 while reply := self._pipe.recv_bytes():
-                    if stream is not None and reply[:1] == _ASKED:
-                        self._pipe.send_bytes(_read_part(path, stream, *_PART.unpack(reply[1:])))
+                    if reply[:1] == _ASKED:
+                        self._pipe.send_bytes(lender.read(*_PART.unpack(reply[1:])))
                     else:
                         yield _unpacked(reply)
         except (EOFError, ConnectionError, pa.ArrowException) as error:
@@ -115,19 +114,38 @@ def _hire() -> _Decoder:
     return _Decoder()
 
 
-def _described(path: DataPath) -> dict[str, Any]:
-    """Returns what the decoder is told of a file; one with a size is read for it."""
-    if isinstance(path, Path):
-        return {"path": str(path.absolute()), "size": None}
-    return {"path": str(path), "size": path.stat().st_size}
+class _Lender:
+    """Reads a remote file for the decoder, which opens a local one itself."""
 
+    def __init__(self, path: DataPath) -> None:
+        self._path = path
+        self._stream: BinaryIO | None = None
 
-def _read_part(path: DataPath, stream: BinaryIO, offset: int, length: int) -> bytes:
-    try:
-        stream.seek(offset)
-        return stream.read(length)
-    except OSError as error:
-        raise BadInput(f"{printable(str(path))}: cannot be read: {error.strerror}") from error
+    def described(self) -> dict[str, Any]:
+        """Returns what the decoder is told of the file; one with a size is read for it."""
+        if isinstance(self._path, Path):
+            return {"path": str(self._path.absolute()), "size": None}
+        with self._told():
+            return {"path": str(self._path), "size": self._path.stat().st_size}
+
+    def read(self, offset: int, length: int) -> bytes:
+        """Returns a part of the file."""
+        with self._told():
+            self._stream = self._stream or self._path.open("rb")
+            self._stream.seek(offset)
+            return self._stream.read(length)
+
+    def close(self) -> None:
+        """Closes what was opened."""
+        if self._stream:
+            self._stream.close()
+
+    @contextlib.contextmanager
+    def _told(self) -> Iterator[None]:
+        try:
+            yield
+        except OSError as error:
+            raise BadInput(f"{printable(str(self._path))}: cannot be read: {error.strerror}") from error
 
 
 def _unpacked(reply: bytes) -> pa.RecordBatch:

@@ -299,7 +299,7 @@ def divide(path: DataPath, find: FindEnds[E], body: Range, target: int) -> list[
 def _cuts(found: Iterator[Block[E]], goals: Iterator[int]) -> Iterator[tuple[int, int]]:
     """Yields the first end of a record at or after each goal, and the number of the line that follows."""
     goal = next(goals, None)
-    for block in found:
+    while goal is not None and (block := next(found, None)):  # what is behind the last goal need not be read
         at, line = 0, block.line
         while goal is not None and goal <= block.stop:
             cut = block.ends.after(goal - block.start)

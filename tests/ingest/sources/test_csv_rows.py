@@ -467,10 +467,13 @@ class TestLarge:
         """A file without line ends is refused before it fills the memory."""
         monkeypatch.setattr(text_ranges, "LONGEST", 1 << 20)
         monkeypatch.setattr(text_ranges, "_PIECE", 1 << 16)
+        monkeypatch.setattr(csv_rows, "_BLOCK", 1 << 16)
         path = write(b"a,b\n1,2\n" + bytes(2 << 20))
 
         with pytest.raises(BadInput, match=r"table\.csv: line 3 is longer than 1 MB"):
-            SOURCE.divide(path, "t.csv", WHOLE)
+            SOURCE.divide(path, "t.csv", 1 << 20)
+        with pytest.raises(BadInput, match=r"table\.csv: line 3 is longer than 1 MB"):
+            read(path, texts("a", "b"))
 
     def test_endless_quote(self, write: Write, monkeypatch: pytest.MonkeyPatch) -> None:
         """A quote that is not closed for longer than a record may be is taken as never closed."""
