@@ -38,7 +38,8 @@ def infer(schema: pa.Schema, label: str, images: str = "") -> schema_pb2.Schema:
         if is_tensor(column) or column.name == picture:
             # The only mark by which statistics take a column for bytes, and not for a category a record.
             feature.image_domain.SetInParent()
-        feature.annotation.tag.extend(_tags(column, own))
+        if tags := _tags(column, own):
+            feature.annotation.tag.extend(tags)
     return made
 
 
