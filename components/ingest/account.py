@@ -63,7 +63,9 @@ class Account:
         return [shard for shard in self.shards if shard.split == split]
 
 
-def make(manifest: Manifest, reports: Sequence[Any], found: int | None = None) -> tuple[Account, tuple[Refused, ...]]:
+def make(
+    manifest: Manifest, reports: Sequence[Any], found: int | None = None, warnings: Sequence[str] = ()
+) -> tuple[Account, tuple[Refused, ...]]:
     """Adds the shards' reports up; `found` are the records in, where a file is not a record."""
     quarantined = [*manifest.refused, *(bad for report in reports for bad in report.quarantined)]
     quarantined.sort(key=lambda bad: bad.path)
@@ -80,7 +82,7 @@ def make(manifest: Manifest, reports: Sequence[Any], found: int | None = None) -
         quarantined=len(quarantined),
         changed=dict(sorted(_sum(report.changed for report in reports).items())),
         median_side=_median(_sum(report.sides for report in reports if report.split == "train")),
-        warnings=tuple(_warnings(manifest)),
+        warnings=(*_warnings(manifest), *warnings),
     )
     return account, tuple(quarantined)
 
@@ -92,12 +94,13 @@ def close_books(
     settings: Ingest,
     quarantine_list: Path,
     found: int | None = None,
+    warnings: Sequence[str] = (),
 ) -> Account:
     """Adds up, checks that nothing was lost and not too much is bad, and stores the account in the artifact."""
     for report in reports:
         if report.failure:
             raise BadInput(f"{report.failure}; nothing after it was run")
-    account, quarantined = make(manifest, reports, found)
+    account, quarantined = make(manifest, reports, found, warnings)
     write_quarantine(quarantine_list, quarantined)
     check_budget(quarantined, account.found, settings, quarantine_list)
     check(account.entry())

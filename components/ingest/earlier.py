@@ -7,7 +7,7 @@ A shard is linked, or copied where links are not to be had, after its bytes were
 
 import os
 import shutil
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import asdict
 from importlib import metadata
 from pathlib import Path
@@ -17,7 +17,7 @@ import orjson
 
 from components import durable, fingerprint, refs
 from components.hashing import digest_of, sha256_of
-from components.ingest import reports
+from components.ingest import duplicates, reports
 from components.ingest.account import MANIFEST
 from components.ingest.survey import Part, Table
 from components.ingest.write import ShardReport
@@ -84,19 +84,20 @@ def _bring(old: Path, artifact: Path, report: ShardReport) -> bool:
     """Links or copies one shard; False if it is not what it was."""
     if not report.name:
         return True  # a range of nothing but bad rows
-    source, target = old / report.name, artifact / report.name
+    source = old / report.name
     if not source.is_file() or source.stat().st_size != report.bytes or sha256_of(source) != report.sha256:
         return False
+    notes = duplicates.file_of(old, report.name)
+    if notes.exists():
+        _link(notes, duplicates.file_of(artifact, report.name))
+    _link(source, artifact / report.name)
+    return True
+
+
+def _link(source: Path, target: Path) -> None:
     target.parent.mkdir(parents=True, exist_ok=True)
     with durable.publish_file(target) as aside:
         try:
             os.link(source, aside)
-        except OSError:
+        except OSError:  # another filesystem, or one without links
             shutil.copyfile(source, aside)
-    return True
-
-
-def names(artifact: Path) -> Iterator[str]:
-    """Yields the spans that an artifact holds."""
-    for file in sorted((artifact / _FOLDER).glob("*.json")):
-        yield file.stem

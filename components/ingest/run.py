@@ -12,7 +12,7 @@ import apache_beam as beam
 
 from components import beam_workers, progress
 from components.errors import BadInput
-from components.ingest import account, earlier, reports, schemas, units
+from components.ingest import account, duplicates, earlier, reports, schemas, units
 from components.ingest.survey import Part, Survey
 from components.ingest.units import Target, Unit
 from components.ingest.write import ShardReport
@@ -35,12 +35,23 @@ def run(job: Job, make_pipeline: Callable[[], beam.Pipeline], look_again: Callab
         raise BadInput(f"{job.found.data}: changed while it was being ingested; run again when nothing writes to it")
     told = [_prefixed(report, part) for part, made in zip(job.found.parts, written, strict=True) for report in made]
     target = job.target
-    records_in = job.found.manifest.records if job.found.table is None else _rows_in(job.found, told)
+    if job.found.table is None:
+        return account.close_books(target.artifact, job.found.manifest, told, target.settings, job.quarantine_list)
+    return _close_rows(job, told)
+
+
+def _close_rows(job: Job, told: Sequence[ShardReport]) -> account.Account:
+    """Closes the books on rows: what is twice is told, and what the columns are."""
+    found, target, table = job.found, job.target, job.found.table
+    twice = duplicates.find(target.artifact, [report.name for report in told if report.name])
+    if not found.parts[0].span.name:
+        duplicates.clear(target.artifact)  # else the next ingest takes them over with their shards
     made = account.close_books(
-        target.artifact, job.found.manifest, told, target.settings, job.quarantine_list, records_in
-    )
-    if job.found.table is not None:
-        schemas.write(target.artifact / "schema.pbtxt", job.found.table.schema, job.found.table.label)
+        target.artifact, found.manifest, told, target.settings, job.quarantine_list, _rows_in(found, told),
+        twice.warnings(),
+    )  # fmt: skip
+    if table is not None:
+        schemas.write(target.artifact / "schema.pbtxt", table.schema, table.label, table.images)
     return made
 
 

@@ -116,7 +116,7 @@ class TestRecords:
         folder.mkdir()
         write_table(folder / "a.csv", 500)
         write_table(folder / "b.csv", 500)
-        run(folder, tmp_path / "out")
+        made = run(folder, tmp_path / "out")
         sides = {
             split: {record["number"] for record in records(tmp_path / "out", split)}
             for split in ("train", "eval", "test")
@@ -125,6 +125,7 @@ class TestRecords:
         assert (
             sides["train"] & sides["eval"] == sides["train"] & sides["test"] == sides["eval"] & sides["test"] == set()
         )
+        assert any(said.startswith("500 exact duplicates in 500 groups") for said in made.warnings)
 
     def test_the_schema_is_there_to_be_curated(self, data: Path, tmp_path: Path) -> None:
         """Types as inferred, as text that TensorFlow Metadata reads."""
@@ -136,6 +137,7 @@ class TestRecords:
             "share": "FLOAT",
             "word": "BYTES",
             "class": "BYTES",
+            "id": "INT",
         }
 
 
