@@ -1,0 +1,134 @@
+"""Medians, ratios and bars; and one contender measured for real."""
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import tensorflow as tf
+
+from benchmarks import consume
+from benchmarks import input as harness
+from benchmarks.workloads import GROUPS, WORKLOADS, Bar, Contender, Workload
+
+HOME = Path(__file__).resolve().parents[2]
+
+
+def run(rate: float, **more: Any) -> dict[str, Any]:
+    """What a contender tells of one run."""
+    figures = {
+        "rate": rate,
+        "cpu_us": 1e6 / rate,
+        "others": 0.0,
+        "first_batch": 0.5,
+        "peak_mb": 700.0,
+        "wait_p50": 0.01,
+        "wait_p99": 0.02,
+        "filled": 0.0,
+        "padding": 0.0,
+        "look": {"dtype": "uint8"},
+    }
+    return figures | more
+
+
+class TestFigures:
+    """What is made of runs."""
+
+    def test_medians_are_taken_figure_by_figure(self) -> None:
+        """Those of a simulated device too; how batches look is no figure."""
+        simulated = {"rate": 90.0, "utilisation": 0.96, "stall_p50": 0.001, "stall_p99": 0.002, "steps": 9}
+        found = harness.medians([run(rate, simulated=simulated) for rate in (100, 300, 200)])
+
+        assert found == {
+            **{key: value for key, value in run(200).items() if key != "look"},
+            "cpu_us": 5000.0,
+            "utilisation": 0.96,
+            "stall_p50": 0.001,
+            "stall_p99": 0.002,
+        }
+
+    @pytest.mark.parametrize(
+        ("bar", "expected"),
+        [
+            (Bar("ours", "torch", 1.25), (2.0, True)),
+            (Bar("ours", "torch", 2.5), (2.0, False)),
+            (Bar("ours", "torch", 0.7, "peak_mb"), (0.5, True)),
+            (Bar("ours", "torch", 0.4, "peak_mb"), (0.5, False)),
+            (Bar("ours", "grain", 1.0), None),
+        ],
+        ids=["reached", "missed", "memory", "too much memory", "not measured"],
+    )
+    def test_a_bar(self, bar: Bar, expected: tuple[float, bool] | None) -> None:
+        """A ratio and whether it is enough; of memory less is more."""
+        found = {"ours": {"rate": 200, "peak_mb": 350}, "torch": {"rate": 100, "peak_mb": 700}}
+
+        assert harness.judge(bar, found) == expected
+
+    def test_a_table(self) -> None:
+        """Ratios are against the first line."""
+        workload = Workload(
+            "Work",
+            "table",
+            (Contender("tutorial", "tutorial:table", 8, note="as found"), Contender("ours", "ours:table", 8)),
+            (Bar("ours", "tutorial", 3.0), Bar("ours", "torch", 3.0)),
+        )
+        found = {"tutorial": harness.medians([run(100)]), "ours": harness.medians([run(250)])}
+
+        assert harness.table(workload, found) == [
+            "### Work",
+            "",
+            "| contender | samples/s | ratio | CPU-µs | CPU ratio | first batch | peak MB | wait p50 / p99 | note |",
+            "| --- | --- | --- | --- | --- | --- | --- | --- | --- |",
+            "| tutorial | 100 | 1.00x | 10,000.0 | 1.00x | 0.50 s | 700 | 10.0 / 20.0 ms | as found |",
+            "| ours | 250 | 2.50x | 4,000.0 | 2.50x | 0.50 s | 700 | 10.0 / 20.0 ms |  |",
+            "",
+            "- ours / tutorial, rate: 2.50 (≥ 3.0: **missed**)",
+            "",
+        ]
+
+
+class TestWorkloads:
+    """The table of what is measured."""
+
+    @pytest.mark.parametrize("name", WORKLOADS)
+    def test_bars_name_contenders_that_are_there(self, name: str) -> None:
+        """And names are not used twice."""
+        names = [each.name for each in WORKLOADS[name].contenders]
+
+        assert len(set(names)) == len(names)
+        assert {name for bar in WORKLOADS[name].bars for name in (bar.one, bar.other)} <= set(names)
+
+    def test_every_workload_is_in_a_group(self) -> None:
+        """So that none is forgotten."""
+        assert sorted(name for group, names in GROUPS.items() if group != "all" for name in names) == sorted(WORKLOADS)
+
+
+class TestConsume:
+    """What one contender tells."""
+
+    def test_tokens_are_what_is_not_nought(self) -> None:
+        """Of the first array of a batch."""
+        assert consume.tokens((np.array([[3, 2, 0], [1, 0, 0]]), np.array([0, 0]))) == (3, 6)
+
+    def test_a_contender_is_measured(self, tmp_path: Path) -> None:
+        """In a process of its own, from shards, with all that the parent wants to know."""
+        shards = tmp_path / "artifact" / "Split-train"
+        shards.mkdir(parents=True)
+        value = tf.train.Feature(bytes_list=tf.train.BytesList(value=[bytes(range(196)) * 4]))
+        label = tf.train.Feature(int64_list=tf.train.Int64List(value=[7]))
+        example = tf.train.Example(features=tf.train.Features(feature={"image": value, "label": label}))
+        with tf.io.TFRecordWriter(str(shards / "data_tfrecord-00000-of-00001")) as writer:
+            for _ in range(100):
+                writer.write(example.SerializeToString())
+        command = [sys.executable, "-m", "benchmarks.consume", "benchmarks.contenders.pure_tfdata:tensor_28"]
+        command += ["--raw", str(tmp_path), "--artifact", str(shards.parent), "--batch", "32", "--simulate"]
+        command += ["--warm-up", "0.1", "--seconds", "0.2"]
+        done = subprocess.run(command, cwd=HOME, capture_output=True, text=True, check=True)
+        (told,) = [json.loads(line.removeprefix(consume.MARK)) for line in done.stdout.splitlines() if "rate" in line]
+
+        assert set(told) == {*run(1), "simulated"}
+        assert told["look"] == {"dtype": "uint8", "shape": [32, 28, 28], "mean": 97.5}
+        assert told["simulated"]["rate"] == pytest.approx(0.9 * told["rate"])
