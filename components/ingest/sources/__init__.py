@@ -4,12 +4,18 @@ find(data)                     -> Found: the files, their labels, what was refus
 read(file, content, settings)  -> one record's columns, or `Rejected` with the reason
 """
 
+import base64
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol, runtime_checkable
 
 from components.places import DataPath
 from components.settings import Ingest
+
+if TYPE_CHECKING:
+    from components.ingest.images import CheckedImage
+
+RAW_LIMIT = 4096  # bytes of what was set aside that are kept, so that a person can mend and re-ingest it
 
 
 def printable(path: str) -> str:
@@ -19,6 +25,10 @@ def printable(path: str) -> str:
 
 class Rejected(ValueError):
     """A file cannot become a record; the message is the reason."""
+
+    def __init__(self, reason: str, position: str = "") -> None:
+        super().__init__(reason)
+        self.position = position  # of the damage, such as "byte 1234", if it is known
 
 
 @dataclass(frozen=True)
@@ -35,8 +45,23 @@ class Refused:
 
     path: str
     reason: str
-    position: str = ""  # of a row: "line 12"
-    raw: str = ""  # the row itself, up to a limit, so that a person can mend and re-ingest it
+    position: str = ""  # of a row, "line 12"; of damage in a file, "byte 1234"
+    raw: str = ""  # the row itself, or how the file begins, up to RAW_LIMIT; …
+    raw_base64: str = ""  # … and this instead, where those bytes are not UTF-8
+
+    @staticmethod
+    def of(path: str, reason: str, position: str, raw: bytes) -> "Refused":
+        """Keeps the bytes up to RAW_LIMIT, none of them changed: as text where they are text."""
+        kept = raw[:RAW_LIMIT]
+        try:
+            return Refused(path, reason, position, raw=_text(kept))
+        except UnicodeDecodeError:
+            return Refused(path, reason, position, raw_base64=base64.b64encode(kept).decode())
+
+    @property
+    def raw_bytes(self) -> bytes:
+        """The bytes that were kept, whatever they are."""
+        return base64.b64decode(self.raw_base64) if self.raw_base64 else self.raw.encode()
 
 
 @dataclass(frozen=True)
@@ -55,6 +80,7 @@ class Record:
     columns: Mapping[str, bytes | int]
     side: int  # shorter side in pixels
     changed: str = ""  # why the bytes are not those of the file
+    look: int | None = None  # of a picture, by which copies are found that were encoded anew
 
 
 class Source(Protocol):
@@ -65,3 +91,21 @@ class Source(Protocol):
 
     def read(self, file: SourceFile, content: bytes, settings: Ingest) -> Record:
         """Turns one file into a record."""
+
+
+@runtime_checkable
+class PictureSource(Source, Protocol):
+    """A source of pictures: what was found out about one is true of every file with the same bytes."""
+
+    def record(self, file: SourceFile, image: "CheckedImage") -> Record:
+        """Turns a picture that was checked into a record."""
+
+
+def _text(raw: bytes) -> str:
+    """Returns bytes as text; half a character at the end is left out where the limit has cut it."""
+    try:
+        return raw.decode()
+    except UnicodeDecodeError as error:
+        if len(raw) < RAW_LIMIT or error.reason != "unexpected end of data":
+            raise
+        return raw[: error.start].decode()

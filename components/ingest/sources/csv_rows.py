@@ -59,7 +59,7 @@ _HEAD = 64 << 10  # bytes in which a header is looked for first
 class CsvRows:
     """Reads tables of text."""
 
-    suffixes = (".csv", ".tsv", ".csv.gz", ".tsv.gz")
+    suffixes: tuple[str, ...] = (".csv", ".tsv", ".csv.gz", ".tsv.gz")
 
     def schema(self, path: DataPath) -> pa.Schema:
         """Returns the header's names, with types that fit nearly all rows of the first megabyte."""

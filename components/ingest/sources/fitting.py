@@ -156,6 +156,8 @@ def _converted(column: pa.Array, kind: pa.DataType) -> pa.Array:
         column = pa.array(column.to_numpy(zero_copy_only=False).astype(np.float32), mask=_missing(column))
     if pa.types.is_string(kind) and not pa.types.is_null(column.type) and _value_kind(column.type) == kind:
         column = column.cast(pa.binary())  # readers trust that a string is UTF-8; the cast back does not
+    if pa.types.is_binary(column.type) and _value_kind(kind) not in {pa.binary(), pa.string()}:
+        column = column.cast(pa.string())  # text that holds numbers: Arrow reads them from strings only
     return column if column.type == kind else column.cast(kind)
 
 

@@ -2,8 +2,9 @@
 
 from pathlib import PurePosixPath
 
-from components.ingest.images import ImageLimits, ImageRejected, check_image
-from components.ingest.sources import Found, Record, Rejected, SourceFile, class_folders
+from components.ingest import checks
+from components.ingest.images import CheckedImage
+from components.ingest.sources import Found, Record, SourceFile, class_folders
 from components.ingest.sources.class_folders import IMAGE_SUFFIXES
 from components.places import DataPath
 from components.settings import Ingest
@@ -21,13 +22,12 @@ class ImageFolder:
 
     def read(self, file: SourceFile, content: bytes, settings: Ingest) -> Record:
         """Checks one image and returns its record."""
-        limits = ImageLimits(max_pixels=settings.max_pixels, max_bytes=settings.max_file_mb << 20)
-        try:
-            image = check_image(content, limits)
-        except ImageRejected as error:
-            raise Rejected(str(error)) from None
+        return self.record(file, checks.check(content, settings))
+
+    def record(self, file: SourceFile, image: CheckedImage) -> Record:
+        """Returns the record of an image that was checked."""
         columns = {"image": image.content, "label": file.label.encode()}
-        return Record(columns, side=min(image.width, image.height), changed=image.changed)
+        return Record(columns, min(image.width, image.height), image.changed, image.look)
 
 
 SOURCE = ImageFolder()

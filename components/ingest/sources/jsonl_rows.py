@@ -5,7 +5,8 @@
 
 What becomes of a value:
 - truth, integer, float, string, and lists of one of them; an integer may stand where a float is expected;
-- {"a": {"b": 1}} is the column "a.b"; objects inside that are refused, and so are lists inside lists;
+- {"a": {"b": 1}} is the column "a.b"; objects inside that are refused, and so are lists inside lists; {} holds nothing,
+  and is bad only where a value is expected;
 - null, and a key that a line does not have, is a missing value;
 - NaN, infinity and what a 32-bit float cannot hold, integers beyond the column's type, a value of another type, a key
   that the schema does not have: the line is bad. A key that occurs twice in one object: the last one counts;
@@ -47,7 +48,7 @@ class _Bad(ValueError):
 class JsonlRows:
     """Reads objects in lines."""
 
-    suffixes = (".jsonl", ".ndjson", ".jsonl.gz", ".ndjson.gz")
+    suffixes: tuple[str, ...] = (".jsonl", ".ndjson", ".jsonl.gz", ".ndjson.gz")
 
     def schema(self, path: DataPath) -> pa.Schema:
         """Returns the keys in the first megabyte, each with the type that most of its values have."""
@@ -93,7 +94,7 @@ def _first_rows(path: DataPath) -> Block[LineEnds]:
 def _sample(path: DataPath, number: int, line: bytes) -> Row:
     """Returns the values of a line; nothing of one that will be bad when it is read."""
     try:
-        row = _parse(line) if line.strip() else {}
+        row = {name: value for name, value in _parse(line).items() if value != {}} if line.strip() else {}
     except _Bad:
         return {}
     for name, value in row.items():
@@ -262,7 +263,10 @@ def _flatten(row: Row) -> Row:
         return row
     flat: Row = {}
     for key, value in row.items():
-        inner = {f"{key}.{name}": each for name, each in value.items()} if isinstance(value, dict) else {key: value}
+        if not isinstance(value, dict) or not value:  # an empty object may stand where a value is expected
+            inner = {key: value}
+        else:
+            inner = {f"{key}.{name}": each for name, each in value.items()}
         if twice := sorted(flat.keys() & inner.keys()):
             raise _Bad(f"key {twice[0]!r} occurs twice, with a dot and as an object")
         flat |= inner
@@ -271,6 +275,7 @@ def _flatten(row: Row) -> Row:
 
 def _checked(row: Row, tests: Mapping[str, Callable[[Any], bool]], schema: pa.Schema) -> Row:
     """Returns a row if all of it is of the schema."""
+    row = {name: value for name, value in row.items() if value != {} or name in tests}
     for name, value in row.items():
         if name not in tests:
             raise _Bad(f"key {name!r} is not in the schema; its value is {_json(value)}")

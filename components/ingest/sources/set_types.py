@@ -21,9 +21,14 @@ _NUMBER = re.compile(r"\s*-?[0-9]*\.?[0-9]+([eE][-+]?[0-9]+)?\s*")
 _TRUTHS = {"1": True, "0": False, "true": True, "false": False}
 
 
+def is_set_by_user(field: pa.Field) -> bool:
+    """Whether the user has set the type of a column."""
+    return SET_BY_USER in (field.metadata or {})
+
+
 def converters(schema: pa.Schema) -> dict[str, Convert]:
     """Returns how values are converted, for each column whose type the user has set."""
-    asked = [field for field in schema if SET_BY_USER in (field.metadata or {})]
+    asked = filter(is_set_by_user, schema)
     return {field.name: _converter(getattr(field.type, "value_type", field.type)) for field in asked}
 
 

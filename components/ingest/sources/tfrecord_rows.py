@@ -28,6 +28,7 @@ from components.errors import BadInput
 from components.ingest.rows import Range, RowBatch
 from components.ingest.sources import printable
 from components.ingest.sources.fitting import Reasons, row_batch
+from components.ingest.sources.set_types import is_set_by_user
 from components.places import DataPath, open_whole
 
 _HEADER, _FOOTER = struct.Struct("<QI"), struct.Struct("<I")
@@ -71,12 +72,22 @@ class TfRecordRows:
 
     def read(self, path: DataPath, part: Range, schema: pa.Schema) -> Iterator[RowBatch]:
         """Reads the records of a range and compares all checksums."""
-        decoder = _Decoder(path, schema)
+        decoder = _Decoder(path, _as_stored(path, schema))
         for records in _batches(_records(path, part)):
             yield _row_batch(path, records, decoder, schema)
 
 
 SOURCE = TfRecordRows()
+
+
+def _as_stored(path: DataPath, schema: pa.Schema) -> pa.Schema:
+    """Returns the schema with the file's own types where the user has set others: what is decoded is cast later."""
+    if not any(is_set_by_user(field) for field in schema):
+        return schema
+    own = SOURCE.schema(path)
+    return pa.schema(
+        [own.field(each.name) if is_set_by_user(each) and each.name in own.names else each for each in schema]
+    )
 
 
 class _Record(NamedTuple):  # made for every record, and three times as fast as a frozen dataclass

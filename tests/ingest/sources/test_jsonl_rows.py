@@ -177,6 +177,26 @@ def flat(row: dict[str, Any]) -> dict[str, Any]:
     return {name: values.get(name) for name in MIXED.names}
 
 
+LOOSE = pa.schema([("id", pa.int64()), ("share", pa.float64()), ("text", pa.string()), ("tags", pa.list_(pa.string()))])
+ANY = st.recursive(
+    st.none() | st.booleans() | st.integers(-(2**70), 2**70) | st.floats() | st.text(max_size=4) | st.just("\ud800"),
+    lambda inner: st.lists(inner, max_size=2) | st.dictionaries(st.text(max_size=2), inner, max_size=2),
+    max_leaves=4,
+)
+ANY_ROW = st.dictionaries(st.sampled_from([*LOOSE.names, "other"]), ANY, max_size=3)
+
+
+def fits(row: dict[str, Any]) -> bool:
+    """Whether a row is plainly of the schema; texts with half a surrogate pair cannot be UTF-8."""
+    kinds: dict[str, Callable[[Any], bool]] = {
+        "id": lambda value: type(value) is int and -(2**63) <= value < 2**63,
+        "share": lambda value: type(value) is float and abs(value) < 3e38,
+        "text": lambda value: type(value) is str and "\ud800" not in value,
+        "tags": lambda value: type(value) is list and all(type(each) is str and "\ud800" not in each for each in value),
+    }
+    return row.keys() <= kinds.keys() and all(value is None or kinds[name](value) for name, value in row.items())
+
+
 class TestAnyValue:
     """What other programs write comes back as it was, wherever the file is cut."""
 
@@ -190,6 +210,20 @@ class TestAnyValue:
 
         for target in TARGETS:
             assert read(path, MIXED, target) == ([flat(row) for row in rows], [])
+
+    @settings(max_examples=100, deadline=None)
+    @given(st.lists(ANY_ROW, min_size=1, max_size=12), st.sampled_from(TARGETS))
+    def test_of_any_kind(self, tmp_path_factory: pytest.TempPathFactory, rows: Rows, target: int) -> None:
+        """Whatever the json module writes comes back equal, or is a bad row with its line."""
+        path = tmp_path_factory.mktemp("json") / "t.jsonl"
+        path.write_text(lines(*rows))
+        got, bad = read(path, LOOSE, target)
+        bad_lines = {int(row.position.removeprefix("line ")) for row in bad}
+        good = [row for number, row in enumerate(rows, 1) if number not in bad_lines]
+
+        assert got == [{name: row.get(name) for name in LOOSE.names} for row in good]
+        assert len(got) + len(bad) == len(rows)
+        assert not [row for row in rows if fits(row) and row not in good], "rows of the schema are kept"
 
     @settings(max_examples=60, deadline=None)
     @given(st.lists(st.tuples(INT, TEXT.map("x".__add__)), min_size=1, max_size=12))
@@ -250,6 +284,12 @@ class TestForms:
             [],
         )
 
+    def test_empty_objects_hold_nothing(self, write: Write) -> None:
+        """Where no value is expected they are no column, and no fault."""
+        path = write(lines({"a": 1, "meta": {}, "in": {}}, {"a": 2, "in": {"b": 3}}, {"a": 4, "meta": {}}))
+
+        assert read(path) == ([{"a": 1, "in.b": None}, {"a": 2, "in.b": 3}, {"a": 4, "in.b": None}], [])
+
     def test_integers_where_floats_are_expected(self, write: Write) -> None:
         """An integer that a float cannot hold to the last digit is taken as the nearest one."""
         path = write(lines({"a": 2**63 + 1, "b": [1, 2**60 + 1]}, {"a": 0.5, "b": [0.5]}))
@@ -293,6 +333,8 @@ class TestBadRows:
             ),
             (b'{"tags": [["x"]]}', "key 'tags': [[\"x\"]] is not of type list of string"),
             (b'{"in": {"id": {}}}', "key 'in.id': {} is not of type int64"),
+            (b'{"id": {}}', "key 'id': {} is not of type int64"),
+            (b'{"tags": {}}', "key 'tags': {} is not of type list of string"),
             (b'{"in": {"id": 1}, "in.id": 2}', "key 'in.id' occurs twice, with a dot and as an object"),
             (b'{"id": 1, "other": [2]}', "key 'other' is not in the schema; its value is [2]"),
             (b"x" * 5000, "not JSON: unexpected character, expected a JSON value (character 1)"),
