@@ -22,7 +22,7 @@ def build(config: RunConfig) -> Pipeline:
     ingest = Ingest(
         data=config.data,
         config=IngestConfig(
-            sources=task.sources,
+            needs=config.needs,
             settings=settings.ingest,
             hash_cache=str(config.hash_cache),
             checks=str(config.image_checks),

@@ -12,6 +12,7 @@ from typing import Any
 from components import places
 from components import settings as settings_tree
 from components.errors import SettingsError
+from components.ingest.config import Needs
 from components.settings import Settings, nearest
 from components.tasks import NAMES, Task, get
 
@@ -30,6 +31,11 @@ class RunConfig:
     root: Path
     settings: Settings
     beam_args: tuple[str, ...] = ()
+
+    @property
+    def needs(self) -> Needs:
+        """What the task asks of its data."""
+        return Needs(self.task.sources, self.task.label, tuple(key for key, _ in self.task.features))
 
     @property
     def metadata(self) -> Path:

@@ -182,7 +182,7 @@ class _Planner:
     def _look(self) -> survey.Survey:
         if self._found is None:
             config = self._config
-            self._found = survey.take(config.data, config.settings.ingest, self._cache, config.task.sources)
+            self._found = survey.take(config.data, config.settings.ingest, self._cache, config.needs)
         return self._found
 
     def _modules(self, node: Node) -> list[str]:

@@ -121,6 +121,6 @@ def _output_config(config: IngestConfig) -> example_gen_pb2.Output:
 def _look(data: str, config: IngestConfig) -> Survey:
     cache = HashCache(Path(config.hash_cache))
     try:
-        return survey.take(data, config.settings, cache, config.sources)
+        return survey.take(data, config.settings, cache, config.needs)
     finally:
         cache.close()

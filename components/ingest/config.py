@@ -1,6 +1,6 @@
 """What the ingest node is told: which source, which settings, where it may keep its notes."""
 
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 
 import orjson
 
@@ -8,10 +8,19 @@ from components.settings import Ingest
 
 
 @dataclass(frozen=True)
+class Needs:
+    """What a Task asks of its data; nothing, where records are made without one."""
+
+    sources: tuple[str, ...] = ()  # references of those that can be used; none named: all of them
+    label: str = ""  # what the label is called in a record
+    keys: tuple[str, ...] = ()  # what else a record must have
+
+
+@dataclass(frozen=True)
 class IngestConfig:
     """Travels as JSON in the component's custom_config."""
 
-    sources: tuple[str, ...]  # references of those that the Task can use
+    needs: Needs
     settings: Ingest
     hash_cache: str  # digests of source files, by stat
     checks: str  # verdicts on pictures, by content
@@ -19,11 +28,16 @@ class IngestConfig:
 
     def to_json(self) -> str:
         """Returns the configuration as text."""
-        return orjson.dumps({**vars(self), "settings": self.settings.model_dump(mode="json")}).decode()
+        plain = {"needs": asdict(self.needs), "settings": self.settings.model_dump(mode="json")}
+        return orjson.dumps({**vars(self), **plain}).decode()
 
     @staticmethod
     def from_json(text: str) -> "IngestConfig":
         """Reads what `to_json` wrote."""
         stored = orjson.loads(text)
-        settings, sources = Ingest.model_validate(stored["settings"]), tuple(stored["sources"])
-        return IngestConfig(**{**stored, "settings": settings, "sources": sources})
+        needs = stored["needs"]
+        plain = {
+            "needs": Needs(tuple(needs["sources"]), needs["label"], tuple(needs["keys"])),
+            "settings": Ingest.model_validate(stored["settings"]),
+        }
+        return IngestConfig(**{**stored, **plain})

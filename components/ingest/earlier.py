@@ -33,7 +33,7 @@ def key_of(part: Part, table: Table | None, settings: Ingest) -> str:
     told = {
         "data": part.manifest.digest,
         "settings": settings.model_dump(mode="json", exclude={"spans", "max_bad_fraction", "near_bits"}),
-        "columns": [str(table.schema), table.label, table.images] if table else [],
+        "columns": [str(table.schema), table.label, table.images, dict(table.names)] if table else [],
         "code": code,
         "libraries": {name: metadata.version(name) for name in _LIBRARIES},
     }

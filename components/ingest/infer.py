@@ -51,6 +51,12 @@ def with_types(schema: pa.Schema, overrides: Mapping[str, ColumnType]) -> pa.Sch
     return schema
 
 
+def with_classes(schema: pa.Schema, label: str) -> pa.Schema:
+    """Returns the schema with a label that names classes: as text, unless it is a quantity."""
+    kind = schema.field(label).type
+    return schema if pa.types.is_floating(kind) else with_types(schema, {label: "text"})
+
+
 def known(schema: pa.Schema, name: str, setting: str) -> str:
     """Returns a column's name if there is such a column; else the setting is wrong, and the nearest name is told."""
     if name not in schema.names:

@@ -5,8 +5,8 @@
 The digest is the data's part of the cache key, so it is taken before TensorFlow or Beam are imported.
 """
 
-from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import TYPE_CHECKING
 
@@ -14,6 +14,7 @@ from components import places, refs
 from components.errors import BadInput
 from components.hashing import HashCache, digest_of
 from components.ingest import detect, manifest, spans
+from components.ingest.config import Needs
 from components.ingest.detect import Located, Place
 from components.ingest.manifest import Manifest
 from components.ingest.sources import Found, Refused, SourceFile
@@ -25,6 +26,7 @@ if TYPE_CHECKING:  # Arrow takes a quarter of a second to import, which data tha
 
     from components.ingest.rows import RowSource
 
+NOTHING = Needs()
 _LINK = "symbolic link that leads outside the data folder"
 
 
@@ -35,6 +37,7 @@ class Table:
     schema: "pa.Schema"
     label: str  # column, or empty
     images: str  # column with paths of pictures, or empty
+    names: Mapping[str, str] = field(default_factory=dict)  # of columns that are called otherwise in the files
 
 
 @dataclass(frozen=True)
@@ -80,12 +83,19 @@ class Survey:
         return self.parts[0].located.source
 
 
-def take(data: str, settings: Ingest, cache: HashCache, sources: Sequence[str] = ()) -> Survey:
-    """Looks at the data; reads every file that the cache does not know."""
+def take(data: str, settings: Ingest, cache: HashCache, needs: Needs = NOTHING) -> Survey:
+    """Looks at the data; reads every file that the cache does not know.
+
+    Args:
+        data: what the user calls data.
+        settings: of the ingest.
+        cache: knows files that have not changed.
+        needs: what must be in it.
+    """
     found = spans.find(data, settings.spans, places.matches)
-    located = [detect.locate(span.data, sources) for span in found]
+    located = [detect.locate(span.data, needs.sources) for span in found]
     _check_one_kind(data, located)
-    table = None if located[0].is_folder else _table(located, settings)
+    table = None if located[0].is_folder else _table(located, settings, needs)
     base = places.common_folder([each.home for each in located])
     parts = [
         Part(span, each, _prefix(each.home, base), _manifest(each, table, cache))
@@ -115,20 +125,34 @@ def _manifest(located: Located, table: Table | None, cache: HashCache) -> Manife
 def _referenced(located: Located, table: Table) -> list[str]:
     """Returns the pictures that rows refer to and that can be read; the others become bad rows, with their reason."""
     from components.ingest import references
+    from components.ingest.renamed import Renamed
 
     if not table.images:
         return []
-    return references.paths(refs.load(located.source), located.home, located.files, table.schema, table.images)
+    source = Renamed(refs.load(located.source), table.names)
+    return references.paths(source, located.home, located.files, table.schema, table.images)
 
 
-def _table(located: Sequence[Located], settings: Ingest) -> Table:
-    from components.ingest import infer, references
+def _table(located: Sequence[Located], settings: Ingest, needs: Needs) -> Table:
+    from components.ingest import infer, references, renamed
 
     source: RowSource = refs.load(located[0].source)
     schema = infer.with_types(common_schema(source, _files(located)), settings.columns)
     first = located[0].home / located[0].files[0]
     images = references.image_column(source, first, schema, settings.images)
-    return Table(schema, infer.label_of(schema, settings.label), images)
+    label = infer.label_of(schema, settings.label)
+    _check_needs(first, [*infer.record_schema(schema, images).names, *([needs.label] if label else [])], needs)
+    if not needs.label:
+        return Table(schema, label, images)
+    names = {label: needs.label}
+    return Table(renamed.rename(infer.with_classes(schema, label), names), needs.label, images, names)
+
+
+def _check_needs(first: Place, names: Sequence[str], needs: Needs) -> None:
+    for wanted in filter(None, (needs.label, *needs.keys)):
+        if wanted not in names:
+            how = "--set ingest.images=COLUMN" if wanted == "image" else f"--set ingest.{wanted}=COLUMN"
+            raise BadInput(f"{first}: no column for the {wanted} among {', '.join(names)}; name it with {how}")
 
 
 def _files(located: Sequence[Located]) -> list[Place]:

@@ -13,6 +13,7 @@ from pathlib import Path
 from components import refs
 from components.ingest import shards
 from components.ingest.detect import Place
+from components.ingest.renamed import Renamed
 from components.ingest.rows import Range, RowSource
 from components.ingest.shards import ShardPlan
 from components.ingest.survey import Part, Table
@@ -67,10 +68,12 @@ class RowsUnit:
 
     def write(self, target: Target) -> Sequence[ShardReport]:
         """Reads the range and writes its shards."""
+        table, settings = self.table, target.settings
+        split_by = table.names.get(settings.split_by, settings.split_by)
         return write_range(
-            self.part, self.shard, source=refs.load(self.source), schema=self.table.schema, data=self.home,
-            artifact=target.artifact, settings=target.settings, label=self.table.label, images=self.table.images,
-            checks=target.checks,
+            self.part, self.shard, source=Renamed(refs.load(self.source), table.names), schema=table.schema,
+            data=self.home, artifact=target.artifact, settings=settings.model_copy(update={"split_by": split_by}),
+            label=table.label, images=table.images, checks=target.checks,
         )  # fmt: skip
 
 
