@@ -12,7 +12,7 @@ import time
 from collections.abc import Iterable
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from components.places import DataPath, DataStat, open_whole, stats
@@ -30,6 +30,7 @@ class HashedFile:
     path: str  # relative to the folder that was asked about, with forward slashes
     size: int
     sha256: str
+    stat: str = field(default="", compare=False)  # as long as it is this, the content is that; empty: it cannot tell
 
 
 def sha256_of(path: DataPath) -> str:
@@ -68,7 +69,7 @@ class HashCache:
         names = list(names)
         with ThreadPoolExecutor(max_workers=os.cpu_count()) as pool:
             found = stats(folder, names)
-            keys = [_stat_key(stat) for stat in found]
+            keys = [stat_key(stat) for stat in found]
             now = time.time_ns()
             known = [self._look_up(folder / name, key) for name, key in zip(names, keys, strict=True)]
             missing = [index for index, digest in enumerate(known) if digest is None]
@@ -78,7 +79,8 @@ class HashCache:
         old = [index for index in missing if _is_settled(found[index], now)]
         self._remember((str(folder / names[index]), keys[index], known[index]) for index in old)
         return [
-            HashedFile(name, stat.st_size, digest or "") for name, stat, digest in zip(names, found, known, strict=True)
+            HashedFile(name, stat.st_size, digest or "", key if _is_settled(stat, now) else "")
+            for name, stat, digest, key in zip(names, found, known, keys, strict=True)
         ]
 
     def close(self) -> None:
@@ -120,7 +122,8 @@ def _open_anew(file: Path | None, read_only: bool) -> sqlite3.Connection:
     return _open(None, read_only)
 
 
-def _stat_key(stat: DataStat) -> str:
+def stat_key(stat: DataStat) -> str:
+    """Returns what changes whenever a file is written, moved into place or given another time."""
     if not isinstance(stat, os.stat_result):
         return f"{stat.st_size}:{stat.st_mtime_ns}"
     return f"{stat.st_size}:{stat.st_mtime_ns}:{stat.st_ctime_ns}:{stat.st_ino}"

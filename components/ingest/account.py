@@ -1,12 +1,13 @@
 """The account of an ingest, kept inside its artifact: what came in, what each shard holds, what was set aside.
 
-<artifact>/manifest.json     sources, shards with records + bytes + sha256, counts by class
-<artifact>/quarantine.jsonl  one line a file: path and reason
+<artifact>/manifest.json          sources, shards with records + bytes + sha256, counts by class
+<artifact>/quarantine.jsonl       one line a file or row: path, position, reason, and how it begins
+<artifact>/near_duplicates.jsonl  one line a pair of images in different splits that look the same, if there are any
 """
 
 from collections import Counter
 from collections.abc import Iterable, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +15,7 @@ import orjson
 
 from components import durable
 from components.errors import BadInput
+from components.ingest import near_duplicates
 from components.ingest.manifest import Manifest
 from components.ingest.sources import Refused, printable
 from components.ledger import Entry, check
@@ -53,6 +55,16 @@ class Account:
     def records(self) -> dict[str, int]:
         """Records by split."""
         return {split: sum(shard.records for shard in self.shards_of(split)) for split in self.classes}
+
+    @property
+    def source_bytes(self) -> int:
+        """Size of all files that were read."""
+        return sum(size for _, size, _ in self.sources)
+
+    @property
+    def stored_bytes(self) -> int:
+        """Size of all shards: what the data costs on disk once more."""
+        return sum(shard.bytes for shard in self.shards)
 
     def entry(self) -> Entry:
         """Returns the ledger's entry for the ingest itself."""
@@ -100,17 +112,19 @@ def close_books(
     for report in reports:
         if report.failure:
             raise BadInput(f"{report.failure}; nothing after it was run")
-    account, quarantined = make(manifest, reports, found, warnings)
+    near, told = near_duplicates.close_look(manifest, reports, settings)
+    account, quarantined = make(manifest, reports, found, [*warnings, *told])
     write_quarantine(quarantine_list, quarantined)
     check_budget(quarantined, account.found, settings, quarantine_list)
     check(account.entry())
     write(artifact, account, quarantined)
+    near_duplicates.write(artifact, near)
     return account
 
 
 def write(artifact: Path, account: Account, quarantined: Iterable[Refused]) -> None:
     """Stores the account in the artifact."""
-    durable.write_bytes(artifact / MANIFEST, orjson.dumps(asdict(account), option=orjson.OPT_INDENT_2))
+    durable.write_bytes(artifact / MANIFEST, orjson.dumps(account, option=orjson.OPT_INDENT_2))
     write_quarantine(artifact / QUARANTINE, quarantined)
 
 
@@ -156,8 +170,8 @@ def check_budget(quarantined: Sequence[Refused], records_in: int, settings: Inge
 
 def _told(bad: Refused) -> dict[str, str]:
     """Returns what is known of a bad file or row; a file has no position."""
-    told = {"path": printable(bad.path), "position": bad.position, "reason": bad.reason, "raw": bad.raw}
-    return {key: value for key, value in told.items() if value}
+    told = {**vars(bad), "path": printable(bad.path)}
+    return {key: told[key] for key in ("path", "position", "reason", "raw", "raw_base64") if told[key]}
 
 
 def _sum(counts: Iterable[dict[Any, int]]) -> Counter[Any]:

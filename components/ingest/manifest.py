@@ -6,7 +6,7 @@ Path and content are both in it: moving `cat/x.jpg` to `dog/x.jpg` changes a lab
 """
 
 from collections import defaultdict
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from components.errors import BadInput
 from components.hashing import HashCache, digest_of
@@ -21,6 +21,7 @@ class ManifestFile:
     file: SourceFile
     size: int
     sha256: str
+    stat: str = field(default="", compare=False)  # by which it is known to be what was hashed; see HashedFile
 
 
 @dataclass(frozen=True)
@@ -61,5 +62,7 @@ def hash_found(found: Found, data: DataPath, cache: HashCache) -> Manifest:
         hashed = cache.hash_files(data, (file.path for file in found.files))
     except OSError as error:
         raise BadInput(f"{error.filename}: cannot be read: {error.strerror}; nothing was ingested") from error
-    files = tuple(ManifestFile(file, item.size, item.sha256) for file, item in zip(found.files, hashed, strict=True))
-    return Manifest(files, found.refused, found.ignored)
+    files = (
+        ManifestFile(file, item.size, item.sha256, item.stat) for file, item in zip(found.files, hashed, strict=True)
+    )
+    return Manifest(tuple(files), found.refused, found.ignored)

@@ -12,9 +12,10 @@ from typing import Protocol
 
 import pyarrow as pa
 
+from components.ingest import sources
 from components.places import DataPath
 
-RAW_LIMIT = 4096  # bytes of a bad row that are kept, so that a person can mend and re-ingest it
+RAW_LIMIT = sources.RAW_LIMIT  # bytes of a bad row that are kept, so that a person can mend and re-ingest it
 
 
 @dataclass(frozen=True)

@@ -1,27 +1,35 @@
 """One shard: read its files, check them, encode them, write it whole.
 
-files ─► threads: read, compare with the manifest, check ─► Arrow batch ─► C++ encoder ─► TFRecord ─► rename
+    files ─► threads, some files ahead: read, compare with the manifest, check ─► encode ─► TFRecord ─► rename
+                                                             └─► set aside, with the reason and how the file begins
+
+A file is what the manifest says if its stat is the one that was hashed; only if that cannot tell, it is hashed again.
 """
 
 import hashlib
 import os
-from collections import Counter
-from collections.abc import Iterator
-from concurrent.futures import ThreadPoolExecutor
+from collections import Counter, deque
+from collections.abc import Iterator, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
 
-import tensorflow as tf
-
 from components import durable
-from components.hashing import sha256_of
-from components.ingest.encode import encode_example
+from components.hashing import stat_key
+from components.ingest import near_duplicates
+from components.ingest.checks import Checks
+from components.ingest.encode import example_parts
 from components.ingest.manifest import ManifestFile
+from components.ingest.record_file import RecordFile
 from components.ingest.shards import ShardPlan
-from components.ingest.sources import Record, Refused, Rejected, Source, printable
+from components.ingest.sources import PictureSource, Record, Refused, Rejected, Source, printable
+from components.places import DataPath, open_whole
 from components.settings import Ingest
 
-_BATCH_FILES = 128  # images a batch: enough to keep the threads busy, few enough to stay small in memory
+# What a thread reads at a time: enough to be worth a hand-over, few enough to stay small in memory.
+_BATCH_FILES, _BATCH_BYTES = 32, 4 << 20
+_THREADS = os.cpu_count() or 1
+_AHEAD = 2 * _THREADS  # batches that are read, or being read, while others are written
 
 
 @dataclass(frozen=True)
@@ -39,22 +47,39 @@ class ShardReport:
     quarantined: tuple[Refused, ...]
     failure: str = ""  # an input that could not be read: the run must stop
     read: int = 0  # rows that were looked at, where a file holds many
+    looks: str = ""  # of its pictures, packed by near_duplicates
 
 
-def write_shard(shard: ShardPlan, source: Source, data: Path, artifact: Path, settings: Ingest) -> ShardReport:
-    """Writes one shard and accounts for every file of it."""
+def write_shard(
+    shard: ShardPlan, source: Source, data: DataPath, artifact: Path, settings: Ingest, checks: Path | None = None
+) -> ShardReport:
+    """Writes one shard and accounts for every file of it.
+
+    Args:
+        shard: what is to be in it.
+        source: who reads it.
+        data: the folder that paths are relative to.
+        artifact: where the shard goes.
+        settings: of the ingest.
+        checks: verdicts on images that are known already, and where new ones go.
+    """
     target = artifact / shard.name
     target.parent.mkdir(parents=True, exist_ok=True)
     tally = _Tally()
     try:
-        with durable.publish_file(target) as aside, tf.io.TFRecordWriter(str(aside)) as writer:
-            for batch in _batches(shard.files):
-                for example in _encode(tally.sort(_read_batch(batch, source, data, settings))):
-                    writer.write(example)
-                    tally.written += 1
+        with (
+            Checks(checks, settings) as known,
+            durable.publish_file(target) as aside,
+            RecordFile(aside) as written,
+            ThreadPoolExecutor(_THREADS) as pool,
+        ):
+            for item, outcome in _Reader(source, data, settings, known).read_all(pool, shard.files):
+                if record := tally.sort(item, outcome):
+                    # The id names the content, so that augmentation can be seeded by the record wherever it stands.
+                    written.write(example_parts({**record.columns, "id": record_id(item.sha256)}))
     except _InputGone as error:
         return tally.report(shard, failure=str(error))
-    return tally.report(shard, size=target.stat().st_size, sha256=sha256_of(target))
+    return tally.report(shard, written)
 
 
 class _InputGone(Exception):
@@ -69,71 +94,107 @@ class _Tally:
         self.sides: Counter[int] = Counter()
         self.changed: Counter[str] = Counter()
         self.quarantined: list[Refused] = []
-        self.written = 0  # counted at the writer: the ledger compares it with what was found
+        self.looks: list[tuple[str, int]] = []
 
-    def sort(self, outcomes: list[tuple[ManifestFile, Record | Rejected]]) -> list[tuple[ManifestFile, Record]]:
-        """Counts each outcome and returns those that are records."""
-        good: list[tuple[ManifestFile, Record]] = []
-        for item, outcome in outcomes:
-            if isinstance(outcome, Rejected):
-                self.quarantined.append(Refused(printable(item.file.path), str(outcome)))
-                continue
-            good.append((item, outcome))
-            self.classes[item.file.label] += 1
-            self.sides[outcome.side] += 1
-            if outcome.changed:
-                self.changed[outcome.changed] += 1
-        return good
+    def sort(self, item: ManifestFile, outcome: Record | Refused) -> Record | None:
+        """Counts an outcome and returns it if it is a record."""
+        if isinstance(outcome, Refused):
+            self.quarantined.append(outcome)
+            return None
+        self.classes[item.file.label] += 1
+        self.sides[outcome.side] += 1
+        if outcome.changed:
+            self.changed[outcome.changed] += 1
+        if outcome.look is not None:
+            self.looks.append((item.sha256, outcome.look))
+        return outcome
 
-    def report(self, shard: ShardPlan, size: int = 0, sha256: str = "", failure: str = "") -> ShardReport:
-        """Returns the account of the shard."""
+    def report(self, shard: ShardPlan, written: RecordFile | None = None, failure: str = "") -> ShardReport:
+        """Returns the account of the shard; records are counted at the file, for the ledger to compare."""
         return ShardReport(
             split=shard.split,
             name=shard.name,
-            records=self.written,
-            bytes=size,
-            sha256=sha256,
+            records=written.records if written else 0,
+            bytes=written.size if written else 0,
+            sha256=written.sha256 if written else "",
             classes=dict(self.classes),
             sides=dict(self.sides),
             changed=dict(self.changed),
             quarantined=tuple(self.quarantined),
             failure=failure,
+            looks=near_duplicates.pack(self.looks),
         )
 
 
-def _batches(files: tuple[ManifestFile, ...]) -> Iterator[tuple[ManifestFile, ...]]:
-    for start in range(0, len(files), _BATCH_FILES):
-        yield files[start : start + _BATCH_FILES]
+class _Reader:
+    """Reads files and checks them, in threads: most of it releases the interpreter's lock."""
+
+    def __init__(self, source: Source, data: DataPath, settings: Ingest, checks: Checks) -> None:
+        self._source, self._data, self._settings, self._checks = source, data, settings, checks
+        self._pictures = source if isinstance(source, PictureSource) else None
+
+    def read_all(
+        self, pool: ThreadPoolExecutor, files: Sequence[ManifestFile]
+    ) -> Iterator[tuple[ManifestFile, Record | Refused]]:
+        """Yields what became of each file, in order, and has the next ones read meanwhile."""
+        running: deque[tuple[Sequence[ManifestFile], Future[list[Record | Refused]]]] = deque()
+        try:
+            for batch in _batches(files):
+                running.append((batch, pool.submit(self._read_batch, batch)))
+                if len(running) > _AHEAD:
+                    yield from _done(*running.popleft())
+            while running:
+                yield from _done(*running.popleft())
+        finally:
+            for _, future in running:
+                future.cancel()
+
+    def _read_batch(self, batch: Sequence[ManifestFile]) -> list[Record | Refused]:
+        return [self._read(item) for item in batch]
+
+    def _read(self, item: ManifestFile) -> Record | Refused:
+        limit = self._settings.max_file_mb
+        if item.size > limit << 20:
+            return Refused(printable(item.file.path), f"{item.size:,} bytes, more than max_file_mb = {limit}")
+        content = _content(self._data / item.file.path, item)
+        try:
+            if self._pictures is None:
+                return self._source.read(item.file, content, self._settings)
+            return self._pictures.record(item.file, self._checks.check(content, item.sha256))
+        except Rejected as reason:
+            return Refused.of(printable(item.file.path), str(reason), reason.position, content)
 
 
-def _read_batch(
-    batch: tuple[ManifestFile, ...], source: Source, data: Path, settings: Ingest
-) -> list[tuple[ManifestFile, Record | Rejected]]:
-    # Reading, hashing and decoding all release the interpreter's lock.
-    with ThreadPoolExecutor(max_workers=os.cpu_count()) as pool:
-        outcomes = pool.map(lambda item: _read_one(item, source, data, settings), batch)
-        return list(zip(batch, outcomes, strict=True))
+def _batches(files: Sequence[ManifestFile]) -> Iterator[Sequence[ManifestFile]]:
+    """Yields files in their order, some at a time."""
+    start, size = 0, 0
+    for place, item in enumerate(files):
+        if place > start and (place - start == _BATCH_FILES or size + item.size > _BATCH_BYTES):
+            yield files[start:place]
+            start, size = place, 0
+        size += item.size
+    if start < len(files):
+        yield files[start:]
 
 
-def _read_one(item: ManifestFile, source: Source, data: Path, settings: Ingest) -> Record | Rejected:
-    if item.size > settings.max_file_mb << 20:
-        return Rejected(f"{item.size:,} bytes, more than max_file_mb = {settings.max_file_mb}")
-    path = data / item.file.path
+def _done(
+    batch: Sequence[ManifestFile], future: Future[list[Record | Refused]]
+) -> Iterator[tuple[ManifestFile, Record | Refused]]:
+    return zip(batch, future.result(), strict=True)
+
+
+def _content(path: DataPath, item: ManifestFile) -> bytes:
+    """Returns the content that the manifest tells of."""
     try:
-        content = path.read_bytes()
+        with open_whole(path) as stream:
+            content = stream.read()
+            # Asked for behind the last byte: who writes to the file later does not change what was read.
+            same = bool(item.stat) and stat_key(os.fstat(stream.fileno())) == item.stat
     except OSError as error:
         raise _InputGone(f"{printable(str(path))}: cannot be read: {error.strerror}") from error
-    if hashlib.sha256(content).hexdigest() != item.sha256:
+    if not same and hashlib.sha256(content).hexdigest() != item.sha256:
         raise _InputGone(f"{printable(str(path))}: changed while it was being ingested")
-    try:
-        return source.read(item.file, content, settings)
-    except Rejected as reason:
-        return reason
-
-
-def _encode(records: list[tuple[ManifestFile, Record]]) -> list[bytes]:
-    # The id names the content, so that augmentation can be seeded by the record wherever it stands.
-    return [encode_example({**record.columns, "id": record_id(item.sha256)}) for item, record in records]
+    return content
 
 
 def record_id(sha256: str) -> int:

@@ -1,7 +1,7 @@
 """What ingest does to the bytes of one image, so that training sees what a person sees.
 
     bytes ─► format ─► header: size, honest? ─► does TensorFlow show what a person sees?
-               │             │                    ├─ yes ─► read to the end ───► the very same bytes
+               │             │                    ├─ yes ─► read to the end ───► the very same bytes, or smaller
                │             │                    └─ no ──► decode, set right ─► JPEG (from JPEG) or PNG
                ▼             ▼                                     │
            not an image   too large, lies                   truncated, corrupt           all of these: ImageRejected
@@ -10,12 +10,15 @@
 WebP nor TIFF. "A person" has a viewer that honours EXIF and shows the first frame on white paper.
 
     jpeg ─────────────────────────┐
-    png ─► png_rows ──────────────┼─► redraw ─► orientation, limits
+    png ─► png_rows ──────────────┼─► redraw ─► orientation, stored, looks, limits
     convert: GIF, WebP, BMP, TIFF ┘
 
 The headers of JPEG and PNG are read here and not by Pillow. The size is then known before anything is allocated.
 Pillow forgives PNG files that libpng, and so TensorFlow, refuses: missing rows, no IEND, wrong checksums. And what
 makes no pixel (text, profiles, thumbnails) is never parsed: Pillow is given the file without it.
+
+What a check of the header alone lets pass (`Handling.full`): damage inside the coded data of a JPEG or PNG that
+stays as it is. What is cut off, lies about its size, is too large or is no image is found all the same.
 """
 
 import re
@@ -23,10 +26,10 @@ from typing import Final
 
 from components.ingest.images.convert import convert
 from components.ingest.images.jpeg import check_jpeg
-from components.ingest.images.limits import CheckedImage, ImageLimits, ImageRejected
+from components.ingest.images.limits import CheckedImage, Handling, ImageLimits, ImageRejected
 from components.ingest.images.png import check_png
 
-__all__ = ["CheckedImage", "ImageLimits", "ImageRejected", "check_image"]
+__all__ = ["CheckedImage", "Handling", "ImageLimits", "ImageRejected", "check_image"]
 
 _MAGIC: Final = re.compile(
     rb"(?P<JPEG>\xff\xd8\xff)|(?P<PNG>\x89PNG\r\n\x1a\n)|(?P<GIF>GIF8[79]a)|(?P<WEBP>RIFF....WEBP)"
@@ -34,15 +37,17 @@ _MAGIC: Final = re.compile(
     re.DOTALL,
 )
 _HEAD_BYTES: Final = 24
+_AS_IT_IS: Final = Handling()
 _EXPECTED: Final = "expected JPEG, PNG, GIF, WebP, BMP or TIFF"
 
 
-def check_image(content: bytes, limits: ImageLimits) -> CheckedImage:
+def check_image(content: bytes, limits: ImageLimits, handling: Handling = _AS_IT_IS) -> CheckedImage:
     """Returns `content` as an image to train on.
 
     Args:
         content: A whole file, of any origin and perhaps hostile.
         limits: What it may cost.
+        handling: How far it is read, and as what it is stored.
 
     Raises:
         ImageRejected: The content is no image, is damaged, or costs more than `limits`. Nothing else is raised.
@@ -50,10 +55,10 @@ def check_image(content: bytes, limits: ImageLimits) -> CheckedImage:
     source_format = _format_of(content, limits)
     try:
         if source_format == "JPEG":
-            return check_jpeg(content, limits)
+            return check_jpeg(content, limits, handling)
         if source_format == "PNG":
-            return check_png(content, limits)
-        return convert(content, source_format, limits)
+            return check_png(content, limits, handling)
+        return convert(content, source_format, limits, handling)
     except ImageRejected:
         raise
     except Exception as error:

@@ -1,4 +1,4 @@
-"""GIF, WebP, BMP and TIFF: TensorFlow decodes them not at all or otherwise than a viewer, so each becomes a PNG.
+"""GIF, WebP, BMP and TIFF: TensorFlow decodes them not at all or otherwise than a viewer, so each is drawn anew.
 
 header ─► size, tiles ─► first frame ─► on white paper ─► upright ─► PNG
 """
@@ -14,7 +14,7 @@ from PIL.GifImagePlugin import GifImageFile
 from PIL.TiffImagePlugin import TiffImageFile
 from PIL.WebPImagePlugin import WebPImageFile
 
-from components.ingest.images.limits import CheckedImage, ImageLimits, ImageRejected, check_size
+from components.ingest.images.limits import CheckedImage, Handling, ImageLimits, ImageRejected, check_size
 from components.ingest.images.orientation import ORIENTATION_TAG, TURNS, UPRIGHT, read_orientation
 from components.ingest.images.redraw import ALPHA, FIRST_FRAME, ROTATED, load, on_white, store
 
@@ -31,8 +31,8 @@ _OPENERS: Final[Mapping[str, Callable[[io.BytesIO], ImageFile.ImageFile]]] = {
 _TILE_WIDTH, _TILE_HEIGHT = 322, 323
 
 
-def convert(content: bytes, source_format: str, limits: ImageLimits) -> CheckedImage:
-    """Turns the first frame into a PNG."""
+def convert(content: bytes, source_format: str, limits: ImageLimits, handling: Handling) -> CheckedImage:
+    """Turns the first frame into a PNG, or what else was asked for."""
     image = _OPENERS[source_format](io.BytesIO(content))
     check_size(*image.size, limits)
     changed = [source_format]
@@ -45,7 +45,8 @@ def convert(content: bytes, source_format: str, limits: ImageLimits) -> CheckedI
     paper = on_white(image)
     changed += [ALPHA] if paper else []
     # Pillow turns a TIFF while it loads it, and no other format.
-    return store(paper or image, source_format, UPRIGHT if source_format == "TIFF" else orientation, changed)
+    turned = UPRIGHT if source_format == "TIFF" else orientation
+    return store(paper or image, source_format, turned, changed, handling)
 
 
 def _orientation(image: ImageFile.ImageFile) -> int:

@@ -2,22 +2,26 @@
 
 FFD8 ─► segments (marker, length, body) ─► first scan ─► coded data, perhaps more segments and scans ─► FFD9
           │ APP1: EXIF, XMP                  └─ data to measure, then to decode at an eighth of the size
-          │ frame: size, components
-          └ without APPs and comments: what Pillow gets to see
+          │ frame: size, components             (of the header alone: only its end is looked for)
+          └ without APPs and comments: what Pillow's parser gets to see, if the picture must be drawn anew
 """
 
 import io
 import re
 import struct
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Final, NamedTuple
 
+import numpy as np
+from PIL import Image
 from PIL.JpegImagePlugin import JpegImageFile
 
-from components.ingest.images.limits import CheckedImage, ImageLimits, ImageRejected, check_size
+from components.ingest.images import looks
+from components.ingest.images.limits import CheckedImage, Handling, ImageLimits, ImageRejected, check_size
 from components.ingest.images.orientation import UPRIGHT, read_orientation
 from components.ingest.images.redraw import ROTATED, load, store
+from components.ingest.images.stored import DRAFT, fit
 
 # Huffman codes spend at least one bit on a block of 64 pixels: 512 pixels a byte; a flat gray picture has 256.
 _PIXELS_A_BYTE: Final = 2_000
@@ -36,6 +40,11 @@ _EXIF_HEAD: Final = b"Exif\0\0"
 _XMP_HEAD: Final = b"http://ns.adobe.com/xap/1.0/\0"
 # Coded data holds FF only as FF00 and as restart markers (D0 to D7), which have no length; FF01 has none either.
 _MARKER: Final = re.compile(rb"\xff[^\x00\x01\xd0-\xd7\xff]")
+_IS_MARKER: Final = np.array([_MARKER.match(bytes([0xFF, code])) is not None for code in range(256)])
+_LONG: Final = 8 * 1024  # bytes of data from which on markers are found faster all at once
+_NO_END: Final = "JPEG is truncated: no end marker, expected one after the picture data"
+
+_Find = Callable[[int], int | None]  # where the next marker is, from a place on
 
 
 class _Segment(NamedTuple):
@@ -57,62 +66,127 @@ class _Jpeg:
     orientation: int
     scans: int
     data_bytes: int
-    picture: bytes  # the file without metadata
+    content: bytes
+    header: Sequence[_Segment]  # up to the first scan
+    stop: int  # where the file's end marker ends
+
+    @property
+    def picture(self) -> bytes:
+        """The file without metadata and without what comes after its end."""
+        kept = [(start - 2, end) for marker, start, end in self.header if marker not in _METADATA]
+        view = memoryview(self.content)
+        return b"".join([view[start:end] for start, end in [(0, 2), *kept, (self.header[-1].end, self.stop)]])
 
 
-def check_jpeg(content: bytes, limits: ImageLimits) -> CheckedImage:
-    """Keeps an upright gray or colour JPEG; turns and converts the others."""
-    jpeg = _read(content)
+def check_jpeg(content: bytes, limits: ImageLimits, handling: Handling) -> CheckedImage:
+    """Keeps an upright gray or colour JPEG; turns and converts the others, and reduces them if so told."""
+    jpeg = _read(content, full=handling.full)
     width, height, components, _ = jpeg.frame
     check_size(width, height, limits)
     _check_data(jpeg)
     changed = [ROTATED] if jpeg.orientation != UPRIGHT else []
     changed += ["CMYK"] if components == _CMYK_COMPONENTS else []
+    if changed or handling.redraws(width, height):
+        return store(_decode(jpeg, handling), "JPEG", jpeg.orientation, changed, handling)
+    look = _look(jpeg) if handling.full else None
+    return CheckedImage(content, width, height, "JPEG", "", look)
+
+
+def _decode(jpeg: _Jpeg, handling: Handling) -> JpegImageFile:
+    """Decodes the picture, at a fraction of its size if it will be reduced to less than that."""
     image = JpegImageFile(io.BytesIO(jpeg.picture))
-    if changed:
-        load(image)
-        return store(image, "JPEG", jpeg.orientation, changed)
-    image.draft("L", (1, 1))  # reads all the coded data, yet makes only one pixel in 64
+    if handling.store != "original":
+        width, height = fit(*image.size, handling.side)
+        image.draft(image.mode, (DRAFT * width, DRAFT * height))
     load(image)
-    return CheckedImage(content, width, height, "JPEG", "")
+    return image
 
 
-def _read(content: bytes) -> _Jpeg:
-    """Reads all but the coded data, which it measures."""
-    segments = list(_segments(content))
-    scans = [index for index, segment in enumerate(segments) if segment.marker == _SOS]
-    if not scans:
-        raise ImageRejected("JPEG without picture data, expected a scan before the end marker")
-    header, rest = segments[: scans[0] + 1], segments[scans[0] + 1 :]
+def _look(jpeg: _Jpeg) -> int | None:
+    """Reads all the coded data, yet makes only one pixel in 64 where that is enough to look at."""
+    width, height = jpeg.frame.width, jpeg.frame.height
+    scale = next((each for each in (8, 4, 2) if min(width, height) // each >= looks.SIDE), 1)
+    size = -(-width // scale), -(-height // scale)
+    try:
+        # Without Pillow's own parser, which would take longer than all the rest of a small file.
+        image = Image.frombytes("L", size, jpeg.content, "jpeg", "L", "", scale, 0)
+    except ValueError as error:
+        raise ImageRejected("JPEG cannot be decoded: its data is broken") from error
+    return looks.look_of(image)
+
+
+def _read(content: bytes, *, full: bool) -> _Jpeg:
+    """Reads all but the coded data, which it measures; of the header alone, scans and segments behind it are not."""
+    header = list(_header(content))
+    data = header[-1].end
+    find = _finder_all_at_once(content, data) if len(content) - data > _LONG else _finder_one_by_one(content)
+    rest = list(_segments(content, data, find)) if full else [_end(content, data)]
+    segments = [*header, *rest]
     frame = _frame(content, segments)
     _check_one_scan(content, frame, header[-1], rest[0])
-    data, stop = header[-1].end, rest[-1].end
-    kept = [(segment.start - 2, segment.end) for segment in header if segment.marker not in _METADATA]
-    view = memoryview(content)
     return _Jpeg(
         frame=frame,
         orientation=read_orientation(_app1(content, header, _EXIF_HEAD), _app1(content, header, _XMP_HEAD)),
-        scans=len(scans),
-        data_bytes=stop - data,
-        picture=b"".join([view[start:end] for start, end in [(0, 2), *kept, (data, stop)]]),
+        scans=sum(segment.marker == _SOS for segment in segments),
+        data_bytes=rest[-1].end - data,
+        content=content,
+        header=header,
+        stop=rest[-1].end,
     )
 
 
-def _segments(content: bytes) -> Iterator[_Segment]:
-    """Yields all segments, the end marker included; stray bytes between them are passed over, as libjpeg does."""
-    at = 2
-    for _ in range(_MAX_SEGMENTS):
+def _header(content: bytes) -> Iterator[_Segment]:
+    """Yields the segments up to the first scan."""
+    for segment in _segments(content, 2, _finder_one_by_one(content)):
+        if segment.marker == _EOI:
+            raise ImageRejected("JPEG without picture data, expected a scan before the end marker", segment.start - 2)
+        yield segment
+        if segment.marker == _SOS:
+            return
+
+
+def _finder_one_by_one(content: bytes) -> _Find:
+    def find(at: int) -> int | None:
         found = _MARKER.search(content, at)
-        if not found:
-            raise ImageRejected("JPEG is truncated: no end marker, expected one after the picture data")
-        marker, start = content[found.end() - 1], found.end()
+        return found.start() if found else None
+
+    return find
+
+
+def _finder_all_at_once(content: bytes, start: int) -> _Find:
+    """Finds markers in much coded data, where one byte in a hundred looks like the first of a marker and is none."""
+    data = np.frombuffer(content, np.uint8, offset=start)
+    escapes = np.flatnonzero(data[:-1] == 0xFF)  # noqa: PLR2004 - the byte that every marker begins with
+    waiting = iter((escapes[_IS_MARKER[data[escapes + 1]]] + start).tolist())
+
+    def find(at: int) -> int | None:
+        return next((place for place in waiting if place >= at), None)
+
+    return find
+
+
+def _end(content: bytes, data: int) -> _Segment:
+    """Returns the last end marker: a file that was cut has none."""
+    found = content.rfind(b"\xff\xd9", data)
+    if found < 0:
+        raise ImageRejected(_NO_END, len(content))
+    return _Segment(_EOI, found + 2, found + 2)
+
+
+def _segments(content: bytes, at: int, find: _Find) -> Iterator[_Segment]:
+    """Yields segments from a place on, the end marker included; stray bytes between them are passed, as by libjpeg."""
+    for _ in range(_MAX_SEGMENTS):
+        found = find(at)
+        if found is None:
+            raise ImageRejected(_NO_END, len(content))
+        marker, start = content[found + 1], found + 2
         if marker == _EOI:
             yield _Segment(marker, start, start)
             return
         at = start + int.from_bytes(content[start : start + 2], "big")
         if marker == _SOI or not start + 2 <= at <= len(content):
             raise ImageRejected(
-                f"JPEG is truncated or corrupt: segment FF{marker:02X} at byte {start - 2} is not whole"
+                f"JPEG is truncated or corrupt: segment FF{marker:02X} at byte {found} is not whole", found
             )
         yield _Segment(marker, start, at)
     raise ImageRejected(f"JPEG of more than {_MAX_SEGMENTS:,} segments, expected fewer")
@@ -133,8 +207,9 @@ def _check_one_scan(content: bytes, frame: _Frame, scan: _Segment, after: _Segme
     """Rejects a segment amid the data of a scan that is the whole picture: libjpeg would leave the rest gray."""
     whole = frame.sequential and content[scan.start + 2] == frame.components
     if whole and after.marker != _EOI:
+        at = after.start - 2
         raise ImageRejected(
-            f"JPEG is corrupt: marker FF{after.marker:02X} amid its data, at byte {after.start - 2}, expected the end"
+            f"JPEG is corrupt: marker FF{after.marker:02X} amid its data, at byte {at}, expected the end", at
         )
 
 

@@ -1,7 +1,7 @@
-"""What one image may cost, and the two ways in which its check ends: `CheckedImage` or `ImageRejected`."""
+"""What one image may cost, how it is handled, and how that ends: in a `CheckedImage` or in `ImageRejected`."""
 
-from dataclasses import dataclass
-from typing import Final
+from dataclasses import dataclass, field
+from typing import Final, Literal
 
 # TensorFlow decodes at most 2**29 bytes of pixels; the libpng in it, at most a million pixels a side.
 _TENSORFLOW_PIXELS: Final = 2**29 // 3
@@ -9,7 +9,15 @@ _LIBPNG_SIDE: Final = 1_000_000
 
 
 class ImageRejected(ValueError):
-    """These bytes are not an image to train on; the message is the reason, in one line."""
+    """These bytes are not an image to train on; the message is the reason, in one line.
+
+    Attributes:
+        at: The byte where the damage is, if that is known.
+    """
+
+    def __init__(self, reason: str, at: int | None = None) -> None:
+        super().__init__(reason)
+        self.at = at
 
 
 @dataclass(frozen=True)
@@ -34,15 +42,37 @@ class ImageLimits:
 
 
 @dataclass(frozen=True)
+class Handling:
+    """How far an image is read, and as what it is stored.
+
+    Attributes:
+        full: All of it is read; otherwise the header alone, unless the picture must be encoded anew.
+        store: "original" keeps the bytes, "jpeg" reduces what is large, "raw" stores pixels (`stored.py`).
+        side: Shorter side of what is stored anew, at most.
+        quality: Of what is stored anew as JPEG.
+    """
+
+    full: bool = True
+    store: Literal["original", "jpeg", "raw"] = "original"
+    side: int = 256
+    quality: int = 90
+
+    def redraws(self, width: int, height: int) -> bool:
+        """Whether a picture that could stay as it is must be stored anew all the same."""
+        return self.store == "raw" or (self.store == "jpeg" and min(width, height) > self.side)
+
+
+@dataclass(frozen=True)
 class CheckedImage:
     """An image that TensorFlow decodes to what a person sees.
 
     Attributes:
-        content: JPEG or PNG, ready to store; the very input when nothing had to change.
+        content: JPEG or PNG, or pixels if that was asked for; the very input when nothing had to change.
         width: In pixels, as a person sees it, so after rotation.
         height: In pixels, as a person sees it.
         source_format: What the input was: JPEG, PNG, GIF, WEBP, BMP or TIFF.
         changed: Why it was encoded anew, such as "EXIF rotation" or "GIF, first frame"; empty when it was not.
+        look: What it looks like, in 64 bits (`looks.py`); None when it was not decoded or is too plain.
     """
 
     content: bytes
@@ -50,6 +80,7 @@ class CheckedImage:
     height: int
     source_format: str
     changed: str
+    look: int | None = field(default=None, compare=False)  # follows from the rest
 
 
 def check_size(width: int, height: int, limits: ImageLimits) -> None:

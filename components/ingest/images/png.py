@@ -3,22 +3,24 @@
     signature ─► chunks (length, name, body, checksum): IHDR ─► PLTE, tRNS ─► IDAT … ─► IEND
                                                           └─ size, depth      └─ rows, read to the end by png_rows
 
-The rules are those of libpng, which decodes the file in TensorFlow.
+The rules are those of libpng, which decodes the file in TensorFlow. Of the header alone: all chunks must be there, but
+what is in IDAT is not read.
 """
 
 import io
 import struct
 import zlib
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Container, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final, NamedTuple
 
 from PIL.PngImagePlugin import PngImageFile
 
-from components.ingest.images.limits import CheckedImage, ImageLimits, ImageRejected, check_size
+from components.ingest.images.limits import CheckedImage, Handling, ImageLimits, ImageRejected, check_size
+from components.ingest.images.looks import look_of
 from components.ingest.images.orientation import UPRIGHT, read_orientation
 from components.ingest.images.png_rows import Pass, check_rows, passes_of, raw_bytes
-from components.ingest.images.redraw import ALPHA, FIRST_FRAME, ROTATED, load, on_white, store
+from components.ingest.images.redraw import ALPHA, FIRST_FRAME, ROTATED, gray_or_rgb, load, on_white, store
 
 _HEADER: Final = struct.Struct(">IIBBBBB")
 _HEADER_SPAN: Final = (16, 16 + _HEADER.size)
@@ -42,6 +44,7 @@ _DEPTHS: Final = {
 }
 _DEFLATE_RATIO: Final = 1032  # 258 bytes from two bits
 _DEFLATE_WINDOW: Final = 32 * 1024
+_LOOK_PIXELS: Final = 20_000_000  # decoded they take 80 MB: more is not worth a look
 
 _Chunks = Mapping[bytes, Sequence[tuple[int, int]]]  # where the bodies start and end in the file, by name
 
@@ -76,33 +79,52 @@ class _Png:
         """A transparent colour, or the alpha of a palette."""
         return self.first(b"tRNS")
 
+    @property
+    def may_be_seen_through(self) -> bool:
+        """Whether only the pixels tell that it is opaque."""
+        return bool(self.transparency) or self.header.colour in (_GRAY_ALPHA, _RGB_ALPHA)
+
     def first(self, name: bytes) -> bytes:
         """Returns the body of the first chunk of this name, or nothing."""
         return next((self.content[start:end] for start, end in self.chunks.get(name, ())), b"")
 
 
-def check_png(content: bytes, limits: ImageLimits) -> CheckedImage:
-    """Keeps an upright opaque PNG; sets the others right."""
-    png = _read(content)
+def check_png(content: bytes, limits: ImageLimits, handling: Handling) -> CheckedImage:
+    """Keeps an upright opaque PNG; sets the others right, and reduces them if so told."""
+    png = _read(content, full=handling.full)
     width, height = png.header.width, png.header.height
     check_size(width, height, limits)
-    _check_data(png)
+    _check_data(png, full=handling.full)
     orientation = read_orientation(png.first(b"eXIf"), _xmp(png))
     changed = _changes(png, orientation)
-    if changed or png.transparency or png.header.colour in (_GRAY_ALPHA, _RGB_ALPHA):
+    if not (changed or png.may_be_seen_through or handling.redraws(width, height)):
+        return CheckedImage(content, width, height, "PNG", "", _look(png) if handling.full else None)
+    image = _open(png)
+    load(image)
+    paper = on_white(image)
+    changed += [ALPHA] if paper else []
+    image.info.pop("transparency", None)  # what is left of it shows nothing through, yet Pillow would warn of it
+    if changed or handling.redraws(width, height):
+        return store(paper or image, "PNG", orientation, changed, handling)
+    return CheckedImage(content, width, height, "PNG", "", look_of(gray_or_rgb(image)))
+
+
+def _look(png: _Png) -> int | None:
+    """Returns the look of a picture that is kept; libpng is its judge, so what Pillow makes of it decides nothing."""
+    if png.header.width * png.header.height > _LOOK_PIXELS:
+        return None
+    try:
         image = _open(png)
         load(image)
-        paper = on_white(image)
-        changed += [ALPHA] if paper else []
-        if changed:
-            return store(paper or image, "PNG", orientation, changed)
-    return CheckedImage(content, width, height, "PNG", "")
+        return look_of(gray_or_rgb(image))
+    except (OSError, SyntaxError, ValueError, zlib.error):
+        return None
 
 
-def _read(content: bytes) -> _Png:
+def _read(content: bytes, *, full: bool) -> _Png:
     """Finds the chunks and checks that they can make a picture."""
     chunks: dict[bytes, list[tuple[int, int]]] = {}
-    for name, start, end in _chunks(content):
+    for name, start, end in _chunks(content, _CHECKED if full else _CHECKED - {b"IDAT"}):
         if name != b"tRNS" or b"IDAT" not in chunks:  # libpng ignores a tRNS chunk behind the data
             chunks.setdefault(name, []).append((start, end))
     header = _header(content, chunks)
@@ -110,22 +132,28 @@ def _read(content: bytes) -> _Png:
     return _Png(content, chunks, header)
 
 
-def _chunks(content: bytes) -> Iterator[tuple[bytes, int, int]]:
-    """Yields name, start and end of the body of each chunk; checks those that matter."""
+def _chunks(content: bytes, checked: Container[bytes]) -> Iterator[tuple[bytes, int, int]]:
+    """Yields name, start and end of the body of each chunk; compares the checksums of those that are named."""
     view = memoryview(content)
     end = 4  # the first chunk follows the signature of eight bytes; a chunk ends with a checksum of four
     for _ in range(_MAX_CHUNKS):
         start = end + 12
         if start > len(content):
-            raise ImageRejected("PNG is truncated: the file ends without an IEND chunk")
+            raise ImageRejected("PNG is truncated: the file ends without an IEND chunk", len(content))
         length, name = _CHUNK.unpack_from(content, start - 8)
         if not name.isalpha() or (name[0] < _LOWER_CASE and name not in _CRITICAL):
-            raise ImageRejected(f"PNG chunk {ascii(name)[1:]} at byte {start - 8}, expected one of the standard")
+            raise ImageRejected(
+                f"PNG chunk {ascii(name)[1:]} at byte {start - 8}, expected one of the standard", start - 8
+            )
         end = start + length
         if end + 4 > len(content):
-            raise ImageRejected(f"PNG is truncated: chunk {name.decode()} ends at byte {end + 4} of {len(content)}")
-        if name in _CHECKED and zlib.crc32(view[start - 4 : end]).to_bytes(4, "big") != view[end : end + 4]:
-            raise ImageRejected(f"PNG is corrupt: wrong checksum of chunk {name.decode()} at byte {start - 8}")
+            raise ImageRejected(
+                f"PNG is truncated: chunk {name.decode()} ends at byte {end + 4} of {len(content)}", len(content)
+            )
+        if name in checked and zlib.crc32(view[start - 4 : end]).to_bytes(4, "big") != view[end : end + 4]:
+            raise ImageRejected(
+                f"PNG is corrupt: wrong checksum of chunk {name.decode()} at byte {start - 8}", start - 8
+            )
         yield name, start, end
         if name == b"IEND":
             return
@@ -157,14 +185,15 @@ def _check_order(chunks: _Chunks, colour: int) -> None:
         raise ImageRejected(f"PNG with {len(palettes)} palettes, expected one of 1 to 256 colours before the data")
 
 
-def _check_data(png: _Png) -> None:
-    """Rejects a header that announces more than the data behind it can hold, then reads all of it."""
+def _check_data(png: _Png, *, full: bool) -> None:
+    """Rejects a header that announces more than the data behind it can hold, then reads all of it if it should."""
     if raw_bytes(png.passes) > png.data_bytes * _DEFLATE_RATIO:
         raise ImageRejected(
             f"PNG header says {png.header.width} x {png.header.height} but {png.data_bytes:,} bytes of data follow, "
             f"expected at least one for {_DEFLATE_RATIO:,} bytes of the picture"
         )
-    check_rows(png.content, png.chunks[b"IDAT"], png.passes)
+    if full:
+        check_rows(png.content, png.chunks[b"IDAT"], png.passes)
 
 
 def _changes(png: _Png, orientation: int) -> list[str]:

@@ -1,6 +1,7 @@
 """A decoded picture set right and stored anew: what is left to do when TensorFlow would not show what a person sees.
 
-load ─► on white paper, if one sees through it ─► gray or RGB, of 8 bits ─► upright ─► JPEG (from JPEG) or PNG
+load ─► on white paper, if one sees through it ─► gray or RGB, of 8 bits ─► upright ─┬─► JPEG (from JPEG) or PNG
+                                                                                     └─► reduced: JPEG or pixels
 """
 
 import io
@@ -10,13 +11,16 @@ from typing import Final
 from PIL import Image, ImageFile, ImageOps
 from PIL.TiffImagePlugin import TiffImageFile
 
-from components.ingest.images.limits import CheckedImage, ImageRejected
+from components.ingest.images.limits import CheckedImage, Handling, ImageRejected
+from components.ingest.images.looks import look_of
 from components.ingest.images.orientation import upright
+from components.ingest.images.stored import as_jpeg, as_ppm, reduce
 
 # Reasons for a change that more than one format has.
 ROTATED: Final = "EXIF rotation"
 FIRST_FRAME: Final = "first frame"
 ALPHA: Final = "alpha"
+_STORED: Final = {"jpeg": "stored as JPEG", "raw": "stored raw"}
 
 _TIFF_BITS, _TIFF_PHOTOMETRIC = 258, 262
 _WHITE_IS_ZERO: Final = 0
@@ -44,19 +48,35 @@ def on_white(image: Image.Image) -> Image.Image | None:
     return paper
 
 
-def store(image: Image.Image, source_format: str, orientation: int, changed: Iterable[str]) -> CheckedImage:
-    """Encodes an opaque picture, upright and without any metadata: a JPEG as JPEG, all else as PNG, without loss."""
-    picture = upright(_gray_or_rgb(image), orientation)
+def store(
+    image: Image.Image, source_format: str, orientation: int, changed: Iterable[str], handling: Handling
+) -> CheckedImage:
+    """Encodes an opaque picture, upright and without any metadata."""
+    picture = upright(gray_or_rgb(image), orientation)
     picture.info = {}
-    out = io.BytesIO()
+    look = look_of(picture)
+    anew = handling.redraws(*picture.size)
+    if anew:
+        picture = reduce(picture, handling.side)
+    content = _as_asked(picture, handling) if anew else _as_it_came(picture, source_format)
+    why = [*changed, _STORED[handling.store]] if anew else changed
+    return CheckedImage(content, *picture.size, source_format, ", ".join(why), look)
+
+
+def _as_asked(picture: Image.Image, handling: Handling) -> bytes:
+    return as_ppm(picture) if handling.store == "raw" else as_jpeg(picture, handling.quality, "4:2:0")
+
+
+def _as_it_came(picture: Image.Image, source_format: str) -> bytes:
+    """Encodes a JPEG as JPEG, and all others as PNG, without loss."""
     if source_format == "JPEG":
-        picture.save(out, "JPEG", quality=95, subsampling=0)
-    else:
-        picture.save(out, "PNG", compress_level=4)  # of a photo: half the time of the default, 2 % more bytes
-    return CheckedImage(out.getvalue(), picture.width, picture.height, source_format, ", ".join(changed))
+        return as_jpeg(picture, quality=95, subsampling="4:4:4")
+    out = io.BytesIO()
+    picture.save(out, "PNG", compress_level=4)  # of a photo: half the time of the default, 2 % more bytes
+    return out.getvalue()
 
 
-def _gray_or_rgb(image: Image.Image) -> Image.Image:
+def gray_or_rgb(image: Image.Image) -> Image.Image:
     """Returns the picture in 8 bits, gray ("L") or "RGB"."""
     if image.mode in ("L", "RGB"):
         return image

@@ -158,11 +158,11 @@ DAMAGED = {
     "two frames": (JPEG[:FRAME] + JPEG[FRAME : FRAME + 19] + JPEG[FRAME:], "JPEG with 2 frame headers, expected one"),
     "no tables": (
         JPEG[:2] + JPEG[FRAME : FRAME + 19] + JPEG[SCAN:],
-        "JPEG cannot be decoded: broken data stream when reading image file",
+        "JPEG cannot be decoded: its data is broken",
     ),
     "lossless kind": (
         JPEG[: FRAME + 1] + b"\xc3" + JPEG[FRAME + 2 :],
-        "JPEG cannot be decoded: broken data stream when reading image file",
+        "JPEG cannot be decoded: its data is broken",
     ),
 }
 

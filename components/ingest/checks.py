@@ -1,0 +1,85 @@
+"""Images checked as the settings want it, each content once: what was found out is remembered by its hash.
+
+content, sha256 ─► remembered? ─┬─ yes ─► the verdict, nothing decoded
+                                └─ no ──► images.check_image ─► verdict, to be remembered
+"""
+
+from functools import lru_cache
+from importlib import metadata
+from pathlib import Path
+
+from components import fingerprint
+from components.hashing import digest_of
+from components.ingest.images import CheckedImage, Handling, ImageLimits, ImageRejected, check_image
+from components.ingest.remembered import Memory, Verdict
+from components.ingest.sources import Rejected
+from components.settings import Ingest
+
+# What makes pixels of bytes, and looks of pixels.
+_LIBRARIES = ("numpy", "pillow")
+
+
+def check(content: bytes, settings: Ingest) -> CheckedImage:
+    """Checks one image; raises Rejected with the reason, and with the position of damage if it is known."""
+    try:
+        return check_image(content, _limits(settings), _handling(settings))
+    except ImageRejected as error:
+        raise Rejected(str(error), "" if error.at is None else f"byte {error.at}") from error
+
+
+class Checks:
+    """Checks images and remembers what came of it; many threads may use it at once."""
+
+    def __init__(self, file: Path | None, settings: Ingest) -> None:
+        """Uses the memory in `file`, if there is to be one."""
+        self._settings = settings
+        self._memory = _memory(file, _limits(settings), _handling(settings)) if file else None
+
+    def __enter__(self) -> "Checks":
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        if self._memory:
+            self._memory.close()
+
+    def check(self, content: bytes, sha256: str) -> CheckedImage:
+        """Checks an image unless its content is known; raises Rejected with the reason."""
+        if self._memory is None:
+            return check(content, self._settings)
+        if (known := self._memory.recall(sha256)) is None:
+            return self._check_anew(content, sha256, self._memory)
+        if known.reason:
+            raise Rejected(known.reason, known.position)
+        return CheckedImage(content, known.width, known.height, known.source_format, "", known.look)
+
+    def _check_anew(self, content: bytes, sha256: str, memory: Memory) -> CheckedImage:
+        try:
+            image = check(content, self._settings)
+        except Rejected as error:
+            # A lack of memory says nothing of the picture.
+            if not (error.__cause__ and isinstance(error.__cause__.__cause__, MemoryError)):
+                memory.note(sha256, Verdict(reason=str(error), position=error.position))
+            raise
+        if not image.changed:  # else its new bytes would have to be remembered, too
+            memory.note(sha256, Verdict(image.width, image.height, image.source_format, image.look))
+        return image
+
+
+def _limits(settings: Ingest) -> ImageLimits:
+    return ImageLimits(max_pixels=settings.max_pixels, max_bytes=settings.max_file_mb << 20)
+
+
+def _handling(settings: Ingest) -> Handling:
+    return Handling(settings.image_check == "full", settings.store, settings.store_side, settings.store_quality)
+
+
+def _memory(file: Path, limits: ImageLimits, handling: Handling) -> Memory:
+    code = _code()
+    return Memory(file, code, rules=digest_of([code, repr(limits), repr(handling)]))
+
+
+@lru_cache(maxsize=1)
+def _code() -> str:
+    """Returns a digest of what makes a verdict of a content."""
+    files = fingerprint.sources(["components.ingest.images"])
+    return digest_of([*map(str, files.items()), *map(metadata.version, _LIBRARIES)])
