@@ -8,6 +8,7 @@ it, never fetched whole.
 """
 
 import glob
+import importlib
 import os.path
 import re
 from collections.abc import Iterable, Sequence
@@ -20,6 +21,9 @@ from components.remote_path import WILD, RemotePath, RemoteStat, fits
 D = TypeVar("D")
 
 _SCHEME = re.compile(r"([A-Za-z][A-Za-z0-9+.-]*)://")
+_HEAD = re.compile(rf"({_SCHEME.pattern})?/*")
+_LIBRARIES = {"s3": ("boto3", "aws"), "azfs": ("azure.storage.blob", "azure")}  # and the extra that brings them
+_FEW = 8  # files are asked about one by one: a listing may be of many that are not meant
 _LONG_REQUEST = 8 << 20  # bytes asked for at once
 
 
@@ -110,6 +114,12 @@ def _check_scheme(scheme: str, text: str) -> None:
     if FileSystems.get_scheme(text) not in known:
         schemes = ", ".join(f"{each}://" for each in known)
         raise SettingsError(f"{text}: no filesystem for {scheme}://; expected a path, or one of {schemes}")
+    library, extra = _LIBRARIES.get(scheme, ("apache_beam", ""))
+    try:
+        importlib.import_module(library)
+    except ImportError:
+        wanted = f"pip install 'apache-beam[{extra}]'"
+        raise SettingsError(f"{text}: {scheme}:// needs {library}, which is not installed; {wanted}") from None
 
 
 def configure(beam_args: Sequence[str]) -> None:
@@ -146,14 +156,13 @@ def common_folder(folders: Sequence[Path | RemotePath]) -> Path | RemotePath:
 
 def _parts(text: str) -> tuple[str, list[str]]:
     """Returns what a path begins with, and its parts."""
-    found = _SCHEME.match(text)
-    head = found[0] if found else "/" if text.startswith("/") else ""
-    return head, [part for part in text[len(head) :].split("/") if part]
+    rest = _HEAD.sub("", text, count=1)
+    return text[: len(text) - len(rest)], [part for part in rest.split("/") if part]
 
 
 def stats(folder: DataPath, names: Sequence[str]) -> list[DataStat]:
     """Returns the stat of each file below a folder; at an address by one listing instead of a request for each."""
-    if not isinstance(folder, RemotePath) or len(names) <= 1:
+    if not isinstance(folder, RemotePath) or len(names) <= _FEW:
         return [(folder / name).stat() for name in names]
     known: dict[str, RemoteStat] = folder.files_below()
     return [known.get(name) or (folder / name).stat() for name in names]

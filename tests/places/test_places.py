@@ -1,5 +1,6 @@
 """Any address that Beam knows is a place for data; what only looks like one is refused before anything is read."""
 
+import importlib
 import subprocess
 import sys
 from pathlib import Path
@@ -28,9 +29,7 @@ def test_what_has_none_is_a_path(text: str) -> None:
     assert place(text) == Path(text)
 
 
-@pytest.mark.parametrize(
-    "text", ["gs://bucket/folder", "s3://bucket", "hdfs:///data/x.csv", "azfs://a/b", "flat://set"]
-)
+@pytest.mark.parametrize("text", ["gs://bucket/folder", "gs://bucket", "hdfs:///data/x.csv", "flat://set"])
 def test_an_address_of_beam_is_a_remote_path(text: str) -> None:
     """Those of Beam's own libraries and of plugins; a slash at its end says nothing."""
     assert place(text) == RemotePath(text)
@@ -61,6 +60,20 @@ def test_what_cannot_be_a_place_is_refused(text: str, reason: str) -> None:
     assert str(refused.value).startswith(reason)
 
 
+@pytest.mark.parametrize(
+    ("text", "library", "extra"), [("s3://bucket/a", "boto3", "aws"), ("azfs://a/b", "azure.storage.blob", "azure")]
+)
+def test_an_address_whose_library_is_not_installed_is_refused(text: str, library: str, extra: str) -> None:
+    """With what to install."""
+    try:
+        importlib.import_module(library)
+    except ImportError:
+        with pytest.raises(SettingsError, match=rf"needs {library}.*pip install 'apache-beam\[{extra}\]'"):
+            place(text)
+    else:
+        assert place(text) == RemotePath(text)
+
+
 def test_a_path_does_not_pay_for_beam() -> None:
     """Local data are found and hashed without it."""
     script = (
@@ -83,6 +96,7 @@ def test_a_path_does_not_pay_for_beam() -> None:
         ("a/b.csv", (Path("a"), "b.csv")),
         ("flat://set/y[12]/*.csv", (RemotePath("flat://set"), "y[12]/*.csv")),
         ("flat://set/a.csv", (RemotePath("flat://set"), "a.csv")),
+        ("hdfs:///data/*.csv", (RemotePath("hdfs:///data"), "*.csv")),
     ],
 )
 def test_a_pattern_is_parted_before_its_first_wildcard(text: str, expected: tuple[Path | RemotePath, str]) -> None:
@@ -120,19 +134,31 @@ def test_the_common_folder_is_the_innermost_one(folders: list[str], expected: st
     assert places.common_folder([place(folder) for folder in folders]) == place(expected)
 
 
+MANY = [f"{number}.txt" for number in range(9)]
+
+
 def test_one_listing_tells_of_many_files(ground: Any, scheme: str) -> None:
     """A request for each of ten thousand pictures would take minutes."""
-    fill(ground.folder / "set", "a.txt", "b.txt", "c.txt")
-    found = places.stats(place(f"{scheme}://set"), ["c.txt", "a.txt", "b.txt"])
+    fill(ground.folder / "set", *MANY)
+    found = places.stats(place(f"{scheme}://set"), MANY[::-1])
 
-    assert [stat.st_size for stat in found] == [5, 5, 5]
+    assert [stat.st_size for stat in found] == [5] * 9
     assert ground.listed == [f"{scheme}://set" + "/" * (scheme == "flat")]
 
 
-def test_a_file_that_is_not_listed_is_asked_for(ground: Any, scheme: str) -> None:
-    """And told to be missing by its own name."""
-    fill(ground.folder / "set", "a.txt", "b.txt")
+def test_few_files_are_asked_about_one_by_one(ground: Any, scheme: str) -> None:
+    """Beside them there may be a million others."""
+    fill(ground.folder / "set", *MANY)
+    places.stats(place(f"{scheme}://set"), ["3.txt", "1.txt"])
+
+    assert ground.listed == [f"{scheme}://set/3.txt", f"{scheme}://set/1.txt"]
+
+
+@pytest.mark.parametrize("names", [["0.txt", "none.txt"], [*MANY, "none.txt"]])
+def test_a_file_that_is_not_there_is_named(names: list[str], ground: Any, scheme: str) -> None:
+    """Listed or asked about."""
+    fill(ground.folder / "set", *MANY)
 
     with pytest.raises(FileNotFoundError) as missing:
-        places.stats(place(f"{scheme}://set"), ["a.txt", "c.txt"])
-    assert missing.value.filename == f"{scheme}://set/c.txt"
+        places.stats(place(f"{scheme}://set"), names)
+    assert missing.value.filename == f"{scheme}://set/none.txt"

@@ -14,6 +14,8 @@ The metadata of a field of raw bytes has its dtype and shape: {b"dtype": b"<f4",
 An array of an .npz is a column of its name. An .npy is a column named after the file; the labels that stand beside it
 are the column `label` (`array_files.py`).
 
+NumPy fills texts up with NUL, so a NUL at the end of one is lost in the array already; inside one it is kept.
+
 Whole arrays are never in memory: rows are read by offset, compressed ones streamed. The checksums of an .npz are
 compared; an .npy has none, only its header and size can be checked.
 """

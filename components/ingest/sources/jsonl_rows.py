@@ -275,13 +275,18 @@ def _flatten(row: Row) -> Row:
 
 def _checked(row: Row, tests: Mapping[str, Callable[[Any], bool]], schema: pa.Schema) -> Row:
     """Returns a row if all of it is of the schema."""
-    row = {name: value for name, value in row.items() if value != {} or name in tests}
+    row = {name: value for name, value in row.items() if value != {} or _stands_for_a_value(name, tests)}
     for name, value in row.items():
         if name not in tests:
             raise _Bad(f"key {name!r} is not in the schema; its value is {_json(value)}")
         if value is not None and not tests[name](value):
             raise _Bad(f"key {name!r}: {_json(value)} is not {_expected(schema.field(name).type)}")
     return row
+
+
+def _stands_for_a_value(name: str, columns: Iterable[str]) -> bool:
+    """Whether an object is in the place of a column, or inside one that is."""
+    return any(name == column or name.startswith(f"{column}.") for column in columns)
 
 
 def _test(kind: pa.DataType) -> Callable[[Any], bool]:

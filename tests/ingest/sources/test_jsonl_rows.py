@@ -334,6 +334,7 @@ class TestBadRows:
             (b'{"tags": [["x"]]}', "key 'tags': [[\"x\"]] is not of type list of string"),
             (b'{"in": {"id": {}}}', "key 'in.id': {} is not of type int64"),
             (b'{"id": {}}', "key 'id': {} is not of type int64"),
+            (b'{"id": {"": {}}}', "key 'id.' is not in the schema; its value is {}"),
             (b'{"tags": {}}', "key 'tags': {} is not of type list of string"),
             (b'{"in": {"id": 1}, "in.id": 2}', "key 'in.id' occurs twice, with a dot and as an object"),
             (b'{"id": 1, "other": [2]}', "key 'other' is not in the schema; its value is [2]"),
