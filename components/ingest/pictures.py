@@ -1,6 +1,6 @@
 """Rows get the pictures that they refer to, a slice of rows at a time.
 
-    rows ─► paths ─► found below the data folder? ─► threads: read, check ─► rows with pictures, and bad rows
+    rows ─► paths ─► found below the data folder? ─► threads, a slice ahead: read, check ─► rows with pictures, bad rows
 
 The path itself is not kept: a person finds the file by its row, and a model must not learn from names.
 """
@@ -8,30 +8,34 @@ The path itself is not kept: a person finds the file by its row, and a model mus
 import hashlib
 import os
 import posixpath
-from collections.abc import Iterator, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from collections import deque
+from collections.abc import Iterator, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
+from pathlib import Path
 
 import orjson
 import pyarrow as pa
 
 from components.ingest import infer, references
+from components.ingest.checks import Checks
+from components.ingest.images import CheckedImage
 from components.ingest.references import Picture
 from components.ingest.rows import RAW_LIMIT, BadRow, Range, RowBatch
-from components.ingest.sources import Record, Rejected, SourceFile
-from components.ingest.sources.image_folder import SOURCE
+from components.ingest.sources import Rejected
 from components.places import DataPath
 from components.settings import Ingest
 
-_ROWS = 128  # a slice: enough to keep the threads busy, …
-_BYTES = 32 << 20  # … and few enough to stay small in memory
+_ROWS, _BYTES = 128, 8 << 20  # a slice: enough to be worth encoding together, few enough to stay small in memory
+_TASK = 32  # pictures that a thread is handed at once
+_AHEAD = 1  # slices that are read while another is written
 
 
 @dataclass(frozen=True)
 class Shot:
     """A picture that may be trained on."""
 
-    record: Record
+    image: CheckedImage
     sha256: str  # of the file
 
 
@@ -44,27 +48,48 @@ class Filled:
     shots: Sequence[Shot] = ()  # of each row, if rows refer to pictures
 
 
+@dataclass(frozen=True)
+class _Slice:
+    start: int
+    found: Sequence[Picture | Rejected]  # of each row
+    tasks: Sequence[Future[dict[str, Shot | Rejected]]]
+
+    def ends(self) -> list[Shot | Rejected]:
+        """Returns what became of each row's picture, when all of them are read."""
+        shots = {path: shot for task in self.tasks for path, shot in task.result().items()}
+        return [shots[each.path] if isinstance(each, Picture) else each for each in self.found]
+
+
 class Pictures:
     """Fills pictures into the rows of one range."""
 
-    def __init__(self, part: Range, column: str, schema: pa.Schema, data: DataPath, settings: Ingest) -> None:
-        self._column, self._settings = column, settings
+    def __init__(
+        self, part: Range, column: str, schema: pa.Schema, data: DataPath, settings: Ingest, checks: Path | None
+    ) -> None:
+        self._column, self._limit = column, settings.max_file_mb
         self._place, self._name = schema.get_field_index(column), infer.image_name(schema, column)
         self._folder, self._finder = posixpath.dirname(part.path), references.finder(data)
+        self._checks = Checks(checks, settings)
 
     def __enter__(self) -> "Pictures":
         # Reading, hashing and decoding all release the interpreter's lock.
         self._pool = ThreadPoolExecutor(max_workers=os.cpu_count())
         return self
 
-    def __exit__(self, *_: object) -> None:
-        self._pool.shutdown()
+    def __exit__(self, *error: object) -> None:
+        self._pool.shutdown(cancel_futures=True)
+        self._checks.__exit__(*error)
 
     def fill(self, batch: RowBatch) -> Iterator[Filled]:
         """Yields slices of a batch with their pictures."""
         found = [self._find(value) for value in batch.columns.column(self._place).to_pylist()]
+        running: deque[_Slice] = deque()
         for start, stop in _slices([each.size if isinstance(each, Picture) else 0 for each in found]):
-            yield self._filled(batch, start, found[start:stop])
+            running.append(_Slice(start, found[start:stop], self._ask(found[start:stop])))
+            if len(running) > _AHEAD:
+                yield self._filled(batch, running.popleft())
+        for some in running:
+            yield self._filled(batch, some)
 
     def _find(self, value: str | None) -> Picture | Rejected:
         try:
@@ -72,40 +97,43 @@ class Pictures:
         except Rejected as reason:
             return reason
 
-    def _filled(self, batch: RowBatch, start: int, found: Sequence[Picture | Rejected]) -> Filled:
-        shots = self._shots({each.path: each for each in found if isinstance(each, Picture)})
-        ends = [shots[each.path] if isinstance(each, Picture) else each for each in found]
-        good = [row for row, end in enumerate(ends) if isinstance(end, Shot)]
-        bad = [
-            describe(batch, start + row, f"column {self._column}: {end}")
-            for row, end in enumerate(ends)
-            if isinstance(end, Rejected)
-        ]
-        kept = [end for end in ends if isinstance(end, Shot)]
-        rows = batch.columns.slice(start, len(found)).take(pa.array(good, pa.int64()))
-        return Filled(self._with_pictures(rows, kept), bad, kept)
+    def _ask(self, found: Sequence[Picture | Rejected]) -> list[Future[dict[str, Shot | Rejected]]]:
+        """Has each picture read and checked once, however many rows refer to it."""
+        wanted = list({each.path: each for each in found if isinstance(each, Picture)}.values())
+        return [self._pool.submit(self._read, wanted[at : at + _TASK]) for at in range(0, len(wanted), _TASK)]
 
-    def _shots(self, wanted: Mapping[str, Picture]) -> dict[str, Shot | Rejected]:
-        """Reads and checks each picture once, however many rows refer to it."""
-        return dict(zip(wanted, self._pool.map(self._shot, wanted.values()), strict=True))
+    def _read(self, pictures: Sequence[Picture]) -> dict[str, Shot | Rejected]:
+        return {picture.path: self._shot(picture) for picture in pictures}
 
     def _shot(self, picture: Picture) -> Shot | Rejected:
-        limit = self._settings.max_file_mb
-        if picture.size > limit << 20:
-            return Rejected(f"image {picture.path!r}: {picture.size:,} bytes, more than max_file_mb = {limit}")
+        if picture.size > self._limit << 20:
+            return Rejected(f"image {picture.path!r}: {picture.size:,} bytes, more than max_file_mb = {self._limit}")
         try:
-            content = references.read(picture, limit << 20)
-            record = SOURCE.read(SourceFile(picture.path, ""), content, self._settings)
+            content = references.read(picture, self._limit << 20)
+            sha256 = hashlib.sha256(content).hexdigest()
+            return Shot(self._checks.check(content, sha256), sha256)
         except Rejected as reason:
             return Rejected(f"image {picture.path!r}: {reason}")
         except OSError as error:
             return Rejected(f"image {picture.path!r} cannot be read: {error.strerror}")
-        return Shot(record, hashlib.sha256(content).hexdigest())
+
+    def _filled(self, batch: RowBatch, some: _Slice) -> Filled:
+        ends = some.ends()
+        bad = [
+            describe(batch, some.start + row, f"column {self._column}: {end}")
+            for row, end in enumerate(ends)
+            if isinstance(end, Rejected)
+        ]
+        shots = [end for end in ends if isinstance(end, Shot)]
+        rows = batch.columns.slice(some.start, len(ends))
+        if bad:
+            rows = rows.filter(pa.array([isinstance(end, Shot) for end in ends]))
+        return Filled(self._with_pictures(rows, shots), bad, shots)
 
     def _with_pictures(self, rows: pa.RecordBatch, shots: Sequence[Shot]) -> pa.RecordBatch:
-        contents = pa.array([shot.record.columns["image"] for shot in shots], pa.large_binary())
         columns, names = list(rows.columns), list(rows.schema.names)
-        columns[self._place], names[self._place] = contents, self._name
+        columns[self._place] = pa.array([shot.image.content for shot in shots], pa.large_binary())
+        names[self._place] = self._name
         return pa.RecordBatch.from_arrays(columns, names=names)
 
 

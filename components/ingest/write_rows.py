@@ -13,23 +13,20 @@ from pathlib import Path
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
-import tensorflow as tf
 
 from components import durable
 from components.errors import SettingsError
-from components.hashing import sha256_of
-from components.ingest import infer, keys
+from components.ingest import infer, keys, near_duplicates
 from components.ingest.duplicates import Notes
+from components.ingest.framed import FramedFile, frame
 from components.ingest.keys import Keyed, Roles
-from components.ingest.pictures import Filled, Pictures
+from components.ingest.pictures import Filled, Pictures, Shot
 from components.ingest.rows import BadRow, Range, RowBatch, RowSource
 from components.ingest.sources import Refused, printable
 from components.ingest.write import ShardReport
 from components.places import DataPath
 from components.settings import SPLITS, Ingest
 
-# Measured on a table: half the time of level 6, for a tenth more bytes. The header has no time in it.
-_PACKED = tf.io.TFRecordOptions(compression_type="GZIP", compression_level=4)
 _CLASSES = 10_000  # that are counted one by one in a range: labels may be as many as rows
 _OTHERS = "…"  # the name under which all further ones are counted
 _RAWS = 10_000  # bad rows of a range of which the text is kept
@@ -53,11 +50,12 @@ def write_range(
         images: column with paths of images, or empty.
         checks: verdicts on images that are known already.
     """
-    del checks
     roles = _roles(schema, settings, label, images)
     tally = _Tally(part, label if label and _has_classes(schema.field(label)) else "")
     with contextlib.ExitStack() as stack:
-        fill = stack.enter_context(Pictures(part, images, schema, data, settings)).fill if images else _as_it_is
+        fill = _as_it_is
+        if images:
+            fill = stack.enter_context(Pictures(part, images, schema, data, settings, checks)).fill
         writers = _Writers(stack, artifact, shard, gzip=settings.compression == "gzip" and not images)
         for batch in source.read(data / part.path, part, schema):
             tally.note_bad(batch.bad)
@@ -96,6 +94,7 @@ class _Tally:
     classes: dict[str, Counter[str]] = field(default_factory=lambda: {split: Counter() for split in SPLITS})
     sides: dict[str, Counter[int]] = field(default_factory=lambda: {split: Counter() for split in SPLITS})
     changed: dict[str, Counter[str]] = field(default_factory=lambda: {split: Counter() for split in SPLITS})
+    looks: dict[str, list[tuple[str, int]]] = field(default_factory=lambda: {split: [] for split in SPLITS})
     known: set[str] = field(default_factory=set)
 
     def note_bad(self, bad: Sequence[BadRow]) -> None:
@@ -110,9 +109,15 @@ class _Tally:
         if self.label:
             self._count_classes(rows.columns.column(rows.columns.schema.get_field_index(self.label)), keyed.splits)
         for shot, number in zip(rows.shots, keyed.splits.tolist() if rows.shots else (), strict=True):
-            self.sides[SPLITS[number]][shot.record.side] += 1
-            if shot.record.changed:
-                self.changed[SPLITS[number]][shot.record.changed] += 1
+            self._note_picture(shot, SPLITS[number])
+
+    def _note_picture(self, shot: Shot, split: str) -> None:
+        image = shot.image
+        self.sides[split][min(image.width, image.height)] += 1
+        if image.changed:
+            self.changed[split][image.changed] += 1
+        if image.look is not None:
+            self.looks[split].append((shot.sha256, image.look))
 
     def _count_classes(self, labels: pa.Array, splits: npt.NDArray[np.int64]) -> None:
         found = labels.dictionary_encode()
@@ -131,56 +136,52 @@ class _Tally:
 
 
 class _Writers:
-    """A TFRecord writer a split, opened when its first record comes; each is published whole."""
+    """A file a split, opened when its first record comes; each is published whole."""
 
     def __init__(self, stack: contextlib.ExitStack, artifact: Path, shard: str, *, gzip: bool) -> None:
         self._stack, self._artifact = stack, artifact
-        self._end, self._options = f"{shard}.gz" if gzip else shard, _PACKED if gzip else None
-        self._open: dict[str, tuple[tf.io.TFRecordWriter, Notes]] = {}
-        self._counts: Counter[str] = Counter()
+        self._end, self._gzip = f"{shard}.gz" if gzip else shard, gzip
+        self._open: dict[str, tuple[FramedFile, Notes]] = {}
 
     def write(self, keyed: Keyed) -> None:
-        rows = keyed.records.rows()
+        """Appends records to the files of their splits."""
+        framed = frame(keyed.records)
         for number, split in enumerate(SPLITS):
             mine = np.flatnonzero(keyed.splits == number)
-            if not len(mine):
-                continue
-            writer, notes = self._open.get(split) or self._start(split)
-            for index in mine.tolist():
-                writer.write(rows[index])
-            notes.add(keyed.contents[mine], keyed.labels[mine])
-            self._counts[split] += len(mine)
+            if len(mine):
+                file, notes = self._open.get(split) or self._start(split)
+                file.write(framed.take(pa.array(mine)))
+                notes.add(keyed.contents[mine], keyed.labels[mine])
 
     def reports(self, tally: _Tally) -> list[ShardReport]:
         """Returns what was published, when the stack is closed; bad rows are told of with the first shard."""
-        made = [self._report(split, tally) for split in self._open]
+        made = [self._report(split, file, tally) for split, (file, _) in self._open.items()]
         first = made[0] if made else _NO_SHARD
         return [replace(first, quarantined=tuple(tally.bad), read=tally.read), *made[1:]]
 
-    def _start(self, split: str) -> tuple[tf.io.TFRecordWriter, Notes]:
+    def _start(self, split: str) -> tuple[FramedFile, Notes]:
         target = self._artifact / self._name(split)
         target.parent.mkdir(parents=True, exist_ok=True)
         aside = self._stack.enter_context(durable.publish_file(target))
         notes = self._stack.enter_context(Notes(self._artifact, self._name(split)))
-        writer = self._stack.enter_context(tf.io.TFRecordWriter(str(aside), self._options))
-        self._open[split] = writer, notes
+        self._open[split] = self._stack.enter_context(FramedFile(aside, gzip=self._gzip)), notes
         return self._open[split]
 
     def _name(self, split: str) -> str:
         return f"Split-{split}/data_tfrecord-{self._end}"
 
-    def _report(self, split: str, tally: _Tally) -> ShardReport:
-        path = self._artifact / self._name(split)
+    def _report(self, split: str, file: FramedFile, tally: _Tally) -> ShardReport:
         return replace(
             _NO_SHARD,
             split=split,
             name=self._name(split),
-            records=self._counts[split],
-            bytes=path.stat().st_size,
-            sha256=sha256_of(path),
+            records=file.records,
+            bytes=file.size,
+            sha256=file.sha256,
             classes=dict(tally.classes[split]),
             sides=dict(tally.sides[split]),
             changed=dict(tally.changed[split]),
+            looks=near_duplicates.pack(tally.looks[split]),
         )
 
 
@@ -188,8 +189,7 @@ _NO_SHARD = ShardReport("", "", 0, 0, "", {}, {}, {}, ())
 
 
 def _refused(part: Range, bad: BadRow, with_raw: bool) -> Refused:
-    raw = bad.raw.decode("utf-8", "backslashreplace") if with_raw else ""
-    return Refused(printable(part.path), bad.reason, bad.position, raw)
+    return Refused.of(printable(part.path), bad.reason, bad.position, bad.raw if with_raw else b"")
 
 
 def _name(label: object) -> str:
