@@ -140,8 +140,8 @@ class RemotePath:
         with contextlib.suppress(FileNotFoundError, NotADirectoryError):  # object stores do not know them either
             listed = _match(self.address)
         for address, stat in listed:
-            name = address[len(self.address) + 1 :]
-            if not address.startswith(f"{self}/") or address.endswith("/"):
+            name = address[len(self.address) + 1 :]  # what Beam's match returns begins as the pattern does
+            if address.endswith("/") and not stat.st_size:
                 continue  # what object stores keep in the place of a folder
             if not _is_folder(address, stat):
                 found[name] = stat

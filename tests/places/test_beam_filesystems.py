@@ -59,7 +59,7 @@ class WebHdfs(_Server):
         """Answers one question about a path."""
         url = urlsplit(self.path)
         asked = {key: values[0] for key, values in parse_qs(url.query).items()}
-        path = self.folder / unquote(url.path.removeprefix("/webhdfs/v1/"))
+        path = self.folder / unquote(url.path.removeprefix("/webhdfs/v1/")).lstrip("/")
         is_file = path.is_file()
         if not path.exists() or (asked["op"] == "GETFILECHECKSUM" and not is_file):
             said = {"exception": "FileNotFoundException", "message": f"not a file or not there: {path.name}"}
@@ -162,6 +162,15 @@ def test_files_are_listed(served: Served) -> None:
     assert ((address / "y1").is_dir(), (address / "y1").is_file()) == (True, False)
     assert ((address / "a.csv").is_dir(), (address / "a.csv").is_file()) == (False, True)
     assert not (address / "none").exists()
+
+
+def test_hdfs_may_be_spelt_with_three_slashes(served: Served) -> None:
+    """As its own tools have it."""
+    folder, address, _ = served
+    (folder / "y1").mkdir()
+    (folder / "y1" / "a.csv").write_text("a")
+    if str(address).startswith("hdfs"):
+        assert [str(path) for path in RemotePath("hdfs:///bucket").glob("**/*")] == ["hdfs:///bucket/y1/a.csv"]
 
 
 def test_a_table_is_read_by_ranges(served: Served) -> None:
