@@ -122,6 +122,12 @@ def _check_scheme(scheme: str, text: str) -> None:
         raise SettingsError(f"{text}: {scheme}:// needs {library}, which is not installed; {wanted}") from None
 
 
+def prepare(data: str, beam_args: Sequence[str]) -> None:
+    """Makes data at an address readable in this process; data on this machine needs nothing."""
+    if is_address(data):
+        configure(beam_args)
+
+
 def configure(beam_args: Sequence[str]) -> None:
     """Gives Beam's filesystems their options, such as --hdfs_host; a pipeline does so for its own workers."""
     from apache_beam.io.filesystems import FileSystems

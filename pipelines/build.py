@@ -13,7 +13,7 @@ from components import evaluation, gate
 from components.ingest.component import Ingest
 from components.ingest.config import IngestConfig
 from components.pusher import Pusher
-from pipelines.config import HOME, RunConfig
+from pipelines.config import RunConfig
 
 
 def build(config: RunConfig) -> Pipeline:
@@ -30,7 +30,7 @@ def build(config: RunConfig) -> Pipeline:
         ),
     )
     examples = ingest.outputs["examples"]
-    schema = ImportSchemaGen(schema_file=str(HOME / task.schema)).with_id("Schema")
+    schema = ImportSchemaGen(schema_file=str(config.schema_in_force)).with_id("Schema")
     statistics = StatisticsGen(examples=examples, schema=schema.outputs["schema"])
     validator = ExampleValidator(statistics=statistics.outputs["statistics"], schema=schema.outputs["schema"])
     passed = gate.Gate(

@@ -18,6 +18,9 @@ TaskName = Annotated[str, typer.Argument(metavar="TASK", help="Which task: image
 Data = Annotated[str | None, typer.Option(help="The raw data: folder, file or pattern. Default: the generated sample.")]
 Root = Annotated[str | None, typer.Option(help="Folder for metadata, artifacts and models. Default: runs/NAME.")]
 Name = Annotated[str | None, typer.Option(help="Name of the pipeline. Default: the task's.")]
+Schema = Annotated[
+    str | None, typer.Option(metavar="FILE", help="Schema of your own. Default: the task's, or one that is inferred.")
+]
 SettingsFile = Annotated[
     str | None, typer.Option("--settings", help="TOML file. Default: penstock.toml, if there is one.")
 ]
@@ -27,6 +30,7 @@ From = Annotated[
 ]
 To = Annotated[str | None, typer.Option("--to", metavar="NODE", help="Stop after it.")]
 Force = Annotated[list[str] | None, typer.Option("--force", metavar="NODE", help="Run it though it is up to date.")]
+Label = Annotated[str, typer.Option(help="Column that holds the label, where data are rows.")]
 DryRun = Annotated[bool, typer.Option("--dry-run", help="Say what would run and why; change nothing.")]
 Wait = Annotated[bool, typer.Option("--wait", help="Wait for another run on the same root.")]
 BeamArgs = Annotated[list[str] | None, typer.Argument(metavar="[-- BEAM FLAGS]", help="Passed on to Beam.")]
@@ -44,6 +48,8 @@ def run(
     data: Data = None,
     root: Root = None,
     name: Name = None,
+    schema: Schema = None,
+    label: Label = "",
     settings_file: SettingsFile = None,
     flags: Set = None,
     first: From = None,
@@ -57,7 +63,14 @@ def run(
     from pipelines.plan import Request
 
     chosen = config.make(
-        task, data=data, root=root, name=name, settings_file=settings_file, flags=flags or (), beam_args=beam_args or ()
+        task,
+        data=data,
+        root=root,
+        name=name,
+        schema=schema,
+        settings_file=settings_file,
+        flags=[*([f"ingest.label={label}"] if label else []), *(flags or ())],
+        beam_args=beam_args or (),
     )
     request = Request(first, last, frozenset(force or ()))
     if dry_run:
@@ -72,7 +85,7 @@ def ingest(
     ],
     out: Annotated[str, typer.Option(help="Folder to make, with shards, manifest, quarantine and schema.")],
     beam_args: BeamArgs = None,
-    label: Annotated[str, typer.Option(help="Column that holds the label; it is counted by split.")] = "",
+    label: Label = "",
     earlier: Annotated[
         str | None, typer.Option(metavar="FOLDER", help="An earlier --out: its unchanged spans are not read again.")
     ] = None,

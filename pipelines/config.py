@@ -18,7 +18,7 @@ from components.tasks import NAMES, Task, get
 
 SETTINGS_FILE = "penstock.toml"
 HOME = Path(__file__).resolve().parent.parent
-_PLACES = ("data", "root", "name")  # of a task, in the settings file
+_PLACES = ("data", "root", "name", "schema")  # of a task, in the settings file
 
 
 @dataclass(frozen=True)
@@ -31,6 +31,7 @@ class RunConfig:
     root: Path
     settings: Settings
     beam_args: tuple[str, ...] = ()
+    schema: str = ""  # the user's own; empty: the one that applies (see `pipelines.curated`)
 
     @property
     def needs(self) -> Needs:
@@ -46,6 +47,11 @@ class RunConfig:
     def notes(self) -> Path:
         """What Penstock remembers of the root: seals, hashes, lock."""
         return self.root / ".penstock"
+
+    @property
+    def schema_in_force(self) -> Path:
+        """The schema of the newest run, as its nodes read it."""
+        return self.notes / "schema.pbtxt"
 
     @property
     def hash_cache(self) -> Path:
@@ -80,6 +86,7 @@ def make(
     data: str | None = None,
     root: str | None = None,
     name: str | None = None,
+    schema: str | None = None,
     settings_file: str | None = None,
     flags: Sequence[str] = (),
     beam_args: Sequence[str] = (),
@@ -96,6 +103,7 @@ def make(
         root=_folder("root", root or places.get("root") or f"runs/{chosen}"),
         settings=settings,
         beam_args=tuple(beam_args),
+        schema=str(_folder("schema", own)) if (own := schema or places.get("schema")) else "",
     )
 
 

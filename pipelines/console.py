@@ -18,6 +18,7 @@ from components.ingest.survey import Survey
 from components.progress import Progress
 from pipelines import plan
 from pipelines.config import RunConfig
+from pipelines.curated import Curated
 from pipelines.plan import NodePlan, Plan
 from pipelines.report.facts import NodeFacts, RunFacts
 
@@ -114,6 +115,11 @@ class Display:
         rows = _summary_rows(facts, config)
         self._console.print()
         self._rows(rows)
+
+    def schema(self, schema: Curated) -> None:
+        """Says where a schema that was inferred just now can be curated."""
+        if schema.is_new:
+            self._console.print(f"schema: inferred from the data; look at it and curate it: {schema.file}")
 
     def surveyed(self, found: Survey) -> None:
         """Shows what is about to be read, and as what."""

@@ -19,7 +19,7 @@ from components import durable, progress
 from components.errors import Cancelled, DiskFull, PenstockError
 from components.hashing import HashCache
 from components.ingest import survey
-from pipelines import lock, plan, quiet
+from pipelines import curated, lock, plan, quiet
 from pipelines.config import RunConfig
 from pipelines.console import Display
 from pipelines.plan import Plan, Request
@@ -54,6 +54,9 @@ def run(config: RunConfig, request: Request, *, wait: bool = False, compiled: An
         display = Display(sys.stdout)
         display.swept(swept)
         planned = _plan(config, store, request)
+        if planned.schema is not None:
+            curated.bring_into_force(config, planned.schema)
+            display.schema(planned.schema)
         if not planned.due and compiled is None:
             return _nothing_due(config, store, planned, display)
         return _Run(config, store, planned).go(compiled)

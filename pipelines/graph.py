@@ -38,7 +38,7 @@ NODES = (
         settings=("ingest",),
         packages=("pillow", "tensorflow"),
     ),
-    Node("Schema", parts=("schema",)),
+    Node("Schema"),
     Node("StatisticsGen", upstream=("Ingest", "Schema"), packages=("tensorflow-data-validation", "tfx")),
     Node("ExampleValidator", upstream=("StatisticsGen", "Schema"), packages=("tensorflow-data-validation", "tfx")),
     Node("Gate", upstream=("Ingest", "ExampleValidator"), code=("components.gate",), settings=("gate",)),

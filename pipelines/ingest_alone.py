@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from components import durable
+from components import durable, places
 from components.errors import DiskFull, SettingsError
 from components.hashing import HashCache
 from components.ingest import survey
@@ -61,6 +61,7 @@ def _run(wish: Wish, artifact: Path, notes: Path, surveyed: Callable[[Survey], N
     def look() -> Survey:
         return survey.take(wish.data, wish.settings, cache)
 
+    places.prepare(wish.data, wish.beam_args)
     found = look()
     if surveyed is not None:
         surveyed(found)

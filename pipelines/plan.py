@@ -16,13 +16,14 @@ from typing import Any
 
 import orjson
 
-from components import fingerprint, refs, seal
+from components import fingerprint, places, refs, seal
 from components.errors import SettingsError
 from components.hashing import HashCache, digest_of, sha256_of
 from components.ingest import account, survey
 from components.ingest.sources import printable
-from pipelines import graph
+from pipelines import curated, graph
 from pipelines.config import HOME, RunConfig
+from pipelines.curated import Curated
 from pipelines.graph import Node
 from pipelines.store import Artifact, Execution, Store
 
@@ -58,6 +59,7 @@ class Plan:
     """What will be done about every node."""
 
     nodes: tuple[NodePlan, ...]
+    schema: Curated | None = None  # None if it is taken as it is
 
     @property
     def due(self) -> tuple[NodePlan, ...]:
@@ -74,7 +76,7 @@ def make(config: RunConfig, store: Store, cache: HashCache, request: Request = E
     planner = _Planner(config, store, cache, _checked(request))
     for node in graph.NODES:
         planner.decide(node)
-    return Plan(tuple(planner.decided.values()))
+    return Plan(tuple(planner.decided.values()), planner.schema)
 
 
 class _Planner:
@@ -83,6 +85,7 @@ class _Planner:
         self._held = graph.before(request.first) if request.first else set()
         self._wanted = {request.last, *graph.before(request.last)} if request.last else set(graph.IDS)
         self._found: survey.Survey | None = None
+        self.schema: Curated | None = None
         self.decided: dict[str, NodePlan] = {}
 
     def decide(self, node: Node) -> None:
@@ -168,7 +171,8 @@ class _Planner:
         if node.id == "Ingest":
             return {"data_digest": self._look().digest}
         if node.id == "Schema":
-            return {"schema_digest": sha256_of(HOME / self._config.task.schema)}
+            self.schema = curated.find(self._config, self._look())
+            return {"schema_digest": digest_of([self.schema.content.decode()])}
         if node.id == "Pusher":
             return {"serving": str(self._config.serving)}
         return {}
@@ -182,6 +186,7 @@ class _Planner:
     def _look(self) -> survey.Survey:
         if self._found is None:
             config = self._config
+            places.prepare(config.data, config.beam_args)
             self._found = survey.take(config.data, config.settings.ingest, self._cache, config.needs)
         return self._found
 

@@ -159,9 +159,6 @@ class TestWiring:
         assert metadata.database_connection_config.sqlite.filename_uri == str(config.root / "metadata.db")
         assert compiled.runtime_spec.pipeline_root.runtime_parameter.default_value.string_value == str(config.root)
 
-    def test_the_schema_is_the_curated_one(self, config: RunConfig, nodes: dict[str, Any]) -> None:
-        """Of the task, in this repository."""
-        schema = Path(parameter(nodes["Schema"], "schema_file"))
-
-        assert schema == run_config.HOME / config.task.schema
-        assert schema.is_file()
+    def test_the_schema_is_the_one_in_force(self, config: RunConfig, nodes: dict[str, Any]) -> None:
+        """A run puts it there before any node is run."""
+        assert Path(parameter(nodes["Schema"], "schema_file")) == config.schema_in_force

@@ -115,7 +115,7 @@ def test_a_heavy_import_would_be_found() -> None:
     found = imported_at_once("pipelines/build.py")
 
     assert "tfx" in found["pipelines/build.py"]
-    assert "tensorflow" in found["components/ingest/write_rows.py"]
+    assert "tensorflow" in found["components/ingest/keys.py"]
 
 
 def modules_after(script: str, cwd: Path) -> set[str]:

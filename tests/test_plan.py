@@ -19,7 +19,7 @@ from components.ingest import account, manifest
 from components.ingest.sources.image_folder import SOURCE
 from components.settings import Settings
 from pipelines import config as run_config
-from pipelines import graph, plan
+from pipelines import curated, graph, plan
 from pipelines.config import RunConfig
 from pipelines.plan import CACHED, HELD, LOOK_UP, RUN, SKIP, NodePlan, Plan, Request, describe_change, seal_path
 from pipelines.store import Store
@@ -179,7 +179,7 @@ class TestUpToDate:
         """Each node says what it was compared by."""
         assert [(each.node.id, each.action, each.reason) for each in root.planned().nodes] == [
             ("Ingest", CACHED, "same data, settings, code, libraries; outputs intact"),
-            ("Schema", CACHED, "same schema, code; outputs intact"),
+            ("Schema", CACHED, "same schema; outputs intact"),
             ("StatisticsGen", CACHED, "same inputs, libraries; outputs intact"),
             ("ExampleValidator", CACHED, "same inputs, libraries; outputs intact"),
             ("Gate", CACHED, "same inputs, settings, code; outputs intact"),
@@ -283,7 +283,7 @@ class TestChanges:
         shutil.copytree(run_config.HOME / "schemas", root.home / "schemas")
         with (root.home / "schemas" / "image.pbtxt").open("a") as schema:
             schema.write("# stricter\n")
-        monkeypatch.setattr(plan, "HOME", root.home)
+        monkeypatch.setattr(curated, "HOME", root.home)
 
         assert root.due() == after({"Schema": "schema changed"})
 

@@ -45,7 +45,12 @@ def infer(schema: pa.Schema, label: str, images: str = "") -> schema_pb2.Schema:
 
 def write(path: Path, schema: pa.Schema, label: str, images: str = "") -> None:
     """Stores the inferred schema."""
-    durable.write_bytes(path, (_HEADER + text_format.MessageToString(infer(schema, label, images))).encode())
+    durable.write_bytes(path, as_text(schema, label, images))
+
+
+def as_text(schema: pa.Schema, label: str, images: str = "") -> bytes:
+    """Returns the inferred schema as people edit it."""
+    return (_HEADER + text_format.MessageToString(infer(schema, label, images))).encode()
 
 
 def tensor_of(feature: schema_pb2.Feature) -> tuple[npt.DTypeLike, tuple[int, ...]] | None:

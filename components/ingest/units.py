@@ -48,7 +48,8 @@ class FilesUnit:
 
     def write(self, target: Target) -> Sequence[ShardReport]:
         """Reads, checks and writes the files of the shard."""
-        return [write_shard(self.shard, refs.load(self.source), self.home, target.artifact, target.settings)]
+        source = refs.load(self.source)
+        return [write_shard(self.shard, source, self.home, target.artifact, target.settings, target.checks)]
 
 
 @dataclass(frozen=True)

@@ -1,0 +1,75 @@
+"""Which schema the data is held against: the user's own, the shipped one, or one to be curated.
+
+--schema FILE ────────────────────────────────► that file
+the data has the columns of the shipped one ──► the shipped one
+else ─────────────────────────────────────────► <root>/schema.pbtxt: inferred by the first run, the user's from then on
+"""
+
+from dataclasses import dataclass
+from pathlib import Path
+
+from components import durable
+from components.errors import SettingsError
+from components.ingest.survey import Survey, Table
+from pipelines.config import HOME, RunConfig
+
+
+@dataclass(frozen=True)
+class Curated:
+    """A schema and where it is kept."""
+
+    file: Path
+    content: bytes
+    is_new: bool = False  # inferred just now: the file is not there yet
+
+
+def find(config: RunConfig, found: Survey) -> Curated:
+    """Returns the schema that applies to the data."""
+    if config.schema:
+        return _read(Path(config.schema))
+    shipped = _read(HOME / config.task.schema)
+    # Files of class folders always become the same columns.
+    if found.table is None or _names(shipped) == _columns(found.table):
+        return shipped
+    own = config.root / "schema.pbtxt"
+    return _read(own) if own.exists() else Curated(own, _inferred(found.table), is_new=True)
+
+
+def bring_into_force(config: RunConfig, schema: Curated) -> None:
+    """Stores the schema where the pipeline takes it from, and where the user finds it if it is new."""
+    if schema.is_new:
+        durable.write_bytes(schema.file, schema.content)
+    durable.write_bytes(config.schema_in_force, schema.content)
+
+
+def _read(file: Path) -> Curated:
+    from google.protobuf import text_format
+    from tensorflow_metadata.proto.v0 import schema_pb2
+
+    try:
+        content = file.read_bytes()
+        text_format.Parse(content, schema_pb2.Schema())
+    except OSError as error:
+        raise SettingsError(f"schema {file}: {error.strerror}") from None
+    except (text_format.ParseError, UnicodeDecodeError) as error:
+        raise SettingsError(f"schema {file}: not a TensorFlow Metadata schema as text: {error}") from None
+    return Curated(file, content)
+
+
+def _names(schema: Curated) -> set[str]:
+    from google.protobuf import text_format
+    from tensorflow_metadata.proto.v0 import schema_pb2
+
+    return {feature.name for feature in text_format.Parse(schema.content, schema_pb2.Schema()).feature}
+
+
+def _columns(table: Table) -> set[str]:
+    from components.ingest import infer
+
+    return set(infer.record_schema(table.schema, table.images).names)
+
+
+def _inferred(table: Table) -> bytes:
+    from components.ingest import schemas
+
+    return schemas.as_text(table.schema, table.label, table.images)

@@ -1,0 +1,84 @@
+"""The schema that data is held against: the user's, the shipped one, or one that is inferred and then the user's."""
+
+from pathlib import Path
+
+import pytest
+
+from components.errors import SettingsError
+from components.hashing import HashCache
+from components.ingest import survey
+from pipelines import config as run_config
+from pipelines import curated
+from pipelines.config import HOME, RunConfig
+
+
+def find(config: RunConfig) -> curated.Curated:
+    """Looks at the data, and returns the schema for it."""
+    found = survey.take(config.data, config.settings.ingest, HashCache(None), config.needs)
+    return curated.find(config, found)
+
+
+def listed(home: Path, header: str = "path,kind") -> Path:
+    """Writes a table of two pictures; more columns hold numbers."""
+    cells = "".join(f",{number}" for number in range(header.count(",") - 1))
+    (home / "list.csv").write_text(f"{header}\na.png,x{cells}\nb.png,y{cells}\n")
+    for name in ("a.png", "b.png"):
+        (home / name).write_bytes(b"\x89PNG\r\n\x1a\n")
+    return home / "list.csv"
+
+
+def config_of(data: Path, home: Path, **places: str) -> RunConfig:
+    """Returns the configuration of an image pipeline."""
+    return run_config.make("image", data=str(data), root=str(home / "root"), flags=["ingest.label=kind"], **places)
+
+
+def test_the_same_columns_take_the_shipped_schema(tmp_path: Path) -> None:
+    """A table that lists pictures and classes gives the records that class folders do."""
+    found = find(config_of(listed(tmp_path), tmp_path))
+
+    assert (found.file, found.is_new) == (HOME / "schemas" / "image.pbtxt", False)
+
+
+def test_other_columns_have_a_schema_inferred(tmp_path: Path) -> None:
+    """It is put where the user finds it, and where the pipeline reads it."""
+    config = config_of(listed(tmp_path, "path,kind,width,height"), tmp_path)
+    found = find(config)
+    config.notes.mkdir(parents=True)
+    curated.bring_into_force(config, found)
+
+    assert (found.file, found.is_new) == (config.root / "schema.pbtxt", True)
+    assert found.file.read_bytes() == config.schema_in_force.read_bytes() == found.content
+    assert b'name: "width"' in found.content
+
+
+def test_what_the_user_has_curated_stays(tmp_path: Path) -> None:
+    """Also when the data changes: that is what a schema is for."""
+    config = config_of(listed(tmp_path, "path,kind,width"), tmp_path)
+    config.notes.mkdir(parents=True)
+    curated.bring_into_force(config, find(config))
+    edited = (config.root / "schema.pbtxt").read_text() + "# mine\n"
+    (config.root / "schema.pbtxt").write_text(edited)
+    listed(tmp_path, "path,kind,width,height")
+
+    assert find(config) == curated.Curated(config.root / "schema.pbtxt", edited.encode())
+
+
+def test_a_schema_can_be_named(tmp_path: Path) -> None:
+    """It wins over all others."""
+    (tmp_path / "mine.pbtxt").write_text('feature { name: "image" }')
+    found = find(config_of(listed(tmp_path), tmp_path, schema=str(tmp_path / "mine.pbtxt")))
+
+    assert found.content == b'feature { name: "image" }'
+
+
+@pytest.mark.parametrize(
+    ("content", "said"),
+    [(None, "No such file"), (b"what?", "not a TensorFlow Metadata schema"), (b"\xff", "not a Ten")],
+)
+def test_a_schema_that_is_none_is_refused(tmp_path: Path, content: bytes | None, said: str) -> None:
+    """With its name, before anything runs."""
+    if content is not None:
+        (tmp_path / "mine.pbtxt").write_bytes(content)
+
+    with pytest.raises(SettingsError, match=f"mine.pbtxt: {said}"):
+        find(config_of(listed(tmp_path), tmp_path, schema=str(tmp_path / "mine.pbtxt")))
