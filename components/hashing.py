@@ -9,7 +9,7 @@ import hashlib
 import os
 import sqlite3
 import time
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import dataclass, field
@@ -18,6 +18,8 @@ from pathlib import Path
 from components.places import DataPath, DataStat, open_whole, stats
 
 _CHUNK, _REMOTE_CHUNK = 1 << 20, 8 << 20
+# Bytes of a file, on average, up to which threads cost more than they bring: there is one lock for all of Python.
+SMALL = 8 << 10
 # A file may be written twice within one tick of the kernel's clock, with one and the same stat. At an address the tick
 # may be a second, and the clock another than ours.
 _SETTLED_NS, _REMOTE_SETTLED_NS = 20_000_000, 120 * 10**9
@@ -41,6 +43,14 @@ def sha256_of(path: DataPath) -> str:
         while chunk := stream.read(_CHUNK if local else _REMOTE_CHUNK):
             digest.update(chunk)
     return digest.hexdigest()
+
+
+def _hash_all(paths: Sequence[DataPath], sizes: Sequence[int]) -> list[str]:
+    """Hashes many files; those of this machine in threads if they are large enough to be worth a hand-over."""
+    if paths and isinstance(paths[0], Path) and sum(sizes) < SMALL * len(sizes):
+        return [sha256_of(path) for path in paths]
+    with ThreadPoolExecutor(max_workers=os.cpu_count()) as pool:
+        return list(pool.map(sha256_of, paths))
 
 
 def digest_of(parts: Iterable[str]) -> str:
@@ -67,27 +77,27 @@ class HashCache:
     def hash_files(self, folder: DataPath, names: Iterable[str]) -> list[HashedFile]:
         """Hashes `folder/name` for each name; only files with an unknown stat are read."""
         names = list(names)
-        with ThreadPoolExecutor(max_workers=os.cpu_count()) as pool:
-            found = stats(folder, names)
-            keys = [stat_key(stat) for stat in found]
-            now = time.time_ns()
-            known = [self._look_up(folder / name, key) for name, key in zip(names, keys, strict=True)]
-            missing = [index for index, digest in enumerate(known) if digest is None]
-            fresh = pool.map(lambda index: sha256_of(folder / names[index]), missing)
-            for index, digest in zip(missing, fresh, strict=True):
-                known[index] = digest
-        old = [index for index in missing if _is_settled(found[index], now)]
-        self._remember((str(folder / names[index]), keys[index], known[index]) for index in old)
+        paths = [f"{folder}/{name}" for name in names]
+        found = [os.stat(path) for path in paths] if isinstance(folder, Path) else stats(folder, names)  # noqa: PTH116
+        keys = [stat_key(stat) for stat in found]
+        now = time.time_ns()
+        known = [self._look_up(path, key) for path, key in zip(paths, keys, strict=True)]
+        missing = [index for index, digest in enumerate(known) if digest is None]
+        fresh = _hash_all([folder / names[index] for index in missing], [found[index].st_size for index in missing])
+        for index, digest in zip(missing, fresh, strict=True):
+            known[index] = digest
+        settled = [_is_settled(stat, now) for stat in found]
+        self._remember((paths[index], keys[index], known[index]) for index in missing if settled[index])
         return [
-            HashedFile(name, stat.st_size, digest or "", key if _is_settled(stat, now) else "")
-            for name, stat, digest, key in zip(names, found, known, keys, strict=True)
+            HashedFile(name, stat.st_size, digest or "", key if sure else "")
+            for name, stat, digest, key, sure in zip(names, found, known, keys, settled, strict=True)
         ]
 
     def close(self) -> None:
         """Closes the file."""
         self._db.close()
 
-    def _look_up(self, path: DataPath, key: str) -> str | None:
+    def _look_up(self, path: str, key: str) -> str | None:
         row = self._db.execute("SELECT sha256 FROM hashes WHERE path = ? AND stat = ?", (_text(path), key)).fetchone()
         return row[0] if row else None
 
@@ -136,6 +146,6 @@ def _is_settled(stat: DataStat, now: int) -> bool:
     return 0 < stat.st_mtime_ns < now - _REMOTE_SETTLED_NS
 
 
-def _text(path: DataPath | str) -> bytes:
+def _text(path: str) -> bytes:
     # Names on disk are bytes; sqlite's TEXT refuses the ones that are not UTF-8.
-    return os.fsencode(str(path))
+    return os.fsencode(path)

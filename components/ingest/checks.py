@@ -4,6 +4,7 @@ content, sha256 ─► remembered? ─┬─ yes ─► the verdict, nothing dec
                                 └─ no ──► images.check_image ─► verdict, to be remembered
 """
 
+from collections.abc import Iterable
 from functools import lru_cache
 from importlib import metadata
 from pathlib import Path
@@ -41,6 +42,11 @@ class Checks:
     def __exit__(self, *_: object) -> None:
         if self._memory:
             self._memory.close()
+
+    def expect(self, hashes: Iterable[str]) -> None:
+        """Looks up what is known of images that will be checked: all at once, that is cheaper."""
+        if self._memory:
+            self._memory.ask(hashes)
 
     def check(self, content: bytes, sha256: str) -> CheckedImage:
         """Checks an image unless its content is known; raises Rejected with the reason."""

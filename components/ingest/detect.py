@@ -1,8 +1,13 @@
 """Which source reads a file, folder or pattern of the user's: decided by the names of what stands there."""
 
+import contextlib
+import os
+import posixpath
 import re
-from collections.abc import Collection
+import stat
+from collections.abc import Collection, Iterator
 from dataclasses import dataclass
+from functools import lru_cache
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -62,7 +67,7 @@ def locate(data: str, sources: Collection[str] = ()) -> Located:
         sources: the ones that can be used; none named: all of them.
     """
     home, names = _names(data)
-    inside = [name for name in names if _is_inside(home / name, home)]
+    inside = _inside(home, names)
     source, files = _source_of(data, inside or names)
     if sources and source not in sources:
         raise BadInput(f"{data}: holds {name_of(source)}, expected {', '.join(map(name_of, sources))}")
@@ -101,14 +106,22 @@ def _names(data: str) -> tuple[Place, list[str]]:
     if path.is_file():
         return path.parent, [path.name]
     home, pattern = (path, "**/*") if path.is_dir() else split_pattern(data)
-    names = sorted(relative(found, home) for found in home.glob(pattern) if _is_data(found, home))
+    if path is home and isinstance(home, Path):
+        names = sorted(_files_below(str(home)))
+    else:
+        names = sorted(relative(found, home) for found in home.glob(pattern) if _is_data(found, home))
     if not names:
         raise BadInput(f"{data}: 0 examples: no such file or folder, or nothing in it that could be data")
     return home, names
 
 
 def _match(name: str, sources: dict[str, Kind]) -> str | None:
-    return next((ref for ref, kind in sources.items() if re.search(f"{kind.ends}$", name, re.IGNORECASE)), None)
+    return next((ref for ref, kind in sources.items() if _end(kind.ends).search(name)), None)
+
+
+@lru_cache(maxsize=64)
+def _end(pattern: str) -> re.Pattern[str]:
+    return re.compile(f"{pattern}$", re.IGNORECASE)
 
 
 def name_of(source: str) -> str:
@@ -126,6 +139,28 @@ def _is_data(path: Place, home: Place) -> bool:
     return path.is_file() and not any(part.startswith((".", "_")) for part in relative(path, home).split("/"))
 
 
-def _is_inside(path: Place, home: Place) -> bool:
-    """Whether a path leads nowhere else; there are no links at an address."""
-    return not isinstance(path, Path) or Path(str(home)).resolve() in path.resolve().parents
+def _files_below(folder: str, prefix: str = "") -> Iterator[str]:
+    """Yields the files below a folder of this machine that could be read: hidden ones are not. Only links are asked."""
+    with contextlib.suppress(PermissionError), os.scandir(folder) as entries:
+        for entry in entries:
+            if entry.name.startswith((".", "_")):
+                continue
+            if entry.is_dir(follow_symlinks=False):
+                yield from _files_below(entry.path, f"{prefix}{entry.name}/")
+            elif entry.is_file():
+                yield prefix + entry.name
+
+
+def _inside(home: Place, names: list[str]) -> list[str]:
+    """Returns the names that lead nowhere else; there are no links at an address."""
+    if not isinstance(home, Path):
+        return names
+    base = os.path.realpath(home)
+    real = lru_cache(maxsize=4096)(os.path.realpath)  # of folders, in each of which many files stand
+
+    def leads_inside(name: str) -> bool:
+        path = f"{home}/{name}"
+        leads = os.path.realpath(path) if stat.S_ISLNK(os.lstat(path).st_mode) else real(posixpath.dirname(path))
+        return leads == base or leads.startswith(base.rstrip("/") + "/")
+
+    return [name for name in names if leads_inside(name)]

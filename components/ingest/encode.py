@@ -9,6 +9,7 @@ Every length is known before anything is put together, so a picture is never cop
 """
 
 from collections.abc import Mapping
+from functools import lru_cache
 
 from components.ingest.columns import varint
 
@@ -36,6 +37,7 @@ def example_parts(columns: Mapping[str, bytes | int]) -> list[bytes]:
     return parts
 
 
+@lru_cache(maxsize=1024)
 def _head(key: bytes, tag: bytes, size: int) -> bytes:
     """Returns all of a map's entry that comes before its content of `size` bytes."""
     inner = _FIELD_1 + varint(size)  # the one value

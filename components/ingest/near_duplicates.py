@@ -27,7 +27,7 @@ from components.settings import SPLITS, Ingest
 NEAR_DUPLICATES = "near_duplicates.jsonl"
 _BITS = 64
 _LISTED = 10_000  # pairs
-_COMPARED = 200_000_000  # some seconds: pictures without end that all look much the same must not take for ever
+_COMPARED = 50_000_000  # some seconds: pictures that all look much the same must not take for ever
 _FOUND = 1_000_000  # pairs of looks
 _ROW = np.dtype([("content", "<u8"), ("look", "<u8")])
 _ONES = np.array([number.bit_count() for number in range(256)], np.uint8)
@@ -131,15 +131,14 @@ def find(seen: Seen, paths: Sequence[str], bits: int) -> NearDuplicates:
 def within(looks: Looks, bits: int) -> tuple[Numbers, bool]:
     """Returns the numbers of all pairs of different looks with at most `bits` bits of difference, and if it is all."""
     found = np.empty(0, np.int64)
-    budget = _COMPARED
+    budget, complete = _COMPARED, True
     for mask in _masks(bits):
         fresh, budget = _neighbours(looks, mask, bits, budget)
         found = np.unique(np.concatenate([found, fresh]))
-        if budget < 0 or len(found) > _FOUND:
+        complete = budget >= 0 and len(found) <= _FOUND
+        if not complete:
             break
-    else:
-        return np.stack(np.divmod(found, max(1, len(looks))), axis=1), True
-    return np.stack(np.divmod(found[:_FOUND], max(1, len(looks))), axis=1), False
+    return np.stack(np.divmod(found[:_FOUND], max(1, len(looks))), axis=1), complete
 
 
 def _masks(bits: int) -> Iterator[np.uint64]:
@@ -156,10 +155,10 @@ def _neighbours(looks: Looks, mask: np.uint64, bits: int, budget: int) -> tuple[
     order = np.argsort(looks & mask, kind="stable")
     ordered = looks[order]
     keys = ordered & mask
-    found = []
+    found = [np.empty(0, np.int64)]
     left = np.flatnonzero(keys[1:] == keys[:-1])
     step = 1
-    while len(left) and budget >= 0:
+    while len(left) and budget >= 0 and sum(map(len, found)) <= _FOUND:
         budget -= len(left)
         near = left[_distance(ordered[left], ordered[left + step]) <= bits]
         one, other = order[near], order[near + step]
@@ -167,7 +166,7 @@ def _neighbours(looks: Looks, mask: np.uint64, bits: int, budget: int) -> tuple[
         step += 1
         left = left[left + step < len(keys)]
         left = left[keys[left] == keys[left + step]]
-    return np.concatenate(found) if found else np.empty(0, np.int64), budget
+    return np.concatenate(found), budget
 
 
 def _distance(one: Looks, other: Looks) -> Numbers:

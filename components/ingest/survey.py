@@ -61,6 +61,8 @@ class Survey:
     @cached_property
     def manifest(self) -> Manifest:
         """All files of all parts."""
+        if not any(part.prefix for part in self.parts) and len(self.parts) == 1:
+            return self.parts[0].manifest
         return Manifest(
             tuple(
                 replace(item, file=replace(item.file, path=part.prefix + item.file.path))

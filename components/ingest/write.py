@@ -7,6 +7,7 @@ A file is what the manifest says if its stat is the one that was hashed; only if
 """
 
 import hashlib
+import io
 import os
 from collections import Counter, deque
 from collections.abc import Iterator, Sequence
@@ -15,7 +16,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from components import durable
-from components.hashing import stat_key
+from components.hashing import SMALL, stat_key
 from components.ingest import near_duplicates
 from components.ingest.checks import Checks
 from components.ingest.encode import example_parts
@@ -71,9 +72,8 @@ def write_shard(
             Checks(checks, settings) as known,
             durable.publish_file(target) as aside,
             RecordFile(aside) as written,
-            ThreadPoolExecutor(_THREADS) as pool,
         ):
-            for item, outcome in _Reader(source, data, settings, known).read_all(pool, shard.files):
+            for item, outcome in _Reader(source, data, settings, known).read_all(shard.files):
                 if record := tally.sort(item, outcome):
                     # The id names the content, so that augmentation can be seeded by the record wherever it stands.
                     written.write(example_parts({**record.columns, "id": record_id(item.sha256)}))
@@ -133,10 +133,22 @@ class _Reader:
         self._source, self._data, self._settings, self._checks = source, data, settings, checks
         self._pictures = source if isinstance(source, PictureSource) else None
 
-    def read_all(
+    def read_all(self, files: Sequence[ManifestFile]) -> Iterator[tuple[ManifestFile, Record | Refused]]:
+        """Yields what became of each file, in order."""
+        if self._pictures is not None:
+            self._checks.expect(item.sha256 for item in files)
+        if isinstance(self._data, Path) and sum(item.size for item in files) < SMALL * len(files):
+            return ((item, self._read(item)) for item in files)
+        return self._read_ahead(files)
+
+    def _read_ahead(self, files: Sequence[ManifestFile]) -> Iterator[tuple[ManifestFile, Record | Refused]]:
+        """Yields what became of each file, and has the next ones read meanwhile."""
+        with ThreadPoolExecutor(_THREADS) as pool:
+            yield from self._in_turn(pool, files)
+
+    def _in_turn(
         self, pool: ThreadPoolExecutor, files: Sequence[ManifestFile]
     ) -> Iterator[tuple[ManifestFile, Record | Refused]]:
-        """Yields what became of each file, in order, and has the next ones read meanwhile."""
         running: deque[tuple[Sequence[ManifestFile], Future[list[Record | Refused]]]] = deque()
         try:
             for batch in _batches(files):
@@ -156,7 +168,7 @@ class _Reader:
         limit = self._settings.max_file_mb
         if item.size > limit << 20:
             return Refused(printable(item.file.path), f"{item.size:,} bytes, more than max_file_mb = {limit}")
-        content = _content(self._data / item.file.path, item)
+        content = _content(self._data, item)
         try:
             if self._pictures is None:
                 return self._source.read(item.file, content, self._settings)
@@ -183,17 +195,19 @@ def _done(
     return zip(batch, future.result(), strict=True)
 
 
-def _content(path: DataPath, item: ManifestFile) -> bytes:
+def _content(data: DataPath, item: ManifestFile) -> bytes:
     """Returns the content that the manifest tells of."""
+    name = f"{data}/{item.file.path}"
     try:
-        with open_whole(path) as stream:
+        # Not by Path.open: to make the path and the buffer takes as long as to read a small file.
+        with io.FileIO(name) if isinstance(data, Path) else open_whole(data / item.file.path) as stream:
             content = stream.read()
             # Asked for behind the last byte: who writes to the file later does not change what was read.
             same = bool(item.stat) and stat_key(os.fstat(stream.fileno())) == item.stat
     except OSError as error:
-        raise _InputGone(f"{printable(str(path))}: cannot be read: {error.strerror}") from error
+        raise _InputGone(f"{printable(name)}: cannot be read: {error.strerror}") from error
     if not same and hashlib.sha256(content).hexdigest() != item.sha256:
-        raise _InputGone(f"{printable(str(path))}: changed while it was being ingested")
+        raise _InputGone(f"{printable(name)}: changed while it was being ingested")
     return content
 
 

@@ -92,9 +92,8 @@ def _no_class(name: str) -> str | None:
 def _local_entries(data: Path, kind: Kind) -> Iterator[_Entry]:
     _check_folder(data, kind)
     home = data.resolve()
-    for path in _walk(data):
-        name = path.relative_to(data).as_posix()
-        yield _Entry(name, "/" not in name and path.is_symlink(), partial(_local_fault, path, name, home))
+    for name, entry in sorted(_walk(str(data), ""), key=lambda found: found[0].split("/")):
+        yield _Entry(name, "/" not in name and entry.is_symlink(), partial(_local_fault, entry, name, home))
 
 
 def _check_folder(data: Path, kind: Kind) -> None:
@@ -106,31 +105,28 @@ def _check_folder(data: Path, kind: Kind) -> None:
         raise BadInput(f"{data}: not a folder; {kind.expected}")
 
 
-def _walk(data: Path) -> list[Path]:
-    found: list[Path] = []
-    for parent, folders, names in os.walk(data, onerror=_raise):
-        hidden = [name for name in folders if name.startswith(".")]
-        linked = [name for name in folders if name not in hidden and Path(parent, name).is_symlink()]
-        folders[:] = sorted(set(folders) - set(hidden) - set(linked))
-        found.extend(Path(parent, name) for name in (*names, *hidden, *linked))
-    return sorted(found)
+def _walk(folder: str, prefix: str) -> Iterator[tuple[str, os.DirEntry[str]]]:
+    """Yields all that is below and is no folder; a hidden or linked folder is told of and not entered."""
+    with os.scandir(folder) as entries:
+        os.lstat(f"{folder}/.")  # fails in a folder that may be listed and not entered
+        for entry in entries:
+            if entry.is_dir(follow_symlinks=False) and not entry.name.startswith("."):
+                yield from _walk(entry.path, f"{prefix}{entry.name}/")
+            else:
+                yield prefix + entry.name, entry
 
 
-def _raise(error: OSError) -> None:
-    raise error
-
-
-def _local_fault(path: Path, name: str, home: Path) -> str | None:
-    if "/" not in name and not path.is_dir():
+def _local_fault(entry: os.DirEntry[str], name: str, home: Path) -> str | None:
+    # The listing itself tells what an entry is: to ask for a stat of each would take longer than all the rest.
+    if "/" not in name and not entry.is_dir():
         return _no_class(name)
     try:
         name.partition("/")[0].encode()
     except UnicodeEncodeError:
         return "the class folder's name is not UTF-8"
-    mode = path.lstat().st_mode
-    if stat.S_ISLNK(mode):
-        return _link_fault(path, home)
-    return None if stat.S_ISREG(mode) else "not a regular file"
+    if entry.is_symlink():
+        return _link_fault(Path(entry.path), home)
+    return None if entry.is_file(follow_symlinks=False) else "not a regular file"
 
 
 def _link_fault(path: Path, home: Path) -> str | None:
