@@ -31,7 +31,8 @@ def infer(schema: pa.Schema, label: str, images: str = "") -> schema_pb2.Schema:
         feature.presence.min_count = 1
         if column.name in {label, picture, own}:
             feature.presence.min_fraction = 1.0
-        if not is_list(column.type):
+            feature.shape.SetInParent()  # one value in every record: readers then make it dense
+        elif not is_list(column.type):
             feature.value_count.min = feature.value_count.max = 1
         if pa.types.is_boolean(column.type):
             feature.bool_domain.SetInParent()

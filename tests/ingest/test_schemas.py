@@ -28,9 +28,9 @@ feature {
   name: "pixels" type: BYTES presence { min_count: 1 } value_count { min: 1 max: 1 } image_domain {}
   annotation { tag: "dtype:<f4" tag: "shape:28,28" }
 }
-feature { name: "class" type: BYTES presence { min_count: 1 min_fraction: 1 } value_count { min: 1 max: 1 } }
+feature { name: "class" type: BYTES presence { min_count: 1 min_fraction: 1 } shape {} }
 feature {
-  name: "id" type: INT presence { min_count: 1 min_fraction: 1 } value_count { min: 1 max: 1 }
+  name: "id" type: INT presence { min_count: 1 min_fraction: 1 } shape {}
   annotation { tag: "record id" }
 }
 """
