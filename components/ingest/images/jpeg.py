@@ -112,7 +112,7 @@ def _look(jpeg: _Jpeg) -> int | None:
         image = Image.frombytes("L", size, jpeg.content, "jpeg", "L", "", scale, 0)
     except ValueError as error:
         raise ImageRejected("JPEG cannot be decoded: its data is broken") from error
-    return looks.look_of(image)
+    return looks.look_of(image, (width / scale, height / scale))
 
 
 def _read(content: bytes, *, full: bool) -> _Jpeg:

@@ -16,11 +16,12 @@ import numpy as np
 from PIL import Image
 
 SIDE: Final = 16  # of the picture that is looked at: a decoder may leave out what is finer
+_WHOLE: Final = (0, 0, SIDE, SIDE)
 _WAVES: Final = 8
 _SCALE: Final = 1024
 _MEDIAN: Final = _WAVES * _WAVES // 2 - 1
 _NOISE: Final = 2 * _SCALE * _SCALE  # an amplitude of half a gray level
-# Of blank paper, a gradient or a disc there are many that are not copies of each other.
+# Of blank paper and of gradients there are many that are not copies of each other.
 _LEAST_BITS: Final = 8
 _PLACES, _NUMBERS = np.arange(SIDE), np.arange(_WAVES)[:, None]
 _COSINES: Final = np.rint(
@@ -28,13 +29,18 @@ _COSINES: Final = np.rint(
 )  # whole numbers, as floats: those are multiplied faster, and exactly
 
 
-def look_of(picture: Image.Image) -> int | None:
-    """Returns the look of a decoded picture in gray or RGB, or None if it is too plain to have one."""
+def look_of(picture: Image.Image, size: tuple[float, float] | None = None) -> int | None:
+    """Returns the look of a decoded picture in gray or RGB, or None if it is too plain to have one.
+
+    Args:
+        picture: the pixels.
+        size: how much of it is the picture, from its upper left corner: a decoder may round up to whole pixels.
+    """
+    box = (0, 0, *(size or picture.size))
+    if box != _WHOLE:
+        picture = picture.resize((SIDE, SIDE), Image.Resampling.BILINEAR, box, reducing_gap=2.0)
     if picture.mode != "L":
-        # Reduced first: to turn all of it gray would cost more.
-        picture = picture.resize((SIDE, SIDE), Image.Resampling.BILINEAR, reducing_gap=2.0).convert("L")
-    elif picture.size != (SIDE, SIDE):
-        picture = picture.resize((SIDE, SIDE), Image.Resampling.BILINEAR, reducing_gap=2.0)
+        picture = picture.convert("L")  # last of all: there is least to do
     pixels = np.frombuffer(picture.tobytes(), np.uint8).reshape(SIDE, SIDE)
     waves = (_COSINES @ pixels @ _COSINES.T).ravel()
     bits = waves > max(int(np.partition(waves, _MEDIAN)[_MEDIAN]), _NOISE)

@@ -1,0 +1,111 @@
+"""A check of the header alone: what it finds, what it lets pass, and what is decoded all the same."""
+
+import pytest
+from PIL import Image
+
+from components.ingest.images import CheckedImage, Handling, ImageLimits, ImageRejected, check_image
+from tests.ingest.images.conftest import COLOUR, GRAY, HEIGHT, TRANSLUCENT, WIDTH, encode, exif
+
+HEADER = Handling(full=False)
+JPEG, PNG = encode(COLOUR, "JPEG", quality=95), encode(COLOUR, "PNG")
+
+
+def check(content: bytes, limits: ImageLimits | None = None) -> CheckedImage:
+    """Checks the header alone."""
+    return check_image(content, limits or ImageLimits(), HEADER)
+
+
+def reason(content: bytes, limits: ImageLimits | None = None) -> str:
+    """Returns why the header alone is enough to reject `content`."""
+    with pytest.raises(ImageRejected) as rejected:
+        check(content, limits)
+    return str(rejected.value)
+
+
+KEPT = {
+    "JPEG": JPEG,
+    "PNG": PNG,
+    "JPEG progressive": encode(COLOUR, "JPEG", progressive=True),
+    "JPEG with bytes after its end": JPEG + b"junk",
+    "JPEG with a profile": encode(COLOUR, "JPEG", icc_profile=b"profile" * 30_000, comment=b"\xff\xd9"),
+    "PNG gray": encode(GRAY, "PNG"),
+}
+
+
+@pytest.mark.parametrize("kind", KEPT)
+def test_what_is_kept_is_not_decoded(kind: str) -> None:
+    """Size and format are told, the bytes stay, and there is no look: that would take pixels."""
+    checked = check(KEPT[kind])
+
+    assert checked == CheckedImage(KEPT[kind], WIDTH, HEIGHT, kind.partition(" ")[0], "")
+    assert checked.look is None
+
+
+def damaged(content: bytes, at: int) -> bytes:
+    """Overwrites some bytes."""
+    return content[:at] + b"\x12\x34\x56\x78" * 8 + content[at + 32 :]
+
+
+@pytest.mark.parametrize("content", [JPEG[:-200] + b"\xff\xdb" + JPEG[-198:], damaged(PNG, PNG.index(b"IDAT") + 100)])
+def test_damage_inside_the_data_passes(content: bytes) -> None:
+    """That is the difference: a full check rejects these."""
+    with pytest.raises(ImageRejected):
+        check_image(content, ImageLimits())
+
+    assert check(content).content == content
+
+
+LIE = JPEG.index(b"\xff\xc0") + 5
+DATA = len(JPEG) - JPEG.index(b"\xff\xda") - 14
+REJECTED = {
+    "no image": (b"<html>", "not an image: starts with '<html>', expected JPEG, PNG, GIF, WebP, BMP or TIFF"),
+    "JPEG that was cut": (JPEG[:-2], "JPEG is truncated: no end marker, expected one after the picture data"),
+    "JPEG that was cut in its header": (
+        JPEG[: LIE + 3],
+        f"JPEG is truncated or corrupt: segment FFC0 at byte {LIE - 5} is not whole",
+    ),
+    "JPEG that lies": (
+        JPEG[:LIE] + b"\x1a\x00\x1a\x00" + JPEG[LIE + 4 :],
+        f"JPEG header says 6656 x 6656 but {DATA:,} bytes of data follow, expected at least one for 2,000 pixels",
+    ),
+    "PNG that was cut": (PNG[:-6], "PNG is truncated: the file ends without an IEND chunk"),
+}
+
+
+@pytest.mark.parametrize("kind", REJECTED)
+def test_what_the_header_gives_away_is_rejected(kind: str) -> None:
+    """With the same words as by a full check."""
+    content, expected = REJECTED[kind]
+
+    assert reason(content) == expected
+
+
+def test_limits_hold() -> None:
+    """The size is known before anything is decoded, here as there."""
+    expected = "size 43 x 37 is 1,591 pixels, expected at most 1,590 (max_pixels)"
+
+    assert [reason(content, ImageLimits(max_pixels=1_590)) for content in (JPEG, PNG)] == [expected, expected]
+
+
+CHANGED = {
+    "EXIF rotation": encode(COLOUR, "JPEG", exif=exif(6)),
+    "CMYK": encode(COLOUR.convert("CMYK"), "JPEG"),
+    "PNG with alpha": encode(TRANSLUCENT, "PNG"),
+    "GIF": encode(COLOUR, "GIF"),
+    "WebP": encode(COLOUR, "WEBP"),
+    "BMP": encode(COLOUR, "BMP"),
+    "TIFF": encode(COLOUR, "TIFF"),
+}
+
+
+@pytest.mark.parametrize("kind", CHANGED)
+def test_what_must_be_set_right_is_decoded(kind: str) -> None:
+    """The result is that of a full check."""
+    assert check(CHANGED[kind]) == check_image(CHANGED[kind], ImageLimits())
+
+
+def test_damage_in_what_must_be_set_right_is_found() -> None:
+    """It has to be decoded, and cannot be."""
+    content = encode(Image.effect_noise((200, 200), 90), "WEBP", lossless=True)
+
+    assert reason(content[: len(content) // 2]).startswith("WEBP cannot be decoded: ")
