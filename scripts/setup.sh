@@ -4,7 +4,7 @@
 #   stamp matches? ── yes ──► done, in milliseconds
 #        │ no
 #        ▼
-#   g++ there? ─► uv ─► Python 3.10 ─► .venv ─► locked packages ─► penstock itself ─► bytecode ─► stamp
+#   g++ there? ─► uv ─► Python 3.10 ─► .venv ─► locked packages ─► penstock itself ─► bytecode ─► native op ─► stamp
 #
 # The stamp is removed before anything is changed and written last, so a set-up that was killed is started afresh.
 #
@@ -136,6 +136,12 @@ compile_own() {
     "$python" -m compileall -q components pipelines schemas data || say "not all of it compiled; going on"
 }
 
+# It makes training on JPEGs faster and nothing else depends on it; `penstock doctor` says whether it is there.
+build_native() {
+    say "building the native JPEG decoder"
+    "$python" -W ignore -m components.native.build >/dev/null || say "it was not built; going on without it"
+}
+
 set_up() {
     require_compiler
     uv=$(find_uv) || { install_uv; uv=$(find_uv); }
@@ -145,6 +151,7 @@ set_up() {
     install_packages
     install_penstock
     compile_own
+    build_native
     state >"$stamp.new"
     mv "$stamp.new" "$stamp"
     say "ready in $SECONDS s"
