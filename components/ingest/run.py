@@ -12,7 +12,7 @@ import apache_beam as beam
 
 from components import beam_workers, progress
 from components.errors import BadInput
-from components.ingest import account, duplicates, earlier, reports, schemas, units
+from components.ingest import account, duplicates, earlier, plans, reports, schemas, units
 from components.ingest.survey import Part, Survey
 from components.ingest.units import Target, Unit
 from components.ingest.write import ShardReport
@@ -57,8 +57,9 @@ def _close_rows(job: Job, told: Sequence[ShardReport]) -> account.Account:
 
 def _write(job: Job, make_pipeline: Callable[[], beam.Pipeline]) -> list[Sequence[ShardReport]]:
     """Returns the reports of each part, taken over or made."""
-    plans = [_plan(job, part) for part in job.found.parts]
-    todo = [unit for plan in plans for unit in plan.units]
+    artifact = job.target.artifact
+    parts = [_plan(job, part) for part in job.found.parts]
+    todo = [unit.sent(artifact) for plan in parts for unit in plan.units]
     if todo:
         beam_workers.watch()
         _progress.start(len(job.found.manifest.files) if job.found.table is None else 0)
@@ -68,13 +69,13 @@ def _write(job: Job, make_pipeline: Callable[[], beam.Pipeline]) -> list[Sequenc
                 | "PlanUnits" >> beam.Create(todo, reshuffle=True)
                 | "WriteUnits" >> beam.ParDo(_WriteUnit(job.target))
             )
-    artifact = job.target.artifact
     made = [
         plan.known if plan.known is not None else reports.collect(artifact, [unit.name for unit in plan.units])
-        for plan in plans
+        for plan in parts
     ]
     reports.clear(artifact)
-    for part, plan, written in zip(job.found.parts, plans, made, strict=True):
+    plans.clear(artifact)
+    for part, plan, written in zip(job.found.parts, parts, made, strict=True):
         if plan.key:
             earlier.keep(artifact, part, plan.key, written)
     return made

@@ -7,11 +7,11 @@ No record crosses a shuffle, and a retried bundle writes the same files again.
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from components import refs
-from components.ingest import shards
+from components.ingest import plans, shards
 from components.ingest.detect import Place
 from components.ingest.renamed import Renamed
 from components.ingest.rows import Range, RowSource
@@ -35,7 +35,7 @@ class Target:
 
 @dataclass(frozen=True)
 class FilesUnit:
-    """One shard of records that are files."""
+    """One shard of records that are files; its plan is sent ahead."""
 
     shard: ShardPlan
     source: str
@@ -46,10 +46,14 @@ class FilesUnit:
         """The shard's."""
         return self.shard.name
 
+    def sent(self, artifact: Path) -> "FilesUnit":
+        """Leaves the list of files where workers find it, and returns the unit without it."""
+        return replace(self, shard=plans.store(artifact, self.shard))
+
     def write(self, target: Target) -> Sequence[ShardReport]:
         """Reads, checks and writes the files of the shard."""
-        source = refs.load(self.source)
-        return [write_shard(self.shard, source, self.home, target.artifact, target.settings, target.checks)]
+        source, shard = refs.load(self.source), plans.read(target.artifact, self.shard)
+        return [write_shard(shard, source, self.home, target.artifact, target.settings, target.checks)]
 
 
 @dataclass(frozen=True)
@@ -66,6 +70,11 @@ class RowsUnit:
     def name(self) -> str:
         """The range's number."""
         return f"range-{self.shard}"
+
+    def sent(self, artifact: Path) -> "RowsUnit":
+        """A range is small: nothing is sent ahead."""
+        del artifact
+        return self
 
     def write(self, target: Target) -> Sequence[ShardReport]:
         """Reads the range and writes its shards."""
