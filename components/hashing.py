@@ -20,6 +20,7 @@ from components.places import DataPath, DataStat, open_whole, stats
 _CHUNK, _REMOTE_CHUNK = 1 << 20, 8 << 20
 # Bytes of a file, on average, up to which threads cost more than they bring: there is one lock for all of Python.
 SMALL = 8 << 10
+_TASK = 32  # files that a thread is handed at once, at most
 # A file may be written twice within one tick of the kernel's clock, with one and the same stat. At an address the tick
 # may be a second, and the clock another than ours.
 _SETTLED_NS, _REMOTE_SETTLED_NS = 20_000_000, 120 * 10**9
@@ -47,10 +48,18 @@ def sha256_of(path: DataPath) -> str:
 
 def _hash_all(paths: Sequence[DataPath], sizes: Sequence[int]) -> list[str]:
     """Hashes many files; those of this machine in threads if they are large enough to be worth a hand-over."""
-    if paths and isinstance(paths[0], Path) and sum(sizes) < SMALL * len(sizes):
-        return [sha256_of(path) for path in paths]
+    some = 1
+    if paths and isinstance(paths[0], Path):
+        some = max(1, min(_TASK, _CHUNK * len(sizes) // max(1, sum(sizes))))
+        if sum(sizes) < SMALL * len(sizes):
+            return _hash_some(paths)
     with ThreadPoolExecutor(max_workers=os.cpu_count()) as pool:
-        return list(pool.map(sha256_of, paths))
+        tasks = pool.map(_hash_some, [paths[start : start + some] for start in range(0, len(paths), some)])
+        return [digest for task in tasks for digest in task]
+
+
+def _hash_some(paths: Iterable[DataPath]) -> list[str]:
+    return [sha256_of(path) for path in paths]
 
 
 def digest_of(parts: Iterable[str]) -> str:

@@ -31,7 +31,7 @@ class RecordFile:
         self._stream = self._path.open("wb", buffering=_BUFFER)
         return self
 
-    def __exit__(self, *_: object) -> None:
+    def __exit__(self, failed: object, *_: object) -> None:
         self._stream.close()
 
     @property

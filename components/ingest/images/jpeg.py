@@ -119,8 +119,7 @@ def _read(content: bytes, *, full: bool) -> _Jpeg:
     """Reads all but the coded data, which it measures; of the header alone, scans and segments behind it are not."""
     header = list(_header(content))
     data = header[-1].end
-    find = _finder_all_at_once(content, data) if len(content) - data > _LONG else _finder_one_by_one(content)
-    rest = list(_segments(content, data, find)) if full else [_end(content, data)]
+    rest = list(_segments(content, data, _finder(content, data))) if full else [_end(content, data)]
     segments = [*header, *rest]
     frame = _frame(content, segments)
     _check_one_scan(content, frame, header[-1], rest[0])
@@ -143,6 +142,10 @@ def _header(content: bytes) -> Iterator[_Segment]:
         yield segment
         if segment.marker == _SOS:
             return
+
+
+def _finder(content: bytes, data: int) -> _Find:
+    return _finder_all_at_once(content, data) if len(content) - data > _LONG else _finder_one_by_one(content)
 
 
 def _finder_one_by_one(content: bytes) -> _Find:
