@@ -105,6 +105,11 @@ def test_shards_are_found_by_split(made: tuple[Account, tuple[Refused, ...]]) ->
     assert [shard.name for shard in made[0].shards_of("train")] == ["t0", "t1"]
 
 
+def test_disk_is_compared(made: tuple[Account, tuple[Refused, ...]]) -> None:
+    """What the files take, and what the shards take on top of that."""
+    assert (made[0].source_bytes, made[0].stored_bytes) == (35, 40)
+
+
 class TestMedian:
     """The picture size of a model is taken from the training split."""
 

@@ -1,19 +1,23 @@
 """A shard holds every good file of its plan, every other one is accounted for, and it is there whole or not at all."""
 
+import base64
 import hashlib
 import os
 from collections.abc import Callable
 from contextlib import AbstractContextManager
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 import tensorflow as tf
 
+from components.hashing import stat_key
 from components.ingest import reports
+from components.ingest.checks import Checks
 from components.ingest.manifest import Manifest, ManifestFile
 from components.ingest.shards import ShardPlan
-from components.ingest.sources import Refused
+from components.ingest.sources import Refused, Rejected
 from components.ingest.sources.image_folder import SOURCE
 from components.ingest.write import ShardReport, record_id, write_shard
 from components.settings import Ingest
@@ -139,6 +143,22 @@ class TestReport:
         assert (report.records, report.classes, report.failure) == (2, {"cats": 1, "dogs": 1}, "")
         assert [record["label"] for record in records(artifact)] == [[b"cats"], [b"dogs"]]
 
+    def test_a_damaged_file_keeps_its_first_bytes_and_its_place(
+        self, data: Path, artifact: Path, take: Take, picture: Picture
+    ) -> None:
+        """A person can see what it is and where it breaks off, and mend it."""
+        cut = picture(1, "JPEG", size=(90, 80))[:-9]
+        fill(data, {"cats/1.jpg": cut})
+        (bad,) = write(take(data).files, data, artifact).quarantined
+
+        assert bad == Refused(
+            "cats/1.jpg",
+            "JPEG is truncated: no end marker, expected one after the picture data",
+            f"byte {len(cut)}",
+            raw_base64=base64.b64encode(cut).decode(),
+        )
+        assert bad.raw_bytes == cut
+
     def test_a_file_above_the_limit_is_set_aside_unread(self, data: Path, artifact: Path, take: Take) -> None:
         """Its size in the manifest is enough."""
         fill(data, {"cats/1.png": bytes((1 << 20) + 1)})
@@ -199,6 +219,81 @@ class TestReport:
         (collected,) = reports.collect(artifact, [plan.name])
 
         assert collected.failure == f"{data}/cats/caf\\xe9.png: cannot be read: No such file or directory"
+
+
+class TestStored:
+    """Pictures may be stored at another size."""
+
+    def test_pixels_are_stored_and_counted(self, data: Path, artifact: Path, take: Take, picture: Picture) -> None:
+        """The record holds them, and the report says why its bytes are not those of the file."""
+        fill(data, {"cats/1.png": picture(1, size=(20, 10)), "cats/2.png": picture(2, size=(6, 4))})
+        plan = ShardPlan("train", 0, 1, take(data).files)
+        report = write_shard(plan, SOURCE, data, artifact, Ingest(store="raw", store_side=8))
+        images = [record["image"] for record in records(artifact)]
+
+        assert images == [
+            [b"P6 00016 00008 255\n" + bytes([1, 0, 7]) * 128],
+            [b"P6 00006 00004 255\n" + bytes([2, 0, 7]) * 24],
+        ]
+        assert (report.changed, report.sides) == ({"stored raw": 2}, {8: 1, 4: 1})
+
+    def test_the_id_is_that_of_the_file(self, data: Path, artifact: Path, take: Take, picture: Picture) -> None:
+        """Augmentation draws the same numbers whatever the stored size."""
+        fill(data, {"cats/1.png": picture(1)})
+        (item,) = take(data).files
+        write_shard(ShardPlan("train", 0, 1, (item,)), SOURCE, data, artifact, Ingest(store="raw"))
+
+        assert [record["id"] for record in records(artifact)] == [[record_id(item.sha256)]]
+
+
+class TestRemembered:
+    """Verdicts on pictures outlive the run."""
+
+    def test_a_known_picture_is_not_decoded(
+        self, data: Path, tmp_path: Path, artifact: Path, take: Take, picture: Picture
+    ) -> None:
+        """A verdict that was changed by hand is believed; without the memory the picture is looked at."""
+        fill(data, {"cats/1.png": picture(1)})
+        (item,) = take(data).files
+        plan = ShardPlan("train", 0, 1, (item,))
+        with Checks(tmp_path / "checks.db", Ingest()) as checks:
+            checks.check(picture(1, size=(50, 30)), item.sha256)
+        known = write_shard(plan, SOURCE, data, artifact, Ingest(), tmp_path / "checks.db")
+        unknown = write_shard(plan, SOURCE, data, artifact, Ingest())
+
+        assert (known.sides, unknown.sides) == ({30: 1}, {4: 1})
+
+    def test_what_a_shard_finds_out_is_remembered(
+        self, data: Path, tmp_path: Path, artifact: Path, take: Take, picture: Picture
+    ) -> None:
+        """Good and bad, for the next run."""
+        fill(data, {"cats/1.png": picture(1), "cats/2.jpg": b"<html>"})
+        good, bad = take(data).files
+        write_shard(ShardPlan("train", 0, 1, (good, bad)), SOURCE, data, artifact, Ingest(), tmp_path / "checks.db")
+        with Checks(tmp_path / "checks.db", Ingest()) as checks:
+            assert checks.check(b"no picture", good.sha256).content == b"no picture"
+            with pytest.raises(Rejected, match="starts with '<html>'"):
+                checks.check(picture(1), bad.sha256)
+
+
+class TestStat:
+    """A file is not hashed again while its stat is the one that was hashed."""
+
+    def test_the_stat_is_believed(self, data: Path, artifact: Path, take: Take, picture: Picture) -> None:
+        """With it even a wrong digest passes, which a second hash would have found."""
+        fill(data, {"cats/1.png": picture(1)})
+        (item,) = take(data).files
+        stat = stat_key((data / "cats" / "1.png").stat())
+
+        assert write((replace(item, sha256="0" * 64, stat=stat),), data, artifact).records == 1
+        assert "changed while" in write((replace(item, sha256="0" * 64, stat=""),), data, artifact).failure
+
+    def test_another_stat_is_no_other_content(self, data: Path, artifact: Path, take: Take, picture: Picture) -> None:
+        """A file that was written again as it was is the same file."""
+        fill(data, {"cats/1.png": picture(1)})
+        (item,) = take(data).files
+
+        assert write((replace(item, stat="1:2:3:4"),), data, artifact).records == 1
 
 
 class TestInputGone:
