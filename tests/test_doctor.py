@@ -1,5 +1,7 @@
 """The doctor names what is wrong and what helps, at once and without TensorFlow."""
 
+import dataclasses
+import json
 import os
 import subprocess
 import sys
@@ -9,8 +11,19 @@ from pathlib import Path
 
 import pytest
 
+from components.native import build
 from pipelines import doctor
-from pipelines.doctor import Check, checks, glibc_check, keras_check, memory_check, pins_check, python_check, render
+from pipelines.doctor import (
+    Check,
+    checks,
+    glibc_check,
+    keras_check,
+    memory_check,
+    native_check,
+    pins_check,
+    python_check,
+    render,
+)
 
 ROOT = Path(__file__).resolve().parents[1]
 
@@ -18,7 +31,7 @@ ROOT = Path(__file__).resolve().parents[1]
 def test_all_that_a_run_depends_on_is_looked_at() -> None:
     """Each check is there once, under its name."""
     assert [check.name for check in checks()] == [
-        "Python", "glibc", "pins", "Keras", "pip", "bytecode", "g++", "disk", "RAM", "CPU", "GPU", "Java",
+        "Python", "glibc", "pins", "Keras", "pip", "bytecode", "g++", "native JPEG", "disk", "RAM", "CPU", "GPU", "Java",
     ]  # fmt: skip
 
 
@@ -90,6 +103,46 @@ def test_this_environment_is_the_locked_one() -> None:
     check = pins_check(ROOT / "requirements.lock")
 
     assert check.ok, check.found
+
+
+class TestNative:
+    """Whether the native op is there, by what stands on disk."""
+
+    def test_a_library_is_told_with_the_versions_it_was_built_for(
+        self,
+        monkeypatch: pytest.MonkeyPatch,
+        tmp_path: Path,
+    ) -> None:
+        """Those that are installed: with others it would not be found."""
+        monkeypatch.setattr(sys, "prefix", str(tmp_path))
+        recipe = build.recipe()
+        folder = build.home() / recipe.key
+        folder.mkdir(parents=True)
+        (folder / build.LIBRARY).touch()
+        (folder / "built.json").write_text(json.dumps(dataclasses.asdict(recipe)))
+
+        check = native_check({})
+
+        assert (check.ok, check.found) == (True, f"built for TensorFlow {recipe.tensorflow}, Pillow {recipe.pillow}")
+
+    def test_a_missing_one_is_a_warning_with_the_command_that_helps(
+        self,
+        monkeypatch: pytest.MonkeyPatch,
+        tmp_path: Path,
+    ) -> None:
+        """Everything works without it."""
+        monkeypatch.setattr(sys, "prefix", str(tmp_path))
+
+        check = native_check({})
+
+        assert (check.ok, check.required, check.found) == (False, False, "not built for these versions")
+        assert "python -m components.native.build" in check.advice
+
+    def test_turned_off_is_no_fault(self) -> None:
+        """It was somebody's wish."""
+        check = native_check({"PENSTOCK_NATIVE": "0"})
+
+        assert (check.ok, check.found) == (True, "turned off by PENSTOCK_NATIVE=0")
 
 
 def test_little_memory_fails() -> None:

@@ -1,0 +1,61 @@
+"""The ops, and real photographs in the forms that JPEG files take."""
+
+import io
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+from numpy.typing import NDArray
+from PIL import Image
+
+from components.native import loader
+
+Pixels = NDArray[np.uint8]
+
+
+@pytest.fixture(scope="session")
+def ops() -> loader.Ops:
+    """The native ops."""
+    found = loader.load()
+    if found is None:
+        pytest.skip(f"no native op: {loader.why_not()}")
+    return found
+
+
+@pytest.fixture(scope="session")
+def photo() -> Callable[[int, int], Pixels]:
+    """Cuts a piece of the given height and width out of a photograph that scikit-learn brings."""
+    from sklearn.datasets import load_sample_image
+
+    whole = Image.fromarray(load_sample_image("china.jpg"))
+
+    def piece(height: int, width: int) -> Pixels:
+        side = min(whole.width / width, whole.height / height)
+        box = (0, 0, max(1, int(width * side)), max(1, int(height * side)))
+        return np.asarray(whole.resize((width, height), Image.Resampling.LANCZOS, box))
+
+    return piece
+
+
+@pytest.fixture(scope="session")
+def jpeg() -> Callable[..., bytes]:
+    """Encodes pixels as a JPEG; options are those of Pillow."""
+
+    def encode(pixels: Pixels, mode: str = "RGB", kind: str = "JPEG", **options: Any) -> bytes:
+        out = io.BytesIO()
+        Image.fromarray(pixels).convert(mode).save(out, kind, **options)
+        return out.getvalue()
+
+    return encode
+
+
+@pytest.fixture(scope="session")
+def raw() -> Callable[[Pixels], bytes]:
+    """Writes pixels as a raw picture of ours."""
+
+    def write(pixels: Pixels) -> bytes:
+        height, width = pixels.shape[:2]
+        return b"P6 %05d %05d 255\n" % (width, height) + pixels.tobytes()
+
+    return write

@@ -1,0 +1,209 @@
+"""What cannot be decoded is named, with its place in the batch and the reason; what is not ours is left to others."""
+
+import re
+import struct
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+import tensorflow as tf
+from numpy.typing import NDArray
+
+from components.native.loader import JPEG, OTHER, RAW, How, Ops
+
+Pixels = NDArray[np.uint8]
+Photo = Callable[[int, int], Pixels]
+Encode = Callable[..., bytes]
+
+SIZE = (16, 16)
+WHOLE = [0, 0, 48, 64]
+DATA = 700  # in a file of 48 x 64 pixels: amid the coded data, behind tables that take 600 bytes
+
+
+@pytest.fixture(scope="session")
+def sound(photo: Photo, jpeg: Encode) -> bytes:
+    """A JPEG that decodes."""
+    return jpeg(photo(48, 64), quality=95)
+
+
+def frame(content: bytes, **claims: int) -> bytes:
+    """A JPEG whose frame header claims another height or width."""
+    at = content.index(b"\xff\xc0") + 5
+    height, width = struct.unpack_from(">HH", content, at)
+    claimed = struct.pack(">HH", claims.get("height", height), claims.get("width", width))
+    return content[:at] + claimed + content[at + 4 :]
+
+
+class TestDamage:
+    """Records that claim to be JPEGs or raw pictures."""
+
+    @pytest.mark.parametrize(
+        ("damage", "reason"),
+        [
+            (lambda file: file[:DATA], "Premature end of JPEG file"),
+            (lambda file: file[:DATA] + b"\xff\xd9", "premature end of data segment"),
+            (lambda file: file[:DATA] + bytes(900) + b"\xff\xd9", "Corrupt JPEG data"),
+            (lambda file: file.replace(b"\xff\xdb", b"\xff\xe9"), "Quantization table 0x00 was not defined"),
+            (lambda file: frame(file, width=65_000, height=65_000), "65000 x 65000 pixels, expected at most 50000000"),
+            (lambda file: frame(file, width=40), "in a picture of 48 x 40, expected one inside it"),
+        ],
+        ids=["cut", "cut and closed", "blanked", "no table", "claims too much", "claims another width"],
+    )
+    def test_a_damaged_record_is_named(
+        self, ops: Ops, sound: bytes, damage: Callable[[bytes], bytes], reason: str
+    ) -> None:
+        """By its place in the batch, with libjpeg's own words."""
+        contents = [sound, sound, damage(sound), sound]
+
+        with pytest.raises(tf.errors.InvalidArgumentError, match=f"record 2 of the batch.*{re.escape(reason)}"):
+            ops.decode_crop_resize(contents, [WHOLE] * 4, [False] * 4, SIZE)
+
+    def test_the_first_of_several_is_named(self, ops: Ops, sound: bytes) -> None:
+        """Whichever thread came first."""
+        contents = [sound, b"", sound[:DATA], b"GIF89a"] * 8
+
+        with pytest.raises(tf.errors.InvalidArgumentError, match="record 1 of the batch cannot be decoded: neither"):
+            ops.decode_crop_resize(contents, [WHOLE] * 32, [False] * 32, SIZE)
+
+    def test_it_is_named_in_tf_data_too(self, ops: Ops, sound: bytes) -> None:
+        """The batch before it is still delivered."""
+        data = tf.data.Dataset.from_tensor_slices([sound, sound, sound, sound[:DATA]]).batch(2)
+        data = data.map(lambda batch: ops.decode_crop_resize(batch, [WHOLE] * 2, [False] * 2, SIZE))
+        batches = iter(data)
+        next(batches)
+
+        with pytest.raises(tf.errors.InvalidArgumentError, match="record 1 of the batch"):
+            next(batches)
+
+    def test_problems_are_reported_instead_when_asked_for(self, ops: Ops, sound: bytes) -> None:
+        """The others are decoded; a record without pixels is black."""
+        contents = [sound, sound[:DATA], b"\x89PNG", sound]
+
+        pixels, problems = ops.try_decode_crop_resize(contents, [WHOLE] * 4, [False] * 4, SIZE)
+
+        expected = ops.decode_crop_resize([sound], [WHOLE], [False], SIZE).numpy()[0]
+        np.testing.assert_array_equal(pixels.numpy(), np.stack([expected, expected * 0, expected * 0, expected]))
+        assert problems.numpy().tolist() == [
+            b"",
+            b"Premature end of JPEG file",
+            b"neither a JPEG of 1 or 3 components of 8 bits nor a raw picture of ours",
+            b"",
+        ]
+
+    def test_what_lies_below_the_box_is_not_looked_at(self, ops: Ops, photo: Photo, jpeg: Encode) -> None:
+        """Nor paid for."""
+        content = jpeg(photo(400, 64))
+
+        whole, cut = ops.decode_crop_resize([content, content[:-500]], [[0, 0, 32, 64]] * 2, [False] * 2, SIZE).numpy()
+
+        np.testing.assert_array_equal(cut, whole)
+
+    @pytest.mark.parametrize(
+        "oddity",
+        [
+            lambda file: file[:20] + b"stray" + file[20:],
+            lambda file: file[:2] + b"\xff\xff\xff" + file[2:],
+            lambda file: file[:-2] + b"\xff\xff\xff\xd9 and more",
+            lambda file: file.replace(b"JFIF\0\x01", b"JFIF\0\x09", 1),
+            lambda file: file[:2] + b"\xff\xee\x00\x0eAdobe\0\x64\0\0\0\0\x09" + file[2:],
+        ],
+        ids=["stray bytes", "fill bytes", "bytes behind the end", "version of JFIF", "version of Adobe"],
+    )
+    def test_what_does_no_harm_is_passed_over(self, ops: Ops, sound: bytes, oddity: Callable[[bytes], bytes]) -> None:
+        """TensorFlow decodes these, and so does this."""
+        content = oddity(sound)
+        expected = tf.image.resize(tf.io.decode_jpeg(content, channels=3), SIZE)
+
+        (found,) = ops.decode_crop_resize([content], [WHOLE], [False], SIZE)
+
+        assert np.abs(found.numpy() - expected.numpy()).max() <= 1
+
+    def test_memory_does_not_grow_with_faults(self, ops: Ops, sound: bytes) -> None:
+        """What a decode that failed has opened is closed."""
+        import psutil
+
+        contents = [sound[:DATA], sound[:100], frame(sound, width=9000, height=5000)] * 100
+        process = psutil.Process()
+
+        def decode() -> int:
+            ops.try_decode_crop_resize(contents, [WHOLE] * 300, [False] * 300, SIZE)
+            return process.memory_info().rss
+
+        before = [decode() for _ in range(3)][-1]
+
+        assert [decode() for _ in range(10)][-1] < before + 8_000_000
+
+
+class TestBoxes:
+    """Boxes are checked against the picture, never trusted."""
+
+    @pytest.mark.parametrize(
+        "box",
+        [
+            [0, 0, 49, 64], [0, 0, 48, 65], [-1, 0, 8, 8], [0, -1, 8, 8], [0, 0, 0, 8], [0, 0, 8, -8],
+            [48, 64, 1, 1], [2**31 - 1, 0, 8, 8], [1, 1, 2**31 - 1, 2**31 - 1], [-(2**31), 0, -(2**31), 8],
+        ],
+    )  # fmt: skip
+    @pytest.mark.parametrize("kind", ["JPEG", "raw"])
+    def test_a_box_outside_the_picture_is_refused(
+        self, ops: Ops, sound: bytes, photo: Photo, raw: Callable[[Pixels], bytes], kind: str, box: list[int]
+    ) -> None:
+        """Both the box and the picture's size are told."""
+        content = sound if kind == "JPEG" else raw(photo(48, 64))
+        expected = f"record 0 .*box of {box[2]} x {box[3]} at .* in a picture of 48 x 64"
+
+        with pytest.raises(tf.errors.InvalidArgumentError, match=expected):
+            ops.decode_crop_resize([content], [box], [False], SIZE)
+
+    @pytest.mark.parametrize(("boxes", "flips"), [([WHOLE] * 3, [True] * 2), ([WHOLE] * 2, [True] * 3)])
+    def test_one_box_and_one_flip_a_record(self, ops: Ops, sound: bytes, boxes: Any, flips: Any) -> None:
+        """Other numbers of them are an error, not a crash."""
+        with pytest.raises(tf.errors.InvalidArgumentError, match=r"expected|must be equal"):
+            ops.decode_crop_resize([sound] * 2, boxes, flips, SIZE)
+
+    def test_large_pictures_are_refused_by_their_header(self, ops: Ops, sound: bytes) -> None:
+        """The limit is the caller's."""
+        with pytest.raises(tf.errors.InvalidArgumentError, match="48 x 64 pixels, expected at most 3071"):
+            ops.decode_crop_resize([sound], [WHOLE], [False], SIZE, How(max_pixels=3071))
+
+
+class TestShapes:
+    """What headers tell."""
+
+    def test_formats_are_told_apart(self, ops: Ops, photo: Photo, jpeg: Encode, raw: Callable[[Pixels], bytes]) -> None:
+        """JPEGs of one or three components and raw pictures are decoded here; others are someone else's."""
+        pixels = photo(48, 64)
+        contents = {
+            "JPEG": (jpeg(pixels), [48, 64, JPEG]),
+            "gray JPEG": (jpeg(pixels, mode="L"), [48, 64, JPEG]),
+            "progressive JPEG": (jpeg(pixels, progressive=True), [48, 64, JPEG]),
+            "JPEG with a thumbnail": (jpeg(pixels, exif=b"Exif\0\0" + jpeg(photo(9, 9))), [48, 64, JPEG]),
+            "raw": (raw(pixels), [48, 64, RAW]),
+            "CMYK JPEG": (jpeg(pixels, mode="CMYK"), [48, 64, OTHER]),
+            "PNG": (jpeg(pixels, kind="PNG"), [48, 64, OTHER]),
+            "GIF": (jpeg(pixels, kind="GIF"), [0, 0, OTHER]),
+            "BMP": (jpeg(pixels, kind="BMP"), [0, 0, OTHER]),
+            "WebP": (jpeg(pixels, kind="WEBP"), [0, 0, OTHER]),
+            "nothing": (b"", [0, 0, OTHER]),
+            "HTML": (b"<html>", [0, 0, OTHER]),
+            "JPEG's first bytes": (b"\xff\xd8\xff", [0, 0, OTHER]),
+            "arithmetic JPEG": (jpeg(pixels).replace(b"\xff\xc0", b"\xff\xc9"), [48, 64, OTHER]),
+            "JPEG of 12 bits": (jpeg(pixels).replace(b"\xff\xc0\0\x11\x08", b"\xff\xc0\0\x11\x0c"), [48, 64, OTHER]),
+            "JPEG without a height": (frame(jpeg(pixels), height=0), [0, 64, OTHER]),
+            "raw, cut": (raw(pixels)[:-1], [0, 0, OTHER]),
+            "raw, longer": (raw(pixels) + b"\0", [0, 0, OTHER]),
+            "PPM of others": (b"P6 64 48 255\n" + pixels.tobytes(), [0, 0, OTHER]),
+        }
+
+        found = ops.shapes([content for content, _ in contents.values()]).numpy().tolist()
+
+        assert dict(zip(contents, found, strict=True)) == {name: shape for name, (_, shape) in contents.items()}
+
+    @pytest.mark.parametrize("mode", ["RGB", "L", "CMYK"])
+    def test_other_formats_are_refused_not_guessed(self, ops: Ops, photo: Photo, jpeg: Encode, mode: str) -> None:
+        """What `shapes` calls OTHER is not decoded."""
+        content = jpeg(photo(48, 64), mode=mode, kind="TIFF" if mode != "CMYK" else "JPEG")
+
+        with pytest.raises(tf.errors.InvalidArgumentError, match="record 0 of the batch cannot be decoded: neither"):
+            ops.decode_crop_resize([content], [WHOLE], [False], SIZE)
