@@ -29,11 +29,15 @@ _PIXELS_A_BYTE: Final = 2_000
 _MAX_SCANS: Final = 100
 _MAX_SEGMENTS: Final = 10_000
 _BITS: Final = 8
+_ESCAPE: Final = 0xFF  # what every marker begins with
 _CMYK_COMPONENTS: Final = 4
 _COMPONENTS: Final = (1, 3, _CMYK_COMPONENTS)
 _SOI, _EOI, _SOS, _APP1 = 0xD8, 0xD9, 0xDA, 0xE1
 _FRAMES: Final = frozenset(range(0xC0, 0xD0)) - {0xC4, 0xC8, 0xCC}
 _SEQUENTIAL_FRAMES: Final = frozenset([0xC0, 0xC1, 0xC9])
+# The others are lossless or hierarchical: TensorFlow cannot decode them, and a decoder that can does not reduce them,
+# so that Pillow would write behind the end of the picture that it has made room for.
+_KNOWN_FRAMES: Final = _SEQUENTIAL_FRAMES | {0xC2, 0xCA}
 # APP0 (JFIF) and APP14 (Adobe) tell the colours; the other APPs and comments make no pixel.
 _METADATA: Final = frozenset([*range(_APP1, 0xEE), 0xEF, 0xFE])
 _EXIF_HEAD: Final = b"Exif\0\0"
@@ -103,7 +107,11 @@ def _decode(jpeg: _Jpeg, handling: Handling) -> JpegImageFile:
 
 
 def _look(jpeg: _Jpeg) -> int | None:
-    """Reads all the coded data, yet makes only one pixel in 64 where that is enough to look at."""
+    """Reads all the coded data, yet makes only one pixel in 64 where that is enough to look at.
+
+    Pillow's decoder believes the size that it is told, whatever the file says. So it must be the very one that libjpeg
+    will find: that is why the segments are walked as libjpeg walks them, and why there is one frame of a known kind.
+    """
     width, height = jpeg.frame.width, jpeg.frame.height
     scale = next((each for each in (8, 4, 2) if min(width, height) // each >= looks.SIDE), 1)
     size = -(-width // scale), -(-height // scale)
@@ -159,7 +167,7 @@ def _finder_one_by_one(content: bytes) -> _Find:
 def _finder_all_at_once(content: bytes, start: int) -> _Find:
     """Finds markers in much coded data, where one byte in a hundred looks like the first of a marker and is none."""
     data = np.frombuffer(content, np.uint8, offset=start)
-    escapes = np.flatnonzero(data[:-1] == 0xFF)  # noqa: PLR2004 - the byte that every marker begins with
+    escapes = np.flatnonzero(data[:-1] == _ESCAPE)
     waiting = iter((escapes[_IS_MARKER[data[escapes + 1]]] + start).tolist())
 
     def find(at: int) -> int | None:
@@ -200,10 +208,13 @@ def _frame(content: bytes, segments: Iterable[_Segment]) -> _Frame:
     frames = [segment for segment in segments if segment.marker in _FRAMES]
     if len(frames) != 1:
         raise ImageRejected(f"JPEG with {len(frames)} frame headers, expected one")
+    kind = frames[0].marker
+    if kind not in _KNOWN_FRAMES:
+        raise ImageRejected(f"JPEG of kind FF{kind:02X}, expected baseline, sequential or progressive")
     bits, height, width, components = struct.unpack_from(">BHHB", content, frames[0].start + 2)
     if bits != _BITS or components not in _COMPONENTS:
         raise ImageRejected(f"JPEG of {components} components of {bits} bits, expected 1, 3 or 4 of {_BITS}")
-    return _Frame(width, height, components, frames[0].marker in _SEQUENTIAL_FRAMES)
+    return _Frame(width, height, components, kind in _SEQUENTIAL_FRAMES)
 
 
 def _check_one_scan(content: bytes, frame: _Frame, scan: _Segment, after: _Segment) -> None:

@@ -162,7 +162,7 @@ DAMAGED = {
     ),
     "lossless kind": (
         JPEG[: FRAME + 1] + b"\xc3" + JPEG[FRAME + 2 :],
-        "JPEG cannot be decoded: its data is broken",
+        "JPEG of kind FFC3, expected baseline, sequential or progressive",
     ),
 }
 
