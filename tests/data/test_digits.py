@@ -80,7 +80,7 @@ def test_a_complete_folder_is_left_untouched(tmp_path: Path, monkeypatch: pytest
     """The second call writes nothing and still tells the count."""
     out = tmp_path / "image"
     write_image_folder(out, limit=30)
-    monkeypatch.setattr(digits, "_generate", lambda *_: pytest.fail("written again"))
+    monkeypatch.setattr(digits, "_write_classes", lambda *_: pytest.fail("written again"))
 
     assert write_image_folder(out, limit=30) == 30
 

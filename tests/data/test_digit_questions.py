@@ -1,0 +1,120 @@
+"""The sample of pictures, questions and numbers can be answered by all three together, and by no one alone."""
+
+import hashlib
+import json
+from collections import Counter, defaultdict
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from PIL import Image
+from sklearn.datasets import load_digits
+
+from data import digit_questions, digits
+from data.digit_questions import QUESTIONS, write_questions
+
+Row = dict[str, Any]
+
+
+def rows(folder: Path) -> list[Row]:
+    """Returns what stands in the sample."""
+    return [json.loads(line) for line in (folder / digit_questions.FILE).read_text(encoding="utf-8").splitlines()]
+
+
+@pytest.fixture(scope="module")
+def full(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The whole sample."""
+    out = tmp_path_factory.mktemp("questions") / "multimodal"
+    assert write_questions(out) == 4 * 1797
+    return out
+
+
+def most_right(sample: list[Row], *known: str) -> float:
+    """Returns how often anyone could be right at best who sees these columns of this very sample and no other."""
+    answers: dict[tuple[Any, ...], Counter[str]] = defaultdict(Counter)
+    for row in sample:
+        answers[tuple(row[name] for name in known)][row["label"]] += 1
+    return sum(max(counts.values()) for counts in answers.values()) / len(sample)
+
+
+@pytest.mark.parametrize("known", [("picture",), ("ink", "number"), ("picture", "ink", "number")])
+def test_without_the_question_half_of_the_answers_are_yes(full: Path, known: tuple[str, ...]) -> None:
+    """Of every picture and every set of numbers, so no model of them can be better than chance, whatever it learns."""
+    assert most_right(rows(full), *known) == 0.5
+
+
+@pytest.mark.parametrize(("known", "most"), [(("question",), 0.53), (("question", "number"), 0.57)])
+def test_without_the_picture_little_is_known(full: Path, known: tuple[str, ...], most: float) -> None:
+    """Though the words and the number are told exactly."""
+    assert 0.5 <= most_right(rows(full), *known) < most
+
+
+def is_true(question: str, digit: int, number: int) -> bool:
+    """Answers a question by the words that decide about it."""
+    if any(word in question for word in ("two", "odd", "even")):
+        return (digit % 2 == 1) == any(word in question for word in ("one", "odd"))
+    at_most = any(words in question for words in ("most", "no more", "smaller", "within", "not greater"))
+    return (digit <= number) == at_most
+
+
+def test_answers_are_right(full: Path) -> None:
+    """For the digit that scikit-learn says it is."""
+    targets = load_digits().target.tolist()
+    found = [(row, targets[int(row["picture"][-8:-4])]) for row in rows(full)]
+
+    assert [row["label"] for row, _ in found] == [
+        "yes" if is_true(row["question"], digit, row["number"]) else "no" for row, digit in found
+    ]
+
+
+def test_all_words_are_asked(full: Path) -> None:
+    """Each about as often as the others of its kind."""
+    counts = Counter(row["question"] for row in rows(full))
+
+    assert set(counts) == {question for words, _ in QUESTIONS for question in words}
+    assert min(counts.values()) > 300
+
+
+def test_rows_name_pictures_that_are_there(full: Path) -> None:
+    """By a path relative to the file, four rows each."""
+    named = Counter(row["picture"] for row in rows(full))
+
+    assert named == {f"pictures/{path.name}": 4 for path in (full / "pictures").iterdir()}
+    assert len(named) == 1797
+
+
+def test_pictures_are_those_of_the_image_sample(full: Path) -> None:
+    """Pixel for pixel."""
+    levels, _ = digits.load(3)
+
+    with Image.open(full / "pictures" / "digit-0002.png") as picture:
+        np.testing.assert_array_equal(np.asarray(picture), np.asarray(digits.picture(levels[2])))
+
+
+def test_numbers_are_a_whole_one_and_a_fraction(full: Path) -> None:
+    """The number to compare with, and the share of the picture that is ink."""
+    found = rows(full)
+
+    assert {row["number"] for row in found} == {3, 4, 5}
+    assert found[0]["ink"] == round(float(load_digits().images[0].mean()) / 16, 4)
+
+
+def test_a_limit_is_rounded_up_to_whole_pictures(full: Path, tmp_path: Path) -> None:
+    """The rows are the first ones of the whole."""
+    assert write_questions(tmp_path / "some", limit=10) == 12
+
+    assert rows(tmp_path / "some") == rows(full)[:12]
+    assert len(list((tmp_path / "some" / "pictures").iterdir())) == 3
+
+
+def test_two_calls_write_the_same_bytes(tmp_path: Path) -> None:
+    """Rows and pictures."""
+    found = []
+    for name in ("a", "b"):
+        write_questions(tmp_path / name, limit=100)
+        files = sorted(path for path in (tmp_path / name).rglob("*") if path.is_file())
+        found.append([(path.name, hashlib.sha256(path.read_bytes()).hexdigest()) for path in files])
+
+    assert found[0] == found[1]
+    assert len(found[0]) == 26
