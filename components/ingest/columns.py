@@ -69,7 +69,7 @@ class Entries:
         """Returns whole records."""
         parts = [part for run in self.runs for part in run]
         body = sum((_lengths(part) for part in parts), np.zeros(self.rows, np.int64))
-        return _join([_by_length(lambda length: _FIELD_1 + varint(length), body), *parts], self.rows)
+        return _join([_by_length(_field_of, body), *parts], self.rows)
 
     def only(self, name: str) -> Encoded:
         """Returns the entries of a column that was set apart."""
@@ -79,6 +79,18 @@ class Entries:
         """Returns the entries of all columns but one that was set apart."""
         runs = zip(self.keys, self.runs, strict=True)
         return _join([part for key, run in runs if key != name.encode() for part in run], self.rows)
+
+    def around(self, name: str, lengths: Ints) -> tuple[Encoded, Encoded]:
+        """Returns what stands before and behind each value of one more column of bytes, whose name was set apart.
+
+        So that large values need not be copied: a record is what stands before, the value, and what stands behind.
+        """
+        key = name.encode()
+        place = bisect(self.keys, key)
+        before, behind = ([part for run in runs for part in run] for runs in (self.runs[:place], self.runs[place:]))
+        before.append(_by_length(lambda length: _prefix(key, _BYTES, length, _field_of), lengths))
+        body = sum((_lengths(part) for part in (*before, *behind)), lengths)
+        return _join([_by_length(_field_of, body), *before], self.rows), _join(behind, self.rows)
 
     def with_column(self, name: str, column: pa.Array) -> "Entries":
         """Returns the entries with one more column, whose name was set apart."""

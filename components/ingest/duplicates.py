@@ -62,10 +62,10 @@ class Notes:
         self._file = self._aside.open("wb")
         return self
 
-    def add(self, contents: Hashes, labels: Hashes) -> None:
+    def add(self, contents: Hashes, labels: npt.NDArray[np.uint32]) -> None:
         """Notes the next records."""
         rows = np.empty(len(contents), _ROW)
-        rows["content"], rows["label"] = contents, labels >> np.uint64(32)
+        rows["content"], rows["label"] = contents, labels
         rows["number"] = np.arange(self._count, self._count + len(rows))
         self._waiting.append(rows)
         self._count += len(rows)

@@ -13,6 +13,7 @@ import hashlib
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+import google_crc32c
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
@@ -33,15 +34,16 @@ class Roles:
     label: str
     split_by: str
     id: str  # our own column of record ids
+    image: str = ""  # of the pictures that rows refer to
 
 
 @dataclass(frozen=True)
 class Keyed:
-    """Records, and what tells them apart."""
+    """Rows, and what tells them apart."""
 
-    records: Encoded
+    entries: Entries  # with the id; the picture is still to come
     contents: Hashes  # of all but the label
-    labels: Hashes
+    labels: npt.NDArray[np.uint32]
     splits: Numbers  # place of each record's split in SPLITS
 
 
@@ -49,35 +51,42 @@ def key(batch: pa.RecordBatch, roles: Roles, splits: Splits, pictures: Sequence[
     """Encodes a batch, each column once.
 
     Args:
-        batch: the columns.
+        batch: the columns, without pictures.
         roles: what they are for.
         splits: fractions and salt.
-        pictures: sha256 of the picture file that each row refers to, if they do.
+        pictures: sha256 of the file that each row refers to, which stands for the picture.
     """
-    parts = entries(batch, [roles.label, roles.split_by, roles.id])
-    alone = not roles.label or batch.schema.names == [roles.label]
-    contents = fingerprints(parts.records() if alone else parts.without(roles.label))
-    labels = value_fingerprints(parts.only(roles.label)) if roles.label else np.zeros(len(contents), np.uint64)
+    parts = entries(batch, [roles.label, roles.split_by, roles.id, roles.image])
+    whole = parts.with_column(roles.image, pa.array(pictures, pa.string())) if pictures else parts
+    alone = not roles.label or (batch.schema.names == [roles.label] and not pictures)
+    contents = fingerprints(whole.records() if alone else whole.without(roles.label))
     if pictures and not roles.split_by:
         chosen = np.array([SPLITS.index(shards.split_of(sha256, splits)) for sha256 in pictures], np.int64)
     else:
         chosen = split_numbers(_split_keys(batch, parts, roles, contents), splits)
     ids = pa.array((contents >> np.uint64(1)).view(np.int64))
-    return Keyed(parts.with_column(roles.id, ids).records(), contents, labels, chosen)
+    return Keyed(parts.with_column(roles.id, ids), contents, _labels(parts, roles), chosen)
 
 
 def fingerprints(rows: Encoded) -> Hashes:
     """Returns 64 bits of each row's content, the same on any machine."""
     if not len(rows):
         return np.empty(0, np.uint64)
-    hashed = tf.fingerprint(tf.constant(rows.rows())[:, tf.newaxis]).numpy()
+    hashed = tf.fingerprint(rows.array.to_numpy(zero_copy_only=False).reshape(-1, 1)).numpy()
     return np.ascontiguousarray(hashed).view("<u8").reshape(-1)
 
 
-def value_fingerprints(rows: Encoded) -> Hashes:
-    """Returns the same for rows with few distinct values."""
+def _labels(parts: Entries, roles: Roles) -> npt.NDArray[np.uint32]:
+    """Returns 32 bits of each row's label: enough to tell two labels of one content apart."""
+    if not roles.label:
+        return np.zeros(parts.rows, np.uint32)
+    distinct, which = _distinct(parts.only(roles.label))
+    return np.fromiter(map(google_crc32c.value, distinct.rows()), np.uint32, len(distinct))[which]
+
+
+def _distinct(rows: Encoded) -> tuple[Encoded, Numbers]:
     found = rows.array.dictionary_encode()
-    return fingerprints(Encoded(found.dictionary))[found.indices.to_numpy()]
+    return Encoded(found.dictionary), found.indices.to_numpy()
 
 
 def split_numbers(hashes: Hashes, splits: Splits) -> Numbers:
@@ -93,4 +102,5 @@ def _split_keys(batch: pa.RecordBatch, parts: Entries, roles: Roles, contents: H
     if not roles.split_by:
         return contents
     present = batch.column(batch.schema.get_field_index(roles.split_by)).is_valid().to_numpy(zero_copy_only=False)
-    return np.where(present, value_fingerprints(parts.only(roles.split_by)), contents)
+    distinct, which = _distinct(parts.only(roles.split_by))
+    return np.where(present, fingerprints(distinct)[which], contents)

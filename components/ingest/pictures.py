@@ -17,7 +17,7 @@ from pathlib import Path
 import orjson
 import pyarrow as pa
 
-from components.ingest import infer, references
+from components.ingest import references
 from components.ingest.checks import Checks
 from components.ingest.images import CheckedImage
 from components.ingest.references import Picture
@@ -26,7 +26,7 @@ from components.ingest.sources import Rejected
 from components.places import DataPath
 from components.settings import Ingest
 
-_ROWS, _BYTES = 128, 8 << 20  # a slice: enough to be worth encoding together, few enough to stay small in memory
+_ROWS, _BYTES = 512, 8 << 20  # a slice: enough to be worth encoding together, few enough to stay small in memory
 _TASK = 32  # pictures that a thread is handed at once
 _AHEAD = 1  # slices that are read while another is written
 
@@ -43,7 +43,7 @@ class Shot:
 class Filled:
     """Rows with all that belongs to them."""
 
-    columns: pa.RecordBatch
+    columns: pa.RecordBatch  # without the path
     bad: Sequence[BadRow] = ()
     shots: Sequence[Shot] = ()  # of each row, if rows refer to pictures
 
@@ -67,7 +67,7 @@ class Pictures:
         self, part: Range, column: str, schema: pa.Schema, data: DataPath, settings: Ingest, checks: Path | None
     ) -> None:
         self._column, self._limit = column, settings.max_file_mb
-        self._place, self._name = schema.get_field_index(column), infer.image_name(schema, column)
+        self._place, self._others = schema.get_field_index(column), [name for name in schema.names if name != column]
         self._folder, self._finder = posixpath.dirname(part.path), references.finder(data)
         self._checks = Checks(checks, settings)
 
@@ -125,16 +125,14 @@ class Pictures:
             if isinstance(end, Rejected)
         ]
         shots = [end for end in ends if isinstance(end, Shot)]
-        rows = batch.columns.slice(some.start, len(ends))
+        rows = self._without_path(batch.columns.slice(some.start, len(ends)))
         if bad:
             rows = rows.filter(pa.array([isinstance(end, Shot) for end in ends]))
-        return Filled(self._with_pictures(rows, shots), bad, shots)
+        return Filled(rows, bad, shots)
 
-    def _with_pictures(self, rows: pa.RecordBatch, shots: Sequence[Shot]) -> pa.RecordBatch:
-        columns, names = list(rows.columns), list(rows.schema.names)
-        columns[self._place] = pa.array([shot.image.content for shot in shots], pa.large_binary())
-        names[self._place] = self._name
-        return pa.RecordBatch.from_arrays(columns, names=names)
+    def _without_path(self, rows: pa.RecordBatch) -> pa.RecordBatch:
+        columns = [column for place, column in enumerate(rows.columns) if place != self._place]
+        return pa.RecordBatch.from_arrays(columns, names=self._others)
 
 
 def describe(batch: RowBatch, row: int, reason: str) -> BadRow:

@@ -6,12 +6,11 @@ range ─► batches of columns ─► pictures ─► keys and records (all row
 
 import contextlib
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 import numpy as np
-import numpy.typing as npt
 import pyarrow as pa
 
 from components import durable
@@ -19,7 +18,7 @@ from components.errors import SettingsError
 from components.ingest import infer, keys, near_duplicates
 from components.ingest.duplicates import Notes
 from components.ingest.framed import FramedFile, frame
-from components.ingest.keys import Keyed, Roles
+from components.ingest.keys import Keyed, Numbers, Roles
 from components.ingest.pictures import Filled, Pictures, Shot
 from components.ingest.rows import BadRow, Range, RowBatch, RowSource
 from components.ingest.sources import Refused, printable
@@ -56,12 +55,12 @@ def write_range(
         fill = _as_it_is
         if images:
             fill = stack.enter_context(Pictures(part, images, schema, data, settings, checks)).fill
-        writers = _Writers(stack, artifact, shard, gzip=settings.compression == "gzip" and not images)
+        writers = _Writers(stack, artifact, shard, roles.image, gzip=settings.compression == "gzip" and not images)
         for batch in source.read(data / part.path, part, schema):
             tally.note_bad(batch.bad)
             for rows in fill(batch):
                 keyed = keys.key(rows.columns, roles, settings.splits, [shot.sha256 for shot in rows.shots])
-                writers.write(keyed)
+                writers.write(keyed, [shot.image.content for shot in rows.shots])
                 tally.note(rows, keyed)
     return writers.reports(tally)
 
@@ -70,8 +69,10 @@ def _roles(schema: pa.Schema, settings: Ingest, label: str, images: str) -> Role
     if label and label == images:
         raise SettingsError(f"column {label!r} cannot be both the label and the path of an image; set ingest.label")
     split_by = settings.split_by and infer.known(schema, settings.split_by, "split_by")
-    # The path has become a picture, which decides about the split anyway.
-    return Roles(label, "" if split_by == images else split_by, infer.record_schema(schema, images).names[-1])
+    if split_by == images:
+        split_by = ""  # the path has become a picture, which decides about the split anyway
+    own = infer.record_schema(schema, images).names[-1]
+    return Roles(label, split_by, own, infer.image_name(schema, images) if images else "")
 
 
 def _as_it_is(batch: RowBatch) -> Iterator[Filled]:
@@ -119,7 +120,7 @@ class _Tally:
         if image.look is not None:
             self.looks[split].append((shot.sha256, image.look))
 
-    def _count_classes(self, labels: pa.Array, splits: npt.NDArray[np.int64]) -> None:
+    def _count_classes(self, labels: pa.Array, splits: Numbers) -> None:
         found = labels.dictionary_encode()
         names = [*map(_name, found.dictionary.to_pylist()), ""]  # the last one: no label at all
         which = found.indices.fill_null(len(names) - 1).to_numpy(zero_copy_only=False)
@@ -138,19 +139,19 @@ class _Tally:
 class _Writers:
     """A file a split, opened when its first record comes; each is published whole."""
 
-    def __init__(self, stack: contextlib.ExitStack, artifact: Path, shard: str, *, gzip: bool) -> None:
-        self._stack, self._artifact = stack, artifact
+    def __init__(self, stack: contextlib.ExitStack, artifact: Path, shard: str, image: str, *, gzip: bool) -> None:
+        self._stack, self._artifact, self._image = stack, artifact, image
         self._end, self._gzip = f"{shard}.gz" if gzip else shard, gzip
         self._open: dict[str, tuple[FramedFile, Notes]] = {}
 
-    def write(self, keyed: Keyed) -> None:
+    def write(self, keyed: Keyed, pictures: Sequence[bytes]) -> None:
         """Appends records to the files of their splits."""
-        framed = frame(keyed.records)
+        put = _with_pictures(keyed, self._image, pictures) if self._image else _all_at_once(keyed)
         for number, split in enumerate(SPLITS):
             mine = np.flatnonzero(keyed.splits == number)
             if len(mine):
                 file, notes = self._open.get(split) or self._start(split)
-                file.write(framed.take(pa.array(mine)))
+                put(file, mine)
                 notes.add(keyed.contents[mine], keyed.labels[mine])
 
     def reports(self, tally: _Tally) -> list[ShardReport]:
@@ -183,6 +184,24 @@ class _Writers:
             changed=dict(tally.changed[split]),
             looks=near_duplicates.pack(tally.looks[split]),
         )
+
+
+def _all_at_once(keyed: Keyed) -> Callable[[FramedFile, Numbers], None]:
+    """Returns what writes some of the records."""
+    framed = frame(keyed.entries.records())
+    return lambda file, mine: file.write_all(framed.take(pa.array(mine)))
+
+
+def _with_pictures(keyed: Keyed, image: str, pictures: Sequence[bytes]) -> Callable[[FramedFile, Numbers], None]:
+    """Returns what writes some of the records, their pictures from where they are."""
+    around = keyed.entries.around(image, np.fromiter(map(len, pictures), np.int64, len(pictures)))
+    before, behind = (encoded.rows() for encoded in around)
+
+    def put(file: FramedFile, mine: Numbers) -> None:
+        for index in mine.tolist():
+            file.write((before[index], pictures[index], behind[index]))
+
+    return put
 
 
 _NO_SHARD = ShardReport("", "", 0, 0, "", {}, {}, {}, ())

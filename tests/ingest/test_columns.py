@@ -3,6 +3,7 @@
 import math
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
 import pytest
 from hypothesis import given, settings
@@ -162,6 +163,19 @@ def test_columns_are_encoded_once_and_joined_as_wanted(batch: pa.RecordBatch, da
     assert parts.records().rows() == expected(joined)
     assert parts.without(name).rows() == [body(record) for record in expected(whole)]
     assert parts.only(name).rows() == [body(record) for record in expected(select(joined, [name]))]
+
+
+@settings(deadline=None)
+@given(batch=batches(), data=st.data())
+def test_large_values_need_not_be_copied(batch: pa.RecordBatch, data: st.DataObject) -> None:
+    """What stands before and behind a value makes the record with it."""
+    name = data.draw(st.text(max_size=12).filter(lambda name: name not in batch.schema.names))
+    values = data.draw(st.lists(st.binary(max_size=300), min_size=batch.num_rows, max_size=batch.num_rows))
+    column = pa.array(values, pa.binary())
+    joined = pa.RecordBatch.from_arrays([*batch.columns, column], names=[*batch.schema.names, name])
+    before, behind = columns.entries(batch, [name]).around(name, np.array([len(value) for value in values], np.int64))
+
+    assert [b"".join(parts) for parts in zip(before.rows(), values, behind.rows(), strict=True)] == expected(joined)
 
 
 def select(batch: pa.RecordBatch, names: list[str]) -> pa.RecordBatch:

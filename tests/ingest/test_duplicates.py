@@ -27,7 +27,7 @@ def note(artifact: Path, shards: Sequence[Sequence[Record]], step: int = 3) -> l
         with Notes(artifact, name) as notes:
             for start in range(0, len(records), step):
                 some = records[start : start + step]
-                notes.add(hashes([content for content, _ in some]), hashes([label for _, label in some]))
+                notes.add(hashes([content for content, _ in some]), np.array([label for _, label in some], np.uint32))
     return names
 
 
@@ -122,7 +122,7 @@ def test_a_shard_without_fingerprints_is_left_out(tmp_path: Path) -> None:
 def test_a_failed_shard_leaves_nothing(tmp_path: Path) -> None:
     """Neither fingerprints nor what was written aside."""
     with pytest.raises(ValueError, match="broadcast"), Notes(tmp_path, "Split-train/x") as notes:
-        notes.add(hashes([1]), hashes([1, 2]))
+        notes.add(hashes([1]), np.array([1, 2], np.uint32))
 
     assert list((tmp_path / "fingerprints").iterdir()) == []
 
@@ -131,7 +131,7 @@ def test_a_full_disk_leaves_nothing(tiny_disk: Path) -> None:
     """Promise B5: the error comes through, and there is no truncated file."""
     many = np.arange(10_000, dtype=np.uint64)
     with pytest.raises(OSError, match="No space left"), Notes(tiny_disk, "Split-train/x") as notes:
-        notes.add(many, many)
+        notes.add(many, many.astype(np.uint32))
 
     assert list((tiny_disk / "fingerprints").iterdir()) == []
 

@@ -30,7 +30,7 @@ def write(
     """Writes batches of records."""
     with FramedFile(path, gzip=packed) as file:
         for batch in batches:
-            file.write(frame(Encoded(pa.array(batch, kind or pa.binary()))))
+            file.write_all(frame(Encoded(pa.array(batch, kind or pa.binary()))))
     return file
 
 
@@ -68,10 +68,21 @@ def test_some_of_a_batch_can_be_taken(tmp_path: Path) -> None:
     """Records of one split, and slices."""
     framed = frame(Encoded(pa.array([b"a", b"bb", b"", b"dddd"])))
     with FramedFile(tmp_path / "a", gzip=False) as file:
-        file.write(framed.take(pa.array([3, 1])))
-        file.write(framed.slice(2, 1))
+        file.write_all(framed.take(pa.array([3, 1])))
+        file.write_all(framed.slice(2, 1))
 
     assert [each.numpy() for each in tf.data.TFRecordDataset(str(tmp_path / "a"))] == [b"dddd", b"bb", b""]
+
+
+def test_records_can_be_written_one_by_one_between(tmp_path: Path) -> None:
+    """As those with pictures are, in parts."""
+    with FramedFile(tmp_path / "a") as file:
+        file.write_all(frame(Encoded(pa.array([b"a"]))))
+        file.write((b"b", b"", b"bb"))
+        file.write_all(frame(Encoded(pa.array([b"c"]))))
+
+    assert (tmp_path / "a").read_bytes() == written_by_tensorflow(tmp_path / "b", [b"a", b"bbb", b"c"])
+    assert (file.records, file.sha256) == (3, hashlib.sha256((tmp_path / "a").read_bytes()).hexdigest())
 
 
 @pytest.mark.parametrize("packed", [False, True])
