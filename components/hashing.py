@@ -21,6 +21,7 @@ _CHUNK, _REMOTE_CHUNK = 1 << 20, 8 << 20
 # Bytes of a file, on average, up to which threads cost more than they bring: there is one lock for all of Python.
 SMALL = 8 << 10
 _TASK = 32  # files that a thread is handed at once, at most
+_ASKED = 500  # files in one query
 # A file may be written twice within one tick of the kernel's clock, with one and the same stat. At an address the tick
 # may be a second, and the clock another than ours.
 _SETTLED_NS, _REMOTE_SETTLED_NS = 20_000_000, 120 * 10**9
@@ -90,7 +91,7 @@ class HashCache:
         found = [os.stat(path) for path in paths] if isinstance(folder, Path) else stats(folder, names)  # noqa: PTH116
         keys = [stat_key(stat) for stat in found]
         now = time.time_ns()
-        known = [self._look_up(path, key) for path, key in zip(paths, keys, strict=True)]
+        known = self._look_up(paths, keys)
         missing = [index for index, digest in enumerate(known) if digest is None]
         fresh = _hash_all([folder / names[index] for index in missing], [found[index].st_size for index in missing])
         for index, digest in zip(missing, fresh, strict=True):
@@ -106,9 +107,16 @@ class HashCache:
         """Closes the file."""
         self._db.close()
 
-    def _look_up(self, path: str, key: str) -> str | None:
-        row = self._db.execute("SELECT sha256 FROM hashes WHERE path = ? AND stat = ?", (_text(path), key)).fetchone()
-        return row[0] if row else None
+    def _look_up(self, paths: Sequence[str], keys: Sequence[str]) -> list[str | None]:
+        """Returns the digests of files whose stat is known, many at a time: each query locks the file anew."""
+        names = [_text(path) for path in paths]
+        known: dict[bytes, tuple[str, str]] = {}
+        for start in range(0, len(names), _ASKED):
+            some = names[start : start + _ASKED]
+            query = f"SELECT path, stat, sha256 FROM hashes WHERE path IN ({', '.join('?' * len(some))})"  # noqa: S608
+            known.update((path, (stat, digest)) for path, stat, digest in self._db.execute(query, some))
+        found = [known.get(name) for name in names]
+        return [each[1] if each and each[0] == key else None for each, key in zip(found, keys, strict=True)]
 
     def _remember(self, rows: Iterable[tuple[str, str, str | None]]) -> None:
         if not self._writable:

@@ -3,18 +3,20 @@
     length (8) │ checksum of the length (4) │ record … │ checksum of the record (4)
 
 TensorFlow's own writer wants each record in one piece, and the file would have to be read again to be hashed: for
-pictures that takes twice as long. Small records are joined, large parts are written from where they are.
+pictures that takes twice as long. Many records are written and hashed at once: whoever does so lets go of Python's lock
+and must wait for it again, with other threads at work on the next records.
 """
 
 import hashlib
 import struct
 from collections.abc import Sequence
 from pathlib import Path
+from typing import TypeVar
 
 import google_crc32c
 
-_JOINED = 16 << 10  # bytes up to which a copy is cheaper than a call
 _BUFFER = 1 << 18
+F = TypeVar("F", bound="RecordFile")
 _LENGTH, _CHECKSUM = struct.Struct("<Q"), struct.Struct("<I")
 
 
@@ -27,7 +29,7 @@ class RecordFile:
         self.records = 0
         self.size = 0
 
-    def __enter__(self) -> "RecordFile":
+    def __enter__(self: F) -> F:
         self._stream = self._path.open("wb", buffering=_BUFFER)
         return self
 
@@ -41,19 +43,24 @@ class RecordFile:
 
     def write(self, parts: Sequence[bytes]) -> None:
         """Appends one record, which is given in parts."""
-        length = sum(map(len, parts))
-        if length <= _JOINED:
-            parts = (b"".join(parts),)
-        checksum = 0
-        for part in parts:
-            checksum = google_crc32c.extend(checksum, part)
-        head = _LENGTH.pack(length)
-        frame = (head, _CHECKSUM.pack(_masked(google_crc32c.value(head))), *parts, _CHECKSUM.pack(_masked(checksum)))
-        for piece in (b"".join(frame),) if length <= _JOINED else frame:
-            self._stream.write(piece)
-            self._digest.update(piece)
-            self.size += len(piece)
-        self.records += 1
+        self.write_many([parts])
+
+    def write_many(self, records: Sequence[Sequence[bytes]]) -> None:
+        """Appends records, each given in parts."""
+        content = b"".join(piece for parts in records for piece in _framed(parts))
+        self._stream.write(content)
+        self._digest.update(content)
+        self.size += len(content)
+        self.records += len(records)
+
+
+def _framed(parts: Sequence[bytes]) -> tuple[bytes, ...]:
+    """Returns a record in parts, with what stands around it in a file."""
+    checksum = 0
+    for part in parts:
+        checksum = google_crc32c.extend(checksum, part)
+    length = _LENGTH.pack(sum(map(len, parts)))
+    return (length, _CHECKSUM.pack(_masked(google_crc32c.value(length))), *parts, _CHECKSUM.pack(_masked(checksum)))
 
 
 def _masked(checksum: int) -> int:

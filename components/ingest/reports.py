@@ -25,7 +25,10 @@ def store(artifact: Path, unit: str, reports: Sequence[ShardReport]) -> None:
     target = _file_of(artifact, unit)
     target.parent.mkdir(parents=True, exist_ok=True)
     rows = [asdict(report) for report in reports]
-    durable.write_bytes(target, orjson.dumps(rows, option=orjson.OPT_NON_STR_KEYS))
+    # Whole or not there, but not forced to the disk: after a crash of the machine no one will ask for it.
+    aside = durable.aside_of(target)
+    aside.write_bytes(orjson.dumps(rows, option=orjson.OPT_NON_STR_KEYS))
+    aside.replace(target)
 
 
 def collect(artifact: Path, units: Sequence[str]) -> list[ShardReport]:

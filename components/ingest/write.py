@@ -28,7 +28,7 @@ from components.places import DataPath, open_whole
 from components.settings import Ingest
 
 # What a thread reads at a time: enough to be worth a hand-over, few enough to stay small in memory.
-_BATCH_FILES, _BATCH_BYTES = 32, 4 << 20
+_BATCH_FILES, _BATCH_BYTES = 64, 1 << 20
 _THREADS = os.cpu_count() or 1
 _AHEAD = 2 * _THREADS  # batches that are read, or being read, while others are written
 
@@ -73,13 +73,14 @@ def write_shard(
             durable.publish_file(target) as aside,
             RecordFile(aside) as written,
         ):
-            for item, outcome in _Reader(source, data, settings, known).read_all(shard.files):
-                if record := tally.sort(item, outcome):
-                    # The id names the content, so that augmentation can be seeded by the record wherever it stands.
-                    written.write(example_parts({**record.columns, "id": record_id(item.sha256)}))
+            for batch in _Reader(source, data, settings, known).read_all(shard.files):
+                written.write_many([_parts(item, record) for item, record in tally.sort(batch)])
     except _InputGone as error:
         return tally.report(shard, failure=str(error))
     return tally.report(shard, written)
+
+
+_Outcomes = list[tuple[ManifestFile, Record | Refused]]
 
 
 class _InputGone(Exception):
@@ -96,18 +97,19 @@ class _Tally:
         self.quarantined: list[Refused] = []
         self.looks: list[tuple[str, int]] = []
 
-    def sort(self, item: ManifestFile, outcome: Record | Refused) -> Record | None:
-        """Counts an outcome and returns it if it is a record."""
-        if isinstance(outcome, Refused):
-            self.quarantined.append(outcome)
-            return None
-        self.classes[item.file.label] += 1
-        self.sides[outcome.side] += 1
-        if outcome.changed:
-            self.changed[outcome.changed] += 1
-        if outcome.look is not None:
-            self.looks.append((item.sha256, outcome.look))
-        return outcome
+    def sort(self, batch: _Outcomes) -> Iterator[tuple[ManifestFile, Record]]:
+        """Counts each outcome, and yields those that are records."""
+        for item, outcome in batch:
+            if isinstance(outcome, Refused):
+                self.quarantined.append(outcome)
+                continue
+            self.classes[item.file.label] += 1
+            self.sides[outcome.side] += 1
+            if outcome.changed:
+                self.changed[outcome.changed] += 1
+            if outcome.look is not None:
+                self.looks.append((item.sha256, outcome.look))
+            yield item, outcome
 
     def report(self, shard: ShardPlan, written: RecordFile | None = None, failure: str = "") -> ShardReport:
         """Returns the account of the shard; records are counted at the file, for the ledger to compare."""
@@ -133,36 +135,31 @@ class _Reader:
         self._source, self._data, self._settings, self._checks = source, data, settings, checks
         self._pictures = source if isinstance(source, PictureSource) else None
 
-    def read_all(self, files: Sequence[ManifestFile]) -> Iterator[tuple[ManifestFile, Record | Refused]]:
-        """Yields what became of each file, in order."""
+    def read_all(self, files: Sequence[ManifestFile]) -> Iterator[_Outcomes]:
+        """Yields what became of the files, in order, some at a time."""
         if self._pictures is not None:
             self._checks.expect(item.sha256 for item in files)
         if isinstance(self._data, Path) and sum(item.size for item in files) < SMALL * len(files):
-            return ((item, self._read(item)) for item in files)
+            return map(self._read_batch, _batches(files))
         return self._read_ahead(files)
 
-    def _read_ahead(self, files: Sequence[ManifestFile]) -> Iterator[tuple[ManifestFile, Record | Refused]]:
-        """Yields what became of each file, and has the next ones read meanwhile."""
+    def _read_ahead(self, files: Sequence[ManifestFile]) -> Iterator[_Outcomes]:
+        """Has the next ones read while some are written."""
         with ThreadPoolExecutor(_THREADS) as pool:
-            yield from self._in_turn(pool, files)
+            running: deque[Future[_Outcomes]] = deque()
+            try:
+                for batch in _batches(files):
+                    running.append(pool.submit(self._read_batch, batch))
+                    if len(running) > _AHEAD:
+                        yield running.popleft().result()
+                while running:
+                    yield running.popleft().result()
+            finally:
+                for future in running:
+                    future.cancel()
 
-    def _in_turn(
-        self, pool: ThreadPoolExecutor, files: Sequence[ManifestFile]
-    ) -> Iterator[tuple[ManifestFile, Record | Refused]]:
-        running: deque[tuple[Sequence[ManifestFile], Future[list[Record | Refused]]]] = deque()
-        try:
-            for batch in _batches(files):
-                running.append((batch, pool.submit(self._read_batch, batch)))
-                if len(running) > _AHEAD:
-                    yield from _done(*running.popleft())
-            while running:
-                yield from _done(*running.popleft())
-        finally:
-            for _, future in running:
-                future.cancel()
-
-    def _read_batch(self, batch: Sequence[ManifestFile]) -> list[Record | Refused]:
-        return [self._read(item) for item in batch]
+    def _read_batch(self, batch: Sequence[ManifestFile]) -> _Outcomes:
+        return [(item, self._read(item)) for item in batch]
 
     def _read(self, item: ManifestFile) -> Record | Refused:
         limit = self._settings.max_file_mb
@@ -189,12 +186,6 @@ def _batches(files: Sequence[ManifestFile]) -> Iterator[Sequence[ManifestFile]]:
         yield files[start:]
 
 
-def _done(
-    batch: Sequence[ManifestFile], future: Future[list[Record | Refused]]
-) -> Iterator[tuple[ManifestFile, Record | Refused]]:
-    return zip(batch, future.result(), strict=True)
-
-
 def _content(data: DataPath, item: ManifestFile) -> bytes:
     """Returns the content that the manifest tells of."""
     name = f"{data}/{item.file.path}"
@@ -209,6 +200,11 @@ def _content(data: DataPath, item: ManifestFile) -> bytes:
     if not same and hashlib.sha256(content).hexdigest() != item.sha256:
         raise _InputGone(f"{printable(name)}: changed while it was being ingested")
     return content
+
+
+def _parts(item: ManifestFile, record: Record) -> list[bytes]:
+    # The id names the content, so that augmentation can be seeded by the record wherever it stands.
+    return example_parts({**record.columns, "id": record_id(item.sha256)})
 
 
 def record_id(sha256: str) -> int:

@@ -20,7 +20,7 @@ def write(path: Path, records: list[list[bytes]]) -> RecordFile:
 
 
 @given(st.lists(st.lists(st.binary(max_size=60), max_size=4), max_size=8))
-@settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture], deadline=None)
 def test_tensorflow_reads_what_was_written(tmp_path: Path, records: list[list[bytes]]) -> None:
     """Every record, in order, with its checksums, however it was cut into parts."""
     write(tmp_path / "file", records)
