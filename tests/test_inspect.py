@@ -706,7 +706,7 @@ class TestErrors:
     def test_a_path_that_is_not_there(self) -> None:
         """Nor anything below a pattern."""
         for path in ("nothing", "no/*.csv"):
-            with pytest.raises(BadInput, match="0 examples: no such file or folder"):
+            with pytest.raises(BadInput, match="0 examples: "):
                 look(path)
 
     def test_a_file_that_nothing_reads(self) -> None:
@@ -715,7 +715,7 @@ class TestErrors:
         Path("cat/1.jpg").write_bytes(picture((1, 1, 1)))
 
         for path in ("cat/1.jpg", "*/1.jpg"):
-            with pytest.raises(BadInput, match=r"1\.jpg is of no known kind; expected CSV"):
+            with pytest.raises(BadInput, match=r"1\.jpg is of no known kind by its name; expected class"):
                 look(path)
 
     def test_a_damaged_file(self) -> None:

@@ -66,11 +66,11 @@ def locate(data: str, sources: Collection[str] = ()) -> Located:
         data: what the user said.
         sources: the ones that can be used; none named: all of them.
     """
-    home, names = _names(data)
+    home, names = _names(data, sources)
     inside = _inside(home, names)
-    source, files = _source_of(data, inside or names)
+    source, files = _source_of(data, inside or names, sources)
     if sources and source not in sources:
-        raise BadInput(f"{data}: holds {name_of(source)}, expected {', '.join(map(name_of, sources))}")
+        raise BadInput(f"{data}: holds {name_of(source)}; {_expected(sources)}")
     if source in FOLDER_SOURCES:
         return Located(home, (), source)
     if not inside:
@@ -79,11 +79,11 @@ def locate(data: str, sources: Collection[str] = ()) -> Located:
     return Located(home, tuple(files), source, tuple(outside))
 
 
-def _source_of(data: str, names: list[str]) -> tuple[str, list[str]]:
+def _source_of(data: str, names: list[str], sources: Collection[str]) -> tuple[str, list[str]]:
     """Returns who reads the data, and the files to hand over."""
     rows = [name for name in names if _match(name, ROW_SOURCES)]
     if not rows:
-        return _folder_source(data, names), names
+        return _folder_source(data, names, sources), names
     others = set(names) - set(rows)
     kinds = {_match(name, ROW_SOURCES) or "" for name in rows}
     if len(kinds) == 1 and all(_match(name, FOLDER_SOURCES) == IMAGE_FOLDER for name in others):
@@ -92,16 +92,15 @@ def _source_of(data: str, names: list[str]) -> tuple[str, list[str]]:
     raise SettingsError(f"{data}: files of several kinds ({shown}); name one kind by a pattern, such as '*.csv'")
 
 
-def _folder_source(data: str, names: list[str]) -> str:
+def _folder_source(data: str, names: list[str], sources: Collection[str]) -> str:
     if not place(data).is_dir():
-        known = "CSV, TSV, JSONL, Parquet, npz, npy or TFRecord, or a folder of class folders with images or texts"
-        raise BadInput(f"{data}: {names[0]} is of no known kind; expected {known}")
+        raise BadInput(f"{data}: {names[0]} is of no known kind by its name; {_expected(sources)}")
     inside = [_match(name, FOLDER_SOURCES) for name in names if "/" in name]
     # Pictures may have their captions beside them; what says nothing by its name is looked into as a picture.
     return TEXT_FOLDER if TEXT_FOLDER in inside and IMAGE_FOLDER not in inside else IMAGE_FOLDER
 
 
-def _names(data: str) -> tuple[Place, list[str]]:
+def _names(data: str, sources: Collection[str]) -> tuple[Place, list[str]]:
     path = place(data)
     if path.is_file():
         return path.parent, [path.name]
@@ -111,8 +110,13 @@ def _names(data: str) -> tuple[Place, list[str]]:
     else:
         names = sorted(relative(found, home) for found in home.glob(pattern) if _is_data(found, home))
     if not names:
-        raise BadInput(f"{data}: 0 examples: no such file or folder, or nothing in it that could be data")
+        said = f"0 examples in it; {_expected(sources)}" if path is home else "0 examples: no such file or folder"
+        raise BadInput(f"{data}: {said}")
     return home, names
+
+
+def _expected(sources: Collection[str]) -> str:
+    return f"expected {', '.join(map(name_of, sources or [*FOLDER_SOURCES, *ROW_SOURCES]))}"
 
 
 def _match(name: str, sources: dict[str, Kind]) -> str | None:

@@ -121,10 +121,13 @@ def test_too_many_bad_images_stop_the_run(pipeline: Any) -> None:
 @pytest.mark.parametrize(
     ("make", "said"),
     [
-        (lambda folder: folder.exists(), "no such folder"),
-        (lambda folder: folder.mkdir(), "0 examples in it"),
-        (lambda folder: (folder / "cats").mkdir(parents=True), "0 examples in it"),
-        (lambda folder: folder.write_text("cat"), "not a folder"),
+        (lambda folder: folder.exists(), "0 examples: no such file or folder"),
+        (lambda folder: folder.mkdir(), "0 examples in it; expected class folders of images, "),
+        (lambda folder: (folder / "cats").mkdir(parents=True), "0 examples in it; expected class folders of images, "),
+        (
+            lambda folder: folder.write_text("cat"),
+            "data is of no known kind by its name; expected class folders of ",
+        ),
     ],
     ids=["missing", "empty", "empty class", "file"],
 )
@@ -167,9 +170,9 @@ def test_gate_stops_a_class_that_a_split_lacks(pipeline: Any) -> None:
 def test_lost_record_stops_the_run(pipeline: Any) -> None:
     """A16: a writer that drops one record of a batch is found out by the ledger, and its output is not published."""
     drop = (
-        "import components.ingest.write as write\n"
-        "whole = write._encode\n"
-        "write._encode = lambda records: whole(records)[:-1]"
+        "from components.ingest.record_file import RecordFile\n"
+        "whole = RecordFile.write_many\n"
+        "RecordFile.write_many = lambda self, records: whole(self, records[:-1])"
     )
     result = pipeline.run("--to", "Ingest", before=drop)
 
@@ -199,12 +202,13 @@ def test_input_that_vanishes_stops_the_run(pipeline: Any) -> None:
     victim = min((pipeline.data / "one").iterdir())
     vanish = (
         "import os\n"
-        "import components.ingest.write as write\n"
-        "whole = write.write_shard\n"
+        "from pipelines import quiet; quiet.prepare_environment()\n"
+        "import components.ingest.units as units\n"
+        "whole = units.write_shard\n"
         "def write_shard(*arguments):\n"
         f"    if os.path.exists({str(victim)!r}): os.unlink({str(victim)!r})\n"
         "    return whole(*arguments)\n"
-        "write.write_shard = write_shard"
+        "units.write_shard = write_shard"
     )
     result = pipeline.run(before=vanish)
 

@@ -84,7 +84,7 @@ def test_a_file_of_no_known_kind_is_refused(data: Path, name: str) -> None:
     """Its folder is not taken for images in its stead."""
     (data / "notes.txt").write_text("x")
 
-    with pytest.raises(BadInput, match=r"notes\.txt is of no known kind; expected CSV"):
+    with pytest.raises(BadInput, match=r"notes\.txt is of no known kind by its name; expected class"):
         locate(str(data / name))
 
 
@@ -112,4 +112,4 @@ def test_a_source_that_the_task_cannot_use_is_refused(data: Path) -> None:
     with pytest.raises(BadInput) as refused:
         locate(str(data / "b.csv"), [IMAGE_FOLDER])
 
-    assert str(refused.value) == f"{data}/b.csv: holds CSV, expected class folders of images"
+    assert str(refused.value) == f"{data}/b.csv: holds CSV; expected class folders of images"
