@@ -102,7 +102,7 @@ def close_look(manifest: Manifest, reports: Sequence[Any], settings: Ingest) -> 
     """Compares the pictures that shards tell of; returns what was found, and what a person should know of it."""
     if settings.near_bits < 0:
         return NearDuplicates(), []
-    if settings.image_check == "header" and any(report.sides for report in reports):
+    if settings.image_check == "header" and any(side for report in reports for side in report.sides):
         return NearDuplicates(), ["near duplicates were not looked for: ingest.image_check = header decodes no image"]
     seen = _unpack(reports)
     found = find(seen, _paths(manifest, seen), settings.near_bits)
@@ -205,8 +205,9 @@ def _pair(seen: Seen, paths: Sequence[str], one: int, other: int) -> Pair:
 
 def _unpack(reports: Sequence[Any]) -> Seen:
     """Returns what shards tell of; records with the same content are one."""
-    rows = [np.frombuffer(base64.b64decode(report.looks), _ROW) for report in reports]
-    splits = [np.full(len(each), SPLITS.index(report.split)) for each, report in zip(rows, reports, strict=True)]
+    told = [report for report in reports if report.looks]
+    rows = [np.frombuffer(base64.b64decode(report.looks), _ROW) for report in told]
+    splits = [np.full(len(each), SPLITS.index(report.split)) for each, report in zip(rows, told, strict=True)]
     every = np.concatenate([*rows, np.empty(0, _ROW)])
     _, first = np.unique(every["content"], return_index=True)
     return Seen(every["content"][first], every["look"][first], np.concatenate([*splits, np.empty(0, int)])[first])

@@ -171,9 +171,15 @@ class TestReports:
 
         assert warnings == ["near duplicates were not looked for: ingest.image_check = header decodes no image"]
 
-    def test_what_is_no_picture_is_left_alone(self) -> None:
-        """Rows and texts have no looks."""
-        assert close_look(manifest("a"), [Report("train", "", {})], Ingest(image_check="header"))[1] == []
+    @pytest.mark.parametrize("check", ["full", "header"])
+    def test_what_is_no_picture_is_left_alone(self, check: str) -> None:
+        """Rows have no looks, texts have no sides, and what was all bad is in no split."""
+        reports = [Report("train", "", {}), Report("eval", "", {0: 7}), Report("", "", {})]
+
+        assert close_look(manifest("a"), reports, Ingest.model_validate({"image_check": check})) == (
+            NearDuplicates(),
+            [],
+        )
 
 
 def ingested(data: Path, artifact: Path, take: Take, settings: Ingest) -> Account:
