@@ -68,12 +68,13 @@ def _trainer(inputs: Uris, outputs: Uris) -> Audit:
     """Every epoch must have seen every record of the training and the held-out split once."""
     history = orjson.loads((outputs["model_run"] / "history.json").read_bytes())
     records = account.read(inputs["examples"]).records
-    epochs = history["epochs"]
+    epochs, unread = history["epochs"], history.get("unread", {"train": 0, "eval": 0})
     for split, seen in (("train", epochs["records"]), ("eval", epochs["val_records"])):
         for number, count in enumerate(seen or [0]):
-            ledger.check(ledger.Entry(f"Trainer, split {split}, epoch {number + 1}", records[split], int(count)))
-    total = records["train"] + records["eval"]
-    return Audit(ledger.Entry("Trainer", total, total), {"epochs": len(epochs["records"])})
+            name = f"Trainer, split {split}, epoch {number + 1}"
+            ledger.check(ledger.Entry(name, records[split], int(count), unread[split]))
+    total, aside = records["train"] + records["eval"], unread["train"] + unread["eval"]
+    return Audit(ledger.Entry("Trainer", total, total - aside, aside), {"epochs": len(epochs["records"])})
 
 
 def _evaluator(inputs: Uris, outputs: Uris) -> Audit:

@@ -10,7 +10,8 @@ from collections.abc import Mapping, Sequence
 import keras
 import tensorflow as tf
 
-from components.input_pipeline import Feature
+from components import features as modalities
+from components.features import Feature
 
 Outputs = dict[str, tf.Tensor]
 
@@ -27,16 +28,14 @@ class Served(tf.Module):
 
     def predict_examples(self, examples: tf.Tensor) -> Outputs:
         """Predicts serialized tf.Examples."""
-        spec = {key: feature.spec() for key, feature in self._features.items()}
-        return self._predict(tf.io.parse_example(examples, spec))
+        return self._predict(tf.io.parse_example(examples, modalities.spec(self._features)))
 
     def predict_raw(self, **values: tf.Tensor) -> Outputs:
         """Predicts encoded values: for an image, the bytes of its file."""
         return self._predict(values)
 
     def _predict(self, values: Mapping[str, tf.Tensor]) -> Outputs:
-        inputs = {key: self._decode(feature, values[key]) for key, feature in self._features.items()}
-        probabilities = self.model(inputs, training=False)
+        probabilities = self.model(modalities.inputs(self._features, values), training=False)
         rows = tf.shape(probabilities)[0]
         return {
             "label": tf.gather(self._classes, tf.argmax(probabilities, axis=-1)),
@@ -44,17 +43,11 @@ class Served(tf.Module):
             "probabilities": probabilities,
         }
 
-    @staticmethod
-    def _decode(feature: Feature, values: tf.Tensor) -> tf.Tensor:
-        decoded = feature.keras_input("decoded")
-        signature = tf.TensorSpec(decoded.shape[1:], decoded.dtype)
-        return tf.map_fn(feature.decode, values, fn_output_signature=signature)
-
 
 def export(model: keras.Model, features: Mapping[str, Feature], classes: Sequence[str], folder: str) -> None:
     """Saves the model with its two signatures."""
     served = Served(model, features, classes)
-    raw = {key: tf.TensorSpec([None], feature.spec().dtype, name=key) for key, feature in features.items()}
+    raw = {key: tf.TensorSpec([None], stands.dtype, name=key) for key, stands in modalities.spec(features).items()}
     examples = tf.TensorSpec([None], tf.string, name="examples")
     signatures = {
         "serving_default": tf.function(served.predict_examples).get_concrete_function(examples),

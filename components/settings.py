@@ -142,7 +142,7 @@ class Input(_Section):
     max_tokens: int = pydantic.Field(512, gt=0, le=1 << 20, description="longer texts are cut")
     truncate: Literal["end", "start"] = pydantic.Field("end", description="which end of a long text is cut off")
     pad_to: tuple[int, ...] = pydantic.Field((), description="lengths that texts are padded to; empty: the longest's")
-    pool_batches: int = pydantic.Field(32, gt=0, le=4096, description="batches parsed and sorted by length together")
+    pool_batches: int = pydantic.Field(100, gt=0, le=4096, description="batches parsed and sorted by length together")
     augment: bool = pydantic.Field(True, description="false: training sees records as evaluation does")
     augmentation: Augmentation = Augmentation()
     maps: tuple[str, ...] = pydantic.Field(

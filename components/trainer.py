@@ -4,8 +4,10 @@ examples + transform graph ─► Reader ─► fit (best epoch by held-out loss
                                             └─► model_run: TensorBoard logs, history.json
 """
 
+import contextlib
 import math
-from collections.abc import Mapping
+import time
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -15,12 +17,14 @@ import tensorflow as tf
 import tensorflow_transform as tft
 from tfx.components.trainer.fn_args_utils import FnArgs
 
-from components import durable, progress, refs, serving
-from components.errors import BadInput, PenstockError
-from components.hashing import sha256_of
+from components import durable, progress, refs, serving, shard_check
+from components import features as modalities
+from components.errors import PenstockError
 from components.ingest import account
-from components.input_pipeline import Feature, Reader, RecordFile
+from components.input_pipeline import Reader, artifacts
+from components.input_pipeline.waiting import Meter
 from components.settings import Input, Train
+from components.shard_check import Checked
 from components.transform import class_names
 
 HISTORY = "history.json"
@@ -32,20 +36,26 @@ def run_fn(args: FnArgs) -> None:
     config = args.custom_config
     examples = _artifact_of(args.train_files[0])
     accounts = account.read(examples)
-    train, held_out = (_checked_shards(examples, accounts, split) for split in ("train", "eval"))
     settings, fit = Input.model_validate(config["input"]), Train.model_validate(config["train"])
-    features: dict[str, Feature] = {key: refs.load(ref).of(settings, accounts) for key, ref in config["features"]}
+    classes = class_names(args.transform_graph_path)
     reader = Reader(
-        features, config["label"], _label_lookup(args.transform_graph_path, config["label"]), settings, fit.seed
+        features={key: refs.load(ref).of(settings, accounts) for key, ref in config["features"]},
+        label=config["label"],
+        label_number=_label_lookup(args.transform_graph_path, config["label"]),
+        settings=settings,
+        seed=fit.seed,
+        classes=len(classes),
+        record_id=artifacts.record_id(examples),
     )
     keras.utils.set_random_seed(fit.seed)
-    classes = class_names(args.transform_graph_path)
-    model = refs.load(config["model"])(
-        {key: feature.keras_input(key) for key, feature in features.items()}, len(classes)
-    )
-    best = _fit(model, reader, train, held_out, fit, Path(args.model_run_dir))
-    _write_history(Path(args.model_run_dir), best)
-    serving.export(model, features, classes, args.serving_model_dir)
+    shards = [accounts.shards_of(split) for split in ("train", "eval")]
+    with contextlib.ExitStack() as stack:
+        train, held_out = (stack.enter_context(shard_check.readable(examples, mine, settings)) for mine in shards)
+        stack.enter_context(_damage_named(examples, [shard for mine in shards for shard in mine], settings))
+        model = refs.load(config["model"])(modalities.keras_inputs(reader.features), len(classes))
+        history = _fit(model, reader, train, held_out, fit, Path(args.model_run_dir))
+    durable.write_bytes(Path(args.model_run_dir) / HISTORY, orjson.dumps(history))
+    serving.export(model, reader.features, classes, args.serving_model_dir)
 
 
 class Records(keras.metrics.Metric):
@@ -99,39 +109,84 @@ class _Watch(keras.callbacks.Callback):
         return loss
 
 
+class _InputClock(keras.callbacks.Callback):
+    """Takes the time of each epoch's training, and how much of it was spent waiting for batches."""
+
+    def __init__(self, meter: Meter, records: int) -> None:
+        super().__init__()
+        self._meter, self._records, self._begun = meter, records, 0.0
+        self.seconds: list[float] = []
+        self.waited: list[float] = []
+
+    def on_epoch_begin(self, epoch: int, logs: Mapping[str, float] | None = None) -> None:
+        del epoch, logs
+        self._meter.take()
+        self._begun = time.perf_counter()
+
+    def on_test_begin(self, logs: Mapping[str, float] | None = None) -> None:
+        # Training of the epoch is over when the held-out records are looked at.
+        del logs
+        self.seconds.append(time.perf_counter() - self._begun)
+        self.waited.append(self._meter.take())
+
+    def to_dict(self) -> dict[str, list[float]]:
+        """Returns plain values, one an epoch."""
+        return {
+            "seconds": self.seconds,
+            "waited": self.waited,
+            "records_per_second": [self._records / seconds for seconds in self.seconds],
+        }
+
+
 def _fit(
-    model: keras.Model, reader: Reader, train: list[RecordFile], held_out: list[RecordFile], fit: Train, run: Path
+    model: keras.Model, reader: Reader, train: Checked, held_out: Checked, fit: Train, run: Path
 ) -> dict[str, Any]:
     """Fits the model, leaves it with the weights of its best epoch, and returns the history."""
-    steps, records = reader.steps(train), sum(shard.records for shard in train)
+    steps, meter = reader.steps(train.files), Meter()
+    records = sum(file.records for file in train.files)
+    seen = min(records, steps * reader.settings.batch_size)
     schedule = keras.optimizers.schedules.CosineDecay(fit.learning_rate, fit.epochs * steps)
     model.compile(
         optimizer=keras.optimizers.Adam(schedule),
-        loss="sparse_categorical_crossentropy",
+        loss="categorical_crossentropy" if reader.is_soft else "sparse_categorical_crossentropy",
         metrics=["accuracy", Records()],
     )
-    checkpoint = run / "best.weights.h5"
+    checkpoint, clock = run / "best.weights.h5", _InputClock(meter, seen)
     callbacks = [
-        _Watch(fit.epochs, steps, reader.settings.batch_size, records),
+        _Watch(fit.epochs, steps, reader.settings.batch_size, seen),
+        clock,
         keras.callbacks.ModelCheckpoint(str(checkpoint), "val_loss", save_best_only=True, save_weights_only=True),
         keras.callbacks.TensorBoard(str(run / "tensorboard"), write_graph=False),
     ]
     history = model.fit(
-        reader.training(train),
+        meter.watch(reader.training(train.files)),
         steps_per_epoch=steps,
         epochs=fit.epochs,
-        validation_data=reader.evaluation(held_out),
-        validation_steps=reader.steps(held_out),
+        validation_data=reader.evaluation(held_out.files),
+        validation_steps=reader.evaluation_steps(held_out.files),
         callbacks=callbacks,
         verbose=0,
     ).history
     model.load_weights(str(checkpoint))
-    return {"history": history, "best_epoch": min(range(fit.epochs), key=history["val_loss"].__getitem__)}
+    decoders = {key: getattr(feature, "decoder", "tensorflow") for key, feature in reader.features.items()}
+    lost = {"train": [bad.to_dict() for bad in train.damages], "eval": [bad.to_dict() for bad in held_out.damages]}
+    return {
+        "best_epoch": min(range(fit.epochs), key=history["val_loss"].__getitem__),
+        "epochs": {name: [float(value) for value in values] for name, values in history.items()},
+        # What an epoch does not see: records of damaged shards, and those of a last batch that is dropped.
+        "unread": {"train": train.lost + records - seen, "eval": held_out.lost},
+        "input": {"decoders": decoders, "lost": lost, **clock.to_dict()},
+    }
 
 
-def _write_history(run: Path, best: dict[str, Any]) -> None:
-    plain = {name: [float(value) for value in values] for name, values in best["history"].items()}
-    durable.write_bytes(run / HISTORY, orjson.dumps({"best_epoch": best["best_epoch"], "epochs": plain}))
+@contextlib.contextmanager
+def _damage_named(examples: Path, shards: list[account.Shard], settings: Input) -> Iterator[None]:
+    """Says which shard it was and where, when one is damaged while it is read."""
+    try:
+        yield
+    except tf.errors.DataLossError:
+        with shard_check.readable(examples, shards, settings.model_copy(update={"on_bad": "stop"})):
+            raise
 
 
 def _label_lookup(transform_graph: str, label: str) -> Any:
@@ -148,17 +203,6 @@ def _label_lookup(transform_graph: str, label: str) -> Any:
 def _artifact_of(pattern: str) -> Path:
     # TFX hands over `<artifact>/Split-train/*`.
     return Path(pattern).parent.parent
-
-
-def _checked_shards(examples: Path, accounts: account.Account, split: str) -> list[RecordFile]:
-    """Returns the shards of a split, each compared with the manifest first."""
-    checked = []
-    for shard in accounts.shards_of(split):
-        path = examples / shard.name
-        if not path.exists() or path.stat().st_size != shard.bytes or sha256_of(path) != shard.sha256:
-            raise BadInput(f"{path}: not the shard that ingest wrote; run again with --force Ingest")
-        checked.append(RecordFile(path, shard.records, shard.bytes))
-    return [shard for shard in checked if shard.records]
 
 
 def _require_keras_3() -> None:

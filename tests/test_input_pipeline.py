@@ -18,7 +18,7 @@ from PIL import Image
 
 from components.features.image import ImageFeature
 from components.ingest.encode import encode_example
-from components.input_pipeline import Reader, RecordFile, records_in
+from components.input_pipeline import Reader, RecordFile
 from components.settings import Input
 
 SIZES = (30, 30, 30, 7)  # records of each shard
@@ -87,7 +87,7 @@ def pictures(data: tf.data.Dataset, batches: int = STEPS) -> dict[int, NDArray[n
 
 def decoded() -> NDArray[np.uint8]:
     """Returns the pixels of all records, as decoding alone gives them."""
-    return np.stack([FEATURE.decode(picture(number)).numpy() for number in range(RECORDS)])
+    return FEATURE.decode(tf.constant([picture(number) for number in range(RECORDS)])).numpy()
 
 
 class TestEpochs:

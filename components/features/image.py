@@ -1,15 +1,26 @@
 """Images: compressed bytes in the record, uint8 pixels on the device."""
 
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from typing import Literal
 
 import keras
 import tensorflow as tf
 
-from components.features import DataShape
-from components.settings import Input
+from components.features import DataShape, colours, crops, draws, patches, pictures
+from components.native import loader
+from components.settings import Augmentation, Input
 
-CHANNELS = 3
+CHANNELS = pictures.CHANNELS
 _SMALLEST, _LARGEST = 32, 160  # bounds of a side that is taken from the data
+_CROP, _SHIFT, _FLIP, _COLOUR, _ERASE = range(5)  # what numbers are drawn for: a new one changes none of the others
+_SCALES = {  # of bytes: (mean, deviation) a channel
+    "unit": (0.0, 255.0),
+    "symmetric": (127.5, 127.5),
+    "imagenet": ([123.675, 116.28, 103.53], [58.395, 57.12, 57.375]),
+}
+
+Step = Callable[[tf.Tensor, tf.Tensor], tf.Tensor]  # a picture and numbers to a picture
 
 
 @dataclass(frozen=True)
@@ -17,38 +28,136 @@ class ImageFeature:
     """A square RGB picture of `size` pixels a side."""
 
     size: int
+    fit: Literal["stretch", "center"] = "stretch"
+    antialias: bool = True
+    dct_shrink: bool = False
+    normalise: Literal["model", "unit", "symmetric", "imagenet"] = "model"
+    augmentation: Augmentation = field(default_factory=Augmentation)
+
+    is_ragged = False
+    is_costly = True
 
     @classmethod
     def of(cls, settings: Input, data: DataShape) -> "ImageFeature":
         """Returns the feature at the size that is set, or else at the data's own, within reason."""
-        return cls(settings.image_size or max(_SMALLEST, min(_LARGEST, data.median_side)))
+        return cls(
+            settings.image_size or max(_SMALLEST, min(_LARGEST, data.median_side)),
+            settings.image_fit,
+            settings.antialias,
+            settings.dct_shrink,
+            settings.normalise,
+            settings.augmentation,
+        )
 
-    @staticmethod
-    def spec() -> tf.io.FixedLenFeature:
-        """One string: JPEG or PNG, as ingest checked it."""
+    @property
+    def decoder(self) -> str:
+        """Which decoder training uses."""
+        return loader.identity()
+
+    @property
+    def decoded_bytes(self) -> int:
+        """Pixels as bytes, and once as floats while they are resized, varied or scaled."""
+        return self.size**2 * CHANNELS * (1 + 4)
+
+    def spec(self) -> tf.io.FixedLenFeature:
+        """One string: JPEG, PNG or raw, as ingest checked it."""
         return tf.io.FixedLenFeature([], tf.string)
 
-    def decode(self, content: tf.Tensor) -> tf.Tensor:
-        """Turns encoded bytes into uint8 pixels of the model's size."""
-        pixels = tf.io.decode_image(content, channels=CHANNELS, expand_animations=False)
-        pixels.set_shape([None, None, CHANNELS])
-        resized = tf.image.resize(pixels, [self.size, self.size], antialias=True)
-        # uint8 to the device: a quarter of the transfer, and the cast costs nothing in the model's first layer.
-        return tf.cast(tf.clip_by_value(tf.round(resized), 0, 255), tf.uint8)
+    def decode(self, stored: tf.Tensor) -> tf.Tensor:
+        """Turns encoded bytes, or pixels of any one size, into uint8 pixels of the model's size."""
+        if stored.dtype == tf.string:
+            return pictures.whole(stored, self.fit, self._how)
+        if stored.shape[1:] == [self.size, self.size, CHANNELS]:
+            return tf.cast(stored, tf.uint8)
+        if self.fit == "stretch":
+            return pictures.resize(stored, self._how)
+        return pictures.cut(stored, crops.whole(_shapes(stored), self.fit), _none(stored), self._how)
 
-    def augment(self, pixels: tf.Tensor, seed: tf.Tensor) -> tf.Tensor:
-        """Shifts the picture by up to an eighth, and changes brightness and contrast a little.
+    def augment(self, decoded: tf.Tensor, seeds: tf.Tensor) -> tf.Tensor:
+        """Varies pictures that were decoded already: a part of one has no more pixels than it had before."""
+        boxes = self._boxes(_shapes(decoded), seeds)
+        return self._vary(pictures.cut(decoded, boxes, self._flips(seeds), self._how), seeds)
 
-        No mirror: what a person writes or reads (digits, signs, text) means something else in a mirror.
+    def augmented(self, stored: tf.Tensor, seeds: tf.Tensor) -> tf.Tensor:
+        """Decodes the part that is shown and nothing else, and varies it.
+
+        By default there is no mirror: what a person writes or reads means something else in a mirror.
         """
-        margin = max(1, self.size // 8)
-        padded = tf.pad(pixels, [[margin, margin], [margin, margin], [0, 0]], mode="REFLECT")
-        shape = [self.size, self.size, CHANNELS]
-        place, light, contrast = tf.unstack(tf.random.experimental.stateless_split(seed, 3))
-        pixels = tf.image.stateless_random_crop(padded, shape, place)
-        pixels = tf.image.stateless_random_brightness(pixels, 0.1, light)
-        return tf.image.stateless_random_contrast(pixels, 0.9, 1.1, contrast)
+        if stored.dtype != tf.string:
+            return self.augment(stored, seeds)
+        pixels = pictures.read(stored, lambda shapes: self._boxes(shapes, seeds), self._flips(seeds), self._how)
+        return self._vary(pixels, seeds)
+
+    def mix(self, pixels: tf.Tensor, shares: tf.Tensor, seeds: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
+        """Mixes each picture and its label with its neighbour's, by mixup or cutmix."""
+        return patches.mix(pixels, shares, seeds, self.augmentation)
+
+    def finish(self, decoded: tf.Tensor) -> tf.Tensor:
+        """Leaves bytes to the model's first layer, or scales them here."""
+        if self.normalise == "model":
+            return decoded
+        mean, deviation = (tf.constant(value, tf.float32) for value in _SCALES[self.normalise])
+        return (tf.cast(decoded, tf.float32) - mean) / deviation
 
     def keras_input(self, name: str) -> keras.KerasTensor:
         """Declares the model's input."""
-        return keras.Input([self.size, self.size, CHANNELS], dtype="uint8", name=name)
+        dtype = "uint8" if self.normalise == "model" else "float32"
+        return keras.Input([self.size, self.size, CHANNELS], dtype=dtype, name=name)
+
+    @property
+    def _how(self) -> pictures.How:
+        return pictures.How(self.size, self.antialias, self.dct_shrink)
+
+    def _boxes(self, shapes: tf.Tensor, seeds: tf.Tensor) -> tf.Tensor:
+        drawn = draws.uniform(seeds, crops.NUMBERS, _CROP)
+        return crops.boxes(shapes, drawn, self.size, self.fit, self.augmentation)
+
+    def _flips(self, seeds: tf.Tensor) -> tf.Tensor:
+        return draws.uniform(seeds, 2, _FLIP)[:, 0] < self.augmentation.flip
+
+    def _vary(self, pixels: tf.Tensor, seeds: tf.Tensor) -> tf.Tensor:
+        """Varies one picture after another: what a loop costs is less than what large intermediate results do."""
+        steps = list(self._steps(seeds))
+        if not steps:
+            return pixels
+
+        def one(item: tuple[tf.Tensor, ...]) -> tf.Tensor:
+            picture, *drawn = item
+            for (step, _), numbers in zip(steps, drawn, strict=True):
+                picture = step(picture, numbers)
+            return picture
+
+        signature = tf.TensorSpec([self.size, self.size, CHANNELS], tf.uint8)
+        return tf.map_fn(one, (pixels, *(drawn for _, drawn in steps)), fn_output_signature=signature)
+
+    def _steps(self, seeds: tf.Tensor) -> Iterator[tuple[Step, tf.Tensor]]:
+        """Yields what is done to a picture, with the numbers that decide."""
+        how = self.augmentation
+        if how.crop == "shift":
+            yield crops.shifted, draws.uniform(seeds, 2, _SHIFT)
+        if how.flip_vertical:
+            yield _upside_down, draws.uniform(seeds, 2, _FLIP)[:, 1] < how.flip_vertical
+        if colours.is_varied(how):
+            yield (
+                lambda picture, drawn: colours.vary(picture, drawn, how),
+                draws.uniform(seeds, colours.NUMBERS, _COLOUR),
+            )
+        if how.erase:
+            yield (
+                lambda picture, drawn: patches.erase(picture, drawn, how),
+                draws.uniform(seeds, patches.NUMBERS, _ERASE),
+            )
+
+
+def _upside_down(picture: tf.Tensor, flip: tf.Tensor) -> tf.Tensor:
+    return tf.cond(flip, lambda: tf.reverse(picture, [0]), lambda: picture)
+
+
+def _shapes(pixels: tf.Tensor) -> tf.Tensor:
+    """Returns height and width of each picture of a batch of one shape."""
+    shape = tf.shape(pixels)
+    return tf.tile(shape[tf.newaxis, 1:3], [shape[0], 1])
+
+
+def _none(batch: tf.Tensor) -> tf.Tensor:
+    return tf.zeros(tf.shape(batch)[:1], tf.bool)

@@ -1,0 +1,78 @@
+"""Which part of a picture is shown: boxes drawn for a whole batch from the pictures' shapes, before any is decoded.
+
+    none, shift   the whole picture, or its largest square
+    random        a part of the model's size, as it is
+    resized       a part of any size, a little stretched
+
+A box is (top, left, height, width) in pixels and lies inside its picture. `shift` moves the finished picture instead:
+what it uncovers is filled with the mirrored border, which no box can show.
+"""
+
+import math
+
+import tensorflow as tf
+
+from components.features import draws
+from components.settings import Augmentation
+
+NUMBERS = 4  # draws a box needs
+_SHIFT = 8  # a shift is at most this part of the side
+
+
+def boxes(shapes: tf.Tensor, drawn: tf.Tensor, size: int, fit: str, how: Augmentation) -> tf.Tensor:
+    """Returns int32 [n, 4] for pictures of these heights and widths [n, 2], from [n, NUMBERS] within [0, 1)."""
+    if how.crop == "random":
+        sides = tf.minimum(shapes, size)
+    elif how.crop == "resized":
+        sides = _resized(shapes, drawn[:, :2], how)
+    else:
+        return whole(shapes, fit)
+    room = tf.cast(shapes - sides + 1, tf.float32)
+    return tf.concat([_floor(drawn[:, 2:4] * room, shapes - sides), sides], axis=1)
+
+
+def whole(shapes: tf.Tensor, fit: str) -> tf.Tensor:
+    """Returns the whole picture, or its largest square if `fit` is center."""
+    if fit == "stretch":
+        return tf.concat([tf.zeros_like(shapes), shapes], axis=1)
+    side = tf.reduce_min(shapes, axis=1, keepdims=True)
+    return tf.concat([(shapes - side) // 2, tf.tile(side, [1, 2])], axis=1)
+
+
+def shifted(picture: tf.Tensor, drawn: tf.Tensor) -> tf.Tensor:
+    """Moves a picture by up to an eighth across and down; two numbers within [0, 1) decide."""
+    margin = max(1, picture.shape[0] // _SHIFT)
+    offsets = _floor(drawn * (2 * margin + 1), 2 * margin) - margin
+    return _moved(_moved(picture, offsets[0], 0), offsets[1], 1)
+
+
+def _resized(shapes: tf.Tensor, drawn: tf.Tensor, how: Augmentation) -> tf.Tensor:
+    """Draws the area evenly and the ratio of the sides evenly by its logarithm; a side never exceeds the picture's.
+
+    Where others draw again, up to ten times, a side that is too long is cut: the same boxes but for those few.
+    """
+    area = draws.between(drawn[:, 0], how.crop_area, 1) * tf.cast(tf.reduce_prod(shapes, axis=1), tf.float32)
+    ratio = tf.exp(draws.between(drawn[:, 1], -math.log(how.crop_ratio), math.log(how.crop_ratio)))
+    sides = tf.stack([tf.sqrt(area / ratio), tf.sqrt(area * ratio)], axis=1)
+    return tf.clip_by_value(tf.cast(tf.round(sides), tf.int32), 1, shapes)
+
+
+def _floor(places: tf.Tensor, most: tf.Tensor | int) -> tf.Tensor:
+    # A number just below one, times a large room, may be rounded up to the room itself.
+    return tf.minimum(tf.cast(places, tf.int32), most)
+
+
+def _moved(picture: tf.Tensor, offset: tf.Tensor, axis: int) -> tf.Tensor:
+    """Moves along one axis: what is uncovered mirrors what stands next to it, the border itself not repeated."""
+    size = picture.shape[axis]
+    ahead, behind = tf.maximum(offset, 0), tf.maximum(-offset, 0)
+    # Pieces that are copied whole: TensorFlow's own mirrored padding takes five times as long.
+    before = tf.reverse(_strip(picture, 1, behind, axis), [axis])
+    after = tf.reverse(_strip(picture, size - 1 - ahead, ahead, axis), [axis])
+    middle = _strip(picture, ahead, size - ahead - behind, axis)
+    return tf.ensure_shape(tf.concat([before, middle, after], axis=axis), picture.shape)
+
+
+def _strip(picture: tf.Tensor, first: tf.Tensor | int, count: tf.Tensor, axis: int) -> tf.Tensor:
+    begin, length = ([first, 0, 0], [count, -1, -1]) if axis == 0 else ([0, first, 0], [-1, count, -1])
+    return tf.slice(picture, begin, length)

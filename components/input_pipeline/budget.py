@@ -1,0 +1,130 @@
+"""How much of everything: sizes in megabytes become numbers of records, batches and threads.
+
+    ram_mb ─┬─ cache (memory)          decoded records
+            ├─ shuffle                 serialized records, at most shuffle_mb
+            ├─ reading                 buffers of open shards
+            ├─ in the making           parallel x a pool: serialized, and decoded
+            └─ ready                   prefetch x a batch
+
+What decides about the order of records (shuffle, pool) is taken from the data and the settings alone, so it is the
+same on any machine. What does not (threads, batches ahead) gets what is left.
+
+A pool is what is parsed at once. It is a batch where records are large, or costly to decode. Small ones come in blocks
+and in pools of many batches: what they cost is the number of elements that pass through tf.data, not their bytes.
+"""
+
+import os
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from components.errors import SettingsError
+from components.features import Feature
+from components.settings import Input
+
+_MB = 1 << 20
+_OVERHEAD = 64  # bytes of a string in a tensor, above its content
+_LONE_OVERHEAD = 320  # of a tensor with one string in it
+_ENTRY_OVERHEAD = 256  # of a record in a cache, a column
+_SMALL = 4096  # bytes: records below it come in blocks
+_BLOCK = 16
+_POOL_RECORDS = 4096  # parsed at once, where records are small
+_READ_BUFFER = 1 << 18  # of an open shard
+_READ_AHEAD = 4  # records of an open shard that wait for their turn
+_POOL_PART = 8  # a pool is at most this part of the budget
+
+
+@dataclass(frozen=True)
+class Data:
+    """What is known of the records before any is read."""
+
+    records: int
+    bytes: int
+
+    @property
+    def mean(self) -> int:
+        """Bytes of a record, in the mean."""
+        return -(-self.bytes // max(1, self.records))
+
+
+@dataclass(frozen=True)
+class Plan:
+    """How much of everything."""
+
+    block: int  # records that are shuffled together
+    shuffle: int  # blocks held for shuffling
+    pool: int  # records parsed at once, a multiple of a batch
+    parallel: int  # pools in the making at once
+    prefetch: int  # batches ready
+    left_mb: int  # of the budget, for tf.data's autotuner
+
+    @property
+    def is_pooled(self) -> bool:
+        """Whether records come in blocks."""
+        return self.block > 1
+
+
+def cores() -> int:
+    """Returns how many this process may use."""
+    return len(os.sched_getaffinity(0))
+
+
+def plan(settings: Input, data: Data, features: Iterable[Feature]) -> Plan:
+    """Returns how the budget is shared out, or refuses a budget that is too small for a batch."""
+    features = list(features)
+    ram = settings.ram_mb * _MB - (cache_bytes(data, features) if settings.cache == "memory" else 0)
+    decoded = sum(_decoded(feature, data.mean) for feature in features)
+    widest = sum(feature.decoded_bytes for feature in features)
+    cheap = settings.cache == "none" and not any(feature.is_costly for feature in features)
+    block = _BLOCK if cheap and data.mean < _SMALL else 1
+    batches = _pool_batches(settings, data, decoded, any(feature.is_ragged for feature in features), block)
+    pool = batches * settings.batch_size
+    in_the_making = pool * (2 * (data.mean + _OVERHEAD) + decoded)
+    ready = settings.batch_size * widest
+    reading = settings.interleave * (_READ_BUFFER + _READ_AHEAD * data.mean)
+    free = ram - reading - in_the_making - ready
+    if free < 0:
+        raise _too_little(settings, data, reading + in_the_making + ready, settings.ram_mb * _MB - ram)
+    shuffle = min(settings.shuffle_mb * _MB, free)
+    rest = free - shuffle
+    prefetch = 1 + min(settings.prefetch - 1, rest // max(1, ready))
+    rest -= (prefetch - 1) * ready
+    parallel = 1 + min((settings.parallel or cores()) - 1, rest // max(1, in_the_making))
+    return Plan(block, _blocks(shuffle, data, block), pool, parallel, prefetch, max(1, rest // _MB))
+
+
+def cache_bytes(data: Data, features: Iterable[Feature]) -> int:
+    """Returns what all decoded records take in memory."""
+    each = sum(_decoded(feature, data.mean) + _ENTRY_OVERHEAD for feature in features) + _ENTRY_OVERHEAD
+    return data.records * each
+
+
+def _decoded(feature: Feature, mean: int) -> int:
+    # A token has a byte or more, and a border; its number has eight.
+    return min(feature.decoded_bytes, 4 * mean + _OVERHEAD) if feature.is_ragged else feature.decoded_bytes
+
+
+def _pool_batches(settings: Input, data: Data, decoded: int, ragged: bool, block: int) -> int:
+    several = -(-_POOL_RECORDS // settings.batch_size) if block > 1 else 1
+    wanted = settings.pool_batches if ragged else several
+    largest = settings.ram_mb * _MB // _POOL_PART // (2 * (data.mean + _OVERHEAD) + decoded)
+    needed = -(-data.records // settings.batch_size)
+    return max(1, min(wanted, largest // settings.batch_size, needed))
+
+
+def _blocks(shuffle: int, data: Data, block: int) -> int:
+    size = block * (data.mean + _OVERHEAD) + _LONE_OVERHEAD
+    return max(1, min(-(-data.records // block), shuffle // size))
+
+
+def _too_little(settings: Input, data: Data, needed: int, cached: int) -> SettingsError:
+    batch = (
+        f"a batch of {settings.batch_size} records of {data.mean:,} bytes takes {needed / _MB:,.0f} MB while it is made"
+    )
+    if cached:
+        return SettingsError(
+            f"input.cache=memory: {data.records:,} decoded records take {cached / _MB:,.0f} MB, and {batch}; "
+            f"input.ram_mb is {settings.ram_mb}: raise it, or take input.cache=file or none"
+        )
+    return SettingsError(
+        f"{batch}, input.ram_mb is {settings.ram_mb}: lower input.batch_size or input.interleave, or raise input.ram_mb"
+    )
