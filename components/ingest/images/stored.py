@@ -1,8 +1,8 @@
 r"""As what a picture is stored when it is drawn anew: small enough for training, quick to decode.
 
     original  the bytes of the file
-    jpeg      shorter side at most `side`: about half the disk at 256 px, and half the time to decode
-    raw       the same size, but as pixels: nothing left to decode, three to six times the disk
+    jpeg      shorter side at most `side`: of photos of 500 px a quarter to half of the disk, and of the time to decode
+    raw       the same size, but as pixels: nothing left to decode, at 256 px about three times the disk
 
 Raw pixels are a PPM file, so that any viewer shows them, with a header of fixed length, so that TensorFlow finds the
 numbers without parsing it:
