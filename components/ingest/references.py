@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from functools import lru_cache
 from itertools import islice
 from pathlib import Path
-from typing import Protocol
+from typing import BinaryIO, Protocol
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -25,13 +25,14 @@ from components.ingest import infer
 from components.ingest.rows import RowSource
 from components.ingest.sources import Rejected
 from components.ingest.sources.class_folders import IMAGE_SUFFIXES
-from components.places import DataPath
+from components.places import DataPath, open_whole
 from components.remote_path import RemotePath
 
 NONE = "none"  # what to ask for if paths of images are to stay text
 _SAMPLE = 50  # values by which a column is known
 _MOST = 0.9  # of them end like images …
 _SOME = 0.5  # … and are there: a list may be older than the folder
+_PIECE = 4 << 20  # bytes asked for at once
 _WHOLE = 1 << 62  # bytes: a file is not to be cut
 
 
@@ -91,11 +92,19 @@ def read(picture: Picture, most: int) -> bytes:
     A link that has come into its place since it was found is not followed.
     """
     if not isinstance(picture.real, str):
-        with picture.real.open("rb") as stream:
-            return stream.read(most + 1)
+        with open_whole(picture.real) as stream:
+            return _some(stream, most + 1)
     descriptor = os.open(picture.real, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK)
-    with os.fdopen(descriptor, "rb") as file:
-        return file.read(most + 1)
+    with os.fdopen(descriptor, "rb", buffering=0) as file:
+        # A limit is allocated before it is read to, so it is given only where it is needed.
+        return file.read(most + 1) if os.fstat(descriptor).st_size > most else file.read()
+
+
+def _some(stream: BinaryIO, most: int) -> bytes:
+    found = b""
+    while len(found) < most and (more := stream.read(min(_PIECE, most - len(found)))):
+        found = found + more if found else more
+    return found
 
 
 class Finder(Protocol):

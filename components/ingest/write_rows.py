@@ -195,13 +195,8 @@ def _all_at_once(keyed: Keyed) -> Callable[[FramedFile, Numbers], None]:
 def _with_pictures(keyed: Keyed, image: str, pictures: Sequence[bytes]) -> Callable[[FramedFile, Numbers], None]:
     """Returns what writes some of the records, their pictures from where they are."""
     around = keyed.entries.around(image, np.fromiter(map(len, pictures), np.int64, len(pictures)))
-    before, behind = (encoded.rows() for encoded in around)
-
-    def put(file: FramedFile, mine: Numbers) -> None:
-        for index in mine.tolist():
-            file.write((before[index], pictures[index], behind[index]))
-
-    return put
+    records = list(zip(around[0].rows(), pictures, around[1].rows(), strict=True))
+    return lambda file, mine: file.write_many([records[index] for index in mine.tolist()])
 
 
 _NO_SHARD = ShardReport("", "", 0, 0, "", {}, {}, {}, ())

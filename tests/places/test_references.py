@@ -73,3 +73,15 @@ def test_nothing_outside_is_asked_for(gallery: Path, address: Address, ground: A
         below.find("", value)
 
     assert (ground.listed, ground.served) == ([], [])
+
+
+@pytest.mark.parametrize(("most", "expected"), [(4, b"01234"), (10, b"0123456789"), (99, b"0123456789")])
+def test_no_more_is_read_than_is_allowed(
+    ground: Any, address: Address, monkeypatch: pytest.MonkeyPatch, most: int, expected: bytes
+) -> None:
+    """One byte more shows that it is too large, however many requests it takes."""
+    monkeypatch.setattr(references, "_PIECE", 3)
+    (ground.folder / "set" / "1.png").write_bytes(b"0123456789")
+    found = references.finder(address(ground.folder / "set")).find("", "1.png")
+
+    assert references.read(found, most) == expected
