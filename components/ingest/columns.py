@@ -100,15 +100,16 @@ class Entries:
         return replace(self, keys=(*self.keys[:place], key, *self.keys[place:]), runs=runs)
 
 
-def entries(batch: pa.RecordBatch, apart: Collection[str] = ()) -> Entries:
+def entries(batch: pa.RecordBatch, apart: Collection[str] = (), leave_out: str | None = None) -> Entries:
     """Encodes the columns of a batch: integers, floats, booleans, strings or bytes, or lists of them.
 
     Args:
         batch: the columns.
         apart: names of columns that will be left out or added; the batch need not have them.
+        leave_out: a column that is not encoded.
     """
-    names = [name.encode() for name in batch.schema.names]
-    encoded = {key: _entry(key, column) for key, column in zip(names, batch.columns, strict=True)}
+    columns = zip(batch.schema.names, batch.columns, strict=True)
+    encoded = {name.encode(): _entry(name.encode(), column) for name, column in columns if name != leave_out}
     borders = sorted(name.encode() for name in apart)
     runs = [list(run) for _, run in groupby(sorted(encoded), lambda key: _section(borders, key))]
     merged = [tuple(_merged([part for key in run for part in encoded[key]])) for run in runs]

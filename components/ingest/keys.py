@@ -34,7 +34,8 @@ class Roles:
     label: str
     split_by: str
     id: str  # our own column of record ids
-    image: str = ""  # of the pictures that rows refer to
+    path: str = ""  # of the picture that a row refers to, which does not go into the record, …
+    image: str = ""  # … and what the picture is called there
 
 
 @dataclass(frozen=True)
@@ -51,12 +52,12 @@ def key(batch: pa.RecordBatch, roles: Roles, splits: Splits, pictures: Sequence[
     """Encodes a batch, each column once.
 
     Args:
-        batch: the columns, without pictures.
+        batch: the columns; pictures come later.
         roles: what they are for.
         splits: fractions and salt.
         pictures: sha256 of the file that each row refers to, which stands for the picture.
     """
-    parts = entries(batch, [roles.label, roles.split_by, roles.id, roles.image])
+    parts = entries(batch, [roles.label, roles.split_by, roles.id, roles.image], roles.path or None)
     whole = parts.with_column(roles.image, pa.array(pictures, pa.string())) if pictures else parts
     alone = not roles.label or (batch.schema.names == [roles.label] and not pictures)
     contents = fingerprints(whole.records() if alone else whole.without(roles.label))

@@ -43,7 +43,7 @@ class Shot:
 class Filled:
     """Rows with all that belongs to them."""
 
-    columns: pa.RecordBatch  # without the path
+    columns: pa.RecordBatch
     bad: Sequence[BadRow] = ()
     shots: Sequence[Shot] = ()  # of each row, if rows refer to pictures
 
@@ -67,7 +67,7 @@ class Pictures:
         self, part: Range, column: str, schema: pa.Schema, data: DataPath, settings: Ingest, checks: Path | None
     ) -> None:
         self._column, self._limit = column, settings.max_file_mb
-        self._place, self._others = schema.get_field_index(column), [name for name in schema.names if name != column]
+        self._place = schema.get_field_index(column)
         self._folder, self._finder = posixpath.dirname(part.path), references.finder(data)
         self._checks = Checks(checks, settings)
 
@@ -125,14 +125,10 @@ class Pictures:
             if isinstance(end, Rejected)
         ]
         shots = [end for end in ends if isinstance(end, Shot)]
-        rows = self._without_path(batch.columns.slice(some.start, len(ends)))
+        rows = batch.columns.slice(some.start, len(ends))
         if bad:
             rows = rows.filter(pa.array([isinstance(end, Shot) for end in ends]))
         return Filled(rows, bad, shots)
-
-    def _without_path(self, rows: pa.RecordBatch) -> pa.RecordBatch:
-        columns = [column for place, column in enumerate(rows.columns) if place != self._place]
-        return pa.RecordBatch.from_arrays(columns, names=self._others)
 
 
 def describe(batch: RowBatch, row: int, reason: str) -> BadRow:

@@ -72,7 +72,7 @@ def _roles(schema: pa.Schema, settings: Ingest, label: str, images: str) -> Role
     if split_by == images:
         split_by = ""  # the path has become a picture, which decides about the split anyway
     own = infer.record_schema(schema, images).names[-1]
-    return Roles(label, split_by, own, infer.image_name(schema, images) if images else "")
+    return Roles(label, split_by, own, images, infer.image_name(schema, images) if images else "")
 
 
 def _as_it_is(batch: RowBatch) -> Iterator[Filled]:

@@ -173,7 +173,8 @@ def test_large_values_need_not_be_copied(batch: pa.RecordBatch, data: st.DataObj
     values = data.draw(st.lists(st.binary(max_size=300), min_size=batch.num_rows, max_size=batch.num_rows))
     column = pa.array(values, pa.binary())
     joined = pa.RecordBatch.from_arrays([*batch.columns, column], names=[*batch.schema.names, name])
-    before, behind = columns.entries(batch, [name]).around(name, np.array([len(value) for value in values], np.int64))
+    lengths = np.array([len(value) for value in values], np.int64)
+    before, behind = columns.entries(joined, [name], leave_out=name).around(name, lengths)
 
     assert [b"".join(parts) for parts in zip(before.rows(), values, behind.rows(), strict=True)] == expected(joined)
 

@@ -350,6 +350,19 @@ class TestPictures:
         ]
         assert len(ids) == 20
 
+    def test_a_list_of_nothing_but_pictures_is_read(self, gallery: Path, artifact: Path) -> None:
+        """Without a label, without any other column."""
+        path = table(gallery / "a.csv", [["file"], *([f"{n}.png"] for n in range(20))])
+        (part,) = CSV.divide(path, path.name, 1 << 30)
+        write_range(
+            part, "00000-of-00001", source=CSV, schema=CSV.schema(path), data=gallery, artifact=artifact,
+            settings=Ingest(), label="", images="file",
+        )  # fmt: skip
+        found = records(artifact)
+
+        assert {record["image"] for record in found} == {(gallery / f"{n}.png").read_bytes() for n in range(20)}
+        assert {tuple(sorted(record)) for record in found} == {("id", "image")}
+
     def test_all_rows_of_a_picture_are_on_one_side(self, gallery: Path, artifact: Path) -> None:
         """Whatever else is asked of it; a copy of it is the same picture."""
         (gallery / "copy.png").write_bytes((gallery / "3.png").read_bytes())
