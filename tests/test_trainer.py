@@ -206,9 +206,14 @@ class TestRun:
         trainer.run_fn(arguments(home, tmp_path))
         first, second = exported_weights(run[0]), exported_weights(tmp_path)
 
-        assert history(tmp_path) == history(run[0])
+        assert learned(tmp_path) == learned(run[0])
         assert first.keys() == second.keys()
         assert [name for name in first if not np.array_equal(first[name], second[name])] == []
+
+
+def learned(out: Path) -> dict[str, Any]:
+    """Returns the history without what was measured by the clock."""
+    return {key: value for key, value in history(out).items() if key != "input"}
 
 
 @pytest.fixture
@@ -248,9 +253,18 @@ class TestFaults:
     """What must not be trained on, and what must not be exported."""
 
     @pytest.mark.parametrize("split", ["train", "eval"])
-    @pytest.mark.parametrize("fault", [flip, cut, append, Path.unlink], ids=["flipped", "cut", "appended", "deleted"])
+    @pytest.mark.parametrize(
+        ("fault", "said"),
+        [
+            (flip, "the checksum of a record does not match its data at byte offset "),
+            (cut, ""),
+            (append, ""),
+            (Path.unlink, ""),
+        ],
+        ids=["flipped", "cut", "appended", "deleted"],
+    )
     def test_an_altered_shard_is_refused_by_name(
-        self, own_home: Path, tmp_path: Path, fault: Callable[[Path], None], split: str
+        self, own_home: Path, tmp_path: Path, fault: Callable[[Path], None], said: str, split: str
     ) -> None:
         """A1, A2: found before anything is learned, from the manifest."""
         shard = own_home / "examples" / f"Split-{split}" / "data_tfrecord-00001-of-00002"
@@ -259,7 +273,8 @@ class TestFaults:
         with pytest.raises(BadInput) as refused:
             trainer.run_fn(arguments(own_home, tmp_path / "out"))
 
-        assert str(refused.value) == f"{shard}: not the shard that ingest wrote; run again with --force Ingest"
+        assert str(refused.value).startswith(f"{shard}: {said}")
+        assert "run again with --force Ingest" in str(refused.value)
         assert not (tmp_path / "out").exists()
 
     @pytest.mark.usefixtures("fragile_model")
