@@ -1,0 +1,127 @@
+"""Heads answer in the unit of the label, and classes count by their weights."""
+
+from pathlib import Path
+from typing import Any
+
+import keras
+import numpy as np
+import pytest
+
+from components.models import joined
+from components.models.heads import Classification, Regression, class_weights
+
+
+def model_of(head: Any) -> Any:
+    """Returns a compiled model of two numbers."""
+    keras.utils.set_random_seed(3)
+    numbers = keras.Input([2], name="numbers")
+    model = joined.build({"numbers": numbers}, [keras.layers.Dense(8, "relu")(numbers)], head)
+    model.compile(keras.optimizers.Adam(0.1), head.loss(), metrics=head.metrics(), jit_compile=False)
+    return model
+
+
+def records(count: int) -> dict[str, Any]:
+    """Returns pairs of numbers that count up."""
+    return {"numbers": np.arange(2.0 * count, dtype=np.float32).reshape(count, 2) / count}
+
+
+@pytest.mark.parametrize(
+    ("counts", "power", "weights"),
+    [
+        ([50, 50], 1.0, (1, 1)),
+        ([90, 10], 1.0, (100 / 180, 100 / 20)),
+        ([90, 10], 0.0, (1, 1)),
+        ([1, 4, 16], 0.5, (3, 1.5, 0.75)),
+    ],
+)
+def test_the_rarer_a_class_the_larger_its_weight(counts: list[int], power: float, weights: tuple[float, ...]) -> None:
+    """By the power that is asked for, and one on average over all records."""
+    found = class_weights(counts, power)
+
+    np.testing.assert_allclose(found, weights)
+    np.testing.assert_allclose(np.average(found, weights=counts), 1)
+
+
+def test_a_class_without_records_has_no_weight() -> None:
+    """The message names it."""
+    with pytest.raises(ValueError, match=r"classes \[1\] have no records, so no weight can make up for it: \[3, 0\]"):
+        class_weights([3, 0])
+
+
+@pytest.mark.parametrize("labels", [[0, 1, 1], [[0], [1], [1]]])
+def test_the_loss_of_a_record_counts_by_its_class(labels: Any) -> None:
+    """Two thirds of the log of a half, once for the one and three times for each of the others."""
+    loss = Classification(2, weights=(1.0, 3.0)).loss()
+    probabilities = np.full((3, 2), 0.5, np.float32)
+
+    np.testing.assert_allclose(loss(np.array(labels), probabilities), np.log(2) * (1 + 3 + 3) / 3, rtol=1e-6)
+
+
+def test_without_weights_every_record_counts_the_same() -> None:
+    """It is the plain cross-entropy."""
+    probabilities = np.array([[0.9, 0.1], [0.4, 0.6]], np.float32)
+    labels = np.array([0, 1])
+
+    np.testing.assert_allclose(
+        Classification(2).loss()(labels, probabilities),
+        Classification(2, weights=(1.0, 1.0)).loss()(labels, probabilities),
+        rtol=1e-6,
+    )
+
+
+def test_weights_make_a_model_heed_the_rare_class() -> None:
+    """Where one in twenty is of it and nothing tells them apart, its probability is a half and not a twentieth."""
+    labels = np.array([0] * 190 + [1] * 10)
+    found = []
+    for weights in ((), class_weights([190, 10])):
+        model = model_of(Classification(2, weights))
+        for _ in range(100):
+            model.train_on_batch({"numbers": np.zeros((200, 2))}, labels)
+        found.append(float(model({"numbers": np.zeros((1, 2))}, training=False)[0, 1]))
+
+    np.testing.assert_allclose(found, [0.05, 0.5], atol=0.03)
+
+
+def test_a_value_is_answered_in_the_unit_of_the_label() -> None:
+    """Where the network says two deviations above the mean, the model says how much that is."""
+    model = model_of(Regression(mean=1000.0, deviation=5.0))
+    model.get_layer("deviations").set_weights([np.zeros((8, 1)), np.array([2.0])])
+
+    np.testing.assert_allclose(model(records(1)), [[1010.0]])
+
+
+@pytest.mark.parametrize(("mean", "deviation"), [(1e6, 1e3), (0.0, 1e-9)])
+def test_values_of_any_size_are_learned(mean: float, deviation: float) -> None:
+    """At one and the same learning rate, to within a fifth of their deviation."""
+    model = model_of(Regression(mean, deviation))
+    values = np.linspace(mean - 2 * deviation, mean + 2 * deviation, 32)
+    for _ in range(150):
+        model.train_on_batch(records(32), values)
+
+    assert np.abs(model(records(32), training=False).numpy()[:, 0] - values).mean() < deviation / 5
+
+
+def test_the_error_is_in_units_of_the_deviation() -> None:
+    """So that a learning rate fits prices and fractions alike."""
+    loss = Regression(mean=1000.0, deviation=5.0).loss()
+
+    np.testing.assert_allclose(loss(np.array([1000.0, 1000.0]), np.array([[1005.0], [990.0]])), (1 + 4) / 2)
+
+
+@pytest.mark.parametrize("deviation", [0.0, -1.0, float("nan")])
+def test_labels_that_are_all_the_same_are_refused(deviation: float) -> None:
+    """There would be nothing to scale back by."""
+    with pytest.raises(ValueError, match="expected more than 0: are they all the same"):
+        Regression(0.0, deviation)
+
+
+@pytest.mark.parametrize("head", [Classification(2, weights=(1.0, 3.0)), Regression(2.0, 5.0)])
+def test_a_compiled_model_is_saved_with_its_loss(head: Any, tmp_path: Path) -> None:
+    """Loaded, it goes on from where it stopped."""
+    model, labels = model_of(head), np.array([0, 1])
+    model.train_on_batch(records(2), labels)
+    model.save(tmp_path / "model.keras")
+    loaded = keras.saving.load_model(tmp_path / "model.keras")
+
+    assert loaded.loss.get_config() == model.loss.get_config()
+    assert loaded.evaluate(records(2), labels, verbose=0) == model.evaluate(records(2), labels, verbose=0)

@@ -1,0 +1,52 @@
+"""The encoder of pictures fits any size, and scales what it is given."""
+
+from typing import Any
+
+import keras
+import numpy as np
+import pytest
+
+from components.models import convnet
+
+
+def build(size: int, classes: int) -> Any:
+    """Returns a seeded classifier."""
+    keras.utils.set_random_seed(3)
+    return convnet.build({"image": keras.Input([size, size, 3], dtype="uint8", name="image")}, classes)
+
+
+@pytest.mark.parametrize("classes", [2, 3, 4, 5])
+@pytest.mark.parametrize("size", [32, 48, 160])
+def test_outputs_are_probabilities(size: int, classes: int) -> None:
+    """One for each class and picture, whatever the size."""
+    noise = np.random.default_rng(3).integers(0, 256, (2, size, size, 3), dtype=np.uint8)
+    found = build(size, classes)({"image": noise}, training=False).numpy()
+
+    assert (found.shape, found.dtype) == ((2, classes), np.float32)
+    np.testing.assert_allclose(found.sum(axis=1), [1, 1], atol=1e-6)
+
+
+@pytest.mark.parametrize("size", [1, 8, 15, 16, 33, 1024])
+def test_any_size_that_can_be_set_can_be_built(size: int) -> None:
+    """There are as many halvings as the picture allows."""
+    assert build(size, 2).output_shape == (None, 2)
+
+
+@pytest.mark.parametrize(("size", "maps"), [(8, 8), (16, 8), (32, 8), (64, 8), (65, 8), (160, 10), (300, 9)])
+def test_the_last_map_is_small_but_not_too_small(size: int, maps: int) -> None:
+    """Eight to fifteen pixels a side, as far as four halvings go."""
+    (average,) = (layer for layer in build(size, 2).layers if isinstance(layer, keras.layers.GlobalAveragePooling2D))
+
+    assert average.input.shape[1:3] == (maps, maps)
+
+
+def test_scaling_is_part_of_the_model() -> None:
+    """It takes bytes: 0 is -1 and 255 is 1 behind its first layer."""
+    model = build(32, 2)
+    scaled = keras.Model(model.input, model.layers[1].output)
+    black_to_white = np.stack([np.full((32, 32, 3), value, np.uint8) for value in (0, 255)])
+
+    found = scaled({"image": black_to_white}).numpy()
+
+    assert (found[0].max(), found[0].min()) == (-1, -1)
+    np.testing.assert_allclose(found[1], 1, atol=1e-6)

@@ -1,0 +1,82 @@
+"""Encodings are joined so that one can change the meaning of another."""
+
+from pathlib import Path
+from typing import Any
+
+import keras
+import numpy as np
+import pytest
+import tensorflow as tf
+
+from components.models import joined
+from components.models.heads import Classification
+
+
+def test_a_single_encoding_goes_to_the_head_as_it_is() -> None:
+    """Nothing is put between a modality and the answer."""
+    numbers = keras.Input([3], name="numbers")
+    model = joined.build({"numbers": numbers}, [2 * numbers], Classification(2))
+
+    np.testing.assert_array_equal(joined.extractor(model)({"numbers": np.ones((1, 3))}), [[2, 2, 2]])
+
+
+def test_a_model_needs_an_encoding() -> None:
+    """There would be nothing to answer from."""
+    with pytest.raises(ValueError, match="a model without encodings; expected one of each modality"):
+        joined.build({}, [], Classification(2))
+
+
+def exclusive_or() -> tuple[Any, dict[str, Any], Any]:
+    """Returns a model of two inputs, records of them, and labels that neither of the inputs can tell."""
+    keras.utils.set_random_seed(3)
+    inputs = {name: keras.Input([1], name=name) for name in ("one", "other")}
+    model = joined.build(inputs, list(inputs.values()), Classification(2))
+    bits = np.random.default_rng(3).integers(0, 2, (2, 256, 1))
+    return model, {"one": 2.0 * bits[0] - 1, "other": 2.0 * bits[1] - 1}, (bits[0] != bits[1])[:, 0].astype(int)
+
+
+def test_one_part_can_turn_the_meaning_of_another_round() -> None:
+    """Exclusive or is learned: a sum of what each part says alone could not."""
+    model, records, labels = exclusive_or()
+    head = Classification(2)
+    model.compile(keras.optimizers.Adam(3e-3), head.loss(), metrics=head.metrics(), jit_compile=False)
+    for _ in range(120):
+        model.train_on_batch(records, labels)
+
+    assert model.evaluate(records, labels, verbose=0, return_dict=True)["accuracy"] == 1.0
+
+
+def test_inputs_are_found_by_name() -> None:
+    """The order in which a batch has them does not matter."""
+    model, records, _ = exclusive_or()
+    turned = dict(reversed(records.items()))
+
+    np.testing.assert_array_equal(model(turned, training=False), model(records, training=False))
+
+
+def test_an_extractor_can_be_served(tmp_path: Path) -> None:
+    """As a SavedModel with named inputs it gives the same features to a program without Keras."""
+    model, records, _ = exclusive_or()
+    extractor = joined.extractor(model)
+    extractor.export(tmp_path / "extractor", verbose=False)
+    served = tf.saved_model.load(str(tmp_path / "extractor"))
+
+    given = {name: tf.constant(values, tf.float32) for name, values in records.items()}
+    np.testing.assert_allclose(served.serve(given), extractor(records, training=False), atol=1e-6)
+
+
+def test_an_extractor_can_be_part_of_another_model() -> None:
+    """Frozen, it keeps its weights while what is behind it learns."""
+    model, records, labels = exclusive_or()
+    extractor = joined.extractor(model)
+    extractor.trainable = False
+    before = extractor.get_weights()
+    inputs = {name: keras.Input([1], name=name) for name in ("one", "other")}
+    head = Classification(2)
+    second = joined.build(inputs, [extractor(inputs, training=False)], head)
+    second.compile("adam", head.loss(), run_eagerly=True)
+    second.train_on_batch(records, labels)
+
+    for one, other in zip(before, extractor.get_weights(), strict=True):
+        np.testing.assert_array_equal(one, other)
+    assert len(second.trainable_weights) == 2
