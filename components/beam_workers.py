@@ -13,7 +13,6 @@ from apache_beam.runners.portability.fn_api_runner import worker_handlers
 
 from components.errors import PenstockError
 
-
 _SAID = (
     "a Beam worker process died, killed perhaps for want of memory; nothing of this step was published. "
     "Run again, with fewer workers (-- --direct_num_workers=1) if it happens once more"
@@ -27,15 +26,21 @@ class WorkerDied(PenstockError):
 def watch() -> None:
     """Makes the death of a worker end the pipeline that waits for it. May be called often."""
     connection: Any = worker_handlers.ControlConnection
-    read = connection._read  # noqa: SLF001 - Beam offers no other place to hear of it
-    if getattr(read, "watched", False):
+    if hasattr(connection, "died"):
         return
+    read, push = connection._read, connection.push  # noqa: SLF001 - Beam offers no other place to hear of it
 
     def read_and_tell(self: Any) -> None:
         try:
             read(self)
         except grpc.RpcError:
-            self.abort(WorkerDied(_SAID))
+            self.died = WorkerDied(_SAID)
+            self.abort(self.died)
 
-    read_and_tell.watched = True  # type: ignore[attr-defined]
-    connection._read = read_and_tell  # noqa: SLF001
+    def push_unless_dead(self: Any, request: Any) -> Any:
+        answer = push(self, request)
+        if answer is not None and self.died is not None:  # it died with nothing to do: no one was told
+            answer.abort(self.died)
+        return answer
+
+    connection.died, connection._read, connection.push = None, read_and_tell, push_unless_dead  # noqa: SLF001

@@ -5,6 +5,7 @@
 The digest is the data's part of the cache key, so it is taken before TensorFlow or Beam are imported.
 """
 
+import posixpath
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
@@ -141,7 +142,8 @@ def _table(located: Sequence[Located], settings: Ingest, needs: Needs) -> Table:
     source: RowSource = refs.load(located[0].source)
     schema = infer.with_types(common_schema(source, _files(located)), settings.columns)
     first = located[0].home / located[0].files[0]
-    images = references.image_column(source, first, schema, settings.images)
+    folder = posixpath.dirname(located[0].files[0])
+    images = references.image_column(source, first, schema, settings.images, located[0].home, folder)
     label = infer.label_of(schema, settings.label)
     _check_needs(first, [*infer.record_schema(schema, images).names, *([needs.label] if label else [])], needs)
     if not needs.label:
