@@ -75,7 +75,10 @@ def main() -> None:
     module, _, name = arguments.make.partition(":")
     contender = getattr(importlib.import_module(module), name)
     source = Source(arguments.raw, arguments.artifact)
-    print(MARK, json.dumps(measure(lambda: contender(source, arguments.batch), arguments)), flush=True)
+    if module.endswith(".limit"):  # no batches come out of it
+        print(MARK, json.dumps(contender(source, arguments.batch)), flush=True)
+    else:
+        print(MARK, json.dumps(measure(lambda: contender(source, arguments.batch), arguments)), flush=True)
 
 
 if __name__ == "__main__":

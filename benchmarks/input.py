@@ -53,10 +53,10 @@ def medians(runs: Sequence[Run]) -> dict[str, float]:
 
 def judge(bar: Bar, found: Mapping[str, Mapping[str, float]]) -> tuple[float, bool] | None:
     """Returns the ratio of a bar and whether it is reached; nothing if one of the two was not measured."""
-    if bar.one not in found or bar.other not in found:
+    if bar.one not in found or (bar.other and bar.other not in found):
         return None
-    ratio = found[bar.one][bar.figure] / found[bar.other][bar.figure]
-    return ratio, ratio <= bar.at_least if bar.figure == "peak_mb" else ratio >= bar.at_least
+    ratio = found[bar.one][bar.figure] / (found[bar.other][bar.figure] if bar.other else 1)
+    return ratio, ratio <= bar.limit if bar.at_most else ratio >= bar.limit
 
 
 def table(workload: Workload, found: Mapping[str, Mapping[str, float]]) -> list[str]:
@@ -100,13 +100,13 @@ def _cells(each: Contender, workload: Workload, mine: Mapping[str, float], base:
 
 
 def _verdicts(workload: Workload, found: Mapping[str, Mapping[str, float]]) -> list[str]:
-    lines = []
-    for bar in workload.bars:
-        judged = judge(bar, found)
-        if judged:
-            sign, word = ("≤" if bar.figure == "peak_mb" else "≥"), ("reached" if judged[1] else "**missed**")
-            lines.append(f"- {bar.one} / {bar.other}, {bar.figure}: {judged[0]:.2f} ({sign} {bar.at_least}: {word})")
-    return lines
+    return [_said(bar, *judged) for bar in workload.bars if (judged := judge(bar, found))]
+
+
+def _said(bar: Bar, ratio: float, reached: bool) -> str:
+    against = f" / {bar.other}" if bar.other else ""
+    sign, word = "≤" if bar.at_most else "≥", "reached" if reached else "**missed**"
+    return f"- {bar.one}{against}, {bar.figure}: {ratio:.2f} ({sign} {bar.limit:g}: {word})"
 
 
 def _devices(found: Mapping[str, Mapping[str, float]]) -> list[str]:

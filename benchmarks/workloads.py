@@ -29,12 +29,13 @@ class Contender:
 
 @dataclass(frozen=True)
 class Bar:
-    """A promise: one contender against another."""
+    """A promise: one contender against another, or by itself."""
 
     one: str
-    other: str
-    at_least: float
-    figure: str = "rate"  # or: filled (real tokens a second), peak_mb (then: at most)
+    other: str  # empty: the figure itself is what counts
+    limit: float
+    figure: str = "rate"  # or: filled (real tokens a second), padding, peak_mb
+    at_most: bool = False
 
 
 @dataclass(frozen=True)
@@ -50,24 +51,47 @@ class Workload:
 
 _FLOAT = "float32 out"
 _FULL_DECODE = "decodes all of the picture"
+_256 = "stored at 256 px"
+_IN_ORDER, _SHUFFLED = "in order, not parsed", "not parsed"
 
 WORKLOADS: Mapping[str, Workload] = {
     "image-crop": Workload(
-        "Image, 500 x 375 JPEG: random resized crop to 224 px, flip",
+        "Image, 500 x 375 JPEG: random resized crop to 224 px, flip, batches of 64",
         "image",
         (
             Contender("tutorial", "tutorial:image_crop", 64, note=_FLOAT),
-            Contender("tutorial, example 2", "tutorial:image_example_2", 64, note=f"{_FLOAT}; resize and brightness"),
+            Contender(
+                "tutorial, example 2", "tutorial:image_example_2", 64, note=f"{_FLOAT}; resize, flip, brightness"
+            ),
             Contender("pure tf.data", "pure_tfdata:image_crop", 64),
             Contender("torch DataLoader", "torch_loader:image_crop", 64, environment="torch", note=_FULL_DECODE),
             Contender("webdataset", "webdataset_loader:image_crop", 64, environment="torch", note=_FULL_DECODE),
             Contender("grain, threads", "grain_loader:image_crop_threads", 64, environment="grain", note=_FULL_DECODE),
             Contender("grain, workers", "grain_loader:image_crop_workers", 64, environment="grain", note=_FULL_DECODE),
+            Contender("C limit", "limit:image_crop", 64, note="no resize, no batches"),
+            Contender("ours", "ours:image_crop", 64, simulate=True),
+            Contender("ours, fastest order", "ours:image_crop_fastest", 64),
+            Contender("ours, plain", "ours:image_crop_plain", 64, note="without the native op"),
+            Contender("ours, 256 px", "ours:image_crop", 64, "jpeg256", simulate=True, note=_256),
+            Contender("ours, 256 px, random crop", "ours:image_random_crop", 64, "jpeg256", note=f"{_256}; no resize"),
+            Contender("ours, raw, random crop", "ours:image_random_crop", 64, "raw256", note=f"{_256}, raw; no resize"),
         ),
-        (),
+        (
+            Bar("ours", "tutorial", 2.0),
+            Bar("ours", "torch DataLoader", 1.25),
+            Bar("ours", "C limit", 0.7),
+            Bar("ours", "tutorial", 0.7, "peak_mb", at_most=True),
+            Bar("ours", "ours, fastest order", 0.9),
+            Bar("ours, plain", "tutorial", 1.2),
+            Bar("ours, 256 px", "tutorial", 1.5),
+            Bar("ours, 256 px", "ours", 1.5),
+            Bar("ours, 256 px, random crop", "tutorial", 2.5),
+            Bar("ours, 256 px, random crop", "ours", 2.5),
+            Bar("ours, raw, random crop", "tutorial", 4.0),
+        ),
     ),
     "image-full": Workload(
-        "Image, 500 x 375 JPEG: full decode, resize to 224 px, flip",
+        "Image, 500 x 375 JPEG: full decode, resize to 224 px, flip, batches of 64",
         "image",
         (
             Contender("tutorial, example 1", "tutorial:image_example_1", 64, note=f"{_FLOAT}; no flip"),
@@ -77,59 +101,86 @@ WORKLOADS: Mapping[str, Workload] = {
             Contender("webdataset", "webdataset_loader:image_full", 64, environment="torch"),
             Contender("grain, threads", "grain_loader:image_full_threads", 64, environment="grain"),
             Contender("grain, workers", "grain_loader:image_full_workers", 64, environment="grain"),
+            Contender("ours", "ours:image_full", 64, simulate=True),
+            Contender("ours, plain", "ours:image_full_plain", 64, note="without the native op"),
+            Contender("ours, defaults", "ours:image_defaults", 64, note="antialias, shift, brightness, contrast"),
         ),
-        (),
+        (
+            Bar("ours", "torch DataLoader", 1.2),
+            Bar("ours", "tutorial, example 2", 2.0),
+            Bar("ours", "tutorial, example 2", 0.7, "peak_mb", at_most=True),
+        ),
     ),
     "image-128": Workload(
-        "Image, 500 x 375 JPEG: resize to 128 px",
+        "Image, 500 x 375 JPEG: resize to 128 px, batches of 32",
         "image",
-        (Contender("tutorial", "tutorial:image_128", 64, note=_FLOAT),),
-        (),
+        (
+            Contender("tutorial", "tutorial:image_128", 32, note=_FLOAT),
+            Contender("ours", "ours:image_128", 32),
+        ),
+        (Bar("ours", "tutorial", 1.0),),
     ),
     "text": Workload(
-        "Text, 60 words in the mean, 50,000 in the vocabulary",
+        "Text, 60 words in the mean, vocabulary of 50,000, batches of 64",
         "text",
         (
-            Contender("tutorial, 50 words", "tutorial:text_50", 64, note="cuts longer texts"),
             Contender("tutorial, 256 words", "tutorial:text_256", 64, note="cuts longer texts"),
+            Contender("tutorial, 50 words", "tutorial:text_50", 64, note="cuts longer texts"),
             Contender("pure tf.data", "pure_tfdata:text_padded", 64),
             Contender("torch DataLoader", "torch_loader:text", 64, environment="torch"),
             Contender("grain", "grain_loader:text", 64, environment="grain"),
+            Contender("ours", "ours:text", 64, simulate=True),
+            Contender("ours, fastest order", "ours:text_fastest", 64),
         ),
-        (),
+        (
+            Bar("ours", "tutorial, 256 words", 11.0, "filled"),
+            Bar("ours", "", 0.06, "padding", at_most=True),
+            Bar("ours", "ours, fastest order", 0.9),
+        ),
         tokens=True,
     ),
     "tensor": Workload(
         "Tensor, 28 x 28 uint8",
         "tensor",
         (
-            Contender("tutorial", "tutorial:tensor_28", 32),
+            Contender("tutorial, 32", "tutorial:tensor_28", 32),
+            Contender("tutorial, 256", "tutorial:tensor_28", 256),
             Contender("pure tf.data, 32", "pure_tfdata:tensor_28", 32),
             Contender("pure tf.data, 256", "pure_tfdata:tensor_28", 256),
-            Contender("raw records, 256", "pure_tfdata:raw_records", 256, note="not parsed: the limit"),
+            Contender("raw records, 256", "pure_tfdata:raw_records", 256, note=_IN_ORDER),
+            Contender("raw records, shuffled, 256", "pure_tfdata:raw_shuffled", 256, note=_SHUFFLED),
+            Contender("ours, 32", "ours:tensor_28", 32, simulate=True),
+            Contender("ours, 256", "ours:tensor_28", 256, simulate=True),
         ),
-        (),
+        (
+            Bar("ours, 32", "tutorial, 32", 2.5),
+            Bar("ours, 256", "tutorial, 32", 10.0),
+            Bar("ours, 256", "raw records, 256", 0.85),
+        ),
     ),
     "tensor64": Workload(
-        "Tensor, 64 x 64 x 3 float32",
+        "Tensor, 64 x 64 x 3 float32, batches of 32",
         "tensor64",
         (
             Contender("tutorial", "tutorial:tensor_64", 32),
             Contender("pure tf.data", "pure_tfdata:tensor_64", 32),
-            Contender("raw records", "pure_tfdata:raw_records", 32, note="not parsed: the limit"),
+            Contender("raw records", "pure_tfdata:raw_records", 32, note=_IN_ORDER),
+            Contender("ours", "ours:tensor_64", 32, simulate=True),
         ),
-        (),
+        (Bar("ours", "tutorial", 1.5),),
     ),
     "table": Workload(
-        "Table, 20 features",
+        "Table, 20 features, batches of 256",
         "table",
         (
             Contender("tutorial", "tutorial:table", 256),
             Contender("stock TFXIO", "tfxio:table", 256),
             Contender("pure tf.data", "pure_tfdata:table", 256),
-            Contender("raw records", "pure_tfdata:raw_records", 256, note="not parsed: the limit"),
+            Contender("raw records", "pure_tfdata:raw_records", 256, note=_IN_ORDER),
+            Contender("raw records, shuffled", "pure_tfdata:raw_shuffled", 256, note=_SHUFFLED),
+            Contender("ours", "ours:table", 256, simulate=True),
         ),
-        (),
+        (Bar("ours", "tutorial", 18.0), Bar("ours", "stock TFXIO", 6.0)),
     ),
 }
 GROUPS: Mapping[str, tuple[str, ...]] = {

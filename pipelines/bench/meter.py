@@ -75,20 +75,27 @@ _REAL = Clock()
 class Feed:
     """Batches without end, and the clock beside them."""
 
-    def __init__(self, make: Callable[[], Iterable[Any]], filled: Filled | None = None, clock: Clock = _REAL) -> None:
+    def __init__(
+        self,
+        make: Callable[[], Iterable[Any]],
+        filled: Filled | None = None,
+        clock: Clock = _REAL,
+        samples: Callable[[Any], int] | None = None,
+    ) -> None:
         """Makes the batches and takes the first.
 
         Args:
             make: returns the batches; the time to the first batch begins here.
             filled: counts padding, where there is some.
             clock: another one in tests.
+            samples: reads a batch and returns how many samples it holds; without it every byte is read.
         """
-        self._clock = clock
+        self._clock, self._touch = clock, samples or touch
         begun = clock.now()
         self._batches: Iterator[Any] = iter(make())
         self._filled = filled
         self.first = next(self._batches)
-        touch(self.first)
+        self._touch(self.first)
         self.first_batch_seconds = clock.now() - begun
 
     def take(self) -> Any:
@@ -104,7 +111,7 @@ class Feed:
         while now < begun + seconds:
             batch = next(self._batches)
             waits.append(self._clock.now() - now)
-            samples += touch(batch)
+            samples += self._touch(batch)
             if self._filled:
                 real, of = self._filled(batch)
                 filled, cells = filled + real, cells + of
@@ -116,13 +123,13 @@ class Feed:
         """Consumes as a device would that takes `rate` samples a second: computing is a sleep."""
         compute = 0.0
         stalls = []
-        self._rest(touch(next(self._batches)) / rate)  # the first step is not counted
+        self._rest(self._touch(next(self._batches)) / rate)  # the first step is not counted
         begun = now = self._clock.now()
         while now < begun + seconds:
             batch = next(self._batches)
             arrived = self._clock.now()
             stalls.append(arrived - now)
-            self._rest(arrived + touch(batch) / rate - self._clock.now())
+            self._rest(arrived + self._touch(batch) / rate - self._clock.now())
             now = self._clock.now()
             compute += now - arrived  # as it was: a sleep ends a little late, and that is no fault of the input
         stall = quantiles(stalls)

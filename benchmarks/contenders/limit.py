@@ -1,0 +1,53 @@
+"""What libjpeg-turbo alone can do with two threads: the boxes' rows decoded in C, no resize, nothing handed on.
+
+No batches come out of it, so it tells its figures itself.
+"""
+
+import io
+import os
+import tempfile
+import time
+from pathlib import Path
+from random import Random
+from typing import Any
+
+import numpy as np
+from PIL import Image
+
+from benchmarks import native_limit
+from benchmarks.contenders import Source, boxes
+from pipelines.bench import meter
+
+_THREADS = 2
+_SECONDS = 8.0
+
+
+def image_crop(source: Source, batch: int) -> dict[str, Any]:
+    """Decodes boxes of a random resized crop."""
+    del batch
+    contents = [path.read_bytes() for path in sorted((source.raw / "files").glob("*/*.jpg"))]
+    with tempfile.TemporaryDirectory() as home:
+        program, file = native_limit.build_limit(Path(home)), Path(home, "pictures")
+        native_limit.write_limit(_work(contents), file)
+        native_limit.limit(program, file, _THREADS)
+        return _figures(program, file)
+
+
+def _work(contents: list[bytes]) -> native_limit.Work:
+    random = Random(7)
+    sizes = [Image.open(io.BytesIO(content)).size for content in contents]
+    drawn = [boxes.draw(height, width, random) for width, height in sizes]
+    return native_limit.Work(contents, np.array(drawn, np.int32), np.zeros(len(contents), bool))
+
+
+def _figures(program: Path, file: Path) -> dict[str, Any]:
+    begun, busy, times = time.perf_counter(), meter.busy_seconds(), []
+    while time.perf_counter() < begun + _SECONDS:
+        times.append(native_limit.limit(program, file, _THREADS))
+    passed, busy = time.perf_counter() - begun, meter.busy_seconds() - busy
+    pictures, seconds = sum(each.pictures for each in times), sum(each.seconds for each in times)
+    cpu = sum(each.cpu_seconds for each in times)
+    reading = passed - seconds  # the file into memory: untimed, and our own work
+    others = max(0.0, busy - cpu - reading) / passed / (os.cpu_count() or 1)
+    unknown = dict.fromkeys(("first_batch", "peak_mb", "wait_p50", "wait_p99", "filled", "padding"), float("nan"))
+    return {"rate": pictures / seconds, "cpu_us": 1e6 * cpu / pictures, "others": others, **unknown, "look": {}}

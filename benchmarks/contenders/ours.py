@@ -1,0 +1,122 @@
+"""Penstock's own Reader, in the settings that the others' work asks for."""
+
+import os
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+import tensorflow as tf
+
+from benchmarks.contenders import Source
+from components.features import Feature
+from components.features.image import ImageFeature
+from components.features.table import Column, TableFeature
+from components.features.tensor import TensorFeature
+from components.features.text import TextFeature
+from components.ingest import account
+from components.input_pipeline import Reader, RecordFile
+from components.settings import Augmentation, Input
+
+_SEED = 17
+_SIZE = 224
+_PLAIN = {"brightness": 0.0, "contrast": 0.0}  # what the others leave out
+
+
+def image_crop(source: Source, batch: int) -> Iterable[Any]:
+    """Random resized crop and flip, the same batches in every run."""
+    return _pictures(source, batch, crop="resized", flip=0.5)
+
+
+def image_crop_fastest(source: Source, batch: int) -> Iterable[Any]:
+    """The same work; what is ready first comes first."""
+    return _pictures(source, batch, order="fastest", crop="resized", flip=0.5)
+
+
+def image_crop_plain(source: Source, batch: int) -> Iterable[Any]:
+    """The same work without the native op, as where there is no compiler."""
+    os.environ["PENSTOCK_NATIVE"] = "0"
+    return _pictures(source, batch, crop="resized", flip=0.5)
+
+
+def image_full(source: Source, batch: int) -> Iterable[Any]:
+    """The whole picture, resized and flipped."""
+    return _pictures(source, batch, crop="none", flip=0.5)
+
+
+def image_full_plain(source: Source, batch: int) -> Iterable[Any]:
+    """The same work without the native op."""
+    os.environ["PENSTOCK_NATIVE"] = "0"
+    return _pictures(source, batch, crop="none", flip=0.5)
+
+
+def image_random_crop(source: Source, batch: int) -> Iterable[Any]:
+    """A part of the model's size as it is, and flip: what pictures that are stored at 256 px are cropped by."""
+    return _pictures(source, batch, crop="random", flip=0.5)
+
+
+def image_128(source: Source, batch: int) -> Iterable[Any]:
+    """The whole picture at 128 px, unvaried, through the decoder of training."""
+    return _pictures(source, batch, size=128, crop="none")
+
+
+def image_defaults(source: Source, batch: int) -> Iterable[Any]:
+    """What a user gets who sets nothing but the size: antialiased, shifted, brightness and contrast."""
+    settings = Input(batch_size=batch, image_size=_SIZE)
+    return _read(source, {"image": ImageFeature.of(settings, account.read(source.artifact))}, settings)
+
+
+def text(source: Source, batch: int) -> Iterable[Any]:
+    """Texts of like length together."""
+    return _read(source, {"text": _text_feature(source)}, Input(batch_size=batch, max_tokens=400), "int64")
+
+
+def text_fastest(source: Source, batch: int) -> Iterable[Any]:
+    """The same work; what is ready first comes first."""
+    settings = Input(batch_size=batch, max_tokens=400, order="fastest")
+    return _read(source, {"text": _text_feature(source)}, settings, "int64")
+
+
+def tensor_28(source: Source, batch: int) -> Iterable[Any]:
+    """Bytes of 28 x 28."""
+    return _read(source, {"image": TensorFeature((28, 28), "uint8")}, Input(batch_size=batch), "int64")
+
+
+def tensor_64(source: Source, batch: int) -> Iterable[Any]:
+    """Floats of 64 x 64 x 3."""
+    return _read(source, {"image": TensorFeature((64, 64, 3), "float32")}, Input(batch_size=batch), "int64")
+
+
+def table(source: Source, batch: int) -> Iterable[Any]:
+    """Eighteen numbers side by side, two strings side by side."""
+    columns = [Column(f"f{index:02d}") for index in range(12)]
+    columns += [Column(f"i{index:02d}", "int64") for index in range(6)]
+    columns += [Column("kind", "string"), Column("place", "string")]
+    return _read(source, {"row": TableFeature(tuple(columns))}, Input(batch_size=batch), "int64")
+
+
+def _pictures(source: Source, batch: int, *, size: int = _SIZE, order: str = "exact", **augmentation: Any) -> Any:
+    how = Augmentation.model_validate(_PLAIN | augmentation)
+    # Smoothing is off with the others, and costs as much again as resizing does.
+    given = {"batch_size": batch, "image_size": size, "antialias": False, "order": order, "augmentation": how}
+    settings = Input.model_validate(given)
+    return _read(source, {"image": ImageFeature.of(settings, account.read(source.artifact))}, settings)
+
+
+def _text_feature(source: Source) -> TextFeature:
+    words = (source.raw / "words.list").read_text().split()
+    numbers = tf.range(1, len(words) + 1, dtype=tf.int64)
+    lookup = tf.lookup.StaticHashTable(tf.lookup.KeyValueTensorInitializer(words, numbers), default_value=0)
+    return TextFeature(lookup.lookup, max_tokens=400)
+
+
+def _read(
+    source: Source, features: Mapping[str, Feature], settings: Input, label_type: str = "string"
+) -> tf.data.Dataset:
+    known = account.read(source.artifact)
+    shards = [RecordFile(source.artifact / each.name, each.records, each.bytes) for each in known.shards_of("train")]
+    number = _class_numbers(list(known.classes["train"])) if label_type == "string" else tf.identity
+    return Reader(features, "label", number, settings, _SEED, label_type=label_type).training(shards)
+
+
+def _class_numbers(names: list[str]) -> Any:
+    numbers = tf.range(len(names), dtype=tf.int64)
+    return tf.lookup.StaticHashTable(tf.lookup.KeyValueTensorInitializer(names, numbers), -1).lookup

@@ -1,0 +1,54 @@
+"""The tutorial way to read the same shards: what one finds when one asks how to read TFRecords.
+
+    files ─► parse one by one ─► decode, to float32, resize, flip, brighten ─► shuffle 1000 ─► batch ─► prefetch
+
+Kept as it is found, with the task's own columns, sizes and batch size, so that what the user gains can be said on the
+user's own records.
+"""
+
+from collections.abc import Mapping
+from typing import Any
+
+import tensorflow as tf
+
+from components import features as modalities
+from components.features import Feature
+from components.features.image import ImageFeature
+from pipelines.bench.subject import Subject
+
+_BUFFER = 1000
+
+
+def batches(subject: Subject) -> tf.data.Dataset:
+    """Returns batches without end."""
+    label, size = subject.described.label, subject.settings.batch_size
+
+    def parse(example: tf.Tensor) -> Any:
+        parsed = tf.io.parse_single_example(example, subject.spec())
+        values = {key: _one(feature, parsed, key) for key, feature in subject.features.items()}
+        return (values, parsed[label]) if label else values
+
+    files = [str(file.path) for file in subject.shards]
+    dataset = tf.data.TFRecordDataset(files, compression_type=subject.shards[0].compression)
+    dataset = dataset.map(parse, num_parallel_calls=tf.data.AUTOTUNE)
+    dataset = dataset.shuffle(_BUFFER)
+    dataset = dataset.repeat()
+    ragged = any(feature.is_ragged for feature in subject.features.values())
+    dataset = dataset.padded_batch(size) if ragged else dataset.batch(size)
+    return dataset.prefetch(buffer_size=tf.data.AUTOTUNE)
+
+
+def _one(feature: Feature, parsed: Mapping[str, tf.Tensor], key: str) -> Any:
+    if isinstance(feature, ImageFeature):
+        return _picture(parsed[key], feature)
+    # The feature's own decoder, a record at a time.
+    alone = tf.nest.map_structure(lambda value: value[tf.newaxis], modalities.stored(parsed, key, feature))
+    return tf.nest.map_structure(lambda value: value[0], feature.decode(alone))
+
+
+def _picture(content: tf.Tensor, feature: ImageFeature) -> tf.Tensor:
+    image = tf.io.decode_jpeg(content, channels=3)
+    image = tf.image.convert_image_dtype(image, dtype=tf.float32)
+    image = tf.image.resize(image, (feature.size, feature.size))
+    image = tf.image.random_flip_left_right(image)
+    return tf.image.random_brightness(image, max_delta=0.2)
