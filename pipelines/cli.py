@@ -5,6 +5,8 @@ from typing import Annotated
 
 import typer
 
+from pipelines.bench.cli import bench, tune
+
 # Typer reads annotations at run time; `Optional` keeps them readable for it on Python 3.10.
 app = typer.Typer(
     name="penstock",
@@ -34,6 +36,10 @@ Label = Annotated[str, typer.Option(help="Column that holds the label, where dat
 DryRun = Annotated[bool, typer.Option("--dry-run", help="Say what would run and why; change nothing.")]
 Wait = Annotated[bool, typer.Option("--wait", help="Wait for another run on the same root.")]
 BeamArgs = Annotated[list[str] | None, typer.Argument(metavar="[-- BEAM FLAGS]", help="Passed on to Beam.")]
+
+
+app.add_typer(bench, name="bench")
+app.add_typer(tune, name="tune")
 
 
 @app.callback()
