@@ -6,6 +6,7 @@ Labels of a mixture are shares: 0.7 of one class and 0.3 of the other.
 
 import math
 
+import numpy as np
 import tensorflow as tf
 
 from components.features import draws
@@ -14,6 +15,7 @@ from components.settings import Augmentation
 NUMBERS = 8  # draws a picture needs to be erased
 _SLIMMEST = 0.3  # ratio of the sides of what is erased, and its inverse
 _SMALLEST = 0.02  # part of the area that is erased, at least
+_LEAST = np.finfo(np.float32).tiny
 
 Mixed = tuple[tf.Tensor, tf.Tensor]
 
@@ -103,8 +105,8 @@ def _each(work: object, pixels: tf.Tensor, chosen: tuple[tf.Tensor, ...]) -> tf.
 def _beta(count: tf.Tensor, seed: tf.Tensor, alpha: float) -> tf.Tensor:
     gammas = tf.random.stateless_gamma([2, count], seed, alpha)
     total = tf.reduce_sum(gammas, axis=0)
-    # With a small alpha both may vanish in a float; then it is one or the other.
-    return tf.where(total > 0, tf.math.divide_no_nan(gammas[0], total), 1.0)
+    # With a small alpha both may vanish, which is the least float here, not nought; then it is one or the other.
+    return tf.where(total > 2 * _LEAST, gammas[0] / total, 1.0)
 
 
 def _blended(shares: tf.Tensor, own: tf.Tensor) -> tf.Tensor:

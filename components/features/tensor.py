@@ -35,7 +35,9 @@ class TensorFeature(Unvaried):
         if stored.dtype != tf.string:
             return tf.cast(tf.reshape(stored, shape), self.dtype)
         wanted = tf.dtypes.as_dtype(self.dtype)
-        flat = tf.bitcast(tf.io.decode_raw(stored, _AS_DECODED.get(self.dtype, wanted)), wanted)
+        flat = tf.io.decode_raw(stored, _AS_DECODED.get(self.dtype, wanted))
+        if flat.dtype != wanted:  # never of bool: bitcast refuses it
+            flat = tf.bitcast(flat, wanted)
         return tf.ensure_shape(tf.reshape(flat, shape), [None, *self.shape])
 
     def keras_input(self, name: str) -> keras.KerasTensor:

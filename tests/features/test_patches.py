@@ -1,0 +1,220 @@
+"""What is erased is one rectangle of one colour; labels of a mixture have the shares that its pixels have."""
+
+from collections.abc import Iterable
+from typing import Any
+
+import numpy as np
+import pytest
+import tensorflow as tf
+from numpy.typing import NDArray
+
+from components.features import patches
+from components.settings import Augmentation
+
+Mixture = tuple[NDArray[np.uint8], NDArray[np.float32]]
+
+SIDE = 20
+MANY = 400  # pictures that statistics are taken over
+COUNT = 64  # pictures of a batch that is mixed
+
+
+def erased(count: int = MANY, side: int = SIDE, **how: Any) -> NDArray[np.uint8]:
+    """Returns black pictures of which parts are painted over."""
+    drawn = np.random.default_rng(3).random((count, patches.NUMBERS), dtype=np.float32)
+    picture, setting = tf.zeros([side, side, 3], tf.uint8), Augmentation(**how)
+    data = tf.data.Dataset.from_tensor_slices(drawn).map(lambda numbers: patches.erase(picture, numbers, setting))
+    return np.stack(list(data.as_numpy_iterator()))
+
+
+def mixtures(seeds: Iterable[int], **how: float) -> list[Mixture]:
+    """Mixes a batch for each seed, inside tf.data: flat pictures of grays 0, 2, 4 …, each of a class of its own."""
+    setting = Augmentation(**how)
+
+    def mix(seed: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
+        pixels = tf.tile(tf.range(0, 2 * COUNT, 2, tf.int32)[:, None, None, None], [1, SIDE, SIDE, 3])
+        numbers = tf.stack([tf.range(COUNT, dtype=tf.int64) + seed, tf.ones(COUNT, tf.int64)], axis=1)
+        return patches.mix(tf.cast(pixels, tf.uint8), tf.eye(COUNT), numbers, setting)
+
+    data = tf.data.Dataset.from_tensor_slices(tf.constant(list(seeds), tf.int64)).map(mix)
+    return list(data.as_numpy_iterator())
+
+
+def mixed(seed: int = 5, **how: float) -> Mixture:
+    """Mixes one batch."""
+    return mixtures([seed], **how)[0]
+
+
+def own(shares: NDArray[np.float32]) -> NDArray[np.float32]:
+    """Returns what each record keeps of its own class, once all else is seen to be its neighbour's."""
+    kept = np.diagonal(shares)
+    np.testing.assert_allclose(shares, np.diag(kept) + np.roll(np.diag(1 - kept), 1, axis=1), atol=1e-6)
+    return kept
+
+
+class TestErase:
+    """A rectangle that is painted over."""
+
+    def test_it_is_one_rectangle_of_one_colour(self) -> None:
+        """Inside the picture; all else is as it was."""
+        for picture in erased(100, erase=1):
+            rows, columns = (np.flatnonzero(picture.any(axis=axes)) for axes in ((1, 2), (0, 2)))
+            expected = np.zeros_like(picture)
+            expected[rows[0] : rows[-1] + 1, columns[0] : columns[-1] + 1] = picture[rows[0], columns[0]]
+            np.testing.assert_array_equal(picture, expected)
+
+    def test_it_is_done_as_often_as_set(self) -> None:
+        """A quarter of pictures, give or take four deviations."""
+        share = erased(erase=0.25).any(axis=(1, 2, 3)).mean()
+
+        assert share == pytest.approx(0.25, abs=4 * (0.25 * 0.75 / MANY) ** 0.5)
+
+    def test_nought_leaves_all_pictures_as_they_are(self) -> None:
+        """Whatever is drawn."""
+        assert not erased(erase=0).any()
+
+    def test_its_area_is_drawn_evenly(self) -> None:
+        """From a fiftieth to what is set; sides are whole pixels, and may reach the picture's."""
+        area = erased(side=64, erase=1, erase_area=0.3).any(axis=3).mean(axis=(1, 2))
+
+        assert 0.015 < area.min() < 0.03
+        assert 0.28 < area.max() < 0.32
+        assert area.mean() == pytest.approx(0.16, abs=0.02)
+
+    def test_a_smaller_area_than_a_fiftieth_may_be_set(self) -> None:
+        """Then it is that one, for all."""
+        area = erased(100, side=64, erase=1, erase_area=0.01).any(axis=3).mean(axis=(1, 2))
+
+        assert 0.006 < area.min() <= area.max() < 0.014
+
+    @pytest.mark.parametrize(("drawn", "corner"), [(0.0, 0), (1 - 2**-24, SIDE - 1)])
+    def test_the_place_is_anywhere_in_the_picture(self, drawn: float, corner: int) -> None:
+        """The least draw is the first corner, the most the last."""
+        numbers = tf.constant([0, 0.5, 0.5, drawn, drawn, 0.9, 0.9, 0.9])
+
+        found = patches.erase(tf.zeros([SIDE, SIDE, 3], tf.uint8), numbers, Augmentation(erase=1))
+
+        assert found[corner, corner].numpy().tolist() == [230, 230, 230]
+
+    def test_the_colour_is_drawn_a_channel(self) -> None:
+        """Over the whole range."""
+        colours = erased(erase=1).reshape(MANY, -1, 3).max(axis=1).astype(float)
+
+        assert colours.mean(axis=0) == pytest.approx([127.5] * 3, abs=15)
+        assert np.abs(np.corrcoef(colours.T) - np.eye(3)).max() < 0.2
+
+
+class TestMixup:
+    """Two pictures blended."""
+
+    def test_pixels_and_labels_have_the_same_shares(self) -> None:
+        """Of its own and of the next, and of the first for the last."""
+        pictures, shares = mixed(mixup=0.4)
+
+        values = np.arange(0, 2 * COUNT, 2)
+        blended = own(shares) * values + (1 - own(shares)) * np.roll(values, -1)
+        assert (pictures.min(axis=(1, 2, 3)) == pictures.max(axis=(1, 2, 3))).all()
+        np.testing.assert_allclose(pictures[:, 0, 0, 0], blended, atol=0.51)
+
+    @pytest.mark.parametrize("alpha", [0.2, 1.0, 8.0])
+    def test_shares_are_drawn_from_beta(self, alpha: float) -> None:
+        """Even about a half, and as far from it as alpha tells."""
+        kept = np.concatenate([own(shares) for _, shares in mixtures(range(6), mixup=alpha)])
+
+        assert kept.mean() == pytest.approx(0.5, abs=0.1)
+        assert kept.var() == pytest.approx(1 / (4 * (2 * alpha + 1)), rel=0.3)
+
+    def test_a_tiny_alpha_takes_one_or_the_other(self) -> None:
+        """No number of it is lost where both gammas vanish."""
+        kept = own(mixed(mixup=1e-6)[1])
+
+        assert set(np.round(kept, 6)) <= {0.0, 1.0}
+
+
+class TestCutmix:
+    """A part of another picture."""
+
+    def test_labels_have_the_shares_of_the_pixels(self) -> None:
+        """Counted, not drawn: sides are whole pixels."""
+        pictures, shares = mixed(cutmix=1)
+
+        values = np.arange(0, 2 * COUNT, 2)
+        mine = (pictures == values[:, None, None, None]).mean(axis=(1, 2, 3))
+        other = (pictures == np.roll(values, -1)[:, None, None, None]).mean(axis=(1, 2, 3))
+        np.testing.assert_allclose(mine + other, 1)
+        np.testing.assert_allclose(own(shares), mine, atol=1e-6)
+
+    def test_what_is_cut_is_one_square_at_the_same_place(self) -> None:
+        """Within a pixel, as the picture is one."""
+        pictures, _ = mixed(cutmix=1)
+
+        for picture, value in zip(pictures[..., 0], range(0, 2 * COUNT, 2), strict=True):
+            rows, columns = (np.flatnonzero((picture != value).any(axis=axis)) for axis in (1, 0))
+            assert len(rows) == len(columns)
+            if rows.size:
+                assert (picture[rows[0] : rows[-1] + 1, columns[0] : columns[-1] + 1] != value).all()
+
+    def test_pixels_are_those_of_the_neighbour_at_that_place(self) -> None:
+        """Nothing is moved or scaled."""
+        pixels = np.random.default_rng(4).integers(0, 256, (8, SIDE, SIDE, 3), dtype=np.uint8)
+        seeds = tf.constant([[1, 1]] * 8, tf.int64)
+
+        found, _ = patches.mix(tf.constant(pixels), tf.eye(8), seeds, Augmentation(cutmix=1))
+
+        assert ((found.numpy() == pixels) | (found.numpy() == np.roll(pixels, -1, axis=0))).all()
+
+    def test_the_share_is_even_for_an_alpha_of_one(self) -> None:
+        """Over several batches."""
+        kept = np.concatenate([own(shares) for _, shares in mixtures(range(6), cutmix=1)])
+
+        assert kept.mean() == pytest.approx(0.5, abs=0.06)
+        assert kept.std() == pytest.approx(12**-0.5, rel=0.15)
+
+
+class TestBoth:
+    """What holds for either."""
+
+    HOWS = ({"mixup": 0.4}, {"cutmix": 1.0}, {"mixup": 0.4, "cutmix": 1.0})
+
+    def test_a_coin_decides_for_a_batch_when_both_are_set(self) -> None:
+        """About half of batches are blended, the others cut; a cut batch is flat in no more than two values."""
+        cut = [not (pictures % 2).any() for pictures, _ in mixtures(range(24), mixup=8, cutmix=1)]
+
+        assert 4 <= sum(cut) <= 20
+
+    @pytest.mark.parametrize("how", HOWS, ids=str)
+    def test_one_seed_gives_the_same_mixture(self, how: dict[str, float]) -> None:
+        """Nothing is kept from one call to the next."""
+        for first, second in zip(mixed(7, **how), mixed(7, **how), strict=True):
+            np.testing.assert_array_equal(first, second)
+
+    @pytest.mark.parametrize("how", HOWS, ids=str)
+    def test_another_seed_gives_another_mixture(self, how: dict[str, float]) -> None:
+        """Of the first record: a batch is mixed in one way."""
+        assert (mixed(7, **how)[1] != mixed(8, **how)[1]).any()
+
+    @pytest.mark.parametrize("how", HOWS, ids=str)
+    def test_a_single_record_is_mixed_with_itself(self, how: dict[str, float]) -> None:
+        """The last batch of an epoch may have one."""
+        pixels = np.random.default_rng(4).integers(0, 256, (1, SIDE, SIDE, 3), dtype=np.uint8)
+
+        found, shares = patches.mix(
+            tf.constant(pixels), tf.ones([1, 1]), tf.ones([1, 2], tf.int64), Augmentation(**how)
+        )
+
+        np.testing.assert_array_equal(found.numpy(), pixels)
+        np.testing.assert_allclose(shares.numpy(), [[1]], atol=1e-6)
+
+    @pytest.mark.parametrize("how", HOWS, ids=str)
+    def test_tf_data_gives_the_mixture_of_eager_calls(self, how: dict[str, float]) -> None:
+        """With shapes that are known, but for the number of records."""
+        pixels = np.random.default_rng(4).integers(0, 256, (8, SIDE, SIDE, 3), dtype=np.uint8)
+        seeds, setting = tf.constant([[3, record] for record in range(8)], tf.int64), Augmentation(**how)
+        data = tf.data.Dataset.from_tensor_slices((pixels, tf.eye(8), seeds)).batch(8)
+        data = data.map(lambda *batch: patches.mix(*batch, setting))
+
+        ((inside, inside_shares),) = data.as_numpy_iterator()
+        found, shares = patches.mix(tf.constant(pixels), tf.eye(8), seeds, setting)
+
+        assert data.element_spec[0] == tf.TensorSpec([None, SIDE, SIDE, 3], tf.uint8)
+        assert np.abs(inside.astype(int) - found.numpy().astype(int)).max() <= 1
+        np.testing.assert_allclose(inside_shares, shares.numpy(), atol=1e-6)
