@@ -138,7 +138,6 @@ compile_own() {
 
 # It makes training on JPEGs faster and nothing else depends on it; `penstock doctor` says whether it is there.
 build_native() {
-    say "building the native JPEG decoder"
     "$python" -W ignore -m components.native.build >/dev/null || say "it was not built; going on without it"
 }
 

@@ -31,7 +31,8 @@ ROOT = Path(__file__).resolve().parents[1]
 def test_all_that_a_run_depends_on_is_looked_at() -> None:
     """Each check is there once, under its name."""
     assert [check.name for check in checks()] == [
-        "Python", "glibc", "pins", "Keras", "pip", "bytecode", "g++", "native JPEG", "disk", "RAM", "CPU", "GPU", "Java",
+        "Python", "glibc", "pins", "Keras", "pip", "bytecode", "g++", "native JPEG",
+        "disk", "RAM", "CPU", "GPU", "Java",
     ]  # fmt: skip
 
 

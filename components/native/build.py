@@ -174,6 +174,7 @@ def _turn(wanted: Recipe) -> Iterator[None]:
 
 
 def _build(wanted: Recipe) -> Path:
+    print("building the native JPEG decoder, once for these versions: about 20 s", file=sys.stderr)
     target = home() / wanted.key
     shutil.rmtree(target, ignore_errors=True)  # without its library it is of no use, and the new one must not exist
     with durable.publish_folder(target) as aside:

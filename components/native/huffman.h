@@ -62,6 +62,7 @@ struct HuffmanScratch {
 struct Layout {
   int blocks;
   uint8_t component[kMostBlocks], dc[kMostBlocks], ac[kMostBlocks];
+  bool dc_alone[kMostBlocks];     // of a block that becomes one pixel no more is wanted
   int columns;                    // of MCUs
   int first_column, last_column;  // of those that are wanted
   int restart_interval;           // MCUs; 0: none
@@ -90,13 +91,9 @@ class HuffmanReader {
       int dc;
       if (!ReadDc(scratch_->dc[layout_.dc[i]], &bits_, &dc)) return false;
       predicted_[layout_.component[i]] += static_cast<uint32_t>(dc);
-      if (!wanted) {
-        if (!StepOver(ac, &bits_)) return false;
-        continue;
-      }
-      int16_t* block = *blocks[i];
-      block[0] = static_cast<int16_t>(predicted_[layout_.component[i]]);
-      if (!ReadAc(ac, &bits_, block)) return false;
+      int16_t* block = wanted ? *blocks[i] : nullptr;
+      if (block) block[0] = static_cast<int16_t>(predicted_[layout_.component[i]]);
+      if (!(block && !layout_.dc_alone[i] ? ReadAc(ac, &bits_, block) : StepOver(ac, &bits_))) return false;
     }
     return Position() <= 8 * scratch_->ends[segment_];
   }

@@ -163,9 +163,11 @@ class JpegReader {
     layout.blocks = jpeg_.blocks_in_MCU;
     for (int i = 0; i < layout.blocks; ++i) {
       const int component = jpeg_.MCU_membership[i];
+      const jpeg_component_info* info = jpeg_.cur_comp_info[component];
       layout.component[i] = static_cast<uint8_t>(component);
-      layout.dc[i] = static_cast<uint8_t>(jpeg_.cur_comp_info[component]->dc_tbl_no);
-      layout.ac[i] = static_cast<uint8_t>(jpeg_.cur_comp_info[component]->ac_tbl_no);
+      layout.dc[i] = static_cast<uint8_t>(info->dc_tbl_no);
+      layout.ac[i] = static_cast<uint8_t>(info->ac_tbl_no);
+      layout.dc_alone[i] = info->DCT_scaled_size == 1;
       if (!SetCode(jpeg_.dc_huff_tbl_ptrs, scratch_->dc, layout.dc[i], true) ||
           !SetCode(jpeg_.ac_huff_tbl_ptrs, scratch_->ac, layout.ac[i], false)) {
         return false;
