@@ -1,7 +1,8 @@
-"""Encoded bytes become the same pixels eagerly and in tf.data, and their variations are small and repeatable."""
+"""Encoded bytes become the same pixels eagerly and in tf.data, and their variations are as set and repeatable."""
 
 import io
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import pytest
@@ -9,13 +10,20 @@ import tensorflow as tf
 from numpy.typing import NDArray
 from PIL import Image
 
+from components.features import crops, draws, pictures
 from components.features.image import ImageFeature
-from components.settings import Input
+from components.ingest.images import stored
+from components.native import loader
+from components.settings import Augmentation, Input
 
 Pixels = NDArray[np.uint8]
 
 SIZE = 32
-MANY = 300  # variations that statistics are taken over
+MANY = 400  # variations that statistics are taken over
+# From YIQ's definition: lightness, and the two axes of colour as one complex number.
+LUMA = np.array([0.299, 0.587, 0.114])
+CHROMA = np.array([0.595716 + 0.211456j, -0.274453 - 0.522591j, -0.321263 + 0.311135j])
+PLAIN = Augmentation(crop="none", brightness=0, contrast=0)
 
 
 @dataclass(frozen=True)
@@ -31,10 +39,19 @@ def noise(height: int, width: int, channels: int = 3) -> Pixels:
     return np.random.default_rng(height * width).integers(0, 256, shape, dtype=np.uint8)
 
 
-def encode(pixels: Pixels, kind: str) -> bytes:
-    """Returns a picture as the bytes of a file."""
-    out = io.BytesIO()
-    Image.fromarray(pixels).save(out, kind)
+def waves(height: int, width: int) -> Pixels:
+    """Returns a picture that is smooth as photographs are, another one for every shape."""
+    down, across = np.mgrid[:height, :width]
+    tints = [np.sin(down / 9) + np.cos(across / 7), np.sin(across / 11 + height), np.cos((down + across) / 13)]
+    return np.clip(128 + 55 * np.stack(tints, axis=2), 0, 255).astype(np.uint8)
+
+
+def encode(pixels: Pixels, kind: str, mode: str = "") -> bytes:
+    """Returns a picture as the bytes of a file, or raw as ingest stores it."""
+    picture, out = Image.fromarray(pixels), io.BytesIO()
+    if kind == "raw":
+        return stored.as_ppm(picture)
+    (picture.convert(mode) if mode else picture).save(out, kind)
     return out.getvalue()
 
 
@@ -45,27 +62,60 @@ def halves(left: int, right: int) -> Pixels:
     return picture
 
 
-def seed(record: int, epoch: int = 1) -> tf.Tensor:
-    """Returns a seed as the input pipeline makes them."""
-    return tf.constant([record, epoch], tf.int64)
+def seeds(count: int, first: int = 0, epoch: int = 1) -> tf.Tensor:
+    """Returns seeds as the input pipeline makes them: the record's number, and the epoch's."""
+    return tf.stack([tf.range(first, first + count, dtype=tf.int64), tf.fill([count], np.int64(epoch))], axis=1)
 
 
-def variations(pixels: Pixels, count: int = MANY) -> NDArray[np.float64]:
-    """Returns variations of one picture, one a record, made inside tf.data."""
-    feature = ImageFeature(pixels.shape[0])
-    data = tf.data.Dataset.range(count).map(lambda record: feature.augment(pixels, tf.stack([record, np.int64(1)])))
-    return np.stack(list(data.as_numpy_iterator())).astype(np.float64)
+def in_graph(work: Any, *batch: Any) -> Pixels:
+    """Calls a function inside tf.data."""
+    (result,) = tf.data.Dataset.from_tensors(batch).map(work).as_numpy_iterator()
+    found: Pixels = result
+    return found
+
+
+def variations(pixels: Pixels, count: int = MANY, **how: Any) -> NDArray[np.float64]:
+    """Returns variations of one picture, one a record; without any setting those of the default."""
+    feature = ImageFeature(pixels.shape[0], augmentation=Augmentation(**how))
+    batch = np.repeat(pixels[np.newaxis], count, axis=0)
+    return in_graph(feature.augment, batch, seeds(count)).astype(np.float64)
+
+
+def only(**how: Any) -> dict[str, Any]:
+    """Returns settings of one variation alone."""
+    return {"crop": "none", "brightness": 0, "contrast": 0, **how}
 
 
 FILES = {
-    "JPEG": encode(noise(40, 40), "JPEG"),
+    "JPEG": encode(waves(40, 50), "JPEG"),
     "PNG": encode(noise(40, 40), "PNG"),
+    "GIF": encode(waves(40, 30), "GIF"),
+    "BMP": encode(noise(20, 41), "BMP"),
+    "raw": encode(noise(41, 20), "raw"),
     "gray JPEG": encode(noise(40, 40, 1), "JPEG"),
     "gray PNG": encode(noise(40, 40, 1), "PNG"),
-    "large": encode(noise(900, 1200), "JPEG"),
+    "CMYK JPEG": encode(waves(40, 41), "JPEG", "CMYK"),
+    "large": encode(waves(300, 400), "JPEG"),
     "long": encode(noise(8, 200), "PNG"),
     "one pixel": encode(noise(1, 1), "PNG"),
 }
+ALL = tf.constant(list(FILES.values()))
+NATIVE = ["JPEG", "raw", "gray JPEG", "large"]  # what the native op knows
+
+
+def reference(content: bytes, fit: str = "stretch", antialias: bool = True) -> Pixels:
+    """Decodes and resizes by TensorFlow, one picture and one op at a time; raw pixels by Pillow."""
+    if content.startswith(b"P6"):
+        pixels = np.asarray(Image.open(io.BytesIO(content)))
+    else:
+        pixels = tf.io.decode_image(content, channels=3, expand_animations=False).numpy()
+    if fit == "center":
+        height, width = pixels.shape[:2]
+        side = min(height, width)
+        top, left = (height - side) // 2, (width - side) // 2
+        pixels = pixels[top : top + side, left : left + side]
+    exact = tf.image.resize(pixels, [SIZE, SIZE], antialias=antialias).numpy()
+    return np.clip(np.rint(exact), 0, 255).astype(np.uint8)
 
 
 class TestSize:
@@ -88,94 +138,257 @@ class TestSize:
         """Any size can be set; one taken from the data is between 32 and 160."""
         assert ImageFeature.of(Input(image_size=wanted), Shape(median)) == ImageFeature(size)
 
-    def test_the_model_receives_bytes(self) -> None:
-        """A batch of square RGB pictures in uint8."""
-        declared = ImageFeature(48).keras_input("image")
+    def test_settings_reach_the_feature(self) -> None:
+        """Each field has one of its own."""
+        how = Augmentation(flip=0.5)
+        settings = Input(image_fit="center", antialias=False, dct_shrink=True, normalise="imagenet", augmentation=how)
 
-        assert (declared.shape, declared.dtype, declared.name) == ((None, 48, 48, 3), "uint8", "image")
+        assert ImageFeature.of(settings, Shape(40)) == ImageFeature(40, "center", False, True, "imagenet", how)
+
+    def test_memory_is_counted_as_bytes_and_once_as_floats(self) -> None:
+        """A budget holds while pictures are resized."""
+        feature = ImageFeature(40)
+
+        assert (feature.decoded_bytes, feature.is_ragged, feature.is_costly) == (40 * 40 * 3 * 5, False, True)
 
 
 class TestDecode:
-    """What training, evaluation and serving share."""
+    """What evaluation and serving share."""
 
-    @pytest.mark.parametrize("content", FILES.values(), ids=FILES.keys())
-    def test_any_picture_has_the_models_size(self, content: bytes) -> None:
-        """Square, three channels, uint8."""
-        decoded = ImageFeature(SIZE).decode(content)
+    @pytest.mark.parametrize("fit", ["stretch", "center"])
+    @pytest.mark.parametrize("antialias", [True, False])
+    def test_pixels_are_those_of_a_float_resize_rounded(self, fit: Any, antialias: bool) -> None:
+        """To the nearest, not cut; files of all kinds and sizes in one batch."""
+        decoded = ImageFeature(SIZE, fit, antialias).decode(ALL)
 
-        assert (decoded.shape, decoded.dtype) == ((SIZE, SIZE, 3), tf.uint8)
+        assert (decoded.shape, decoded.dtype) == ((len(FILES), SIZE, SIZE, 3), tf.uint8)
+        for kind, found in zip(FILES, decoded.numpy(), strict=True):
+            np.testing.assert_array_equal(found, reference(FILES[kind], fit, antialias), err_msg=kind)
 
-    @pytest.mark.parametrize("content", FILES.values(), ids=FILES.keys())
-    def test_pixels_are_those_of_a_float_resize_rounded(self, content: bytes) -> None:
-        """To the nearest, not cut, and within a byte."""
-        pixels = tf.cast(tf.io.decode_image(content, channels=3), tf.float32)
-        exact = tf.image.resize(pixels, [SIZE, SIZE], antialias=True).numpy()
-        expected = np.clip(np.rint(exact), 0, 255).astype(np.uint8)
-
-        np.testing.assert_array_equal(ImageFeature(SIZE).decode(content).numpy(), expected)
-
-    @pytest.mark.parametrize("content", FILES.values(), ids=FILES.keys())
-    def test_tf_data_gives_the_pixels_of_eager_calls(self, content: bytes) -> None:
+    def test_tf_data_gives_the_pixels_of_eager_calls(self) -> None:
         """The two run through different code in TensorFlow."""
         feature = ImageFeature(SIZE)
-        (inside,) = tf.data.Dataset.from_tensors(content).map(feature.decode).as_numpy_iterator()
 
-        np.testing.assert_array_equal(inside, feature.decode(content).numpy())
+        np.testing.assert_array_equal(in_graph(feature.decode, ALL), feature.decode(ALL).numpy())
 
-    def test_a_picture_of_the_right_size_is_left_as_it_is(self) -> None:
-        """No byte of a PNG is lost on its way."""
+    @pytest.mark.parametrize("kind", ["PNG", "BMP", "raw"])
+    def test_a_picture_of_the_right_size_is_left_as_it_is(self, kind: str) -> None:
+        """No byte is lost on its way."""
         picture = noise(SIZE, SIZE)
 
-        np.testing.assert_array_equal(ImageFeature(SIZE).decode(encode(picture, "PNG")).numpy(), picture)
+        np.testing.assert_array_equal(
+            ImageFeature(SIZE).decode(tf.constant([encode(picture, kind)])).numpy(), [picture]
+        )
 
     def test_gray_becomes_three_equal_channels(self) -> None:
         """The model sees colours only."""
         picture = noise(SIZE, SIZE, 1)
+        decoded = ImageFeature(SIZE).decode(tf.constant([encode(picture, "PNG")]))
 
-        np.testing.assert_array_equal(
-            ImageFeature(SIZE).decode(encode(picture, "PNG")).numpy(), np.stack([picture] * 3, axis=-1)
-        )
+        np.testing.assert_array_equal(decoded.numpy(), [np.stack([picture] * 3, axis=-1)])
+
+    def test_the_first_of_moving_pictures_is_shown(self) -> None:
+        """A GIF may have many."""
+        out, frames = io.BytesIO(), [Image.fromarray(np.full((SIZE, SIZE, 3), gray, np.uint8)) for gray in (10, 200)]
+        frames[0].save(out, "GIF", save_all=True, append_images=frames[1:])
+
+        assert set(ImageFeature(SIZE).decode(tf.constant([out.getvalue()])).numpy().ravel()) == {10}
+
+    @pytest.mark.parametrize("fit", ["stretch", "center"])
+    def test_pixels_will_do_in_place_of_bytes(self, fit: Any) -> None:
+        """What an exported model may be given: of any one size, resized as a file is."""
+        picture = noise(40, 60)
+
+        decoded = ImageFeature(SIZE, fit).decode(tf.constant(picture[np.newaxis]))
+
+        np.testing.assert_array_equal(decoded.numpy(), [reference(encode(picture, "PNG"), fit)])
+
+    def test_pixels_of_the_right_size_are_left_as_they_are(self) -> None:
+        """Whole numbers of any type become bytes."""
+        picture = noise(SIZE, SIZE)[np.newaxis]
+
+        np.testing.assert_array_equal(ImageFeature(SIZE).decode(tf.constant(picture, tf.int32)).numpy(), picture)
 
     def test_the_shape_is_known_before_a_picture_is(self) -> None:
         """Keras builds nothing on an unknown shape."""
-        data = tf.data.Dataset.from_tensors(FILES["PNG"]).map(ImageFeature(SIZE).decode)
+        data = tf.data.Dataset.from_tensor_slices(ALL).batch(2)
+        feature, expected = ImageFeature(SIZE), tf.TensorSpec([None, SIZE, SIZE, 3], tf.uint8)
 
-        assert data.element_spec == tf.TensorSpec([SIZE, SIZE, 3], tf.uint8)
+        assert data.map(feature.decode).element_spec == expected
+        assert data.map(lambda batch: feature.augmented(batch, seeds(2))).element_spec == expected
+        assert data.map(lambda batch: feature.augment(feature.decode(batch), seeds(2))).element_spec == expected
+
+    def test_a_damaged_picture_is_an_error(self) -> None:
+        """Ingest has let none through; what is damaged since is not shown as something else."""
+        with pytest.raises(tf.errors.InvalidArgumentError):
+            ImageFeature(SIZE).decode(tf.constant([FILES["PNG"], b"\x89PNG but no more"]))
+
+    def test_a_batch_without_a_record_is_one_without_a_picture(self) -> None:
+        """What a filter leaves over may be nothing."""
+        assert ImageFeature(SIZE).decode(tf.constant([], tf.string)).shape == (0, SIZE, SIZE, 3)
 
 
-class TestAugment:
-    """What one epoch does to a picture."""
+class TestFinish:
+    """What the model sees."""
 
-    @pytest.mark.parametrize("size", [2, 7, SIZE, 160])
-    def test_shape_and_type_stay(self, size: int) -> None:
-        """For any size that a model may have."""
-        varied = ImageFeature(size).augment(tf.constant(noise(size, size)), seed(1))
+    @pytest.mark.parametrize(("normalise", "dtype"), [("model", "uint8"), ("unit", "float32"), ("imagenet", "float32")])
+    def test_the_model_receives_what_it_declares(self, normalise: Any, dtype: str) -> None:
+        """A batch of square RGB pictures."""
+        feature = ImageFeature(48, normalise=normalise)
+        declared, batch = feature.keras_input("image"), feature.finish(tf.zeros([2, 48, 48, 3], tf.uint8))
 
-        assert (varied.shape, varied.dtype) == ((size, size, 3), tf.uint8)
+        assert (declared.shape, declared.dtype, declared.name) == ((None, 48, 48, 3), dtype, "image")
+        assert (batch.shape, batch.dtype) == ((2, 48, 48, 3), dtype)
 
-    def test_one_seed_gives_the_same_pixels(self) -> None:
+    @pytest.mark.parametrize(
+        ("normalise", "black", "white"),
+        [
+            ("model", [0, 0, 0], [255, 255, 255]),
+            ("unit", [0, 0, 0], [1, 1, 1]),
+            ("symmetric", [-1, -1, -1], [1, 1, 1]),
+            ("imagenet", [-2.117904, -2.035714, -1.804444], [2.248908, 2.428571, 2.64]),
+        ],
+    )
+    def test_bytes_are_scaled_as_set(self, normalise: Any, black: list[float], white: list[float]) -> None:
+        """A channel at a time."""
+        pixels = tf.constant([[[[0, 0, 0], [255, 255, 255]]]], tf.uint8)
+
+        found = ImageFeature(SIZE, normalise=normalise).finish(pixels).numpy()
+
+        np.testing.assert_allclose(found, [[[black, white]]], rtol=1e-5)
+
+
+class TestSeeds:
+    """What one epoch does to a picture depends on the record and the epoch alone."""
+
+    BUSY = Augmentation(
+        crop="resized", flip=0.5, flip_vertical=0.5, brightness=0.2, contrast=0.2, saturation=0.2, hue=0.1, erase=0.5
+    )
+
+    @pytest.mark.parametrize("how", [Augmentation(), BUSY], ids=["default", "all"])
+    def test_one_seed_gives_the_same_pixels(self, how: Augmentation) -> None:
         """Nothing is kept from one call to the next."""
-        feature, picture = ImageFeature(SIZE), tf.constant(noise(SIZE, SIZE))
+        feature = ImageFeature(SIZE, augmentation=how)
         tf.random.set_seed(1)
-        first = feature.augment(picture, seed(7))
+        first = feature.augmented(ALL, seeds(len(FILES)))
         tf.random.set_seed(2)
 
-        np.testing.assert_array_equal(feature.augment(picture, seed(7)).numpy(), first.numpy())
+        np.testing.assert_array_equal(feature.augmented(ALL, seeds(len(FILES))).numpy(), first.numpy())
 
     @pytest.mark.parametrize("other", [(8, 1), (7, 2), (1, 7)])
     def test_another_record_or_epoch_gives_other_pixels(self, other: tuple[int, int]) -> None:
         """Both halves of the seed count."""
-        feature, picture = ImageFeature(SIZE), tf.constant(noise(SIZE, SIZE))
-        varied = feature.augment(picture, seed(7, 1)).numpy()
+        feature, picture = ImageFeature(SIZE), tf.constant(noise(SIZE, SIZE)[np.newaxis])
 
-        assert (feature.augment(picture, seed(*other)).numpy() != varied).any()
+        varied, others = (feature.augment(picture, tf.constant([seed], tf.int64)).numpy() for seed in ((7, 1), other))
 
-    def test_tf_data_gives_the_pixels_of_eager_calls(self) -> None:
-        """The two run through different code in TensorFlow."""
+        assert (varied != others).any()
+
+    def test_a_record_varies_alike_whoever_stands_beside_it(self) -> None:
+        """The batch size changes nothing, nor does the place in the batch."""
+        feature, batch = ImageFeature(SIZE, augmentation=self.BUSY), tf.constant([FILES["PNG"]] * 4)
+
+        together = feature.augmented(batch, seeds(4)).numpy()
+        alone = [feature.augmented(batch[:1], seeds(1, first=record)).numpy()[0] for record in range(4)]
+
+        np.testing.assert_array_equal(together, np.stack(alone))
+
+    @pytest.mark.parametrize("how", [Augmentation(), BUSY], ids=["default", "all"])
+    def test_tf_data_gives_the_pixels_of_eager_calls(self, how: Augmentation) -> None:
+        """But for floats that are a rounding apart."""
+        feature = ImageFeature(SIZE, augmentation=how)
+
+        inside = in_graph(feature.augmented, ALL, seeds(len(FILES))).astype(int)
+
+        assert np.abs(inside - feature.augmented(ALL, seeds(len(FILES))).numpy()).max() <= 1
+
+    def test_decoding_first_gives_the_same_where_the_whole_is_shown(self) -> None:
+        """A cache of decoded pictures changes nothing in training by default."""
+        feature, contents = ImageFeature(SIZE), tf.constant([FILES["PNG"], FILES["raw"], FILES["GIF"]])
+
+        at_once = feature.augmented(contents, seeds(3)).numpy().astype(int)
+
+        assert np.abs(feature.augment(feature.decode(contents), seeds(3)).numpy() - at_once).max() <= 1
+
+
+class TestAugment:
+    """What the settings do to pictures; each draw's own arithmetic has a test file of its own."""
+
+    @pytest.mark.parametrize("size", [8, 9, SIZE, 100])
+    def test_shape_and_type_stay(self, size: int) -> None:
+        """For any size that a model may have."""
+        varied = ImageFeature(size).augment(tf.constant(noise(size, size)[np.newaxis]), seeds(1))
+
+        assert (varied.shape, varied.dtype) == ((1, size, size, 3), tf.uint8)
+
+    def test_nothing_set_leaves_pictures_as_they_are(self) -> None:
+        """Training then sees what evaluation sees."""
+        feature = ImageFeature(SIZE, augmentation=PLAIN)
+        contents = tf.constant([FILES["PNG"], FILES["BMP"]])
+
+        np.testing.assert_array_equal(feature.augmented(contents, seeds(2)).numpy(), feature.decode(contents).numpy())
+
+    def test_nothing_is_mirrored_by_default(self) -> None:
+        """What a person reads means something else in a mirror."""
+        varied = variations(halves(64, 192))
+        upright = variations(np.swapaxes(halves(64, 192), 0, 1))
+
+        assert (varied[:, :, 0].mean(axis=(1, 2)) < varied[:, :, -1].mean(axis=(1, 2))).all()
+        assert (upright[:, 0].mean(axis=(1, 2)) < upright[:, -1].mean(axis=(1, 2))).all()
+
+    @pytest.mark.parametrize(("setting", "axis"), [("flip", 2), ("flip_vertical", 1)])
+    def test_pictures_are_mirrored_as_often_as_set(self, setting: str, axis: int) -> None:
+        """Each is as it was or in a mirror, and nothing else; a quarter, give or take four deviations."""
         picture = noise(SIZE, SIZE)
-        eager = [ImageFeature(SIZE).augment(tf.constant(picture), seed(record)).numpy() for record in range(20)]
+        varied = variations(picture, **only(**{setting: 0.25}))
 
-        np.testing.assert_array_equal(variations(picture, 20), np.stack(eager))
+        mirrored = (varied == np.flip(picture, axis - 1)).all(axis=(1, 2, 3))
+        assert ((varied == picture).all(axis=(1, 2, 3)) ^ mirrored).all()
+        assert mirrored.mean() == pytest.approx(0.25, abs=4 * (0.25 * 0.75 / MANY) ** 0.5)
+
+    def test_both_mirrors_are_drawn_apart(self) -> None:
+        """Four pictures come of one, each as often."""
+        picture = noise(SIZE, SIZE)
+        varied = variations(picture, **only(flip=0.5, flip_vertical=0.5))
+
+        counts = [(varied == np.flip(picture, axes)).all(axis=(1, 2, 3)).sum() for axes in ((), (0,), (1,), (0, 1))]
+        assert sum(counts) == MANY
+        assert min(counts) > MANY / 4 - 4 * (MANY * 3 / 16) ** 0.5
+
+    def test_the_shift_is_up_to_an_eighth_in_every_direction(self) -> None:
+        """A dot in the middle comes out anywhere within four pixels of it, across and down apart."""
+        picture = np.zeros((SIZE, SIZE, 3), np.uint8)
+        picture[16, 16] = 255
+        place = variations(picture)[..., 0].reshape(MANY, -1).argmax(axis=1)
+        down, across = place // SIZE - 16, place % SIZE - 16
+
+        assert (set(down), set(across)) == (set(range(-4, 5)), set(range(-4, 5)))
+        assert abs(np.corrcoef(down, across)[0, 1]) < 0.2
+
+    def test_a_random_crop_is_a_part_as_it_is(self) -> None:
+        """Every pixel of it is one of the file's, and the place varies."""
+        picture = noise(SIZE + 4, SIZE + 4)
+        feature = ImageFeature(SIZE, augmentation=Augmentation(**only(crop="random")))
+        parts = {
+            picture[top : top + SIZE, left : left + SIZE].tobytes(): (top, left)
+            for top in range(5)
+            for left in range(5)
+        }
+
+        varied = in_graph(feature.augmented, tf.constant([encode(picture, "PNG")] * 200), seeds(200))
+
+        assert {parts[part.tobytes()] for part in varied} == set(parts.values())
+
+    def test_a_resized_crop_is_the_box_resized(self) -> None:
+        """Of the file's own pixels, not of a smaller picture's."""
+        picture, how = noise(90, 120), Augmentation(**only(crop="resized"))
+        drawn = draws.uniform(seeds(6), crops.NUMBERS, 0)
+        boxes = crops.boxes(tf.constant([[90, 120]] * 6), drawn, SIZE, "stretch", how).numpy()
+
+        varied = ImageFeature(SIZE, augmentation=how).augmented(tf.constant([encode(picture, "PNG")] * 6), seeds(6))
+
+        parts = [picture[top : top + height, left : left + width] for top, left, height, width in boxes]
+        np.testing.assert_array_equal(varied.numpy(), [reference(encode(part, "PNG")) for part in parts])
 
     def test_brightness_moves_by_a_tenth_either_way(self) -> None:
         """Evenly between a tenth darker and a tenth lighter; a flat picture shows nothing else."""
@@ -187,34 +400,117 @@ class TestAugment:
         assert change.std() == pytest.approx(25.5 / 3**0.5, rel=0.1)
 
     def test_contrast_changes_by_a_tenth_either_way(self) -> None:
-        """The distance of two grays, evenly between 0.9 and 1.1 of what it was."""
+        """The distance of two grays, evenly between 0.9 and 1.1 of what it was, apart from the brightness."""
         varied = variations(halves(64, 192))
         ratio = (varied.max(axis=(1, 2, 3)) - varied.min(axis=(1, 2, 3))) / 128
+        lightness = (varied.max(axis=(1, 2, 3)) + varied.min(axis=(1, 2, 3))) / 2
 
         assert 0.88 < ratio.min() < 0.92
         assert 1.08 < ratio.max() < 1.12
         assert ratio.mean() == pytest.approx(1, abs=0.02)
+        assert abs(np.corrcoef(lightness, ratio)[0, 1]) < 0.2
 
-    def test_brightness_and_contrast_are_drawn_apart(self) -> None:
-        """A lighter picture is not always the one with more contrast."""
-        brightness = variations(np.full((SIZE, SIZE, 3), 128, np.uint8)).mean(axis=(1, 2, 3))
-        varied = variations(halves(64, 192))
-        contrast = varied.max(axis=(1, 2, 3)) - varied.min(axis=(1, 2, 3))
+    def test_saturation_and_hue_change_colours_and_not_lightness(self) -> None:
+        """Of a reddish picture: the distance from gray varies by half, the turn by a twentieth either way."""
+        colour = np.array([150, 120, 110])
+        varied = variations(np.full((SIZE, SIZE, 3), colour, np.uint8), **only(saturation=0.5, hue=0.05))[:, 0, 0]
 
-        assert abs(np.corrcoef(brightness, contrast)[0, 1]) < 0.3
+        chroma = (varied @ CHROMA) / (colour @ CHROMA)
+        assert np.ptp(varied @ LUMA) < 1.1
+        assert (np.abs(chroma).min(), np.abs(chroma).max()) == pytest.approx((0.5, 1.5), abs=0.08)
+        assert np.abs(chroma).mean() == pytest.approx(1, abs=0.06)
+        assert np.abs(np.angle(chroma)).max() == pytest.approx(0.1 * np.pi, abs=0.06)
+        assert np.angle(chroma).mean() == pytest.approx(0, abs=0.03)
 
-    def test_the_shift_is_up_to_an_eighth_in_every_direction(self) -> None:
-        """A dot in the middle comes out anywhere within four pixels of it, across and down apart."""
-        picture = np.zeros((SIZE, SIZE, 3), np.uint8)
-        picture[16, 16] = 255
-        place = variations(picture)[..., 0].reshape(MANY, -1).argmax(axis=1)
-        down, across = place // SIZE - 16, place % SIZE - 16
+    def test_a_part_is_erased_as_often_as_set(self) -> None:
+        """And no more of it than is set."""
+        area = variations(np.zeros((SIZE, SIZE, 3), np.uint8), **only(erase=0.5, erase_area=0.2)).any(axis=3)
+        share = area.mean(axis=(1, 2))
 
-        assert (set(down), set(across)) == (set(range(-4, 5)), set(range(-4, 5)))
-        assert abs(np.corrcoef(down, across)[0, 1]) < 0.3
+        assert (share > 0).mean() == pytest.approx(0.5, abs=4 * 0.5 / MANY**0.5)
+        assert 0.15 < share.max() < 0.22
 
-    def test_nothing_is_mirrored(self) -> None:
-        """What a person reads means something else in a mirror."""
-        varied = variations(halves(64, 192))
+    def test_pictures_are_mixed_with_their_labels(self) -> None:
+        """By the settings of the feature; without them there is nothing to mix."""
+        pixels, shares = tf.constant(np.stack([halves(0, 0), halves(200, 200)])), tf.eye(2)
+        feature = ImageFeature(SIZE, augmentation=Augmentation(mixup=1))
 
-        assert (varied[:, :, 0].mean(axis=(1, 2)) < varied[:, :, -1].mean(axis=(1, 2))).all()
+        found, labels = feature.mix(pixels, shares, seeds(2))
+
+        expected = labels.numpy() @ np.array([0, 200])
+        np.testing.assert_allclose(found.numpy()[:, 0, 0, 0], expected, atol=0.51)
+        assert (feature.augmentation.mixes, ImageFeature(SIZE).augmentation.mixes) == (True, False)
+
+
+@pytest.fixture
+def native() -> None:
+    """Leaves out what needs the native op where it cannot be had."""
+    if loader.load() is None:
+        pytest.skip(f"no native op: {loader.why_not()}")
+
+
+@pytest.mark.usefixtures("native")
+class TestNative:
+    """Training decodes by an op of our own where it can, and shows the same."""
+
+    @staticmethod
+    def both(monkeypatch: pytest.MonkeyPatch, feature: ImageFeature, contents: tf.Tensor) -> list[NDArray[np.int64]]:
+        """Returns variations of a batch, natively and plainly."""
+        found = [feature.augmented(contents, seeds(len(contents))).numpy().astype(int)]
+        monkeypatch.setenv("PENSTOCK_NATIVE", "0")
+        return [*found, feature.augmented(contents, seeds(len(contents))).numpy().astype(int)]
+
+    def test_the_name_of_the_decoder_tells_which(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        """So that a result may be kept with it."""
+        assert ImageFeature(SIZE).decoder.startswith("native:")
+        monkeypatch.setenv("PENSTOCK_NATIVE", "0")
+        assert ImageFeature(SIZE).decoder == "plain: turned off by PENSTOCK_NATIVE=0"
+
+    @pytest.mark.parametrize("kind", NATIVE)
+    def test_headers_tell_the_same_shapes(self, kind: str) -> None:
+        """Boxes are drawn from them, so these are the same too."""
+        ops, content = loader.load(), tf.constant([FILES[kind]])
+        assert ops is not None
+
+        np.testing.assert_array_equal(ops.shapes(content)[:, :2].numpy(), pictures.shapes(content).numpy())
+
+    @pytest.mark.parametrize("antialias", [True, False])
+    @pytest.mark.parametrize("crop", ["none", "random", "resized"])
+    @pytest.mark.parametrize("fit", ["stretch", "center"])
+    def test_pixels_are_within_a_rounding(
+        self, monkeypatch: pytest.MonkeyPatch, fit: Any, crop: str, antialias: bool
+    ) -> None:
+        """The same box and mirror of each, for files of all kinds: one that differed would be far off."""
+        how = Augmentation(**only(crop=crop, flip=0.5))
+        contents = tf.constant([*FILES.values()] * 3)
+
+        native, plain = self.both(monkeypatch, ImageFeature(SIZE, fit, antialias, augmentation=how), contents)
+
+        assert np.abs(native - plain).max() <= 1
+
+    def test_only_a_fraction_is_decoded_when_asked_for(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        """Faster and less exact: a few values of 255, in the mean less than two."""
+        feature = ImageFeature(SIZE, dct_shrink=True, augmentation=PLAIN)
+
+        native, plain = self.both(monkeypatch, feature, tf.constant([FILES["large"], FILES["JPEG"]]))
+
+        assert np.abs(native - plain)[0].mean() < 2
+        assert np.abs(native - plain)[1].max() <= 1
+
+    def test_evaluation_never_uses_it(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        """An exported model needs nothing of ours."""
+        traced = tf.function(ImageFeature(SIZE).decode).get_concrete_function(tf.TensorSpec([None], tf.string))
+        names = {node.op for function in traced.graph.as_graph_def().library.function for node in function.node_def}
+
+        assert not [name for name in names if name.startswith("Penstock")]
+        monkeypatch.setenv("PENSTOCK_NATIVE", "0")
+        np.testing.assert_array_equal(traced(ALL).numpy(), ImageFeature(SIZE).decode(ALL).numpy())
+
+
+def test_headers_tell_the_shapes_of_all_kinds(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Height and width, without a native op."""
+    monkeypatch.setenv("PENSTOCK_NATIVE", "0")
+    expected = [Image.open(io.BytesIO(content)).size[::-1] for content in FILES.values()]
+
+    assert [tuple(shape) for shape in pictures.shapes(ALL).numpy()] == expected
+    assert [tuple(shape) for shape in in_graph(pictures.shapes, ALL)] == expected

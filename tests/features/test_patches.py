@@ -184,13 +184,17 @@ class TestBoth:
     @pytest.mark.parametrize("how", HOWS, ids=str)
     def test_one_seed_gives_the_same_mixture(self, how: dict[str, float]) -> None:
         """Nothing is kept from one call to the next."""
-        for first, second in zip(mixed(7, **how), mixed(7, **how), strict=True):
-            np.testing.assert_array_equal(first, second)
+        (pictures, shares), (again, shares_again) = mixtures([7, 7], **how)
+
+        np.testing.assert_array_equal(pictures, again)
+        np.testing.assert_array_equal(shares, shares_again)
 
     @pytest.mark.parametrize("how", HOWS, ids=str)
     def test_another_seed_gives_another_mixture(self, how: dict[str, float]) -> None:
         """Of the first record: a batch is mixed in one way."""
-        assert (mixed(7, **how)[1] != mixed(8, **how)[1]).any()
+        (_, shares), (_, others) = mixtures([7, 8], **how)
+
+        assert (shares != others).any()
 
     @pytest.mark.parametrize("how", HOWS, ids=str)
     def test_a_single_record_is_mixed_with_itself(self, how: dict[str, float]) -> None:
@@ -210,7 +214,7 @@ class TestBoth:
         pixels = np.random.default_rng(4).integers(0, 256, (8, SIDE, SIDE, 3), dtype=np.uint8)
         seeds, setting = tf.constant([[3, record] for record in range(8)], tf.int64), Augmentation(**how)
         data = tf.data.Dataset.from_tensor_slices((pixels, tf.eye(8), seeds)).batch(8)
-        data = data.map(lambda *batch: patches.mix(*batch, setting))
+        data = data.map(lambda pictures, shares, numbers: patches.mix(pictures, shares, numbers, setting))
 
         ((inside, inside_shares),) = data.as_numpy_iterator()
         found, shares = patches.mix(tf.constant(pixels), tf.eye(8), seeds, setting)
