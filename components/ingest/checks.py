@@ -22,8 +22,12 @@ _LIBRARIES = ("numpy", "pillow")
 
 def check(content: bytes, settings: Ingest) -> CheckedImage:
     """Checks one image; raises Rejected with the reason, and with the position of damage if it is known."""
+    return _check(content, _limits(settings), _handling(settings))
+
+
+def _check(content: bytes, limits: ImageLimits, handling: Handling) -> CheckedImage:
     try:
-        return check_image(content, _limits(settings), _handling(settings))
+        return check_image(content, limits, handling)
     except ImageRejected as error:
         raise Rejected(str(error), "" if error.at is None else f"byte {error.at}") from error
 
@@ -33,8 +37,8 @@ class Checks:
 
     def __init__(self, file: Path | None, settings: Ingest) -> None:
         """Uses the memory in `file`, if there is to be one."""
-        self._settings = settings
-        self._memory = _memory(file, _limits(settings), _handling(settings)) if file else None
+        self._rules = _limits(settings), _handling(settings)
+        self._memory = _memory(file, *self._rules) if file else None
 
     def __enter__(self) -> "Checks":
         return self
@@ -51,7 +55,7 @@ class Checks:
     def check(self, content: bytes, sha256: str) -> CheckedImage:
         """Checks an image unless its content is known; raises Rejected with the reason."""
         if self._memory is None:
-            return check(content, self._settings)
+            return _check(content, *self._rules)
         if (known := self._memory.recall(sha256)) is None:
             return self._check_anew(content, sha256, self._memory)
         if known.reason:
@@ -60,7 +64,7 @@ class Checks:
 
     def _check_anew(self, content: bytes, sha256: str, memory: Memory) -> CheckedImage:
         try:
-            image = check(content, self._settings)
+            image = _check(content, *self._rules)
         except Rejected as error:
             # A lack of memory says nothing of the picture.
             if not (error.__cause__ and isinstance(error.__cause__.__cause__, MemoryError)):

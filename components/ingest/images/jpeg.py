@@ -9,7 +9,7 @@ FFD8 ─► segments (marker, length, body) ─► first scan ─► coded data,
 import io
 import re
 import struct
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Final, NamedTuple
 
@@ -33,6 +33,7 @@ _ESCAPE: Final = 0xFF  # what every marker begins with
 _CMYK_COMPONENTS: Final = 4
 _COMPONENTS: Final = (1, 3, _CMYK_COMPONENTS)
 _SOI, _EOI, _SOS, _APP1 = 0xD8, 0xD9, 0xDA, 0xE1
+_THE_END, _DATA_OR_END = frozenset([_EOI]), frozenset([_SOS, _EOI])
 _FRAMES: Final = frozenset(range(0xC0, 0xD0)) - {0xC4, 0xC8, 0xCC}
 _SEQUENTIAL_FRAMES: Final = frozenset([0xC0, 0xC1, 0xC9])
 # The others are lossless or hierarchical: TensorFlow cannot decode them, and a decoder that can does not reduce them,
@@ -125,9 +126,9 @@ def _look(jpeg: _Jpeg) -> int | None:
 
 def _read(content: bytes, *, full: bool) -> _Jpeg:
     """Reads all but the coded data, which it measures; of the header alone, scans and segments behind it are not."""
-    header = list(_header(content))
+    header = _header(content)
     data = header[-1].end
-    rest = list(_segments(content, data, _finder(content, data))) if full else [_end(content, data)]
+    rest = _segments(content, data, _finder(content, data), _THE_END) if full else [_end(content, data)]
     segments = [*header, *rest]
     frame = _frame(content, segments)
     _check_one_scan(content, frame, header[-1], rest[0])
@@ -142,14 +143,13 @@ def _read(content: bytes, *, full: bool) -> _Jpeg:
     )
 
 
-def _header(content: bytes) -> Iterator[_Segment]:
-    """Yields the segments up to the first scan."""
-    for segment in _segments(content, 2, _finder_one_by_one(content)):
-        if segment.marker == _EOI:
-            raise ImageRejected("JPEG without picture data, expected a scan before the end marker", segment.start - 2)
-        yield segment
-        if segment.marker == _SOS:
-            return
+def _header(content: bytes) -> list[_Segment]:
+    """Returns the segments up to the first scan."""
+    segments = _segments(content, 2, _finder_one_by_one(content), _DATA_OR_END)
+    if segments[-1].marker == _EOI:
+        at = segments[-1].start - 2
+        raise ImageRejected("JPEG without picture data, expected a scan before the end marker", at)
+    return segments
 
 
 def _finder(content: bytes, data: int) -> _Find:
@@ -184,22 +184,27 @@ def _end(content: bytes, data: int) -> _Segment:
     return _Segment(_EOI, found + 2, found + 2)
 
 
-def _segments(content: bytes, at: int, find: _Find) -> Iterator[_Segment]:
-    """Yields segments from a place on, the end marker included; stray bytes between them are passed, as by libjpeg."""
-    for _ in range(_MAX_SEGMENTS):
+def _segments(content: bytes, at: int, find: _Find, last: frozenset[int]) -> list[_Segment]:
+    """Returns segments from a place on to the first that is to be the last.
+
+    Stray bytes between them are passed over, as by libjpeg.
+    """
+    segments: list[_Segment] = []
+    while len(segments) < _MAX_SEGMENTS:
         found = find(at)
         if found is None:
             raise ImageRejected(_NO_END, len(content))
         marker, start = content[found + 1], found + 2
         if marker == _EOI:
-            yield _Segment(marker, start, start)
-            return
+            return [*segments, _Segment(marker, start, start)]
         at = start + int.from_bytes(content[start : start + 2], "big")
         if marker == _SOI or not start + 2 <= at <= len(content):
             raise ImageRejected(
                 f"JPEG is truncated or corrupt: segment FF{marker:02X} at byte {found} is not whole", found
             )
-        yield _Segment(marker, start, at)
+        segments.append(_Segment(marker, start, at))
+        if marker in last:
+            return segments
     raise ImageRejected(f"JPEG of more than {_MAX_SEGMENTS:,} segments, expected fewer")
 
 
