@@ -19,10 +19,6 @@ _SAID = (
 )
 
 
-class WorkerDied(PenstockError):
-    """A process of Beam's was killed, by the kernel for want of memory perhaps."""
-
-
 def watch() -> None:
     """Makes the death of a worker end the pipeline that waits for it. May be called often."""
     connection: Any = worker_handlers.ControlConnection
@@ -34,7 +30,7 @@ def watch() -> None:
         try:
             read(self)
         except grpc.RpcError:
-            self.died = WorkerDied(_SAID)
+            self.died = PenstockError(_SAID)
             self.abort(self.died)
 
     def push_unless_dead(self: Any, request: Any) -> Any:

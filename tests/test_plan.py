@@ -314,6 +314,16 @@ class TestChanges:
         assert root.due() == after({"Evaluator": "another blessed model to compare with"})
 
 
+@pytest.mark.parametrize(("source", "runs"), [("image_folder", True), ("csv_rows", False)])
+def test_of_the_tasks_sources_the_one_in_use_counts(
+    root: Root, monkeypatch: pytest.MonkeyPatch, source: str, runs: bool
+) -> None:
+    """A15: an edit of the code that reads this data is a miss, one of the code that reads other data is not."""
+    edit(monkeypatch, f"components/ingest/sources/{source}.py")
+
+    assert ("Ingest" in root.due()) == runs
+
+
 def edit(monkeypatch: pytest.MonkeyPatch, name: str) -> None:
     """Makes fingerprints see another content of one source file."""
     sources = fingerprint.sources

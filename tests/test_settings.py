@@ -34,6 +34,17 @@ def test_the_documented_defaults_hold() -> None:
         "max_file_mb": 64,
         "shard_mb": 128,
         "min_shards": 8,
+        "compression": "none",
+        "spans": "all",
+        "label": "",
+        "columns": {},
+        "split_by": "",
+        "images": "",
+        "image_check": "full",
+        "store": "original",
+        "store_side": 256,
+        "store_quality": 90,
+        "near_bits": 3,
     }
 
 
