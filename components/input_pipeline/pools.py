@@ -56,26 +56,31 @@ def padded(ragged: tf.RaggedTensor, size: int, widths: Callable[[tf.Tensor], tf.
     return Padded(flat, wide, tf.cumsum(wide * size, exclusive=True))
 
 
-def cut(pool: Pool, order: tf.Tensor, size: int, finish: Callable[[Pool], Any]) -> tf.data.Dataset:
-    """Returns the batches of a pool, in the order that is given by their numbers."""
+def cut(pool: Pool, order: tf.Tensor, size: int, keep: bool, finish: Callable[[Pool], Any]) -> tf.data.Dataset:
+    """Returns the batches of a pool, in the order of their numbers; one that is not full is among them or not."""
     whole = rows(pool)
 
     def batch(number: tf.Tensor) -> Any:
         first = number * size
-        count = tf.minimum(size, whole - first)
+        count = tf.minimum(size, whole - first) if keep else size
         return finish(Pool(*(_part(entry, number, first, count) for entry in pool)))
 
     return tf.data.Dataset.from_tensor_slices(order).map(tf.autograph.experimental.do_not_convert(batch))
 
 
-def _part(entry: Any, number: tf.Tensor, first: tf.Tensor, count: tf.Tensor) -> Any:
+def _part(entry: Any, number: tf.Tensor, first: tf.Tensor, count: tf.Tensor | int) -> Any:
     if isinstance(entry, Padded):
         width = tf.cast(entry.widths[number], tf.int32)
         cells = entry.flat[tf.cast(entry.starts[number], tf.int32) :][: count * width]
         return tf.reshape(cells, [count, width])
     if isinstance(entry, dict):
         return {key: _part(value, number, first, count) for key, value in entry.items()}
-    return tf.nest.map_structure(lambda values: values[first : first + count], entry)
+    return tf.nest.map_structure(lambda values: _slice(values, first, count), entry)
+
+
+def _slice(values: Any, first: tf.Tensor, count: tf.Tensor | int) -> Any:
+    part = values[first : first + count]
+    return part if isinstance(count, tf.Tensor) else tf.ensure_shape(part, [count, *part.shape[1:]])
 
 
 def sliced(batch: Any, size: int, keep: bool) -> tf.data.Dataset:

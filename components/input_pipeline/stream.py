@@ -32,6 +32,7 @@ def batches(
     settings, size = recipe.settings, recipe.settings.batch_size
     calls = tf.data.AUTOTUNE if settings.autotune else plan.parallel
     skipped, within = divmod(start.step, plan.pool // size)
+    keep = settings.last_batch == "keep"
 
     def finish(pool: Pool) -> Any:
         return recipe.finish_varied(begin.vary_late(pool))
@@ -42,12 +43,12 @@ def batches(
         data = data.map(_as_is(lambda place, pool: finish(begin.vary(place[0], pool))), calls)
     elif not recipe.ragged and not recipe.is_batchwise:
         data = data.map(_as_is(lambda place, pool: _mixed(begin, recipe, place, pool)), calls)
-        data = data.flat_map(_as_is(lambda *pool: pools.sliced(pool, size, settings.last_batch == "keep")))
+        data = data.flat_map(_as_is(lambda *batch: pools.sliced(batch[0] if len(batch) == 1 else batch, size, keep)))
         data = data.skip(within)
     else:
         late = recipe.is_batchwise
         data = data.map(_as_is(lambda place, pool: _sorted(begin, recipe, place, pool)), calls)
-        data = data.flat_map(_as_is(lambda pool, order: pools.cut(pool, order, size, _same if late else finish)))
+        data = data.flat_map(_as_is(lambda pool, order: pools.cut(pool, order, size, keep, _same if late else finish)))
         data = data.skip(within)
         data = data.map(_as_is(finish), calls) if late else data
     return data.prefetch(tf.data.AUTOTUNE if settings.autotune else plan.prefetch)
