@@ -16,6 +16,7 @@ from pathlib import Path
 from components.errors import PenstockError
 
 PACKAGES = ("components", "pipelines", "schemas", "data")
+_NATIVE = {".cc", ".h"}
 HOME = Path(__file__).resolve().parent.parent
 
 
@@ -33,8 +34,17 @@ def sources(entries: Iterable[str], home: Path = HOME) -> dict[str, str]:
             continue
         content = file.read_bytes()
         seen[name] = hashlib.sha256(content).hexdigest()[:16]
+        seen.update(_native_sources(file, home))
         waiting.extend(_imports_of(content, module, home))
     return dict(sorted(seen.items()))
+
+
+def _native_sources(file: Path, home: Path) -> dict[str, str]:
+    """Returns the C++ beside a package's door, which it builds: it is as much its code as its Python is."""
+    if file.name != "__init__.py":
+        return {}
+    found = sorted(path for path in file.parent.iterdir() if path.suffix in _NATIVE)
+    return {path.relative_to(home).as_posix(): hashlib.sha256(path.read_bytes()).hexdigest()[:16] for path in found}
 
 
 def changed(old: Mapping[str, str], new: Mapping[str, str]) -> list[str]:

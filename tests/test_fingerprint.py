@@ -211,6 +211,11 @@ def test_the_trainers_fingerprint_holds_the_model() -> None:
     assert closure("Trainer") >= TRAINER_ONLY
 
 
+def test_the_trainers_fingerprint_holds_the_native_decoder() -> None:
+    """A15: C++ that a package builds is code as well."""
+    assert "components/native/jpeg_batch.cc" in closure("Trainer")
+
+
 @pytest.mark.parametrize("node", ["Ingest", "Schema", "StatisticsGen", "ExampleValidator", "Gate", "Transform"])
 def test_an_edit_of_the_trainers_own_code_is_no_concern_of_earlier_nodes(node: str) -> None:
     """Only the trainer and what comes after it would run again."""

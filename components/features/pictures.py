@@ -109,7 +109,16 @@ def shapes(contents: tf.Tensor) -> tf.Tensor:
 
 def _natively(ops: loader.Ops, contents: tf.Tensor, boxes: tf.Tensor, flips: tf.Tensor, how: How) -> tf.Tensor:
     chosen = loader.How(how.antialias, how.antialias and how.dct_shrink, _MAX_PIXELS)
-    return ops.decode_crop_resize(contents, boxes, flips, (how.size, how.size), chosen)
+    pixels, problems = ops.try_decode_crop_resize(contents, boxes, flips, (how.size, how.size), chosen)
+    problems = tf.ensure_shape(problems, [None])
+
+    def mended() -> tf.Tensor:
+        places = tf.cast(tf.where(problems != "")[:, 0], tf.int32)
+        plain = plainly(*_at(places, contents, boxes, flips), how)
+        return tf.tensor_scatter_nd_update(pixels, places[:, tf.newaxis], plain)
+
+    # TensorFlow and Pillow forgive damage that the operation does not: what ingest let through must not end a training.
+    return tf.cond(tf.reduce_any(problems != ""), mended, lambda: pixels)
 
 
 def _both_ways(
