@@ -134,7 +134,7 @@ def _feature(feature: schema_pb2.Feature, books: account.Account, settings: Inpu
         return TensorFeature(shape, np.dtype(dtype).name)
     if feature.HasField("image_domain"):
         return ImageFeature.of(settings, books)
-    return ColumnFeature(_TYPES[feature.type], feature.value_count.max == 1)
+    return ColumnFeature(_TYPES[feature.type], feature.HasField("shape") or feature.value_count.max == 1)
 
 
 def _of_record(record: tf.train.Example, books: account.Account, settings: Input) -> dict[str, Feature]:

@@ -173,4 +173,9 @@ class _Sides:
     @property
     def median_side(self) -> int:
         """Shorter side of a picture in pixels, from the headers."""
-        return int(np.median([min(Image.open(path).size) for path in self._paths]))
+        return int(np.median([_side(path) for path in self._paths]))
+
+
+def _side(path: Path) -> int:
+    with Image.open(path) as picture:
+        return min(picture.size)
