@@ -89,9 +89,10 @@ def _thumbnail(content: bytes) -> "Image.Image | None":
     from PIL import Image
 
     from components.ingest.images import ImageLimits, ImageRejected, check_image
+    from components.ingest.images.stored import for_people
 
     try:
-        checked = check_image(content, ImageLimits())
+        checked = check_image(for_people(content), ImageLimits())
     except ImageRejected:
         return None
     with Image.open(io.BytesIO(checked.content), formats=("JPEG", "PNG")) as image:

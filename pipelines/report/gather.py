@@ -110,6 +110,8 @@ def _samples(folder: Path, written: account.Account) -> tuple[SampleImage, ...]:
     """Returns a few records as they are stored, the classes in turn."""
     import tensorflow as tf
 
+    from components.ingest.images.stored import for_people
+
     by_class: dict[str, list[bytes]] = {name: [] for name in written.classes.get("train", {})}
     wanted = -(-_SAMPLES // max(1, len(by_class)))
     for shard in written.shards_of("train")[:2]:
@@ -119,7 +121,7 @@ def _samples(folder: Path, written: account.Account) -> tuple[SampleImage, ...]:
             if len(mine) < wanted and features["image"].bytes_list.value:
                 mine.append(features["image"].bytes_list.value[0])
     turns = [
-        SampleImage(name, found[turn])
+        SampleImage(name, for_people(found[turn]))
         for turn in range(wanted)
         for name, found in by_class.items()
         if turn < len(found)

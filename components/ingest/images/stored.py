@@ -55,3 +55,13 @@ def as_ppm(picture: Image.Image) -> bytes:
         raise ImageRejected(f"size {width} x {height}, expected at most {_MAX_SIDE:,} a side to be stored raw")
     pixels = picture if picture.mode == "RGB" else picture.convert("RGB")
     return b"P6 %05d %05d 255\n" % (width, height) + pixels.tobytes()
+
+
+def for_people(content: bytes) -> bytes:
+    """Returns a stored picture in a format that browsers show: raw pixels as PNG, all else as it is."""
+    if not content.startswith(b"P6 "):
+        return content
+    out = io.BytesIO()
+    with Image.open(io.BytesIO(content), formats=("PPM",)) as picture:
+        picture.save(out, "PNG")
+    return out.getvalue()

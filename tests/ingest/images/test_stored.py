@@ -17,6 +17,7 @@ from components.ingest.images.stored import (
     PPM_WIDTH_AT,
     as_ppm,
     fit,
+    for_people,
 )
 from tests.ingest.images.conftest import (
     COLOUR,
@@ -179,3 +180,12 @@ def test_a_look_is_that_of_the_original(handling: Handling) -> None:
     content = encode(LARGE, "PNG")
 
     assert stored(content, handling).look == check_image(content, ImageLimits()).look is not None
+
+
+def test_raw_pixels_are_shown_as_png() -> None:
+    """Browsers do not know PPM; what they know stays as it is."""
+    picture = Image.linear_gradient("L").convert("RGB").resize((5, 3))
+    ppm = b"P6 %05d %05d 255\n" % picture.size + picture.tobytes()
+    with Image.open(io.BytesIO(for_people(ppm))) as shown:
+        assert (shown.format, shown.tobytes()) == ("PNG", picture.tobytes())
+    assert for_people(b"\xff\xd8\xff") == b"\xff\xd8\xff"
