@@ -19,8 +19,8 @@ class Fake(Unvaried):
     """A feature of some size."""
 
     decoded_bytes: int = 8
-    is_ragged: bool = False  # type: ignore[misc]
-    is_costly: bool = False  # type: ignore[misc]
+    is_ragged: bool = False
+    is_costly: bool = False
 
     def spec(self) -> Any:
         """It is never parsed."""

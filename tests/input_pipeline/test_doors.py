@@ -272,7 +272,7 @@ class TestArrays:
     def test_pictures_are_varied_by_their_feature(self) -> None:
         """Cut, mirrored and resized, in training only."""
         pictures = np.random.default_rng(1).integers(0, 256, (20, 40, 40, 3), dtype=np.uint8)
-        settings = {"augmentation": {"crop": "resized", "flip": 0.5, "mixup": 0.2}, "batch_size": 10}
+        settings: dict[str, Any] = {"augmentation": {"crop": "resized", "flip": 0.5, "mixup": 0.2}, "batch_size": 10}
         feature = {"image": ImageFeature(16, augmentation=input_pipeline.doors._settings(settings).augmentation)}
         values, labels = next(
             iter(input_pipeline.from_arrays({"image": pictures}, [0, 1] * 10, features=feature, **settings))
