@@ -6,6 +6,7 @@ Beam gives up the answers that are still awaited only for containers (`ControlCo
 processes too: the wait ends in an error that says so.
 """
 
+import contextlib
 from typing import Any
 
 import grpc  # type: ignore[import-untyped]
@@ -22,16 +23,19 @@ _SAID = (
 def watch() -> None:
     """Makes the death of a worker end the pipeline that waits for it. May be called often."""
     connection: Any = worker_handlers.ControlConnection
+    future: Any = worker_handlers.ControlFuture
     if hasattr(connection, "died"):
         return
     read, push = connection._read, connection.push  # noqa: SLF001 - Beam offers no other place to hear of it
+    is_done = future.is_done
 
     def read_and_tell(self: Any) -> None:
-        try:
+        with contextlib.suppress(grpc.RpcError):
             read(self)
-        except grpc.RpcError:
-            self.died = PenstockError(_SAID)
-            self.abort(self.died)
+        # A broken stream raises or just ends, whichever gRPC sees first. No one waits for one sent home.
+        self.died = PenstockError(_SAID)
+        for answer in list(self._futures_by_id.values()):  # a copy: others go on asking meanwhile
+            answer.abort(self.died)
 
     def push_unless_dead(self: Any, request: Any) -> Any:
         answer = push(self, request)
@@ -39,4 +43,9 @@ def watch() -> None:
             answer.abort(self.died)
         return answer
 
+    def is_done_or_given_up(self: Any) -> bool:
+        # Whoever waits for a worker's data asks this, and asks for the answer if so.
+        return self._exception is not None or is_done(self)
+
     connection.died, connection._read, connection.push = None, read_and_tell, push_unless_dead  # noqa: SLF001
+    future.is_done = is_done_or_given_up
