@@ -1,6 +1,6 @@
 """Shards are compared with the manifest before anything is learned from them; what differs is looked into.
 
-    size, sha256 as ingest wrote them? ── yes ──► read it
+    size, checksum as ingest wrote them? ── yes ──► read it
                  │ no
                  ▼
     record after record: length, checksum of the length, data, checksum of the data ─► where it is damaged, and how
@@ -12,7 +12,6 @@ TensorFlow reads a shard that was cut between two records, or that has something
 """
 
 import contextlib
-import hashlib
 import os
 import tempfile
 from collections.abc import Iterator, Sequence
@@ -21,9 +20,8 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-from components import record_walk
+from components import checksum, record_walk
 from components.errors import BadInput
-from components.hashing import sha256_of
 from components.ingest.account import Shard
 from components.ingest.sources import printable
 from components.input_pipeline.records import RecordFile
@@ -95,7 +93,7 @@ def readable(artifact: Path, shards: Sequence[Shard], settings: Input) -> Iterat
 def _is_whole(artifact: Path, shard: Shard) -> bool:
     path = artifact / shard.name
     try:
-        return path.stat().st_size == shard.bytes and sha256_of(path) == shard.sha256
+        return path.stat().st_size == shard.bytes and checksum.of_file(path) == shard.checksum
     except OSError:
         return False
 
@@ -127,7 +125,7 @@ def _look(artifact: Path, shard: Shard) -> tuple[Damage, list[bytes]]:
         return Damage(shard.name, shard.records, shard.records, (Fault(0, f"cannot be read: {error.strerror}"),)), []
     data, faults = record_walk.unpack(content) if shard.name.endswith(".gz") else (content, [])
     added = len(content) - shard.bytes
-    if added > 0 and hashlib.sha256(content[: shard.bytes]).hexdigest() == shard.sha256:
+    if added > 0 and checksum.of_bytes(content[: shard.bytes]) == shard.checksum:
         faults = [Fault(shard.bytes, f"{added:,} bytes were added after its end")]
         data = data if shard.name.endswith(".gz") else data[: shard.bytes]
     intact, found = record_walk.walk(data)

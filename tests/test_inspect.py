@@ -1,7 +1,6 @@
 """`penstock inspect` shows what is in a set that another program has written, and what is wrong with it."""
 
 import gc
-import hashlib
 import importlib
 import io
 import json
@@ -19,6 +18,7 @@ import pyarrow.parquet as pq
 import pytest
 from PIL import Image
 
+from components import checksum
 from components.errors import BadInput, SettingsError
 from components.ingest import account
 from components.ingest.account import Account, Shard
@@ -487,7 +487,7 @@ def artifact(write_records: Callable[..., None]) -> Path:
         write_records(str(folder / name), rows)
         content = (folder / name).read_bytes()
         split = name.partition("/")[0].removeprefix("Split-")
-        written.append(Shard(split, name, len(rows), len(content), hashlib.sha256(content).hexdigest()))
+        written.append(Shard(split, name, len(rows), len(content), checksum.of_bytes(content)))
     reasons = ["too large", "not an image", "not an image"]
     bad = [Refused(f"cat/{number}.jpg", reason) for number, reason in enumerate(reasons)]
     counts = {"train": {"cat": 2, "dog": 1}, "eval": {"cat": 0, "dog": 1}}
@@ -524,7 +524,7 @@ class TestArtifact:
                  1 × too large, such as cat/0.jpg
     changed      EXIF rotation: 1
     warning      1 exact duplicates in 1 groups
-    manifest     agrees with the shards by size; --verify compares sha256 too
+    manifest     agrees with the shards by size; --verify compares checksums too
     sheet        {NO_SHEET}
 
     split  records  shards      bytes
@@ -542,9 +542,9 @@ class TestArtifact:
     """)
         )
 
-    def test_sha256_is_compared_when_asked(self, artifact: Path) -> None:
+    def test_the_checksum_is_compared_when_asked(self, artifact: Path) -> None:
         """A flipped bit passes by size, and does not by content."""
-        assert "agrees with the shards, by size and sha256" in look(artifact, verify=True)
+        assert "agrees with the shards, by size and checksum" in look(artifact, verify=True)
         shard = artifact / "Split-eval/data_tfrecord-00000-of-00001"
         content = bytearray(shard.read_bytes())
         content[-20] ^= 1
@@ -556,7 +556,7 @@ class TestArtifact:
 
         assert str(caught.value) == (
             "examples: 1 of its shards are not as its manifest says, such as Split-eval/data_tfrecord-00000-of-00001: "
-            "another sha256 than in the manifest; do not train on it: restore it, or ingest the data again"
+            "another checksum than in the manifest; do not train on it: restore it, or ingest the data again"
         )
 
     def test_every_fault_is_told(self, artifact: Path) -> None:
@@ -958,7 +958,7 @@ class TestCommand:
 
         assert done.returncode == 0, done.stderr
         assert "records      60 of 60" in done.stdout
-        assert "agrees with the shards, by size and sha256" in done.stdout
+        assert "agrees with the shards, by size and checksum" in done.stdout
         assert "60 images in sheet.png" in done.stdout
 
 

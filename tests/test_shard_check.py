@@ -10,9 +10,8 @@ import google_crc32c
 import pytest
 import tensorflow as tf
 
-from components import record_walk, shard_check
+from components import checksum, record_walk, shard_check
 from components.errors import BadInput
-from components.hashing import sha256_of
 from components.ingest.account import Shard
 from components.settings import Input
 
@@ -34,7 +33,7 @@ def write(path: Path, numbers: range) -> Shard:
     with tf.io.TFRecordWriter(str(path), options) as writer:
         for number in numbers:
             writer.write(record(number))
-    return Shard("train", path.name, len(numbers), path.stat().st_size, sha256_of(path))
+    return Shard("train", path.name, len(numbers), path.stat().st_size, checksum.of_file(path))
 
 
 def flipped(offset: int, bit: int = 0) -> Fault:

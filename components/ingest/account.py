@@ -1,6 +1,6 @@
 """The account of an ingest, kept inside its artifact: what came in, what each shard holds, what was set aside.
 
-<artifact>/manifest.json          sources, shards with records + bytes + sha256, counts by class
+<artifact>/manifest.json          sources, shards with records + bytes + checksum, counts by class
 <artifact>/quarantine.jsonl       one line a file or row: path, position, reason, and how it begins
 <artifact>/near_duplicates.jsonl  one line a pair of images in different splits that look the same, if there are any
 """
@@ -34,7 +34,7 @@ class Shard:
     name: str
     records: int
     bytes: int
-    sha256: str
+    checksum: str  # as components/checksum.py tells it
 
 
 @dataclass(frozen=True)
@@ -89,7 +89,7 @@ def make(
         data_digest=manifest.digest,
         found=manifest.records if found is None else found,
         sources=tuple((printable(item.file.path), item.size, item.sha256) for item in manifest.files),
-        shards=tuple(Shard(r.split, r.name, r.records, r.bytes, r.sha256) for r in reports if r.name),
+        shards=tuple(Shard(r.split, r.name, r.records, r.bytes, r.checksum) for r in reports if r.name),
         classes={split: {name: counts.get(name, 0) for name in names} for split, counts in classes.items()},
         quarantined=len(quarantined),
         changed=dict(sorted(_sum(report.changed for report in reports).items())),

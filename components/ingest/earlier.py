@@ -15,8 +15,8 @@ from typing import Any
 
 import orjson
 
-from components import durable, fingerprint, refs
-from components.hashing import digest_of, sha256_of
+from components import checksum, durable, fingerprint, refs
+from components.hashing import digest_of
 from components.ingest import duplicates, reports
 from components.ingest.account import MANIFEST
 from components.ingest.survey import Part, Table
@@ -85,7 +85,7 @@ def _bring(old: Path, artifact: Path, report: ShardReport) -> bool:
     if not report.name:
         return True  # a range of nothing but bad rows
     source = old / report.name
-    if not source.is_file() or source.stat().st_size != report.bytes or sha256_of(source) != report.sha256:
+    if not source.is_file() or source.stat().st_size != report.bytes or checksum.of_file(source) != report.checksum:
         return False
     notes = duplicates.file_of(old, report.name)
     if notes.exists():

@@ -1,8 +1,8 @@
-"""A TFRecord file of rows, a batch at a time: framed all at once, hashed while it is written, packed if wanted.
+"""A TFRecord file of rows, a batch at a time: framed all at once, its checksum taken on the way, packed if wanted.
 
     length (8) │ checksum of the length (4) │ record │ checksum of the record (4)
 
-TensorFlow's own writer is called for every record and leaves the file to be read again for its digest: for a table
+TensorFlow's own writer is called for every record and leaves the file to be read again for its checksum: for a table
 that takes three times as long. Records with pictures in them are written one by one, and not copied.
 """
 
@@ -36,7 +36,7 @@ def frame(records: Encoded) -> pa.Array:
 
 
 class FramedFile(RecordFile):
-    """Writes records to a new file, many at once or one by one; size and digest are told when it is closed."""
+    """Writes records to a new file, many at once or one by one; size and checksum are told when it is closed."""
 
     def __init__(self, path: Path, *, gzip: bool = False) -> None:
         super().__init__(path)
@@ -49,18 +49,13 @@ class FramedFile(RecordFile):
     def __exit__(self, *failed: object) -> None:
         with self._stream:
             if self._packer and not any(failed):
-                self._put(self._packer.flush())
+                self._put([self._packer.flush()])
 
     def write_all(self, framed: pa.Array) -> None:
         """Appends records that are framed already."""
         self.records += len(framed)
         content = _content(framed)
-        self._put(self._packer.compress(content) if self._packer else content)
-
-    def _put(self, content: bytes | memoryview) -> None:
-        self._stream.write(content)
-        self._digest.update(content)
-        self.size += len(content)
+        self._put([self._packer.compress(content) if self._packer else content])
 
 
 def _checksums(pieces: list[bytes]) -> npt.NDArray[np.uint8]:
@@ -75,9 +70,11 @@ def _fixed(matrix: npt.NDArray[np.uint8], kind: pa.DataType) -> pa.Array:
     return pa.Array.from_buffers(kind, len(matrix), [None, pa.py_buffer(offsets), pa.py_buffer(matrix.reshape(-1))])
 
 
-def _content(array: pa.Array) -> memoryview:
+def _content(array: pa.Array) -> npt.NDArray[np.uint8]:
     """Returns the bytes of all rows, one behind another, where they are."""
     _, offsets, data = array.buffers()
+    if data is None:
+        return np.empty(0, np.uint8)
     width = np.int32 if array.type == pa.binary() else np.int64
     edges = np.frombuffer(offsets, width)[array.offset :][: len(array) + 1]
-    return memoryview(data)[int(edges[0]) : int(edges[-1])] if data is not None else memoryview(b"")
+    return np.frombuffer(data, np.uint8)[int(edges[0]) : int(edges[-1])]

@@ -2,44 +2,51 @@
 
     length (8) │ checksum of the length (4) │ record … │ checksum of the record (4)
 
-TensorFlow's own writer wants each record in one piece, and the file would have to be read again to be hashed: for
-pictures that takes twice as long. Many records are written and hashed at once: whoever does so lets go of Python's lock
-and must wait for it again, with other threads at work on the next records.
+TensorFlow's own writer wants each record in one piece, and the file would have to be read again for its checksum: for
+pictures that takes twice as long. Many records are written at once: whoever writes lets go of Python's lock and must
+wait for it again, with other threads at work. What is large is written from where it is.
 """
 
-import hashlib
+import io
+import os
 import struct
-from collections.abc import Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import TypeVar
 
 import google_crc32c
+import numpy as np
+import numpy.typing as npt
 
-_BUFFER = 1 << 18
+from components import checksum
+
+_LARGE = 16 << 10  # bytes from which on a part is not copied
+_AT_ONCE = 512  # parts in one call; Linux takes 1,024
 F = TypeVar("F", bound="RecordFile")
+Piece = bytes | npt.NDArray[np.uint8]
 _LENGTH, _CHECKSUM = struct.Struct("<Q"), struct.Struct("<I")
 
 
 class RecordFile:
-    """Writes records to a new file; size and digest are told when it is closed."""
+    """Writes records to a new file; size and checksum are told when it is closed."""
 
     def __init__(self, path: Path) -> None:
         self._path = path
-        self._digest = hashlib.sha256()
+        self._crc = 0
         self.records = 0
         self.size = 0
 
     def __enter__(self: F) -> F:
-        self._stream = self._path.open("wb", buffering=_BUFFER)
+        self._stream = io.FileIO(self._path, "wb")
         return self
 
-    def __exit__(self, failed: object, *_: object) -> None:
+    def __exit__(self, *failed: object) -> None:
         self._stream.close()
 
     @property
-    def sha256(self) -> str:
+    def checksum(self) -> str:
         """Of all that was written."""
-        return self._digest.hexdigest()
+        return checksum.told(self._crc)
 
     def write(self, parts: Sequence[bytes]) -> None:
         """Appends one record, which is given in parts."""
@@ -47,22 +54,53 @@ class RecordFile:
 
     def write_many(self, records: Sequence[Sequence[bytes]]) -> None:
         """Appends records, each given in parts."""
-        content = b"".join(piece for parts in records for piece in _framed(parts))
-        self._stream.write(content)
-        self._digest.update(content)
-        self.size += len(content)
+        self._put(_joined(piece for parts in records for piece in _framed(parts)))
         self.records += len(records)
+
+    def _put(self, pieces: Iterable[Piece]) -> None:
+        waiting: list[Piece] = []
+        for piece in pieces:
+            self._crc = google_crc32c.extend(self._crc, piece)
+            self.size += len(piece)
+            waiting.append(piece)
+            if len(waiting) == _AT_ONCE:
+                _write_all(self._stream.fileno(), waiting)
+                waiting = []
+        if waiting:
+            _write_all(self._stream.fileno(), waiting)
+
+
+def _write_all(descriptor: int, pieces: Sequence[Piece]) -> None:
+    """Writes pieces one behind another; a disk that fills up may take a part of them first."""
+    written, wanted = os.writev(descriptor, pieces), sum(map(len, pieces))
+    if written < wanted:
+        rest = memoryview(b"".join(bytes(piece) for piece in pieces))
+        while written < wanted:
+            written += os.write(descriptor, rest[written:])
+
+
+def _joined(pieces: Iterable[bytes]) -> Iterator[bytes]:
+    """Yields what is small in fewer pieces, and what is large as it is."""
+    small: list[bytes] = []
+    for piece in pieces:
+        if len(piece) < _LARGE:
+            small.append(piece)
+            continue
+        yield b"".join(small)
+        yield piece
+        small = []
+    yield b"".join(small)
 
 
 def _framed(parts: Sequence[bytes]) -> tuple[bytes, ...]:
     """Returns a record in parts, with what stands around it in a file."""
-    checksum = 0
+    crc = 0
     for part in parts:
-        checksum = google_crc32c.extend(checksum, part)
+        crc = google_crc32c.extend(crc, part)
     length = _LENGTH.pack(sum(map(len, parts)))
-    return (length, _CHECKSUM.pack(_masked(google_crc32c.value(length))), *parts, _CHECKSUM.pack(_masked(checksum)))
+    return (length, _CHECKSUM.pack(_masked(google_crc32c.value(length))), *parts, _CHECKSUM.pack(_masked(crc)))
 
 
-def _masked(checksum: int) -> int:
+def _masked(crc: int) -> int:
     """Returns a checksum as TFRecord stores it: rotated and shifted, lest a checksum be taken of itself."""
-    return ((checksum >> 15 | checksum << 17) + 0xA282EAD8) & 0xFFFFFFFF
+    return ((crc >> 15 | crc << 17) + 0xA282EAD8) & 0xFFFFFFFF

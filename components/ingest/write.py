@@ -41,7 +41,7 @@ class ShardReport:
     name: str
     records: int
     bytes: int
-    sha256: str
+    checksum: str
     classes: dict[str, int]
     sides: dict[int, int]  # shorter side in pixels -> records
     changed: dict[str, int]  # why bytes were re-encoded -> records
@@ -118,7 +118,7 @@ class _Tally:
             name=shard.name,
             records=written.records if written else 0,
             bytes=written.size if written else 0,
-            sha256=written.sha256 if written else "",
+            checksum=written.checksum if written else "",
             classes=dict(self.classes),
             sides=dict(self.sides),
             changed=dict(self.changed),

@@ -178,7 +178,7 @@ class _Writers:
             name=self._name(split),
             records=file.records,
             bytes=file.size,
-            sha256=file.sha256,
+            checksum=file.checksum,
             classes=dict(tally.classes[split]),
             sides=dict(tally.sides[split]),
             changed=dict(tally.changed[split]),

@@ -11,7 +11,7 @@ from pathlib import Path
 import tensorflow as tf
 from PIL import Image
 
-from components.hashing import sha256_of
+from components import checksum
 from components.ingest import account
 from components.ingest.images import stored
 from components.settings import Ingest
@@ -55,4 +55,4 @@ def _shard(out: Path, number: int, records: list[bytes]) -> account.Shard:
     with tf.io.TFRecordWriter(str(out / name)) as writer:
         for record in records:
             writer.write(record)
-    return account.Shard("train", name, len(records), (out / name).stat().st_size, sha256_of(out / name))
+    return account.Shard("train", name, len(records), (out / name).stat().st_size, checksum.of_file(out / name))

@@ -7,9 +7,8 @@ from typing import TYPE_CHECKING
 
 import orjson
 
-from components import refs
+from components import checksum, refs
 from components.errors import BadInput, PenstockError
-from components.hashing import sha256_of
 from components.ingest import account
 from components.ingest.account import MANIFEST, QUARANTINE, Account, Shard
 from components.ingest.sources import printable
@@ -32,7 +31,7 @@ class ArtifactFacts:
     account: Account
     reasons: Reasons
     faults: tuple[str, ...]  # shards that are not what the manifest says
-    verified: bool  # by sha256, not by size alone
+    verified: bool  # by checksum, not by size alone
     first: "FirstRecords"
     warnings: tuple[str, ...]
 
@@ -115,12 +114,12 @@ def _fault(home: Path, shard: Shard, *, verify: bool) -> str:
         size = place.stat().st_size
         if size != shard.bytes:
             return f"{size:,} bytes, {shard.bytes:,} in the manifest"
-        same = not verify or sha256_of(place) == shard.sha256
+        same = not verify or checksum.of_file(place) == shard.checksum
     except OSError as error:
         return "missing" if isinstance(error, FileNotFoundError) else f"cannot be read: {error.strerror}"
     except (ValueError, RuntimeError):  # a NUL in its name, a circle of links
         return "not the name of a file"
-    return "" if same else "another sha256 than in the manifest"
+    return "" if same else "another checksum than in the manifest"
 
 
 def _first(

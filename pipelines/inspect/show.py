@@ -211,8 +211,8 @@ def _verdict(facts: "ArtifactFacts") -> str:
     if facts.faults:
         return f"does not agree with the shards: {len(facts.faults)} faults"
     if facts.verified:
-        return "agrees with the shards, by size and sha256"
-    return "agrees with the shards by size; --verify compares sha256 too"
+        return "agrees with the shards, by size and checksum"
+    return "agrees with the shards by size; --verify compares checksums too"
 
 
 def _distinct(column: "ColumnFacts") -> str:

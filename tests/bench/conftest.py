@@ -1,12 +1,12 @@
 """A small artifact of ingest: pictures in two classes, written by hand."""
 
-import hashlib
 from pathlib import Path
 
 import numpy as np
 import pytest
 import tensorflow as tf
 
+from components import checksum
 from components.ingest import account
 
 CLASSES = ("cat", "dog")
@@ -32,7 +32,7 @@ def _shard(artifact: Path, index: int) -> account.Shard:
         for number in numbers:
             writer.write(_record(number))
     content = (artifact / name).read_bytes()
-    return account.Shard("train", name, len(numbers), len(content), hashlib.sha256(content).hexdigest())
+    return account.Shard("train", name, len(numbers), len(content), checksum.of_bytes(content))
 
 
 @pytest.fixture(scope="session")

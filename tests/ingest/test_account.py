@@ -29,7 +29,7 @@ class Report:
     changed: dict[str, int] = field(default_factory=dict)
     quarantined: tuple[Refused, ...] = ()
     bytes: int = 10
-    sha256: str = "cafe"
+    checksum: str = "cafe"
 
 
 def manifest(files: Sequence[tuple[str, str]], refused: tuple[Refused, ...] = ()) -> Manifest:

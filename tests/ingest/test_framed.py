@@ -10,6 +10,7 @@ import tensorflow as tf
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from components import checksum
 from components.ingest.columns import Encoded
 from components.ingest.framed import FramedFile, frame
 
@@ -46,7 +47,7 @@ def test_bytes_are_those_of_tensorflow(
     content = (folder / "a").read_bytes()
 
     assert content == written_by_tensorflow(folder / "b", every)
-    assert (file.records, file.size, file.sha256) == (len(every), len(content), hashlib.sha256(content).hexdigest())
+    assert (file.records, file.size, file.checksum) == (len(every), len(content), checksum.of_bytes(content))
 
 
 @settings(deadline=None)
@@ -61,7 +62,7 @@ def test_packed_records_are_the_same_records(
     content = (folder / "a.gz").read_bytes()
 
     assert gzip.decompress(content) == written_by_tensorflow(folder / "b", every)
-    assert (file.size, file.sha256) == (len(content), hashlib.sha256(content).hexdigest())
+    assert (file.size, file.checksum) == (len(content), checksum.of_bytes(content))
 
 
 def test_some_of_a_batch_can_be_taken(tmp_path: Path) -> None:
@@ -82,7 +83,7 @@ def test_records_can_be_written_one_by_one_between(tmp_path: Path) -> None:
         file.write_all(frame(Encoded(pa.array([b"c"]))))
 
     assert (tmp_path / "a").read_bytes() == written_by_tensorflow(tmp_path / "b", [b"a", b"bbb", b"c"])
-    assert (file.records, file.sha256) == (3, hashlib.sha256((tmp_path / "a").read_bytes()).hexdigest())
+    assert (file.records, file.checksum) == (3, checksum.of_file(tmp_path / "a"))
 
 
 @pytest.mark.parametrize("packed", [False, True])

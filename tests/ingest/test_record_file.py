@@ -1,6 +1,5 @@
-"""A TFRecord file of ours is one to TensorFlow, and its size and digest are known when it is closed."""
+"""A TFRecord file of ours is one to TensorFlow, and its size and checksum are known when it is closed."""
 
-import hashlib
 from pathlib import Path
 
 import pytest
@@ -8,6 +7,7 @@ import tensorflow as tf
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from components import checksum
 from components.ingest.record_file import RecordFile
 
 
@@ -40,14 +40,14 @@ def test_the_bytes_are_those_of_tensorflow(tmp_path: Path, sizes: tuple[int, ...
     content = (tmp_path / "ours").read_bytes()
 
     assert content == (tmp_path / "theirs").read_bytes()
-    assert (file.records, file.size, file.sha256) == (2, len(content), hashlib.sha256(content).hexdigest())
+    assert (file.records, file.size, file.checksum) == (2, len(content), checksum.of_bytes(content))
 
 
 def test_no_records_are_an_empty_file(tmp_path: Path) -> None:
-    """With the digest of nothing."""
+    """With the checksum of nothing."""
     file = write(tmp_path / "file", [])
 
-    assert ((tmp_path / "file").read_bytes(), file.size, file.sha256) == (b"", 0, hashlib.sha256(b"").hexdigest())
+    assert ((tmp_path / "file").read_bytes(), file.size, file.checksum) == (b"", 0, checksum.of_bytes(b""))
 
 
 def test_a_full_disk_is_an_error(tiny_disk: Path) -> None:

@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 import tensorflow as tf
 
+from components import checksum
 from components.hashing import stat_key
 from components.ingest import reports
 from components.ingest.checks import Checks
@@ -121,7 +122,7 @@ class TestReport:
             name=NAME,
             records=3,
             bytes=len(content),
-            sha256=hashlib.sha256(content).hexdigest(),
+            checksum=checksum.of_bytes(content),
             classes={"cats": 2, "dogs": 1},
             sides={4: 1, 8: 2},
             changed={"BMP": 1},
@@ -180,7 +181,7 @@ class TestReport:
         """An empty split still has a file that readers find."""
         report = write((), data, artifact)
 
-        assert (report.records, report.bytes, report.sha256) == (0, 0, hashlib.sha256(b"").hexdigest())
+        assert (report.records, report.bytes, report.checksum) == (0, 0, checksum.of_bytes(b""))
         assert published(artifact) == [NAME]
 
     def test_a_report_comes_back_from_a_worker_as_it_was(

@@ -15,6 +15,7 @@ import pyarrow.parquet as pq
 import pytest
 import tensorflow as tf
 
+from components import checksum
 from components.errors import SettingsError
 from components.ingest import duplicates, infer, write_rows
 from components.ingest.sources.csv_rows import SOURCE as CSV
@@ -183,8 +184,8 @@ class TestReport:
         counts = {split: Counter(record["label"].decode() for record in records(artifact, split)) for split in SPLITS}
 
         assert {report.split: report.classes for report in told} == counts
-        assert {report.name: (report.bytes, report.sha256, report.records) for report in told} == {
-            name: (len(content), hashlib.sha256(content).hexdigest(), sum(counts[split].values()))
+        assert {report.name: (report.bytes, report.checksum, report.records) for report in told} == {
+            name: (len(content), checksum.of_bytes(content), sum(counts[split].values()))
             for split in SPLITS
             for name, content in files(artifact).items()
             if name.startswith(f"Split-{split}/")
