@@ -121,7 +121,7 @@ def inspect(
     path: Annotated[str, typer.Argument(metavar="PATH", help="Raw data, TFRecords or an artifact; patterns too.")],
     rows: Annotated[int, typer.Option(help="How many of the first records to show.", min=0, max=1000)] = 5,
     sheet: Annotated[str | None, typer.Option(metavar="FILE.png", help="Draw up to 64 images into it.")] = None,
-    verify: Annotated[bool, typer.Option("--verify", help="Of an artifact: compare each shard's sha256.")] = False,
+    verify: Annotated[bool, typer.Option("--verify", help="Of an artifact: compare each shard's checksum.")] = False,
 ) -> None:
     """Show what is in a set: counts, columns, classes, first records, images."""
     from pathlib import Path

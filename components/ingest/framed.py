@@ -70,11 +70,9 @@ def _fixed(matrix: npt.NDArray[np.uint8], kind: pa.DataType) -> pa.Array:
     return pa.Array.from_buffers(kind, len(matrix), [None, pa.py_buffer(offsets), pa.py_buffer(matrix.reshape(-1))])
 
 
-def _content(array: pa.Array) -> npt.NDArray[np.uint8]:
+def _content(array: pa.Array) -> pa.Buffer:
     """Returns the bytes of all rows, one behind another, where they are."""
     _, offsets, data = array.buffers()
-    if data is None:
-        return np.empty(0, np.uint8)
     width = np.int32 if array.type == pa.binary() else np.int64
     edges = np.frombuffer(offsets, width)[array.offset :][: len(array) + 1]
-    return np.frombuffer(data, np.uint8)[int(edges[0]) : int(edges[-1])]
+    return data.slice(int(edges[0]), int(edges[-1] - edges[0])) if data is not None else pa.py_buffer(b"")

@@ -12,18 +12,18 @@ import os
 import struct
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
-from typing import TypeVar
+from typing import TYPE_CHECKING, TypeVar
 
 import google_crc32c
-import numpy as np
-import numpy.typing as npt
 
 from components import checksum
+
+if TYPE_CHECKING:
+    import pyarrow as pa
 
 _LARGE = 16 << 10  # bytes from which on a part is not copied
 _AT_ONCE = 512  # parts in one call; Linux takes 1,024
 F = TypeVar("F", bound="RecordFile")
-Piece = bytes | npt.NDArray[np.uint8]
 _LENGTH, _CHECKSUM = struct.Struct("<Q"), struct.Struct("<I")
 
 
@@ -57,8 +57,8 @@ class RecordFile:
         self._put(_joined(piece for parts in records for piece in _framed(parts)))
         self.records += len(records)
 
-    def _put(self, pieces: Iterable[Piece]) -> None:
-        waiting: list[Piece] = []
+    def _put(self, pieces: Iterable["bytes | pa.Buffer"]) -> None:
+        waiting: list[bytes | pa.Buffer] = []
         for piece in pieces:
             self._crc = google_crc32c.extend(self._crc, piece)
             self.size += len(piece)
@@ -70,7 +70,7 @@ class RecordFile:
             _write_all(self._stream.fileno(), waiting)
 
 
-def _write_all(descriptor: int, pieces: Sequence[Piece]) -> None:
+def _write_all(descriptor: int, pieces: Sequence["bytes | pa.Buffer"]) -> None:
     """Writes pieces one behind another; a disk that fills up may take a part of them first."""
     written, wanted = os.writev(descriptor, pieces), sum(map(len, pieces))
     if written < wanted:
