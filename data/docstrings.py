@@ -36,7 +36,7 @@ GIVE_AWAYS = re.compile(
     re.IGNORECASE,
 )
 MOST_PER_LIBRARY = 1500
-FEWEST_WORDS = 12  # below it a person cannot tell either: "Return the name."
+FEWEST_WORDS = 20  # two sentences; below it a person can hardly tell either: "Return the name of this."
 _SHINGLE = 4  # words: one other word in a sentence of twelve leaves more than half of its runs as they were
 _MOST_KNOWN = 0.5  # of a text's shingles; at this it is a near-copy
 _GENERATED = "clients"  # Beam's: written by a program, one like the other

@@ -43,7 +43,7 @@ def test_texts_are_short_and_long(some: Path) -> None:
     """From a sentence to pages, none without something to read."""
     lengths = sorted(len(record["text"].split()) for record in records(some))
 
-    assert lengths[len(lengths) // 10] < 20
+    assert lengths[len(lengths) // 10] < 30
     assert lengths[-1] > 500
 
 
@@ -78,20 +78,25 @@ def test_no_two_texts_are_nearly_the_same(some: Path) -> None:
     assert max(len(one & other) / len(one | other) for one, other in itertools.combinations(runs, 2)) < 0.5
 
 
+KNOWN = (
+    "Compute the mean of all numbers in the array, leave out those that are missing, and return it to whoever asked."
+)
+
+
 @pytest.mark.parametrize(
     ("text", "is_worth"),
     [
-        ("Compute the mean of all numbers in the list, and return it to whoever asked.", False),
-        ("Write every record to a file of its own, in the order of their keys and hashes.", True),
+        (KNOWN.replace("array", "list").replace("missing", "empty"), False),
+        ("Write every record to a file of its own, in the order of keys, and sync the folder when all is done.", True),
         ("Return the name.", False),
-        ("one two three four five six seven eight nine ten eleven twelve \ud800", False),
+        (f"{' '.join('abcdefghijklmnopqrstuvwxyz')} \ud800", False),
     ],
 )
 def test_a_text_is_worth_keeping_if_it_says_something_new(text: str, is_worth: bool) -> None:
     """Near-copies, texts that say nothing and half a surrogate pair are not."""
     known: set[int] = set()
-    docstrings._is_worth("Compute the mean of all numbers in the array, and return it to whoever asked.", known)
 
+    assert docstrings._is_worth(KNOWN, known)
     assert docstrings._is_worth(text, known) is is_worth
 
 
@@ -122,10 +127,10 @@ def test_the_whole_sample_has_thousands_of_texts(tmp_path: Path) -> None:
     write_docstrings(tmp_path / "text")
 
     assert Counter(record["label"] for record in records(tmp_path / "text")) == {
-        "apache-beam": 1500,
+        "apache-beam": 1493,
         "nltk": 1500,
         "pandas": 1500,
-        "pymongo": 408,
-        "scikit-learn": 1266,
+        "pymongo": 285,
+        "scikit-learn": 1140,
         "tensorflow": 1500,
     }
