@@ -56,12 +56,14 @@ def _statistics(inputs: Uris, outputs: Uris) -> Audit:
 
 
 def _transform(inputs: Uris, outputs: Uris) -> Audit:
-    from components import transform
+    import tensorflow_transform as tft
+
+    from components.fitting import fitted
 
     train = account.read(inputs["examples"]).records["train"]
-    graph = str(outputs["transform_graph"])
-    facts = {"classes": transform.class_names(graph)}
-    return Audit(ledger.Entry("Transform", train, transform.fitted_records(graph)), facts)
+    output = tft.TFTransformOutput(str(outputs["transform_graph"]))
+    facts = {"classes": fitted.class_names(output)}
+    return Audit(ledger.Entry("Transform", train, sum(fitted.label_counts(output).values())), facts)
 
 
 def _trainer(inputs: Uris, outputs: Uris) -> Audit:

@@ -9,10 +9,13 @@ import tensorflow_model_analysis as tfma
 from tfx import types
 from tfx.dsl.components.common.resolver import ResolverStrategy
 
+from components.roles import Layout
 from components.settings import Evaluate
 
-ACCURACY = "sparse_categorical_accuracy"
+ACCURACY, EXPLAINED = "sparse_categorical_accuracy", "squared_pearson_correlation"
+_NAMES = {ACCURACY: "accuracy", EXPLAINED: "explained"}
 SPLIT = "test"
+_COUNT = "example_count"
 _ROUNDING = 1e-7  # TFMA counts in 32 bits: seven right of ten are a little less than 0.7 there
 
 
@@ -44,30 +47,49 @@ def blessed_model_ids(blessings: Any) -> set[int]:
     }
 
 
-def eval_config(label: str, bars: Evaluate) -> tfma.EvalConfig:
+def eval_config(layout: Layout, bars: Evaluate) -> tfma.EvalConfig:
     """Returns what TFMA measures and which thresholds bless a model."""
-    threshold = tfma.MetricThreshold(
-        value_threshold=tfma.GenericValueThreshold(lower_bound={"value": bars.min_accuracy - _ROUNDING}),
-        change_threshold=tfma.GenericChangeThreshold(
-            direction=tfma.MetricDirection.HIGHER_IS_BETTER, absolute={"value": -bars.max_drop - _ROUNDING}
-        ),
+    is_class = layout.kind == "class"
+    metrics = _of_classes(bars) if is_class else _of_quantities(bars)
+    sliced = [*([layout.label] if is_class else []), *bars.slices]
+    model = tfma.ModelSpec(label_key=layout.label, signature_name="serving_default")
+    if not is_class:
+        model.prediction_key = "value"
+    return tfma.EvalConfig(
+        model_specs=[model],
+        slicing_specs=[tfma.SlicingSpec(), *(tfma.SlicingSpec(feature_keys=[key]) for key in sliced)],
+        metrics_specs=[tfma.MetricsSpec(metrics=[*metrics, tfma.MetricConfig(class_name="ExampleCount")])],
     )
-    metrics = [
-        tfma.MetricConfig(
-            class_name="SparseCategoricalAccuracy",
-            # For the whole split: a plain threshold would be applied to every class, however few records it has.
-            per_slice_thresholds=[
-                tfma.PerSliceMetricThreshold(slicing_specs=[tfma.SlicingSpec()], threshold=threshold)
-            ],
-        ),
-        tfma.MetricConfig(class_name="ExampleCount"),
+
+
+def _of_classes(bars: Evaluate) -> list[tfma.MetricConfig]:
+    return [
+        _barred("SparseCategoricalAccuracy", bars.min_accuracy, bars.max_drop),
         # The default threshold of 0.5 would leave every unsure prediction out of the matrix.
         tfma.MetricConfig(class_name="MultiClassConfusionMatrixPlot", config='"thresholds": [0.0]'),
     ]
-    return tfma.EvalConfig(
-        model_specs=[tfma.ModelSpec(label_key=label, signature_name="serving_default")],
-        slicing_specs=[tfma.SlicingSpec(), tfma.SlicingSpec(feature_keys=[label])],
-        metrics_specs=[tfma.MetricsSpec(metrics=metrics)],
+
+
+def _of_quantities(bars: Evaluate) -> list[tfma.MetricConfig]:
+    """The bar has no unit, whatever the label's is."""
+    return [
+        _barred("SquaredPearsonCorrelation", bars.min_explained, bars.max_drop),
+        tfma.MetricConfig(class_name="MeanAbsoluteError"),
+        tfma.MetricConfig(class_name="RootMeanSquaredError"),
+    ]
+
+
+def _barred(metric: str, least: float, max_drop: float) -> tfma.MetricConfig:
+    """Returns a metric that must be reached on the whole split; on each class it may be anything."""
+    threshold = tfma.MetricThreshold(
+        value_threshold=tfma.GenericValueThreshold(lower_bound={"value": least - _ROUNDING}),
+        change_threshold=tfma.GenericChangeThreshold(
+            direction=tfma.MetricDirection.HIGHER_IS_BETTER, absolute={"value": -max_drop - _ROUNDING}
+        ),
+    )
+    return tfma.MetricConfig(
+        class_name=metric,
+        per_slice_thresholds=[tfma.PerSliceMetricThreshold(slicing_specs=[tfma.SlicingSpec()], threshold=threshold)],
     )
 
 
@@ -78,12 +100,19 @@ def read_result(evaluation: str) -> dict[str, Any]:
     if names[0]:  # TFMA names the models, and keys its plots by name, only when there are two of them
         result = tfma.load_eval_result(evaluation, model_name=names[0])
     (overall,) = [values for key, values in result.slicing_metrics if not key]
-    bars = _bars(overall[""][""], result.config)
+    metric = ACCURACY if ACCURACY in overall[""][""] else EXPLAINED
+    label = result.config.model_specs[0].label_key
+    bars = _bars(overall[""][""], metric, result.config)
     validated = tfma.load_validation_result(evaluation)
     return {
-        "metrics": {"accuracy": _value(overall, ACCURACY), "examples": _value(overall, "example_count")},
-        "by_class": {key[0][1]: _value(values, ACCURACY) for key, values in result.slicing_metrics if key},
-        "confusion": _confusion(result.plots),
+        "metrics": {_NAMES[metric]: _value(overall, metric), **_errors(overall), "examples": _value(overall, _COUNT)},
+        "by_class": {key[0][1]: _value(v, metric) for key, v in result.slicing_metrics if key and key[0][0] == label},
+        "slices": [
+            [str(key[0][0]), str(key[0][1]), _value(values, metric), int(_value(values, _COUNT))]
+            for key, values in result.slicing_metrics
+            if key and key[0][0] != label
+        ],
+        "confusion": _confusion(result.plots) if metric == ACCURACY else [],
         "bars": bars,
         "failures": [f"{name} is {value:.4f}, {bar} was expected" for name, value, bar, passed in bars if not passed],
         # TFMA's own verdict is the one that blesses; should it know of a reason that the bars do not, it is told.
@@ -95,17 +124,24 @@ def _value(values: Any, metric: str) -> float:
     return float(values[""][""][metric]["doubleValue"])
 
 
-def _bars(values: Any, config: tfma.EvalConfig) -> list[tuple[str, float, str, bool]]:
+def _errors(overall: Any) -> dict[str, float]:
+    """Returns errors in the label's own unit, where it is a quantity."""
+    names = {"mean_absolute_error": "mae", "root_mean_squared_error": "rmse"}
+    return {name: _value(overall, metric) for metric, name in names.items() if metric in overall[""][""]}
+
+
+def _bars(values: Any, metric: str, config: tfma.EvalConfig) -> list[tuple[str, float, str, bool]]:
     """Returns (what, value, bar, passed) for each threshold that was applied."""
+    name = _NAMES[metric]
     threshold = config.metrics_specs[0].metrics[0].per_slice_thresholds[0].threshold
     least = threshold.value_threshold.lower_bound.value + _ROUNDING
-    accuracy = float(values[ACCURACY]["doubleValue"])
-    bars = [("accuracy", accuracy, f"at least {least:g}", accuracy >= least - _ROUNDING)]
-    if f"{ACCURACY}_diff" in values:
-        change = float(values[f"{ACCURACY}_diff"]["doubleValue"])
+    reached = float(values[metric]["doubleValue"])
+    bars = [(name, reached, f"at least {least:g}", reached >= least - _ROUNDING)]
+    if f"{metric}_diff" in values:
+        change = float(values[f"{metric}_diff"]["doubleValue"])
         allowed = threshold.change_threshold.absolute.value + _ROUNDING
         passed = change >= allowed - _ROUNDING
-        bars.append(("accuracy against the blessed model", change, f"at least {allowed:+g}", passed))
+        bars.append((f"{name} against the blessed model", change, f"at least {allowed:+g}", passed))
     return bars
 
 

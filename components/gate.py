@@ -37,10 +37,14 @@ def Gate(  # noqa: N802 - a TFX component
     min_per_class: Parameter[int],
 ) -> None:
     """Raises GateStopped, or writes the verdict."""
-    counts = account.read(Path(examples.uri)).classes
-    problems = [*anomaly_lines(Path(anomalies.uri)), *class_problems(counts, min_per_class)]
+    written = account.read(Path(examples.uri))
+    counts = written.classes
+    has_classes = any(counts.values())
+    of_label = class_problems(counts, min_per_class) if has_classes else empty_splits(written.records)
+    problems = [*anomaly_lines(Path(anomalies.uri)), *of_label]
     if problems:
-        raise GateStopped("\n".join(["the data must not be trained on:", *problems, class_table(counts)]))
+        table = [class_table(counts)] if has_classes else []
+        raise GateStopped("\n".join(["the data must not be trained on:", *problems, *table]))
     Path(verdict.uri, "verdict.json").write_bytes(orjson.dumps({"passed": True, "classes": counts}))
 
 
@@ -67,7 +71,7 @@ def _findings(found: anomalies_pb2.Anomalies) -> Iterator[str]:
 def class_problems(counts: Mapping[str, Mapping[str, int]], min_per_class: int) -> list[str]:
     """Returns what is wrong with the classes of each split."""
     classes = sorted({name for split in counts.values() for name in split})
-    problems = [f"  split {split!r} is empty" for split, present in counts.items() if not sum(present.values())]
+    problems = empty_splits({split: sum(present.values()) for split, present in counts.items()})
     if len(classes) < _FEWEST_CLASSES:
         problems.append(f"  {len(classes)} class found ({', '.join(classes)}), 2 or more are needed to tell apart")
     for split, present in counts.items():
@@ -82,6 +86,11 @@ def class_problems(counts: Mapping[str, Mapping[str, int]], min_per_class: int) 
             "--set ingest.splits.eval=0.2 --set ingest.splits.test=0.2, or lower gate.min_per_class)"
         )
     return problems
+
+
+def empty_splits(records: Mapping[str, int]) -> list[str]:
+    """Returns which splits have no records."""
+    return [f"  split {split!r} is empty" for split, count in records.items() if not count]
 
 
 def class_table(counts: Mapping[str, Mapping[str, int]]) -> str:

@@ -65,6 +65,7 @@ class Ingest(_Section):
     columns: dict[str, ColumnType] = pydantic.Field(
         {}, description="types of columns, where the inferred ones are wrong"
     )
+    text: str = pydantic.Field("", description="column of the text; empty: one that is called so, or the only one")
     split_by: str = pydantic.Field("", description="column that decides about the split; empty: all but the label")
     images: str = pydantic.Field("", description="column with paths of images; empty: found by what stands in it")
     image_check: Literal["full", "header"] = pydantic.Field("full", description="how far pictures are read at ingest")
@@ -78,6 +79,25 @@ class Gate(_Section):
     """What stops a run before training."""
 
     min_per_class: int = pydantic.Field(1, ge=0, description="records of every class in every split")
+
+
+class Transform(_Section):
+    """What is fitted on the training split, and goes into the served model."""
+
+    split: Literal["words", "characters"] = pydantic.Field("words", description="what a token of a text is")
+    lower: bool = pydantic.Field(True, description="upper case is lower case")
+    ngrams: int = pydantic.Field(1, ge=1, le=5, description="up to so many neighbours make a token together, too")
+    vocabulary: int = pydantic.Field(20_000, gt=0, description="most frequent tokens that are told apart")
+    min_count: int = pydantic.Field(2, gt=0, description="tokens that are rarer are unknown")
+    unknown_buckets: int = pydantic.Field(1, gt=0, le=1 << 20, description="kinds of unknown tokens, by their hash")
+    categories: int = pydantic.Field(1000, gt=0, description="most frequent values of a column that are told apart")
+    numbers: Literal["zscore", "buckets"] = pydantic.Field(
+        "zscore", description="zscore: deviations from the mean; buckets: which of equally full ones"
+    )
+    buckets: int = pydantic.Field(16, ge=2, le=1000, description="of each column of numbers, if they are wanted")
+    moments: Literal["none", "all", "channel", "element"] = pydantic.Field(
+        "none", description="of tensors: mean and variance are fitted over all values, by channel or by element"
+    )
 
 
 class Augmentation(_Section):
@@ -199,13 +219,25 @@ class Train(_Section):
     epochs: int = pydantic.Field(12, gt=0)
     learning_rate: float = pydantic.Field(3e-3, gt=0, allow_inf_nan=False)
     seed: int = 17
+    class_weights: float = pydantic.Field(
+        0, ge=0, le=1, description="0: every record counts the same; 1: every class does; 0.5 is half way"
+    )
 
 
 class Evaluate(_Section):
     """The bars that a model must pass to be blessed."""
 
     min_accuracy: float = pydantic.Field(0.6, ge=0, le=1)
+    min_explained: float = pydantic.Field(
+        0.3, ge=0, le=1, description="of a quantity: squared correlation of what is predicted with what is right"
+    )
     max_drop: float = pydantic.Field(0.01, ge=0, le=1, description="below the model that is blessed now")
+    slices: tuple[str, ...] = pydantic.Field((), description="columns whose values are looked at one by one as well")
+
+    @pydantic.field_validator("slices", mode="before")
+    @classmethod
+    def _is_a_list(cls, value: Any) -> Any:
+        return tuple(filter(None, value.split(","))) if isinstance(value, str) else value
 
 
 class Push(_Section):
@@ -226,6 +258,7 @@ class Settings(_Section):
 
     ingest: Ingest = Ingest()
     gate: Gate = Gate()
+    transform: Transform = Transform()
     input: Input = Input()
     train: Train = Train()
     evaluate: Evaluate = Evaluate()

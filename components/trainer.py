@@ -14,18 +14,18 @@ from typing import Any
 import keras
 import orjson
 import tensorflow as tf
-import tensorflow_transform as tft
 from tfx.components.trainer.fn_args_utils import FnArgs
 
-from components import durable, progress, refs, serving, shard_check
+from components import durable, parts, progress, refs, serving, shard_check
 from components import features as modalities
-from components.errors import PenstockError
+from components.errors import PenstockError, SettingsError
+from components.fitting.fitted import Fitted
 from components.ingest import account
 from components.input_pipeline import Reader, artifacts
 from components.input_pipeline.waiting import Meter
-from components.settings import Input, Train
+from components.models.heads import Classification, Head, Regression, class_weights
+from components.settings import Input, Train, Transform
 from components.shard_check import Checked
-from components.transform import class_names
 
 HISTORY = "history.json"
 
@@ -37,25 +37,52 @@ def run_fn(args: FnArgs) -> None:
     examples = _artifact_of(args.train_files[0])
     accounts = account.read(examples)
     settings, fit = Input.model_validate(config["input"]), Train.model_validate(config["train"])
-    classes = class_names(args.transform_graph_path)
+    fitted = Fitted(args.transform_graph_path, Transform.model_validate(config["transform"]))
+    label, is_class = config["label"], config["kind"] == "class"
+    classes = fitted.classes() if is_class else []
+    wanted = parts.read(config["parts"])
     reader = Reader(
-        features={key: refs.load(ref).of(settings, accounts) for key, ref in config["features"]},
-        label=config["label"],
-        label_number=_label_lookup(args.transform_graph_path, config["label"]),
+        features=parts.features(wanted, fitted, settings, accounts),
+        label=label,
+        label_number=lambda labels: fitted.apply({label: labels})[label],
         settings=settings,
         seed=fit.seed,
         classes=len(classes),
+        label_type="string" if is_class else "float32",
         record_id=artifacts.record_id(examples),
     )
+    head = _classification(fitted, fit, is_soft=reader.is_soft) if is_class else _regression(fitted, label)
     keras.utils.set_random_seed(fit.seed)
     shards = [accounts.shards_of(split) for split in ("train", "eval")]
     with contextlib.ExitStack() as stack:
         train, held_out = (stack.enter_context(shard_check.readable(examples, mine, settings)) for mine in shards)
         stack.enter_context(_damage_named(examples, [shard for mine in shards for shard in mine], settings))
-        model = refs.load(config["model"])(modalities.keras_inputs(reader.features), len(classes))
-        history = _fit(model, reader, train, held_out, fit, Path(args.model_run_dir))
+        inputs = modalities.keras_inputs(reader.features)
+        model = refs.load(config["model"])(inputs, parts.encodings(wanted, inputs, fitted), head)
+        history = _fit(model, head, reader, train, held_out, fit, Path(args.model_run_dir))
     durable.write_bytes(Path(args.model_run_dir) / HISTORY, orjson.dumps(history))
-    serving.export(model, reader.features, classes, args.serving_model_dir)
+    serving.export(
+        model,
+        reader.features,
+        classes,
+        args.serving_model_dir,
+        fitted.graph if any(each.part.fit for each in wanted) else None,
+    )
+
+
+def _classification(fitted: Fitted, fit: Train, *, is_soft: bool) -> Classification:
+    counts = fitted.class_counts()
+    if is_soft and fit.class_weights:
+        raise SettingsError("train.class_weights: mixup and cutmix blend classes; set them to 0, or class_weights")
+    weights = class_weights(counts, fit.class_weights) if fit.class_weights else ()
+    return Classification(len(counts), weights, is_soft)
+
+
+def _regression(fitted: Fitted, label: str) -> Regression:
+    mean, deviation = fitted.quantity(label)
+    if not deviation > 0:
+        raise PenstockError(f"{label}: all values of the training split are {mean:g}; there is nothing to learn")
+    return Regression(mean, deviation)
 
 
 class Records(keras.metrics.Metric):
@@ -139,7 +166,7 @@ class _InputClock(keras.callbacks.Callback):
 
 
 def _fit(
-    model: keras.Model, reader: Reader, train: Checked, held_out: Checked, fit: Train, run: Path
+    model: keras.Model, head: Head, reader: Reader, train: Checked, held_out: Checked, fit: Train, run: Path
 ) -> dict[str, Any]:
     """Fits the model, leaves it with the weights of its best epoch, and returns the history."""
     steps, meter = reader.steps(train.files), Meter()
@@ -148,8 +175,8 @@ def _fit(
     schedule = keras.optimizers.schedules.CosineDecay(fit.learning_rate, fit.epochs * steps)
     model.compile(
         optimizer=keras.optimizers.Adam(schedule),
-        loss="categorical_crossentropy" if reader.is_soft else "sparse_categorical_crossentropy",
-        metrics=["accuracy", Records()],
+        loss=head.loss(),
+        metrics=[*head.metrics(), Records()],
     )
     checkpoint, clock = run / "best.weights.h5", _InputClock(meter, seen)
     callbacks = [
@@ -187,17 +214,6 @@ def _damage_named(examples: Path, shards: list[account.Shard], settings: Input) 
     except tf.errors.DataLossError:
         with shard_check.readable(examples, shards, settings.model_copy(update={"on_bad": "stop"})):
             raise
-
-
-def _label_lookup(transform_graph: str, label: str) -> Any:
-    """Returns Transform's own numbering of labels, as a function of a batch of strings."""
-    output = tft.TFTransformOutput(transform_graph)
-
-    @tf.autograph.experimental.do_not_convert  # else TFT's own code is converted: five seconds for nothing
-    def number(labels: tf.Tensor) -> tf.Tensor:
-        return output.transform_raw_features({label: labels})[label]
-
-    return number
 
 
 def _artifact_of(pattern: str) -> Path:

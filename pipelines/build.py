@@ -1,5 +1,7 @@
 """(RunConfig) → TFX pipeline: the only file that wires nodes. `pipelines/graph.py` lists the same ones."""
 
+from google.protobuf import text_format
+from tensorflow_metadata.proto.v0 import schema_pb2
 from tfx import types
 from tfx.components import Evaluator, ExampleValidator, StatisticsGen, Trainer, Transform
 from tfx.components.schema_gen.import_schema_gen.component import ImportSchemaGen
@@ -9,16 +11,18 @@ from tfx.orchestration.pipeline import Pipeline
 from tfx.proto import pusher_pb2
 from tfx.types import standard_artifacts
 
-from components import evaluation, gate
+from components import evaluation, gate, parts, roles
 from components.ingest.component import Ingest
 from components.ingest.config import IngestConfig
 from components.pusher import Pusher
 from pipelines.config import RunConfig
 
 
-def build(config: RunConfig) -> Pipeline:
-    """Returns the whole chain for one task."""
+def build(config: RunConfig, schema_in_force: bytes) -> Pipeline:
+    """Returns the whole chain for one task, on records as the schema describes them."""
     task, settings = config.task, config.settings
+    layout = roles.read(text_format.Parse(schema_in_force, schema_pb2.Schema()), task.label)
+    assigned = parts.assign(task.parts, layout)
     ingest = Ingest(
         data=config.data,
         config=IngestConfig(
@@ -40,7 +44,12 @@ def build(config: RunConfig) -> Pipeline:
         examples=examples,
         schema=schema.outputs["schema"],
         preprocessing_fn="components.transform.preprocessing_fn",
-        custom_config={"preprocess": task.preprocess, "label": task.label},
+        custom_config={
+            "label": task.label,
+            "kind": layout.kind,
+            "parts": [[each.part.fit, [c.to_dict() for c in each.columns]] for each in assigned if each.part.fit],
+            "settings": settings.section("transform"),
+        },
         materialize=False,  # the trainer reads the shards of ingest: nothing is copied
         disable_statistics=True,
         disable_analyzer_cache=True,
@@ -50,9 +59,11 @@ def build(config: RunConfig) -> Pipeline:
         examples=examples,
         transform_graph=transform.outputs["transform_graph"],
         custom_config={
-            "features": [list(feature) for feature in task.features],
+            "parts": [each.to_dict() for each in assigned],
             "label": task.label,
+            "kind": layout.kind,
             "model": task.model,
+            "transform": settings.section("transform"),
             "input": settings.section("input"),
             "train": settings.section("train"),
         },
@@ -69,7 +80,7 @@ def build(config: RunConfig) -> Pipeline:
         examples=examples,
         model=trainer.outputs["model"],
         baseline_model=baseline.outputs["model"],
-        eval_config=evaluation.eval_config(task.label, settings.evaluate),
+        eval_config=evaluation.eval_config(layout, settings.evaluate),
         example_splits=[evaluation.SPLIT],
     )
     pusher = Pusher(

@@ -7,6 +7,6 @@ from pipelines.build import build
 from pipelines.config import RunConfig
 
 
-def compile_pipeline(config: RunConfig) -> pipeline_pb2.Pipeline:
+def compile_pipeline(config: RunConfig, schema: bytes) -> pipeline_pb2.Pipeline:
     """Builds and compiles the pipeline."""
-    return compiler.Compiler().compile(build(config))
+    return compiler.Compiler().compile(build(config, schema))

@@ -36,7 +36,7 @@ class RunConfig:
     @property
     def needs(self) -> Needs:
         """What the task asks of its data."""
-        return Needs(self.task.sources, self.task.label, tuple(key for key, _ in self.task.features))
+        return Needs(self.task.sources, self.task.label, self.task.needs)
 
     @property
     def metadata(self) -> Path:

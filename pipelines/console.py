@@ -174,11 +174,12 @@ def _speed(records: int | None, seconds: float) -> str:
 
 def _summary_rows(facts: RunFacts, config: RunConfig) -> list[tuple[str, str]]:
     rows = [("outcome", f"{facts.outcome} (exit code {facts.exit_code})")]
-    counts = {split: sum(classes.values()) for split, classes in facts.class_counts.items()}
+    counts = facts.records
     if counts:
-        classes = len(next(iter(facts.class_counts.values())))
+        classes = len(next(iter(facts.class_counts.values()), ()))
+        in_classes = f" in {classes} classes" if classes else ""
         split_text = ", ".join(f"{split} {count:,}" for split, count in counts.items())
-        rows.append(("records", f"{sum(counts.values()):,} in {classes} classes ({split_text})"))
+        rows.append(("records", f"{sum(counts.values()):,}{in_classes} ({split_text})"))
         quarantined = next((row.quarantined for row in facts.ledger if row.node == "Ingest"), 0)
         where = f", listed in {facts.quarantine_path}" if facts.quarantine_path else ""
         rows.append(("quarantined", f"{quarantined:,}{where}"))

@@ -8,8 +8,10 @@ else ─────────────────────────
 from dataclasses import dataclass
 from pathlib import Path
 
-from components import durable
+from components import durable, places
 from components.errors import SettingsError
+from components.hashing import HashCache
+from components.ingest import survey
 from components.ingest.survey import Survey, Table
 from pipelines.config import HOME, RunConfig
 
@@ -29,17 +31,35 @@ def find(config: RunConfig, found: Survey) -> Curated:
         return _read(Path(config.schema))
     shipped = _read(HOME / config.task.schema)
     # Files of class folders always become the same columns.
-    if found.table is None or _names(shipped) == _columns(found.table):
+    if found.table is None or _columns(shipped.content) == _columns(_inferred(found.table)):
         return shipped
     own = config.root / "schema.pbtxt"
     return _read(own) if own.exists() else Curated(own, _inferred(found.table), is_new=True)
+
+
+def current(config: RunConfig) -> bytes:
+    """Returns the schema that would be in force now, for who compiles a pipeline before it is run."""
+    cache = HashCache(config.hash_cache, read_only=True)
+    places.prepare(config.data, config.beam_args)
+    return in_force(config, find(config, survey.take(config.data, config.settings.ingest, cache, config.needs)))
+
+
+def in_force(config: RunConfig, schema: Curated) -> bytes:
+    """Returns the schema as nodes read it: with what stands for a missing value."""
+    from google.protobuf import text_format
+    from tensorflow_metadata.proto.v0 import schema_pb2
+
+    from components import roles
+
+    told = text_format.Parse(schema.content, schema_pb2.Schema())
+    return text_format.MessageToString(roles.with_defaults(told, config.task.label)).encode()
 
 
 def bring_into_force(config: RunConfig, schema: Curated) -> None:
     """Stores the schema where the pipeline takes it from, and where the user finds it if it is new."""
     if schema.is_new:
         durable.write_bytes(schema.file, schema.content)
-    durable.write_bytes(config.schema_in_force, schema.content)
+    durable.write_bytes(config.schema_in_force, in_force(config, schema))
 
 
 def _read(file: Path) -> Curated:
@@ -56,17 +76,15 @@ def _read(file: Path) -> Curated:
     return Curated(file, content)
 
 
-def _names(schema: Curated) -> set[str]:
+def _columns(schema: bytes) -> set[tuple[str, int, str]]:
+    """Returns what tells one set of columns from another: names, types, and dtype and shape of tensors."""
     from google.protobuf import text_format
     from tensorflow_metadata.proto.v0 import schema_pb2
 
-    return {feature.name for feature in text_format.Parse(schema.content, schema_pb2.Schema()).feature}
+    from components.ingest import schemas
 
-
-def _columns(table: Table) -> set[str]:
-    from components.ingest import infer
-
-    return set(infer.record_schema(table.schema, table.images).names)
+    features = text_format.Parse(schema, schema_pb2.Schema()).feature
+    return {(feature.name, feature.type, str(schemas.tensor_of(feature))) for feature in features}
 
 
 def _inferred(table: Table) -> bytes:

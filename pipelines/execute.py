@@ -125,7 +125,8 @@ class _Run:
             self._nodes.append(node)
             display.finished(node)
 
-        pipeline = compiled if compiled is not None else compiling.compile_pipeline(self._config)
+        schema = self._config.schema_in_force.read_bytes()
+        pipeline = compiled if compiled is not None else compiling.compile_pipeline(self._config, schema)
         LocalRunner(self._config, self._plan, display.started, finished).run(pipeline)
 
     def _facts(self, error: BaseException | None) -> RunFacts:

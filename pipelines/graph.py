@@ -47,7 +47,8 @@ NODES = (
         upstream=("Ingest", "Schema"),
         after=("Gate",),
         code=("components.transform",),
-        parts=("preprocess", "label"),
+        parts=("fits", "label"),
+        settings=("transform",),
         packages=("tensorflow-transform", "tensorflow", "tfx"),
     ),
     Node(
@@ -55,7 +56,7 @@ NODES = (
         upstream=("Ingest", "Transform"),
         after=("Gate",),
         code=("components.trainer",),
-        parts=("features", "label", "model"),
+        parts=("features", "encoders", "label", "model"),
         settings=("input", "train"),
         packages=("tensorflow", "keras", "tensorflow-transform"),
     ),

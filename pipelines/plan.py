@@ -172,7 +172,7 @@ class _Planner:
             return {"data_digest": self._look().digest}
         if node.id == "Schema":
             self.schema = curated.find(self._config, self._look())
-            return {"schema_digest": digest_of([self.schema.content.decode()])}
+            return {"schema_digest": digest_of([curated.in_force(self._config, self.schema).decode()])}
         if node.id == "Pusher":
             return {"serving": str(self._config.serving)}
         return {}

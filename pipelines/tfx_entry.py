@@ -20,7 +20,7 @@ from tfx.proto.orchestration import pipeline_pb2  # noqa: E402
 
 from components.errors import PenstockError  # noqa: E402
 from pipelines import config as run_config  # noqa: E402
-from pipelines import execute  # noqa: E402
+from pipelines import curated, execute  # noqa: E402
 from pipelines.build import build  # noqa: E402
 from pipelines.plan import Request  # noqa: E402
 
@@ -45,7 +45,7 @@ def main(task: str) -> None:
     try:
         config = run_config.make(task, data=os.environ.get("PENSTOCK_DATA"), root=os.environ.get("PENSTOCK_ROOT"))
         runner = PenstockRunner(config)
-        runner.run(build(config))
+        runner.run(build(config, curated.current(config)))
     except PenstockError as error:
         print(f"penstock: {error}", file=sys.stderr)
         raise SystemExit(error.exit_code) from None

@@ -7,9 +7,9 @@ import orjson
 import pytest
 from tfx.orchestration.local import runner_utils
 
-from components import refs
+from components import refs, tasks
 from components.fingerprint import PACKAGES
-from components.settings import Input, Train
+from components.settings import Input, Train, Transform
 from pipelines import config as run_config
 from pipelines import graph
 from pipelines.compile import compile_pipeline
@@ -32,7 +32,7 @@ def config(tmp_path_factory: pytest.TempPathFactory) -> RunConfig:
 @pytest.fixture(scope="module")
 def compiled(config: RunConfig) -> Any:
     """TFX's intermediate representation of it."""
-    return compile_pipeline(config)
+    return compile_pipeline(config, (run_config.HOME / config.task.schema).read_bytes())
 
 
 @pytest.fixture(scope="module")
@@ -133,18 +133,29 @@ class TestWiring:
         told = orjson.loads(parameter(nodes["Trainer"], "custom_config"))
 
         assert told == {
-            "features": [["image", "components.features.image:ImageFeature"]],
+            "parts": [
+                {
+                    "roles": ["image"],
+                    "fit": "",
+                    "feature": "components.features.image:from_columns",
+                    "encoder": "components.models.image:encodings",
+                    "columns": [{"name": "image", "role": "image", "dtype": "string", "shape": []}],
+                }
+            ],
             "label": "label",
-            "model": "components.models.convnet:build",
+            "kind": "class",
+            "model": "components.models.joined:build",
+            "transform": Transform().model_dump(mode="json"),
             "input": Input(batch_size=48).model_dump(mode="json"),
             "train": Train(epochs=2).model_dump(mode="json"),
         }
         assert [name for name, node in nodes.items() if "batch_size" in str(node)] == ["Trainer"]
 
-    def test_parts_named_by_the_task_exist(self, config: RunConfig) -> None:
+    @pytest.mark.parametrize("name", tasks.NAMES)
+    def test_parts_named_by_a_task_exist(self, name: str) -> None:
         """A typing error in a reference is found here and not in the midst of a run."""
-        task = config.task
-        named = [*task.sources, task.preprocess, task.model, *(modality for _, modality in task.features)]
+        task = tasks.get(name)
+        named = [*task.sources, *task.fits, *task.features, *task.encoders, task.model]
 
         assert [ref for ref in named if refs.load(ref) is None] == []
 

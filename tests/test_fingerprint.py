@@ -202,7 +202,7 @@ TRAINER_ONLY = {
     "components/input_pipeline/reader.py",
     "components/serving.py",
     "components/features/image.py",
-    "components/models/convnet.py",
+    "components/models/image.py",
 }
 
 

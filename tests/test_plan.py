@@ -254,9 +254,9 @@ class TestChanges:
 
     def test_a_helper_of_the_trainer(self, root: Root, monkeypatch: pytest.MonkeyPatch) -> None:
         """Promise A15: the file is named; nodes that do not import it are left alone."""
-        edit(monkeypatch, "components/models/convnet.py")
+        edit(monkeypatch, "components/models/image.py")
 
-        assert root.due() == after({"Trainer": "code changed: components/models/convnet.py"})
+        assert root.due() == after({"Trainer": "code changed: components/models/image.py"})
 
     def test_a_helper_of_several_nodes(self, root: Root, monkeypatch: pytest.MonkeyPatch) -> None:
         """Promise A15: each of them runs, and the first says why."""

@@ -16,7 +16,8 @@ from PIL import Image
 from components import serving
 from components.features.image import ImageFeature
 from components.ingest.encode import encode_example
-from components.models import convnet
+from components.models import image, joined
+from components.models.heads import Classification
 
 FEATURE = ImageFeature(32)
 CLASSES = ["chat\nnoir", "dög", "猫 🐈", "\r\n", "plain"]
@@ -45,7 +46,8 @@ EXAMPLES = [encode_example({"image": content, "label": b"?", "id": 1}) for conte
 def model() -> Any:
     """A model that has learned nothing but is sure of itself."""
     keras.utils.set_random_seed(1)
-    built = convnet.build({"image": FEATURE.keras_input("image")}, len(CLASSES))
+    picture = FEATURE.keras_input("image")
+    built = joined.build({"image": picture}, [image.encode(picture)], Classification(len(CLASSES)))
     kernel, bias = built.layers[-1].get_weights()
     built.layers[-1].set_weights([40 * kernel, bias])
     return built

@@ -20,15 +20,16 @@ from PIL import Image
 from tensorflow_transform.tf_metadata import dataset_metadata, schema_utils
 from tfx.components.trainer.fn_args_utils import FnArgs
 
-from components import progress, trainer, transform
+from components import parts, progress, trainer, transform
 from components.errors import BadInput, PenstockError
 from components.hashing import HashCache
 from components.ingest import account, manifest
 from components.ingest.shards import ShardPlan
 from components.ingest.sources.image_folder import SOURCE
 from components.ingest.write import write_shard
-from components.models import convnet
+from components.models import joined
 from components.progress import Progress
+from components.roles import Column, Layout
 from components.settings import Ingest, Input, Train
 from components.tasks import get
 
@@ -64,7 +65,7 @@ def ingest(data: Path, examples: Path) -> None:
 
 def fit_labels(folder: Path) -> None:
     """Fits the label vocabulary with Beam, as Transform does."""
-    custom = {"preprocess": "components.transform:label_vocabulary", "label": "label"}
+    custom = {"label": "label", "kind": "class", "parts": [], "settings": {}}
     metadata = dataset_metadata.DatasetMetadata(
         schema_utils.schema_from_feature_spec({"label": tf.io.FixedLenFeature([], tf.string)})
     )
@@ -79,6 +80,7 @@ def fit_labels(folder: Path) -> None:
 def arguments(home: Path, out: Path, batch_size: int = 16, **train: Any) -> FnArgs:
     """Returns what TFX hands to run_fn."""
     task = get("image")
+    layout = Layout("label", "class", (Column("image", "image", "string"),))
     return FnArgs(
         train_files=[str(home / "examples" / "Split-train" / "*")],
         eval_files=[str(home / "examples" / "Split-eval" / "*")],
@@ -86,9 +88,11 @@ def arguments(home: Path, out: Path, batch_size: int = 16, **train: Any) -> FnAr
         serving_model_dir=str(out / "model"),
         model_run_dir=str(out / "run"),
         custom_config={
-            "features": [list(feature) for feature in task.features],
+            "parts": [each.to_dict() for each in parts.assign(task.parts, layout)],
             "label": task.label,
+            "kind": layout.kind,
             "model": task.model,
+            "transform": {},
             "input": Input(batch_size=batch_size).model_dump(mode="json"),
             "train": Train(**{"epochs": EPOCHS, **train}).model_dump(mode="json"),
         },
@@ -181,7 +185,7 @@ class TestRun:
         served = tf.saved_model.load(str(run[0] / "model")).signatures["serving_default"]
         (row,) = served(examples=tf.constant([next(records(home, "train"))]))["all_classes"].numpy()
 
-        assert [name.decode() for name in row] == transform.class_names(str(home / "graph")) == ["bright", "dark"]
+        assert [name.decode() for name in row] == ["bright", "dark"]
 
     @pytest.mark.parametrize("split", ["train", "validation"])
     def test_tensorboard_has_the_loss_of_every_epoch(self, run: tuple[Path, list[Progress]], split: str) -> None:
@@ -220,13 +224,14 @@ def learned(out: Path) -> dict[str, Any]:
 def fragile_model(monkeypatch: pytest.MonkeyPatch) -> None:
     """Puts a small model in place of the real one, without the normalization that hides what is too large."""
 
-    def build(inputs: dict[str, Any], classes: int) -> Any:
+    def build(inputs: dict[str, Any], encodings: Any, head: Any) -> Any:
+        del encodings
         x = keras.layers.Flatten()(inputs["image"])
         for _ in range(3):
             x = keras.layers.Dense(4)(x)
-        return keras.Model(inputs, keras.layers.Dense(classes, activation="softmax")(x))
+        return keras.Model(inputs, head.output(x))
 
-    monkeypatch.setattr(convnet, "build", build)
+    monkeypatch.setattr(joined, "build", build)
 
 
 def flip(shard: Path) -> None:

@@ -10,9 +10,11 @@ import tensorflow_transform.beam as tft_beam
 from tensorflow_transform.tf_metadata import dataset_metadata, schema_utils
 
 from components import transform
+from components.fitting import fitted
 
 # How often each class stands in the data; names that a text file, a split at blanks or a decoder would spoil.
 COUNTS = {
+    "back\\nslash": 10,
     "猫 🐈": 9,
     "two\nlines": 8,
     "dög": 7,
@@ -26,7 +28,7 @@ COUNTS = {
     "b": 1,
     "a": 1,
 }
-CONFIG = {"preprocess": "components.transform:label_vocabulary", "label": "label"}
+CONFIG: dict[str, Any] = {"label": "label", "kind": "class", "parts": [], "settings": {}}
 COLUMNS = {
     "image": tf.TensorSpec([None], tf.string),
     "label": tf.TensorSpec([None], tf.string),
@@ -62,7 +64,7 @@ def numbers(graph: str, labels: list[str]) -> list[int]:
 
 def test_classes_are_named_by_falling_frequency(graph: str) -> None:
     """All of them, line breaks and accents included; D2: equally frequent ones in an order of their own."""
-    assert transform.class_names(graph) == list(COUNTS)
+    assert fitted.class_names(tft.TFTransformOutput(graph)) == list(COUNTS)
 
 
 def test_numbers_are_places_in_the_list_of_classes(graph: str) -> None:
@@ -72,12 +74,12 @@ def test_numbers_are_places_in_the_list_of_classes(graph: str) -> None:
 
 def test_a_class_that_was_not_seen_has_no_number(graph: str) -> None:
     """Nor have parts of a name; the reader refuses -1."""
-    assert numbers(graph, ["two", "blanks", "", "a"]) == [-1, -1, -1, 10]
+    assert numbers(graph, ["two", "blanks", "", "a"]) == [-1, -1, -1, 11]
 
 
 def test_every_fitted_record_is_counted(graph: str) -> None:
     """The ledger compares this with the train split."""
-    assert transform.fitted_records(graph) == sum(COUNTS.values()) == 47
+    assert fitted.label_counts(tft.TFTransformOutput(graph)) == COUNTS
 
 
 def test_fitting_reads_nothing_but_labels() -> None:

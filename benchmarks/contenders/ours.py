@@ -11,7 +11,7 @@ from components.features import Feature
 from components.features.image import ImageFeature
 from components.features.table import Column, TableFeature
 from components.features.tensor import TensorFeature
-from components.features.text import TextFeature
+from components.features.text import TextFeature, looked_up
 from components.ingest import account
 from components.input_pipeline import Reader, RecordFile
 from components.settings import Augmentation, Input
@@ -105,7 +105,7 @@ def _text_feature(source: Source) -> TextFeature:
     words = (source.raw / "words.list").read_text().split()
     numbers = tf.range(1, len(words) + 1, dtype=tf.int64)
     lookup = tf.lookup.StaticHashTable(tf.lookup.KeyValueTensorInitializer(words, numbers), default_value=0)
-    return TextFeature(lookup.lookup, max_tokens=400)
+    return TextFeature(looked_up(lookup.lookup), max_tokens=400)
 
 
 def _read(

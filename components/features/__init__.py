@@ -11,7 +11,7 @@ augmented(stored, seeds)  both at once, where that is cheaper than one after the
 finish(decoded)           what the model sees: padded, scaled
 keras_input(name)         declares it
 
-A modality that takes something from the settings and the data has `of(settings, data)` as well.
+`from_columns(columns, fitted, settings, data)` of each file makes the features of a Task's part.
 What is in a batch of stored values is a tensor of one entry a record, or a dictionary of such if `spec` returns one.
 """
 
@@ -25,6 +25,13 @@ class DataShape(Protocol):
     @property
     def median_side(self) -> int:
         """Shorter side of a picture in pixels."""
+
+
+class Fitted(Protocol):
+    """What Transform has fitted (`components.fitting.fitted`)."""
+
+    def apply(self, columns: Mapping[str, Any]) -> dict[str, Any]:
+        """Returns what the fitted graph makes of some raw columns."""
 
 
 class Feature(Protocol):

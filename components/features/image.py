@@ -1,14 +1,15 @@
 """Images: compressed bytes in the record, uint8 pixels on the device."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Literal
 
 import keras
 import tensorflow as tf
 
-from components.features import DataShape, colours, crops, draws, patches, pictures
+from components.features import DataShape, Fitted, colours, crops, draws, patches, pictures
 from components.native import loader
+from components.roles import Column
 from components.settings import Augmentation, Input
 
 CHANNELS = pictures.CHANNELS
@@ -56,8 +57,8 @@ class ImageFeature:
 
     @property
     def decoded_bytes(self) -> int:
-        """Pixels as bytes, and once as floats while they are resized, varied or scaled."""
-        return self.size**2 * CHANNELS * (1 + 4)
+        """Pixels as bytes, twice while a batch is put together; and as floats if they are scaled here."""
+        return self.size**2 * CHANNELS * (2 if self.normalise == "model" else 6)
 
     def spec(self) -> tf.io.FixedLenFeature:
         """One string: JPEG, PNG or raw, as ingest checked it."""
@@ -147,6 +148,14 @@ class ImageFeature:
                 lambda picture, drawn: patches.erase(picture, drawn, how),
                 draws.uniform(seeds, patches.NUMBERS, _ERASE),
             )
+
+
+def from_columns(
+    columns: Sequence[Column], fitted: Fitted, settings: Input, data: DataShape
+) -> dict[str, ImageFeature]:
+    """Returns a feature for every picture of a record."""
+    del fitted
+    return {column.name: ImageFeature.of(settings, data) for column in columns}
 
 
 def _upside_down(picture: tf.Tensor, flip: tf.Tensor) -> tf.Tensor:

@@ -1,13 +1,16 @@
 """Tensors: raw bytes in the record, an array on the device; numbers that stand in the record as such will do too."""
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import keras
 import numpy as np
 import tensorflow as tf
 
-from components.features import Unvaried
+from components.features import DataShape, Fitted, Unvaried
+from components.roles import Column
+from components.settings import Input
 
 _AS_DECODED = {"uint32": tf.int32, "uint64": tf.int64}  # decode_raw lacks them; the bits are the same
 
@@ -43,3 +46,11 @@ class TensorFeature(Unvaried):
     def keras_input(self, name: str) -> keras.KerasTensor:
         """Declares the model's input."""
         return keras.Input(self.shape, dtype=self.dtype, name=name)
+
+
+def from_columns(
+    columns: Sequence[Column], fitted: Fitted, settings: Input, data: DataShape
+) -> dict[str, TensorFeature]:
+    """Returns a feature for every array; what was fitted of them is in the model."""
+    del fitted, settings, data
+    return {column.name: TensorFeature(column.shape, column.dtype) for column in columns}

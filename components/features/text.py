@@ -1,8 +1,8 @@
 """Texts: a string in the record, numbers of tokens on the device, as many as the text has.
 
-    string ─► cut ─► clean ─► tokens ─► numbers (lookup, fitted) ─► [n, each its own length] ─► padded to the longest
+    string ─► cut ─► clean ─► tokens ─► numbers (fitted) ─► [n, each its own length] ─► padded to the longest
 
-0 is padding; what the lookup numbers 0, 1, 2 … is 1, 2, 3 … here. Every text is padded to the longest of its batch,
+0 is padding; what the vocabulary numbers 0, 1, 2 … is 1, 2, 3 … here. Every text is padded to the longest of its batch,
 and batches are made of texts of like length. A text without a token is all padding, one place wide at least.
 
 | in the text                                | what becomes of it                                      |
@@ -15,18 +15,20 @@ and batches are made of texts of like length. A text without a token is all padd
 | right-to-left scripts                      | kept in the order of the text, not of the screen        |
 | a text longer than `max_tokens`            | cut at its end, or at its start                         |
 
-`words` suits scripts with spaces; for others take `characters`. Transform fits the vocabulary on `tokens`, and the
-exported model calls the same function.
+`words` suits scripts with spaces; for others take `characters`. Transform fits the vocabulary on `tokens`, and its
+graph is what numbers them in training and in the exported model.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
 import keras
 import tensorflow as tf
 
-from components.features import Unvaried
+from components.features import DataShape, Fitted, Unvaried
+from components.roles import Column
+from components.settings import Input
 
 _NUMBER_BYTES = 8
 _TOKEN_BYTES = 64  # of a text are read for each token that may be kept: one of five million words costs no more
@@ -42,11 +44,8 @@ Side = Literal["end", "start"]
 class TextFeature(Unvaried):
     """A text as numbers of its tokens."""
 
-    lookup: Callable[[tf.Tensor], tf.Tensor]  # tokens to 0, 1, 2 …; what it does not know has a number as well
+    numbers: Callable[[tf.Tensor], tf.RaggedTensor]  # texts to numbers of their tokens, 0, 1, 2 …
     max_tokens: int = 512
-    split: Split = "words"
-    lower: bool = True
-    ngrams: int = 1
     truncate: Side = "end"  # the end that is cut off
     pad_to: tuple[int, ...] = ()  # rising; the last one is max_tokens or more
 
@@ -63,8 +62,8 @@ class TextFeature(Unvaried):
 
     def decode(self, stored: tf.Tensor) -> tf.RaggedTensor:
         """Turns texts into numbers, int64 [n, each its own length]."""
-        found = self._cut(tokens(_bounded(stored, self.max_tokens, self.truncate), self.split, self.lower, self.ngrams))
-        return found.with_flat_values(tf.cast(self.lookup(found.flat_values), tf.int64) + 1)
+        found = self._cut(self.numbers(_bounded(stored, self.max_tokens, self.truncate)))
+        return found.with_flat_values(found.flat_values + 1)
 
     def finish(self, decoded: tf.RaggedTensor) -> tf.Tensor:
         """Pads to the longest of the batch, or to the next of `pad_to`."""
@@ -84,6 +83,30 @@ class TextFeature(Unvaried):
 
     def _cut(self, found: tf.RaggedTensor) -> tf.RaggedTensor:
         return found[:, : self.max_tokens] if self.truncate == "end" else found[:, -self.max_tokens :]
+
+
+def from_columns(columns: Sequence[Column], fitted: Fitted, settings: Input, data: DataShape) -> dict[str, TextFeature]:
+    """Returns a feature for every text, numbered by what was fitted."""
+    del data
+    return {column.name: _of(column.name, fitted, settings) for column in columns}
+
+
+def _of(name: str, fitted: Fitted, settings: Input) -> TextFeature:
+    return TextFeature(
+        lambda texts: fitted.apply({name: texts})[name], settings.max_tokens, settings.truncate, settings.pad_to
+    )
+
+
+def looked_up(
+    lookup: Callable[[tf.Tensor], tf.Tensor], split: Split = "words", lower: bool = True, ngrams: int = 1
+) -> Callable[[tf.Tensor], tf.RaggedTensor]:
+    """Returns what numbers texts by a lookup of one's own; what it does not know must have a number as well."""
+
+    def numbers(texts: tf.Tensor) -> tf.RaggedTensor:
+        found = tokens(texts, split, lower, ngrams)
+        return found.with_flat_values(tf.cast(lookup(found.flat_values), tf.int64))
+
+    return numbers
 
 
 def tokens(texts: tf.Tensor, split: Split = "words", lower: bool = True, ngrams: int = 1) -> tf.RaggedTensor:

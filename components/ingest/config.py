@@ -13,7 +13,7 @@ class Needs:
 
     sources: tuple[str, ...] = ()  # references of those that can be used; none named: all of them
     label: str = ""  # what the label is called in a record
-    keys: tuple[str, ...] = ()  # what else a record must have
+    roles: tuple[str, ...] = ()  # of columns without which there is nothing to learn from
 
 
 @dataclass(frozen=True)
@@ -37,7 +37,7 @@ class IngestConfig:
         stored = orjson.loads(text)
         needs = stored["needs"]
         plain = {
-            "needs": Needs(tuple(needs["sources"]), needs["label"], tuple(needs["keys"])),
+            "needs": Needs(tuple(needs["sources"]), needs["label"], tuple(needs["roles"])),
             "settings": Ingest.model_validate(stored["settings"]),
         }
         return IngestConfig(**{**stored, **plain})

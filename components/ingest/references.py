@@ -212,7 +212,7 @@ def _plain(source: RowSource, path: DataPath, schema: pa.Schema, below: Finder, 
     names = [field.name for field in schema if _is_text(field.type)]
     if not names:
         return
-    sample = _first_rows(source, path, schema)
+    sample = first_rows(source, path, schema)
     for name in names:
         values = list(islice(filter(None, sample.column(schema.get_field_index(name)).to_pylist()), _SAMPLE))
         if not values or sum(map(_ends_like_an_image, values)) < _MOST * len(values):
@@ -229,7 +229,8 @@ def _is_there(below: Finder, folder: str, value: str) -> bool:
     return isinstance(real, str) or real.is_file()
 
 
-def _first_rows(source: RowSource, path: DataPath, schema: pa.Schema) -> pa.RecordBatch:
+def first_rows(source: RowSource, path: DataPath, schema: pa.Schema) -> pa.RecordBatch:
+    """Returns the first batch of a file with a row in it."""
     for part in source.divide(path, path.name, _WHOLE):
         for batch in source.read(path, part, schema):
             if batch.columns.num_rows:

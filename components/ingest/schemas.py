@@ -16,6 +16,7 @@ from tensorflow_metadata.proto.v0 import schema_pb2
 
 from components import durable
 from components.ingest.infer import image_name, is_list, is_tensor, record_schema
+from components.ingest.meanings import meaning_of
 
 _HEADER = "# Inferred from the data; edit it and keep it: the gate compares the data with it.\n"
 _DTYPE, _SHAPE, _ID = "dtype:", "shape:", "record id"
@@ -29,11 +30,13 @@ def infer(schema: pa.Schema, label: str, images: str = "") -> schema_pb2.Schema:
     for column in columns:
         feature = made.feature.add(name=column.name, type=_feature_type(column.type))
         feature.presence.min_count = 1
-        if column.name in {label, picture, own}:
+        if column.name in {label, picture, own} or is_tensor(column):
             feature.presence.min_fraction = 1.0
             feature.shape.SetInParent()  # one value in every record: readers then make it dense
         elif not is_list(column.type):
             feature.value_count.min = feature.value_count.max = 1
+        if column.name == label and pa.types.is_floating(column.type):
+            feature.float_domain.disallow_nan = feature.float_domain.disallow_inf = True
         if pa.types.is_boolean(column.type):
             feature.bool_domain.SetInParent()
         if is_tensor(column) or column.name == picture:
@@ -69,7 +72,7 @@ def _tags(column: pa.Field, own: str) -> list[str]:
     if column.name == own:
         return [_ID]
     if not is_tensor(column):
-        return []
+        return list(filter(None, [meaning_of(column)]))
     return [_DTYPE + column.metadata[b"dtype"].decode(), _SHAPE + column.metadata.get(b"shape", b"").decode()]
 
 

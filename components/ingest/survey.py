@@ -137,7 +137,7 @@ def _referenced(located: Located, table: Table) -> list[str]:
 
 
 def _table(located: Sequence[Located], settings: Ingest, needs: Needs) -> Table:
-    from components.ingest import infer, references, renamed
+    from components.ingest import infer, meanings, references, renamed
 
     source: RowSource = refs.load(located[0].source)
     schema = infer.with_types(common_schema(source, _files(located)), settings.columns)
@@ -145,18 +145,27 @@ def _table(located: Sequence[Located], settings: Ingest, needs: Needs) -> Table:
     folder = posixpath.dirname(located[0].files[0])
     images = references.image_column(source, first, schema, settings.images, located[0].home, folder)
     label = infer.label_of(schema, settings.label)
-    _check_needs(first, [*infer.record_schema(schema, images).names, *([needs.label] if label else [])], needs)
+    _check_needs(first, schema, label, images, needs)
+    others = {label, images}
+    text = meanings.text_column(first, schema, settings.text, others) if "text" in needs.roles else settings.text
+    dates = meanings.date_columns(source, first, schema, {*others, text})
+    schema = meanings.marked(schema, text, dates)
     if not needs.label:
         return Table(schema, label, images)
     names = {label: needs.label}
     return Table(renamed.rename(infer.with_classes(schema, label), names), needs.label, images, names)
 
 
-def _check_needs(first: Place, names: Sequence[str], needs: Needs) -> None:
-    for wanted in filter(None, (needs.label, *needs.keys)):
-        if wanted not in names:
-            how = "--set ingest.images=COLUMN" if wanted == "image" else f"--set ingest.{wanted}=COLUMN"
-            raise BadInput(f"{first}: no column for the {wanted} among {', '.join(names)}; name it with {how}")
+def _check_needs(first: Place, schema: "pa.Schema", label: str, images: str, needs: Needs) -> None:
+    from components.ingest import infer
+
+    has = ", ".join(schema.names)
+    if needs.label and not label:
+        raise BadInput(f"{first}: no column for the label among {has}; name it with --set ingest.label=COLUMN")
+    if "image" in needs.roles and not images:
+        raise BadInput(f"{first}: no column for the image among {has}; name it with --set ingest.images=COLUMN")
+    if "tensor" in needs.roles and not any(map(infer.is_tensor, schema)):
+        raise BadInput(f"{first}: no column of tensors among {has}; expected arrays, or lists of numbers")
 
 
 def _files(located: Sequence[Located]) -> list[Place]:

@@ -5,3 +5,21 @@ ids      int [length], 0 is padding   ─► text.encode   ─┤               
 values   any number, any shape        ─► tensor.encode ─┼─► build ─► features ┤
 numbers  float [k], categories int [m] ─► table.encode ─┘      (joined.py)    └─► Regression     ─► a value
 """
+
+from collections.abc import Sequence
+from typing import Any, Protocol
+
+from components.roles import Column
+
+
+class Fitted(Protocol):
+    """What Transform has fitted, as far as a model is built by it (`components.fitting.fitted`)."""
+
+    def tokens(self, place: int) -> int:
+        """Returns how many numbers the tokens of a text can have."""
+
+    def categories(self, columns: Sequence[Column]) -> list[int]:
+        """Returns how many numbers each column of categories can have."""
+
+    def moments(self, column: Column) -> tuple[Any, Any] | None:
+        """Returns mean and variance of a tensor, if they were asked for."""

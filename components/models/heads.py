@@ -31,6 +31,7 @@ class Classification:
 
     classes: int
     weights: tuple[float, ...] = ()  # one a class, by `class_weights`; none: every record counts the same
+    is_soft: bool = False  # labels are shares of every class instead
 
     def output(self, features: keras.KerasTensor) -> keras.KerasTensor:
         """Returns probabilities."""
@@ -38,10 +39,14 @@ class Classification:
 
     def loss(self) -> keras.losses.Loss:
         """Returns the cross-entropy, each record times the weight of its class."""
+        if self.is_soft:
+            return keras.losses.CategoricalCrossentropy()
         return WeightedCrossentropy(self.weights) if self.weights else keras.losses.SparseCategoricalCrossentropy()
 
     def metrics(self) -> list[keras.metrics.Metric]:
         """Returns the accuracy."""
+        if self.is_soft:
+            return [keras.metrics.CategoricalAccuracy("accuracy")]
         return [keras.metrics.SparseCategoricalAccuracy("accuracy")]
 
 

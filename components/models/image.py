@@ -1,9 +1,13 @@
 """Pictures: as many halvings as the picture allows, then one average over what is left."""
 
+from collections.abc import Mapping, Sequence
+
 import keras
 from keras import layers
 
+from components.models import Fitted
 from components.models.convolution import convolve
+from components.roles import Column
 
 _SMALLEST_MAP = 8
 
@@ -11,3 +15,11 @@ _SMALLEST_MAP = 8
 def encode(picture: keras.KerasTensor) -> keras.KerasTensor:
     """Returns the encoding of uint8 pictures [n, side, side, channels]; casting and scaling are its first layer."""
     return convolve(layers.Rescaling(1 / 127.5, offset=-1)(picture), _SMALLEST_MAP)
+
+
+def encodings(
+    inputs: Mapping[str, keras.KerasTensor], columns: Sequence[Column], fitted: Fitted
+) -> list[keras.KerasTensor]:
+    """Returns the encoding of every picture of a record."""
+    del fitted
+    return [encode(inputs[column.name]) for column in columns]

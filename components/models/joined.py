@@ -1,7 +1,11 @@
-"""One model of several encoders, or of one: encodings side by side, a small network over them, a head.
+"""One model of several encoders, or of one: encodings and what they make of each other, a small network, a head.
 
-    inputs ─► encodings ─┬─ one:     ────────────────────────┬─► features ─► head
-                         └─ several: joined ─► residual net ─┘
+    encodings ─┬─ one:     ─────────────────────────────────────────────────────────────────────┬─► features ─► head
+               └─ several: normalised ─► each, and the products of any two ─► residual network ─┘
+
+Products, because one part may turn the meaning of another round: odd is the answer to "is it odd?" and the opposite to
+"is it even?". A network over a mere row of encodings learns nothing of that kind for many epochs; none of the parts
+has anything to say alone, so there is no slope to go down. Normalised, because the loudest would drown the others.
 
     inputs = {"image": …, "question": …, "numbers": …}
     build(
@@ -14,6 +18,7 @@ The layer before the head is called `features` in every model, so that a trained
 """
 
 from collections.abc import Mapping, Sequence
+from itertools import combinations
 
 import keras
 from keras import layers
@@ -47,4 +52,7 @@ def extractor(model: keras.Model) -> keras.Model:
 
 
 def _join(encodings: Sequence[keras.KerasTensor]) -> keras.KerasTensor:
-    return residual(layers.Concatenate()(list(encodings)), _WIDTH, _BLOCKS, _DROPOUT)
+    """Returns [n, width]."""
+    parts = [layers.Dense(_WIDTH)(layers.LayerNormalization()(encoding)) for encoding in encodings]
+    products = [layers.Multiply()(pair) for pair in combinations(parts, 2)]
+    return residual(layers.Concatenate()(parts + products), _WIDTH, _BLOCKS, _DROPOUT)

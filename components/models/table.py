@@ -7,14 +7,16 @@ Quantile buckets are categories: their number is the size. An id outside of 0 â€
 no vocabulary knows, has an embedding of its own in each column.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from itertools import accumulate
 
 import keras
 import numpy as np
 from keras import layers, ops
 
+from components.models import Fitted
 from components.models.residual import residual
+from components.roles import Column
 
 _WIDTH, _BLOCKS, _DROPOUT = 64, 2, 0.2
 _DIMENSION = 8  # of a category
@@ -40,6 +42,15 @@ def encode(
         raise ValueError("a table without columns; expected numbers, categories or both")
     x = layers.Concatenate()(parts) if len(parts) > 1 else parts[0]
     return residual(x, _WIDTH, _BLOCKS, _DROPOUT)
+
+
+def encodings(
+    inputs: Mapping[str, keras.KerasTensor], columns: Sequence[Column], fitted: Fitted
+) -> list[keras.KerasTensor]:
+    """Returns the one encoding of all columns; none if there are none."""
+    if not columns:
+        return []
+    return [encode(inputs.get("table_numbers"), inputs.get("table_categories"), fitted.categories(columns))]
 
 
 def _embedded(categories: keras.KerasTensor, sizes: Sequence[int]) -> keras.KerasTensor:

@@ -12,7 +12,7 @@ that are learned while training.
 """
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -20,8 +20,10 @@ import keras
 import numpy as np
 from keras import layers, ops
 
+from components.models import Fitted
 from components.models.convolution import convolve
 from components.models.residual import residual
+from components.roles import Column
 
 _SMALLEST_MAP = 2
 _WIDTH, _BLOCKS, _DROPOUT = 128, 2, 0.1
@@ -49,6 +51,17 @@ def encode(values: keras.KerasTensor, moments: Moments | None = None) -> keras.K
     if not moments:
         x = layers.BatchNormalization(momentum=0.9, center=False, scale=False, dtype="float32")(x)
     return residual(x, _WIDTH, _BLOCKS, _DROPOUT) if len(shape) <= _FLAT else convolve(x, _SMALLEST_MAP)
+
+
+def encodings(
+    inputs: Mapping[str, keras.KerasTensor], columns: Sequence[Column], fitted: Fitted
+) -> list[keras.KerasTensor]:
+    """Returns the encoding of every array of a record."""
+    return [encode(inputs[column.name], _moments(fitted.moments(column))) for column in columns]
+
+
+def _moments(fitted: tuple[Any, Any] | None) -> Moments | None:
+    return None if fitted is None else Moments(*(np.asarray(moment).tolist() for moment in fitted))
 
 
 def _normalised(x: keras.KerasTensor, moments: Moments) -> keras.KerasTensor:

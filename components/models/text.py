@@ -7,12 +7,17 @@ Padding is masked at every step: how long the other texts of a batch are does no
 all padding, and is encoded as zeros.
 """
 
+from collections.abc import Mapping, Sequence
+
 import keras
 from keras import layers, ops
 
+from components.models import Fitted
+from components.roles import Column
+
 PADDING = 0
 _RUN = 3  # words seen together
-_DROPPED = 0.3  # of the words, whole, in training: no single one must decide
+_DROPPED = 0.2  # of the words, whole, in training: no single one must decide
 
 
 def encode(ids: keras.KerasTensor, vocabulary: int, dimension: int = 64, width: int = 128) -> keras.KerasTensor:
@@ -35,6 +40,13 @@ def encode(ids: keras.KerasTensor, vocabulary: int, dimension: int = 64, width: 
     runs = ops.cast(runs, "float32") * present
     # No run is below zero, so the zeros of padding do not change the maximum.
     return layers.Concatenate(dtype="float32")([_mean(words, present), _mean(runs, present), ops.max(runs, axis=1)])
+
+
+def encodings(
+    inputs: Mapping[str, keras.KerasTensor], columns: Sequence[Column], fitted: Fitted
+) -> list[keras.KerasTensor]:
+    """Returns the encoding of every text of a record."""
+    return [encode(inputs[column.name], 1 + fitted.tokens(place)) for place, column in enumerate(columns)]
 
 
 def _mean(x: keras.KerasTensor, present: keras.KerasTensor) -> keras.KerasTensor:

@@ -12,7 +12,7 @@ from components import tasks
 from components.errors import PenstockError
 from components.features.image import ImageFeature
 from components.input_pipeline import budget
-from components.settings import Ingest, Input
+from components.settings import Ingest, Input, Transform
 from pipelines.bench import meter, restored, subject, trials, tutorial
 from pipelines.bench.subject import Subject
 from pipelines.bench.trials import Answer, Facts, Figures, Order, Trial
@@ -22,12 +22,13 @@ _MB = 1 << 20
 
 def measure(order: Order, folder: Path) -> Answer:
     """Measures every trial in every round; `folder` is for pictures that are stored anew."""
-    makers = [_maker(order, trial, folder / str(number)) for number, trial in enumerate(order.trials)]
+    fitted = _fitted(order)
+    makers = [_maker(order, trial, folder / str(number), fitted) for number, trial in enumerate(order.trials)]
     found: list[list[Figures]] = [[] for _ in order.trials]
     for number in range(order.rounds):
         for place in turns(len(order.trials), number):
             found[place].append(_measure(order, order.trials[place], makers[place]))
-    return Answer(facts(_subject(order, order.trials[0])), tuple(map(tuple, found)))
+    return Answer(facts(_subject(order, order.trials[0], fitted)), tuple(map(tuple, found)))
 
 
 def turns(count: int, number: int) -> list[int]:
@@ -69,20 +70,28 @@ def _measure(order: Order, trial: Trial, make: Callable[[], Iterable[Any]]) -> F
     return Figures(**figures)
 
 
-def _maker(order: Order, trial: Trial, folder: Path) -> Callable[[], Iterable[Any]]:
-    mine = _subject(order, trial)
+def _fitted(order: Order) -> Any:
+    if not order.graph:
+        return None
+    from components.fitting.fitted import Fitted  # TFX's libraries, which pictures do without
+
+    return Fitted(order.graph, Transform.model_validate(order.transform))
+
+
+def _maker(order: Order, trial: Trial, folder: Path, fitted: Any) -> Callable[[], Iterable[Any]]:
+    mine = _subject(order, trial, fitted)
     if trial.kind == "tutorial":
         return lambda: tutorial.batches(mine)
     if trial.kind == "stored":
         restored.write(Path(trial.artifact), folder, facts(mine).pictures, Ingest.model_validate(trial.ingest))
-        return subject.of(tasks.get(order.task), folder, mine.settings, order.seed).training
+        return subject.of(tasks.get(order.task), folder, mine.settings, order.seed, fitted).training
     return mine.training if trial.kind == "training" else lambda: mine.until(trial.kind)
 
 
-def _subject(order: Order, trial: Trial) -> Subject:
+def _subject(order: Order, trial: Trial, fitted: Any) -> Subject:
     settings = Input.model_validate(trial.settings)
     settings = subject.unvaried(settings) if trial.kind == "decode" else settings
-    return subject.of(tasks.get(order.task), Path(trial.artifact), settings, order.seed)
+    return subject.of(tasks.get(order.task), Path(trial.artifact), settings, order.seed, fitted)
 
 
 def _counted(part: Any) -> int:

@@ -14,19 +14,36 @@ def find(config: RunConfig, given: str | None = None) -> Path:
         return _checked(given)
     found = newest(config)
     if found is None:
-        _ingest(config)
+        _run(config, "Ingest")
         found = newest(config)
     if found is None:
         raise PenstockError(f"{config.root}: Ingest ran and left no artifact; `penstock run` says more")
     return found
 
 
+def graph(config: RunConfig) -> Path | None:
+    """Returns what Transform fitted, if the task reads by it; runs the pipeline up to there if it never got so far."""
+    if not config.task.fits:
+        return None
+    found = _newest(config, "Transform", "transform_fn")
+    if found is None:
+        _run(config, "Transform")
+        found = _newest(config, "Transform", "transform_fn")
+    if found is None:
+        raise PenstockError(f"{config.root}: Transform ran and left no artifact; `penstock run` says more")
+    return found
+
+
 def newest(config: RunConfig) -> Path | None:
     """Returns what the newest Ingest that succeeded wrote, if it is still there."""
+    return _newest(config, "Ingest", MANIFEST)
+
+
+def _newest(config: RunConfig, node: str, inside: str) -> Path | None:
     store = Store(config.metadata, config.name)
-    for execution in store.finished("Ingest"):
+    for execution in store.finished(node):
         for artifact in store.outputs(execution.id):
-            if artifact.live and (artifact.uri / MANIFEST).is_file():
+            if artifact.live and (artifact.uri / inside).exists():
                 return artifact.uri
     return None
 
@@ -41,9 +58,9 @@ def _checked(given: str) -> Path:
     return path
 
 
-def _ingest(config: RunConfig) -> None:
+def _run(config: RunConfig, node: str) -> None:
     from pipelines import execute
     from pipelines.plan import Request
 
-    if execute.run(config, Request(last="Ingest")):
-        raise PenstockError(f"there are no records to measure: Ingest failed in {config.root}, see above")
+    if execute.run(config, Request(last=node)):
+        raise PenstockError(f"there are no records to measure: {node} failed in {config.root}, see above")

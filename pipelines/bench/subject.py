@@ -15,15 +15,18 @@ from pathlib import Path
 from typing import Any
 
 import tensorflow as tf
+from google.protobuf import text_format
+from tensorflow_metadata.proto.v0 import schema_pb2
 
 from components import features as modalities
-from components import refs
+from components import parts, roles
 from components.features import Feature
 from components.ingest import account
 from components.input_pipeline import Reader, RecordFile, artifacts, budget
 from components.input_pipeline.shards import Shards
 from components.settings import Augmentation, Input
 from components.tasks import Task
+from pipelines.config import HOME
 
 STAGES = ("read", "parse", "decode", "augment", "batch")
 _as_is: Callable[[Any], Any] = tf.autograph.experimental.do_not_convert
@@ -60,12 +63,12 @@ class Subject:
         """Returns the pipeline up to a stage; all but the last give (records, next to nothing)."""
         if stage == STAGES[-1]:
             return self.training()
-        source = Shards.of(self.shards, self.settings.interleave)
+        source = Shards.of(self.shards)
         plan = budget.plan(self.settings, source.data, self.features.values())
         exact = self.settings.order == "exact"
         data = tf.data.Dataset.counter()
         data = data.flat_map(_as_is(lambda epoch: source.epoch(self.seed + epoch, plan, exact=exact, drop=False)))
-        data = data.prefetch(plan.parallel)
+        data = data.prefetch(1)
         if stage != STAGES[0]:
             work = _as_is(lambda pool: self._work(stage, source, pool))
             data = data.map(work, plan.parallel)
@@ -93,11 +96,13 @@ class Subject:
         return feature.augmented(stored, seeds) if self.settings.augment else feature.decode(stored)
 
 
-def of(task: Task, artifact: Path, settings: Input, seed: int) -> Subject:
-    """Returns the training records of an artifact as the task reads them."""
-    books = account.read(artifact)
+def of(task: Task, artifact: Path, settings: Input, seed: int, fitted: Any = None) -> Subject:
+    """Returns the training records of an artifact as the task reads them, with what Transform fitted if it needs it."""
+    own = artifact / "schema.pbtxt"
+    schema = text_format.Parse((own if own.exists() else HOME / task.schema).read_bytes(), schema_pb2.Schema())
+    assigned = parts.assign(task.parts, roles.read(schema, task.label))
     return Subject(
-        features={key: refs.load(ref).of(settings, books) for key, ref in task.features},
+        features=parts.features(assigned, fitted, settings, account.read(artifact)),
         described=artifacts.describe(artifact, settings, task.label),
         shards=tuple(artifacts.shards(artifact, "train")),
         settings=settings,

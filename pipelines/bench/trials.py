@@ -16,6 +16,7 @@ from typing import Any
 
 from components.errors import BadInput, PenstockError
 from components.settings import Ingest, Input
+from pipelines.config import RunConfig
 
 MARK = "measured:"
 _TAIL = 2000  # characters of what a child said before it died
@@ -43,6 +44,8 @@ class Order:
     seconds: float = 3.0
     device_rate: float = 0.0  # samples a second of a simulated device; 0: none
     device_share: float = 0.0  # or as a part of what the input can give
+    graph: str = ""  # what Transform fitted, for a task that reads by it
+    transform: dict[str, Any] = field(default_factory=dict)  # its settings
 
 
 @dataclass(frozen=True)
@@ -107,6 +110,13 @@ def run(order: Order) -> Answer:
         raise BadInput(found["bad"])
     facts = Facts(**{**found["facts"], "decoders": tuple(found["facts"]["decoders"])})
     return Answer(facts, tuple(tuple(Figures(**each) for each in rounds) for rounds in found["trials"]))
+
+
+def order(config: RunConfig, tries: tuple[Trial, ...], graph: Path | None, **how: Any) -> Order:
+    """Returns an order for a task's records."""
+    settings = config.settings
+    told = {"graph": str(graph or ""), "transform": settings.section("transform"), **how}
+    return Order(config.task.name, settings.train.seed, tries, **told)
 
 
 def order_of(text: str) -> Order:

@@ -17,7 +17,7 @@ from components.settings import Input
 from pipelines.bench import overlay, records, trials
 from pipelines.bench.bench import cores
 from pipelines.bench.overlay import Value
-from pipelines.bench.trials import Answer, Order
+from pipelines.bench.trials import Answer
 from pipelines.config import SETTINGS_FILE, RunConfig
 
 CURRENT = "current settings"
@@ -123,10 +123,10 @@ def _spread(rates: Sequence[float]) -> float:
 def _try(config: RunConfig, artifact: Path, wish: Wish, tries: Sequence[Change], rounds: int) -> list[Tried]:
     settings = [config.settings.input.model_copy(update=change) for change in tries]
     answer: Answer = trials.run(
-        Order(
-            task=config.task.name,
-            seed=config.settings.train.seed,
-            trials=tuple(trials.trial("training", artifact, each) for each in settings),
+        trials.order(
+            config,
+            tuple(trials.trial("training", artifact, each) for each in settings),
+            records.graph(config),
             rounds=rounds,
             warm_up=0.5,
             seconds=wish.seconds,

@@ -66,6 +66,7 @@ class RunFacts:
     quarantined: tuple[QuarantinedFile, ...] = ()  # the first ones; the ledger has the total
     quarantine_path: str | None = None
     warnings: tuple[str, ...] = ()  # such as duplicates under two labels
+    records: Mapping[str, int] = field(default_factory=dict)  # by split
     class_counts: Mapping[str, Mapping[str, int]] = field(default_factory=dict)  # split -> class -> records
     samples: tuple[SampleImage, ...] = ()
     curves: Mapping[str, Mapping[str, tuple[float, ...]]] = field(default_factory=dict)  # metric -> split -> by epoch

@@ -99,6 +99,7 @@ def _of_ingest(outputs: Mapping[str, Artifact], *, with_samples: bool) -> dict[s
     changed = [f"{count} images re-encoded: {why}" for why, count in written.changed.items()]
     return {
         "class_counts": written.classes,
+        "records": written.records,
         "quarantined": tuple(QuarantinedFile(item.path, item.reason) for item in bad[:_QUARANTINE_SHOWN]),
         "quarantine_path": str(folder / account.QUARANTINE) if bad else None,
         "warnings": (*written.warnings, *changed),
@@ -115,9 +116,12 @@ def _samples(folder: Path, written: account.Account) -> tuple[SampleImage, ...]:
     by_class: dict[str, list[bytes]] = {name: [] for name in written.classes.get("train", {})}
     wanted = -(-_SAMPLES // max(1, len(by_class)))
     for shard in written.shards_of("train")[:2]:
-        for record in tf.data.TFRecordDataset(str(folder / shard.name)).as_numpy_iterator():
+        for record in tf.data.TFRecordDataset(str(folder / shard.name), _packed(shard.name)).as_numpy_iterator():
             features = tf.train.Example.FromString(record).features.feature
-            mine = by_class[features["label"].bytes_list.value[0].decode()]
+            if "image" not in features:  # nothing to look at
+                return ()
+            label = features["label"].bytes_list.value
+            mine = by_class.setdefault(label[0].decode() if label else "", [])
             if len(mine) < wanted and features["image"].bytes_list.value:
                 mine.append(features["image"].bytes_list.value[0])
     turns = [
@@ -127,6 +131,10 @@ def _samples(folder: Path, written: account.Account) -> tuple[SampleImage, ...]:
         if turn < len(found)
     ]
     return tuple(turns[:_SAMPLES])
+
+
+def _packed(name: str) -> str:
+    return "GZIP" if name.endswith(".gz") else ""
 
 
 def _of_trainer(outputs: Mapping[str, Artifact]) -> dict[str, Any]:

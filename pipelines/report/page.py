@@ -339,9 +339,7 @@ def _moment(started: str) -> str:
 
 def _tiles(facts: RunFacts) -> list[Tile]:
     tiles = [_metric_tile(facts, name, value) for name, value in facts.metrics.items()]
-    records = sum(sum(counts.values()) for counts in facts.class_counts.values())
-    if not records and facts.ledger:
-        records = facts.ledger[0].records_out
+    records = sum(facts.records.values()) or (facts.ledger[0].records_out if facts.ledger else 0)
     if records:
         tiles.append(Tile("records", charts.number(records), _split_note(facts)))
     if facts.ledger or facts.quarantined:
@@ -356,7 +354,7 @@ def _metric_tile(facts: RunFacts, name: str, value: float) -> Tile:
 
 
 def _split_note(facts: RunFacts) -> str:
-    sizes = {split: sum(facts.class_counts.get(split, {}).values()) for split in _splits(facts)}
+    sizes = {split: facts.records.get(split, 0) for split in _splits(facts)}
     return ", ".join(
         f"{charts.fit(split, 20)}\N{NO-BREAK SPACE}{charts.number(size)}" for split, size in sizes.items() if size
     )

@@ -15,7 +15,7 @@ import orjson
 import pytest
 
 from components.ingest import account
-from components.settings import Input
+from components.settings import Input, Transform
 from pipelines import graph
 
 pytestmark = [pytest.mark.e2e, pytest.mark.slow]
@@ -128,10 +128,11 @@ def test_export_agrees_with_training(finished: Any) -> None:
     """D1: 200 records give equal pixels, and predictions within 1e-5, by training's path and by the export."""
     import tensorflow as tf
 
-    from components import trainer, transform
     from components.features.image import ImageFeature
+    from components.fitting.fitted import Fitted
     from components.input_pipeline import Reader, RecordFile
-    from components.models import convnet
+    from components.models import image, joined
+    from components.models.heads import Classification
 
     pipeline, _ = finished
     store = pipeline.store()
@@ -141,14 +142,16 @@ def test_export_agrees_with_training(finished: Any) -> None:
         for artifact in store.outputs(pipeline.newest(node).id)
     }
     feature = ImageFeature(32)
-    names = transform.class_names(str(uris["transform_graph"]))
-    model = convnet.build({"image": feature.keras_input("image")}, len(names))
+    fitted = Fitted(str(uris["transform_graph"]), Transform())
+    names = fitted.classes()
+    picture = feature.keras_input("image")
+    model = joined.build({"image": picture}, [image.encode(picture)], Classification(len(names)))
     model.load_weights(str(uris["model_run"] / "best.weights.h5"))
     shards = [RecordFile(uris["examples"] / s.name, s.records, s.bytes) for s in account.read(uris["examples"]).shards]
-    lookup = trainer._label_lookup(str(uris["transform_graph"]), "label")
-    values, labels = next(
-        iter(Reader({"image": feature}, "label", lookup, Input(batch_size=200), 1).evaluation(shards))
+    reader = Reader(
+        {"image": feature}, "label", lambda label: fitted.apply({"label": label})["label"], Input(batch_size=200), 1
     )
+    values, labels = next(iter(reader.evaluation(shards)))
     served = tf.saved_model.load(str(uris["model"] / "Format-Serving"))
     records = next(iter(tf.data.TFRecordDataset([str(shard.path) for shard in shards]).batch(200)))
     content = tf.io.parse_example(records, {"image": tf.io.FixedLenFeature([], tf.string)})["image"]
@@ -220,14 +223,14 @@ def test_edit_of_a_trainer_helper_is_due_from_the_trainer_on(finished: Any, tmp_
     with (tmp_path / "pipelines/report/charts.py").open("a") as file:
         file.write("# unrelated\n")
     unrelated = copy.run("--dry-run")
-    with (tmp_path / "components/models/convnet.py").open("a") as file:
+    with (tmp_path / "components/models/image.py").open("a") as file:
         file.write("# another thought\n")
     edited = copy.run("--dry-run")
 
     assert untouched.actions() == EVERY_NODE
     assert unrelated.actions() == EVERY_NODE
     assert edited.actions() == due("Trainer", "Evaluator", "Pusher")
-    assert edited.reason("Trainer") == "code changed: components/models/convnet.py"
+    assert edited.reason("Trainer") == "code changed: components/models/image.py"
 
 
 def test_settings_are_due_where_they_matter(finished: Any) -> None:

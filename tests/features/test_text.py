@@ -18,7 +18,7 @@ import pytest
 import tensorflow as tf
 
 from components.features import text
-from components.features.text import TextFeature
+from components.features.text import TextFeature, looked_up
 
 KNOWN = ["a", "b", "c", "d"]
 
@@ -119,34 +119,34 @@ class TestDecode:
 
     def test_numbers_are_those_of_the_lookup_and_one_more(self) -> None:
         """0 is left to padding; what is not known has a number as well."""
-        decoded = TextFeature(lookup).decode(tf.constant(["a b c", "", "D e"]))
+        decoded = TextFeature(looked_up(lookup)).decode(tf.constant(["a b c", "", "D e"]))
 
         assert (decoded.to_list(), decoded.dtype) == ([[1, 2, 3], [], [4, 5]], tf.int64)
 
     @pytest.mark.parametrize(("side", "kept"), [("end", [[1, 2], [3], []]), ("start", [[3, 4], [3], []])])
     def test_a_long_text_is_cut_at_the_end_that_is_set(self, side: text.Side, kept: list[list[int]]) -> None:
         """The rest keeps its order; short ones are left as they are."""
-        decoded = TextFeature(lookup, max_tokens=2, truncate=side).decode(tf.constant(["a b c d", "c", ""]))
+        decoded = TextFeature(looked_up(lookup), max_tokens=2, truncate=side).decode(tf.constant(["a b c d", "c", ""]))
 
         assert decoded.to_list() == kept
 
     @pytest.mark.parametrize(("side", "kept"), [("end", [[1, 2, 3]]), ("start", [[5, 5, 5]])])
     def test_ngrams_count_as_tokens(self, side: text.Side, kept: list[list[int]]) -> None:
         """max_tokens bounds what the model sees, whatever it is made of."""
-        decoded = TextFeature(lookup, max_tokens=3, ngrams=2, truncate=side).decode(tf.constant(["a b c d"]))
+        decoded = TextFeature(looked_up(lookup, ngrams=2), max_tokens=3, truncate=side).decode(tf.constant(["a b c d"]))
 
         assert decoded.to_list() == kept
 
     def test_case_and_split_are_those_of_the_feature(self) -> None:
         """`A` is not `a` when case is kept."""
-        feature = TextFeature(lookup, split="characters", lower=False)
+        feature = TextFeature(looked_up(lookup, "characters", lower=False))
 
         assert feature.decode(tf.constant(["aAb"])).to_list() == [[1, 5, 2]]
 
     @pytest.mark.parametrize("side", ["end", "start"])
     def test_five_million_tokens_among_short_texts_are_bounded(self, side: text.Side) -> None:
         """Of the long one no more is read than max_tokens can need; the batch is as wide as max_tokens."""
-        feature = TextFeature(lookup, max_tokens=100, truncate=side)
+        feature = TextFeature(looked_up(lookup), max_tokens=100, truncate=side)
         long = b"a " * 4_999_999 + b"b"
         texts = tf.constant([b"c", long, b""])
 
@@ -161,7 +161,7 @@ class TestDecode:
     @pytest.mark.parametrize("side", ["end", "start"])
     def test_a_long_text_of_wide_characters_is_cut_between_them(self, side: text.Side) -> None:
         """Where bytes are cut, no half of a character comes into the batch."""
-        feature = TextFeature(tf.strings.length, max_tokens=5, split="characters", truncate=side)
+        feature = TextFeature(looked_up(tf.strings.length, "characters"), max_tokens=5, truncate=side)
 
         decoded = feature.decode(tf.constant(["a" + "👍" * 1000 + "a"]))
 
@@ -173,24 +173,24 @@ class TestFinish:
 
     def test_texts_are_padded_to_the_longest_of_the_batch(self) -> None:
         """With noughts behind."""
-        assert padded(TextFeature(lookup), ["a", "a b c", ""]) == [[1, 0, 0], [1, 2, 3], [0, 0, 0]]
+        assert padded(TextFeature(looked_up(lookup)), ["a", "a b c", ""]) == [[1, 0, 0], [1, 2, 3], [0, 0, 0]]
 
     @pytest.mark.parametrize("blank", ["", " \r\n\0"])
     def test_a_batch_without_a_token_is_one_place_wide(self, blank: str) -> None:
         """A model cannot take a width of nought."""
-        assert padded(TextFeature(lookup), [blank, blank]) == [[0], [0]]
+        assert padded(TextFeature(looked_up(lookup)), [blank, blank]) == [[0], [0]]
 
     @pytest.mark.parametrize(("texts", "width"), [(["", "a"], 2), (["a b"], 2), (["a b c"], 4), (["a b c d a"], 4)])
     def test_a_batch_is_as_wide_as_the_next_of_pad_to(self, texts: list[str], width: int) -> None:
         """So that few widths occur; the last one holds the longest text."""
-        batch = padded(TextFeature(lookup, max_tokens=4, pad_to=(2, 4)), texts)
+        batch = padded(TextFeature(looked_up(lookup), max_tokens=4, pad_to=(2, 4)), texts)
 
         assert {len(row) for row in batch} == {width}
 
     @pytest.mark.parametrize("pad_to", [(), (1, 8, 512)])
     def test_a_batch_without_a_record_is_one_place_wide(self, pad_to: tuple[int, ...]) -> None:
         """What a filter leaves over may be nothing."""
-        feature = TextFeature(lookup, pad_to=pad_to)
+        feature = TextFeature(looked_up(lookup), pad_to=pad_to)
 
         assert feature.finish(feature.decode(tf.constant([], tf.string))).shape == (0, 1)
 
@@ -201,12 +201,12 @@ class TestFinish:
         """By the lengths of the longest alone, so that batches are planned before they are made."""
         longest = tf.range(6, dtype=tf.int64)
 
-        assert TextFeature(lookup, max_tokens=5, pad_to=pad_to).widths(longest).numpy().tolist() == widths
+        assert TextFeature(looked_up(lookup), max_tokens=5, pad_to=pad_to).widths(longest).numpy().tolist() == widths
 
     @pytest.mark.parametrize("build", [lambda f: f.decode, lambda f: lambda texts: f.augmented(texts, None)])
     def test_tf_data_gives_the_batch_of_eager_calls(self, build: Callable[..., Callable[..., tf.RaggedTensor]]) -> None:
         """Training varies no text: with seeds and without it is the same."""
-        feature = TextFeature(lambda tokens: tf.strings.to_hash_bucket_fast(tokens, 1000), max_tokens=4)
+        feature = TextFeature(looked_up(lambda tokens: tf.strings.to_hash_bucket_fast(tokens, 1000)), max_tokens=4)
         texts = tf.constant([given for given, _ in CASES.values()])
         decode = build(feature)
         data = tf.data.Dataset.from_tensors(texts).map(lambda batch: feature.finish(decode(batch)))
@@ -224,18 +224,18 @@ class TestDeclared:
         """Parsed by the feature's own spec."""
         records = [tf.train.Example().SerializeToString()]
 
-        parsed = tf.io.parse_example(records, {"text": TextFeature(lookup).spec()})
+        parsed = tf.io.parse_example(records, {"text": TextFeature(looked_up(lookup)).spec()})
 
         assert parsed["text"].numpy().tolist() == [b""]
 
     def test_the_model_receives_numbers_of_any_width(self) -> None:
         """Its batches differ in width."""
-        declared = TextFeature(lookup).keras_input("text")
+        declared = TextFeature(looked_up(lookup)).keras_input("text")
 
         assert (declared.shape, declared.dtype, declared.name) == ((None, None), "int64", "text")
 
     def test_it_is_ragged_and_cheap(self) -> None:
         """Texts of like length belong together, and are parsed before they are batched."""
-        feature = TextFeature(lookup, max_tokens=7)
+        feature = TextFeature(looked_up(lookup), max_tokens=7)
 
         assert (feature.is_ragged, feature.is_costly, feature.decoded_bytes) == (True, False, 56)

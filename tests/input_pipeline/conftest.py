@@ -20,7 +20,7 @@ import tensorflow as tf
 from PIL import Image
 
 from components.features.image import ImageFeature
-from components.features.text import TextFeature
+from components.features.text import TextFeature, looked_up
 from components.ingest.encode import encode_example
 from components.input_pipeline import Reader, RecordFile
 from components.input_pipeline.artifacts import ColumnFeature
@@ -54,7 +54,7 @@ WORDS = lookup([str(number) for number in range(RECORDS)])
 FEATURES: dict[str, Any] = {
     "picture": ImageFeature(8),
     "number": ColumnFeature("int64"),
-    "text": TextFeature(WORDS),
+    "text": TextFeature(looked_up(WORDS)),
 }
 VALUES: dict[str, Callable[[int], bytes | int]] = {"picture": picture, "number": int, "text": text}
 

@@ -6,13 +6,15 @@ import keras
 import numpy as np
 import pytest
 
-from components.models import convnet
+from components.models import image, joined
+from components.models.heads import Classification
 
 
 def build(size: int, classes: int) -> Any:
     """Returns a seeded classifier."""
     keras.utils.set_random_seed(3)
-    return convnet.build({"image": keras.Input([size, size, 3], dtype="uint8", name="image")}, classes)
+    picture = keras.Input([size, size, 3], dtype="uint8", name="image")
+    return joined.build({"image": picture}, [image.encode(picture)], Classification(classes))
 
 
 @pytest.mark.parametrize("classes", [2, 3, 4, 5])

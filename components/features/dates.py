@@ -1,0 +1,40 @@
+"""Dates as numbers: days since 1970, with the time of day as a fraction.
+
+Read are `2026-11-16`, `2026-11-16 08:30`, `2026-11-16T08:30:15.5Z` and the like; a zone behind it is not looked at.
+What is no such date is not a number.
+"""
+
+from typing import Any
+
+import tensorflow as tf
+
+from components.roles import DATE_PATTERN
+
+_PARTS = ("year", "month", "day", "hour", "minute", "second")
+_SECONDS = {"hour": 3600.0, "minute": 60.0, "second": 1.0}
+_DAY = 86400.0
+
+
+def days(texts: Any) -> Any:
+    """Returns float32 days [n]; NaN for what is no date."""
+    is_date = tf.strings.regex_full_match(texts, DATE_PATTERN)
+    plain = tf.where(is_date, texts, "1970-01-01")
+    part = {name: _part(plain, place) for place, name in enumerate(_PARTS, start=1)}
+    whole = _civil(part["year"], part["month"], part["day"])
+    seconds = sum(tf.cast(part[name], tf.float32) * factor for name, factor in _SECONDS.items())
+    is_real = is_date & (part["month"] >= 1) & (part["month"] <= 12) & (part["day"] >= 1) & (part["day"] <= 31)  # noqa: PLR2004
+    return tf.where(is_real, tf.cast(whole, tf.float32) + seconds / _DAY, float("nan"))
+
+
+def _part(texts: Any, place: int) -> Any:
+    found = tf.strings.regex_replace(texts, DATE_PATTERN, rf"\{place}", replace_global=False)
+    return tf.strings.to_number(tf.where(tf.equal(found, ""), "0", found), tf.int32)
+
+
+def _civil(year: Any, month: Any, day: Any) -> Any:
+    """Returns days since 1970-01-01 of the Gregorian calendar: years begin in March, so that leap days end them."""
+    year = tf.where(month <= 2, year - 1, year)  # noqa: PLR2004
+    era = year // 400
+    of_era = year - era * 400
+    of_year = (153 * (month + tf.where(month > 2, -3, 9)) + 2) // 5 + day - 1  # noqa: PLR2004
+    return era * 146097 + of_era * 365 + of_era // 4 - of_era // 100 + of_year - 719468

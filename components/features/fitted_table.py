@@ -1,0 +1,58 @@
+"""Tables as Transform has fitted them: columns as they stand in the record, two matrices on the device.
+
+columns, what is missing is in its place ─► fitted graph ─┬─► numbers    float32 [n, columns]
+                                                          └─► categories int64   [n, columns]
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+import keras
+import tensorflow as tf
+
+from components.features import DataShape, Fitted, Unvaried
+from components.roles import MISSING, Column
+from components.settings import Input
+
+KEY = "table"
+_NUMBER_BYTES = 8
+_DTYPES = {"numbers": "float32", "categories": "int64"}
+
+
+@dataclass(frozen=True)
+class FittedTable(Unvaried):
+    """Columns that the model sees together."""
+
+    columns: tuple[Column, ...]
+    fitted: Fitted
+
+    @property
+    def decoded_bytes(self) -> int:
+        """A number, and whether it is missing."""
+        return 2 * _NUMBER_BYTES * len(self.columns)
+
+    def spec(self) -> dict[str, tf.io.FixedLenFeature]:
+        """One value a column."""
+        return {
+            column.name: tf.io.FixedLenFeature([], tf.dtypes.as_dtype(column.dtype), MISSING[column.dtype])
+            for column in self.columns
+        }
+
+    def decode(self, stored: Mapping[str, tf.Tensor]) -> dict[str, tf.Tensor]:
+        """Applies what was fitted."""
+        found = self.fitted.apply(stored)
+        return {kind: found[f"{KEY}_{kind}"] for kind in _DTYPES if f"{KEY}_{kind}" in found}
+
+    def keras_input(self, name: str) -> dict[str, keras.KerasTensor]:
+        """Declares the model's inputs, as wide as what was fitted."""
+        blank = {column.name: tf.constant([MISSING[column.dtype]], column.dtype) for column in self.columns}
+        return {
+            kind: keras.Input([value.shape[1]], dtype=_DTYPES[kind], name=f"{name}_{kind}")
+            for kind, value in self.decode(blank).items()
+        }
+
+
+def from_columns(columns: Sequence[Column], fitted: Fitted, settings: Input, data: DataShape) -> dict[str, FittedTable]:
+    """Returns one feature of all columns; none if there are none."""
+    del settings, data
+    return {KEY: FittedTable(tuple(columns), fitted)} if columns else {}

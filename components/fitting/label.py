@@ -1,0 +1,35 @@
+"""Labels: a number for every class, by falling frequency; or the moments of a quantity.
+
+class names of the train split ─► vocabulary ─► class numbers, the same in training, evaluation and serving
+quantities                     ─► mean and deviation, in which the network works
+"""
+
+from typing import Any
+
+import tensorflow as tf
+import tensorflow_transform as tft
+
+from components.fitting import names
+from components.roles import Kind
+
+VOCABULARY, COUNTS = "labels", "label_counts"
+MEAN, DEVIATION = "label_mean", "label_deviation"
+
+
+def fit(label: Any, key: str, kind: Kind) -> dict[str, Any]:
+    """Returns the label as the trainer wants it, and keeps how often each was seen: it is the ledger's count."""
+    return _classes(label, key) if kind == "class" else _quantity(label, key)
+
+
+def _classes(label: Any, key: str) -> dict[str, Any]:
+    label = names.one_line(label)
+    tft.vocabulary(label, vocab_filename=COUNTS, store_frequency=True)
+    number = tft.compute_and_apply_vocabulary(label, vocab_filename=VOCABULARY)
+    return {key: tf.cast(number, tf.int64)}
+
+
+def _quantity(label: Any, key: str) -> dict[str, Any]:
+    value = tf.cast(label, tf.float32)
+    ones = tf.ones_like(value)
+    tft.vocabulary(tf.fill(tf.shape(value), "all"), vocab_filename=COUNTS, store_frequency=True)
+    return {key: value, MEAN: ones * tft.mean(value), DEVIATION: ones * tf.sqrt(tft.var(value))}

@@ -1,0 +1,85 @@
+"""Columns of a table side by side: numbers scaled, or put into buckets; categories numbered.
+
+    numbers, dates ─► one matrix, NaN where nothing is known ─┬─ z-scores, 0 there ─┬─► table_numbers
+                                                              │  1 there, else 0   ─┘
+                                                              └─ buckets, -1 there ─┬─► table_categories
+    categories ─► a vocabulary each, -1 for what it does not hold ──────────────────┘
+
+All z-scores are one analysis over one matrix: eighteen columns cost as much as one.
+"""
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import tensorflow as tf
+import tensorflow_transform as tft
+
+from components.features import dates
+from components.fitting import names
+from components.roles import MISSING, Column
+from components.settings import Transform
+
+NUMBERS, CATEGORIES = "table_numbers", "table_categories"
+_UNKNOWN = -1
+
+
+def vocabulary_of(place: int) -> str:
+    """Returns the vocabulary's name of a category, by its place among the categories of a record."""
+    return f"category_{place}"
+
+
+def fit(inputs: Mapping[str, Any], columns: Sequence[Column], settings: Transform) -> dict[str, Any]:
+    """Returns numbers and categories, each as a matrix with a row a record."""
+    numeric = [column for column in columns if column.role != "category"]
+    named = [column for column in columns if column.role == "category"]
+    categories = [_category(inputs[column.name], place, settings) for place, column in enumerate(named)]
+    outputs = {}
+    if numeric:
+        matrix = tf.stack([_number(inputs[column.name], column) for column in numeric], axis=1)
+        if settings.numbers == "zscore":
+            outputs[NUMBERS] = _scaled(matrix)
+        else:
+            categories += _buckets(matrix, len(numeric), settings.buckets)
+    if categories:
+        outputs[CATEGORIES] = tf.stack(categories, axis=1)
+    return outputs
+
+
+def _number(values: Any, column: Column) -> Any:
+    """Returns float32 with NaN for what is missing, or not finite."""
+    if column.role == "date":
+        return dates.days(values)
+    number = tf.cast(values, tf.float32)
+    if column.dtype == "int64":
+        return tf.where(tf.equal(values, int(MISSING["int64"])), float("nan"), number)
+    return tf.where(tf.math.is_finite(number), number, float("nan"))
+
+
+def _scaled(matrix: Any) -> Any:
+    scores = tft.scale_to_z_score(matrix, elementwise=True)
+    missing = tf.math.is_nan(matrix)
+    return tf.concat([tf.where(missing, 0.0, scores), tf.cast(missing, tf.float32)], axis=1)
+
+
+def _buckets(matrix: Any, columns: int, buckets: int) -> list[Any]:
+    found = []
+    for place in range(columns):
+        values = matrix[:, place]
+        missing = tf.math.is_nan(values)
+        edges = tft.quantiles(tf.boolean_mask(values, ~missing), buckets, epsilon=0.01)
+        number = tft.apply_buckets(tf.where(missing, 0.0, values), edges)
+        found.append(tf.where(missing, tf.constant(_UNKNOWN, tf.int64), tf.cast(number, tf.int64)))
+    return found
+
+
+def _category(values: Any, place: int, settings: Transform) -> Any:
+    if values.dtype != tf.string:
+        # What is missing is the empty string, which no vocabulary holds.
+        values = tf.where(tf.equal(values, int(MISSING["int64"])), "", tf.strings.as_string(values))
+    number = tft.compute_and_apply_vocabulary(
+        names.one_line(values),
+        default_value=_UNKNOWN,
+        top_k=settings.categories,
+        vocab_filename=vocabulary_of(place),
+    )
+    return tf.cast(number, tf.int64)

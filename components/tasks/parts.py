@@ -1,0 +1,34 @@
+"""The parts that shipped tasks are made of, and the sources that they share."""
+
+from components.tasks import Part
+
+IMAGE = Part(
+    roles=("image",),
+    feature="components.features.image:from_columns",
+    encoder="components.models.image:encodings",
+)
+TEXT = Part(
+    roles=("text",),
+    fit="components.fitting.text:fit",
+    feature="components.features.text:from_columns",
+    encoder="components.models.text:encodings",
+)
+TENSOR = Part(
+    roles=("tensor",),
+    fit="components.fitting.tensor:fit",
+    feature="components.features.tensor:from_columns",
+    encoder="components.models.tensor:encodings",
+)
+TABLE = Part(
+    roles=("number", "category", "date"),
+    fit="components.fitting.table:fit",
+    feature="components.features.fitted_table:from_columns",
+    encoder="components.models.table:encodings",
+)
+
+TABLES = (
+    "components.ingest.sources.csv_rows:SOURCE",
+    "components.ingest.sources.jsonl_rows:SOURCE",
+    "components.ingest.sources.parquet_rows:SOURCE",
+)
+RECORDS = "components.ingest.sources.tfrecord_rows:SOURCE"

@@ -1,0 +1,12 @@
+"""The tabular pipeline, as the `tfx` CLI takes it.
+
+    tfx pipeline create --engine local --pipeline_path pipelines/tabular.py
+    tfx run create --engine local --pipeline_name tabular
+
+Settings come from penstock.toml; PENSTOCK_DATA and PENSTOCK_ROOT name another data folder and pipeline root.
+"""
+
+from pipelines.tfx_entry import main
+
+if __name__ == "__main__":
+    main("tabular")
