@@ -12,7 +12,7 @@ setup:  ## make .venv from requirements.lock (done once; demo, test and check ca
 	@scripts/setup.sh
 
 demo: setup  ## generate the sample data and run TASK (default: image) end to end
-	@$(BIN)/python -m data.digits
+	@$(BIN)/python -m data $(TASK)
 	@$(BIN)/penstock run $(TASK) $(ARGS)
 
 test: setup  ## pass all tests; ARGS goes to pytest

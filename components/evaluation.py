@@ -9,6 +9,7 @@ import tensorflow_model_analysis as tfma
 from tfx import types
 from tfx.dsl.components.common.resolver import ResolverStrategy
 
+from components.features.text import length_of
 from components.roles import Layout
 from components.settings import Evaluate
 
@@ -51,7 +52,10 @@ def eval_config(layout: Layout, bars: Evaluate) -> tfma.EvalConfig:
     """Returns what TFMA measures and which thresholds bless a model."""
     is_class = layout.kind == "class"
     metrics = _of_classes(bars) if is_class else _of_quantities(bars)
-    sliced = [*([layout.label] if is_class else []), *bars.slices]
+    known = {column.name for column in layout.columns}
+    lengths = [length_of(column.name) for column in layout.of(["text"])]
+    # A column that this data does not have may be another's: a task's own defaults name those of its sample.
+    sliced = [*([layout.label] if is_class else []), *lengths, *(name for name in bars.slices if name in known)]
     model = tfma.ModelSpec(label_key=layout.label, signature_name="serving_default")
     if not is_class:
         model.prediction_key = "value"

@@ -4,6 +4,7 @@ serving_default  serialized tf.Examples ─┐                             ┌�
 raw              values as they come      ├─► decode, fitted graph ─► model
                  from a client           ─┤                             └─► value, where the label is a quantity
 features         the same                ─┘   without its last layer ─────► features
+transformed_features, if there is something to tell: by what an evaluation looks at records apart (TFMA finds it by name)
 """
 
 from collections.abc import Mapping, Sequence
@@ -16,6 +17,7 @@ from components import features as modalities
 from components.features import Feature
 from components.models.joined import extractor
 
+SLICES = "transformed_features"
 Outputs = dict[str, tf.Tensor]
 
 
@@ -44,6 +46,10 @@ class Served(tf.Module):
         """Returns what the last layer would see."""
         return {"features": self.extractor(modalities.inputs(self._features, values), training=False)}
 
+    def slice_examples(self, examples: tf.Tensor) -> Outputs:
+        """Returns by what serialized tf.Examples can be looked at apart."""
+        return modalities.slices(self._features, tf.io.parse_example(examples, modalities.spec(self._features)))
+
     def _predict(self, values: Mapping[str, tf.Tensor]) -> Outputs:
         found = self.model(modalities.inputs(self._features, values), training=False)
         if not self._classes.shape[0]:
@@ -69,4 +75,6 @@ def export(
         "raw": tf.function(served.predict_raw).get_concrete_function(**raw),
         "features": tf.function(served.extract_raw).get_concrete_function(**raw),
     }
+    if any(hasattr(feature, "slices") for feature in features.values()):
+        signatures[SLICES] = tf.function(served.slice_examples).get_concrete_function(examples)
     tf.saved_model.save(served, folder, signatures=signatures)

@@ -11,6 +11,8 @@ augmented(stored, seeds)  both at once, where that is cheaper than one after the
 finish(decoded)           what the model sees: padded, scaled
 keras_input(name)         declares it
 
+slices(name, decoded)     what an evaluation looks at apart, if there is such a thing: how long a text is
+
 `from_columns(columns, fitted, settings, data)` of each file makes the features of a Task's part.
 What is in a batch of stored values is a tensor of one entry a record, or a dictionary of such if `spec` returns one.
 """
@@ -127,6 +129,15 @@ def inputs(features: Mapping[str, Feature], columns: Mapping[str, Any]) -> dict[
     found: dict[str, Any] = {}
     for key, feature in features.items():
         found |= named(key, feature.finish(feature.decode(stored(columns, key, feature))))
+    return found
+
+
+def slices(features: Mapping[str, Feature], columns: Mapping[str, Any]) -> dict[str, Any]:
+    """Returns by what the records of a parsed batch can be looked at apart: one string a record each."""
+    found: dict[str, Any] = {}
+    for key, feature in features.items():
+        if hasattr(feature, "slices"):
+            found |= feature.slices(key, feature.decode(stored(columns, key, feature)))
     return found
 
 

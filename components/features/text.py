@@ -36,6 +36,9 @@ _SPACES = r"\p{Zl}\p{Zp}\x{85}\x{A0}\x{1680}\x{2000}-\x{200A}\x{202F}\x{205F}\x{
 _BORDERS = rf"[\p{{Cc}}\pP{_SPACES}]+"  # without the plain space: it is a border already, and the most frequent one
 _CONTROLS = r"\p{Cc}"
 
+_EDGES = (0, 16, 64, 256)  # tokens
+_LENGTHS = ("empty", "1 to 16 tokens", "17 to 64 tokens", "65 to 256 tokens", "more than 256 tokens")
+
 Split = Literal["words", "characters"]
 Side = Literal["end", "start"]
 
@@ -77,12 +80,23 @@ class TextFeature(Unvaried):
         steps = tf.constant(self.pad_to, tf.int64)
         return tf.gather(steps, tf.searchsorted(steps, longest))
 
+    def slices(self, name: str, decoded: tf.RaggedTensor) -> dict[str, tf.Tensor]:
+        """Returns how long each text is, in words: what an evaluation looks at apart."""
+        return {
+            length_of(name): tf.gather(_LENGTHS, tf.searchsorted(tf.constant(_EDGES, tf.int64), decoded.row_lengths()))
+        }
+
     def keras_input(self, name: str) -> keras.KerasTensor:
         """Declares the model's input; its width is that of the batch."""
         return keras.Input([None], dtype="int64", name=name)
 
     def _cut(self, found: tf.RaggedTensor) -> tf.RaggedTensor:
         return found[:, : self.max_tokens] if self.truncate == "end" else found[:, -self.max_tokens :]
+
+
+def length_of(name: str) -> str:
+    """Returns what the length of a text is called, where records are looked at by it."""
+    return f"{name}_length"
 
 
 def from_columns(columns: Sequence[Column], fitted: Fitted, settings: Input, data: DataShape) -> dict[str, TextFeature]:

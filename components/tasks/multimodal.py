@@ -10,5 +10,5 @@ TASK = Task(
     parts=(parts.IMAGE, parts.TEXT, parts.TABLE),
     needs=("image", "text"),
     sample_data="data/samples/multimodal",
-    settings={"train": {"epochs": 6}, "input": {"augment": False}},
+    settings={"train": {"epochs": 6}, "input": {"augment": False}, "evaluate": {"slices": ["question"]}},
 )

@@ -73,6 +73,7 @@ class RunFacts:
     best_epoch: int | None = None
     metrics: Mapping[str, float] = field(default_factory=dict)
     bars: tuple[Bar, ...] = ()
+    slices: tuple[tuple[str, str, float, int], ...] = ()  # column, value, metric of the first bar, records
     classes: tuple[str, ...] = ()
     confusion: tuple[tuple[int, ...], ...] = ()  # rows: true class, columns: predicted
     blessed: bool | None = None

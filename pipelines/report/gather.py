@@ -41,6 +41,7 @@ def facts(
         classes=tuple(used["Transform"].facts.get("classes", ())) if "Transform" in used else (),
         confusion=_confusion(used, evaluated),
         metrics={name: value for name, value in evaluated.get("metrics", {}).items() if name != "examples"},
+        slices=tuple((column, value, metric, count) for column, value, metric, count in evaluated.get("slices", ())),
         bars=tuple(Bar(*bar) for bar in evaluated.get("bars", ())),
         blessed=blessed,
         model_path=pushed.get("destination"),

@@ -171,6 +171,7 @@ def render(facts: RunFacts) -> str:
         curves=Cut.of(_curves(facts), MOST_CURVES),
         best=_best(facts),
         bars=Cut.of(facts.bars, MOST_ROWS),
+        slices=Cut.of(sorted(facts.slices, key=lambda row: (row[0], row[2])), MOST_ROWS),
         pairs=_pairs(facts),
         names=_class_names(facts),
         has_matrix=0 < len(facts.confusion) <= MATRIX_CLASSES,
@@ -322,6 +323,7 @@ def _sections(facts: RunFacts) -> dict[str, str]:
         ("samples", "Samples", bool(facts.samples)),
         ("curves", "Learning curves", bool(_curves(facts))),
         ("bars", "Bars", bool(facts.bars)),
+        ("slices", "Slices", bool(facts.slices)),
         ("confusion", "Confusion", bool(facts.confusion)),
     )
     return {anchor: title for anchor, title, present in sections if present}
