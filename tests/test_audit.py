@@ -9,7 +9,6 @@ from typing import Any
 import orjson
 import pandas as pd  # type: ignore[import-untyped]
 import pytest
-import tensorflow as tf
 import tensorflow_model_analysis as tfma
 from tensorflow_metadata.proto.v0 import statistics_pb2
 
@@ -18,6 +17,7 @@ from components.audit import Audit, audit
 from components.errors import LedgerMismatch
 from components.ingest import account
 from components.ledger import Entry
+from components.roles import Layout
 from components.settings import Evaluate
 
 CLASSES = {"train": {"cat": 5, "dog": 3}, "eval": {"cat": 2, "dog": 1}, "test": {"cat": 2, "dog": 2}}
@@ -104,10 +104,8 @@ def write_graph(folder: Path, cats: int, dogs: int) -> dict[str, Path]:
     """Writes the vocabularies of a transform graph."""
     assets = folder / "transform_fn" / "assets"
     assets.mkdir(parents=True)
-    for name, rows in (("labels", [b"cat", b"dog"]), ("label_counts", [b"%d cat" % cats, b"%d dog" % dogs])):
-        with tf.io.TFRecordWriter(str(assets / f"{name}.tfrecord.gz"), "GZIP") as writer:
-            for row in rows:
-                writer.write(row)
+    (assets / "labels").write_text("cat\ndog\n")
+    (assets / "label_counts").write_text(f"{cats} cat\n{dogs} dog\n")
     return {"transform_graph": folder}
 
 
@@ -169,7 +167,7 @@ def evaluated(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """An evaluation of four records by TFMA itself, one of them wrong."""
     folder = tmp_path_factory.mktemp("evaluated") / "evaluation"
     config = tfma.utils.update_eval_config_with_defaults(
-        evaluation.eval_config("label", Evaluate()), has_baseline=False, rubber_stamp=True
+        evaluation.eval_config(Layout("label", "class", ()), Evaluate()), has_baseline=False, rubber_stamp=True
     )
     config.model_specs[0].prediction_key = "probabilities"
     answers = pd.DataFrame(

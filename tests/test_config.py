@@ -7,7 +7,7 @@ import pytest
 
 from components.errors import SettingsError
 from components.settings import Settings
-from components.tasks import get
+from components.tasks import NAMES, get
 from pipelines import config as run_config
 
 
@@ -75,7 +75,10 @@ class TestFile:
         ("text", "said"),
         [
             ("[imag]\n", "settings file {}: unknown task [imag]: did you mean 'image'?"),
-            ("[audio.train]\nepochs = 1\n", "settings file {}: unknown task [audio]: known: image"),
+            (
+                "[audio.train]\nepochs = 1\n",
+                "settings file {}: unknown task [audio]: known: " + ", ".join(sorted(NAMES)),
+            ),
             ("[image.train]\nepoch = 1\n", "unknown setting 'train.epoch': did you mean 'epochs'?"),
             ("[image]\ntrain = 3\n", "setting 'train' is a section: expected train.KEY, got 3"),
         ],

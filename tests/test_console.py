@@ -222,6 +222,7 @@ class TestSummary:
         config.report.touch()
         facts = replace(
             FACTS,
+            records={"train": 1500, "eval": 199},
             class_counts={"train": {"cat": 900, "dog": 600}, "eval": {"cat": 100, "dog": 99}},
             ledger=(LedgerRow("Ingest", 1702, 1699, 3),),
             quarantine_path="ingest/quarantine.jsonl",

@@ -3,10 +3,13 @@
 from pathlib import Path
 
 import pytest
+from google.protobuf import text_format
+from tensorflow_metadata.proto.v0 import schema_pb2
 
 from components.errors import SettingsError
 from components.hashing import HashCache
 from components.ingest import survey
+from components.roles import MISSING
 from pipelines import config as run_config
 from pipelines import curated
 from pipelines.config import HOME, RunConfig
@@ -47,8 +50,28 @@ def test_other_columns_have_a_schema_inferred(tmp_path: Path) -> None:
     curated.bring_into_force(config, found)
 
     assert (found.file, found.is_new) == (config.root / "schema.pbtxt", True)
-    assert found.file.read_bytes() == config.schema_in_force.read_bytes() == found.content
+    assert found.file.read_bytes() == found.content
+    assert config.schema_in_force.read_bytes() == curated.in_force(config, found)
     assert b'name: "width"' in found.content
+
+
+def test_what_stands_for_a_gap_is_in_force_but_not_in_the_file(tmp_path: Path) -> None:
+    """The user curates columns; every node reads the same in place of what a record lacks."""
+    config = config_of(listed(tmp_path, "path,kind,width"), tmp_path)
+    found = find(config)
+    told = text_format.Parse(curated.in_force(config, found), schema_pb2.Schema()).tensor_representation_group[""]
+
+    assert b"default_value" not in found.content
+    assert told.tensor_representation["width"].dense_tensor.default_value.int_value == MISSING["int64"]
+
+
+def test_a_comment_changes_nothing_that_is_in_force(tmp_path: Path) -> None:
+    """So it makes no node due."""
+    config = config_of(listed(tmp_path), tmp_path)
+    found = find(config)
+    commented = curated.Curated(found.file, found.content + b"# as of today\n")
+
+    assert curated.in_force(config, commented) == curated.in_force(config, found)
 
 
 def test_what_the_user_has_curated_stays(tmp_path: Path) -> None:

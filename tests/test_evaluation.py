@@ -27,6 +27,8 @@ from components import evaluation, serving
 from components.evaluation import LatestBlessedOther
 from components.features.image import ImageFeature
 from components.ingest.encode import encode_example
+from components.models.joined import FEATURES
+from components.roles import Layout
 from components.settings import Evaluate
 
 CLASSES = ("dark", "bright")
@@ -54,7 +56,7 @@ def write_examples(folder: Path) -> None:
 def export(channel: int, folder: Path) -> None:
     """Exports a model that answers by one channel."""
     image = FEATURE.keras_input("image")
-    mean = keras.layers.GlobalAveragePooling2D()(keras.layers.Rescaling(1 / 255)(image))
+    mean = keras.layers.GlobalAveragePooling2D(name=FEATURES)(keras.layers.Rescaling(1 / 255)(image))
     answer = keras.layers.Dense(2, activation="softmax")
     model = keras.Model({"image": image}, answer(mean))
     kernel = np.zeros((3, 2), np.float32)
@@ -94,7 +96,7 @@ def evaluate(home: Path, out: Path, bars: Evaluate, *, baseline: bool) -> tuple[
         inputs,
         {"evaluation": [evaluated], "blessing": [blessing]},
         {
-            "eval_config": proto_utils.proto_to_json(evaluation.eval_config("label", bars)),
+            "eval_config": proto_utils.proto_to_json(evaluation.eval_config(Layout("label", "class", ()), bars)),
             "example_splits": orjson.dumps([evaluation.SPLIT]).decode(),
         },
     )
@@ -178,7 +180,7 @@ class TestBars:
     @staticmethod
     def threshold(bars: Evaluate) -> tfma.MetricThreshold:
         """Returns the one threshold of a configuration, and sees to it that it is the only one."""
-        (spec,) = evaluation.eval_config("label", bars).metrics_specs
+        (spec,) = evaluation.eval_config(Layout("label", "class", ()), bars).metrics_specs
         (accuracy, *others) = spec.metrics
         (overall,) = accuracy.per_slice_thresholds
         assert list(overall.slicing_specs) == [tfma.SlicingSpec()]
@@ -203,7 +205,7 @@ class TestBars:
 
     def test_classes_are_measured_too(self) -> None:
         """All records together, and each label for itself."""
-        config = evaluation.eval_config("kind", Evaluate())
+        config = evaluation.eval_config(Layout("kind", "class", ()), Evaluate())
 
         assert list(config.slicing_specs) == [tfma.SlicingSpec(), tfma.SlicingSpec(feature_keys=["kind"])]
         assert list(config.model_specs) == [tfma.ModelSpec(label_key="kind", signature_name="serving_default")]

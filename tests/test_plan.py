@@ -183,7 +183,7 @@ class TestUpToDate:
             ("StatisticsGen", CACHED, "same inputs, libraries; outputs intact"),
             ("ExampleValidator", CACHED, "same inputs, libraries; outputs intact"),
             ("Gate", CACHED, "same inputs, settings, code; outputs intact"),
-            ("Transform", CACHED, "same inputs, code, libraries; outputs intact"),
+            ("Transform", CACHED, "same inputs, settings, code, libraries; outputs intact"),
             ("Trainer", CACHED, "same inputs, settings, code, libraries; outputs intact"),
             ("Baseline", LOOK_UP, "looked up in every run"),
             ("Evaluator", CACHED, "same inputs, settings, code, libraries; outputs intact"),
@@ -229,6 +229,7 @@ class TestChanges:
             ("input.batch_size=8", "Trainer", "setting input.batch_size changed: 64 to 8"),
             ("evaluate.min_accuracy=0.5", "Evaluator", "setting evaluate.min_accuracy changed: 0.6 to 0.5"),
             ("ingest.splits.salt=x", "Ingest", "setting ingest.splits.salt changed: '' to 'x'"),
+            ("transform.ngrams=2", "Transform", "setting transform.ngrams changed: 1 to 2"),
         ],
     )
     def test_a_setting(self, flag: str, node: str, reason: str, root: Root) -> None:
@@ -279,13 +280,16 @@ class TestChanges:
         assert root.due() == after({"Trainer": f"keras changed: {keras} to 9.9"})
 
     def test_the_schema(self, root: Root, monkeypatch: pytest.MonkeyPatch) -> None:
-        """A curated schema is content, not code."""
+        """A curated schema is content, not code; a comment in it is neither."""
         shutil.copytree(run_config.HOME / "schemas", root.home / "schemas")
-        with (root.home / "schemas" / "image.pbtxt").open("a") as schema:
-            schema.write("# stricter\n")
         monkeypatch.setattr(curated, "HOME", root.home)
+        found = []
+        for edit in ("# stricter\n", 'string_domain { name: "kind" value: "cats" value: "dogs" }\n'):
+            with (root.home / "schemas" / "image.pbtxt").open("a") as schema:
+                schema.write(edit)
+            found.append(root.due())
 
-        assert root.due() == after({"Schema": "schema changed"})
+        assert found == [{}, after({"Schema": "schema changed"})]
 
     def test_an_image_moved_to_another_class(self, root: Root) -> None:
         """Promise A13: ingest and all after it."""

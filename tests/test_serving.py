@@ -77,12 +77,14 @@ def expected(model: Any) -> Any:
 class TestSignatures:
     """What a client may call, and what it gets."""
 
-    def test_there_are_two(self, served: Any) -> None:
-        """One for each way in."""
-        assert set(served.signatures) == {"serving_default", "raw"}
+    def test_there_are_three(self, served: Any) -> None:
+        """One for each way in, and one for what the model makes of it before it answers."""
+        assert set(served.signatures) == {"serving_default", "raw", "features"}
 
-    @pytest.mark.parametrize(("name", "key"), [("serving_default", "examples"), ("raw", "image")])
-    def test_both_take_a_batch_of_strings(self, served: Any, name: str, key: str) -> None:
+    @pytest.mark.parametrize(
+        ("name", "key"), [("serving_default", "examples"), ("raw", "image"), ("features", "image")]
+    )
+    def test_all_take_a_batch_of_strings(self, served: Any, name: str, key: str) -> None:
         """Of any length, under one name."""
         arguments = served.signatures[name].structured_input_signature
 
@@ -92,6 +94,14 @@ class TestSignatures:
     def test_both_return_classes_and_probabilities(self, served: Any, name: str) -> None:
         """A row a picture, a column a class."""
         assert served.signatures[name].structured_outputs == OUTPUTS
+
+    def test_features_are_floats(self, served: Any, model: Any) -> None:
+        """As many as the layer before the last has."""
+        width = joined.extractor(model).output_shape[1]
+
+        assert served.signatures["features"].structured_outputs == {
+            "features": tf.TensorSpec([None, width], tf.float32, name="features")
+        }
 
 
 class TestAnswers:
@@ -108,6 +118,14 @@ class TestAnswers:
         answer = served.signatures["raw"](image=tf.constant(PICTURES))
 
         np.testing.assert_allclose(answer["probabilities"].numpy(), expected, atol=1e-5)
+
+    def test_features_are_what_the_last_layer_sees(self, served: Any, model: Any, expected: Any) -> None:
+        """The last layer makes the model's answer of them."""
+        features = served.signatures["features"](image=tf.constant(PICTURES))["features"]
+        decoded = FEATURE.decode(tf.constant(PICTURES)).numpy()
+
+        np.testing.assert_allclose(features, joined.extractor(model)({"image": decoded}, training=False), atol=1e-5)
+        np.testing.assert_allclose(model.layers[-1](features), expected, atol=1e-5)
 
     @pytest.mark.parametrize("number", range(len(PICTURES)))
     def test_a_picture_alone_is_answered_as_in_a_batch(self, served: Any, expected: Any, number: int) -> None:

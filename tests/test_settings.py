@@ -38,6 +38,7 @@ def test_the_documented_defaults_hold() -> None:
         "spans": "all",
         "label": "",
         "columns": {},
+        "text": "",
         "split_by": "",
         "images": "",
         "image_check": "full",
@@ -58,7 +59,7 @@ def test_overlays_are_merged_key_by_key() -> None:
     loaded = load([{"train": {"epochs": 3, "seed": 1}}, {"train": {"epochs": 5}}, {"gate": {"min_per_class": 2}}])
 
     assert (loaded.section("train"), loaded.section("gate")) == (
-        {"epochs": 5, "learning_rate": 0.003, "seed": 1},
+        {"epochs": 5, "learning_rate": 0.003, "seed": 1, "class_weights": 0.0},
         {"min_per_class": 2},
     )
 

@@ -145,11 +145,12 @@ class TestSize:
 
         assert ImageFeature.of(settings, Shape(40)) == ImageFeature(40, "center", False, True, "imagenet", how)
 
-    def test_memory_is_counted_as_bytes_and_once_as_floats(self) -> None:
-        """A budget holds while pictures are resized."""
-        feature = ImageFeature(40)
+    @pytest.mark.parametrize(("normalise", "of_a_value"), [("model", 2), ("unit", 6), ("imagenet", 6)])
+    def test_memory_is_that_of_a_batch_in_the_making(self, normalise: Any, of_a_value: int) -> None:
+        """Bytes, and once more while they are put together; floats besides if they are scaled here."""
+        feature = ImageFeature(40, normalise=normalise)
 
-        assert (feature.decoded_bytes, feature.is_ragged, feature.is_costly) == (40 * 40 * 3 * 5, False, True)
+        assert (feature.decoded_bytes, feature.is_ragged, feature.is_costly) == (40 * 40 * 3 * of_a_value, False, True)
 
 
 class TestDecode:

@@ -125,3 +125,30 @@ def test_a_compiled_model_is_saved_with_its_loss(head: Any, tmp_path: Path) -> N
 
     assert loaded.loss.get_config() == model.loss.get_config()
     assert loaded.evaluate(records(2), labels, verbose=0) == model.evaluate(records(2), labels, verbose=0)
+
+
+def test_soft_labels_are_shares_of_every_class() -> None:
+    """As blended pictures have them: the loss is the cross-entropy with the shares."""
+    head = Classification(2, is_soft=True)
+    shares = np.array([[1, 0], [0.25, 0.75]], np.float32)
+    answers = np.array([[0.5, 0.5], [0.8, 0.2]], np.float32)
+
+    expected = -(np.log(0.5) + 0.25 * np.log(0.8) + 0.75 * np.log(0.2)) / 2
+    np.testing.assert_allclose(head.loss()(shares, answers), expected, rtol=1e-6)
+
+
+def test_soft_labels_are_met_where_the_largest_share_is() -> None:
+    """The accuracy compares the likeliest class with the one that has most of the record."""
+    (accuracy,) = Classification(2, is_soft=True).metrics()
+    accuracy.update_state(np.array([[0.6, 0.4], [0.4, 0.6], [1, 0]]), np.array([[0.9, 0.1], [0.9, 0.1], [0.6, 0.4]]))
+
+    assert accuracy.name == "accuracy"
+    np.testing.assert_allclose(accuracy.result(), 2 / 3, rtol=1e-6)
+
+
+def test_a_record_of_one_class_has_the_loss_of_its_number() -> None:
+    """So training with blends and evaluation without them can be compared."""
+    answers = np.array([[0.7, 0.2, 0.1], [0.1, 0.3, 0.6]], np.float32)
+    soft = Classification(3, is_soft=True).loss()(np.eye(3, dtype=np.float32)[[0, 1]], answers)
+
+    np.testing.assert_allclose(soft, Classification(3).loss()(np.array([0, 1]), answers), rtol=1e-6)

@@ -34,6 +34,7 @@ def facts() -> RunFacts:
         quarantined=(QuarantinedFile("data/2/scan.jpg", "truncated JPEG"),),
         quarantine_path="runs/ingest/5/quarantine.jsonl",
         warnings=("2 files have the same content under two labels",),
+        records={"train": 60, "eval": 30},
         class_counts={"train": {"0": 20, "1": 21, "2": 19}, "eval": {"0": 10, "1": 9, "2": 11}},
         samples=(SampleImage("0", encode("PNG")), SampleImage("1", encode("JPEG"))),
         curves={"loss": {"train": (2.0, 1.0, 0.5, 0.25), "eval": (1.8, 0.9, 0.6, 0.7)}},
