@@ -44,6 +44,11 @@ def _ingest(inputs: Uris, outputs: Uris) -> Audit:
     return Audit(account.read(outputs["examples"]).entry())
 
 
+def _extract(inputs: Uris, outputs: Uris) -> Audit:
+    given, made = (sum(account.read(uri).records.values()) for uri in (inputs["examples"], outputs["extracted"]))
+    return Audit(ledger.Entry("Extract", given, made))
+
+
 def _statistics(inputs: Uris, outputs: Uris) -> Audit:
     expected = account.read(inputs["examples"]).records
     counted = dict.fromkeys(expected, 0)
@@ -94,6 +99,7 @@ def _pusher(inputs: Uris, outputs: Uris) -> Audit:
 
 _AUDITS: Mapping[str, Callable[[Uris, Uris], Audit]] = {
     "Ingest": _ingest,
+    "Extract": _extract,
     "StatisticsGen": _statistics,
     "Transform": _transform,
     "Trainer": _trainer,

@@ -7,6 +7,7 @@ A server that polls the folder sees a version only when every byte of it is ther
 
 import re
 import shutil
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -21,6 +22,7 @@ from tfx.types import artifact_utils, standard_component_specs
 from tfx.utils import proto_utils
 
 from components import durable
+from components.extractor import PROVENANCE
 
 PUSHED = "pushed.json"
 _VERSION = re.compile("[0-9]+")
@@ -45,7 +47,10 @@ class PushExecutor(tfx_pusher.Executor):
             return
         destination = pusher_pb2.PushDestination()
         proto_utils.json_to_proto(exec_properties[standard_component_specs.PUSH_DESTINATION_KEY], destination)
-        folder = push(Path(self.GetModelPath(input_dict)), Path(destination.filesystem.base_directory))
+        model = artifact_utils.get_single_instance(input_dict[standard_component_specs.MODEL_KEY])
+        pipeline = orjson.loads(exec_properties[standard_component_specs.CUSTOM_CONFIG_KEY] or b"{}")
+        made_by = {**pipeline, "id": model.id, "uri": model.uri}
+        folder = push(Path(self.GetModelPath(input_dict)), Path(destination.filesystem.base_directory), made_by)
         self._MarkPushed(pushed, pushed_destination=str(folder), pushed_version=folder.name)
         _note(pushed, {"pushed": True, "destination": str(folder), "version": folder.name})
 
@@ -60,8 +65,8 @@ class Pusher(tfx_component.Pusher):
     EXECUTOR_SPEC = executor_spec.ExecutorClassSpec(PushExecutor)
 
 
-def push(model: Path, serving: Path) -> Path:
-    """Copies `model` to the next version below `serving` and returns that folder."""
+def push(model: Path, serving: Path, made_by: Mapping[str, Any] | None = None) -> Path:
+    """Copies `model` to the next version below `serving`, with a note of where it came from; returns that folder."""
     serving.mkdir(parents=True, exist_ok=True)
     # Pipelines with roots of their own may share a serving folder: one of them pushes at a time.
     with filelock.FileLock(serving / ".lock"):
@@ -71,6 +76,9 @@ def push(model: Path, serving: Path) -> Path:
         target = serving / str(version)
         with durable.publish_folder(target) as aside:
             shutil.copytree(model, aside, dirs_exist_ok=True)
+            if made_by:
+                (aside / PROVENANCE).parent.mkdir(exist_ok=True)
+                (aside / PROVENANCE).write_bytes(orjson.dumps(dict(made_by)))
     return target
 
 

@@ -29,6 +29,7 @@ TEXT, DATE, CATEGORY, UNUSED = "text", "date", "category", "unused"  # tags
 DATE_PATTERN = (
     r"^\s*(\d{4})-(\d{2})-(\d{2})(?:[T ](\d{2}):(\d{2})(?::(\d{2})(?:\.\d+)?)?\s*(?:Z|[+-]\d{2}:?\d{2})?)?\s*$"
 )
+_LOOKED_AT = "vectors of: "  # a tag: the column of pictures that they stand for
 MISSING: Mapping[str, float | int | str] = {"float32": float("nan"), "int64": -(1 << 63), "string": ""}
 
 
@@ -80,6 +81,37 @@ def read(schema: "schema_pb2.Schema", label: str) -> Layout:
         elif feature.name != own:
             columns.append(_column(feature))
     return Layout(label, kind, tuple(columns))
+
+
+def vectors_of(image: str) -> str:
+    """Returns what the vectors are called that a pretrained network has made of pictures."""
+    return f"{image}_features"
+
+
+def with_vectors(schema: "schema_pb2.Schema", label: str, width: int) -> "schema_pb2.Schema":
+    """Returns the schema of the same records with a vector in the place of the picture."""
+    from tensorflow_metadata.proto.v0 import schema_pb2
+
+    from components.errors import SettingsError
+
+    pictures = [column.name for column in read(schema, label).of(["image"])]
+    if len(pictures) != 1:
+        raise SettingsError(f"extract.model: records have {len(pictures)} pictures, expected one for it to look at")
+    made = schema_pb2.Schema()
+    made.CopyFrom(schema)
+    for feature in made.feature:
+        if feature.name == pictures[0]:
+            feature.name = vectors_of(feature.name)
+            feature.ClearField("image_domain")
+            feature.image_domain.SetInParent()
+            feature.annotation.tag.extend(["dtype:<f4", f"shape:{width}", _LOOKED_AT + pictures[0]])
+    return made
+
+
+def looked_at(schema: "schema_pb2.Schema") -> str:
+    """Returns the column of pictures that a pretrained network makes vectors of; empty if there is none."""
+    tags = (tag for feature in schema.feature for tag in feature.annotation.tag)
+    return next((tag.removeprefix(_LOOKED_AT) for tag in tags if tag.startswith(_LOOKED_AT)), "")
 
 
 def with_defaults(schema: "schema_pb2.Schema", label: str) -> "schema_pb2.Schema":

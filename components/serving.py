@@ -4,33 +4,52 @@ serving_default  serialized tf.Examples ─┐                             ┌�
 raw              values as they come      ├─► decode, fitted graph ─► model
                  from a client           ─┤                             └─► value, where the label is a quantity
 features         the same                ─┘   without its last layer ─────► features
-transformed_features, if there is something to tell: by what an evaluation looks at records apart (TFMA finds it by name)
+transformed_features, if there is something to tell: by what an evaluation looks at records apart (TFMA calls it so)
 """
 
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import keras
 import tensorflow as tf
 
 from components import features as modalities
+from components.extractor import INSIDE, Loaded
 from components.features import Feature
 from components.models.joined import extractor
 
 SLICES = "transformed_features"
+_PICTURE = 4  # sides of a batch of them
 Outputs = dict[str, tf.Tensor]
+
+
+@dataclass(frozen=True)
+class Looks:
+    """A pretrained network in front of the model: training saw its vectors, clients have pictures."""
+
+    image: str
+    vectors: str
+    network: Loaded
 
 
 class Served(tf.Module):
     """Holds the Keras model, what was fitted and the class names; Keras itself is not needed to load it."""
 
     def __init__(
-        self, model: keras.Model, features: Mapping[str, Feature], classes: Sequence[str], fitted: Any = None
+        self,
+        model: keras.Model,
+        features: Mapping[str, Feature],
+        classes: Sequence[str],
+        fitted: Any,
+        looks: Looks | None,
     ) -> None:
         """Tracks the model's weights, and the tables of the fitted graph, under this module."""
         super().__init__()
         self.model, self.extractor = model, extractor(model)
-        self.fitted = fitted
+        self.fitted, self.network = fitted, looks.network.held if looks else None
+        self._looks = looks
         self._features = dict(features)
         self._classes = tf.constant(list(classes), tf.string)
 
@@ -40,11 +59,17 @@ class Served(tf.Module):
 
     def predict_raw(self, **values: tf.Tensor) -> Outputs:
         """Predicts values as clients have them: for an image, the bytes of its file."""
-        return self._predict(values)
+        return self._predict(self._looked_at(values))
 
     def extract_raw(self, **values: tf.Tensor) -> Outputs:
         """Returns what the last layer would see."""
-        return {"features": self.extractor(modalities.inputs(self._features, values), training=False)}
+        return {"features": self.extractor(modalities.inputs(self._features, self._looked_at(values)), training=False)}
+
+    def _looked_at(self, values: Mapping[str, tf.Tensor]) -> dict[str, tf.Tensor]:
+        found, looks = dict(values), self._looks
+        if looks:
+            found[looks.vectors] = looks.network.features(found.pop(looks.image))
+        return found
 
     def slice_examples(self, examples: tf.Tensor) -> Outputs:
         """Returns by what serialized tf.Examples can be looked at apart."""
@@ -63,11 +88,18 @@ class Served(tf.Module):
 
 
 def export(
-    model: keras.Model, features: Mapping[str, Feature], classes: Sequence[str], folder: str, fitted: Any = None
+    model: keras.Model,
+    features: Mapping[str, Feature],
+    classes: Sequence[str],
+    folder: str,
+    fitted: Any = None,
+    looks: Looks | None = None,
 ) -> None:
     """Saves the model with its signatures; without classes its answer is a quantity."""
-    served = Served(model, features, classes, fitted)
+    served = Served(model, features, classes, fitted, looks)
     columns = modalities.spec(features)
+    if looks:
+        columns[looks.image] = columns.pop(looks.vectors)
     raw = {key: tf.TensorSpec([None], stands.dtype, name=key) for key, stands in columns.items()}
     examples = tf.TensorSpec([None], tf.string, name="examples")
     signatures = {
@@ -78,3 +110,14 @@ def export(
     if any(hasattr(feature, "slices") for feature in features.values()):
         signatures[SLICES] = tf.function(served.slice_examples).get_concrete_function(examples)
     tf.saved_model.save(served, folder, signatures=signatures)
+    if len(model.inputs) == 1 and len(model.inputs[0].shape) == _PICTURE:
+        _save_extractor(served.extractor, Path(folder) / INSIDE)
+
+
+def _save_extractor(model: keras.Model, path: Path) -> None:
+    """Saves what another model can be built on; one that Keras cannot write down is done without."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    try:
+        model.save(path)
+    except (NotImplementedError, TypeError, ValueError):
+        path.unlink(missing_ok=True)

@@ -81,6 +81,24 @@ class Gate(_Section):
     min_per_class: int = pydantic.Field(1, ge=0, description="records of every class in every split")
 
 
+class Extract(_Section):
+    """A pretrained network that looks at the pictures."""
+
+    model: str = pydantic.Field("", description="SavedModel folder, .keras file or name of a Keras application")
+    sha256: str = pydantic.Field("", description="of that model; another one is refused")
+    where: Literal["beam", "frozen", "finetune"] = pydantic.Field(
+        "beam", description="beam: once for every record, before training; frozen, finetune: part of the trained model"
+    )
+    batch_size: int = pydantic.Field(64, gt=0, description="pictures that it sees at once on Beam")
+
+    @pydantic.field_validator("model")
+    @classmethod
+    def _is_a_path(cls, model: str) -> str:
+        if reason := not_a_path(model):
+            raise ValueError(reason)
+        return model
+
+
 class Transform(_Section):
     """What is fitted on the training split, and goes into the served model."""
 
@@ -258,6 +276,7 @@ class Settings(_Section):
 
     ingest: Ingest = Ingest()
     gate: Gate = Gate()
+    extract: Extract = Extract()
     transform: Transform = Transform()
     input: Input = Input()
     train: Train = Train()

@@ -8,6 +8,7 @@ import contextlib
 import math
 import time
 from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +17,7 @@ import orjson
 import tensorflow as tf
 from tfx.components.trainer.fn_args_utils import FnArgs
 
-from components import durable, parts, progress, refs, serving, shard_check
+from components import durable, extractor, parts, progress, refs, serving, shard_check
 from components import features as modalities
 from components.errors import PenstockError, SettingsError
 from components.fitting.fitted import Fitted
@@ -24,6 +25,7 @@ from components.ingest import account
 from components.input_pipeline import Reader, artifacts
 from components.input_pipeline.waiting import Meter
 from components.models.heads import Classification, Head, Regression, class_weights
+from components.roles import vectors_of
 from components.settings import Input, Train, Transform
 from components.shard_check import Checked
 
@@ -37,7 +39,8 @@ def run_fn(args: FnArgs) -> None:
     examples = _artifact_of(args.train_files[0])
     accounts = account.read(examples)
     settings, fit = Input.model_validate(config["input"]), Train.model_validate(config["train"])
-    fitted = Fitted(args.transform_graph_path, Transform.model_validate(config["transform"]))
+    network = _Network.of(args.base_model, config["extract"])
+    fitted = Fitted(args.transform_graph_path, Transform.model_validate(config["transform"]), network.inside())
     label, is_class = config["label"], config["kind"] == "class"
     classes = fitted.classes() if is_class else []
     wanted = parts.read(config["parts"])
@@ -61,13 +64,34 @@ def run_fn(args: FnArgs) -> None:
         model = refs.load(config["model"])(inputs, parts.encodings(wanted, inputs, fitted), head)
         history = _fit(model, head, reader, train, held_out, fit, Path(args.model_run_dir))
     durable.write_bytes(Path(args.model_run_dir) / HISTORY, orjson.dumps(history))
-    serving.export(
-        model,
-        reader.features,
-        classes,
-        args.serving_model_dir,
-        fitted.graph if any(each.part.fit for each in wanted) else None,
-    )
+    graph = fitted.graph if any(each.part.fit for each in wanted) else None
+    serving.export(model, reader.features, classes, args.serving_model_dir, graph, network.in_front())
+
+
+@dataclass(frozen=True)
+class _Network:
+    """A pretrained network for pictures: part of the model, or in front of it."""
+
+    path: str = ""
+    where: str = ""
+    image: str = ""  # column, if records have vectors in the place of pictures
+
+    @staticmethod
+    def of(base_model: str | None, told: Mapping[str, str]) -> "_Network":
+        if not base_model or not told:
+            return _Network()
+        # TFX names the folder in which it expects a model; what is there may be a file.
+        return _Network(extractor.path_in(Path(base_model)), told["where"], told["image"])
+
+    def inside(self) -> tuple[Any, bool] | None:
+        """Returns the network and whether it learns, if it is to be a part of the model."""
+        is_part = self.path and self.where != "beam"
+        return (extractor.keras_model(self.path), self.where == "finetune") if is_part else None
+
+    def in_front(self) -> serving.Looks | None:
+        """Returns what a client's pictures must go through, if training saw vectors."""
+        is_front = self.path and self.where == "beam"
+        return serving.Looks(self.image, vectors_of(self.image), extractor.load(self.path)) if is_front else None
 
 
 def _classification(fitted: Fitted, fit: Train, *, is_soft: bool) -> Classification:

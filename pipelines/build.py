@@ -11,7 +11,8 @@ from tfx.orchestration.pipeline import Pipeline
 from tfx.proto import pusher_pb2
 from tfx.types import standard_artifacts
 
-from components import evaluation, gate, parts, roles
+from components import evaluation, extraction, extractor, gate, parts, roles
+from components.hashing import HashCache
 from components.ingest.component import Ingest
 from components.ingest.config import IngestConfig
 from components.pusher import Pusher
@@ -21,7 +22,8 @@ from pipelines.config import RunConfig
 def build(config: RunConfig, schema_in_force: bytes) -> Pipeline:
     """Returns the whole chain for one task, on records as the schema describes them."""
     task, settings = config.task, config.settings
-    layout = roles.read(text_format.Parse(schema_in_force, schema_pb2.Schema()), task.label)
+    told = text_format.Parse(schema_in_force, schema_pb2.Schema())
+    layout = roles.read(told, task.label)
     assigned = parts.assign(task.parts, layout)
     ingest = Ingest(
         data=config.data,
@@ -33,7 +35,16 @@ def build(config: RunConfig, schema_in_force: bytes) -> Pipeline:
             quarantine_list=str(config.quarantine_list),
         ),
     )
-    examples = ingest.outputs["examples"]
+    before = [ingest]
+    examples, network = ingest.outputs["examples"], None
+    if settings.extract.model:
+        source = extractor.find(settings.extract, HashCache(config.hash_cache, read_only=True))
+        taken = extraction.Extractor(path=source.path, digest=source.digest)
+        network = taken.outputs["model"]
+        before = [taken, ingest]
+        if settings.extract.where == "beam":
+            looks = extraction.Extract(examples, network, roles.looked_at(told), settings.extract.batch_size)
+            examples, before = looks.outputs["extracted"], [ingest, taken, looks]
     schema = ImportSchemaGen(schema_file=str(config.schema_in_force)).with_id("Schema")
     statistics = StatisticsGen(examples=examples, schema=schema.outputs["schema"])
     validator = ExampleValidator(statistics=statistics.outputs["statistics"], schema=schema.outputs["schema"])
@@ -58,12 +69,14 @@ def build(config: RunConfig, schema_in_force: bytes) -> Pipeline:
         run_fn="components.trainer.run_fn",
         examples=examples,
         transform_graph=transform.outputs["transform_graph"],
+        base_model=network,
         custom_config={
             "parts": [each.to_dict() for each in assigned],
             "label": task.label,
             "kind": layout.kind,
             "model": task.model,
             "transform": settings.section("transform"),
+            "extract": {"where": settings.extract.where, "image": roles.looked_at(told)} if network else {},
             "input": settings.section("input"),
             "train": settings.section("train"),
         },
@@ -89,8 +102,10 @@ def build(config: RunConfig, schema_in_force: bytes) -> Pipeline:
         push_destination=pusher_pb2.PushDestination(
             filesystem=pusher_pb2.PushDestination.Filesystem(base_directory=str(config.serving))
         ),
+        # Goes into the pushed folder, so that another pipeline can tell what it builds on.
+        custom_config={"pipeline": config.name, "metadata": str(config.metadata)},
     )
-    data = [ingest, schema, statistics, validator, passed]
+    data = [*before, schema, statistics, validator, passed]
     return Pipeline(
         pipeline_name=config.name,
         pipeline_root=str(config.root),

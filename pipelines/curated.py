@@ -7,6 +7,7 @@ else ─────────────────────────
 
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from components import durable, places
 from components.errors import SettingsError
@@ -14,6 +15,9 @@ from components.hashing import HashCache
 from components.ingest import survey
 from components.ingest.survey import Survey, Table
 from pipelines.config import HOME, RunConfig
+
+if TYPE_CHECKING:
+    from tensorflow_metadata.proto.v0 import schema_pb2
 
 
 @dataclass(frozen=True)
@@ -52,6 +56,8 @@ def in_force(config: RunConfig, schema: Curated) -> bytes:
     from components import roles
 
     told = text_format.Parse(schema.content, schema_pb2.Schema())
+    if config.settings.extract.model and config.settings.extract.where == "beam":
+        told = _extracted(config, told)
     return text_format.MessageToString(roles.with_defaults(told, config.task.label)).encode()
 
 
@@ -74,6 +80,15 @@ def _read(file: Path) -> Curated:
     except (text_format.ParseError, UnicodeDecodeError) as error:
         raise SettingsError(f"schema {file}: not a TensorFlow Metadata schema as text: {error}") from None
     return Curated(file, content)
+
+
+def _extracted(config: RunConfig, schema: "schema_pb2.Schema") -> "schema_pb2.Schema":
+    """Returns the schema of records with a vector in the place of the picture."""
+    from components import extractor, roles
+
+    cache = HashCache(config.hash_cache, read_only=True)
+    width = extractor.width(extractor.find(config.settings.extract, cache), config.notes)
+    return roles.with_vectors(schema, config.task.label, width)
 
 
 def _columns(schema: bytes) -> set[tuple[str, int, str]]:

@@ -4,16 +4,18 @@
     Schema ─┴─────────┴────────────────┴───────────────────┴────────────┘    Baseline ┘
     (examples go to Transform, Trainer and Evaluator too; the gate's arrow is an order, not data)
 
+    With a pretrained network: Ingest, Extractor ─► Extract, in the place of Ingest; or Extractor ─► Trainer.
+
 `pipelines/build.py` wires the same nodes in TFX; a test compares the two. This file imports nothing heavy, so what
 is due can be decided before TensorFlow, Beam or TFX are imported.
 """
 
-from collections.abc import Iterable
-from dataclasses import dataclass
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
 
 from components.errors import SettingsError
 from components.refs import module_of
-from components.settings import nearest
+from components.settings import Extract, nearest
 from components.tasks import Task
 
 
@@ -74,19 +76,46 @@ NODES = (
 IDS = tuple(node.id for node in NODES)
 
 
-def find(node_id: str) -> Node:
+def nodes(extract: Extract) -> tuple[Node, ...]:
+    """Returns the chain, with what a pretrained network needs if there is one."""
+    if not extract.model:
+        return NODES
+    extractor = Node("Extractor", code=("components.extraction",))
+    if extract.where != "beam":
+        return (extractor, *(_reading(node, "Extractor") if node.id == "Trainer" else node for node in NODES))
+    looks = Node(
+        "Extract",
+        upstream=("Ingest", "Extractor"),
+        code=("components.extraction",),
+        settings=("extract",),
+        packages=("tensorflow", "keras"),
+    )
+    ingest, *rest = NODES
+    later = [_reading(node, "Extractor") if node.id == "Trainer" else node for node in rest]
+    return (ingest, extractor, looks, *(_instead(node, "Ingest", "Extract") for node in later))
+
+
+def _instead(node: Node, old: str, new: str) -> Node:
+    return replace(node, upstream=tuple(new if up == old else up for up in node.upstream))
+
+
+def _reading(node: Node, other: str) -> Node:
+    return replace(node, upstream=(*node.upstream, other), settings=(*node.settings, "extract"))
+
+
+def find(node_id: str, chain: Sequence[Node] = NODES) -> Node:
     """Returns the node of that name, in any case of letters."""
-    for node in NODES:
+    for node in chain:
         if node.id.lower() == node_id.lower():
             return node
-    raise SettingsError(f"unknown node {node_id!r}: {nearest(node_id, IDS)}")
+    raise SettingsError(f"unknown node {node_id!r}: {nearest(node_id, [node.id for node in chain])}")
 
 
-def before(node_id: str) -> set[str]:
+def before(node_id: str, chain: Sequence[Node] = NODES) -> set[str]:
     """Returns every node that must have run before `node_id`."""
-    node = find(node_id)
+    node = find(node_id, chain)
     direct = {*node.upstream, *node.after}
-    return direct.union(*(before(other) for other in direct))
+    return direct.union(*(before(other, chain) for other in direct))
 
 
 def entry_modules(node: Node, task: Task) -> tuple[str, ...]:

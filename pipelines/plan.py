@@ -7,7 +7,7 @@ Everything else runs, and says why. TFX's own cache is not asked: it knows neith
 whether an artifact's files are still what they were.
 """
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache
 from importlib import metadata as distributions
@@ -16,7 +16,7 @@ from typing import Any
 
 import orjson
 
-from components import fingerprint, places, refs, seal
+from components import extractor, fingerprint, places, refs, seal
 from components.errors import SettingsError
 from components.hashing import HashCache, digest_of, sha256_of
 from components.ingest import account, survey
@@ -73,17 +73,21 @@ class Plan:
 
 def make(config: RunConfig, store: Store, cache: HashCache, request: Request = EVERYTHING) -> Plan:
     """Decides about every node, in order."""
-    planner = _Planner(config, store, cache, _checked(request))
-    for node in graph.NODES:
+    chain = graph.nodes(config.settings.extract)
+    planner = _Planner(config, store, cache, _checked(request, chain), chain)
+    for node in chain:
         planner.decide(node)
     return Plan(tuple(planner.decided.values()), planner.schema)
 
 
 class _Planner:
-    def __init__(self, config: RunConfig, store: Store, cache: HashCache, request: Request) -> None:
+    def __init__(
+        self, config: RunConfig, store: Store, cache: HashCache, request: Request, chain: Sequence[Node]
+    ) -> None:
         self._config, self._store, self._cache, self._request = config, store, cache, request
-        self._held = graph.before(request.first) if request.first else set()
-        self._wanted = {request.last, *graph.before(request.last)} if request.last else set(graph.IDS)
+        self._held = graph.before(request.first, chain) if request.first else set()
+        wanted = {request.last, *graph.before(request.last, chain)} if request.last else {node.id for node in chain}
+        self._wanted = wanted
         self._found: survey.Survey | None = None
         self.schema: Curated | None = None
         self.decided: dict[str, NodePlan] = {}
@@ -173,6 +177,8 @@ class _Planner:
         if node.id == "Schema":
             self.schema = curated.find(self._config, self._look())
             return {"schema_digest": digest_of([curated.in_force(self._config, self.schema).decode()])}
+        if node.id == "Extractor":
+            return {"extractor_digest": extractor.find(self._config.settings.extract, self._cache).digest}
         if node.id == "Pusher":
             return {"serving": str(self._config.serving)}
         return {}
@@ -257,14 +263,18 @@ def seal_path(config: RunConfig, folder: Path) -> Path:
     return config.notes / "seals" / f"{digest_of([str(folder)])[:32]}.json"
 
 
-def _checked(request: Request) -> Request:
+def _checked(request: Request, chain: Sequence[Node]) -> Request:
     names = [name for name in (request.first, request.last, *request.force) if name]
-    known = {name: graph.find(name).id for name in names}
+    known = {name: graph.find(name, chain).id for name in names}
+
+    def before(name: str) -> set[str]:
+        return graph.before(name, chain)
+
     first, last = known.get(request.first or ""), known.get(request.last or "")
     for name in (known[name] for name in request.force):
-        if (first and name in graph.before(first)) or (last and name not in {last, *graph.before(last)}):
+        if (first and name in before(first)) or (last and name not in {last, *before(last)}):
             raise SettingsError(f"--force {name}: it is outside of what --from and --to leave to run")
-    if first and last and first != last and first not in graph.before(last):
+    if first and last and first != last and first not in before(last):
         raise SettingsError(f"--from {first} --to {last}: {first} does not come before {last}")
     return Request(first, last, frozenset(known[name] for name in request.force))
 
@@ -281,7 +291,12 @@ def _difference(old: Mapping[str, Any], new: Mapping[str, Any]) -> str:
     return reasons[0] if reasons else "its inputs are other artifacts than last time"
 
 
-_OWN_CONTENT = {"parts": "task", "schema_digest": "schema", "serving": "serving folder"}
+_OWN_CONTENT = {
+    "parts": "task",
+    "extractor_digest": "extract.model",
+    "schema_digest": "schema",
+    "serving": "serving folder",
+}
 
 
 def _changed_settings(old: Mapping[str, Any], new: Mapping[str, Any]) -> Iterator[str]:

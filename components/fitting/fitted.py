@@ -36,9 +36,9 @@ def _is_there(output: tft.TFTransformOutput, vocabulary: str) -> bool:
 class Fitted:
     """The fitted graph. `graph` must be tracked by whoever exports a function that applies it."""
 
-    def __init__(self, folder: str, settings: Transform) -> None:
-        """Loads it once; tables are initialised then."""
-        self._settings = settings
+    def __init__(self, folder: str, settings: Transform, network: tuple[Any, bool] | None = None) -> None:
+        """Loads it once; tables are initialised then. The network is pretrained, for pictures."""
+        self._settings, self._network = settings, network
         self._output = tft.TFTransformOutput(folder)
         self.graph = self._output.transform_features_layer()
 
@@ -61,6 +61,10 @@ class Fitted:
         """Returns mean and deviation of the labels, where they are quantities."""
         found = self.apply({key: tf.zeros([1])})
         return float(found[label.MEAN][0]), float(found[label.DEVIATION][0])
+
+    def network(self) -> tuple[Any, bool] | None:
+        """Returns a pretrained network for pictures and whether it learns, if there is one."""
+        return self._network
 
     def tokens(self, place: int) -> int:
         """Returns how many numbers the tokens of a text can have, unknown ones included."""

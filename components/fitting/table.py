@@ -58,7 +58,8 @@ def _number(values: Any, column: Column) -> Any:
 def _scaled(matrix: Any) -> Any:
     scores = tft.scale_to_z_score(matrix, elementwise=True)
     missing = tf.math.is_nan(matrix)
-    return tf.concat([tf.where(missing, 0.0, scores), tf.cast(missing, tf.float32)], axis=1)
+    # Nor is there a score of a column that had no value at all in training, or values that no variance can hold.
+    return tf.concat([tf.where(tf.math.is_finite(scores), scores, 0.0), tf.cast(missing, tf.float32)], axis=1)
 
 
 def _buckets(matrix: Any, columns: int, buckets: int) -> list[Any]:

@@ -21,5 +21,8 @@ class Fitted(Protocol):
     def categories(self, columns: Sequence[Column]) -> list[int]:
         """Returns how many numbers each column of categories can have."""
 
+    def network(self) -> tuple[Any, bool] | None:
+        """Returns a pretrained network for pictures and whether it learns, if there is one."""
+
     def moments(self, column: Column) -> tuple[Any, Any] | None:
         """Returns mean and variance of a tensor, if they were asked for."""

@@ -5,7 +5,7 @@ from collections.abc import Mapping, Sequence
 import keras
 from keras import layers
 
-from components.models import Fitted
+from components.models import Fitted, pretrained
 from components.models.convolution import convolve
 from components.roles import Column
 
@@ -21,5 +21,7 @@ def encodings(
     inputs: Mapping[str, keras.KerasTensor], columns: Sequence[Column], fitted: Fitted
 ) -> list[keras.KerasTensor]:
     """Returns the encoding of every picture of a record."""
-    del fitted
-    return [encode(inputs[column.name]) for column in columns]
+    given = fitted.network()
+    if given is None:
+        return [encode(inputs[column.name]) for column in columns]
+    return [pretrained.encode(inputs[column.name], *given) for column in columns]

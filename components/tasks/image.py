@@ -7,7 +7,8 @@ TASK = Task(
     summary="classify images kept in one folder a class, or listed in a table",
     sources=("components.ingest.sources.image_folder:SOURCE", *parts.TABLES),
     schema="schemas/image.pbtxt",
-    parts=(parts.IMAGE,),
+    # A pretrained network on Beam makes tensors of pictures.
+    parts=(parts.IMAGE, parts.TENSOR),
     needs=("image",),
     sample_data="data/samples/image",
 )
