@@ -1,7 +1,7 @@
 """Dates as numbers: days since 1970, with the time of day as a fraction.
 
-Read are `2026-11-16`, `2026-11-16 08:30`, `2026-11-16T08:30:15.5Z` and the like; a zone behind it is not looked at.
-What is no such date is not a number.
+Read are `2026-11-16`, `2026-11-16 08:30`, `2026-11-16T08:30:15.5Z` and the like; parts of seconds and a zone are not
+looked at. What is no such date is not a number.
 """
 
 from typing import Any
@@ -22,8 +22,16 @@ def days(texts: Any) -> Any:
     part = {name: _part(plain, place) for place, name in enumerate(_PARTS, start=1)}
     whole = _civil(part["year"], part["month"], part["day"])
     seconds = sum(tf.cast(part[name], tf.float32) * factor for name, factor in _SECONDS.items())
-    is_real = is_date & (part["month"] >= 1) & (part["month"] <= 12) & (part["day"] >= 1) & (part["day"] <= 31)  # noqa: PLR2004
-    return tf.where(is_real, tf.cast(whole, tf.float32) + seconds / _DAY, float("nan"))
+    return tf.where(is_date & _is_real(part), tf.cast(whole, tf.float32) + seconds / _DAY, float("nan"))
+
+
+def _is_real(part: dict[str, Any]) -> Any:
+    """Whether there is such a day, and such a time of it: 2026-02-29 is no date."""
+    year, month = part["year"], part["month"]
+    of_next = _civil(tf.where(month == 12, year + 1, year), tf.where(month == 12, 1, month + 1), 1)  # noqa: PLR2004
+    length = of_next - _civil(year, month, 1)
+    is_day = (month >= 1) & (month <= 12) & (part["day"] >= 1) & (part["day"] <= length)  # noqa: PLR2004
+    return is_day & (part["hour"] < 24) & (part["minute"] < 60) & (part["second"] < 60)  # noqa: PLR2004
 
 
 def _part(texts: Any, place: int) -> Any:

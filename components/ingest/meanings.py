@@ -22,7 +22,7 @@ TEXTS = (
     "description", "title",
 )  # fmt: skip
 _SAMPLE = 50  # values by which a column is known
-_IS_DATE = re.compile(DATE_PATTERN)
+_IS_DATE = re.compile(DATE_PATTERN, re.ASCII)  # as RE2 reads it
 
 
 def text_column(path: DataPath, schema: pa.Schema, asked: str, others: Collection[str]) -> str:

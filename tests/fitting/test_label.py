@@ -1,0 +1,73 @@
+"""Labels: classes have numbers by falling frequency, quantities have moments; both are counted."""
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+import tensorflow as tf
+
+from components.fitting import fitted as reading
+from components.fitting import label
+from components.fitting.fitted import Fitted
+from components.settings import Transform
+
+CLASSES = ["b", "two\nlines", "b", "\\n", "b", "two\nlines"]
+QUANTITIES = [1.0, 2.0, 3.0, 6.0, 3.0, 3.0]
+
+
+@pytest.fixture(scope="module")
+def fitted(fit: Callable[..., dict[str, str]]) -> dict[str, Fitted]:
+    """One label of each kind, and a quantity that is always the same."""
+    columns = {"class": CLASSES, "quantity": QUANTITIES, "flat": [5.0] * 6}
+    ways = {name: _fit_by(name) for name in columns}
+    return {name: Fitted(graph, Transform()) for name, graph in fit(columns, ways).items()}
+
+
+def _fit_by(name: str) -> Callable[[dict[str, Any]], dict[str, Any]]:
+    return lambda inputs: label.fit(inputs[name], name, "class" if name == "class" else "quantity")
+
+
+class TestClasses:
+    """Names become numbers."""
+
+    def test_names_are_told_as_they_are_in_the_data(self, fitted: dict[str, Fitted]) -> None:
+        """The most frequent first, line breaks restored."""
+        assert fitted["class"].classes() == ["b", "two\nlines", "\\n"]
+
+    def test_counts_are_in_the_same_order(self, fitted: dict[str, Fitted]) -> None:
+        """Class weights are made of them."""
+        assert fitted["class"].class_counts() == [3, 2, 1]
+
+    def test_numbers_are_places_in_the_list(self, fitted: dict[str, Fitted]) -> None:
+        """A8: what was not seen is -1, which the reader refuses."""
+        found = fitted["class"].apply({"class": tf.constant(["\\n", "b", "\n", "", "two", "two\nlines"])})
+
+        assert found["class"].dtype == tf.int64
+        assert found["class"].numpy().tolist() == [2, 0, -1, -1, -1, 1]
+
+
+class TestQuantities:
+    """Numbers stay numbers."""
+
+    def test_moments_are_those_of_the_values(self, fitted: dict[str, Fitted]) -> None:
+        """The deviation is that of all of them, not of a sample."""
+        np.testing.assert_allclose(fitted["quantity"].quantity("quantity"), (3.0, float(np.std(QUANTITIES))), rtol=1e-6)
+
+    def test_a_quantity_that_never_changes_has_no_deviation(self, fitted: dict[str, Fitted]) -> None:
+        """The trainer refuses it."""
+        assert fitted["flat"].quantity("flat") == (5.0, 0.0)
+
+    def test_values_are_handed_on(self, fitted: dict[str, Fitted]) -> None:
+        """In their own unit."""
+        found = fitted["quantity"].apply({"quantity": tf.constant([0.5, -7.0])})["quantity"]
+
+        assert (found.dtype, found.numpy().tolist()) == (tf.float32, [0.5, -7.0])
+
+    def test_there_are_no_classes(self, fitted: dict[str, Fitted]) -> None:
+        """By that a quantity is known."""
+        assert fitted["quantity"].classes() == []
+
+    def test_all_records_are_counted(self, fitted: dict[str, Fitted]) -> None:
+        """A16: the ledger compares it with the train split."""
+        assert sum(reading.label_counts(fitted["quantity"]._output).values()) == len(QUANTITIES)
