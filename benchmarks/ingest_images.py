@@ -2,7 +2,7 @@
 
     small     10,000 JPEGs of 32 x 32                                             4,000 a second
     full      4,000 JPEGs of about 100 KB, each read to its end                   0.7 of two processes of simplejpeg
-    header    the same, their headers alone                                       0.5 of read + sha256 in two threads
+    header    the same, their headers alone                                       0.5 of read + sha256
     memory    ten times the files                                                 1.2 times the peak at most
 
 python -m benchmarks.ingest_images --rounds 5              all of it; makes simplejpeg's environment on the way
@@ -11,6 +11,7 @@ python -m benchmarks.ingest_images small memory            some of it
 
 import argparse
 import hashlib
+import inspect
 import io
 import multiprocessing
 import subprocess
@@ -30,7 +31,7 @@ _SMALL, _PHOTOS, _FEW = 10_000, 4_000, 10  # files; and how many times fewer the
 _SIDE, _QUALITY = 32, 94
 _CLASSES = 10
 _BARS = {"small": 4_000, "full": 0.7, "header": 0.5, "memory": 1.2}
-_AT_ONCE = 2  # threads or processes of those we are compared with: as many as the machine has cores
+_AT_ONCE = 2  # processes of what we are compared with: as many as the machine has cores
 
 
 def write_small(home: Path, count: int) -> None:
@@ -75,8 +76,8 @@ def data_of(write: Callable[[Path, int], None], count: int) -> Path:
     """Returns a folder of files, which are made if they are not there."""
     from components import durable
 
-    source = Path(__file__).read_bytes() + Path(__file__).with_name("pictures.py").read_bytes()
-    target = CACHE / f"{write.__name__}-{count}-{hashlib.sha256(source).hexdigest()[:8]}"
+    source = inspect.getsource(write) + Path(__file__).with_name("pictures.py").read_text()
+    target = CACHE / f"{write.__name__}-{count}-{hashlib.sha256(source.encode()).hexdigest()[:8]}"
     if not target.exists():
         print(f"making {count:,} files …", file=sys.stderr)
         with durable.publish_folder(target) as aside:
@@ -134,14 +135,9 @@ def _decode_files(files: Sequence[str], start: Barrier) -> None:
 
 
 def plain(data: str) -> None:
-    """Reads and hashes all files."""
+    """Reads and hashes all files, one after another: in two threads it takes longer, for Python's one lock."""
     files = sorted(Path(data).rglob("*.jpg"))
-
-    def work() -> None:
-        with ThreadPoolExecutor(_AT_ONCE) as pool:
-            list(pool.map(lambda file: hashlib.sha256(file.read_bytes()).hexdigest(), files))
-
-    measure.report(work)
+    measure.report(lambda: [hashlib.sha256(file.read_bytes()).hexdigest() for file in files])
 
 
 def measure_small(rounds: int) -> None:
@@ -158,7 +154,7 @@ def measure_full(rounds: int) -> None:
 
 def measure_header(rounds: int) -> None:
     """Prints how a check of headers compares with reading and hashing alone."""
-    _compare("header", "read + sha256, two threads", "plain", rounds)
+    _compare("header", "read + sha256", "plain", rounds)
 
 
 def _compare(check: str, name: str, peer: str, rounds: int) -> None:

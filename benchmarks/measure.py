@@ -38,7 +38,8 @@ def report(work: Callable[[], object]) -> None:
     begun = time.perf_counter()
     work()
     seconds = time.perf_counter() - begun
-    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
+    # With the largest of the processes that it started and that have ended.
+    peak = sum(resource.getrusage(who).ru_maxrss for who in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN)) / 1024
     print(_MARK, json.dumps({"seconds": seconds, "peak_mb": peak}))
 
 

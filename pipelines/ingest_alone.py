@@ -69,7 +69,7 @@ def _run(wish: Wish, artifact: Path, notes: Path, surveyed: Callable[[Survey], N
     from apache_beam.options.pipeline_options import PipelineOptions
 
     from components.ingest import run
-    from components.ingest.units import Target
+    from components.ingest.files_unit import Target
 
     def pipeline() -> Any:
         return beam.Pipeline(options=PipelineOptions(list(wish.beam_args)))

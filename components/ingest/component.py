@@ -17,8 +17,8 @@ from components.errors import BadInput
 from components.hashing import HashCache
 from components.ingest import run, survey
 from components.ingest.config import IngestConfig
+from components.ingest.files_unit import Target
 from components.ingest.survey import Survey
-from components.ingest.units import Target
 
 FINGERPRINT = "input_fingerprint"
 

@@ -4,6 +4,7 @@ survey ─► parts ─┬─ read before, unchanged ─► linked ────�
                  └─ units ─► Beam: one element a unit ─► reports ────┴─► account, quarantine, schema
 """
 
+import gc
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -12,10 +13,16 @@ import apache_beam as beam
 
 from components import beam_workers, progress
 from components.errors import BadInput
-from components.ingest import account, duplicates, earlier, plans, reports, schemas, units
+from components.ingest import account, crew, duplicates, earlier, plans, reports, schemas, units
+from components.ingest.files_unit import Target
 from components.ingest.survey import Part, Survey
-from components.ingest.units import Target, Unit
+from components.ingest.units import Unit
 from components.ingest.write import ShardReport
+
+_MANY, _LARGE = 2_000, 64 << 20  # files, or bytes of them, that are worth the start of a process
+# What Beam and TensorFlow make on import is some hundred thousand objects, which stay. To look for garbage among them
+# took a quarter of a second of every ingest.
+gc.freeze()
 
 
 @dataclass(frozen=True)
@@ -59,17 +66,11 @@ def _close_rows(job: Job, told: Sequence[ShardReport]) -> account.Account:
 def _write(job: Job, make_pipeline: Callable[[], beam.Pipeline]) -> list[Sequence[ShardReport]]:
     """Returns the reports of each part, taken over or made."""
     artifact = job.target.artifact
-    parts = [_plan(job, part) for part in job.found.parts]
-    todo = [unit.sent(artifact) for plan in parts for unit in plan.units]
-    if todo:
-        beam_workers.watch()
-        _progress.start(len(job.found.manifest.files) if job.found.table is None else 0)
-        with make_pipeline() as pipeline:
-            _ = (
-                pipeline
-                | "PlanUnits" >> beam.Create(todo, reshuffle=True)
-                | "WriteUnits" >> beam.ParDo(_WriteUnit(job.target))
-            )
+    with crew.started(_is_long(job.found)):
+        parts = [_plan(job, part) for part in job.found.parts]
+        todo = [unit.sent(artifact) for plan in parts for unit in plan.units]
+        if todo:
+            _write_units(job, todo, make_pipeline)
     made = [
         plan.known if plan.known is not None else reports.collect(artifact, [unit.name for unit in plan.units])
         for plan in parts
@@ -80,6 +81,25 @@ def _write(job: Job, make_pipeline: Callable[[], beam.Pipeline]) -> list[Sequenc
         if plan.key:
             earlier.keep(artifact, part, plan.key, written)
     return made
+
+
+def _write_units(job: Job, todo: Sequence[Unit], make_pipeline: Callable[[], beam.Pipeline]) -> None:
+    beam_workers.watch()
+    _progress.start(len(job.found.manifest.files) if job.found.table is None else 0)
+    with make_pipeline() as pipeline:
+        _ = (
+            pipeline
+            | "PlanUnits" >> beam.Create(todo, reshuffle=True)
+            | "WriteUnits" >> beam.ParDo(_WriteUnit(job.target))
+        )
+
+
+def _is_long(found: Survey) -> bool:
+    """Whether files of this machine will take long enough to start helpers."""
+    if found.table is not None or not isinstance(found.parts[0].located.home, Path):
+        return False
+    files = found.manifest.files
+    return len(files) >= _MANY or sum(item.size for item in files) >= _LARGE
 
 
 @dataclass(frozen=True)
@@ -112,11 +132,15 @@ class _WriteUnit(beam.DoFn):
     def __init__(self, target: Target) -> None:
         self._target = target
 
+    def start_bundle(self) -> None:
+        self._crew = crew.Crew(self._target)
+
     def process(self, unit: Unit) -> tuple[()]:
-        made = unit.write(self._target)
-        reports.store(self._target.artifact, unit.name, made)
-        _progress.add(sum(report.records + len(report.quarantined) for report in made))
+        _progress.add(self._crew.write(unit))
         return ()  # what there is to tell is in the reports
+
+    def finish_bundle(self) -> None:
+        _progress.add(self._crew.finish())
 
 
 class _Count:

@@ -7,53 +7,21 @@ No record crosses a shuffle, and a retried bundle writes the same files again.
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 
 from components import refs
-from components.ingest import plans, shards
+from components.ingest import shards
 from components.ingest.detect import Place
+from components.ingest.files_unit import FilesUnit, Target
 from components.ingest.renamed import Renamed
 from components.ingest.rows import Range, RowSource
-from components.ingest.shards import ShardPlan
 from components.ingest.survey import Part, Table
-from components.ingest.write import ShardReport, write_shard
+from components.ingest.write import ShardReport
 from components.ingest.write_rows import write_range
 from components.settings import Ingest
 
 _LEAST_RANGE = 256 << 10  # bytes: below this a range costs more to start than to read
-
-
-@dataclass(frozen=True)
-class Target:
-    """Where units write, and what they may remember."""
-
-    artifact: Path
-    settings: Ingest
-    checks: Path | None = None  # verdicts on pictures, by content
-
-
-@dataclass(frozen=True)
-class FilesUnit:
-    """One shard of records that are files; its plan is sent ahead."""
-
-    shard: ShardPlan
-    source: str
-    home: Place
-
-    @property
-    def name(self) -> str:
-        """The shard's."""
-        return self.shard.name
-
-    def sent(self, artifact: Path) -> "FilesUnit":
-        """Leaves the list of files where workers find it, and returns the unit without it."""
-        return replace(self, shard=plans.store(artifact, self.shard))
-
-    def write(self, target: Target) -> Sequence[ShardReport]:
-        """Reads, checks and writes the files of the shard."""
-        source, shard = refs.load(self.source), plans.read(target.artifact, self.shard)
-        return [write_shard(shard, source, self.home, target.artifact, target.settings, target.checks)]
 
 
 @dataclass(frozen=True)

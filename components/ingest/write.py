@@ -1,7 +1,7 @@
 """One shard: read its files, check them, encode them, write it whole.
 
-    files ─► threads, some files ahead: read, compare with the manifest, check ─► encode ─► TFRecord ─► rename
-                                                             └─► set aside, with the reason and how the file begins
+    files, some at a time ─► read, compare with the manifest, check ─► encode ─► TFRecord ─► rename
+                                                           └─► set aside, with the reason and how the file begins
 
 A file is what the manifest says if its stat is the one that was hashed; only if that cannot tell, it is hashed again.
 """
@@ -9,14 +9,13 @@ A file is what the manifest says if its stat is the one that was hashed; only if
 import hashlib
 import io
 import os
-from collections import Counter, deque
+from collections import Counter
 from collections.abc import Iterator, Sequence
-from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
 
 from components import durable
-from components.hashing import SMALL, stat_key
+from components.hashing import stat_key
 from components.ingest import near_duplicates
 from components.ingest.checks import Checks
 from components.ingest.encode import example_parts
@@ -27,10 +26,8 @@ from components.ingest.sources import PictureSource, Record, Refused, Rejected, 
 from components.places import DataPath, open_whole
 from components.settings import Ingest
 
-# What a thread reads at a time: enough to be worth a hand-over, few enough to stay small in memory.
+# What is written at a time: enough to be worth a call, few enough to stay small in memory.
 _BATCH_FILES, _BATCH_BYTES = 64, 1 << 20
-_THREADS = os.cpu_count() or 1
-_AHEAD = 2 * _THREADS  # batches that are read, or being read, while others are written
 
 
 @dataclass(frozen=True)
@@ -129,7 +126,7 @@ class _Tally:
 
 
 class _Reader:
-    """Reads files and checks them, in threads: most of it releases the interpreter's lock."""
+    """Reads files and checks them."""
 
     def __init__(self, source: Source, data: DataPath, settings: Ingest, checks: Checks) -> None:
         self._source, self._data, self._settings, self._checks = source, data, settings, checks
@@ -139,27 +136,8 @@ class _Reader:
         """Yields what became of the files, in order, some at a time."""
         if self._pictures is not None:
             self._checks.expect(item.sha256 for item in files)
-        if isinstance(self._data, Path) and sum(item.size for item in files) < SMALL * len(files):
-            return map(self._read_batch, _batches(files))
-        return self._read_ahead(files)
-
-    def _read_ahead(self, files: Sequence[ManifestFile]) -> Iterator[_Outcomes]:
-        """Has the next ones read while some are written."""
-        with ThreadPoolExecutor(_THREADS) as pool:
-            running: deque[Future[_Outcomes]] = deque()
-            try:
-                for batch in _batches(files):
-                    running.append(pool.submit(self._read_batch, batch))
-                    if len(running) > _AHEAD:
-                        yield running.popleft().result()
-                while running:
-                    yield running.popleft().result()
-            finally:
-                for future in running:
-                    future.cancel()
-
-    def _read_batch(self, batch: Sequence[ManifestFile]) -> _Outcomes:
-        return [(item, self._read(item)) for item in batch]
+        for batch in _batches(files):
+            yield [(item, self._read(item)) for item in batch]
 
     def _read(self, item: ManifestFile) -> Record | Refused:
         limit = self._settings.max_file_mb

@@ -16,7 +16,7 @@ from components.errors import BadInput, SettingsError
 from components.hashing import HashCache
 from components.ingest import account, survey, units
 from components.ingest import run as ingesting
-from components.ingest.units import Target
+from components.ingest.files_unit import Target
 from components.settings import Ingest, Splits
 
 Rows = list[dict[str, object]]

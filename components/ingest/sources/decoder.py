@@ -13,12 +13,8 @@ import atexit
 import contextlib
 import io
 import json
-import multiprocessing
 import os
-import resource
 import struct
-import subprocess
-import sys
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from multiprocessing.connection import Connection
@@ -27,12 +23,13 @@ from typing import Any, BinaryIO, Literal, cast
 
 import pyarrow as pa
 
-from components.errors import BadInput, PenstockError
+from components.errors import BadInput
+from components.ingest.helper import Helper
 from components.ingest.rows import Range
 from components.ingest.sources import parquet_file, printable
 from components.places import DataPath
 
-_READY, _BATCH, _REFUSED, _ASKED = b"r", b"b", b"!", b"?"  # first bytes of what a decoder says
+_BATCH, _REFUSED, _ASKED = b"b", b"!", b"?"  # first bytes of what a decoder says
 _PART = struct.Struct("<QQ")  # offset and length of a part that it asks for
 
 
@@ -51,21 +48,8 @@ class _Decoder:
     """The process, seen from here."""
 
     def __init__(self) -> None:
-        self._pipe, theirs = multiprocessing.Pipe()
-        self._process = subprocess.Popen(
-            [sys.executable, "-c", f"from {__name__} import serve; serve({theirs.fileno()})"],
-            env={**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)},
-            pass_fds=[theirs.fileno()],
-            stdin=subprocess.DEVNULL,
-            stdout=subprocess.DEVNULL,
-            stderr=subprocess.DEVNULL,
-        )
-        theirs.close()
-        try:
-            self._pipe.recv_bytes()
-        except EOFError:
-            self.close()
-            raise PenstockError(f"{sys.executable} could not be started to decode Parquet") from None
+        self._helper = Helper(f"{__name__}:serve")
+        self._pipe = self._helper.pipe
 
     def batches(self, path: DataPath, part: Range, names: Sequence[str]) -> Iterator[pa.RecordBatch]:
         """Yields the rows of a range as they stand in the file."""
@@ -79,20 +63,18 @@ class _Decoder:
                     else:
                         yield _unpacked(reply)
         except (EOFError, ConnectionError, pa.ArrowException) as error:
-            reason = str(error) or f"Arrow's process ended with {self._process.wait()}"
+            reason = str(error) or f"Arrow's process ended with {self._helper.ended_with()}"
             raise BadInput(
                 f"{printable(str(path))}: cannot be decoded: {reason}; it may be damaged: write it again"
             ) from None
 
     def alive(self) -> bool:
         """Whether it can be asked; one that waits may have been killed, which is no fault of the next file."""
-        return self._process.poll() is None
+        return self._helper.alive()
 
     def close(self) -> None:
         """Ends the process."""
-        self._pipe.close()
-        self._process.kill()
-        self._process.wait()
+        self._helper.close()
 
 
 _IDLE: list[_Decoder] = []  # started once and kept: a start takes half a second
@@ -105,13 +87,21 @@ def _dismiss() -> None:
         _IDLE.pop().close()
 
 
+def expect() -> None:
+    """Has a decoder started that will be asked soon."""
+    if not _IDLE:
+        _IDLE.append(_Decoder())
+
+
 def _hire() -> _Decoder:
-    while _IDLE:
-        decoder = _IDLE.pop()
+    while True:
+        try:
+            decoder = _IDLE.pop()  # or someone else is faster
+        except IndexError:
+            return _Decoder()
         if decoder.alive():
             return decoder
         decoder.close()
-    return _Decoder()
 
 
 class _Lender:
@@ -167,15 +157,11 @@ def _validate(column: pa.Array) -> None:
             raise
 
 
-def serve(descriptor: int) -> None:
+def serve(pipe: "Connection[Any, Any]") -> None:
     """Answers requests until the other end is closed: each batch in a message, then an empty one."""
-    resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
-    pipe = Connection(descriptor)
-    pipe.send_bytes(_READY)
-    with contextlib.suppress(EOFError, ConnectionError):
-        while True:
-            for answer in _answers(pipe, **json.loads(pipe.recv_bytes())):
-                pipe.send_bytes(answer)
+    while True:
+        for answer in _answers(pipe, **json.loads(pipe.recv_bytes())):
+            pipe.send_bytes(answer)
 
 
 def _answers(

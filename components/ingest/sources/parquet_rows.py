@@ -43,6 +43,7 @@ class ParquetRows:
         with parquet_file.opened(path) as file:
             groups = [file.metadata.row_group(index) for index in range(file.num_row_groups)]
             pieces = [piece for group in groups for piece in _cut(group.num_rows, group.total_byte_size, target)]
+        decoder.expect()
         return _pack(pieces, relative, target)
 
     def read(self, path: DataPath, part: Range, schema: pa.Schema) -> Iterator[RowBatch]:

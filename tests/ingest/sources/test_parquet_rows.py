@@ -384,7 +384,7 @@ def test_a_decoder_that_dies_at_work_is_told(tmp_path: Path) -> None:
     reading = SOURCE.read(path, part, SOURCE.schema(path))
     next(reading)
     assert decoder._IDLE == []
-    [child] = [each for each in psutil.Process().children() if "serve(" in each.cmdline()[-1]]
+    [child] = [each for each in psutil.Process().children() if ":serve" in each.cmdline()[-1]]
     child.kill()
 
     with pytest.raises(BadInput, match=r"large\.parquet: cannot be decoded: Arrow's process ended with -9"):
@@ -395,8 +395,8 @@ def test_a_decoder_that_dies_at_rest_is_replaced(plain: Path) -> None:
     """The next file is not to blame."""
     assert len(read(plain)[0]) == 4_995
     for idle in decoder._IDLE:
-        idle._process.kill()
-        idle._process.wait()
+        idle._helper._process.kill()
+        idle._helper._process.wait()
 
     assert len(read(plain)[0]) == 4_995
 

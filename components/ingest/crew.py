@@ -1,0 +1,156 @@
+"""Units written at the same time, as many as there are cores.
+
+    unit ─► who is free? ─┬─ this process
+                          ├─ files of this machine ─► helpers beside it, if they were started
+                          └─ all else ──────────────► threads of this one
+
+To read, check and write files is half Python, and threads of one process have but one lock for that: measured on
+100 KB pictures, two threads took longer than one. A helper needs neither Beam nor TensorFlow.
+"""
+
+import contextlib
+import os
+import pickle
+import queue
+from collections import deque
+from collections.abc import Callable, Iterator
+from concurrent.futures import Future, ThreadPoolExecutor
+from multiprocessing.connection import Connection
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from components.errors import PenstockError
+from components.ingest import reports
+from components.ingest.files_unit import FilesUnit, Target
+from components.ingest.helper import Helper
+
+if TYPE_CHECKING:  # Arrow and TensorFlow are in it, which a helper does without
+    from components.ingest.units import Unit
+
+_CORES = os.cpu_count() or 1
+_Write = Callable[["Unit", Target], int]
+_DIED = "a process that writes shards died, killed perhaps for want of memory; nothing was published: run again"
+
+
+class Crew:
+    """Writes units, each by whoever is free."""
+
+    def __init__(self, target: Target) -> None:
+        self._target = target
+        self._pool = ThreadPoolExecutor(_CORES)
+        self._running: deque[Future[int]] = deque()
+        self._free: queue.SimpleQueue[_Write] | None = None  # who: it depends on the first unit
+        self._helpers: list[_Beside] = []
+
+    def write(self, unit: "Unit") -> int:
+        """Has a unit written, and returns how many records of earlier ones were written or set aside since."""
+        if self._free is None:
+            self._free = self._gathered(unit)
+        self._running.append(self._pool.submit(self._write, self._free, unit))
+        return self._wait(_CORES)
+
+    def finish(self) -> int:
+        """Waits for all that was begun, and returns how many records those were."""
+        done = self._wait(0)
+        self._end()
+        return done
+
+    def _gathered(self, first: "Unit") -> "queue.SimpleQueue[_Write]":
+        free: queue.SimpleQueue[_Write] = queue.SimpleQueue()
+        if isinstance(first, FilesUnit) and isinstance(first.home, Path):
+            self._helpers, _STARTED[:] = _STARTED[:], []
+            writers = [write, *(helper.write for helper in self._helpers)]
+        else:
+            writers = [write] * _CORES
+        for each in writers:
+            free.put(each)
+        return free
+
+    def _write(self, free: "queue.SimpleQueue[_Write]", unit: "Unit") -> int:
+        mine = free.get()
+        try:
+            return mine(unit, self._target)
+        finally:
+            free.put(mine)
+
+    def _wait(self, most: int) -> int:
+        """Waits until so many units are left at most; when one fails, none goes on behind its back."""
+        done = 0
+        try:
+            while len(self._running) > most:
+                done += self._running.popleft().result()
+        except BaseException:
+            self._end()
+            raise
+        return done
+
+    def _end(self) -> None:
+        for future in self._running:
+            future.cancel()
+        for helper in self._helpers:
+            helper.close()
+        self._pool.shutdown()
+
+
+def write(unit: "Unit", target: Target) -> int:
+    """Writes a unit in this process; returns how many records were written or set aside."""
+    made = unit.write(target)
+    reports.store(target.artifact, unit.name, made)
+    return sum(report.records + len(report.quarantined) for report in made)
+
+
+class _Beside:
+    """A helper, and what it is asked."""
+
+    def __init__(self) -> None:
+        self._helper = Helper(f"{__name__}:serve")
+
+    def write(self, unit: "Unit", target: Target) -> int:
+        """Writes a unit there."""
+        try:
+            self._helper.pipe.send((unit, target))
+            answer = self._helper.pipe.recv()
+        except (EOFError, OSError):
+            raise PenstockError(_DIED) from None
+        if isinstance(answer, int):
+            return answer
+        raise answer
+
+    def close(self) -> None:
+        """Ends the process, whatever it is at."""
+        self._helper.close()
+
+
+_STARTED: list[_Beside] = []
+os.register_at_fork(after_in_child=_STARTED.clear)  # a pipe has one reader
+
+
+@contextlib.contextmanager
+def started(worth: bool) -> Iterator[None]:
+    """Has helpers ready for a crew of this process, from some tenths of a second on; ends them if there is none."""
+    try:
+        if worth:
+            _STARTED.extend(_Beside() for _ in range(_CORES - 1))
+        yield
+    finally:
+        while _STARTED:
+            _STARTED.pop().close()
+
+
+def serve(pipe: "Connection[Any, Any]") -> None:
+    """What a helper does: writes units, and tells how many records each has or what went wrong."""
+    while True:
+        unit, target = pipe.recv()
+        try:
+            pipe.send(write(unit, target))
+        except Exception as error:  # noqa: BLE001 - whatever it is, it is for the other end
+            pipe.send(_portable(error))
+
+
+def _portable(error: Exception) -> Exception:
+    """Returns an error that arrives as it was sent, or else what it says."""
+    try:
+        pickle.loads(pickle.dumps(error))  # noqa: S301 - our own
+    except Exception:  # noqa: BLE001 - an error may be of anybody's making
+        return PenstockError(f"{type(error).__name__}: {error}")
+    return error

@@ -1,0 +1,44 @@
+"""A unit of files: one shard. Beam, TensorFlow and Arrow's readers are not imported here, so a helper starts soon."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from components import refs
+from components.ingest import plans
+from components.ingest.detect import Place
+from components.ingest.shards import ShardPlan
+from components.ingest.write import ShardReport, write_shard
+from components.settings import Ingest
+
+
+@dataclass(frozen=True)
+class Target:
+    """Where units write, and what they may remember."""
+
+    artifact: Path
+    settings: Ingest
+    checks: Path | None = None  # verdicts on pictures, by content
+
+
+@dataclass(frozen=True)
+class FilesUnit:
+    """One shard of records that are files; its plan is sent ahead."""
+
+    shard: ShardPlan
+    source: str
+    home: Place
+
+    @property
+    def name(self) -> str:
+        """The shard's."""
+        return self.shard.name
+
+    def sent(self, artifact: Path) -> "FilesUnit":
+        """Leaves the list of files where workers find it, and returns the unit without it."""
+        return replace(self, shard=plans.store(artifact, self.shard))
+
+    def write(self, target: Target) -> Sequence[ShardReport]:
+        """Reads, checks and writes the files of the shard."""
+        source, shard = refs.load(self.source), plans.read(target.artifact, self.shard)
+        return [write_shard(shard, source, self.home, target.artifact, target.settings, target.checks)]

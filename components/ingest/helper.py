@@ -1,0 +1,71 @@
+"""A process of our own that works beside this one, started once and asked often.
+
+    this process ── pipe: question, answers ──► serve(pipe) there
+                 ── stdin: stays open ────────► when it is closed, or this process is gone, that one ends at once
+
+Not forked: Beam and TensorFlow have threads, whose locks a fork would take along. Nor by `multiprocessing`, which runs
+the main program once more.
+"""
+
+import contextlib
+import multiprocessing
+import os
+import resource
+import signal
+import subprocess
+import sys
+import threading
+from multiprocessing.connection import Connection
+from typing import Any
+
+from components import refs
+
+
+class Helper:
+    """The process, seen from here; it may take half a second until it answers."""
+
+    def __init__(self, serve: str) -> None:
+        """Starts a process.
+
+        Args:
+            serve: Reference of what it runs, such as "package.module:function", with its end of the pipe.
+        """
+        self.pipe, theirs = multiprocessing.Pipe()
+        self._process = subprocess.Popen(
+            [sys.executable, "-c", f"from {__name__} import run; run({theirs.fileno()}, {serve!r})"],
+            env={**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)},
+            pass_fds=[theirs.fileno()],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.DEVNULL,
+        )
+        theirs.close()
+
+    def alive(self) -> bool:
+        """Whether it can be asked."""
+        return self._process.poll() is None
+
+    def ended_with(self) -> int:
+        """Returns its exit code, when its end of the pipe is closed."""
+        return self._process.wait()
+
+    def close(self) -> None:
+        """Ends the process."""
+        self._process.kill()
+        self._process.communicate()
+        self.pipe.close()
+
+
+def run(descriptor: int, serve: str) -> None:
+    """What the process does."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is for whoever started it
+    resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
+    threading.Thread(target=_end_with_parent, daemon=True).start()
+    pipe: Connection[Any, Any] = Connection(descriptor)
+    with contextlib.suppress(EOFError, ConnectionError):  # when no one asks any more
+        refs.load(serve)(pipe)
+
+
+def _end_with_parent() -> None:
+    os.read(sys.stdin.fileno(), 1)
+    os._exit(1)
