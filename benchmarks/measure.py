@@ -3,16 +3,20 @@
 round 1: ours, stock    round 2: ours, stock    …    so that a busy machine is busy for all
 """
 
+import contextlib
 import json
 import resource
 import statistics
 import subprocess
 import sys
+import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 
 _MARK = "measured:"
+_LOOK = 0.1  # seconds
 
 
 @dataclass(frozen=True)
@@ -35,12 +39,49 @@ def in_turn(contenders: Mapping[str, Sequence[str]], rounds: int) -> dict[str, l
 
 def report(work: Callable[[], object]) -> None:
     """Does the work in this process and tells the parent what it took."""
-    begun = time.perf_counter()
-    work()
-    seconds = time.perf_counter() - begun
-    # With the largest of the processes that it started and that have ended.
-    peak = sum(resource.getrusage(who).ru_maxrss for who in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN)) / 1024
+    with _Children() as children:
+        begun = time.perf_counter()
+        work()
+        seconds = time.perf_counter() - begun
+    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024 + children.peak_mb
     print(_MARK, json.dumps({"seconds": seconds, "peak_mb": peak}))
+
+
+class _Children:
+    """Watches the processes that this one starts: what they take is its memory, too.
+
+    Not by `RUSAGE_CHILDREN`, in which a new process begins with as much as the one that started it.
+    """
+
+    def __init__(self) -> None:
+        self._peaks: dict[str, float] = {}
+        self._done = threading.Event()
+        self._watcher = threading.Thread(target=self._watch, daemon=True)
+
+    def __enter__(self) -> "_Children":
+        self._watcher.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._done.set()
+        self._watcher.join()
+
+    @property
+    def peak_mb(self) -> float:
+        """The peaks of all of them together."""
+        return sum(self._peaks.values())
+
+    def _watch(self) -> None:
+        while not self._done.wait(_LOOK):
+            for task in Path("/proc/self/task").iterdir():
+                with contextlib.suppress(OSError):
+                    for child in (task / "children").read_text().split():
+                        self._look(child)
+
+    def _look(self, child: str) -> None:
+        with contextlib.suppress(OSError):
+            lines = Path("/proc", child, "status").read_text().splitlines()
+            self._peaks[child] = sum(int(line.split()[1]) for line in lines if line.startswith("VmHWM:")) / 1024
 
 
 def median(runs: Sequence[Measured]) -> Measured:

@@ -7,7 +7,6 @@ A file is what the manifest says if its stat is the one that was hashed; only if
 """
 
 import hashlib
-import io
 import os
 from collections import Counter
 from collections.abc import Iterator, Sequence
@@ -168,16 +167,30 @@ def _content(data: DataPath, item: ManifestFile) -> bytes:
     """Returns the content that the manifest tells of."""
     name = f"{data}/{item.file.path}"
     try:
-        # Not by Path.open: to make the path and the buffer takes as long as to read a small file.
-        with io.FileIO(name) if isinstance(data, Path) else open_whole(data / item.file.path) as stream:
-            content = stream.read()
-            # Asked for behind the last byte: who writes to the file later does not change what was read.
-            same = bool(item.stat) and stat_key(os.fstat(stream.fileno())) == item.stat
+        content, stat = _local(name, item.size) if isinstance(data, Path) else _remote(data / item.file.path)
     except OSError as error:
         raise _InputGone(f"{printable(name)}: cannot be read: {error.strerror}") from error
+    same = bool(item.stat) and stat == item.stat and len(content) == item.size
     if not same and hashlib.sha256(content).hexdigest() != item.sha256:
         raise _InputGone(f"{printable(name)}: changed while it was being ingested")
     return content
+
+
+def _local(name: str, size: int) -> tuple[bytes, str]:
+    """Returns what a file holds, one byte more than it should have at most, and its stat when that was read."""
+    # Not by Path.open: to make the path and the buffer takes as long as to read a small file.
+    descriptor = os.open(name, os.O_RDONLY | os.O_CLOEXEC)
+    try:
+        content = os.read(descriptor, size + 1)
+        # Asked for behind the last byte: who writes to the file later does not change what was read.
+        return content, stat_key(os.fstat(descriptor))
+    finally:
+        os.close(descriptor)
+
+
+def _remote(path: DataPath) -> tuple[bytes, str]:
+    with open_whole(path) as stream:
+        return stream.read(), ""
 
 
 def _parts(item: ManifestFile, record: Record) -> list[bytes]:

@@ -2,6 +2,7 @@
 
 import gzip
 import json
+import os
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -21,9 +22,12 @@ from components.errors import BadInput
 from components.hashing import HashCache
 from components.ingest import manifest
 from components.ingest.rows import BadRow, Range, RowSource
-from components.ingest.sources import csv_rows
+from components.ingest.shards import ShardPlan
+from components.ingest.sources import csv_rows, image_folder
+from components.ingest.write import write_shard
 from components.places import DataPath
 from components.remote_path import RemotePath
+from components.settings import Ingest
 
 Address = Callable[[Path], RemotePath]
 Rows = list[dict[str, Any]]
@@ -256,6 +260,20 @@ def test_class_folders_are_listed_and_hashed_alike(
     assert manifest.take(source, address(ground.folder / "set"), HashCache(None)) == here
     assert here.refused
     assert here.ignored
+
+
+def test_files_of_long_ago_become_records(ground: Any, address: Address, tmp_path: Path) -> None:
+    """Their time is known, and a stream from there has no stat to compare it with: the content is compared."""
+    fill_classes(ground.folder / "set")
+    for path in (ground.folder / "set").rglob("*.png"):
+        os.utime(path, (1_600_000_000, 1_600_000_000))
+    ground.timed = True
+    there = address(ground.folder / "set")
+    files = manifest.take(image_folder.SOURCE, there, HashCache(None)).files
+    report = write_shard(ShardPlan("train", 0, 1, files), image_folder.SOURCE, there, tmp_path, Ingest())
+
+    assert all(item.stat for item in files)
+    assert (report.failure, report.records, len(report.quarantined)) == ("", 3, 1)
 
 
 @pytest.mark.parametrize("module", ["image_folder", "text_folder"])

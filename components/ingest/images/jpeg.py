@@ -11,6 +11,7 @@ import re
 import struct
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Final, NamedTuple
 
 import numpy as np
@@ -145,7 +146,7 @@ def _read(content: bytes, *, full: bool) -> _Jpeg:
 
 def _header(content: bytes) -> list[_Segment]:
     """Returns the segments up to the first scan."""
-    segments = _segments(content, 2, _finder_one_by_one(content), _DATA_OR_END)
+    segments = _segments(content, 2, partial(_next_marker, content), _DATA_OR_END)
     if segments[-1].marker == _EOI:
         at = segments[-1].start - 2
         raise ImageRejected("JPEG without picture data, expected a scan before the end marker", at)
@@ -153,15 +154,12 @@ def _header(content: bytes) -> list[_Segment]:
 
 
 def _finder(content: bytes, data: int) -> _Find:
-    return _finder_all_at_once(content, data) if len(content) - data > _LONG else _finder_one_by_one(content)
+    return _finder_all_at_once(content, data) if len(content) - data > _LONG else partial(_next_marker, content)
 
 
-def _finder_one_by_one(content: bytes) -> _Find:
-    def find(at: int) -> int | None:
-        found = _MARKER.search(content, at)
-        return found.start() if found else None
-
-    return find
+def _next_marker(content: bytes, at: int) -> int | None:
+    found = _MARKER.search(content, at)
+    return found.start() if found else None
 
 
 def _finder_all_at_once(content: bytes, start: int) -> _Find:

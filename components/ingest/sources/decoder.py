@@ -24,6 +24,7 @@ from typing import Any, BinaryIO, Literal, cast
 import pyarrow as pa
 
 from components.errors import BadInput
+from components.hashing import stat_key
 from components.ingest.helper import Helper
 from components.ingest.rows import Range
 from components.ingest.sources import parquet_file, printable
@@ -159,21 +160,48 @@ def _validate(column: pa.Array) -> None:
 
 def serve(pipe: "Connection[Any, Any]") -> None:
     """Answers requests until the other end is closed: each batch in a message, then an empty one."""
-    while True:
-        for answer in _answers(pipe, **json.loads(pipe.recv_bytes())):
-            pipe.send_bytes(answer)
+    with _Opened() as opened:
+        while True:
+            for answer in _answers(pipe, opened, **json.loads(pipe.recv_bytes())):
+                pipe.send_bytes(answer)
 
 
 def _answers(
-    pipe: "Connection[Any, Any]", path: str, size: int | None, start: int, stop: int, names: Sequence[str]
-) -> Iterator[bytes]:
+    pipe: "Connection[Any, Any]", opened: "_Opened", path: str, size: int | None, start: int, stop: int,
+    names: Sequence[str],
+) -> Iterator[bytes]:  # fmt: skip
+    where = Path(path) if size is None else _Lent(path, size, pipe)
     try:
-        with parquet_file.opened(Path(path) if size is None else _Lent(path, size, pipe)) as file:
-            for batch in parquet_file.batches(file, start, stop, names):
+        with parquet_file.named(where):
+            for batch in opened.rows(where, start, stop, names).read(start, stop):
                 yield _BATCH + _packed(batch)
     except BadInput as error:
+        opened.forget()
         yield _REFUSED + str(error).encode()
     yield b""
+
+
+class _Opened(contextlib.ExitStack):
+    """The file that was asked for last, with what is still to come of it: ranges are asked for in their order."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._key: tuple[object, ...] = ()
+        self._rows: parquet_file.Rows | None = None
+
+    def rows(self, path: "Path | _Lent", start: int, stop: int, names: Sequence[str]) -> parquet_file.Rows:
+        """Returns rows that begin at `start` or before."""
+        key = (path, *names, stat_key(path.stat())) if isinstance(path, Path) else ()
+        if self._rows is None or not key or key != self._key or not self._rows.has(start, stop):
+            self.forget()
+            self._rows = parquet_file.Rows(self.enter_context(parquet_file.opened(path)), start, stop, names)
+            self._key = key
+        return self._rows
+
+    def forget(self) -> None:
+        """Closes the file."""
+        self.close()
+        self._rows = None
 
 
 @dataclass(frozen=True)

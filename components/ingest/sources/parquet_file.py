@@ -31,12 +31,18 @@ class Readable(Protocol):
 @contextlib.contextmanager
 def opened(path: Readable) -> Iterator[pq.ParquetFile]:
     """Opens a file; whatever is wrong with it becomes one sentence that names it."""
+    with named(path), _raw(path) as raw, pq.ParquetFile(raw, buffer_size=_buffer_bytes(path)) as file:
+        _check_counts(file)
+        if not file.metadata.num_rows:
+            raise BadInput(f"{printable(str(path))}: 0 examples in it; remove it or write it again")
+        yield file
+
+
+@contextlib.contextmanager
+def named(path: Readable) -> Iterator[None]:
+    """Makes one sentence that names the file of whatever turns out to be wrong with it."""
     try:
-        with _raw(path) as raw, pq.ParquetFile(raw, buffer_size=_buffer_bytes(path)) as file:
-            _check_counts(file)
-            if not file.metadata.num_rows:
-                raise BadInput(f"{printable(str(path))}: 0 examples in it; remove it or write it again")
-            yield file
+        yield
     except (pa.ArrowException, OSError, IndexError, UnicodeDecodeError) as error:
         reason = str(error).partition("\n")[0]
         raise BadInput(
@@ -76,19 +82,38 @@ def flat_columns(found: pa.Schema) -> list[tuple[str, pa.DataType]]:
     return flat
 
 
-def batches(file: pq.ParquetFile, start: int, stop: int, names: Sequence[str]) -> Iterator[pa.RecordBatch]:
-    """Yields the rows from start to stop, at most `_BATCH_ROWS` at once."""
-    edges = np.cumsum([0, *(file.metadata.row_group(index).num_rows for index in range(file.num_row_groups))])
-    first = int(np.searchsorted(edges, start, side="right")) - 1
-    groups = range(first, int(np.searchsorted(edges, stop, side="left")))
-    number = int(edges[first])
-    for batch in file.iter_batches(_batch_rows(file, groups), list(groups), _wanted(file, names)):
-        above, below = max(start - number, 0), min(stop - number, batch.num_rows)
-        if below > above:
-            yield batch.slice(above, below - above)
-        number += batch.num_rows
-        if number >= stop:
-            return
+class Rows:
+    """Rows of a file, in their order: what was decoded for one range is not decoded again for the next."""
+
+    def __init__(self, file: pq.ParquetFile, start: int, stop: int, names: Sequence[str]) -> None:
+        """Begins with the row group that `start` is in; the last one is that of `stop`."""
+        self._edges = np.cumsum([0, *(file.metadata.row_group(index).num_rows for index in range(file.num_row_groups))])
+        self._groups = self._groups_of(start, stop)
+        self._number = int(self._edges[self._groups.start])  # of the first row that is still to come
+        self._waiting: pa.RecordBatch | None = None  # decoded already, and not yet asked for
+        self._batches = file.iter_batches(
+            _batch_rows(file, self._groups), list(self._groups), _wanted(file, names)
+        )  # fmt: skip
+
+    def has(self, start: int, stop: int) -> bool:
+        """Whether these rows are still to come."""
+        return start >= self._number and self._groups_of(start, stop) == self._groups
+
+    def read(self, start: int, stop: int) -> Iterator[pa.RecordBatch]:
+        """Yields the rows from start to stop, at most `_BATCH_ROWS` at once; those before them are passed over."""
+        while self._number < stop:
+            batch = self._waiting if self._waiting is not None else next(self._batches, None)
+            if batch is None:
+                return
+            above, below = max(start - self._number, 0), min(stop - self._number, batch.num_rows)
+            self._waiting = batch.slice(below) if below < batch.num_rows else None
+            self._number += below
+            if below > above:
+                yield batch.slice(above, below - above)
+
+    def _groups_of(self, start: int, stop: int) -> range:
+        first = int(np.searchsorted(self._edges, start, side="right")) - 1
+        return range(first, int(np.searchsorted(self._edges, stop, side="left")))
 
 
 def _batch_rows(file: pq.ParquetFile, groups: range) -> int:

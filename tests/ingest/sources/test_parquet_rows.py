@@ -260,6 +260,31 @@ def test_any_range_is_its_own_rows(
     assert all(each.first == each.start + 1 for each in ranges)
 
 
+@pytest.mark.parametrize("step", [slice(None), slice(None, None, 2), slice(None, None, -1), slice(2, 3)])
+def test_ranges_may_be_read_in_any_sequence(plain: Path, step: slice) -> None:
+    """A decoder goes on from where it is if it can: every one, every other one, backwards, one twice."""
+    schema = SOURCE.schema(plain)
+    parts = SOURCE.divide(plain, "t", 1_000)[step]
+
+    def numbers(part: Range) -> list[int]:
+        return [n for batch in SOURCE.read(plain, part, schema) for n in batch.columns["n"].to_pylist()]
+
+    expected = [[n for n in range(part.start, part.stop) if n % 1_000 != 999] for part in parts]
+    assert [numbers(part) for part in parts] == expected
+    assert [numbers(part) for part in parts] == expected
+
+
+def test_a_file_that_was_written_anew_is_read_anew(tmp_path: Path) -> None:
+    """Even if the next range is asked for."""
+    path = write(tmp_path / "t.parquet", {"n": list(range(100))})
+    schema, halves = SOURCE.schema(path), [Range("t", 0, 50, 1, 0), Range("t", 50, 100, 51, 0)]
+    list(SOURCE.read(path, halves[0], schema))
+    write(tmp_path / "t.parquet", {"n": list(range(1000, 1100))})
+    [batch] = SOURCE.read(path, halves[1], schema)
+
+    assert batch.columns["n"].to_pylist() == list(range(1050, 1100))
+
+
 def test_small_row_groups_are_packed_and_large_ones_cut(tmp_path: Path) -> None:
     """To about the target; a piece decodes what stands before it, so that eight are enough."""
     numbers = {"n": np.random.default_rng(0).permutation(20_000)}
