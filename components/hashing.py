@@ -37,30 +37,47 @@ class HashedFile:
     stat: str = field(default="", compare=False)  # as long as it is this, the content is that; empty: it cannot tell
 
 
-def sha256_of(path: DataPath) -> str:
-    """Returns the hex digest of a file's content."""
+def sha256_of(path: DataPath | str) -> str:
+    """Returns the hex digest of a file's content; a text is the path of a file of this machine."""
+    if isinstance(path, str | Path):
+        return _sha256_here(path)
     digest = hashlib.sha256()
-    local = isinstance(path, Path)
-    with path.open("rb", 0) if local else open_whole(path) as stream:
-        while chunk := stream.read(_CHUNK if local else _REMOTE_CHUNK):
+    with open_whole(path) as stream:
+        while chunk := stream.read(_REMOTE_CHUNK):
             digest.update(chunk)
     return digest.hexdigest()
 
 
-def _hash_all(paths: Sequence[DataPath], sizes: Sequence[int]) -> list[str]:
+def _sha256_here(path: str | Path) -> str:
+    # By descriptor: a path and a stream of Python's take longer to make than a small file to read.
+    descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+    try:
+        digest = hashlib.sha256()
+        while chunk := os.read(descriptor, _CHUNK):
+            digest.update(chunk)
+        return digest.hexdigest()
+    finally:
+        os.close(descriptor)
+
+
+def _hash_all(folder: DataPath, names: Sequence[str], sizes: Sequence[int]) -> list[str]:
     """Hashes many files; those of this machine in threads if they are large enough to be worth a hand-over."""
-    some = 1
-    if paths and isinstance(paths[0], Path):
-        some = max(1, min(_TASK, _CHUNK * len(sizes) // max(1, sum(sizes))))
-        if sum(sizes) < SMALL * len(sizes):
-            return _hash_some(paths)
+    if not isinstance(folder, Path):
+        return _in_threads([folder / name for name in names], 1)
+    paths = [f"{folder}/{name}" for name in names]
+    if sum(sizes) < SMALL * len(sizes):
+        return [sha256_of(path) for path in paths]
+    return _in_threads(paths, max(1, min(_TASK, _CHUNK * len(sizes) // max(1, sum(sizes)))))
+
+
+def _in_threads(paths: Sequence[DataPath | str], some: int) -> list[str]:
+    """Hashes files, some of them a hand-over."""
+
+    def each(start: int) -> list[str]:
+        return [sha256_of(path) for path in paths[start : start + some]]
+
     with ThreadPoolExecutor(max_workers=os.cpu_count()) as pool:
-        tasks = pool.map(_hash_some, [paths[start : start + some] for start in range(0, len(paths), some)])
-        return [digest for task in tasks for digest in task]
-
-
-def _hash_some(paths: Iterable[DataPath]) -> list[str]:
-    return [sha256_of(path) for path in paths]
+        return [found for task in pool.map(each, range(0, len(paths), some)) for found in task]
 
 
 def digest_of(parts: Iterable[str]) -> str:
@@ -93,7 +110,7 @@ class HashCache:
         now = time.time_ns()
         known = self._look_up(paths, keys)
         missing = [index for index, digest in enumerate(known) if digest is None]
-        fresh = _hash_all([folder / names[index] for index in missing], [found[index].st_size for index in missing])
+        fresh = _hash_all(folder, [names[index] for index in missing], [found[index].st_size for index in missing])
         for index, digest in zip(missing, fresh, strict=True):
             known[index] = digest
         settled = [_is_settled(stat, now) for stat in found]

@@ -51,8 +51,10 @@ def split_of(sha256: str, splits: Splits) -> str:
 def plan(files: Sequence[ManifestFile], settings: Ingest, span: str = "") -> list[ShardPlan]:
     """Deals all files into shards, split by split."""
     shards: list[ShardPlan] = []
-    for split, _ in settings.splits.fractions():
-        mine = [item for item in files if split_of(item.sha256, settings.splits) == split]
+    dealt: dict[str, list[ManifestFile]] = {split: [] for split, _ in settings.splits.fractions()}
+    for item in files:
+        dealt[split_of(item.sha256, settings.splits)].append(item)
+    for split, mine in dealt.items():
         # By hash, so that classes are mixed within every shard and the shuffle buffer need not be large.
         mine.sort(key=lambda item: (item.sha256, item.file.path))
         count = _shard_count(mine, settings)
