@@ -1,10 +1,12 @@
 """How much of everything: sizes in megabytes become numbers of records, batches and threads.
 
-    ram_mb ─┬─ cache (memory)          decoded records
-            ├─ shuffle                 serialized records, at most shuffle_mb
-            ├─ reading                 buffers of open shards
-            ├─ in the making           parallel x a pool: serialized, and decoded
-            └─ ready                   prefetch x a batch
+    ram_mb ─┬─ cache (memory)   decoded records
+            ├─ reading          buffers of open shards, and records that wait for their turn
+            ├─ shuffle          serialized records, at most shuffle_mb
+            ├─ waiting          a pool that is being filled and one that is full, serialized
+            ├─ in the making    parallel x a pool: serialized, parsed and decoded
+            ├─ ready            prefetch x a batch, and the one that the loop has
+            └─ a fifth          what the allocator holds beside all that, and the graph
 
 What decides about the order of records (shuffle, pool) is taken from the data and the settings alone, so it is the
 same on any machine. What does not (threads, batches ahead) gets what is left.
@@ -30,7 +32,11 @@ _BLOCK = 16
 _POOL_RECORDS = 4096  # parsed at once, where records are small
 _READ_BUFFER = 1 << 18  # of an open shard
 _READ_AHEAD = 4  # records of an open shard that wait for their turn
-_POOL_PART = 8  # a pool is at most this part of the budget
+_THREADED = 1 << 16  # bytes of a record from which on open shards have threads of their own
+_ARENAS = 2  # what such records take of the heap, which every thread has a part of, beside what they hold
+_POOL_PART, _READ_PART = 8, 8  # a pool, and what is read ahead, are at most this part of the budget
+_USABLE = 0.8  # the rest is the allocator's: measured, `python -m benchmarks.memory`
+_TEXT_WORK = 8  # bytes held for a byte of text while it is tokenised: two copies, 24 a token, 8 its number
 
 
 @dataclass(frozen=True)
@@ -45,11 +51,17 @@ class Data:
         """Bytes of a record, in the mean."""
         return -(-self.bytes // max(1, self.records))
 
+    @property
+    def is_large(self) -> bool:
+        """Whether reading is worth a thread for every open shard: one alone reads a gigabyte a second."""
+        return self.mean >= _THREADED
+
 
 @dataclass(frozen=True)
 class Plan:
     """How much of everything."""
 
+    cycle: int  # shards read at once
     block: int  # records that are shuffled together
     shuffle: int  # blocks held for shuffling
     pool: int  # records parsed at once, a multiple of a batch
@@ -71,31 +83,46 @@ def cores() -> int:
 def plan(settings: Input, data: Data, features: Iterable[Feature]) -> Plan:
     """Returns how the budget is shared out, or refuses a budget that is too small for a batch."""
     features = list(features)
-    ram = settings.ram_mb * _MB - (cache_bytes(data, features) if settings.cache == "memory" else 0)
-    decoded = sum(_decoded(feature, data.mean) for feature in features)
+    usable = int(_USABLE * settings.ram_mb * _MB)
+    cached = cache_bytes(data, features) if settings.cache == "memory" else 0
+    ram = usable - cached
+    decoded = sum(_work(feature, data.mean) for feature in features)
     widest = sum(feature.decoded_bytes for feature in features)
     cheap = settings.cache == "none" and not any(feature.is_costly for feature in features)
     block = _BLOCK if cheap and data.mean < _SMALL else 1
     batches = _pool_batches(settings, data, decoded, any(feature.is_ragged for feature in features), block)
     pool = batches * settings.batch_size
-    in_the_making = pool * (2 * (data.mean + _OVERHEAD) + decoded)
-    ready = settings.batch_size * widest
-    reading = settings.interleave * (_READ_BUFFER + _READ_AHEAD * data.mean)
-    free = ram - reading - in_the_making - ready
-    if free < 0:
-        raise _too_little(settings, data, reading + in_the_making + ready, settings.ram_mb * _MB - ram)
-    shuffle = min(settings.shuffle_mb * _MB, free)
-    rest = free - shuffle
+    cycle = max(1, min(settings.interleave, ram // _READ_PART // _read_ahead(data)))
+    stored = pool * (data.mean + _OVERHEAD)
+    in_the_making, ready = 2 * stored + pool * decoded, settings.batch_size * widest
+    needed = cycle * _read_ahead(data) + 2 * stored + in_the_making + 2 * ready
+    if needed > ram:
+        raise _too_little(settings, data, needed, cached)
+    scattered = _ARENAS if data.is_large else 1
+    shuffle = min(settings.shuffle_mb * _MB, (ram - needed) // scattered)
+    rest = ram - needed - scattered * shuffle
     prefetch = 1 + min(settings.prefetch - 1, rest // max(1, ready))
     rest -= (prefetch - 1) * ready
     parallel = 1 + min((settings.parallel or cores()) - 1, rest // max(1, in_the_making))
-    return Plan(block, _blocks(shuffle, data, block), pool, parallel, prefetch, max(1, rest // _MB))
+    return Plan(cycle, block, _blocks(shuffle, data, block), pool, parallel, prefetch, max(1, rest // _MB))
 
 
 def cache_bytes(data: Data, features: Iterable[Feature]) -> int:
     """Returns what all decoded records take in memory."""
     each = sum(_decoded(feature, data.mean) + _ENTRY_OVERHEAD for feature in features) + _ENTRY_OVERHEAD
     return data.records * each
+
+
+def _read_ahead(data: Data) -> int:
+    return _READ_BUFFER + _READ_AHEAD * data.mean
+
+
+def _work(feature: Feature, mean: int) -> int:
+    """Returns what a record takes while it is decoded."""
+    if not feature.is_ragged:
+        return feature.decoded_bytes
+    # A text is cut before it is tokenised, at eight times what its numbers may take (`features.text`).
+    return _TEXT_WORK * min(mean + _OVERHEAD, 8 * feature.decoded_bytes)
 
 
 def _decoded(feature: Feature, mean: int) -> int:

@@ -88,7 +88,7 @@ class Reader:
         return Stored(source, self._recipe, self.record_id, plan)
 
     def _source(self, records: Records, worker: Worker) -> Source:
-        source = Shards.of(records, self.settings.interleave) if isinstance(records, Sequence) else records
+        source = Shards.of(records) if isinstance(records, Sequence) else records
         return source.share(worker)
 
     def _steps(self, source: Source) -> int:

@@ -3,7 +3,7 @@
     shards, shuffled ─► read some at once, in turns ─► shuffle blocks of serialized records ─► pools
 
 Reading in turns is done by one thread where records are small: handing each one from thread to thread costs more than
-reading it. Where they are large, every open shard has a thread of its own, which hides the latency of a disk or a net.
+reading it. Where they are large, every open shard has a thread of its own, as one alone reads half a gigabyte a second.
 """
 
 from collections.abc import Sequence
@@ -25,12 +25,11 @@ class Shards:
     """Shards, or parts of them."""
 
     parts: tuple[Part, ...]
-    interleave: int  # shards open at once
 
     @classmethod
-    def of(cls, files: Sequence[RecordFile], interleave: int) -> "Shards":
+    def of(cls, files: Sequence[RecordFile]) -> "Shards":
         """Returns all records of the files."""
-        return cls(share(files, Worker()), interleave)
+        return cls(share(files, Worker()))
 
     @property
     def data(self) -> Data:
@@ -40,7 +39,7 @@ class Shards:
 
     def share(self, worker: Worker) -> "Shards":
         """Returns one worker's shards, or its records of each."""
-        return self if worker.count == 1 else Shards(share([part.file for part in self.parts], worker), self.interleave)
+        return self if worker.count == 1 else Shards(share([part.file for part in self.parts], worker))
 
     def in_order(self, size: int) -> tf.data.Dataset:
         """Returns pools of serialized records, shard after shard."""
@@ -51,7 +50,7 @@ class Shards:
         """Returns pools of serialized records in the order of an epoch."""
         data = tf.data.Dataset.from_tensor_slices(self._slices())
         data = shuffled(data, len(self.parts), seed)
-        data = self._in_turns(data, plan.block, exact)
+        data = self._in_turns(data, plan, exact)
         data = shuffled(data, plan.shuffle, seed)
         return data.rebatch(plan.pool, drop) if plan.is_pooled else data.batch(plan.pool, drop)
 
@@ -62,10 +61,12 @@ class Shards:
         parsed = tf.io.parse_example(pool, {**spec, record_id: tf.io.FixedLenFeature([], tf.int64)})
         return parsed, parsed[record_id]
 
-    def _in_turns(self, data: tf.data.Dataset, block: int, exact: bool) -> tf.data.Dataset:
-        cycle = min(self.interleave, len(self.parts))
-        if block > 1:
-            return data.interleave(lambda *part: self._read(*part).batch(block), cycle_length=cycle)
+    def _in_turns(self, data: tf.data.Dataset, plan: Plan, exact: bool) -> tf.data.Dataset:
+        cycle = min(plan.cycle, len(self.parts))
+        if plan.is_pooled:
+            return data.interleave(lambda *part: self._read(*part).batch(plan.block), cycle_length=cycle)
+        if not self.data.is_large:
+            return data.interleave(self._read, cycle_length=cycle)
         return data.interleave(self._read, cycle_length=cycle, num_parallel_calls=cycle, deterministic=exact)
 
     def _slices(self) -> tuple[Any, ...]:

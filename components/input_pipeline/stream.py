@@ -13,7 +13,7 @@ from typing import Any
 
 import tensorflow as tf
 
-from components.input_pipeline import pools
+from components.input_pipeline import heap, pools
 from components.input_pipeline.beginnings import Beginning
 from components.input_pipeline.budget import Plan
 from components.input_pipeline.pools import Pool
@@ -37,8 +37,9 @@ def batches(
     def finish(pool: Pool) -> Any:
         return recipe.finish_varied(begin.vary_late(pool))
 
-    data = epochs.flat_map(_as_is(lambda epoch: _epoch(begin, epoch, seed, Position(start.epoch, skipped))))
-    data = data.prefetch(plan.parallel)
+    data = heap.relieved(epochs)
+    data = data.flat_map(_as_is(lambda epoch: _epoch(begin, epoch, seed, Position(start.epoch, skipped))))
+    data = data.prefetch(1)
     if plan.pool == size:
         data = data.map(_as_is(lambda place, pool: finish(begin.vary(place[0], pool))), calls)
     elif not recipe.ragged and not recipe.is_batchwise:

@@ -29,7 +29,7 @@ class Fake(Unvaried):
         """Nor seen by a model."""
 
 
-PICTURE = Fake(224 * 224 * 3 * 5, is_costly=True)
+PICTURE = Fake(224 * 224 * 3 * 2, is_costly=True)
 TEXT = Fake(512 * 8, is_ragged=True)
 
 
@@ -72,7 +72,7 @@ class TestPools:
 
         assert 64 < long.pool < 100 * 64
         assert long.pool % 64 == 0
-        assert long.pool * (2 * 10_064 + 4096) <= 32 * MB
+        assert long.pool * (2 * 10_064 + 8 * 10_064) <= 32 * MB
 
 
 class TestShuffle:
@@ -97,9 +97,30 @@ class TestShuffle:
 
     def test_it_gives_way_to_a_batch(self) -> None:
         """Where both do not fit into the budget."""
-        wide = planned(Data(10_000, 10_000 * MB), PICTURE, batch_size=8, ram_mb=64, shuffle_mb=64)
+        wide = planned(Data(10_000, 10_000 * MB), PICTURE, batch_size=8, ram_mb=80, shuffle_mb=64)
 
         assert 1 <= wide.shuffle < 32
+
+    def test_large_records_count_twice(self) -> None:
+        """Each open shard has a thread, and each thread a part of the heap of its own."""
+        small, large = (
+            planned(Data(10_000, 10_000 * size), Fake(size), ram_mb=400, shuffle_mb=400, batch_size=1)
+            for size in ((1 << 16) - 1, 1 << 16)
+        )
+
+        assert large.shuffle == pytest.approx(small.shuffle / 2, rel=0.01)
+
+
+class TestReading:
+    """How many shards are read at once."""
+
+    def test_as_many_as_are_wanted(self) -> None:
+        """While that is a small part of the budget."""
+        assert planned(Data(1000, 1000 * 1000), interleave=7).cycle == 7
+
+    def test_fewer_where_records_are_large(self) -> None:
+        """What waits for its turn is at most an eighth of the budget."""
+        assert planned(Data(1000, 1000 * 5 * MB), PICTURE, interleave=16, batch_size=1, ram_mb=512).cycle == 2
 
 
 class TestMachine:
@@ -126,8 +147,8 @@ class TestMachine:
 
     def test_what_is_left_is_for_the_autotuner(self) -> None:
         """Never nothing."""
-        assert 900 < planned(Data(10_000, 10_000 * 1000), shuffle_mb=64).left_mb < 1024
-        assert planned(Data(10_000, 10_000 * MB), PICTURE, ram_mb=300, shuffle_mb=300).left_mb >= 1
+        assert 700 < planned(Data(10_000, 10_000 * 1000), shuffle_mb=64).left_mb < 0.8 * 1024
+        assert planned(Data(10_000, 10_000 * MB), PICTURE, ram_mb=500, shuffle_mb=500).left_mb >= 1
 
 
 class TestRefused:
@@ -139,7 +160,7 @@ class TestRefused:
             planned(Data(100, 100 * 5 * MB), PICTURE, ram_mb=100)
 
         assert str(refused.value) == (
-            "a batch of 64 records of 5,242,880 bytes takes 813 MB while it is made, input.ram_mb is 100: "
+            "a batch of 64 records of 5,242,880 bytes takes 1,355 MB while it is made, input.ram_mb is 100: "
             "lower input.batch_size or input.interleave, or raise input.ram_mb"
         )
 
