@@ -61,8 +61,8 @@ def files(out: Path) -> dict[str, bytes]:
 
 
 def helpers() -> list[psutil.Process]:
-    """Returns the helpers of this process."""
-    return [each for each in psutil.Process().children() if "components.ingest.helper" in " ".join(each.cmdline())]
+    """Returns the helpers that write shards for this process."""
+    return [each for each in psutil.Process().children() if "crew:serve" in each.cmdline()[-1]]
 
 
 def test_helpers_write_the_same_bytes(images: Path, tmp_path: Path, request: pytest.FixtureRequest) -> None:
