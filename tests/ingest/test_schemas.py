@@ -25,7 +25,7 @@ feature { name: "share" type: FLOAT presence { min_count: 1 } value_count { min:
 feature { name: "ok" type: INT presence { min_count: 1 } value_count { min: 1 max: 1 } bool_domain {} }
 feature { name: "words" type: BYTES presence { min_count: 1 } }
 feature {
-  name: "pixels" type: BYTES presence { min_count: 1 } value_count { min: 1 max: 1 } image_domain {}
+  name: "pixels" type: BYTES presence { min_count: 1 min_fraction: 1 } shape {} image_domain {}
   annotation { tag: "dtype:<f4" tag: "shape:28,28" }
 }
 feature { name: "class" type: BYTES presence { min_count: 1 min_fraction: 1 } shape {} }
