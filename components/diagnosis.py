@@ -67,6 +67,13 @@ def verdict(waiting: float, stages: Sequence[Stage] = (), remedies: Sequence[Rem
     return "; ".join(filter(None, parts))
 
 
+def renewed(told: str, waiting: float) -> str:
+    """Returns a sentence with another share of waiting; the reason was measured once and stays."""
+    if waiting < BOUND or ": " not in told:
+        return verdict(waiting)
+    return f"input-bound {_percent(waiting)}: {told.partition(': ')[2]}"
+
+
 def limit(stages: Sequence[Stage]) -> str:
     """Returns which stage holds the others up."""
     shares = shares_of(stages)

@@ -7,7 +7,7 @@ examples + transform graph ─► Reader ─► fit (best epoch by held-out loss
 import contextlib
 import math
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -17,12 +17,12 @@ import orjson
 import tensorflow as tf
 from tfx.components.trainer.fn_args_utils import FnArgs
 
-from components import durable, extractor, parts, progress, refs, serving, shard_check
+from components import diagnosis, durable, extractor, parts, progress, refs, serving, shard_check
 from components import features as modalities
 from components.errors import PenstockError, SettingsError
 from components.fitting.fitted import Fitted
 from components.ingest import account
-from components.input_pipeline import Reader, artifacts
+from components.input_pipeline import Reader, artifacts, probe
 from components.input_pipeline.waiting import Meter
 from components.models.heads import Classification, Head, Regression, class_weights
 from components.roles import vectors_of
@@ -130,9 +130,9 @@ class Records(keras.metrics.Metric):
 class _Watch(keras.callbacks.Callback):
     """Reports progress, and stops on a loss that is not a number."""
 
-    def __init__(self, epochs: int, steps: int, batch_size: int, records: int) -> None:
+    def __init__(self, epochs: int, batch_size: int, records: int, clock: "_InputClock") -> None:
         super().__init__()
-        self._epochs, self._steps, self._batch_size, self._records = epochs, steps, batch_size, records
+        self._epochs, self._batch_size, self._records, self._clock = epochs, batch_size, records, clock
         self._epoch = 0
 
     def on_epoch_begin(self, epoch: int, logs: Mapping[str, float] | None = None) -> None:
@@ -142,7 +142,7 @@ class _Watch(keras.callbacks.Callback):
     def on_train_batch_end(self, batch: int, logs: Mapping[str, float] | None = None) -> None:
         loss = self._finite("loss", logs, f"step {batch + 1}")
         done = self._epoch * self._records + min((batch + 1) * self._batch_size, self._records)
-        note = f"epoch {self._epoch + 1}/{self._epochs}  loss {loss:.3f}"
+        note = "  ".join(filter(None, [f"epoch {self._epoch + 1}/{self._epochs}  loss {loss:.3f}", self._clock.told]))
         progress.report(done, self._epochs * self._records, note)
 
     def on_epoch_end(self, epoch: int, logs: Mapping[str, float] | None = None) -> None:
@@ -161,13 +161,15 @@ class _Watch(keras.callbacks.Callback):
 
 
 class _InputClock(keras.callbacks.Callback):
-    """Takes the time of each epoch's training, and how much of it was spent waiting for batches."""
+    """Takes the time of each epoch's training, how much of it was spent waiting for batches, and finds out why."""
 
-    def __init__(self, meter: Meter, records: int) -> None:
+    def __init__(self, meter: Meter, records: int, explain: Callable[[float, float], str]) -> None:
         super().__init__()
-        self._meter, self._records, self._begun = meter, records, 0.0
+        self._meter, self._records, self._explain, self._begun = meter, records, explain, 0.0
         self.seconds: list[float] = []
         self.waited: list[float] = []
+        self.told = ""  # of the epoch before, once one has waited for its input
+        self._reason = ""
 
     def on_epoch_begin(self, epoch: int, logs: Mapping[str, float] | None = None) -> None:
         del epoch, logs
@@ -179,10 +181,15 @@ class _InputClock(keras.callbacks.Callback):
         del logs
         self.seconds.append(time.perf_counter() - self._begun)
         self.waited.append(self._meter.take())
+        share = self.waited[-1] / self.seconds[-1]
+        if share >= diagnosis.BOUND and not self._reason:  # once: stages cost the same in every epoch
+            self._reason = self._explain(share, self._records / self.seconds[-1])
+        self.told = diagnosis.renewed(self._reason, share) if self._reason else ""
 
-    def to_dict(self) -> dict[str, list[float]]:
-        """Returns plain values, one an epoch."""
+    def to_dict(self) -> dict[str, Any]:
+        """Returns plain values, one an epoch, and what they say of all of them."""
         return {
+            "verdict": diagnosis.renewed(self._reason, sum(self.waited) / sum(self.seconds)),
             "seconds": self.seconds,
             "waited": self.waited,
             "records_per_second": [self._records / seconds for seconds in self.seconds],
@@ -202,9 +209,10 @@ def _fit(
         loss=head.loss(),
         metrics=[*head.metrics(), Records()],
     )
-    checkpoint, clock = run / "best.weights.h5", _InputClock(meter, seen)
+    checkpoint = run / "best.weights.h5"
+    clock = _InputClock(meter, seen, lambda waiting, rate: probe.explain(reader, train.files, waiting, rate))
     callbacks = [
-        _Watch(fit.epochs, steps, reader.settings.batch_size, seen),
+        _Watch(fit.epochs, reader.settings.batch_size, seen, clock),
         clock,
         keras.callbacks.ModelCheckpoint(str(checkpoint), "val_loss", save_best_only=True, save_weights_only=True),
         keras.callbacks.TensorBoard(str(run / "tensorboard"), write_graph=False),

@@ -2,7 +2,7 @@
 
 import pytest
 
-from components.diagnosis import Demand, Remedy, Stage, cores_for, limit, remedies, shares_of, verdict
+from components.diagnosis import Demand, Remedy, Stage, cores_for, limit, remedies, renewed, shares_of, verdict
 
 DECODING = (Stage("read", 50), Stage("parse", 50), Stage("decode", 700), Stage("augment", 150), Stage("batch", 50))
 
@@ -19,6 +19,14 @@ class TestVerdict:
     def test_a_device_that_hardly_waits(self) -> None:
         """Advice is for those who need it."""
         assert verdict(0.049, DECODING, [Remedy("use 4 cores")]) == "not input-bound: the device waits 5 % of the time"
+
+    def test_another_share_keeps_the_reason(self) -> None:
+        """Stages are measured once; how long training waits is measured in every epoch."""
+        said = verdict(0.34, DECODING, [Remedy("use 4 cores")])
+
+        assert renewed(said, 0.2) == "input-bound 20 %: decoding is the limit; use 4 cores"
+        assert renewed(said, 0.01) == "not input-bound: the device waits 1 % of the time"
+        assert renewed("", 0.2) == verdict(0.2)
 
     def test_without_stages_it_says_where_to_look(self) -> None:
         """A trainer knows how long it waited, not for what."""

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import tensorflow as tf
 
@@ -70,6 +71,10 @@ class Reader:
     def evaluation_steps(self, records: Records, worker: Worker = _ALONE) -> int:
         """Returns how many batches hold every record once."""
         return -(-self._source(records, worker).data.records // self.settings.batch_size)
+
+    def spec(self) -> dict[str, Any]:
+        """Returns the columns that are parsed, the label among them."""
+        return self._recipe.spec()
 
     @property
     def is_soft(self) -> bool:

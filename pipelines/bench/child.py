@@ -90,7 +90,6 @@ def _maker(order: Order, trial: Trial, folder: Path, fitted: Any) -> Callable[[]
 
 def _subject(order: Order, trial: Trial, fitted: Any) -> Subject:
     settings = Input.model_validate(trial.settings)
-    settings = subject.unvaried(settings) if trial.kind == "decode" else settings
     return subject.of(tasks.get(order.task), Path(trial.artifact), settings, order.seed, fitted)
 
 

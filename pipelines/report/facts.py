@@ -71,6 +71,7 @@ class RunFacts:
     samples: tuple[SampleImage, ...] = ()
     curves: Mapping[str, Mapping[str, tuple[float, ...]]] = field(default_factory=dict)  # metric -> split -> by epoch
     best_epoch: int | None = None
+    input_verdict: str = ""  # whether training waited for its input, and why
     metrics: Mapping[str, float] = field(default_factory=dict)
     bars: tuple[Bar, ...] = ()
     slices: tuple[tuple[str, str, float, int], ...] = ()  # column, value, metric of the first bar, records

@@ -148,7 +148,8 @@ def _of_trainer(outputs: Mapping[str, Artifact]) -> dict[str, Any]:
         for name, values in epochs.items()
         if f"val_{name}" in epochs and name not in _NOT_CURVES
     }
-    return {"curves": curves, "best_epoch": stored["best_epoch"]}
+    verdict = stored.get("input", {}).get("verdict", "")
+    return {"curves": curves, "best_epoch": stored["best_epoch"], "input_verdict": verdict}
 
 
 def _confusion(used: Mapping[str, Execution], evaluated: Mapping[str, Any]) -> tuple[tuple[int, ...], ...]:

@@ -11,7 +11,7 @@ from PIL import Image
 
 from components import tasks
 from components.ingest import account
-from components.settings import Augmentation, Ingest, Input
+from components.settings import Ingest, Input
 from pipelines.bench import restored, subject, tutorial
 from pipelines.bench.subject import STAGES, Subject
 
@@ -47,15 +47,6 @@ class TestStages:
 
         assert values["image"].shape == (BATCH, SIZE, SIZE, 3)
         assert set(labels.numpy()) <= {0, 1}
-
-    def test_unvaried_settings_keep_the_part_that_is_shown(self) -> None:
-        """All that comes after decoding is off; a shift is made after it as well."""
-        how = Augmentation(crop="shift", flip=0.5, hue=0.1, mixup=1.0, erase=0.3)
-        settings = subject.unvaried(Input(augmentation=how, batch_size=7))
-        expected = Augmentation(crop="none", flip=0.5, brightness=0, contrast=0)
-
-        assert settings == Input(augmentation=expected, batch_size=7)
-        assert subject.unvaried(Input(augmentation=Augmentation(crop="resized"))).augmentation.crop == "resized"
 
 
 class TestTutorial:

@@ -395,6 +395,14 @@ def test_best_epoch(facts: RunFacts) -> None:
     assert "Values at the best epoch, 3. loss train 0.5000 eval 0.6000" in _plain(facts)
 
 
+def test_what_training_waited_for(facts: RunFacts) -> None:
+    """Beside the curves, where it is known; the reason is part of it."""
+    said = "input-bound 34 %: decoding is the limit; store at 256 px (2.2x) or use 4 cores"
+
+    assert f"Training was {said}. loss train" in _plain(replace(facts, input_verdict=said))
+    assert "Training was" not in _plain(facts)
+
+
 def test_headings(facts: RunFacts) -> None:
     """Headings go down one step at a time."""
     levels = [int(tag[1]) for tag, _ in Page(page.render(facts)).elements if re.fullmatch(r"h[1-6]", tag)]
