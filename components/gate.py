@@ -5,6 +5,7 @@ TFX's ExampleValidator writes its findings down and lets the run go on; this nod
 `tfx.v1` would import the whole cloud client with them, for four seconds.
 """
 
+import re
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
@@ -21,6 +22,7 @@ from components.ingest import account
 _ANOMALIES = "SchemaDiff.pb"
 _SHOWN = 30  # classes in the table of an error message
 _FEWEST_CLASSES = 2
+_WHOLE = re.compile(r"-?\d+")
 
 
 class GateVerdict(Artifact):
@@ -85,6 +87,8 @@ def class_problems(counts: Mapping[str, Mapping[str, int]], min_per_class: int) 
             "  (add data for these classes, change the fractions, e.g. --set ingest.splits.train=0.6 "
             "--set ingest.splits.eval=0.2 --set ingest.splits.test=0.2, or lower gate.min_per_class)"
         )
+        if len(classes) > _SHOWN and all(map(_WHOLE.fullmatch, classes)):
+            problems.append("  (if the label is a quantity, to be learned as one: --set ingest.columns.LABEL=float)")
     return problems
 
 

@@ -5,6 +5,7 @@ from typing import Annotated
 
 import typer
 
+from components.tasks import NAMES
 from pipelines.bench.cli import bench, tune
 
 # Typer reads annotations at run time; `Optional` keeps them readable for it on Python 3.10.
@@ -16,7 +17,7 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
 )
 
-TaskName = Annotated[str, typer.Argument(metavar="TASK", help="Which task: image.")]
+TaskName = Annotated[str, typer.Argument(metavar="TASK", help=f"Which task: {', '.join(NAMES)}.")]
 Data = Annotated[str | None, typer.Option(help="The raw data: folder, file or pattern. Default: the generated sample.")]
 Root = Annotated[str | None, typer.Option(help="Folder for metadata, artifacts and models. Default: runs/NAME.")]
 Name = Annotated[str | None, typer.Option(help="Name of the pipeline. Default: the task's.")]

@@ -210,6 +210,28 @@ class TestBars:
         assert list(config.slicing_specs) == [tfma.SlicingSpec(), tfma.SlicingSpec(feature_keys=["kind"])]
         assert list(config.model_specs) == [tfma.ModelSpec(label_key="kind", signature_name="serving_default")]
 
+    def test_a_quantity_has_a_bar_without_a_unit(self) -> None:
+        """What is explained of it; errors in its own unit are told, and have none."""
+        config = evaluation.eval_config(Layout("price", "quantity", ()), Evaluate(min_explained=0.4))
+        (explained, *others) = config.metrics_specs[0].metrics
+        (overall,) = explained.per_slice_thresholds
+
+        assert explained.class_name == "SquaredPearsonCorrelation"
+        assert overall.threshold.value_threshold.lower_bound.value == pytest.approx(0.4, abs=1e-6)
+        assert [metric.class_name for metric in others] == [
+            "MeanAbsoluteError", "RootMeanSquaredError", "ExampleCount",
+        ]  # fmt: skip
+        assert not any(metric.per_slice_thresholds for metric in others)
+
+    def test_a_quantity_is_compared_with_the_models_value(self) -> None:
+        """And is no slice: every record would be one of its own."""
+        config = evaluation.eval_config(Layout("price", "quantity", ()), Evaluate())
+
+        assert list(config.slicing_specs) == [tfma.SlicingSpec()]
+        assert list(config.model_specs) == [
+            tfma.ModelSpec(label_key="price", prediction_key="value", signature_name="serving_default")
+        ]
+
 
 def models(*numbers: int) -> list[Any]:
     """Returns models by id."""

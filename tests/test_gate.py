@@ -1,6 +1,7 @@
 """Promise A8: an anomaly, an empty split or a missing class is found before training, with the table of classes."""
 
 from pathlib import Path
+from typing import Any
 
 import pytest
 from tensorflow_metadata.proto.v0 import anomalies_pb2
@@ -68,6 +69,16 @@ class TestClasses:
         counts = {"train": {"cat": 8, "dog": 9, "emu": 0}, "eval": {"cat": 1, "dog": 1, "emu": 1}}
 
         assert class_problems(counts, 0) != []
+
+    @pytest.mark.parametrize(
+        ("names", "is_told"),
+        [(range(-5, 35), True), (range(5), False), ([f"n{number}" for number in range(40)], False)],
+    )
+    def test_many_whole_numbers_may_be_a_quantity(self, names: Any, is_told: bool) -> None:
+        """A price is taken for a class as any other whole number is; the flag that says otherwise is told."""
+        problems = class_problems({"train": dict.fromkeys(map(str, names), 1), "eval": {}}, 1)
+
+        assert any("--set ingest.columns.LABEL=float" in problem for problem in problems) == is_told
 
 
 def test_the_table_has_a_row_a_class_and_a_column_a_split() -> None:

@@ -93,6 +93,7 @@ def arguments(home: Path, out: Path, batch_size: int = 16, **train: Any) -> FnAr
             "kind": layout.kind,
             "model": task.model,
             "transform": {},
+            "extract": {},
             "input": Input(batch_size=batch_size).model_dump(mode="json"),
             "train": Train(**{"epochs": EPOCHS, **train}).model_dump(mode="json"),
         },
