@@ -18,7 +18,7 @@ HEAVY = {"tensorflow", "tfx", "apache_beam", "keras"}
 # Tested with TensorFlow alone, or without it.
 WITHOUT_TFX = (
     "features", "tasks", "models", "settings", "errors", "durable", "hashing", "seal", "fingerprint", "ledger",
-    "progress", "refs",
+    "progress", "refs", "native",
 )  # fmt: skip
 # Loaded to decide what is due.
 WITHOUT_TENSORFLOW = ("ingest/sources", "ingest/images", "ingest/manifest", "ingest/shards", "ingest/account")

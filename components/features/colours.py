@@ -25,21 +25,22 @@ def is_varied(how: Augmentation) -> bool:
     return bool(how.brightness or how.contrast or how.saturation or how.hue)
 
 
-def vary(picture: tf.Tensor, drawn: tf.Tensor, how: Augmentation) -> tf.Tensor:
-    """Returns a uint8 picture in other colours; NUMBERS within [0, 1) decide."""
-    brightness, contrast, saturation, hue = tf.unstack(drawn)
-    colours = tf.cast(tf.reshape(picture, [-1, 3]), tf.float32)
-    if how.saturation or how.hue:
-        stretch = draws.between(saturation, 1 - how.saturation, 1 + how.saturation)
-        turn = draws.between(hue, -how.hue, how.hue) * 2 * math.pi
-        colours = tf.matmul(colours, _matrix(stretch, turn), transpose_b=True)
+def vary(pictures: tf.Tensor, drawn: tf.Tensor, how: Augmentation) -> tf.Tensor:
+    """Returns uint8 pictures [n, h, w, 3] in other colours; NUMBERS within [0, 1) decide about each of them."""
+    brightness, contrast, saturation, hue = (drawn[:, number, tf.newaxis] for number in range(NUMBERS))
+    count = tf.shape(pictures)[0]
     # Flat: what has an axis of three is worked on three numbers at a time, which takes five times as long.
-    flat = tf.reshape(colours, [-1])
+    flat = tf.cast(tf.reshape(pictures, [count, -1]), tf.float32)
+    if how.saturation or how.hue:
+        stretch = draws.between(saturation[:, 0], 1 - how.saturation, 1 + how.saturation)
+        turn = draws.between(hue[:, 0], -how.hue, how.hue) * 2 * math.pi
+        turned = tf.matmul(tf.reshape(flat, [count, -1, 3]), _matrices(stretch, turn), transpose_b=True)
+        flat = tf.reshape(turned, [count, -1])
     factor = draws.between(contrast, 1 - how.contrast, 1 + how.contrast)
     move = draws.between(brightness, -how.brightness, how.brightness) * _WHITE
     if how.contrast:
-        flat, move = flat * factor, move + (1 - factor) * tf.reduce_mean(flat)
-    return tf.reshape(to_bytes(flat + move), picture.shape)
+        flat, move = flat * factor, move + (1 - factor) * tf.reduce_mean(flat, axis=1, keepdims=True)
+    return tf.ensure_shape(tf.reshape(to_bytes(flat + move), tf.shape(pictures)), pictures.shape)
 
 
 def to_bytes(colours: tf.Tensor) -> tf.Tensor:
@@ -47,9 +48,10 @@ def to_bytes(colours: tf.Tensor) -> tf.Tensor:
     return tf.cast(tf.clip_by_value(tf.round(colours), 0, _WHITE), tf.uint8)
 
 
-def _matrix(stretch: tf.Tensor, turn: tf.Tensor) -> tf.Tensor:
-    """Returns 3 x 3: to YIQ, the colour axes turned and stretched, and back."""
+def _matrices(stretch: tf.Tensor, turn: tf.Tensor) -> tf.Tensor:
+    """Returns n of 3 x 3: to YIQ, the colour axes turned and stretched, and back."""
     across, along = stretch * tf.cos(turn), stretch * tf.sin(turn)
     nought, one = tf.zeros_like(across), tf.ones_like(across)
-    turned = tf.reshape(tf.stack([one, nought, nought, nought, across, -along, nought, along, across]), [3, 3])
+    rows = tf.stack([one, nought, nought, nought, across, -along, nought, along, across], axis=1)
+    turned = tf.reshape(rows, [-1, 3, 3])
     return tf.constant(_BACK, tf.float32) @ turned @ tf.constant(_YIQ, tf.float32)

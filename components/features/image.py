@@ -14,6 +14,7 @@ from components.settings import Augmentation, Input
 
 CHANNELS = pictures.CHANNELS
 _SMALLEST, _LARGEST = 32, 160  # bounds of a side that is taken from the data
+_WHOLE_BATCH = 64  # side up to which a batch is varied at once: what is made in between fits into the cache
 _CROP, _SHIFT, _FLIP, _COLOUR, _ERASE = range(5)  # what numbers are drawn for: a new one changes none of the others
 _SCALES = {  # of bytes: (mean, deviation) a channel
     "unit": (0.0, 255.0),
@@ -21,7 +22,14 @@ _SCALES = {  # of bytes: (mean, deviation) a channel
     "imagenet": ([123.675, 116.28, 103.53], [58.395, 57.12, 57.375]),
 }
 
-Step = Callable[[tf.Tensor, tf.Tensor], tf.Tensor]  # a picture and numbers to a picture
+
+@dataclass(frozen=True)
+class Step:
+    """What is done to pictures, to one or to all of a batch, with the same result."""
+
+    one: Callable[..., tf.Tensor]  # picture, numbers …
+    all: Callable[..., tf.Tensor]  # pictures, numbers …
+    drawn: tuple[tf.Tensor, ...]  # the numbers, [n, …] each
 
 
 @dataclass(frozen=True)
@@ -117,36 +125,47 @@ class ImageFeature:
         return draws.uniform(seeds, 2, _FLIP)[:, 0] < self.augmentation.flip
 
     def _vary(self, pixels: tf.Tensor, seeds: tf.Tensor) -> tf.Tensor:
-        """Varies one picture after another: what a loop costs is less than what large intermediate results do."""
+        """Varies small pictures all at once, and large ones one after another.
+
+        A loop costs some forty microseconds a picture, and large intermediate results cost more.
+        """
         steps = list(self._steps(seeds))
         if not steps:
+            return pixels
+        if self.size <= _WHOLE_BATCH:
+            for step in steps:
+                pixels = step.all(pixels, *step.drawn)
             return pixels
 
         def one(item: tuple[tf.Tensor, ...]) -> tf.Tensor:
             picture, *drawn = item
-            for (step, _), numbers in zip(steps, drawn, strict=True):
-                picture = step(picture, numbers)
+            for step, numbers in zip(steps, drawn, strict=True):
+                picture = step.one(picture, *numbers)
             return picture
 
         signature = tf.TensorSpec([self.size, self.size, CHANNELS], tf.uint8)
-        return tf.map_fn(one, (pixels, *(drawn for _, drawn in steps)), fn_output_signature=signature)
+        return tf.map_fn(one, (pixels, *(step.drawn for step in steps)), fn_output_signature=signature)
 
-    def _steps(self, seeds: tf.Tensor) -> Iterator[tuple[Step, tf.Tensor]]:
-        """Yields what is done to a picture, with the numbers that decide."""
+    def _steps(self, seeds: tf.Tensor) -> Iterator[Step]:
+        """Yields what is done to pictures, with the numbers that decide."""
         how = self.augmentation
-        if how.crop == "shift":
-            yield crops.shifted, draws.uniform(seeds, 2, _SHIFT)
-        if how.flip_vertical:
-            yield _upside_down, draws.uniform(seeds, 2, _FLIP)[:, 1] < how.flip_vertical
+        shift = draws.uniform(seeds, 2, _SHIFT) if how.crop == "shift" else None
+        turn = draws.uniform(seeds, 2, _FLIP)[:, 1] < how.flip_vertical if how.flip_vertical else None
+        if shift is not None or turn is not None:
+            yield _moves(shift, turn)
         if colours.is_varied(how):
-            yield (
-                lambda picture, drawn: colours.vary(picture, drawn, how),
-                draws.uniform(seeds, colours.NUMBERS, _COLOUR),
+            drawn = draws.uniform(seeds, colours.NUMBERS, _COLOUR)
+            yield Step(
+                lambda picture, drawn: colours.vary(picture[tf.newaxis], drawn[tf.newaxis], how)[0],
+                lambda pixels, drawn: colours.vary(pixels, drawn, how),
+                (drawn,),
             )
         if how.erase:
-            yield (
+            drawn = draws.uniform(seeds, patches.NUMBERS, _ERASE)
+            yield Step(
                 lambda picture, drawn: patches.erase(picture, drawn, how),
-                draws.uniform(seeds, patches.NUMBERS, _ERASE),
+                lambda pixels, drawn: patches.erase_all(pixels, drawn, how),
+                (drawn,),
             )
 
 
@@ -158,8 +177,24 @@ def from_columns(
     return {column.name: ImageFeature.of(settings, data) for column in columns}
 
 
-def _upside_down(picture: tf.Tensor, flip: tf.Tensor) -> tf.Tensor:
-    return tf.cond(flip, lambda: tf.reverse(picture, [0]), lambda: picture)
+def _moves(shift: tf.Tensor | None, turn: tf.Tensor | None) -> Step:
+    """Shifts, and then turns upside down."""
+    given = [numbers is not None for numbers in (shift, turn)]
+
+    def apart(numbers: Sequence[tf.Tensor]) -> tuple[tf.Tensor | None, tf.Tensor | None]:
+        rest = iter(numbers)
+        first, second = (next(rest) if is_given else None for is_given in given)
+        return first, second
+
+    def one(picture: tf.Tensor, *numbers: tf.Tensor) -> tf.Tensor:
+        drawn, flip = apart(numbers)
+        moved = picture if drawn is None else crops.shifted(picture, drawn)
+        return moved if flip is None else tf.cond(flip, lambda: tf.reverse(moved, [0]), lambda: moved)
+
+    def together(pixels: tf.Tensor, *numbers: tf.Tensor) -> tf.Tensor:
+        return crops.moved_rows(pixels, *apart(numbers))
+
+    return Step(one, together, tuple(numbers for numbers in (shift, turn) if numbers is not None))
 
 
 def _shapes(pixels: tf.Tensor) -> tf.Tensor:

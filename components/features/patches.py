@@ -28,10 +28,26 @@ def erase(picture: tf.Tensor, drawn: tf.Tensor, how: Augmentation) -> tf.Tensor:
     colour = tf.cast(drawn[5:8] * 256, picture.dtype)
 
     def painted() -> tf.Tensor:
-        top, left, height, width = tf.unstack(_box(picture, drawn[3:5], sides))
+        top, left, height, width = tf.unstack(_boxes(picture[tf.newaxis], drawn[tf.newaxis, 3:5], sides[tf.newaxis])[0])
         return _pasted(picture, tf.tile(colour[tf.newaxis, tf.newaxis], [height, width, 1]), top, left)
 
     return tf.cond(drawn[0] < how.erase, painted, lambda: picture)
+
+
+def erase_all(pixels: tf.Tensor, drawn: tf.Tensor, how: Augmentation) -> tf.Tensor:
+    """Does to every picture of a batch what `erase` does to one."""
+    area = draws.between(drawn[:, 1], min(_SMALLEST, how.erase_area), how.erase_area)
+    ratio = tf.exp(draws.between(drawn[:, 2], math.log(_SLIMMEST), -math.log(_SLIMMEST)))
+    sides = tf.minimum(tf.stack([tf.sqrt(area / ratio), tf.sqrt(area * ratio)], axis=1), 1)
+    boxes = _boxes(pixels, drawn[:, 3:5], sides)
+    places = tf.range(pixels.shape[1])
+    down, across = (
+        (places >= boxes[:, axis, tf.newaxis]) & (places < boxes[:, axis, tf.newaxis] + boxes[:, axis + 2, tf.newaxis])
+        for axis in (0, 1)
+    )
+    inside = down[:, :, tf.newaxis] & across[:, tf.newaxis] & (drawn[:, 0] < how.erase)[:, tf.newaxis, tf.newaxis]
+    colour = tf.cast(drawn[:, 5:8] * 256, pixels.dtype)
+    return tf.where(inside[..., tf.newaxis], colour[:, tf.newaxis, tf.newaxis], pixels)
 
 
 def mix(pixels: tf.Tensor, shares: tf.Tensor, seeds: tf.Tensor, how: Augmentation) -> Mixed:
@@ -66,7 +82,7 @@ def _cutmix(pixels: tf.Tensor, shares: tf.Tensor, seed: tf.Tensor, alpha: float)
     count = tf.shape(pixels)[0]
     sides = tf.tile(tf.sqrt(1 - _beta(count, seed, alpha))[:, tf.newaxis], [1, 2])
     places = tf.random.stateless_uniform(tf.shape(sides), seed + 1)
-    boxes = tf.map_fn(lambda item: _box(pixels[0], *item), (places, sides), fn_output_signature=tf.int32)
+    boxes = _boxes(pixels, places, sides)
 
     def one(item: tuple[tf.Tensor, tf.Tensor]) -> tf.Tensor:
         number, (top, left, height, width) = item[0], tf.unstack(item[1], 4)
@@ -79,11 +95,17 @@ def _cutmix(pixels: tf.Tensor, shares: tf.Tensor, seed: tf.Tensor, alpha: float)
     return _each(one, pixels, (boxes,)), _blended(shares, own)
 
 
-def _box(picture: tf.Tensor, place: tf.Tensor, sides: tf.Tensor) -> tf.Tensor:
-    """Returns top, left, height and width in pixels of a rectangle whose sides are given as parts of the picture."""
-    lengths = tf.cast(tf.shape(picture)[:2], tf.float32)
-    pixels = tf.round(sides * lengths)
-    return tf.cast(tf.concat([tf.round(place * (lengths - pixels)), pixels], axis=0), tf.int32)
+def _boxes(pixels: tf.Tensor, places: tf.Tensor, sides: tf.Tensor) -> tf.Tensor:
+    """Returns int32 [n, 4]: top, left, height, width of rectangles, their sides given as parts of the picture.
+
+    Every place is as likely as any other, the first and the last among them.
+    """
+    lengths = tf.cast(tf.shape(pixels)[1:3], tf.float32)
+    long = tf.round(sides * lengths)
+    room = lengths - long
+    # A number just below one, times a large room, may be rounded up to the room itself.
+    starts = tf.minimum(tf.floor(places * (room + 1)), room)
+    return tf.cast(tf.concat([starts, long], axis=1), tf.int32)
 
 
 def _pasted(picture: tf.Tensor, patch: tf.Tensor, top: tf.Tensor, left: tf.Tensor) -> tf.Tensor:

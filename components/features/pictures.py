@@ -42,7 +42,7 @@ def read(contents: tf.Tensor, boxes: Boxes, flips: tf.Tensor, how: How) -> tf.Te
     pixels = tf.cond(
         tf.reduce_all(known),
         lambda: _natively(ops, contents, boxes(found[:, :2]), flips, how),
-        lambda: _both_ways(ops, contents, boxes, flips, how, known),
+        lambda: _both_ways(ops, contents, found, boxes, flips, how),
     )
     return tf.ensure_shape(pixels, [None, how.size, how.size, CHANNELS])
 
@@ -122,9 +122,11 @@ def _natively(ops: loader.Ops, contents: tf.Tensor, boxes: tf.Tensor, flips: tf.
 
 
 def _both_ways(
-    ops: loader.Ops, contents: tf.Tensor, boxes: Boxes, flips: tf.Tensor, how: How, known: tf.Tensor
+    ops: loader.Ops, contents: tf.Tensor, found: tf.Tensor, boxes: Boxes, flips: tf.Tensor, how: How
 ) -> tf.Tensor:
-    drawn = boxes(shapes(contents))
+    # Of a PNG the header was read as well; what is left is rare, and costs a look at each.
+    drawn = boxes(tf.cond(tf.reduce_all(found[:, 0] > 0), lambda: found[:, :2], lambda: shapes(contents)))
+    known = found[:, 2] != loader.OTHER
     ours, others = (tf.cast(tf.where(mark)[:, 0], tf.int32) for mark in (known, ~known))
     mine = _natively(ops, *_at(ours, contents, drawn, flips), how)
     theirs = plainly(*_at(others, contents, drawn, flips), how)

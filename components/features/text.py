@@ -14,6 +14,7 @@ and batches are made of texts of like length. A text without a token is all padd
 | bytes that are not UTF-8                   | U+FFFD each                                             |
 | right-to-left scripts                      | kept in the order of the text, not of the screen        |
 | a text longer than `max_tokens`            | cut at its end, or at its start                         |
+| tokens of more than 64 bytes in the mean   | fewer are kept: 64 x `max_tokens` bytes are looked at   |
 
 `words` suits scripts with spaces; for others take `characters`. Transform fits the vocabulary on `tokens`, and its
 graph is what numbers them in training and in the exported model.

@@ -25,7 +25,9 @@ def noise(low: int = 0, high: int = 256) -> Pixels:
 
 def vary(picture: Pixels, drawn: list[float], **how: Any) -> Pixels:
     """Returns a picture in other colours: drawn are brightness, contrast, saturation, hue."""
-    varied: Pixels = colours.vary(tf.constant(picture), tf.constant(drawn), Augmentation(**(NEVER | how))).numpy()
+    varied: Pixels = colours.vary(tf.constant(picture)[None], tf.constant([drawn]), Augmentation(**(NEVER | how)))[
+        0
+    ].numpy()
     return varied
 
 
@@ -166,10 +168,10 @@ def test_tf_data_gives_the_pixels_of_eager_calls() -> None:
     how = Augmentation(brightness=0.3, contrast=0.3, saturation=0.3, hue=0.3)
     drawn = np.random.default_rng(2).random((5, colours.NUMBERS), dtype=np.float32)
     data = tf.data.Dataset.from_tensor_slices(drawn).map(
-        lambda numbers: colours.vary(tf.constant(noise()), numbers, how)
+        lambda numbers: colours.vary(tf.constant(noise())[None], numbers[None], how)[0]
     )
 
-    eager = [colours.vary(tf.constant(noise()), tf.constant(numbers), how).numpy() for numbers in drawn]
+    eager = [colours.vary(tf.constant(noise())[None], tf.constant([numbers]), how)[0].numpy() for numbers in drawn]
 
     assert data.element_spec == tf.TensorSpec([6, 8, 3], tf.uint8)
     for found, expected in zip(data.as_numpy_iterator(), eager, strict=True):

@@ -322,6 +322,33 @@ class TestAugment:
 
         assert (varied.shape, varied.dtype) == ((1, size, size, 3), tf.uint8)
 
+    @pytest.mark.parametrize(
+        "how",
+        [
+            only(crop="shift"),
+            only(flip_vertical=0.5),
+            only(crop="shift", flip_vertical=0.5),
+            only(brightness=0.4, contrast=0.6),
+            only(saturation=0.5, hue=0.2, contrast=0.3),
+            only(erase=0.7, erase_area=0.9),
+        ],
+        ids=["shift", "upside down", "both", "light", "colour", "erase"],
+    )
+    def test_a_batch_at_once_is_varied_as_one_picture_after_another(
+        self, monkeypatch: pytest.MonkeyPatch, how: dict[str, Any]
+    ) -> None:
+        """Within a rounding: which way is taken depends on the size alone."""
+        feature = ImageFeature(24, augmentation=Augmentation(**how))
+        pixels = tf.stack([noise(24, 24) for _ in range(40)])
+        at_once = feature.augment(pixels, seeds(40)).numpy().astype(int)
+        monkeypatch.setattr("components.features.image._WHOLE_BATCH", 0)
+        one_by_one = feature.augment(pixels, seeds(40)).numpy().astype(int)
+
+        difference = np.abs(at_once - one_by_one)
+        assert difference.max() <= bool(how["contrast"] or "hue" in how)
+        assert difference.mean() < 1e-3
+        assert (at_once != pixels.numpy()).any()
+
     def test_nothing_set_leaves_pictures_as_they_are(self) -> None:
         """Training then sees what evaluation sees."""
         feature = ImageFeature(SIZE, augmentation=PLAIN)

@@ -95,6 +95,13 @@ class TestErase:
 
         assert found[corner, corner].numpy().tolist() == [230, 230, 230]
 
+    def test_every_place_is_as_likely_as_any_other(self) -> None:
+        """The first and the last among them: a rectangle of half the side has eleven places."""
+        places = tf.stack([tf.linspace(0.0, 1 - 2**-24, 1100)] * 2, axis=1)
+        boxes = patches._boxes(tf.zeros([1100, SIDE, SIDE, 3]), places, tf.fill([1100, 2], 0.5)).numpy()
+
+        assert np.bincount(boxes[:, 0]).tolist() == pytest.approx([100] * 11, abs=1)
+
     def test_the_colour_is_drawn_a_channel(self) -> None:
         """Over the whole range."""
         colours = erased(erase=1).reshape(MANY, -1, 3).max(axis=1).astype(float)
