@@ -206,10 +206,13 @@ class Loaded:
 def width(source: Source, notes: Path) -> int:
     """Returns how long the vectors are; found out once for every network, and remembered in `notes`."""
     known = notes / "extractors" / f"{source.digest}.json"
-    if not known.exists():
-        known.parent.mkdir(parents=True, exist_ok=True)
-        durable.write_bytes(known, json.dumps({"width": _ask_width(source.path)}).encode())
-    return int(json.loads(known.read_bytes())["width"])
+    if known.exists():
+        return int(json.loads(known.read_bytes())["width"])
+    found = _ask_width(source.path)
+    if notes.exists():  # a mere look at what would be done makes no folder
+        known.parent.mkdir(exist_ok=True)
+        durable.write_bytes(known, json.dumps({"width": found}).encode())
+    return found
 
 
 def _ask_width(path: str) -> int:

@@ -142,6 +142,7 @@ class TestVectors:
     def test_the_width_is_asked_once(self, saved: tuple[Any, Path], tmp_path: Path) -> None:
         """In a process of its own; then it is remembered, even if the network is gone."""
         source = found(saved[1])
+        (tmp_path / "notes").mkdir()
         first = extractor.width(source, tmp_path / "notes")
         saved[1].unlink()
 
