@@ -7,8 +7,10 @@ features         the same                ─┘   without its last layer ──�
 transformed_features, if there is something to tell: by what an evaluation looks at records apart (TFMA calls it so)
 """
 
-from collections.abc import Mapping, Sequence
+import re
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import chain, count
 from pathlib import Path
 from typing import Any
 
@@ -51,6 +53,7 @@ class Served(tf.Module):
         self.fitted, self.network = fitted, looks.network.held if looks else None
         self._looks = looks
         self._features = dict(features)
+        self.columns = arguments(_asked_for(features, looks))
         self._classes = tf.constant(list(classes), tf.string)
 
     def predict_examples(self, examples: tf.Tensor) -> Outputs:
@@ -66,7 +69,7 @@ class Served(tf.Module):
         return {"features": self.extractor(modalities.inputs(self._features, self._looked_at(values)), training=False)}
 
     def _looked_at(self, values: Mapping[str, tf.Tensor]) -> dict[str, tf.Tensor]:
-        found, looks = dict(values), self._looks
+        found, looks = {self.columns[key]: value for key, value in values.items()}, self._looks
         if looks:
             found[looks.vectors] = looks.network.features(found.pop(looks.image))
         return found
@@ -97,10 +100,8 @@ def export(
 ) -> None:
     """Saves the model with its signatures; without classes its answer is a quantity."""
     served = Served(model, features, classes, fitted, looks)
-    columns = modalities.spec(features)
-    if looks:
-        columns[looks.image] = columns.pop(looks.vectors)
-    raw = {key: tf.TensorSpec([None], stands.dtype, name=key) for key, stands in columns.items()}
+    asked = _asked_for(features, looks)
+    raw = {key: tf.TensorSpec([None], asked[name].dtype, name=key) for key, name in served.columns.items()}
     examples = tf.TensorSpec([None], tf.string, name="examples")
     signatures = {
         "serving_default": tf.function(served.predict_examples).get_concrete_function(examples),
@@ -112,6 +113,25 @@ def export(
     tf.saved_model.save(served, folder, signatures=signatures)
     if len(model.inputs) == 1 and len(model.inputs[0].shape) == _PICTURE:
         _save_extractor(served.extractor, Path(folder) / INSIDE)
+
+
+def arguments(columns: Iterable[str]) -> dict[str, str]:
+    """Returns columns by what they are called in a signature: TensorFlow takes letters, digits and _ alone."""
+    found: dict[str, str] = {}
+    for column in columns:
+        plain = re.sub(r"\W", "_", column, flags=re.ASCII)
+        wanted = plain if plain[:1].isalpha() else f"column_{plain}"
+        numbered = (f"{wanted}_{number}" for number in count(2))
+        found[next(name for name in chain([wanted], numbered) if name not in found)] = column
+    return found
+
+
+def _asked_for(features: Mapping[str, Feature], looks: Looks | None) -> dict[str, Any]:
+    """Returns how the columns that clients have stand in a record."""
+    columns = modalities.spec(features)
+    if looks:
+        columns[looks.image] = columns.pop(looks.vectors)
+    return columns
 
 
 def _save_extractor(model: keras.Model, path: Path) -> None:

@@ -13,8 +13,10 @@ import pytest
 import tensorflow as tf
 from PIL import Image
 
+from components import features as modalities
 from components import serving
 from components.features.image import ImageFeature
+from components.features.tensor import TensorFeature
 from components.ingest.encode import encode_example
 from components.models import image, joined
 from components.models.heads import Classification
@@ -175,3 +177,34 @@ def test_a_fresh_process_needs_plain_tensorflow_only(folder: Path, expected: Any
 
     assert (foreign, label) == ([], CLASSES[expected[0].argmax()])
     np.testing.assert_allclose(probabilities, expected[0], atol=1e-5)
+
+
+class TestNames:
+    """Columns have any name; arguments of a signature have not."""
+
+    @pytest.mark.parametrize(
+        ("columns", "expected"),
+        [
+            (["image", "said_2"], ["image", "said_2"]),
+            (["petal length (cm)", "a.x", "image/encoded"], ["petal_length__cm_", "a_x", "image_encoded"]),
+            (["größe", "1st", "_own", "猫"], ["gr__e", "column_1st", "column__own", "column__"]),
+            (["a b", "a.b", "a_b", "a_b_2"], ["a_b", "a_b_2", "a_b_3", "a_b_2_2"]),
+        ],
+        ids=["plain", "blanks and dots", "other letters", "alike"],
+    )
+    def test_what_a_column_is_called_in_a_signature(self, columns: list[str], expected: list[str]) -> None:
+        """Letters, digits and underlines, and no two the same."""
+        assert serving.arguments(columns) == dict(zip(expected, columns, strict=True))
+
+    def test_columns_of_any_name_are_served(self, tmp_path: Path) -> None:
+        """Examples have them as they are in the data."""
+        feature, name = TensorFeature((2,), "float32"), "petal size (cm)/raw"
+        inputs = modalities.keras_inputs({name: feature})
+        model = joined.build(inputs, [inputs[name] * 1.0], Classification(2))
+        serving.export(model, {name: feature}, ["x", "y"], str(tmp_path / "model"))
+        served, value = tf.saved_model.load(str(tmp_path / "model")), np.ones(2, np.float32).tobytes()
+        by_raw = served.signatures["raw"](petal_size__cm__raw=tf.constant([value]))
+        example = encode_example({name: value, "id": 1})
+        by_examples = served.signatures["serving_default"](examples=tf.constant([example]))
+
+        np.testing.assert_array_equal(by_raw["probabilities"], by_examples["probabilities"])

@@ -145,5 +145,5 @@ def keras_inputs(features: Mapping[str, Feature]) -> dict[str, Any]:
     """Declares all inputs of a model."""
     declared: dict[str, Any] = {}
     for key, feature in features.items():
-        declared |= named(key, feature.keras_input(key))
+        declared |= named(key, feature.keras_input(key.replace("/", "_")))  # Keras has a meaning of its own for it
     return declared
