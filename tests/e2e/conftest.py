@@ -7,7 +7,8 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -44,9 +45,10 @@ class Pipeline:
     root: Path
     code: Path = PROJECT  # where components/ and pipelines/ are taken from
     environment: dict[str, str] = field(default_factory=dict)
+    task: str = "image"
 
     def run(self, *arguments: str, before: str = "") -> Result:
-        """Runs `penstock run image`; `before` is Python to execute first, such as the injection of a fault."""
+        """Runs `penstock run TASK`; `before` is Python to execute first, such as the injection of a fault."""
         process = self.start(*arguments, before=before)
         said, _ = process.communicate(timeout=600)
         return Result(process.returncode, said)
@@ -54,7 +56,7 @@ class Pipeline:
     def start(self, *arguments: str, before: str = "", stdout: int = subprocess.PIPE) -> "subprocess.Popen[str]":
         """Starts the command and returns at once."""
         script = f"{before}\nfrom pipelines.cli import main\nmain()"
-        command = [sys.executable, "-c", script, "run", "image", "--data", str(self.data), "--root", str(self.root)]
+        command = [sys.executable, "-c", script, "run", self.task, "--data", str(self.data), "--root", str(self.root)]
         return subprocess.Popen(
             [*command, *arguments],
             stdout=stdout,
@@ -66,7 +68,7 @@ class Pipeline:
 
     def store(self) -> Store:
         """Opens the metadata for reading."""
-        return Store(self.root / "metadata.db", "image")
+        return Store(self.root / "metadata.db", self.task)
 
     def newest(self, node: str) -> Execution:
         """Returns what a node did last."""
@@ -131,10 +133,24 @@ def small_disk(tmp_path: Path, request: pytest.FixtureRequest) -> Iterator[Path]
     subprocess.run(["umount", str(folder)], check=True)
 
 
-@pytest.fixture
-def make_pipeline() -> Callable[[Path, Path], Pipeline]:
+@pytest.fixture(scope="session")
+def make_pipeline() -> Callable[..., Pipeline]:
     """The class of pipelines: fixtures are how tests share code here."""
     return Pipeline
+
+
+@pytest.fixture(scope="session")
+def run_all() -> Callable[..., dict[str, Result]]:
+    """Runs pipelines two at a time: much of a run is one thread that loads libraries."""
+
+    def run(
+        pipelines: Mapping[str, Pipeline], arguments: Mapping[str, Sequence[str]] | None = None
+    ) -> dict[str, Result]:
+        with ThreadPoolExecutor(2) as pool:
+            begun = {name: pool.submit(each.run, *(arguments or {}).get(name, ())) for name, each in pipelines.items()}
+            return {name: each.result() for name, each in begun.items()}
+
+    return run
 
 
 @pytest.fixture
