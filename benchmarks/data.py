@@ -37,6 +37,7 @@ class Kind:
 
 KINDS: Mapping[str, Kind] = {
     "image": Kind(4_000, "benchmarks.pictures:write", "files"),
+    "digits": Kind(1_797, "benchmarks.pictures:write_digits", "files"),
     "text": Kind(200_000, "benchmarks.rows:write_texts", "texts.jsonl", "label"),
     "tensor": Kind(100_000, "benchmarks.rows:write_small_arrays", "arrays.npz", "label"),
     "tensor64": Kind(4_000, "benchmarks.rows:write_large_arrays", "arrays.npz", "label"),

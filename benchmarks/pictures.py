@@ -18,6 +18,8 @@ import numpy as np
 import numpy.typing as npt
 from PIL import Image
 
+from data import digits
+
 QUALITY = 90
 CLASSES = 10
 _PARTS, _TARS = 20, 16
@@ -47,6 +49,11 @@ def write(home: Path, rows: int) -> None:
     files = sorted((home / "files").rglob("*.jpg"), key=lambda path: path.name)
     for index in range(_TARS):
         _write_tar(home / "tars" / f"{index:02d}.tar", files[index::_TARS])
+
+
+def write_digits(home: Path, rows: int) -> None:
+    """Writes the handwritten digits of the quick start: 32 x 32 pixels, PNG and JPEG in turn."""
+    digits.write_image_folder(home / "files", rows)
 
 
 def pictures(numbers: range, seed: int = 5) -> Iterator[Picture]:

@@ -120,6 +120,16 @@ WORKLOADS: Mapping[str, Workload] = {
         ),
         (Bar("ours", "tutorial", 1.0),),
     ),
+    "image-32": Workload(
+        "Image, digits of 32 x 32 px, PNG and JPEG: flip, brightness, batches of 64",
+        "digits",
+        (
+            Contender("tutorial", "tutorial:image_32", 64, note=_FLOAT),
+            Contender("ours", "ours:image_32", 64, simulate=True),
+            Contender("ours, defaults", "ours:image_32_defaults", 64, note="shift, brightness, contrast"),
+        ),
+        (Bar("ours", "tutorial", 1.0), Bar("ours, defaults", "tutorial", 1.0)),
+    ),
     "text": Workload(
         "Text, 60 words in the mean, vocabulary of 50,000, batches of 64",
         "text",
@@ -184,7 +194,7 @@ WORKLOADS: Mapping[str, Workload] = {
     ),
 }
 GROUPS: Mapping[str, tuple[str, ...]] = {
-    "image": ("image-crop", "image-full", "image-128"),
+    "image": ("image-crop", "image-full", "image-128", "image-32"),
     "text": ("text",),
     "tensor": ("tensor", "tensor64"),
     "table": ("table",),

@@ -58,6 +58,17 @@ def image_128(source: Source, batch: int) -> Iterable[Any]:
     return _pictures(source, batch, size=128, crop="none")
 
 
+def image_32(source: Source, batch: int) -> Iterable[Any]:
+    """Flip and brightness, as in the example."""
+    return _pictures(source, batch, size=32, crop="none", flip=0.5, brightness=0.2)
+
+
+def image_32_defaults(source: Source, batch: int) -> Iterable[Any]:
+    """What a user gets who sets nothing: shifted, brightness and contrast."""
+    settings = Input(batch_size=batch)
+    return _read(source, {"image": ImageFeature.of(settings, account.read(source.artifact))}, settings)
+
+
 def image_defaults(source: Source, batch: int) -> Iterable[Any]:
     """What a user gets who sets nothing but the size: antialiased, shifted, brightness and contrast."""
     settings = Input(batch_size=batch, image_size=_SIZE)

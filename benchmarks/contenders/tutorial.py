@@ -33,12 +33,20 @@ def image_example_1(source: Source, batch: int) -> Iterable[Any]:
 
 def image_example_2(source: Source, batch: int) -> Iterable[Any]:
     """Decode, convert to float32, resize, flip, change the brightness."""
+    return _example_2(source, batch, _SIZE)
 
+
+def image_32(source: Source, batch: int) -> Iterable[Any]:
+    """The same on small pictures, to their own size."""
+    return _example_2(source, batch, (32, 32))
+
+
+def _example_2(source: Source, batch: int, size: tuple[int, int]) -> Iterable[Any]:
     def parse(example: tf.Tensor) -> Any:
         parsed = tf.io.parse_single_example(example, _PICTURE)
         image = tf.io.decode_jpeg(parsed["image"], channels=3)
         image = tf.image.convert_image_dtype(image, dtype=tf.float32)
-        image = tf.image.resize(image, _SIZE)
+        image = tf.image.resize(image, size)
         image = tf.image.random_flip_left_right(image)
         image = tf.image.random_brightness(image, max_delta=0.2)
         return image, parsed["label"]
