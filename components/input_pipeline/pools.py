@@ -31,7 +31,8 @@ class Pool(NamedTuple):
 
 def rows(pool: Pool) -> tf.Tensor:
     """Returns how many records a pool holds."""
-    return tf.shape(pool.seeds)[0]
+    # By the labels where there are some: seeds are made only if somebody varies by them.
+    return tf.shape(pool.labels if isinstance(pool.labels, tf.Tensor) else pool.seeds)[0]
 
 
 def mixed(pool: Pool, seed: tf.Tensor) -> Pool:
