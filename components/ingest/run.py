@@ -10,6 +10,8 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 import apache_beam as beam
+from apache_beam.options.pipeline_options import DirectOptions
+from apache_beam.runners.direct.direct_runner import DirectRunner
 
 from components import beam_workers, progress
 from components.errors import BadInput
@@ -89,9 +91,15 @@ def _write_units(job: Job, todo: Sequence[Unit], make_pipeline: Callable[[], bea
     with make_pipeline() as pipeline:
         _ = (
             pipeline
-            | "PlanUnits" >> beam.Create(todo, reshuffle=True)
+            | "PlanUnits" >> beam.Create(todo, reshuffle=not _is_alone(pipeline))
             | "WriteUnits" >> beam.ParDo(_WriteUnit(job.target))
         )
+
+
+def _is_alone(pipeline: beam.Pipeline) -> bool:
+    """Whether all is done in this process: then nothing has to be dealt out to workers, which takes a while."""
+    workers = pipeline.options.view_as(DirectOptions).direct_num_workers
+    return isinstance(pipeline.runner, DirectRunner) and workers == 1
 
 
 def _is_long(found: Survey) -> bool:
