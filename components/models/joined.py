@@ -53,6 +53,10 @@ def extractor(model: keras.Model) -> keras.Model:
 
 def _join(encodings: Sequence[keras.KerasTensor]) -> keras.KerasTensor:
     """Returns [n, width]."""
+    if lone := [encoding.name for encoding in encodings if encoding.shape[-1] == 1]:
+        raise ValueError(
+            f"{', '.join(lone)}: one number is nothing but 0 when normalised; expected encodings of several"
+        )
     parts = [layers.Dense(_WIDTH)(layers.LayerNormalization()(encoding)) for encoding in encodings]
     products = [layers.Multiply()(pair) for pair in combinations(parts, 2)]
     return residual(layers.Concatenate()(parts + products), _WIDTH, _BLOCKS, _DROPOUT)

@@ -11,7 +11,6 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from components.errors import SettingsError
-from components.settings import nearest
 
 NAMES = ("image", "text", "tensor", "tabular", "multimodal")
 
@@ -60,6 +59,8 @@ class Task:
 def get(name: str) -> Task:
     """Returns the task of that name."""
     if name not in NAMES:
+        from components.settings import nearest  # the command's help names all tasks, and must not wait for Pydantic
+
         raise SettingsError(f"unknown task {name!r}: {nearest(name, NAMES)}")
     task: Task = importlib.import_module(f"components.tasks.{name}").TASK
     return task

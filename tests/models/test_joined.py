@@ -26,6 +26,14 @@ def test_a_model_needs_an_encoding() -> None:
         joined.build({}, [], Classification(2))
 
 
+def test_an_encoding_of_one_number_is_not_joined() -> None:
+    """Normalised, it would be 0 whatever it was, without a word."""
+    inputs = {name: keras.Input([width], name=name) for name, width in (("several", 3), ("lone", 1))}
+
+    with pytest.raises(ValueError, match=r"^lone: one number is nothing but 0 when normalised; expected encodings of"):
+        joined.build(inputs, list(inputs.values()), Classification(2))
+
+
 def exclusive_or() -> tuple[Any, dict[str, Any], Any]:
     """Returns a model of two inputs, records of them, and labels that neither of the inputs can tell.
 
