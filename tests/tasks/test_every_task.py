@@ -173,15 +173,15 @@ def fit(made: Made, config: dict[str, Any]) -> None:
         _ = fitted | tft_beam.WriteTransformFn(str(made.home / "graph"))
 
 
-def train(made: Made) -> None:
+def train(made: Made, out: str = "") -> None:
     """Trains for an epoch and exports, as the Trainer does."""
     trainer.run_fn(
         FnArgs(
             train_files=[str(made.examples / "Split-train" / "*")],
             eval_files=[str(made.examples / "Split-eval" / "*")],
             transform_graph_path=str(made.home / "graph"),
-            serving_model_dir=str(made.home / "model"),
-            model_run_dir=str(made.home / "run"),
+            serving_model_dir=str(made.home / out / "model"),
+            model_run_dir=str(made.home / out / "run"),
             custom_config=dict(made.custom),
         )
     )
@@ -294,6 +294,15 @@ class TestTraining:
         assert gone_on == whole[5:]
 
     @every_task
+    def test_one_seed_gives_equal_weights(self, made: Made, name: str) -> None:
+        """D2: a second training ends with the same model, bit by bit."""
+        train(made, "again")
+        first, second = (weights(made.home / out / "model") for out in ("", "again"))
+
+        assert first.keys() == second.keys()
+        assert [key for key in first if not np.array_equal(first[key], second[key])] == [], name
+
+    @every_task
     def test_a_label_that_was_not_seen_stops_the_reader(self, made: Made, tmp_path: Path, name: str) -> None:
         """A8: it never becomes -1."""
         record = tf.train.Example.FromString(made.records[0])
@@ -386,6 +395,12 @@ def with_text(record: bytes, column: str, text: bytes) -> bytes:
     made = tf.train.Example.FromString(record)
     made.features.feature[column].bytes_list.value[0] = text
     return bytes(made.SerializeToString())
+
+
+def weights(model: Path) -> dict[str, Any]:
+    """Returns every variable of an exported model by name."""
+    reader = tf.train.load_checkpoint(str(model / "variables" / "variables"))
+    return {name: reader.get_tensor(name) for name in reader.get_variable_to_shape_map() if "VARIABLE_VALUE" in name}
 
 
 def survey_of(made: Made) -> survey.Survey:
