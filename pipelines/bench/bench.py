@@ -139,4 +139,4 @@ def _stored_smaller(config: RunConfig, artifact: Path, wish: Wish, facts: Facts,
 
 def _order(config: RunConfig, artifact: Path, kinds: Sequence[str], seconds: float) -> Order:
     tries = tuple(trials.trial(kind, artifact, config.settings.input) for kind in kinds)
-    return trials.order(config, tries, records.graph(config), seconds=seconds)
+    return trials.order(config, tries, records.graph(config, artifact), seconds=seconds)

@@ -2,9 +2,12 @@
 
 from pathlib import Path
 
+from components import parts, roles
 from components.errors import PenstockError, SettingsError
 from components.ingest.account import MANIFEST
-from pipelines.config import RunConfig
+from components.parts import Assigned
+from components.tasks import Task
+from pipelines.config import HOME, RunConfig
 from pipelines.store import Store
 
 
@@ -21,9 +24,9 @@ def find(config: RunConfig, given: str | None = None) -> Path:
     return found
 
 
-def graph(config: RunConfig) -> Path | None:
-    """Returns what Transform fitted, if the task reads by it; runs the pipeline up to there if it never got so far."""
-    if not config.task.fits:
+def graph(config: RunConfig, artifact: Path) -> Path | None:
+    """Returns what Transform fitted, if records are read by it; runs the pipeline up to there if it never got there."""
+    if not any(each.part.fit for each in assigned(config.task, artifact)):
         return None
     found = _newest(config, "Transform", "transform_fn")
     if found is None:
@@ -32,6 +35,16 @@ def graph(config: RunConfig) -> Path | None:
     if found is None:
         raise PenstockError(f"{config.root}: Transform ran and left no artifact; `penstock run` says more")
     return found
+
+
+def assigned(task: Task, artifact: Path) -> tuple[Assigned, ...]:
+    """Returns the task's parts that the records of an artifact have columns for."""
+    from google.protobuf import text_format
+    from tensorflow_metadata.proto.v0 import schema_pb2
+
+    own = artifact / "schema.pbtxt"  # pictures of class folders have none: theirs is the task's
+    schema = text_format.Parse((own if own.exists() else HOME / task.schema).read_bytes(), schema_pb2.Schema())
+    return parts.assign(task.parts, roles.read(schema, task.label))
 
 
 def newest(config: RunConfig) -> Path | None:

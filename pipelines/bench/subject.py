@@ -15,16 +15,14 @@ from pathlib import Path
 from typing import Any
 
 import tensorflow as tf
-from google.protobuf import text_format
-from tensorflow_metadata.proto.v0 import schema_pb2
 
-from components import parts, roles
+from components import parts
 from components.features import Feature
 from components.ingest import account
 from components.input_pipeline import Reader, RecordFile, artifacts, probe
 from components.settings import Input
 from components.tasks import Task
-from pipelines.config import HOME
+from pipelines.bench import records
 
 STAGES = (*probe.STAGES, "batch")
 
@@ -67,11 +65,8 @@ class Subject:
 
 def of(task: Task, artifact: Path, settings: Input, seed: int, fitted: Any = None) -> Subject:
     """Returns the training records of an artifact as the task reads them, with what Transform fitted if it needs it."""
-    own = artifact / "schema.pbtxt"
-    schema = text_format.Parse((own if own.exists() else HOME / task.schema).read_bytes(), schema_pb2.Schema())
-    assigned = parts.assign(task.parts, roles.read(schema, task.label))
     return Subject(
-        features=parts.features(assigned, fitted, settings, account.read(artifact)),
+        features=parts.features(records.assigned(task, artifact), fitted, settings, account.read(artifact)),
         described=artifacts.describe(artifact, settings, task.label),
         shards=tuple(artifacts.shards(artifact, "train")),
         settings=settings,

@@ -126,7 +126,7 @@ def _try(config: RunConfig, artifact: Path, wish: Wish, tries: Sequence[Change],
         trials.order(
             config,
             tuple(trials.trial("training", artifact, each) for each in settings),
-            records.graph(config),
+            records.graph(config, artifact),
             rounds=rounds,
             warm_up=0.5,
             seconds=wish.seconds,
