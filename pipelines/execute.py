@@ -125,9 +125,14 @@ class _Run:
             self._nodes.append(node)
             display.finished(node)
 
-        schema = self._config.schema_in_force.read_bytes()
-        pipeline = compiled if compiled is not None else compiling.compile_pipeline(self._config, schema)
+        pipeline = compiled if compiled is not None else compiling.compile_pipeline(self._config, self._schema())
         LocalRunner(self._config, self._plan, display.started, finished).run(pipeline)
+
+    def _schema(self) -> bytes:
+        """Returns the schema that nodes are set up by; none is in force yet if the run ends before it would be."""
+        if self._plan.of("Schema").action == plan.SKIP:
+            return curated.current(self._config)
+        return self._config.schema_in_force.read_bytes()
 
     def _facts(self, error: BaseException | None) -> RunFacts:
         from pipelines.report import gather
