@@ -48,7 +48,7 @@ class PushExecutor(tfx_pusher.Executor):
         destination = pusher_pb2.PushDestination()
         proto_utils.json_to_proto(exec_properties[standard_component_specs.PUSH_DESTINATION_KEY], destination)
         model = artifact_utils.get_single_instance(input_dict[standard_component_specs.MODEL_KEY])
-        pipeline = orjson.loads(exec_properties[standard_component_specs.CUSTOM_CONFIG_KEY] or b"{}")
+        pipeline = orjson.loads(exec_properties.get(standard_component_specs.CUSTOM_CONFIG_KEY) or b"{}")
         made_by = {**pipeline, "id": model.id, "uri": model.uri}
         folder = push(Path(self.GetModelPath(input_dict)), Path(destination.filesystem.base_directory), made_by)
         self._MarkPushed(pushed, pushed_destination=str(folder), pushed_version=folder.name)

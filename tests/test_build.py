@@ -146,6 +146,7 @@ class TestWiring:
             "kind": "class",
             "model": "components.models.joined:build",
             "transform": Transform().model_dump(mode="json"),
+            "extract": {},
             "input": Input(batch_size=48).model_dump(mode="json"),
             "train": Train(epochs=2).model_dump(mode="json"),
         }

@@ -196,7 +196,7 @@ def execute(tmp_path: Path, model: Path, serving: Path) -> Callable[[bool], Any]
         PushExecutor().Do(
             {"model": [artifact(standard_artifacts.Model, tmp_path / "trained")], "model_blessing": [blessing]},
             {"pushed_model": [pushed]},
-            {"push_destination": proto_utils.proto_to_json(destination)},
+            {"push_destination": proto_utils.proto_to_json(destination), "custom_config": '{"pipeline": "image"}'},
         )
         return pushed
 
@@ -211,11 +211,18 @@ class TestExecutor:
         pushed = execute(True)
         note = orjson.loads(Path(pushed.uri, "pushed.json").read_bytes())
 
-        assert content(serving / "1") == FILES
+        assert FILES.items() <= content(serving / "1").items()
         assert note == {"pushed": True, "destination": str(serving / "1"), "version": "1"}
         assert pushed.get_int_custom_property("pushed") == 1
         assert pushed.get_string_custom_property("pushed_destination") == str(serving / "1")
         assert pushed.get_string_custom_property("pushed_version") == "1"
+
+    def test_it_says_who_made_it(self, execute: Callable[[bool], Any], serving: Path, tmp_path: Path) -> None:
+        """Another pipeline that builds on it can tell."""
+        execute(True)
+        told = orjson.loads((serving / "1" / "assets.extra" / "provenance.json").read_bytes())
+
+        assert told == {"pipeline": "image", "id": 0, "uri": str(tmp_path / "trained")}
 
     def test_an_unblessed_model_is_not(self, execute: Callable[[bool], Any], serving: Path) -> None:
         """C6: the serving folder is not even made, and the artifact says no."""
