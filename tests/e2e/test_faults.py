@@ -203,7 +203,7 @@ def test_input_that_vanishes_stops_the_run(pipeline: Any) -> None:
     vanish = (
         "import os\n"
         "from pipelines import quiet; quiet.prepare_environment()\n"
-        "import components.ingest.units as units\n"
+        "import components.ingest.files_unit as units\n"
         "whole = units.write_shard\n"
         "def write_shard(*arguments):\n"
         f"    if os.path.exists({str(victim)!r}): os.unlink({str(victim)!r})\n"
