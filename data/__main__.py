@@ -1,23 +1,27 @@
 """Writes the sample data of a task: `python -m data text [--out FOLDER] [--limit N]`."""
 
 import importlib
+import pkgutil
 import sys
+from types import ModuleType
 
-MODULES = {
-    "image": "digits",
-    "text": "docstrings",
-    "tensor": "digit_arrays",
-    "tabular": "breast_cancer",
-    "multimodal": "digit_questions",
-}
+import data
+
+
+def generators() -> dict[str, ModuleType]:
+    """Returns the modules that write a sample, by the task that it is for: whatever lies in this folder."""
+    names = [found.name for found in pkgutil.iter_modules(data.__path__) if not found.name.startswith("_")]
+    modules = [importlib.import_module(f"data.{name}") for name in names]
+    return {module.DEFAULT_OUT.name: module for module in modules if hasattr(module, "DEFAULT_OUT")}
 
 
 def main(argv: list[str]) -> int:
     """Hands over to the generator of a task."""
-    if not argv or argv[0] not in MODULES:
-        print(f"usage: python -m data {{{','.join(MODULES)}}} [--out FOLDER] [--limit N]", file=sys.stderr)
+    known = generators()
+    if not argv or argv[0] not in known:
+        print(f"usage: python -m data {{{','.join(known)}}} [--out FOLDER] [--limit N]", file=sys.stderr)
         return 2
-    code: int = importlib.import_module(f"data.{MODULES[argv[0]]}").main(argv[1:])
+    code: int = known[argv[0]].main(argv[1:])
     return code
 
 

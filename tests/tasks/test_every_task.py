@@ -6,7 +6,6 @@ All of it is the code of the nodes, with what `pipelines.build` hands to them; e
 """
 
 import csv
-import importlib
 import io
 import json
 from collections.abc import Callable, Iterator, Mapping
@@ -41,7 +40,7 @@ from components.models.heads import Classification
 from components.settings import Input, Transform
 from components.tasks import NAMES
 from components.tasks import parts as shipped
-from data.__main__ import MODULES
+from data.__main__ import generators
 from pipelines import build, curated
 from pipelines import config as run_config
 
@@ -137,7 +136,7 @@ def _id_of(record: bytes, column: str) -> int:
 def make(name: str, home: Path) -> Made:
     """Takes the first records of a sample through the chain."""
     data = home / "data"
-    importlib.import_module(f"data.{MODULES[name]}").main(["--out", str(data), "--limit", str(RECORDS)])
+    generators()[name].main(["--out", str(data), "--limit", str(RECORDS)])
     config = run_config.make(
         name, data=str(data), root=str(home / "root"), flags=["train.epochs=1", "gate.min_per_class=0"]
     )
