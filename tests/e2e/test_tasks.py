@@ -4,7 +4,6 @@ The image task has tests of its own, in test_image.py.
 """
 
 import csv
-import importlib
 import json
 import os
 import subprocess
@@ -18,7 +17,7 @@ import orjson
 import pytest
 
 from components.tasks import NAMES
-from data.__main__ import MODULES
+from data.__main__ import generators
 
 pytestmark = [pytest.mark.e2e, pytest.mark.slow]
 
@@ -35,7 +34,7 @@ def finished(
     pipelines = {}
     for name in BARS:
         home = tmp_path_factory.mktemp(name)
-        importlib.import_module(f"data.{MODULES[name]}").main(["--out", str(home / "data")])
+        generators()[name].main(["--out", str(home / "data")])
         pipelines[name] = make_pipeline(home / "data", home / "root", task=name)
     results = run_all(pipelines)
     return {name: (pipeline, results[name]) for name, pipeline in pipelines.items()}
