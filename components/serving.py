@@ -7,6 +7,7 @@ features         the same                ─┘   without its last layer ──�
 transformed_features, if there is something to tell: by what an evaluation looks at records apart (TFMA calls it so)
 """
 
+import logging
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -139,5 +140,6 @@ def _save_extractor(model: keras.Model, path: Path) -> None:
     path.parent.mkdir(parents=True, exist_ok=True)
     try:
         model.save(path)
-    except (NotImplementedError, TypeError, ValueError):
+    except (NotImplementedError, TypeError, ValueError) as error:
         path.unlink(missing_ok=True)
+        logging.getLogger(__name__).warning("no %s for others to build on: Keras cannot write it: %s", INSIDE, error)
