@@ -10,9 +10,10 @@ import data
 
 def generators() -> dict[str, ModuleType]:
     """Returns the modules that write a sample, by the task that it is for: whatever lies in this folder."""
-    names = [found.name for found in pkgutil.iter_modules(data.__path__) if not found.name.startswith("_")]
+    names = [each.name for each in pkgutil.iter_modules(data.__path__) if not each.name.startswith("_")]
     modules = [importlib.import_module(f"data.{name}") for name in names]
-    return {module.DEFAULT_OUT.name: module for module in modules if hasattr(module, "DEFAULT_OUT")}
+    found = {module.DEFAULT_OUT.name: module for module in modules if hasattr(module, "DEFAULT_OUT")}
+    return dict(sorted(found.items()))
 
 
 def main(argv: list[str]) -> int:

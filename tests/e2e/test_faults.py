@@ -67,14 +67,17 @@ def test_second_run_on_one_root_is_refused_or_waits(pipeline: Any) -> None:
     """B6: while a run holds the root, another one exits 75 naming its pid; with --wait it goes on after it."""
     holder = pipeline.start("--to", "Ingest")
     pipeline.wait_for("Ingest", holder)
+    holder.send_signal(signal.SIGSTOP)  # an ingest of few images is over before another command has begun
     refused = pipeline.run("--to", "Ingest")
-    waited = pipeline.run("--to", "Ingest", "--wait")
+    waiter = pipeline.start("--to", "Ingest", "--wait")
+    holder.send_signal(signal.SIGCONT)
     holder.communicate(timeout=120)
+    said, _ = waiter.communicate(timeout=120)
 
-    assert refused.code == 75
+    assert refused.code == 75, refused.said
     assert re.search(rf"is in use: by pid {holder.pid}, started \d{{4}}-\d\d-\d\d \d\d:\d\d:\d\d UTC", refused.said)
-    assert (holder.returncode, waited.code) == (0, 0), waited.said
-    assert "nothing to do" in waited.said
+    assert (holder.returncode, waiter.returncode) == (0, 0), said
+    assert "nothing to do" in said
 
 
 def test_images_that_cannot_be_used_are_listed(pipeline: Any) -> None:
