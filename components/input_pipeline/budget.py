@@ -2,7 +2,7 @@
 
     ram_mb ─┬─ cache (memory)   decoded records
             ├─ reading          buffers of open shards, and records that wait for their turn
-            ├─ shuffle          serialized records, at most shuffle_mb
+            ├─ shuffle          serialized records: at most shuffle_mb, or all of them where they are small and few
             ├─ waiting          a pool that is being filled and one that is full, serialized
             ├─ in the making    parallel x a pool: serialized, parsed and decoded
             ├─ ready            prefetch x a batch, and the one that the loop has
@@ -13,6 +13,7 @@ same on any machine. What does not (threads, batches ahead) gets what is left.
 
 A pool is what is parsed at once. It is a batch where records are large, or costly to decode. Small ones come in blocks
 and in pools of many batches: what they cost is the number of elements that pass through tf.data, not their bytes.
+If all of them fit into an eighth of the budget, they are held from epoch to epoch, and the shuffle is one of them all.
 """
 
 import os
@@ -34,7 +35,7 @@ _READ_BUFFER = 1 << 18  # of an open shard
 _READ_AHEAD = 4  # records of an open shard that wait for their turn
 _THREADED = 1 << 16  # bytes of a record from which on open shards have threads of their own
 _ARENAS = 2  # what such records take of the heap, which every thread has a part of, beside what they hold
-_POOL_PART, _READ_PART = 8, 8  # a pool, and what is read ahead, are at most this part of the budget
+_POOL_PART, _READ_PART, _HELD_PART = 8, 8, 8  # a pool, what is read ahead, and what is held: this part at most
 _USABLE = 0.8  # the rest is the allocator's: measured, `python -m benchmarks.memory`
 _TEXT_WORK = 8  # bytes held for a byte of text while it is tokenised: two copies, 24 a token, 8 its number
 
@@ -45,6 +46,8 @@ class Data:
 
     records: int
     bytes: int
+    shards: int = 0
+    is_plain: bool = False  # whether the bytes are those that a record has in memory, too
 
     @property
     def mean(self) -> int:
@@ -67,6 +70,7 @@ class Plan:
     pool: int  # records parsed at once, a multiple of a batch
     parallel: int  # pools in the making at once
     prefetch: int  # batches ready
+    held: bool  # whether all records stay in memory, as they are stored
     left_mb: int  # of the budget, for tf.data's autotuner
 
     @property
@@ -99,12 +103,14 @@ def plan(settings: Input, data: Data, features: Iterable[Feature]) -> Plan:
     if needed > ram:
         raise _too_little(settings, data, needed, cached)
     scattered = _ARENAS if data.is_large else 1
-    shuffle = min(settings.shuffle_mb * _MB, (ram - needed) // scattered)
+    everything = _blocks_bytes(data, block)
+    held = block > 1 and data.is_plain and everything <= min(settings.ram_mb * _MB // _HELD_PART, ram - needed)
+    shuffle = everything if held else min(settings.shuffle_mb * _MB, (ram - needed) // scattered)
     rest = ram - needed - scattered * shuffle
     prefetch = 1 + min(settings.prefetch - 1, rest // max(1, ready))
     rest -= (prefetch - 1) * ready
     parallel = 1 + min((settings.parallel or cores()) - 1, rest // max(1, in_the_making))
-    return Plan(cycle, block, _blocks(shuffle, data, block), pool, parallel, prefetch, max(1, rest // _MB))
+    return Plan(cycle, block, _blocks(shuffle, data, block), pool, parallel, prefetch, held, max(1, rest // _MB))
 
 
 def cache_bytes(data: Data, features: Iterable[Feature]) -> int:
@@ -138,9 +144,17 @@ def _pool_batches(settings: Input, data: Data, decoded: int, ragged: bool, block
     return max(1, min(wanted, largest // settings.batch_size, needed))
 
 
+def _block_bytes(data: Data, block: int) -> int:
+    return block * (data.mean + _OVERHEAD) + _LONE_OVERHEAD
+
+
+def _blocks_bytes(data: Data, block: int) -> int:
+    """Returns what all blocks take: the last one of a shard may be a small one."""
+    return (-(-data.records // block) + data.shards) * _block_bytes(data, block)
+
+
 def _blocks(shuffle: int, data: Data, block: int) -> int:
-    size = block * (data.mean + _OVERHEAD) + _LONE_OVERHEAD
-    return max(1, min(-(-data.records // block), shuffle // size))
+    return max(1, min(-(-data.records // block) + data.shards, shuffle // _block_bytes(data, block)))
 
 
 def _too_little(settings: Input, data: Data, needed: int, cached: int) -> SettingsError:

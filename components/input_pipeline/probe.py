@@ -27,10 +27,11 @@ from components.diagnosis import Demand, Remedy, Stage
 from components.features import Feature
 from components.features.image import ImageFeature
 from components.ingest.images import stored
-from components.input_pipeline import budget
+from components.input_pipeline import budget, held
 from components.input_pipeline.reader import Reader
 from components.input_pipeline.records import RecordFile
 from components.input_pipeline.shards import Shards
+from components.input_pipeline.source import Source
 from components.settings import Augmentation, Ingest
 
 STAGES = ("read", "parse", "decode", "augment")
@@ -46,8 +47,9 @@ def until(reader: Reader, shards: Sequence[RecordFile], stage: str) -> tf.data.D
     """Returns the pipeline up to a stage, without end: the number of records, and a little of what was made of them."""
     if stage == "decode":
         reader = dataclasses.replace(reader, features=_unvaried(reader.features))
-    source = Shards.of(shards)
-    plan = budget.plan(reader.settings, source.data, reader.features.values())
+    stored = Shards.of(shards)
+    plan = budget.plan(reader.settings, stored.data, reader.features.values())
+    source = held.where_planned(stored, plan)
     exact = reader.settings.order == "exact"
     data = tf.data.Dataset.counter()
     data = data.flat_map(_as_is(lambda epoch: source.epoch(reader.seed + epoch, plan, exact=exact, drop=False)))
@@ -163,7 +165,7 @@ def _work_cost(work: Callable[..., tf.Tensor], contents: Sequence[bytes | None],
     return 1e6 * (time.process_time() - cpu) / rounds / len(contents)
 
 
-def _work(reader: Reader, stage: str, source: Shards, pool: tf.Tensor) -> tuple[tf.Tensor, ...]:
+def _work(reader: Reader, stage: str, source: Source, pool: tf.Tensor) -> tuple[tf.Tensor, ...]:
     columns, ids = source.parse(pool, reader.spec(), reader.record_id)
     if stage == "parse":
         return _told(pool, tf.nest.flatten(columns, expand_composites=True))

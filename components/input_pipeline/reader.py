@@ -7,7 +7,7 @@ from typing import Any
 import tensorflow as tf
 
 from components.features import Feature
-from components.input_pipeline import budget, stream
+from components.input_pipeline import budget, held, stream
 from components.input_pipeline.beginnings import Beginning, Kept, Stored
 from components.input_pipeline.budget import Plan
 from components.input_pipeline.recipe import Recipe
@@ -83,7 +83,7 @@ class Reader:
 
     def _batches(self, source: Source, epochs: tf.data.Dataset, start: Position) -> tf.data.Dataset:
         plan = budget.plan(self.settings, source.data, self.features.values())
-        begin: Beginning = self._stored(source, plan)
+        begin: Beginning = self._stored(held.where_planned(source, plan), plan)
         if self.settings.cache != "none":
             begin = Kept(self._stored(source, plan))
         data = stream.batches(begin, self._recipe, plan, epochs, start, self.seed)

@@ -35,7 +35,8 @@ class Shards:
     def data(self) -> Data:
         """By the shards' own figures."""
         size = sum(part.file.bytes * part.records // max(1, part.file.records) for part in self.parts)
-        return Data(sum(part.records for part in self.parts), size)
+        plain = not any(part.file.compression for part in self.parts)
+        return Data(sum(part.records for part in self.parts), size, len(self.parts), plain)
 
     def share(self, worker: Worker) -> "Shards":
         """Returns one worker's shards, or its records of each."""
@@ -45,6 +46,10 @@ class Shards:
         """Returns pools of serialized records, shard after shard."""
         data = tf.data.Dataset.from_tensor_slices(self._slices())
         return data.flat_map(self._read).batch(size)
+
+    def blocks(self, plan: Plan) -> tf.data.Dataset:
+        """Returns blocks of serialized records, shards in turns."""
+        return self._in_turns(tf.data.Dataset.from_tensor_slices(self._slices()), plan, exact=True)
 
     def epoch(self, seed: tf.Tensor, plan: Plan, *, exact: bool, drop: bool) -> tf.data.Dataset:
         """Returns pools of serialized records in the order of an epoch."""

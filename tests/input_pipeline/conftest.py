@@ -1,8 +1,9 @@
-"""Records whose label tells which one they are, in the three shapes that a stream of batches can have.
+"""Records whose label tells which one they are, in all shapes that a stream of batches can have.
 
     picture   costly to decode: a pool is a batch
     number    small: pools of many batches, mixed and sliced
     text      of many lengths: pools of many batches, sorted, padded and cut
+    packed    numbers in gzip shards: these are read anew for each epoch, where the others are held
 
 Record n has the label "n<n>"; a picture of n is of one colour that spells n, a text of n has 1 to 13 words.
 """
@@ -121,10 +122,10 @@ def make_world(folder: Path, kind: str, suffix: str = "") -> World:
 def worlds(tmp_path_factory: pytest.TempPathFactory) -> dict[str, World]:
     """One of each kind."""
     folder = tmp_path_factory.mktemp("worlds")
-    return {kind: make_world(folder, kind) for kind in FEATURES}
+    return {kind: make_world(folder, kind) for kind in FEATURES} | {"packed": make_world(folder, "number", ".gz")}
 
 
-@pytest.fixture(params=list(FEATURES))
+@pytest.fixture(params=[*FEATURES, "packed"])
 def world(request: pytest.FixtureRequest, worlds: dict[str, World]) -> World:
     """Each kind in turn."""
     return worlds[request.param]
@@ -146,12 +147,6 @@ def numbers(worlds: dict[str, World]) -> World:
 def texts(worlds: dict[str, World]) -> World:
     """Records of many lengths."""
     return worlds["text"]
-
-
-@pytest.fixture
-def packed(tmp_path: Path) -> World:
-    """Small records in gzip shards."""
-    return make_world(tmp_path, "number", ".gz")
 
 
 @pytest.fixture

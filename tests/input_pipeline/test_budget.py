@@ -111,6 +111,36 @@ class TestShuffle:
         assert large.shuffle == pytest.approx(small.shuffle / 2, rel=0.01)
 
 
+class TestHeld:
+    """Whether all records stay in memory."""
+
+    @pytest.mark.parametrize(("ram_mb", "is_held"), [(140, False), (141, True)])
+    def test_up_to_an_eighth_of_the_budget(self, ram_mb: int, is_held: bool) -> None:
+        """A hundred thousand of 100 bytes take 17.5 MB, and six blocks for the ends of shards."""
+        plan = planned(Data(100_000, 10_000_000, 6, is_plain=True), ram_mb=ram_mb, shuffle_mb=1)
+
+        assert (plan.held, plan.shuffle == 6250 + 6) == (is_held, is_held)
+
+    @pytest.mark.parametrize(
+        ("data", "feature"),
+        [
+            (Data(1000, 100_000, 2, is_plain=False), Fake()),
+            (Data(1000, 5_000_000, 2, is_plain=True), Fake()),
+            (Data(1000, 100_000, 2, is_plain=True), PICTURE),
+        ],
+        ids=["packed", "large", "costly to decode"],
+    )
+    def test_what_is_not(self, data: Data, feature: Fake) -> None:
+        """Nobody knows what packed records take; of the others reading is a small part."""
+        assert not planned(data, feature).held
+
+    def test_it_counts(self) -> None:
+        """What is held is not left for others."""
+        few, many = (planned(Data(n, n * 1000, 1, is_plain=True)) for n in (10_000, 100_000))
+
+        assert few.left_mb - many.left_mb == pytest.approx(90_000 * (1064 + 20) / MB, abs=1)
+
+
 class TestReading:
     """How many shards are read at once."""
 

@@ -1,5 +1,6 @@
 """Batches hold every record once an epoch, whatever the shape of the stream."""
 
+from itertools import islice
 from typing import Any
 
 import numpy as np
@@ -67,10 +68,16 @@ class TestEpochs:
         assert found.keys() == expected.keys()
         assert all((found[number] == expected[number]).all() for number in expected)
 
-    def test_gzip_shards_are_read(self, packed: Any) -> None:
-        """As their name tells."""
-        assert sorted(packed.epochs(packed.reader().training(packed.files), 1)[0]) == list(range(97))
-        assert packed.epochs(packed.reader().evaluation(packed.files), 1)[0] == list(range(97))
+    def test_small_records_are_read_once(self, write: Any, numbers: Any) -> None:
+        """They are held from the first epoch on: the second comes without the shard."""
+        file = write("number", range(90))
+        batches = numbers.reader().training([file]).take(2 * 6).as_numpy_iterator()
+        first = [int(number) for _, labels in islice(batches, 6) for number in labels]
+        file.path.unlink()
+        second = [int(number) for _, labels in batches for number in labels]
+
+        assert sorted(first) == sorted(second) == list(range(90))
+        assert first != second
 
     def test_batches_may_have_no_labels(self, numbers: Any) -> None:
         """Where there is nothing to be learned, there are values alone."""
