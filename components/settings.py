@@ -156,7 +156,9 @@ class Input(_Section):
         "exact", description="exact: the same batches in every run; fastest: what is ready first comes first"
     )
     ram_mb: int = pydantic.Field(1024, ge=16, description="all that the pipeline holds: shuffle, cache, batches")
-    shuffle_mb: int = pydantic.Field(64, gt=0, description="records held for shuffling; all, if small and an eighth of ram_mb will do")
+    shuffle_mb: int = pydantic.Field(
+        64, gt=0, description="records held for shuffling; all, if small and an eighth of ram_mb will do"
+    )
     interleave: int = pydantic.Field(4, gt=0, description="shards read at once")
     prefetch: int = pydantic.Field(2, gt=0, description="batches ready before they are asked for")
     parallel: int = pydantic.Field(0, ge=0, le=1024, description="batches in the making at once; 0: one a core")
