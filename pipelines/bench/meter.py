@@ -1,6 +1,7 @@
 """What batches cost their consumer, measured from the consumer's side.
 
-    next() ──wait──► batch ─► touch every byte ─► compute (a sleep, when a device is simulated) ─► next()
+    next() ──wait──► batch ─► touch every byte ─► next()
+                                  └─► a simulated device computes, while the next one is taken
 
 Standard library and NumPy only: the environments of the peers that benchmarks compare with have nothing else.
 """
@@ -120,20 +121,24 @@ class Feed:
         return Window(samples, now - begun, cpu, max(0.0, busy - cpu), tuple(waits), filled, cells)
 
     def simulate(self, rate: float, seconds: float) -> Simulated:
-        """Consumes as a device would that takes `rate` samples a second: computing is a sleep."""
-        compute = 0.0
+        """Consumes as a device would that takes `rate` samples a second, and that is given ahead of time.
+
+        A batch is handed over while the one before it is computed, one and no more: so do asynchronous steps, and
+        prefetching to the device. What the device does is arithmetic on the clock; this process only hands over.
+        """
         stalls = []
-        self._rest(self._touch(next(self._batches)) / rate)  # the first step is not counted
-        begun = now = self._clock.now()
-        while now < begun + seconds:
-            batch = next(self._batches)
-            arrived = self._clock.now()
-            stalls.append(arrived - now)
-            self._rest(arrived + self._touch(batch) / rate - self._clock.now())
-            now = self._clock.now()
-            compute += now - arrived  # as it was: a sleep ends a little late, and that is no fault of the input
+        samples = self._touch(next(self._batches))
+        start = self._clock.now()
+        end = begun = start + samples / rate  # the first step is not counted
+        while end < begun + seconds:
+            self._rest(start - self._clock.now())  # until the batch before has left the place that this one takes
+            samples = self._touch(next(self._batches))
+            ready = self._clock.now()
+            stalls.append(max(0.0, ready - end))
+            start = max(ready, end)
+            end = start + samples / rate
         stall = quantiles(stalls)
-        return Simulated(rate, compute / (now - begun), stall[50], stall[99], len(stalls))
+        return Simulated(rate, 1 - sum(stalls) / (end - begun), stall[50], stall[99], len(stalls))
 
     def _rest(self, seconds: float) -> None:
         if seconds > 0:
