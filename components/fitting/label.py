@@ -9,7 +9,7 @@ from typing import Any
 import tensorflow as tf
 import tensorflow_transform as tft
 
-from components.fitting import names
+from components.fitting import moments, names
 from components.roles import Kind
 
 VOCABULARY, COUNTS = "labels", "label_counts"
@@ -32,4 +32,5 @@ def _quantity(label: Any, key: str) -> dict[str, Any]:
     value = tf.cast(label, tf.float32)
     ones = tf.ones_like(value)
     tft.vocabulary(tf.fill(tf.shape(value), "all"), vocab_filename=COUNTS, store_frequency=True)
-    return {key: value, MEAN: ones * tft.mean(value), DEVIATION: ones * tf.sqrt(tft.var(value))}
+    mean, variance = moments.fit(value[:, tf.newaxis], 1)
+    return {key: value, MEAN: ones * mean, DEVIATION: ones * tf.sqrt(variance)}

@@ -15,7 +15,7 @@ import tensorflow as tf
 import tensorflow_transform as tft
 
 from components.features import dates
-from components.fitting import names
+from components.fitting import moments, names
 from components.roles import MISSING, Column
 from components.settings import Transform
 
@@ -37,7 +37,7 @@ def fit(inputs: Mapping[str, Any], columns: Sequence[Column], settings: Transfor
     if numeric:
         matrix = tf.stack([_number(inputs[column.name], column) for column in numeric], axis=1)
         if settings.numbers == "zscore":
-            outputs[NUMBERS] = _scaled(matrix)
+            outputs[NUMBERS] = _scaled(matrix, len(numeric))
         else:
             categories += _buckets(matrix, len(numeric), settings.buckets)
     if categories:
@@ -55,8 +55,10 @@ def _number(values: Any, column: Column) -> Any:
     return tf.where(tf.math.is_finite(number), number, float("nan"))
 
 
-def _scaled(matrix: Any) -> Any:
-    scores = tft.scale_to_z_score(matrix, elementwise=True)
+def _scaled(matrix: Any, columns: int) -> Any:
+    mean, variance = moments.fit(matrix, columns)
+    # Without a deviation there is no unit: the distance itself says how far off a value is.
+    scores = (matrix - mean) / tf.where(tf.equal(variance, 0.0), 1.0, tf.sqrt(variance))
     missing = tf.math.is_nan(matrix)
     # Nor is there a score of a column that had no value at all in training, or values that no variance can hold.
     return tf.concat([tf.where(tf.math.is_finite(scores), scores, 0.0), tf.cast(missing, tf.float32)], axis=1)

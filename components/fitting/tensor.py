@@ -4,13 +4,14 @@ They are read back from the graph by one record (`fitted.Fitted.moments`) and be
 go to the device as they are stored.
 """
 
+import math
 from collections.abc import Mapping, Sequence
 from typing import Any
 
 import tensorflow as tf
-import tensorflow_transform as tft
 
 from components.features.tensor import TensorFeature
+from components.fitting import moments
 from components.roles import Column
 from components.settings import Transform
 
@@ -31,26 +32,18 @@ def fit(inputs: Mapping[str, Any], columns: Sequence[Column], settings: Transfor
     for column in columns if settings.moments != "none" else ():
         stored = inputs[column.name]
         values = tf.cast(TensorFeature(column.shape, column.dtype).decode(stored), tf.float32)
-        rows = tf.shape(stored)[0]
-        shaped, is_one = _shaped(values, column.shape, settings.moments)
-        for name, moment in (
-            (mean_of(column.name), tft.mean(shaped, reduce_instance_dims=is_one)),
-            (variance_of(column.name), tft.var(shaped, reduce_instance_dims=is_one)),
-        ):
-            sides = tf.concat([[rows], tf.shape(moment)], axis=0)
-            known = tf.broadcast_to(moment, sides)
-            known.set_shape([None, *_sides(column.shape, settings.moments)])
+        sides = _sides(column.shape, settings.moments)
+        width = math.prod(sides)
+        found = moments.fit(tf.reshape(values, [-1, width]), width)
+        for name, moment in zip((mean_of(column.name), variance_of(column.name)), found, strict=True):
+            known = tf.broadcast_to(tf.reshape(moment, sides), [tf.shape(stored)[0], *sides])
+            known.set_shape([None, *sides])
             outputs[name] = known
     return outputs
 
 
-def _shaped(values: Any, shape: tuple[int, ...], moments: str) -> tuple[Any, bool]:
-    if moments == "channel" and shape:
-        return tf.reshape(values, [-1, shape[-1]]), False
-    return values, moments != "element"
-
-
-def _sides(shape: tuple[int, ...], moments: str) -> tuple[int, ...]:
-    if moments == "element":
+def _sides(shape: tuple[int, ...], by: str) -> tuple[int, ...]:
+    """Returns the shape of a mean."""
+    if by == "element":
         return shape
-    return shape[-1:] if moments == "channel" else ()
+    return shape[-1:] if by == "channel" else ()

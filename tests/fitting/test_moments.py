@@ -1,0 +1,84 @@
+"""Mean and variance are exact: no order, no batch and no number of workers changes a bit of them."""
+
+import pickle
+from fractions import Fraction
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from hypothesis.extra import numpy as arrays
+
+from components.fitting.moments import Combine
+
+RANDOM = np.random.default_rng(7)
+ROWS = 3000
+COLUMNS = {
+    "wide": RANDOM.lognormal(3, 2, ROWS),
+    "far from zero": RANDOM.normal(1e6, 1, ROWS),
+    "tiny": RANDOM.normal(0, 1e-18, ROWS),
+    "below all": RANDOM.normal(0, 1e-42, ROWS),
+    "huge": RANDOM.normal(0, 1e37, ROWS),
+    "of all sizes": RANDOM.normal(size=ROWS) * 10.0 ** RANDOM.integers(-30, 30, ROWS),
+    "bytes": RANDOM.integers(0, 256, ROWS),
+    "nothing": np.zeros(ROWS),
+    "one value": np.full(ROWS, 0.1),
+    "gaps": np.where(RANDOM.random(ROWS) < 0.5, np.nan, RANDOM.random(ROWS)),
+    "missing": np.full(ROWS, np.nan),
+    "infinite": np.where(RANDOM.random(ROWS) < 0.1, np.inf, RANDOM.random(ROWS)),
+}
+VALUES = np.stack(list(COLUMNS.values()), axis=1).astype(np.float32)
+
+
+def moments(values: Any, workers: int = 1, batches: int = 1) -> Any:
+    """Returns what comes out of batches that several workers have summed, and sent."""
+    combine = Combine(values.shape[1])
+    found = []
+    for part in np.array_split(values, workers):
+        sums = combine.create_accumulator()
+        for batch in np.array_split(part, batches):
+            sums = combine.add_input(sums, (batch,))
+        found.append(pickle.loads(pickle.dumps(sums)))  # noqa: S301 - our own
+    return combine.extract_output(combine.merge_accumulators(found))
+
+
+def by_fractions(values: Any) -> tuple[float, float]:
+    """Returns mean and variance of a column by arithmetic that never rounds."""
+    known = [Fraction(float(value)) for value in values if np.isfinite(value)]
+    if not known:
+        return np.nan, np.nan
+    mean = sum(known, Fraction()) / len(known)
+    return float(mean), float(sum(((value - mean) ** 2 for value in known), Fraction()) / len(known))
+
+
+@pytest.mark.parametrize("name", COLUMNS)
+def test_they_are_rounded_once(name: str) -> None:
+    """From what an exact calculation gives; what is not finite is not counted."""
+    values = VALUES[:, list(COLUMNS).index(name), None]
+    with np.errstate(over="ignore"):
+        expected = np.array(by_fractions(values[:, 0])).astype(np.float32)
+
+    np.testing.assert_array_equal(moments(values)[:, 0], expected)
+
+
+@pytest.mark.parametrize(("workers", "batches"), [(1, 7), (2, 1), (5, 40)])
+def test_order_and_cuts_change_nothing(workers: int, batches: int) -> None:
+    """D2: bit by bit."""
+    shuffled = RANDOM.permutation(VALUES)
+
+    np.testing.assert_array_equal(moments(shuffled, workers, batches), moments(VALUES))
+
+
+@given(arrays.arrays(np.float32, st.tuples(st.integers(1, 9), st.just(1)), elements=st.floats(width=32)))
+def test_any_float_can_be_summed(values: Any) -> None:
+    """Down to the smallest, up to the largest."""
+    with np.errstate(over="ignore"):
+        expected = np.array(by_fractions(values[:, 0])).astype(np.float32)
+
+    np.testing.assert_array_equal(moments(values, 2)[:, 0], expected)
+
+
+def test_of_nothing_nothing_is_known() -> None:
+    """A split without records."""
+    np.testing.assert_array_equal(moments(np.zeros([0, 2], np.float32)), np.full([2, 2], np.nan))
