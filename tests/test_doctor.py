@@ -124,7 +124,8 @@ class TestNative:
 
         check = native_check({})
 
-        assert (check.ok, check.found) == (True, f"built for TensorFlow {recipe.tensorflow}, Pillow {recipe.pillow}")
+        versions = f"TensorFlow {recipe.tensorflow}, Pillow {recipe.pillow}"
+        assert (check.ok, check.found) == (True, f"decoder and checker, built for {versions}")
 
     def test_a_missing_one_is_a_warning_with_the_command_that_helps(
         self,

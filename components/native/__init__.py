@@ -6,8 +6,11 @@
     huffman.h       the coded data ─► jpeg_reader.h: libjpeg, row by row ─┐
     huffman_code.h  its tables                                           ├─► decode.h ─► jpeg_batch.cc
     resize.h        rows to rows ────────────────────────────────────────┘   a picture   two TensorFlow ops
+    check.h         the coded data, read to its end ─► jpeg_check.cc: a library without TensorFlow
     build.py        g++ with the headers in TensorFlow's wheel and the libjpeg-turbo in Pillow's
     loader.py       `load()`: the ops, or None and `why_not()`
+    checker.py      `regular_gray()`: a JPEG at an eighth of its size, if it is whole
 
-Training may use it when it is there. Evaluation and serving never do, so an exported model needs nothing of ours.
+Training and ingest may use it when it is there. Evaluation and serving never do, so an exported model needs nothing of
+ours; and what ingest makes of a file is the same without it.
 """

@@ -1,7 +1,8 @@
-"""Builds the native op beside the environment, once for each combination of what it is made from.
+"""Builds the native libraries beside the environment, once for each combination of what they are made from.
 
     source, TensorFlow, Pillow, flags ─┐
-    g++ ───────────────────────────────┴─► key ─► <environment>/share/penstock/native/<key>/jpeg_batch.so
+    g++ ───────────────────────────────┴─► key ─► <environment>/share/penstock/native/<key>/jpeg_batch.so  ops, training
+                                                                                           /jpeg_check.so  ingest
                                                                                            /built.json
 
 It needs no system package but a compiler: TensorFlow's wheel brings the header files, those of libjpeg too, and that
@@ -31,6 +32,7 @@ from components import durable
 
 SOURCES: Final = Path(__file__).parent
 LIBRARY: Final = "jpeg_batch.so"
+CHECKER: Final = "jpeg_check.so"  # beside it
 SWITCH: Final = "PENSTOCK_NATIVE"  # 0 turns the op off
 _STAMP: Final = "built.json"
 _FLAGS: Final = ("-O3", "-shared", "-fPIC", "-fvisibility=hidden", "-fno-math-errno", "-Wall", "-Wextra")
@@ -140,6 +142,11 @@ def command(out: Path) -> list[str]:
     return ["g++", *own, *_FLAGS, *headers, source, "-o", str(out), *tf.sysconfig.get_link_flags(), *jpeg]
 
 
+def checker_command(out: Path) -> list[str]:
+    """Returns the compiler's command line for the checker, which needs nothing but C++."""
+    return ["g++", "-std=c++17", *_FLAGS, str(SOURCES / "jpeg_check.cc"), "-o", str(out)]
+
+
 def jpeg_headers(packages: Path) -> list[str]:
     """Returns where TensorFlow's wheel keeps libjpeg's header files."""
     return ["-isystem", str(packages / "tensorflow" / "include" / "external" / "libjpeg_turbo")]
@@ -179,7 +186,9 @@ def _build(wanted: Recipe) -> Path:
     shutil.rmtree(target, ignore_errors=True)  # without its library it is of no use, and the new one must not exist
     with durable.publish_folder(target) as aside:
         _run(command(aside / LIBRARY), "g++ failed")
-        _run([sys.executable, "-m", "components.native.loader", str(aside / LIBRARY)], "it failed its first test")
+        _try(aside / LIBRARY, "components.native.loader")
+        _run(checker_command(aside / CHECKER), "g++ failed")
+        _try(aside / CHECKER, "components.native.checker")
         (aside / _STAMP).write_text(json.dumps(asdict(wanted), indent=1))
     _sweep()
     return target / LIBRARY
@@ -190,6 +199,10 @@ def _sweep() -> None:
     folders = [path for path in home().iterdir() if path.is_dir() and not path.name.startswith(durable.ASIDE)]
     for folder in sorted(folders, key=lambda path: path.stat().st_mtime)[:-_KEPT]:
         shutil.rmtree(folder, ignore_errors=True)
+
+
+def _try(library: Path, module: str) -> None:
+    _run([sys.executable, "-m", module, str(library)], "it failed its first test")
 
 
 def _run(words: list[str], fault: str) -> None:

@@ -98,6 +98,11 @@ class HuffmanReader {
     return Position() <= 8 * scratch_->ends[segment_];
   }
 
+  // Whether all data has been read: nothing but the bits that fill up the last byte may be left.
+  bool AtEnd() const { return segment_ + 1 == scratch_->ends.size() && IsSpent(); }
+  // Where the data ends: at the first marker that is no restart, or behind the last byte.
+  const uint8_t* end() const { return end_; }
+
  private:
   // Copies the data without the zeros that follow each FF in it, up to the first marker that is no restart.
   void Unstuff(Bytes coded) {
@@ -111,6 +116,7 @@ class HuffmanReader {
       if (!stop) stop = end;
       std::memcpy(to, from, static_cast<size_t>(stop - from));
       to += stop - from;
+      end_ = stop;
       if (end - stop < 2) break;
       from = stop + 2;
       if (stop[1] == 0) {
@@ -135,13 +141,12 @@ class HuffmanReader {
 
   bool Restart() {
     left_ = layout_.restart_interval - 1;
-    if (segment_ + 1 >= scratch_->ends.size()) return false;
-    // Nothing but the bits that fill up the last byte may be left.
-    const size_t end = scratch_->ends[segment_++];
-    if (Position() + 8 <= 8 * end) return false;
-    Begin(end);
+    if (segment_ + 1 >= scratch_->ends.size() || !IsSpent()) return false;
+    Begin(scratch_->ends[segment_++]);
     return true;
   }
+
+  bool IsSpent() const { return Position() + 8 > 8 * scratch_->ends[segment_]; }
 
   // In bits, of what has been read.
   size_t Position() const {
@@ -197,7 +202,7 @@ class HuffmanReader {
     int k = 1;
     while (k < kBlock) {
       bits.Refill();
-      for (int i = 0; i < 56 / kStepLook && k < kBlock; ++i) {
+      for (int i = 0; i < 56 / kLongestStep && k < kBlock; ++i) {
         const uint32_t step = steps[bits.Peek(kStepLook)];
         const int after = k + static_cast<int>(step >> 8);
         // Symbols beyond the last coefficient are of the next block; and "end" does not stand behind the last one.
@@ -245,6 +250,7 @@ class HuffmanReader {
   uint32_t predicted_[4] = {};
   int column_ = 0, left_ = 0;
   size_t segment_ = 0;
+  const uint8_t* end_ = nullptr;
 };
 
 }  // namespace penstock

@@ -15,6 +15,7 @@ namespace penstock {
 // Bits that are looked up at once. Tables of 8 and 4 KB: larger ones push each other out of the cache, and are slower.
 constexpr int kLook = 10;
 constexpr int kStepLook = 11;
+constexpr int kLongestStep = 56 / 3;  // bits by which one look may go on: three of them between refills
 constexpr int kBlock = 64;  // coefficients
 constexpr int kEnd = 128;   // added to the position by "end of block": no run reaches that far
 
@@ -72,7 +73,7 @@ class Code {
   }
 
   const Look* looks() const { return looks_; }
-  // Looked up by the next kStepLook bits: length (8 bits), advance (8) of all that is within these bits, or zero.
+  // Looked up by the next kStepLook bits: length (8 bits), advance (8) of all symbols that are within them, or zero.
   const uint16_t* steps() const { return steps_; }
 
   // Finds the symbol that 16 bits begin with, which is longer than kLook, and its length; -1 when there is none.
@@ -151,16 +152,19 @@ inline void Code::FillSeconds() {
   }
 }
 
-// As many symbols as fit, until the end of the block.
+// As many symbols as fit, until the end of the block; of the last one the value may go beyond the bits that are looked
+// up, as nobody wants it.
 inline void Code::FillSteps() {
   for (uint32_t bits = 0; bits < 1u << kStepLook; ++bits) {
     int length = 0, advance = 0;
-    while (advance < kEnd) {
+    while (advance < kEnd && length < kStepLook) {
       const uint32_t rest = bits << length & ((1u << kStepLook) - 1);
       const Look look = looks_[rest >> (kStepLook - kLook)];
-      const int more = look.first_length, further = look.first_advance;
-      if (!look.length || length + more > kStepLook) break;
-      if (further < kEnd && advance + further >= kBlock) break;  // no block holds that many
+      const int code = look.first_length;
+      if (!code || length + code > kStepLook) break;
+      const int more = look.length ? code : code + (look.first_advance & 15);
+      const int further = look.length ? look.first_advance : Advance(look.first_advance);
+      if (length + more > kLongestStep || (further < kEnd && advance + further >= kBlock)) break;
       length += more;
       advance += further;
     }

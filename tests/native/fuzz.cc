@@ -6,7 +6,7 @@
 //                                    with INDEX, that record alone
 //
 // A record is decoded or refused with a reason. Our own Huffman reader and libjpeg's must agree on the pixels of what
-// both decode; vectors and plain code must agree on all.
+// both decode; vectors and plain code must agree on all; and what the checker calls regular, libjpeg must decode.
 
 #include <algorithm>
 #include <cctype>
@@ -21,6 +21,7 @@
 #include <string>
 #include <vector>
 
+#include "check.h"
 #include "decode.h"
 
 namespace {
@@ -136,17 +137,30 @@ Decoded Decode(const std::string& file, const Box& box, bool flip, const Options
   return decoded;
 }
 
+// Whether the checker finds nothing wrong, up to the last end marker; the room for its pixels is just as large as needed.
+bool IsRegular(const std::string& file, const penstock::Shape& shape, penstock::HuffmanScratch* scratch) {
+  const size_t size = file.rfind("\xff\xd9") + 2;  // 1 where there is none
+  const std::unique_ptr<uint8_t[]> copy(new uint8_t[size]);
+  std::memcpy(copy.get(), file.data(), std::min(size, file.size()));
+  const auto eighth = [](int side) { return static_cast<size_t>((side + 7) / 8); };
+  const std::unique_ptr<uint8_t[]> gray(new uint8_t[eighth(shape.height) * eighth(shape.width)]);
+  return penstock::IsRegular({copy.get(), size}, shape.height, shape.width, scratch, gray.get());
+}
+
 [[noreturn]] void Fail(unsigned index, const char* what) {
   std::fprintf(stderr, "record %u: %s\n", index, what);
   std::exit(1);
 }
+
+int regular = 0;  // records, to the checker
 
 // Returns the reason why the record was refused, or nothing.
 std::string Try(unsigned seed, unsigned index, const std::vector<std::string>& seeds, penstock::Scratch* scratch) {
   Dice dice(seed, index);
   std::string file = seeds[dice.Below(seeds.size())];
   for (size_t faults = dice.OneIn(10) ? 0 : 1 + dice.Below(3); faults-- > 0;) Tamper(&dice, seeds, &file);
-  const Box box = DrawBox(&dice, penstock::ReadShape({reinterpret_cast<const uint8_t*>(file.data()), file.size()}));
+  const penstock::Shape shape = penstock::ReadShape({reinterpret_cast<const uint8_t*>(file.data()), file.size()});
+  const Box box = DrawBox(&dice, shape);
   Options options = {};
   options.height = 1 + static_cast<int>(dice.Below(kMostOut));
   options.width = 1 + static_cast<int>(dice.Below(kMostOut));
@@ -163,6 +177,11 @@ std::string Try(unsigned seed, unsigned index, const std::vector<std::string>& s
   const Decoded theirs = Decode(file, box, flip, options, scratch);
   if (theirs.problem.empty() && !ours.problem.empty()) Fail(index, "refused, though libjpeg decodes it");
   if (theirs.problem.empty() && theirs.pixels != ours.pixels) Fail(index, "the Huffman readers give different pixels");
+  if (IsRegular(file, shape, &scratch->huffman) && static_cast<int64_t>(shape.height) * shape.width <= kMaxPixels) {
+    const Decoded whole = Decode(file, {0, 0, shape.height, shape.width}, flip, options, scratch);
+    if (!whole.problem.empty()) Fail(index, "regular to the checker, though libjpeg refuses it");
+    ++regular;
+  }
   return ours.problem;
 }
 
@@ -205,4 +224,5 @@ int main(int count, char** arguments) {
   std::map<std::string, int> kinds;
   for (unsigned index = first; index < end; ++index) ++kinds[Kind(Try(seed, index, seeds, scratch.get()))];
   for (const auto& kind : kinds) std::printf("%d\t%s\n", kind.second, kind.first.c_str());
+  std::fprintf(stderr, "%d regular\n", regular);
 }

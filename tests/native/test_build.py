@@ -98,7 +98,7 @@ class TestBuild:
 
         (library,) = (tmp_path / "share" / "penstock" / "native").glob(f"*/{build.LIBRARY}")
         assert printed == [str(library)] * 2
-        assert sorted(path.name for path in library.parent.iterdir()) == ["built.json", build.LIBRARY]
+        assert sorted(path.name for path in library.parent.iterdir()) == ["built.json", build.LIBRARY, build.CHECKER]
         assert build.built_for(library) == dataclasses.asdict(build.recipe())
 
     def test_what_the_compiler_says_is_the_reason(

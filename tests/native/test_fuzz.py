@@ -25,3 +25,4 @@ def test_tampered_pictures_are_decoded_or_refused() -> None:
     # Enough get through to the pixels, and enough are stopped amid their data.
     assert kinds[""] > COUNT / 10
     assert sum(count for kind, count in kinds.items() if kind.startswith("Corrupt JPEG data")) > COUNT / 20
+    assert int(done.stderr.split(" regular")[0].split()[-1]) > COUNT / 20  # to the checker of ingest

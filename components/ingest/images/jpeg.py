@@ -1,8 +1,9 @@
 """JPEG: kept byte for byte when it stands upright in gray or colour, else encoded anew.
 
 FFD8 ─► segments (marker, length, body) ─► first scan ─► coded data, perhaps more segments and scans ─► FFD9
-          │ APP1: EXIF, XMP                  └─ data to measure, then to decode at an eighth of the size
-          │ frame: size, components             (of the header alone: only its end is looked for)
+          │ APP1: EXIF, XMP                  └─ data to measure, then to read to its end: by our own reader if it is
+          │ frame: size, components             there and the file is regular, else decoded at an eighth of the size
+          │                                     (of the header alone: only its end is looked for)
           └ without APPs and comments: what Pillow's parser gets to see, if the picture must be drawn anew
 """
 
@@ -23,6 +24,7 @@ from components.ingest.images.limits import CheckedImage, Handling, ImageLimits,
 from components.ingest.images.orientation import UPRIGHT, read_orientation
 from components.ingest.images.redraw import ROTATED, load, store
 from components.ingest.images.stored import DRAFT, fit
+from components.native import checker
 
 # Huffman codes spend at least one bit on a block of 64 pixels: 512 pixels a byte; a flat gray picture has 256.
 _PIXELS_A_BYTE: Final = 2_000
@@ -37,6 +39,7 @@ _SOI, _EOI, _SOS, _APP1 = 0xD8, 0xD9, 0xDA, 0xE1
 _THE_END, _DATA_OR_END = frozenset([_EOI]), frozenset([_SOS, _EOI])
 _FRAMES: Final = frozenset(range(0xC0, 0xD0)) - {0xC4, 0xC8, 0xCC}
 _SEQUENTIAL_FRAMES: Final = frozenset([0xC0, 0xC1, 0xC9])
+_HUFFMAN_FRAMES: Final = frozenset([0xC0, 0xC1, 0xC2])
 # The others are lossless or hierarchical: TensorFlow cannot decode them, and a decoder that can does not reduce them,
 # so that Pillow would write behind the end of the picture that it has made room for.
 _KNOWN_FRAMES: Final = _SEQUENTIAL_FRAMES | {0xC2, 0xCA}
@@ -48,6 +51,11 @@ _XMP_HEAD: Final = b"http://ns.adobe.com/xap/1.0/\0"
 _MARKER: Final = re.compile(rb"\xff[^\x00\x01\xd0-\xd7\xff]")
 _IS_MARKER: Final = np.array([_MARKER.match(bytes([0xFF, code])) is not None for code in range(256)])
 _LONG: Final = 8 * 1024  # bytes of data from which on markers are found faster all at once
+# What libjpeg makes of blocks that are missing; and data that they are given for a trial: any bytes but FF will do,
+# and all restart markers, of which the data may have ended before any.
+_MISSING: Final = frozenset([127, 128])
+_SOME: Final = bytes((11 * at * at + 8 * at + 3) % 255 for at in range(256))
+_TRIAL: Final = b"".join(_SOME + bytes([0xFF, 0xD0 + at % 8]) for at in range(16)) + _SOME
 _NO_END: Final = "JPEG is truncated: no end marker, expected one after the picture data"
 
 _Find = Callable[[int], int | None]  # where the next marker is, from a place on
@@ -64,6 +72,7 @@ class _Frame(NamedTuple):
     height: int
     components: int
     sequential: bool  # a component's data is all in one scan
+    huffman: bool  # else arithmetic codes, whose data may end early
 
 
 @dataclass(frozen=True)
@@ -87,7 +96,7 @@ class _Jpeg:
 def check_jpeg(content: bytes, limits: ImageLimits, handling: Handling) -> CheckedImage:
     """Keeps an upright gray or colour JPEG; turns and converts the others, and reduces them if so told."""
     jpeg = _read(content, full=handling.full)
-    width, height, components, _ = jpeg.frame
+    width, height, components, *_ = jpeg.frame
     check_size(width, height, limits)
     _check_data(jpeg)
     changed = [ROTATED] if jpeg.orientation != UPRIGHT else []
@@ -105,24 +114,56 @@ def _decode(jpeg: _Jpeg, handling: Handling) -> JpegImageFile:
         width, height = fit(*image.size, handling.side)
         image.draft(image.mode, (DRAFT * width, DRAFT * height))
     load(image)
+    if jpeg.frame.components != _CMYK_COMPONENTS and _ends_missing(image):
+        _look(jpeg)
     return image
 
 
 def _look(jpeg: _Jpeg) -> int | None:
-    """Reads all the coded data, yet makes only one pixel in 64 where that is enough to look at.
+    """Reads all the coded data, yet makes only one pixel in 64 where that is enough to look at."""
+    width, height = jpeg.frame.width, jpeg.frame.height
+    scale = next((each for each in (checker.SCALE, 4, 2) if min(width, height) // each >= looks.SIDE), 1)
+    size = -(-width // scale), -(-height // scale)
+    regular = checker.regular_gray(jpeg.content, jpeg.stop, width, height) if scale == checker.SCALE else None
+    if regular is not None:
+        gray = Image.frombytes("L", size, regular)
+    else:
+        gray = _gray(jpeg.content, size, scale)
+        _check_not_cut(jpeg, gray, scale)
+    return looks.look_of(gray, (width / scale, height / scale))
+
+
+def _gray(content: bytes, size: tuple[int, int], scale: int) -> Image.Image:
+    """Decodes a file to gray, at a fraction of its size.
 
     Pillow's decoder believes the size that it is told, whatever the file says. So it must be the very one that libjpeg
     will find: that is why the segments are walked as libjpeg walks them, and why there is one frame of a known kind.
     """
-    width, height = jpeg.frame.width, jpeg.frame.height
-    scale = next((each for each in (8, 4, 2) if min(width, height) // each >= looks.SIDE), 1)
-    size = -(-width // scale), -(-height // scale)
     try:
         # Without Pillow's own parser, which would take longer than all the rest of a small file.
-        image = Image.frombytes("L", size, jpeg.content, "jpeg", "L", "", scale, 0)
+        return Image.frombytes("L", size, content, "jpeg", "L", "", scale, 0)
     except ValueError as error:
         raise ImageRejected("JPEG cannot be decoded: its data is broken") from error
-    return looks.look_of(image, (width / scale, height / scale))
+
+
+def _check_not_cut(jpeg: _Jpeg, gray: Image.Image, scale: int) -> None:
+    """Rejects data that ends before the picture does, of which libjpeg leaves the rest gray without a word.
+
+    More data behind that of a whole picture is passed over. If it changes the picture, it took the place of some that
+    is missing.
+    """
+    if not (jpeg.frame.huffman and _ends_missing(gray)):
+        return
+    end = jpeg.stop - 2
+    longer = jpeg.content[:end].rstrip(b"\xff") + _TRIAL + b"\xff\xd9"
+    if _gray(longer, gray.size, scale).tobytes() != gray.tobytes():
+        raise ImageRejected(f"JPEG is truncated or corrupt: its data ends at byte {end}, before the picture does", end)
+
+
+def _ends_missing(image: Image.Image) -> bool:
+    """Whether the last pixel is as if there were no data for it: few pictures end in that gray otherwise."""
+    last = image.crop((image.width - 1, image.height - 1, *image.size)).tobytes()
+    return _MISSING.issuperset(last)
 
 
 def _read(content: bytes, *, full: bool) -> _Jpeg:
@@ -217,7 +258,7 @@ def _frame(content: bytes, segments: Iterable[_Segment]) -> _Frame:
     bits, height, width, components = struct.unpack_from(">BHHB", content, frames[0].start + 2)
     if bits != _BITS or components not in _COMPONENTS:
         raise ImageRejected(f"JPEG of {components} components of {bits} bits, expected 1, 3 or 4 of {_BITS}")
-    return _Frame(width, height, components, kind in _SEQUENTIAL_FRAMES)
+    return _Frame(width, height, components, kind in _SEQUENTIAL_FRAMES, kind in _HUFFMAN_FRAMES)
 
 
 def _check_one_scan(content: bytes, frame: _Frame, scan: _Segment, after: _Segment) -> None:

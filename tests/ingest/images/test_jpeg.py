@@ -8,7 +8,7 @@ import pytest
 import tensorflow as tf
 from PIL import Image
 
-from components.ingest.images import CheckedImage
+from components.ingest.images import CheckedImage, Handling, ImageLimits, ImageRejected, check_image
 from tests.ingest.images.conftest import (
     COLOUR,
     GRAY,
@@ -194,6 +194,51 @@ class TestDamaged:
 
         for length in range(1, len(content)):
             reason(content[:length])
+
+
+CUT: dict[str, tuple[dict[str, object], int]] = {
+    "4:2:0": ({}, 16),
+    "4:4:4": ({"subsampling": "4:4:4"}, 8),
+    "restart markers": ({"restart_marker_blocks": 2}, 16),
+    "tables of its own": ({"optimize": True}, 16),
+}
+
+
+class TestCutAndClosed:
+    """Files whose data ends early, with an end marker behind it: TensorFlow leaves the rest gray without a word."""
+
+    @pytest.mark.parametrize("kind", CUT)
+    @pytest.mark.parametrize("scale", [1, 6])
+    def test_rejected(self, kind: str, scale: int) -> None:
+        """Wherever they were cut, but in the last block; looked at in full size or at an eighth, drawn anew or kept."""
+        options, block = CUT[kind]
+        content = encode(COLOUR.resize((WIDTH * scale, HEIGHT * scale)), "JPEG", **options)
+        scan = content.index(b"\xff\xda") + 14
+        assert check(content).content == content
+
+        for end in range(scan + (len(content) - scan) // 3, len(content) - 60 * block // 8, 7):
+            expected = f"JPEG is truncated or corrupt: its data ends at byte {end}, before the picture does"
+            cut = content[:end].rstrip(b"\xff") + b"\xff\xd9"
+            if len(cut) == end + 2:
+                assert reason(cut) == expected
+
+    def test_rejected_when_drawn_anew(self) -> None:
+        """By a header check, too: what is decoded is judged."""
+        content = encode(COLOUR.resize((200, 150)), "JPEG", exif=exif(6))
+        end = len(content) * 3 // 4
+        with pytest.raises(ImageRejected, match=f"its data ends at byte {end}, before the picture does"):
+            check_image(content[:end] + b"\xff\xd9", ImageLimits(), Handling(full=False))
+
+    @pytest.mark.parametrize("options", [*(each for each, _ in CUT.values()), {"progressive": True}])
+    @pytest.mark.parametrize("mode", ["L", "RGB"])
+    @pytest.mark.parametrize("size", [(40, 50), (200, 150)])
+    def test_gray_is_no_sign_of_it(self, options: dict[str, object], mode: str, size: tuple[int, int]) -> None:
+        """A whole picture may end in the very gray that libjpeg puts where data is missing."""
+        image = COLOUR.resize(size)
+        image.paste((128, 128, 128), (size[0] // 2, size[1] // 2, *size))
+        content = encode(image.convert(mode), "JPEG", **options)
+
+        assert check(content).content == content
 
 
 def resized(content: bytes, size: tuple[int, int]) -> bytes:
