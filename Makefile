@@ -24,7 +24,7 @@ check: setup  ## lint, format and types
 	@$(BIN)/mypy
 
 lock:  ## resolve requirements.lock anew after a change of pyproject.toml
-	@"$$(scripts/setup.sh --uv)" pip compile pyproject.toml --extra dev --python 3.10 --generate-hashes \
+	@"$$(scripts/setup.sh --uv)" pip compile pyproject.toml --extra dev --extra hub --python 3.10 --generate-hashes \
 		--no-annotate --no-header --no-emit-index-url --quiet -o requirements.lock
 
 clean:  ## remove all that was made: environment, tools, runs, sample data, caches

@@ -6,6 +6,7 @@
 | any other SavedModel with one input       | yes     | no                                                           |
 | a .keras file                             | yes     | yes                                                          |
 | the name of a Keras application           | yes     | yes; its weights must be in Keras' folder already            |
+| a preset of KerasHub: a folder, or a name | yes     | yes; by name it must be in KerasHub's folder already         |
 
 A SavedModel is asked by its signature `features`, else by the only one it has. Of a Keras model the layer `features` is
 taken, else what its last softmax would see, else its output; maps are averaged.
@@ -20,7 +21,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from components import durable, seal
+from components import durable, hub, seal
 from components.errors import BadInput, SettingsError
 from components.hashing import HashCache, digest_of, sha256_of
 from components.settings import Extract, nearest
@@ -38,14 +39,22 @@ class Source:
 
     path: str  # absolute, or the name of a Keras application
     digest: str
+    packages: tuple[str, ...] = ()  # whose code it is made of, besides Keras and TensorFlow
 
 
 def find(settings: Extract, cache: HashCache) -> Source:
     """Returns the network that the settings name, if it is there and the one that is meant. Imports nothing heavy."""
     path = Path(settings.model).expanduser().absolute()
+    if not path.exists():
+        path = hub.cached(settings.model) or path
     if path.is_dir():
-        if not (path / _SAVED_MODEL).exists():
-            raise BadInput(f"extract.model {path}: no {_SAVED_MODEL} in it; expected a SavedModel, such as serving/1")
+        if _is_preset(path):
+            hub.require(path)
+        elif not (path / _SAVED_MODEL).exists():
+            raise BadInput(
+                f"extract.model {path}: no {_SAVED_MODEL} in it; expected a SavedModel, such as serving/1, "
+                "or a preset of KerasHub"
+            )
         digest = seal.seal(path, cache).digest
     elif path.is_file():
         if path.suffix != ".keras":
@@ -54,7 +63,11 @@ def find(settings: Extract, cache: HashCache) -> Source:
     else:
         weights = _weights(settings.model)
         return _checked(Source(settings.model, digest_of([settings.model, sha256_of(weights)])), settings)
-    return _checked(Source(str(path), digest), settings)
+    return _checked(Source(str(path), digest, hub.PACKAGES if _is_preset(path) else ()), settings)
+
+
+def _is_preset(path: Path) -> bool:
+    return hub.is_preset(path) and not (path / _SAVED_MODEL).exists()
 
 
 def _checked(source: Source, settings: Extract) -> Source:
@@ -72,10 +85,16 @@ def _weights(name: str) -> Path:
     wanted = _plain(name)
     found = sorted(path for path in home.glob("*notop*.h5") if _plain(path.name).startswith(wanted))
     found += sorted(path for path in home.glob("*no_top*.h5") if _plain(path.name).startswith(wanted))
-    if "/" in name or not found:
+    if "/" in name:
         raise BadInput(
-            f"extract.model {name}: there is no such file or folder, and no weights of a Keras application of that "
-            f"name in {home}; name a SavedModel or a .keras file, or put the weights (without top) there"
+            f"extract.model {name}: there is no such file or folder; expected a SavedModel, a .keras file, "
+            "or a preset of KerasHub"
+        )
+    if not found:
+        raise BadInput(
+            f"extract.model {name}: there is no such file or folder, no weights of a Keras application of that name in "
+            f"{home}, and no preset of KerasHub in {hub.home()}; put the weights (without top) there, or let KerasHub "
+            f"fetch the preset where there is a network: keras_hub.models.Backbone.from_preset({name!r})"
         )
     return found[0]
 
@@ -96,6 +115,9 @@ def keras_model(path: str) -> Any:
     """Returns the network as a Keras model of pixels that ends in a vector."""
     import keras
 
+    if _is_preset(Path(path)):
+        model = hub.backbone(Path(path))
+        return keras.Model(model.input, _vector(model.output))
     if Path(path).is_dir():
         inside = Path(path) / INSIDE
         if not inside.exists():
@@ -151,7 +173,7 @@ def load(path: str) -> "Loaded":
     """Returns the network, ready to look at encoded pictures."""
     import tensorflow as tf
 
-    if not Path(path).is_dir():
+    if not Path(path).is_dir() or _is_preset(Path(path)):
         return _of_keras(keras_model(path))
     loaded = tf.saved_model.load(path)
     signatures = dict(loaded.signatures)

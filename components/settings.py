@@ -84,7 +84,9 @@ class Gate(_Section):
 class Extract(_Section):
     """A pretrained network that looks at the pictures."""
 
-    model: str = pydantic.Field("", description="SavedModel folder, .keras file or name of a Keras application")
+    model: str = pydantic.Field(
+        "", description="SavedModel or KerasHub preset folder, .keras file, or name of a Keras application or preset"
+    )
     sha256: str = pydantic.Field("", description="of that model; another one is refused")
     where: Literal["beam", "frozen", "finetune"] = pydantic.Field(
         "beam", description="beam: once for every record, before training; frozen, finetune: part of the trained model"

@@ -178,7 +178,8 @@ class _Planner:
             self.schema = curated.find(self._config, self._look())
             return {"schema_digest": digest_of([curated.in_force(self._config, self.schema).decode()])}
         if node.id == "Extractor":
-            return {"extractor_digest": extractor.find(self._config.settings.extract, self._cache).digest}
+            source = extractor.find(self._config.settings.extract, self._cache)
+            return {"extractor_digest": source.digest, "packages": {name: _version(name) for name in source.packages}}
         if node.id == "Pusher":
             return {"serving": str(self._config.serving)}
         return {}

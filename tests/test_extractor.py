@@ -86,7 +86,7 @@ class TestFind:
         [
             ("folder", "no saved_model.pb in it"),
             ("net.h5", "expected a .keras file"),
-            ("nothing", "there is no such file or folder, and no weights of a Keras application"),
+            ("nothing", "there is no such file or folder; expected a SavedModel, a .keras file, or a preset"),
         ],
     )
     def test_what_is_no_network_is_named(self, tmp_path: Path, name: str, reason: str) -> None:
@@ -95,6 +95,15 @@ class TestFind:
         (tmp_path / "net.h5").touch()
         with pytest.raises(BadInput, match=reason):
             found(tmp_path / name)
+
+    def test_a_name_that_is_not_at_hand_is_told_how_to_get_it(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        """It was looked for in Keras' folder and in KerasHub's."""
+        monkeypatch.setenv("KERAS_HOME", "/nowhere/keras")
+        monkeypatch.setenv("KAGGLEHUB_CACHE", "/nowhere/hub")
+        with pytest.raises(
+            BadInput, match=r"MobileNetV2: .* in /nowhere/keras/models, and no .* in /nowhere/hub/models"
+        ):
+            found("MobileNetV2")
 
 
 class TestVectors:

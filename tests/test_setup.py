@@ -5,6 +5,7 @@ import re
 import shutil
 import subprocess
 import sys
+from itertools import chain
 from pathlib import Path
 
 import pytest
@@ -38,10 +39,10 @@ class TestLock:
         assert [text for text in entries if not entry.fullmatch(text)] == []
 
     def test_it_satisfies_pyproject(self) -> None:
-        """Every dependency, those of development too, is locked at a version that it allows."""
+        """Every dependency, the optional ones too, is locked at a version that it allows."""
         pins = locked()
         project = PYPROJECT["project"]
-        wanted = map(Requirement, project["dependencies"] + project["optional-dependencies"]["dev"])
+        wanted = map(Requirement, chain(project["dependencies"], *project["optional-dependencies"].values()))
 
         unmet = [
             str(need) for need in wanted if not need.specifier.contains(pins.get(canonicalize_name(need.name), "0"))
