@@ -13,7 +13,7 @@ same on any machine. What does not (threads, batches ahead) gets what is left.
 
 A pool is what is parsed at once. It is a batch where records are large, or costly to decode. Small ones come in blocks
 and in pools of many batches: what they cost is the number of elements that pass through tf.data, not their bytes.
-If all of them fit into an eighth of the budget, they are held from epoch to epoch, and the shuffle is one of them all.
+If all of them fit into an eighth of the budget, they are held from epoch to epoch, and come in an order of them all.
 """
 
 import os

@@ -47,10 +47,6 @@ class Shards:
         data = tf.data.Dataset.from_tensor_slices(self._slices())
         return data.flat_map(self._read).batch(size)
 
-    def blocks(self, plan: Plan) -> tf.data.Dataset:
-        """Returns blocks of serialized records, shards in turns."""
-        return self._in_turns(tf.data.Dataset.from_tensor_slices(self._slices()), plan, exact=True)
-
     def epoch(self, seed: tf.Tensor, plan: Plan, *, exact: bool, drop: bool) -> tf.data.Dataset:
         """Returns pools of serialized records in the order of an epoch."""
         data = tf.data.Dataset.from_tensor_slices(self._slices())

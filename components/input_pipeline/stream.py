@@ -43,7 +43,7 @@ def batches(
     if plan.pool == size:
         data = data.map(_as_is(lambda place, pool: finish(begin.vary(place[0], pool))), calls)
     elif not recipe.ragged and not recipe.is_batchwise:
-        data = data.map(_as_is(lambda place, pool: _mixed(begin, recipe, place, pool)), calls)
+        data = data.map(_as_is(lambda place, pool: _mixed(begin, recipe, plan, place, pool)), calls)
         data = data.flat_map(_as_is(lambda *batch: pools.sliced(batch[0] if len(batch) == 1 else batch, size, keep)))
         data = data.skip(within)
     else:
@@ -63,8 +63,9 @@ def _epoch(begin: Beginning, epoch: tf.Tensor, seed: int, start: Position) -> tf
     return data.map(_as_is(lambda number, pool: (tf.stack([own, number]), pool)))
 
 
-def _mixed(begin: Beginning, recipe: Recipe, place: tf.Tensor, pool: Any) -> Any:
-    return recipe.finish_varied(pools.mixed(begin.vary(place[0], pool), place))
+def _mixed(begin: Beginning, recipe: Recipe, plan: Plan, place: tf.Tensor, pool: Any) -> Any:
+    varied = begin.vary(place[0], pool)
+    return recipe.finish_varied(varied if plan.held else pools.mixed(varied, place))  # no blocks, nothing to mix
 
 
 def _sorted(begin: Beginning, recipe: Recipe, place: tf.Tensor, pool: Any) -> tuple[Pool, tf.Tensor]:

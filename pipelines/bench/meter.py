@@ -1,15 +1,17 @@
 """What batches cost their consumer, measured from the consumer's side.
 
     next() ──wait──► batch ─► touch every byte ─► next()
-                                  └─► a simulated device computes, while the next one is taken
+                                  └─► a simulated device computes, while the next ones are taken
 
 Standard library and NumPy only: the environments of the peers that benchmarks compare with have nothing else.
 """
 
+import math
 import os
 import resource
 import statistics
 import time
+from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -19,6 +21,8 @@ import numpy as np
 
 _TICKS = 100  # of a second, in /proc: the same on every Linux
 _WORD = 8
+# Seconds of work that a device is given ahead: where all cores are busy, Linux lets a thread wait for 3 ms.
+_AHEAD = 0.005
 
 Filled = Callable[[Any], tuple[int, int]]  # of a batch: how many values are no padding, of how many
 
@@ -123,19 +127,21 @@ class Feed:
     def simulate(self, rate: float, seconds: float) -> Simulated:
         """Consumes as a device would that takes `rate` samples a second, and that is given ahead of time.
 
-        A batch is handed over while the one before it is computed, one and no more: so do asynchronous steps, and
-        prefetching to the device. What the device does is arithmetic on the clock; this process only hands over.
+        Batches are handed over while others are computed: one, or as many as take 5 ms, no more. So do asynchronous
+        steps, several steps an execution, and prefetching to the device. What the device does is arithmetic on the
+        clock; this process only hands over.
         """
         stalls = []
         samples = self._touch(next(self._batches))
         start = self._clock.now()
         end = begun = start + samples / rate  # the first step is not counted
+        starts = deque([start], maxlen=max(1, math.ceil(_AHEAD * rate / samples)))
         while end < begun + seconds:
-            self._rest(start - self._clock.now())  # until the batch before has left the place that this one takes
+            self._rest(starts[0] - self._clock.now())  # until a batch before has left the place that this one takes
             samples = self._touch(next(self._batches))
             ready = self._clock.now()
             stalls.append(max(0.0, ready - end))
-            start = max(ready, end)
+            starts.append(start := max(ready, end))
             end = start + samples / rate
         stall = quantiles(stalls)
         return Simulated(rate, 1 - sum(stalls) / (end - begun), stall[50], stall[99], len(stalls))

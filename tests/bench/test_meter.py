@@ -129,6 +129,20 @@ class TestFeed:
 
         assert (seen.stall_p50, seen.stall_p99, seen.steps) == (0, 0.75, 4)
 
+    def test_short_steps_are_given_several_ahead(self) -> None:
+        """Four steps of a millisecond and a quarter are five: a wait of that length is not noticed."""
+        time_ = Time()
+        took = iter([0] * 9 + [0.005] + [0] * 9)
+
+        def uneven() -> Iterator[Any]:
+            for batch, seconds in zip(batches(), took, strict=False):
+                time_.pass_(seconds)
+                yield batch
+
+        seen = meter.Feed(uneven, clock=time_.clock).simulate(rate=3200, seconds=0.02)
+
+        assert (seen.utilisation, seen.steps) == (1.0, 16)
+
 
 class TestProcess:
     """What a process and its workers use."""
