@@ -10,7 +10,7 @@ import io
 import json
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
-from functools import cached_property
+from functools import cache, cached_property, partial
 from itertools import islice
 from pathlib import Path
 from typing import Any
@@ -25,6 +25,7 @@ import tensorflow_transform.beam as tft_beam
 from apache_beam.options.pipeline_options import PipelineOptions
 from google.protobuf import text_format
 from tensorflow_metadata.proto.v0 import schema_pb2
+from tensorflow_transform.tf_metadata import schema_utils
 from tfx.components.trainer.fn_args_utils import FnArgs
 from tfx_bsl.tfxio import tf_example_record
 
@@ -46,6 +47,10 @@ from pipelines import config as run_config
 
 RECORDS = 150  # of the raw files
 FEW = 16
+WAYS = {
+    "threads": ("--direct_num_workers=2", "--direct_running_mode=multi_threading"),
+    "processes": ("--direct_num_workers=2", "--direct_running_mode=multi_processing"),
+}
 LABEL = "label"
 Rows = list[tuple[str, list[tuple[str, str]]]]
 
@@ -57,7 +62,8 @@ class Made:
     home: Path
     config: run_config.RunConfig
     table: survey.Table | None
-    custom: Mapping[str, Any]  # what build hands to the trainer
+    fitting: dict[str, Any]  # what build hands to Transform
+    custom: Mapping[str, Any]  # and to the trainer
 
     @property
     def examples(self) -> Path:
@@ -85,7 +91,16 @@ class Made:
     @cached_property
     def fitted(self) -> Fitted:
         """What Transform fitted."""
-        return Fitted(str(self.home / "graph"), Transform.model_validate(self.custom["transform"]))
+        return self.fitted_in("graph")
+
+    def fitted_in(self, folder: str) -> Fitted:
+        """Returns what it fitted into a folder."""
+        return Fitted(str(self.home / folder), Transform.model_validate(self.custom["transform"]))
+
+    @cached_property
+    def raw(self) -> dict[str, Any]:
+        """All columns of all records, as the schema in force reads them."""
+        return dict(tf.io.parse_example(self.records, schema_utils.schema_as_feature_spec(self.schema).feature_spec))
 
     @cached_property
     def reader(self) -> Reader:
@@ -138,7 +153,11 @@ def make(name: str, home: Path) -> Made:
     data = home / "data"
     generators()[name].main(["--out", str(data), "--limit", str(RECORDS)])
     config = run_config.make(
-        name, data=str(data), root=str(home / "root"), flags=["train.epochs=1", "gate.min_per_class=0"]
+        name,
+        data=str(data),
+        root=str(home / "root"),
+        # With moments there is more that could differ.
+        flags=["train.epochs=1", "gate.min_per_class=0", "transform.moments=element"],
     )
     config.notes.mkdir(parents=True)
     found = survey.take(config.data, config.settings.ingest, HashCache(None), config.needs)
@@ -147,8 +166,8 @@ def make(name: str, home: Path) -> Made:
     ingest(config, found, home / "examples")
     nodes = {node.id: node for node in build.build(config, curated.in_force(config, schema)).components}
     told = {node: orjson.loads(nodes[node].exec_properties["custom_config"]) for node in ("Transform", "Trainer")}
-    made = Made(home, config, found.table, told["Trainer"])
-    fit(made, told["Transform"])
+    made = Made(home, config, found.table, told["Transform"], told["Trainer"])
+    fit({name: made}, "graph")
     train(made)
     return made
 
@@ -160,25 +179,27 @@ def ingest(config: run_config.RunConfig, found: survey.Survey, artifact: Path, *
     run.run(job, lambda: beam.Pipeline(options=PipelineOptions(list(beam_args))), lambda: found)
 
 
-def fit(made: Made, config: dict[str, Any]) -> None:
-    """Fits on the train split, as Transform does: columns as the schema in force reads them."""
-    shards = [str(made.examples / shard.name) for shard in account.read(made.examples).shards_of("train")]
-    wanted = [LABEL, *(column["name"] for _, columns in config["parts"] for column in columns)]
-    source = tf_example_record.TFExampleRecord(shards, schema=made.schema).Project(wanted)
-    with beam.Pipeline() as pipeline, tft_beam.Context(temp_dir=str(made.home / "temporary")):
-        fitted = (pipeline | source.BeamSource(), source.TensorAdapterConfig()) | tft_beam.AnalyzeDataset(
-            lambda inputs: transform.preprocessing_fn(inputs, config)
-        )
-        _ = fitted | tft_beam.WriteTransformFn(str(made.home / "graph"))
+def fit(wanted: Mapping[str, Made], folder: str, *beam_args: str) -> None:
+    """Fits on the train splits, as Transform does: columns as the schemas in force read them."""
+    with beam.Pipeline(options=PipelineOptions(list(beam_args))) as pipeline:
+        for name, made in wanted.items():
+            shards = [str(made.examples / shard.name) for shard in account.read(made.examples).shards_of("train")]
+            columns = [LABEL, *(column["name"] for _, columns in made.fitting["parts"] for column in columns)]
+            source = tf_example_record.TFExampleRecord(shards, schema=made.schema).Project(columns)
+            preprocess = partial(transform.preprocessing_fn, custom_config=made.fitting)
+            with tft_beam.Context(temp_dir=str(made.home / f"{folder}-temporary")):
+                read = pipeline | f"read {name}" >> source.BeamSource(), source.TensorAdapterConfig()
+                fitted = read | f"fit {name}" >> tft_beam.AnalyzeDataset(preprocess)
+                _ = fitted | f"write {name}" >> tft_beam.WriteTransformFn(str(made.home / folder))
 
 
-def train(made: Made, out: str = "") -> None:
+def train(made: Made, out: str = "", graph: str = "graph") -> None:
     """Trains for an epoch and exports, as the Trainer does."""
     trainer.run_fn(
         FnArgs(
             train_files=[str(made.examples / "Split-train" / "*")],
             eval_files=[str(made.examples / "Split-eval" / "*")],
-            transform_graph_path=str(made.home / "graph"),
+            transform_graph_path=str(made.home / graph),
             serving_model_dir=str(made.home / out / "model"),
             model_run_dir=str(made.home / out / "run"),
             custom_config=dict(made.custom),
@@ -203,6 +224,18 @@ def makers(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], Made]:
 def made(makers: Callable[[str], Made], name: str) -> Made:
     """The task of a test."""
     return makers(name)
+
+
+@pytest.fixture(scope="module")
+def refitted(makers: Callable[[str], Made]) -> Callable[[str], str]:
+    """Fits all tasks in one of WAYS, once: starting the workers is what takes time. Gives the folder of the graphs."""
+
+    @cache
+    def get(way: str) -> str:
+        fit({name: makers(name) for name in NAMES}, way, *WAYS[way])
+        return way
+
+    return get
 
 
 every_task = pytest.mark.parametrize("name", NAMES)
@@ -251,13 +284,27 @@ class TestRecords:
     @every_task
     def test_records_are_the_same_bytes_on_two_workers(self, made: Made, tmp_path: Path, name: str) -> None:
         """D2: shards, splits and order."""
-        workers = ("--direct_num_workers=2", "--direct_running_mode=multi_threading")
-        ingest(made.config, survey_of(made), tmp_path / "again", *workers)
+        ingest(made.config, survey_of(made), tmp_path / "again", *WAYS["threads"])
 
         def shards(folder: Path) -> dict[str, bytes]:
             return {str(path.relative_to(folder)): path.read_bytes() for path in folder.glob("Split-*/*")}
 
         assert shards(tmp_path / "again") == shards(made.examples), name
+
+
+class TestFitting:
+    """Records to Transform's graph."""
+
+    @every_task
+    @pytest.mark.parametrize("way", WAYS)
+    def test_every_runner_fits_the_same(self, made: Made, refitted: Callable[[str], str], name: str, way: str) -> None:
+        """D2: vocabularies by their bytes, and all that the graph makes of the records, bit by bit."""
+        folder = refitted(way)
+        once, again = (applied(made.fitted_in(each), made.raw) for each in ("graph", folder))
+
+        assert assets(made.home / folder) == assets(made.home / "graph")
+        assert again.keys() == once.keys()
+        assert [key for key in once if not np.array_equal(once[key], again[key])] == [], name
 
 
 class TestTraining:
@@ -293,9 +340,9 @@ class TestTraining:
         assert gone_on == whole[5:]
 
     @every_task
-    def test_one_seed_gives_equal_weights(self, made: Made, name: str) -> None:
-        """D2: a second training ends with the same model, bit by bit."""
-        train(made, "again")
+    def test_one_seed_gives_equal_weights(self, made: Made, refitted: Callable[[str], str], name: str) -> None:
+        """D2: a second training ends with the same model, bit by bit, though others have fitted for it."""
+        train(made, "again", refitted("processes"))
         first, second = (weights(made.home / out / "model") for out in ("", "again"))
 
         assert first.keys() == second.keys()
@@ -394,6 +441,17 @@ def with_text(record: bytes, column: str, text: bytes) -> bytes:
     made = tf.train.Example.FromString(record)
     made.features.feature[column].bytes_list.value[0] = text
     return bytes(made.SerializeToString())
+
+
+def assets(graph: Path) -> dict[str, bytes]:
+    """Returns the vocabularies of a fitted graph by name."""
+    return {path.name: path.read_bytes() for path in (graph / "transform_fn" / "assets").iterdir()}
+
+
+def applied(fitted: Fitted, columns: Mapping[str, Any]) -> dict[str, Any]:
+    """Returns what a fitted graph makes of columns, texts of any length as their numbers in a row."""
+    found = fitted.apply(columns)
+    return {key: getattr(value, "flat_values", value).numpy() for key, value in found.items()}
 
 
 def weights(model: Path) -> dict[str, Any]:
