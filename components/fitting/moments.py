@@ -27,17 +27,9 @@ def fit(values: Any, width: int) -> tuple[Any, Any]:
 
     What is not finite is not counted; where nothing is left both are NaN.
     """
-    (found,) = tft.experimental.ptransform_analyzer([values], _Fit(width), [tf.float32], [[2, width]])
+    combine = beam.CombineGlobally(Combine(width))
+    (found,) = tft.experimental.ptransform_analyzer([values], combine, [tf.float32], [[2, width]])
     return found[0], found[1]
-
-
-class _Fit(beam.PTransform):
-    def __init__(self, width: int) -> None:
-        super().__init__()
-        self._width = width
-
-    def expand(self, batches: Any) -> Any:
-        return batches | "Moments" >> beam.CombineGlobally(Combine(self._width))
 
 
 class Combine(beam.CombineFn):

@@ -5,7 +5,7 @@
                                                               └─ buckets, -1 there ─┬─► table_categories
     categories ─► a vocabulary each, -1 for what it does not hold ──────────────────┘
 
-All z-scores are one analysis over one matrix: eighteen columns cost as much as one.
+All z-scores, or all buckets, are one analysis over one matrix: eighteen columns cost as much as one.
 """
 
 from collections.abc import Mapping, Sequence
@@ -15,7 +15,7 @@ import tensorflow as tf
 import tensorflow_transform as tft
 
 from components.features import dates
-from components.fitting import moments, names
+from components.fitting import moments, names, quantiles
 from components.roles import MISSING, Column
 from components.settings import Transform
 
@@ -65,14 +65,11 @@ def _scaled(matrix: Any, columns: int) -> Any:
 
 
 def _buckets(matrix: Any, columns: int, buckets: int) -> list[Any]:
-    found = []
-    for place in range(columns):
-        values = matrix[:, place]
-        missing = tf.math.is_nan(values)
-        edges = tft.quantiles(tf.boolean_mask(values, ~missing), buckets, epsilon=0.01)
-        number = tft.apply_buckets(tf.where(missing, 0.0, values), edges)
-        found.append(tf.where(missing, tf.constant(_UNKNOWN, tf.int64), tf.cast(number, tf.int64)))
-    return found
+    edges = quantiles.fit(matrix, columns, buckets)
+    missing = tf.math.is_nan(matrix)
+    # A value that is an edge begins a bucket.
+    numbers = tf.searchsorted(edges, tf.transpose(tf.where(missing, 0.0, matrix)), side="right", out_type=tf.int64)
+    return tf.unstack(tf.where(missing, tf.constant(_UNKNOWN, tf.int64), tf.transpose(numbers)), columns, axis=1)
 
 
 def _category(values: Any, place: int, settings: Transform) -> Any:
