@@ -2,8 +2,8 @@
 
     float32 ─► an integer of the same order ─► how often each was seen; if there are too many, without their last bits
 
-How many bits go depends on all values together and not on who saw them when: half of the values need no fewer bits
-than all of them. So counts stay exact, and a bucket's edge is exact to a few of 16,384 parts of what there is.
+How many bits go depends on all values together, not on who saw which of them first: a part of them never loses more
+than all of them do. Counts stay exact. Up to 16,384 different values have exact edges; of more, neighbours are one.
 """
 
 from typing import Any
