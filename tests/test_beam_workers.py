@@ -7,6 +7,8 @@ import grpc  # type: ignore[import-untyped]
 import pytest
 from apache_beam.portability.api import beam_fn_api_pb2
 from apache_beam.runners.portability.fn_api_runner import worker_handlers
+from apache_beam.runners.worker import statesampler
+from apache_beam.utils.counters import CounterFactory
 
 from components import beam_workers
 from components.errors import PenstockError
@@ -52,3 +54,14 @@ def test_an_answer_that_came_stays(connection: Any) -> None:
     connection._read_thread.join()
 
     assert answer.get(timeout=10) == response
+
+
+def test_a_stage_ends_with_its_work(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Beam waits for a clock that sleeps longer and longer between its looks: not for more than milliseconds here."""
+    made = statesampler.StateSampler.__init__
+    monkeypatch.setattr(made, "__defaults__", made.__defaults__)
+
+    beam_workers.end_soon()
+
+    sampler = statesampler.StateSampler("stage", CounterFactory())
+    assert sampler.sampling_period_ms == 5

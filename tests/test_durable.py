@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from components.durable import ASIDE, publish_file, publish_folder, sweep, write_bytes
+from components.durable import ASIDE, begin_sync, publish_file, publish_folder, sweep, write_bytes
 
 ROOT = Path(__file__).resolve().parents[1]
 
@@ -74,6 +74,19 @@ def test_a_folder_is_published_whole(tmp_path: Path) -> None:
         (aside / "model.pb").write_bytes(b"graph")
 
     assert tree(tmp_path) == {"serving/1/model.pb": b"graph", "serving/1/variables/data": b"weights"}
+
+
+def test_what_goes_to_disk_meanwhile_stays_as_it_is(tmp_path: Path) -> None:
+    """It is begun and not waited for; that it cannot be begun is no error, for the file is forced to disk later."""
+    with publish_file(tmp_path / "out") as aside:
+        with aside.open("wb") as stream:
+            stream.write(b"one" * 1000)
+            stream.flush()
+            begin_sync(stream.fileno(), 0, 3000)
+            stream.write(b"two")
+        begin_sync(-1, 0, 1)
+
+    assert (tmp_path / "out").read_bytes() == b"one" * 1000 + b"two"
 
 
 def test_an_exception_leaves_no_folder(tmp_path: Path) -> None:

@@ -20,6 +20,8 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from components.ingest.encode import varint
+
 Bytes = npt.NDArray[np.uint8]
 Ints = npt.NDArray[np.int64]
 
@@ -119,16 +121,6 @@ def entries(batch: pa.RecordBatch, apart: Collection[str] = (), leave_out: str |
 def encode(batch: pa.RecordBatch) -> Encoded:
     """Serializes a batch."""
     return entries(batch).records()
-
-
-def varint(number: int) -> bytes:
-    """Returns a number in protobuf's variable-length form."""
-    encoded = bytearray()
-    while number >= _SMALL:
-        encoded.append(number & 0x7F | _SMALL)
-        number >>= 7
-    encoded.append(number)
-    return bytes(encoded)
 
 
 def _section(borders: Sequence[bytes], key: bytes) -> tuple[int, bool]:

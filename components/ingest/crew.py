@@ -1,7 +1,7 @@
 """Units written at the same time, as many as there are cores.
 
     unit ─► who is free? ─┬─ this process
-                          ├─ files of this machine ─► helpers beside it, if they were started
+                          ├─ files of this machine ─► helpers beside it, as soon as they are there
                           └─ all else ──────────────► threads of this one
 
 To read, check and write files is half Python, and threads of one process have but one lock for that: measured on
@@ -12,9 +12,8 @@ import contextlib
 import os
 import pickle
 import queue
-from collections import deque
 from collections.abc import Callable, Iterator
-from concurrent.futures import Future, ThreadPoolExecutor
+from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
 from multiprocessing.connection import Connection
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -28,7 +27,9 @@ if TYPE_CHECKING:  # Arrow and TensorFlow are in it, which a helper does without
     from components.ingest.units import Unit
 
 _CORES = os.cpu_count() or 1
+_SOON = 0.01  # seconds after which it is asked again whether a helper is there
 _Write = Callable[["Unit", Target], int]
+_HERE = "here"  # what a helper says first
 _DIED = "a process that writes shards died, killed perhaps for want of memory; nothing was published: run again"
 
 
@@ -38,32 +39,32 @@ class Crew:
     def __init__(self, target: Target) -> None:
         self._target = target
         self._pool = ThreadPoolExecutor(_CORES)
-        self._running: deque[Future[int]] = deque()
+        self._running: set[Future[int]] = set()
         self._free: queue.SimpleQueue[_Write] | None = None  # who: it depends on the first unit
         self._helpers: list[_Beside] = []
+        self._coming: list[_Beside] = []  # those of them that are not there yet
 
     def write(self, unit: "Unit") -> int:
         """Has a unit written, and returns how many records of earlier ones were written or set aside since."""
         if self._free is None:
             self._free = self._gathered(unit)
-        self._running.append(self._pool.submit(self._write, self._free, unit))
-        return self._wait(_CORES)
+        self._running.add(self._pool.submit(self._write, self._free, unit))
+        return self._wait(self._free, _CORES)
 
     def finish(self) -> int:
         """Waits for all that was begun, and returns how many records those were."""
-        done = self._wait(0)
+        done = self._wait(self._free, 0) if self._free else 0
         self._end()
         return done
 
     def _gathered(self, first: "Unit") -> "queue.SimpleQueue[_Write]":
         free: queue.SimpleQueue[_Write] = queue.SimpleQueue()
-        if isinstance(first, FilesUnit) and isinstance(first.home, Path):
+        alone = not (isinstance(first, FilesUnit) and isinstance(first.home, Path))
+        if not alone:
             self._helpers, _STARTED[:] = _STARTED[:], []
-            writers = [write, *(helper.write for helper in self._helpers)]
-        else:
-            writers = [write] * _CORES
-        for each in writers:
-            free.put(each)
+            self._coming = self._helpers[:]
+        for _ in range(_CORES if alone else 1):
+            free.put(write)
         return free
 
     def _write(self, free: "queue.SimpleQueue[_Write]", unit: "Unit") -> int:
@@ -73,16 +74,26 @@ class Crew:
         finally:
             free.put(mine)
 
-    def _wait(self, most: int) -> int:
+    def _wait(self, free: "queue.SimpleQueue[_Write]", most: int) -> int:
         """Waits until so many units are left at most; when one fails, none goes on behind its back."""
         done = 0
         try:
+            self._admit(free)
             while len(self._running) > most:
-                done += self._running.popleft().result()
+                ended, self._running = wait(self._running, _SOON if self._coming else None, FIRST_COMPLETED)
+                done += sum(future.result() for future in ended)
+                self._admit(free)
         except BaseException:
             self._end()
             raise
         return done
+
+    def _admit(self, free: "queue.SimpleQueue[_Write]") -> None:
+        """Gives work to helpers that have come; until then all is done without them."""
+        for helper in self._coming[:]:
+            if helper.is_there():
+                self._coming.remove(helper)
+                free.put(helper.write)
 
     def _end(self) -> None:
         for future in self._running:
@@ -104,10 +115,17 @@ class _Beside:
 
     def __init__(self) -> None:
         self._helper = Helper(f"{__name__}:serve")
+        self._met = False
+
+    def is_there(self) -> bool:
+        """Whether it answers at once, be it that it died."""
+        return self._helper.pipe.poll()
 
     def write(self, unit: "Unit", target: Target) -> int:
         """Writes a unit there."""
         try:
+            if not self._met:
+                self._met = self._helper.pipe.recv() == _HERE
             self._helper.pipe.send((unit, target))
             answer = self._helper.pipe.recv()
         except (EOFError, OSError):
@@ -127,7 +145,7 @@ os.register_at_fork(after_in_child=_STARTED.clear)  # a pipe has one reader
 
 @contextlib.contextmanager
 def started(worth: bool) -> Iterator[None]:
-    """Has helpers ready for a crew of this process, from some tenths of a second on; ends them if there is none."""
+    """Has helpers start for a crew of this process, which takes them 0.3 s; ends them if there is none."""
     try:
         if worth:
             _STARTED.extend(_Beside() for _ in range(_CORES - 1))
@@ -139,6 +157,7 @@ def started(worth: bool) -> Iterator[None]:
 
 def serve(pipe: "Connection[Any, Any]") -> None:
     """What a helper does: writes units, and tells how many records each has or what went wrong."""
+    pipe.send(_HERE)
     while True:
         unit, target = pipe.recv()
         try:

@@ -11,11 +11,10 @@ Every length is known before anything is put together, so a picture is never cop
 from collections.abc import Mapping
 from functools import lru_cache
 
-from components.ingest.columns import varint
-
 _BYTES_LIST, _INT64_LIST = b"\x0a", b"\x1a"  # tags of Feature's fields 1 and 3
 _FIELD_1, _FIELD_2 = b"\x0a", b"\x12"  # tags of length-delimited fields
 _WORD = 1 << 64
+_SMALL = 0x80  # numbers below take one byte
 
 
 def encode_example(columns: Mapping[str, bytes | int]) -> bytes:
@@ -35,6 +34,16 @@ def example_parts(columns: Mapping[str, bytes | int]) -> list[bytes]:
         size += len(head) + len(content)
     parts[0] = _FIELD_1 + varint(size)
     return parts
+
+
+def varint(number: int) -> bytes:
+    """Returns a number in protobuf's variable-length form."""
+    encoded = bytearray()
+    while number >= _SMALL:
+        encoded.append(number & 0x7F | _SMALL)
+        number >>= 7
+    encoded.append(number)
+    return bytes(encoded)
 
 
 @lru_cache(maxsize=1024)

@@ -16,12 +16,13 @@ from typing import TYPE_CHECKING, TypeVar
 
 import google_crc32c
 
-from components import checksum
+from components import checksum, durable
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
 _LARGE = 16 << 10  # bytes from which on a part is not copied
+_ON_THE_WAY = 8 << 20  # bytes that are written before the disk is set to work
 _AT_ONCE = 512  # parts in one call; Linux takes 1,024
 F = TypeVar("F", bound="RecordFile")
 _LENGTH, _CHECKSUM = struct.Struct("<Q"), struct.Struct("<I")
@@ -33,6 +34,7 @@ class RecordFile:
     def __init__(self, path: Path) -> None:
         self._path = path
         self._crc = 0
+        self._begun = 0  # bytes that are on their way to disk
         self.records = 0
         self.size = 0
 
@@ -68,6 +70,9 @@ class RecordFile:
                 waiting = []
         if waiting:
             _write_all(self._stream.fileno(), waiting)
+        if self.size - self._begun >= _ON_THE_WAY:
+            durable.begin_sync(self._stream.fileno(), self._begun, self.size - self._begun)
+            self._begun = self.size
 
 
 def _write_all(descriptor: int, pieces: Sequence["bytes | pa.Buffer"]) -> None:

@@ -87,6 +87,7 @@ def _write(job: Job, make_pipeline: Callable[[], beam.Pipeline]) -> list[Sequenc
 
 def _write_units(job: Job, todo: Sequence[Unit], make_pipeline: Callable[[], beam.Pipeline]) -> None:
     beam_workers.watch()
+    beam_workers.end_soon()
     _progress.start(len(job.found.manifest.files) if job.found.table is None else 0)
     with make_pipeline() as pipeline:
         _ = (

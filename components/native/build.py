@@ -26,8 +26,6 @@ from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Final
 
-from filelock import FileLock
-
 from components import durable
 
 SOURCES: Final = Path(__file__).parent
@@ -175,6 +173,8 @@ def main() -> int:
 @contextmanager
 def _turn(wanted: Recipe) -> Iterator[None]:
     """Lets one process build, and the others wait for what it builds."""
+    from filelock import FileLock  # not above: whoever only looks for a library starts sooner
+
     home().mkdir(parents=True, exist_ok=True)
     with FileLock(home() / f".{wanted.key}.lock"):
         yield

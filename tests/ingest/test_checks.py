@@ -16,6 +16,7 @@ import numpy as np
 import pytest
 from PIL import Image
 
+from components import fingerprint
 from components.ingest.checks import Checks
 from components.ingest.images import CheckedImage
 from components.ingest.remembered import Memory, Verdict
@@ -99,6 +100,22 @@ class TestHit:
 
 class TestMiss:
     """What is decoded all the same."""
+
+    def test_what_makes_a_verdict_is_in_two_folders(self) -> None:
+        """Verdicts of other code are forgotten; that is told by the files in these folders alone."""
+        found = fingerprint.sources(["components.ingest.images"])
+        folders = ("components/ingest/images/", "components/native/")
+
+        assert {name for name in found if not name.startswith(folders)} == {
+            "components/__init__.py", "components/ingest/__init__.py", "components/durable.py",
+        }  # fmt: skip
+
+    def test_a_header_is_read_again(self, file: Path) -> None:
+        """To remember what it says would take longer."""
+        check(file, GOOD, image_check="header")
+
+        assert decoded(file, sha256(GOOD), image_check="header")
+        assert not file.exists()
 
     @pytest.mark.parametrize("settings", [{"max_pixels": 10_000}, {"max_file_mb": 1}, {"image_check": "header"}])
     def test_other_rules(self, file: Path, settings: dict[str, Any]) -> None:

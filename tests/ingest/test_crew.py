@@ -76,6 +76,18 @@ def test_helpers_write_the_same_bytes(images: Path, tmp_path: Path, request: pyt
     assert helpers() == []
 
 
+@pytest.mark.usefixtures("helped")
+def test_nobody_waits_for_a_helper_that_does_not_come(
+    images: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its start takes time; until then this process does all there is to do."""
+    monkeypatch.setattr(crew._Beside, "is_there", lambda _: False)
+    monkeypatch.setattr(crew._Beside, "write", None)
+
+    assert sum(ingest(images, tmp_path / "out").records.values()) == 40
+    assert helpers() == []
+
+
 def test_what_goes_wrong_in_a_helper_is_raised_here(images: Path, tmp_path: Path) -> None:
     """As what it is: whoever waits for a full disk hears of one."""
     unit = FilesUnit(ShardPlan("train", 0, 1, ()), "components.ingest.sources.image_folder:SOURCE", images)

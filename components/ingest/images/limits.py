@@ -57,6 +57,11 @@ class Handling:
     side: int = 256
     quality: int = 90
 
+    @property
+    def decodes(self) -> bool:
+        """Whether all of a picture is read of most of them."""
+        return self.full or self.store != "original"
+
     def redraws(self, width: int, height: int) -> bool:
         """Whether a picture that could stay as it is must be stored anew all the same."""
         return self.store == "raw" or (self.store == "jpeg" and min(width, height) > self.side)
