@@ -340,6 +340,17 @@ class TestForms:
 
         assert read(tmp_path / "t.tsv") == ([{"a": "1,5", "b": "x"}, {"a": "", "b": ""}], [])
 
+    @pytest.mark.parametrize("sign", [";", "\t"])
+    def test_a_header_without_commas(self, sign: str, write: Write) -> None:
+        """Is cut at semicolons or tabs, and so are its rows; a comma is a letter like others then."""
+        content = f"a{sign}b\n1,5{sign}x\n2,5{sign}\n"
+
+        assert read(write(content)) == ([{"a": "1,5", "b": "x"}, {"a": "2,5", "b": ""}], [])
+
+    def test_a_lone_column_in_quotes(self, write: Write) -> None:
+        """What stands in quotes is not cut."""
+        assert read(write('"a;b"\nx\n')) == ([{"a;b": "x"}], [])
+
     def test_columns_in_another_order(self, write: Write) -> None:
         """Columns are found by name, so files of a data set may order them differently."""
         path = write("text,share,sure,id\nx,0.5,true,7\nx,y,true,7\n")
