@@ -65,6 +65,7 @@ class Ingest(_Section):
     columns: dict[str, ColumnType] = pydantic.Field(
         {}, description="types of columns, where the inferred ones are wrong"
     )
+    unused: tuple[str, ...] = pydantic.Field((), description="columns that no model is to see, such as ids")
     text: str = pydantic.Field("", description="column of the text; empty: one that is called so, or the only one")
     split_by: str = pydantic.Field("", description="column that decides about the split; empty: all but the label")
     images: str = pydantic.Field("", description="column with paths of images; empty: found by what stands in it")
@@ -73,6 +74,11 @@ class Ingest(_Section):
     store_side: int = pydantic.Field(256, ge=8, le=4096, description="shorter side of pictures stored anew, at most")
     store_quality: int = pydantic.Field(90, ge=1, le=100, description="of pictures stored anew as JPEG")
     near_bits: int = pydantic.Field(3, ge=-1, le=8, description="bits of 64 by which near duplicates differ; -1: off")
+
+    @pydantic.field_validator("unused", mode="before")
+    @classmethod
+    def _is_a_list(cls, value: Any) -> Any:
+        return _names(value)
 
 
 class Gate(_Section):
@@ -259,7 +265,7 @@ class Evaluate(_Section):
     @pydantic.field_validator("slices", mode="before")
     @classmethod
     def _is_a_list(cls, value: Any) -> Any:
-        return tuple(filter(None, value.split(","))) if isinstance(value, str) else value
+        return _names(value)
 
 
 class Push(_Section):
@@ -350,6 +356,11 @@ def nearest(wrong: str, known: Iterable[str]) -> str:
     names = sorted(known)
     close = difflib.get_close_matches(wrong, names, n=1)
     return f"did you mean {close[0]!r}?" if close else f"known: {', '.join(names)}"
+
+
+def _names(value: Any) -> Any:
+    """Returns names that a flag gives with commas between them; what is a list already is left alone."""
+    return tuple(filter(None, value.split(","))) if isinstance(value, str) else value
 
 
 def _merge(base: Mapping[str, Any], overlay: Mapping[str, Any]) -> dict[str, Any]:

@@ -38,6 +38,7 @@ def test_the_documented_defaults_hold() -> None:
         "spans": "all",
         "label": "",
         "columns": {},
+        "unused": [],
         "text": "",
         "split_by": "",
         "images": "",

@@ -1,4 +1,4 @@
-"""Which columns of strings are more than categories: the text that a task reads, and dates.
+"""Which columns of strings are more than categories: the text that a task reads, and dates; and which are not used.
 
 Found by name, or by what stands in the first rows; kept in the metadata of the field, and told in the schema's tags.
 """
@@ -9,11 +9,11 @@ from itertools import islice
 
 import pyarrow as pa
 
-from components.errors import BadInput
+from components.errors import BadInput, SettingsError
 from components.ingest import infer, references
 from components.ingest.rows import RowSource
 from components.places import DataPath
-from components.roles import DATE, DATE_PATTERN, TEXT
+from components.roles import DATE, DATE_PATTERN, TEXT, UNUSED
 
 MEANING = b"meaning"
 # In the order in which they are looked for, whatever their case.
@@ -46,9 +46,17 @@ def date_columns(source: RowSource, path: DataPath, schema: pa.Schema, others: C
     return [name for name in names if _are_dates(sample.column(schema.get_field_index(name)))]
 
 
-def marked(schema: pa.Schema, text: str, dates: Sequence[str]) -> pa.Schema:
+def unused_columns(schema: pa.Schema, asked: Sequence[str], needed: Collection[str]) -> list[str]:
+    """Returns the columns that are left out of the model; the label and pictures cannot be."""
+    for name in asked:
+        if infer.known(schema, name, "unused") in needed:
+            raise SettingsError(f"setting ingest.unused: the model needs {name!r}; take it out of the list")
+    return list(asked)
+
+
+def marked(schema: pa.Schema, text: str, dates: Sequence[str], unused: Sequence[str] = ()) -> pa.Schema:
     """Returns the schema with what is known of its columns."""
-    for name, meaning in ((text, TEXT), *((name, DATE) for name in dates)):
+    for name, meaning in ((text, TEXT), *((name, DATE) for name in dates), *((name, UNUSED) for name in unused)):
         if name:
             place = schema.get_field_index(name)
             field = schema.field(place)

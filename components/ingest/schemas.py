@@ -71,9 +71,10 @@ def id_of(schema: schema_pb2.Schema) -> str:
 def _tags(column: pa.Field, own: str) -> list[str]:
     if column.name == own:
         return [_ID]
+    known = list(filter(None, [meaning_of(column)]))
     if not is_tensor(column):
-        return list(filter(None, [meaning_of(column)]))
-    return [_DTYPE + column.metadata[b"dtype"].decode(), _SHAPE + column.metadata.get(b"shape", b"").decode()]
+        return known
+    return [_DTYPE + column.metadata[b"dtype"].decode(), _SHAPE + column.metadata.get(b"shape", b"").decode(), *known]
 
 
 def _tag(feature: schema_pb2.Feature, head: str) -> str | None:

@@ -146,10 +146,11 @@ def _table(located: Sequence[Located], settings: Ingest, needs: Needs) -> Table:
     images = references.image_column(source, first, schema, settings.images, located[0].home, folder)
     label = infer.label_of(schema, settings.label)
     _check_needs(first, schema, label, images, needs)
-    others = {label, images}
+    unused = meanings.unused_columns(schema, settings.unused, {label, images, settings.text} - {""})
+    others = {label, images, *unused}
     text = meanings.text_column(first, schema, settings.text, others) if "text" in needs.roles else settings.text
     dates = meanings.date_columns(source, first, schema, {*others, text})
-    schema = meanings.marked(schema, text, dates)
+    schema = meanings.marked(schema, text, dates, unused)
     if not needs.label:
         return Table(schema, label, images)
     names = {label: needs.label}

@@ -107,6 +107,32 @@ def test_what_is_known_is_kept_with_the_column() -> None:
     assert found.field("said").metadata == {b"set": b"1", b"meaning": b"text"}
 
 
+class TestUnused:
+    """Columns that no model is to see."""
+
+    def test_they_are_marked(self) -> None:
+        """Numbers too."""
+        known = columns("customer", "kind", n=pa.int64())
+        unused = meanings.unused_columns(known, ["customer", "n"], {"kind"})
+        found = marked(known, "", [], unused)
+
+        assert {field.name: meaning_of(field) for field in found} == {"customer": "unused", "kind": "", "n": "unused"}
+
+    @pytest.mark.parametrize(
+        ("name", "said"),
+        [
+            ("kind", "setting ingest.unused: the model needs 'kind'; take it out of the list"),
+            ("costumer", "setting ingest.unused: no column 'costumer' in the data; did you mean 'customer'?"),
+        ],
+    )
+    def test_what_is_needed_or_unknown_is_refused(self, name: str, said: str) -> None:
+        """It is a setting that is wrong."""
+        with pytest.raises(SettingsError) as error:
+            meanings.unused_columns(columns("customer", "kind"), [name], {"kind"})
+
+        assert str(error.value) == said
+
+
 def test_without_a_text_nothing_is_marked() -> None:
     """A table has none."""
     known = columns("kind", n=pa.int64())
