@@ -3,12 +3,14 @@
 test split + candidate + latest blessed model ─► Evaluator (TFMA) ─► blessing, or the reason against it
 """
 
+from pathlib import Path
 from typing import Any
 
 import tensorflow_model_analysis as tfma
 from tfx import types
 from tfx.dsl.components.common.resolver import ResolverStrategy
 
+from components.extractor import is_comparable
 from components.features.text import length_of
 from components.roles import Layout
 from components.settings import Evaluate
@@ -21,7 +23,7 @@ _ROUNDING = 1e-7  # TFMA counts in 32 bits: seven right of ten are a little less
 
 
 class LatestBlessedOther(ResolverStrategy):
-    """Resolves the latest blessed model that is not the candidate itself.
+    """Resolves the latest blessed model that is not the candidate itself, and can read what the candidate reads.
 
     TFX's own strategy would resolve the candidate as soon as it is blessed: the next run, with nothing changed,
     would compare the model with itself and so miss the cache.
@@ -34,7 +36,12 @@ class LatestBlessedOther(ResolverStrategy):
         del store
         candidates = {artifact.id for artifact in input_dict["candidate"]}
         blessed = blessed_model_ids(artifact.mlmd_artifact for artifact in input_dict["model_blessing"])
-        others = [a for a in input_dict["model"] if a.id in blessed and a.id not in candidates]
+        others = [
+            other
+            for other in input_dict["model"]
+            if other.id in blessed - candidates
+            and all(is_comparable(Path(other.uri), Path(each.uri)) for each in input_dict["candidate"])
+        ]
         latest = max(others, key=lambda artifact: artifact.id, default=None)
         return {**{key: [] for key in input_dict}, "model": [latest] if latest else []}
 

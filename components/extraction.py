@@ -30,7 +30,7 @@ from components.ingest.account import Account, Shard
 from components.ingest.record_file import RecordFile
 from components.roles import vectors_of
 
-MODEL = "Format-Serving"  # inside of the artifact, where TFX looks for a model
+MODEL = extractor.SERVING
 _REPORTS = "reports"
 
 

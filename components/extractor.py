@@ -28,6 +28,8 @@ from components.settings import Extract, nearest
 
 INSIDE = Path("assets.extra") / "extractor.keras"  # of a SavedModel that Penstock exported
 PROVENANCE = Path("assets.extra") / "provenance.json"  # of one that it pushed
+SERVING = "Format-Serving"  # inside of an artifact, where TFX looks for a model
+LOOKED_AT_BY = Path("assets.extra") / "looked_at_by.txt"  # of one that was trained on vectors: the network's digest
 _SIGNATURE = "features"
 _SAVED_MODEL = "saved_model.pb"
 _TAIL = 1000  # characters of what a process said before it died
@@ -109,6 +111,16 @@ def path_in(model: Path) -> str:
         return name.read_text()
     single = model.with_suffix(".keras")
     return str(single if single.exists() else model)
+
+
+def is_comparable(model: Path, other: Path) -> bool:
+    """Returns whether two trained models, by their artifacts, read the same: pictures, or vectors of one network."""
+    return _looked_at_by(model) == _looked_at_by(other)
+
+
+def _looked_at_by(model: Path) -> str:
+    note = model / SERVING / LOOKED_AT_BY
+    return note.read_text() if note.exists() else ""
 
 
 def keras_model(path: str) -> Any:

@@ -19,7 +19,7 @@ import keras
 import tensorflow as tf
 
 from components import features as modalities
-from components.extractor import INSIDE, Loaded
+from components.extractor import INSIDE, LOOKED_AT_BY, Loaded
 from components.features import Feature
 from components.models.joined import extractor
 
@@ -35,6 +35,7 @@ class Looks:
     image: str
     vectors: str
     network: Loaded
+    digest: str = ""  # of the network
 
 
 class Served(tf.Module):
@@ -112,6 +113,9 @@ def export(
     if any(hasattr(feature, "slices") for feature in features.values()):
         signatures[SLICES] = tf.function(served.slice_examples).get_concrete_function(examples)
     tf.saved_model.save(served, folder, signatures=signatures)
+    if looks:
+        (Path(folder) / LOOKED_AT_BY).parent.mkdir(exist_ok=True)
+        (Path(folder) / LOOKED_AT_BY).write_text(looks.digest)
     if len(model.inputs) == 1 and len(model.inputs[0].shape) == _PICTURE:
         _save_extractor(served.extractor, Path(folder) / INSIDE)
 

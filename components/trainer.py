@@ -75,13 +75,14 @@ class _Network:
     path: str = ""
     where: str = ""
     image: str = ""  # column, if records have vectors in the place of pictures
+    digest: str = ""
 
     @staticmethod
     def of(base_model: str | None, told: Mapping[str, str]) -> "_Network":
         if not base_model or not told:
             return _Network()
         # TFX names the folder in which it expects a model; what is there may be a file.
-        return _Network(extractor.path_in(Path(base_model)), told["where"], told["image"])
+        return _Network(extractor.path_in(Path(base_model)), told["where"], told["image"], told["digest"])
 
     def inside(self) -> tuple[Any, bool] | None:
         """Returns the network and whether it learns, if it is to be a part of the model."""
@@ -90,8 +91,9 @@ class _Network:
 
     def in_front(self) -> serving.Looks | None:
         """Returns what a client's pictures must go through, if training saw vectors."""
-        is_front = self.path and self.where == "beam"
-        return serving.Looks(self.image, vectors_of(self.image), extractor.load(self.path)) if is_front else None
+        if not self.path or self.where != "beam":
+            return None
+        return serving.Looks(self.image, vectors_of(self.image), extractor.load(self.path), self.digest)
 
 
 def _classification(fitted: Fitted, fit: Train, *, is_soft: bool) -> Classification:

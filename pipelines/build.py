@@ -36,11 +36,12 @@ def build(config: RunConfig, schema_in_force: bytes) -> Pipeline:
         ),
     )
     before = [ingest]
-    examples, network = ingest.outputs["examples"], None
+    examples, network, look = ingest.outputs["examples"], None, {}
     if settings.extract.model:
         source = extractor.find(settings.extract, HashCache(config.hash_cache, read_only=True))
         taken = extraction.Extractor(path=source.path, digest=source.digest)
         network = taken.outputs["model"]
+        look = {"where": settings.extract.where, "image": roles.looked_at(told), "digest": source.digest}
         before = [taken, ingest]
         if settings.extract.where == "beam":
             looks = extraction.Extract(examples, network, roles.looked_at(told), settings.extract.batch_size)
@@ -76,7 +77,7 @@ def build(config: RunConfig, schema_in_force: bytes) -> Pipeline:
             "kind": layout.kind,
             "model": task.model,
             "transform": settings.section("transform"),
-            "extract": {"where": settings.extract.where, "image": roles.looked_at(told)} if network else {},
+            "extract": look,
             "input": settings.section("input"),
             "train": settings.section("train"),
         },

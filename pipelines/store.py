@@ -15,6 +15,8 @@ from ml_metadata import errors as mlmd_errors
 from ml_metadata.metadata_store import metadata_store
 from ml_metadata.proto import metadata_store_pb2 as pb
 
+from components import extractor
+
 FINGERPRINT = "fingerprint"
 LEDGER = "ledger"
 FACTS = "facts"
@@ -81,13 +83,19 @@ class Store:
         return sorted((_artifact(artifact, keys[artifact.id]) for artifact in found), key=lambda a: (a.name, a.id))
 
     def latest_blessed_model(self, other_than: int) -> int | None:
-        """Returns the id of the newest blessed model that is not `other_than`."""
+        """Returns the id of the newest blessed model that is not `other_than` and can be compared with it."""
         blessed: set[int] = set()
         for execution in self.finished("Evaluator"):
             for artifact in self.outputs(execution.id):
                 if artifact.name == "blessing" and artifact.properties.get("blessed") == 1:
                     blessed.add(artifact.properties["current_model_id"])
-        return max(blessed - {other_than}, default=None)
+        folders = self._folders({*blessed, other_than})
+        mine = folders.get(other_than)
+        return max((b for b in blessed - {other_than} if _is_comparable(folders.get(b), mine)), default=None)
+
+    def _folders(self, artifacts: set[int]) -> dict[int, Path]:
+        found = self._store.get_artifacts_by_id(sorted(artifacts)) if self._store else []
+        return {artifact.id: Path(artifact.uri) for artifact in found}
 
     def close_open_executions(self, state: str) -> list[str]:
         """Marks executions that no process works on any more; call it under the lock only. Returns their nodes."""
@@ -134,6 +142,10 @@ def _execution(execution: Any, node: str) -> Execution:
         seconds=own[SECONDS].double_value if SECONDS in own else 0.0,
         updated=execution.last_update_time_since_epoch / 1000,
     )
+
+
+def _is_comparable(model: Path | None, other: Path | None) -> bool:
+    return model is None or other is None or extractor.is_comparable(model, other)
 
 
 def _artifact(artifact: Any, key: str) -> Artifact:

@@ -288,6 +288,18 @@ class TestBaseline:
             "candidate": [],
         }
 
+    def test_a_model_that_reads_other_records_is_not_resolved(self, tmp_path: Path) -> None:
+        """One saw pictures, one the vectors of another network: neither could be asked."""
+        found = models(1, 2, 3, 4)
+        for model, network in zip(found, ("mine", "other", "", "mine"), strict=True):
+            model.uri = str(tmp_path / str(model.id))
+            if network:
+                note = Path(model.uri, "Format-Serving", "assets.extra", "looked_at_by.txt")
+                note.parent.mkdir(parents=True)
+                note.write_text(network)
+
+        assert self.resolve(found, blessings(m1=1, m2=1, m3=1), found[3:])["model"] == [1]
+
     def test_a_blessed_model_that_is_gone_is_not_resolved(self) -> None:
         """Only what TFX still lists as live can be compared with."""
         assert self.resolve(models(1, 3), blessings(m1=1, m2=1), models(3))["model"] == [1]

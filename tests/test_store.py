@@ -196,6 +196,19 @@ class TestBlessedModel:
 
         assert Store(database, "image").latest_blessed_model(other_than=20) == 10
 
+    def test_one_that_reads_other_records_is_passed_over(
+        self, bless: Callable[..., None], record: Record, database: Path, tmp_path: Path
+    ) -> None:
+        """Vectors of a pretrained network, where the candidate reads pictures."""
+        made = [record("Trainer", outputs={"model": tmp_path / name})[1]["model"] for name in ("a", "b", "c")]
+        note = tmp_path / "b" / "Format-Serving" / "assets.extra" / "looked_at_by.txt"
+        note.parent.mkdir(parents=True)
+        note.write_text("digest")
+        bless(made[0])
+        bless(made[1])
+
+        assert Store(database, "image").latest_blessed_model(other_than=made[2]) == made[0]
+
     def test_an_unfinished_evaluation_blesses_nothing(self, bless: Callable[..., None], database: Path) -> None:
         """A killed evaluator may have left a blessing behind."""
         bless(10, state="FAILED")

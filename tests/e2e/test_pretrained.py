@@ -104,10 +104,16 @@ def test_nothing_is_due_until_the_network_changes(home: Path) -> None:
     assert "after Extractor, which runs" in other
 
 
-@pytest.mark.parametrize("where", ["frozen", "finetune"])
-def test_it_can_be_a_part_of_the_model(home: Path, where: str) -> None:
+def test_it_can_be_a_part_of_the_model(home: Path) -> None:
     """Records keep their pictures then."""
-    said = penstock(*second(home, "--set", f"extract.where={where}", "--root", str(home / where)))
+    said = penstock(*second(home, "--set", "extract.where=finetune", "--root", str(home / "three")))
 
     assert "blessed and pushed as version 1" in said
-    assert not (home / where / "Extract").exists()
+    assert not (home / "three" / "Extract").exists()
+
+
+def test_a_model_of_pictures_may_follow_one_of_vectors(home: Path) -> None:
+    """In the same root: the one that is blessed cannot read what the new one reads, and is not asked."""
+    said = penstock(*second(home, "--set", "extract.where=frozen"))
+
+    assert "blessed and pushed as version 2" in said
