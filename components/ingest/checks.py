@@ -6,8 +6,8 @@ content, sha256 ─► remembered? ─┬─ yes ─► the verdict, nothing dec
 
 from collections.abc import Iterable
 from functools import lru_cache
-from importlib import metadata
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from components import native
 from components.hashing import digest_of
@@ -15,14 +15,16 @@ from components.ingest import images
 from components.ingest.images import CheckedImage, Handling, ImageLimits, ImageRejected, check_image
 from components.ingest.remembered import Memory, Verdict
 from components.ingest.sources import Rejected
-from components.settings import Ingest
+
+if TYPE_CHECKING:
+    from components.settings import Ingest
 
 # What makes pixels of bytes, and looks of pixels.
 _LIBRARIES = ("numpy", "pillow")
 _SOURCES = {".py", ".h", ".cc"}
 
 
-def check(content: bytes, settings: Ingest) -> CheckedImage:
+def check(content: bytes, settings: "Ingest") -> CheckedImage:
     """Checks one image; raises Rejected with the reason, and with the position of damage if it is known."""
     return _check(content, _limits(settings), _handling(settings))
 
@@ -37,7 +39,7 @@ def _check(content: bytes, limits: ImageLimits, handling: Handling) -> CheckedIm
 class Checks:
     """Checks images and remembers what came of it; many threads may use it at once."""
 
-    def __init__(self, file: Path | None, settings: Ingest) -> None:
+    def __init__(self, file: Path | None, settings: "Ingest") -> None:
         """Uses the memory in `file`, if there is to be one; what is read of a header alone is read again sooner."""
         self._rules = _limits(settings), _handling(settings)
         self._memory = _memory(file, *self._rules) if file and self._rules[1].decodes else None
@@ -77,11 +79,11 @@ class Checks:
         return image
 
 
-def _limits(settings: Ingest) -> ImageLimits:
+def _limits(settings: "Ingest") -> ImageLimits:
     return ImageLimits(max_pixels=settings.max_pixels, max_bytes=settings.max_file_mb << 20)
 
 
-def _handling(settings: Ingest) -> Handling:
+def _handling(settings: "Ingest") -> Handling:
     return Handling(settings.image_check == "full", settings.store, settings.store_side, settings.store_quality)
 
 
@@ -93,6 +95,8 @@ def _memory(file: Path, limits: ImageLimits, handling: Handling) -> Memory:
 @lru_cache(maxsize=1)
 def _code() -> str:
     """Returns a digest of what makes a verdict of a content."""
+    from importlib import metadata
+
     # Not by `fingerprint`, which would parse them all: 0.1 s of every process that checks.
     files = [file for door in (images, native) for file in sorted(Path(str(door.__file__)).parent.iterdir())]
     texts = [f"{file.name}\0{file.read_text()}" for file in files if file.suffix in _SOURCES]

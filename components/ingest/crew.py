@@ -126,7 +126,7 @@ class _Beside:
         try:
             if not self._met:
                 self._met = self._helper.pipe.recv() == _HERE
-            self._helper.pipe.send((unit, target))
+            self._helper.pipe.send((unit, target.plain()))
             answer = self._helper.pipe.recv()
         except (EOFError, OSError):
             raise PenstockError(_DIED) from None

@@ -66,8 +66,8 @@ def locate(data: str, sources: Collection[str] = ()) -> Located:
         data: what the user said.
         sources: the ones that can be used; none named: all of them.
     """
-    home, names = _names(data, sources)
-    inside = _inside(home, names)
+    home, names, links = _names(data, sources)
+    inside = _inside(home, names, links)
     source, files = _source_of(data, inside or names, sources)
     if sources and source not in sources:
         raise BadInput(f"{data}: holds {name_of(source)}; {_expected(sources)}")
@@ -81,7 +81,8 @@ def locate(data: str, sources: Collection[str] = ()) -> Located:
 
 def _source_of(data: str, names: list[str], sources: Collection[str]) -> tuple[str, list[str]]:
     """Returns who reads the data, and the files to hand over."""
-    rows = [name for name in names if _match(name, ROW_SOURCES)]
+    holds_rows = _end("|".join(f"({kind.ends})" for kind in ROW_SOURCES.values()))
+    rows = [name for name in names if holds_rows.search(name)]
     if not rows:
         return _folder_source(data, names, sources), names
     others = set(names) - set(rows)
@@ -100,19 +101,22 @@ def _folder_source(data: str, names: list[str], sources: Collection[str]) -> str
     return TEXT_FOLDER if TEXT_FOLDER in inside and IMAGE_FOLDER not in inside else IMAGE_FOLDER
 
 
-def _names(data: str, sources: Collection[str]) -> tuple[Place, list[str]]:
+def _names(data: str, sources: Collection[str]) -> tuple[Place, list[str], Collection[str]]:
+    """Returns a folder, the names of what is meant in it, and those among them that may lead elsewhere."""
     path = place(data)
     if path.is_file():
-        return path.parent, [path.name]
+        return path.parent, [path.name], [path.name]
     home, pattern = (path, "**/*") if path.is_dir() else split_pattern(data)
     if path is home and isinstance(home, Path):
-        names = sorted(_files_below(str(home)))
+        found = dict(_files_below(str(home)))
+        names, links = sorted(found), {name for name, is_link in found.items() if is_link}
     else:
-        names = sorted(relative(found, home) for found in home.glob(pattern) if _is_data(found, home))
+        names = sorted(relative(each, home) for each in home.glob(pattern) if _is_data(each, home))
+        links = set(names)
     if not names:
         said = f"0 examples in it; {_expected(sources)}" if path is home else "0 examples: no such file or folder"
         raise BadInput(f"{data}: {said}")
-    return home, names
+    return home, names, links
 
 
 def _expected(sources: Collection[str]) -> str:
@@ -143,8 +147,11 @@ def _is_data(path: Place, home: Place) -> bool:
     return path.is_file() and not any(part.startswith((".", "_")) for part in relative(path, home).split("/"))
 
 
-def _files_below(folder: str, prefix: str = "") -> Iterator[str]:
-    """Yields the files below a folder of this machine that could be read: hidden ones are not. Only links are asked."""
+def _files_below(folder: str, prefix: str = "") -> Iterator[tuple[str, bool]]:
+    """Yields the files below a folder of this machine that could be read, and whether they are links.
+
+    Hidden ones could not, nor what is below a link to a folder. Only links are asked.
+    """
     with contextlib.suppress(PermissionError), os.scandir(folder) as entries:
         for entry in entries:
             if entry.name.startswith((".", "_")):
@@ -152,17 +159,19 @@ def _files_below(folder: str, prefix: str = "") -> Iterator[str]:
             if entry.is_dir(follow_symlinks=False):
                 yield from _files_below(entry.path, f"{prefix}{entry.name}/")
             elif entry.is_file():
-                yield prefix + entry.name
+                yield prefix + entry.name, entry.is_symlink()
 
 
-def _inside(home: Place, names: list[str]) -> list[str]:
-    """Returns the names that lead nowhere else; there are no links at an address."""
+def _inside(home: Place, names: list[str], links: Collection[str]) -> list[str]:
+    """Returns the names that lead nowhere else, of which only some may; there are no links at an address."""
     if not isinstance(home, Path):
         return names
     base = os.path.realpath(home)
     real = lru_cache(maxsize=4096)(os.path.realpath)  # of folders, in each of which many files stand
 
     def leads_inside(name: str) -> bool:
+        if name not in links:
+            return True
         path = f"{home}/{name}"
         leads = os.path.realpath(path) if stat.S_ISLNK(os.lstat(path).st_mode) else real(posixpath.dirname(path))
         return leads == base or leads.startswith(base.rstrip("/") + "/")

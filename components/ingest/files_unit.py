@@ -1,15 +1,22 @@
-"""A unit of files: one shard. Beam, TensorFlow and Arrow's readers are not imported here, so a helper starts soon."""
+"""A unit of files: one shard.
+
+Beam, TensorFlow, Arrow, pydantic and, until a picture is decoded, NumPy are not imported here: so a helper starts soon.
+"""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
+from types import SimpleNamespace
+from typing import TYPE_CHECKING, cast
 
 from components import refs
 from components.ingest import plans
 from components.ingest.detect import Place
 from components.ingest.shards import ShardPlan
 from components.ingest.write import ShardReport, write_shard
-from components.settings import Ingest
+
+if TYPE_CHECKING:
+    from components.settings import Ingest
 
 
 @dataclass(frozen=True)
@@ -17,8 +24,12 @@ class Target:
     """Where units write, and what they may remember."""
 
     artifact: Path
-    settings: Ingest
+    settings: "Ingest"
     checks: Path | None = None  # verdicts on pictures, by content
+
+    def plain(self) -> "Target":
+        """Returns the same for a helper: with the values of the settings, and without the class that checked them."""
+        return replace(self, settings=cast("Ingest", SimpleNamespace(**self.settings.model_dump())))
 
 
 @dataclass(frozen=True)

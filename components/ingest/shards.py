@@ -9,9 +9,12 @@ is a whole shard: no record crosses a shuffle, and a retried bundle writes the s
 import hashlib
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 from components.ingest.manifest import ManifestFile
-from components.settings import Ingest, Splits
+
+if TYPE_CHECKING:
+    from components.settings import Ingest, Splits
 
 _HASH_SPACE = 1 << 64
 
@@ -37,7 +40,7 @@ def numbered(index: int, of: int, span: str = "") -> str:
     return f"{span}-{index:05d}-of-{of:05d}".removeprefix("-")
 
 
-def split_of(sha256: str, splits: Splits) -> str:
+def split_of(sha256: str, splits: "Splits") -> str:
     """Returns the split of a content hash."""
     place = int(hashlib.sha256(f"{splits.salt}:{sha256}".encode()).hexdigest()[:16], 16) / _HASH_SPACE
     edge = 0.0
@@ -48,7 +51,7 @@ def split_of(sha256: str, splits: Splits) -> str:
     return splits.fractions()[-1][0]  # the fractions' sum may end a rounding error short of 1
 
 
-def plan(files: Sequence[ManifestFile], settings: Ingest, span: str = "") -> list[ShardPlan]:
+def plan(files: Sequence[ManifestFile], settings: "Ingest", span: str = "") -> list[ShardPlan]:
     """Deals all files into shards, split by split."""
     shards: list[ShardPlan] = []
     dealt: dict[str, list[ManifestFile]] = {split: [] for split, _ in settings.splits.fractions()}
@@ -62,6 +65,6 @@ def plan(files: Sequence[ManifestFile], settings: Ingest, span: str = "") -> lis
     return shards
 
 
-def _shard_count(files: Sequence[ManifestFile], settings: Ingest) -> int:
+def _shard_count(files: Sequence[ManifestFile], settings: "Ingest") -> int:
     by_bytes = -(-sum(item.size for item in files) // (settings.shard_mb << 20))
     return max(1, min(len(files), max(by_bytes, settings.min_shards)))

@@ -12,10 +12,10 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from components import durable
 from components.hashing import stat_key
-from components.ingest import near_duplicates
 from components.ingest.checks import Checks
 from components.ingest.encode import example_parts
 from components.ingest.manifest import ManifestFile
@@ -23,7 +23,9 @@ from components.ingest.record_file import RecordFile
 from components.ingest.shards import ShardPlan
 from components.ingest.sources import PictureSource, Record, Refused, Rejected, Source, printable
 from components.places import DataPath, open_whole
-from components.settings import Ingest
+
+if TYPE_CHECKING:
+    from components.settings import Ingest
 
 # What is written at a time: enough to be worth a call, few enough to stay small in memory.
 _BATCH_FILES, _BATCH_BYTES = 64, 1 << 20
@@ -48,7 +50,7 @@ class ShardReport:
 
 
 def write_shard(
-    shard: ShardPlan, source: Source, data: DataPath, artifact: Path, settings: Ingest, checks: Path | None = None
+    shard: ShardPlan, source: Source, data: DataPath, artifact: Path, settings: "Ingest", checks: Path | None = None
 ) -> ShardReport:
     """Writes one shard and accounts for every file of it.
 
@@ -120,14 +122,22 @@ class _Tally:
             changed=dict(self.changed),
             quarantined=tuple(self.quarantined),
             failure=failure,
-            looks=near_duplicates.pack(self.looks),
+            looks=_packed(self.looks),
         )
+
+
+def _packed(looks: Sequence[tuple[str, int]]) -> str:
+    if not looks:
+        return ""
+    from components.ingest import near_duplicates  # with NumPy, which a check of headers does without
+
+    return near_duplicates.pack(looks)
 
 
 class _Reader:
     """Reads files and checks them."""
 
-    def __init__(self, source: Source, data: DataPath, settings: Ingest, checks: Checks) -> None:
+    def __init__(self, source: Source, data: DataPath, settings: "Ingest", checks: Checks) -> None:
         self._source, self._data, self._settings, self._checks = source, data, settings, checks
         self._pictures = source if isinstance(source, PictureSource) else None
 

@@ -14,3 +14,7 @@
 Training and ingest may use it when it is there. Evaluation and serving never do, so an exported model needs nothing of
 ours; and what ingest makes of a file is the same without it.
 """
+
+from typing import Final
+
+SWITCH: Final = "PENSTOCK_NATIVE"  # 0 turns all of it off

@@ -26,12 +26,12 @@ from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Final
 
-from components import durable
+from components import durable, native
 
 SOURCES: Final = Path(__file__).parent
 LIBRARY: Final = "jpeg_batch.so"
 CHECKER: Final = "jpeg_check.so"  # beside it
-SWITCH: Final = "PENSTOCK_NATIVE"  # 0 turns the op off
+SWITCH: Final = native.SWITCH
 _STAMP: Final = "built.json"
 _FLAGS: Final = ("-O3", "-shared", "-fPIC", "-fvisibility=hidden", "-fno-math-errno", "-Wall", "-Wextra")
 _KEPT: Final = 4

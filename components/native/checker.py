@@ -15,7 +15,7 @@ from functools import lru_cache
 from pathlib import Path
 from typing import Final
 
-from components.native import build
+from components.native import SWITCH
 
 SCALE: Final = 8
 _SIDES: Final = (43, 37)  # of the picture that is read before any other: several blocks, and a rest
@@ -32,8 +32,7 @@ def regular_gray(content: bytes, end: int, width: int, height: int) -> bytes | N
         width: In pixels, as its header says.
         height: In pixels, as its header says.
     """
-    check = _load()
-    if check is None or os.environ.get(build.SWITCH) == "0":
+    if os.environ.get(SWITCH) == "0" or (check := _load()) is None:
         return None
     gray = ctypes.create_string_buffer(-(-width // SCALE) * -(-height // SCALE))
     return gray.raw if check(content, end, height, width, gray) else None
@@ -55,6 +54,8 @@ def open_library(library: Path) -> Check:
 
 @lru_cache(maxsize=1)
 def _load() -> Check | None:
+    from components.native import build  # not above: who reads no JPEG starts sooner
+
     try:
         library = build.find(build.recipe())
         return open_library(library.with_name(build.CHECKER)) if library else None

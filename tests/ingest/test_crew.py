@@ -111,6 +111,16 @@ def test_a_helper_that_is_killed_is_told(images: Path, tmp_path: Path) -> None:
     beside.close()
 
 
+def test_a_helper_starts_with_little() -> None:
+    """What takes long to import is imported when it is needed: pixels take NumPy, headers do not."""
+    script = "import sys, components.ingest.crew, components.ingest.sources.image_folder; print(*sys.modules)"
+
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
+
+    heavy = {"apache_beam", "tensorflow", "pyarrow", "pydantic", "numpy", "components.settings"}
+    assert heavy & set(done.stdout.split()) == set()
+
+
 def test_a_helper_answers_and_ends_when_it_is_closed(echo: str) -> None:
     """It is asked as often as wanted."""
     helper = Helper(echo)

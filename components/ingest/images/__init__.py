@@ -24,7 +24,6 @@ stays as it is. What is cut off, lies about its size, is too large or is no imag
 import re
 from typing import Final
 
-from components.ingest.images.convert import convert
 from components.ingest.images.jpeg import check_jpeg
 from components.ingest.images.limits import CheckedImage, Handling, ImageLimits, ImageRejected
 from components.ingest.images.png import check_png
@@ -58,6 +57,8 @@ def check_image(content: bytes, limits: ImageLimits, handling: Handling = _AS_IT
             return check_jpeg(content, limits, handling)
         if source_format == "PNG":
             return check_png(content, limits, handling)
+        from components.ingest.images.convert import convert  # with decoders that are seldom needed
+
         return convert(content, source_format, limits, handling)
     except ImageRejected:
         raise

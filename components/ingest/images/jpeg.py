@@ -12,10 +12,9 @@ import re
 import struct
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
-from functools import partial
-from typing import Final, NamedTuple
+from functools import lru_cache, partial
+from typing import TYPE_CHECKING, Final, NamedTuple
 
-import numpy as np
 from PIL import Image
 from PIL.JpegImagePlugin import JpegImageFile
 
@@ -25,6 +24,10 @@ from components.ingest.images.orientation import UPRIGHT, read_orientation
 from components.ingest.images.redraw import ROTATED, load, store
 from components.ingest.images.stored import DRAFT, fit
 from components.native import checker
+
+if TYPE_CHECKING:
+    import numpy as np
+    import numpy.typing as npt
 
 # Huffman codes spend at least one bit on a block of 64 pixels: 512 pixels a byte; a flat gray picture has 256.
 _PIXELS_A_BYTE: Final = 2_000
@@ -49,7 +52,7 @@ _EXIF_HEAD: Final = b"Exif\0\0"
 _XMP_HEAD: Final = b"http://ns.adobe.com/xap/1.0/\0"
 # Coded data holds FF only as FF00 and as restart markers (D0 to D7), which have no length; FF01 has none either.
 _MARKER: Final = re.compile(rb"\xff[^\x00\x01\xd0-\xd7\xff]")
-_IS_MARKER: Final = np.array([_MARKER.match(bytes([0xFF, code])) is not None for code in range(256)])
+_MARKERS: Final = frozenset(each for code in range(256) if _MARKER.match(each := bytes([_ESCAPE, code])))
 _LONG: Final = 8 * 1024  # bytes of data from which on markers are found faster all at once
 # What libjpeg makes of blocks that are missing; and data that they are given for a trial: any bytes but FF will do,
 # and all restart markers, of which the data may have ended before any.
@@ -174,9 +177,10 @@ def _read(content: bytes, *, full: bool) -> _Jpeg:
     segments = [*header, *rest]
     frame = _frame(content, segments)
     _check_one_scan(content, frame, header[-1], rest[0])
+    told = [content[start + 2 : end] for marker, start, end in header if marker == _APP1]
     return _Jpeg(
         frame=frame,
-        orientation=read_orientation(_app1(content, header, _EXIF_HEAD), _app1(content, header, _XMP_HEAD)),
+        orientation=read_orientation(_first(told, _EXIF_HEAD), _first(told, _XMP_HEAD)) if told else UPRIGHT,
         scans=sum(segment.marker == _SOS for segment in segments),
         data_bytes=rest[-1].end - data,
         content=content,
@@ -205,14 +209,24 @@ def _next_marker(content: bytes, at: int) -> int | None:
 
 def _finder_all_at_once(content: bytes, start: int) -> _Find:
     """Finds markers in much coded data, where one byte in a hundred looks like the first of a marker and is none."""
+    import numpy as np  # a check of headers does without
+
     data = np.frombuffer(content, np.uint8, offset=start)
     escapes = np.flatnonzero(data[:-1] == _ESCAPE)
-    waiting = iter((escapes[_IS_MARKER[data[escapes + 1]]] + start).tolist())
+    waiting = iter((escapes[_is_marker()[data[escapes + 1]]] + start).tolist())
 
     def find(at: int) -> int | None:
         return next((place for place in waiting if place >= at), None)
 
     return find
+
+
+@lru_cache(maxsize=1)
+def _is_marker() -> "npt.NDArray[np.bool_]":
+    """Returns of each byte whether it makes a marker of the FF before it."""
+    import numpy as np
+
+    return np.array([bytes([_ESCAPE, code]) in _MARKERS for code in range(256)])
 
 
 def _end(content: bytes, data: int) -> _Segment:
@@ -230,7 +244,7 @@ def _segments(content: bytes, at: int, find: _Find, last: frozenset[int]) -> lis
     """
     segments: list[_Segment] = []
     while len(segments) < _MAX_SEGMENTS:
-        found = find(at)
+        found = at if content[at : at + 2] in _MARKERS else find(at)
         if found is None:
             raise ImageRejected(_NO_END, len(content))
         marker, start = content[found + 1], found + 2
@@ -271,9 +285,8 @@ def _check_one_scan(content: bytes, frame: _Frame, scan: _Segment, after: _Segme
         )
 
 
-def _app1(content: bytes, header: Iterable[_Segment], head: bytes) -> bytes:
-    """Returns the first APP1 segment that starts with `head`, or nothing."""
-    bodies = (content[start + 2 : end] for marker, start, end in header if marker == _APP1)
+def _first(bodies: Iterable[bytes], head: bytes) -> bytes:
+    """Returns the first body of a segment that starts with `head`, or nothing."""
     return next((body for body in bodies if body.startswith(head)), b"")
 
 

@@ -10,10 +10,13 @@ Measured on the 1,797 digits of the sample data (1.6 million pairs, none a copy)
 this one takes about 30, and misses 1 %. Whole numbers only, so that every machine sees the same.
 """
 
-from typing import Final
+from functools import lru_cache
+from typing import TYPE_CHECKING, Any, Final
 
-import numpy as np
 from PIL import Image
+
+if TYPE_CHECKING:
+    import numpy.typing as npt
 
 SIDE: Final = 16  # of the picture that is looked at: a decoder may leave out what is finer
 _WHOLE: Final = (0, 0, SIDE, SIDE)
@@ -23,10 +26,6 @@ _MEDIAN: Final = _WAVES * _WAVES // 2 - 1
 _NOISE: Final = 2 * _SCALE * _SCALE  # an amplitude of half a gray level
 # Of blank paper and of gradients there are many that are not copies of each other.
 _LEAST_BITS: Final = 8
-_PLACES, _NUMBERS = np.arange(SIDE), np.arange(_WAVES)[:, None]
-_COSINES: Final = np.rint(
-    np.cos(np.pi * (2 * _PLACES + 1) * _NUMBERS / (2 * SIDE)) * np.sqrt(2 / SIDE) * _SCALE
-)  # whole numbers, as floats: those are multiplied faster, and exactly
 
 
 def look_of(picture: Image.Image, size: tuple[float, float] | None = None) -> int | None:
@@ -36,13 +35,24 @@ def look_of(picture: Image.Image, size: tuple[float, float] | None = None) -> in
         picture: the pixels.
         size: how much of it is the picture, from its upper left corner: a decoder may round up to whole pixels.
     """
+    import numpy as np  # a check of headers does without
+
     box = (0, 0, *(size or picture.size))
     if box != _WHOLE:
         picture = picture.resize((SIDE, SIDE), Image.Resampling.BILINEAR, box, reducing_gap=2.0)
     if picture.mode != "L":
         picture = picture.convert("L")  # last of all: there is least to do
     pixels = np.frombuffer(picture.tobytes(), np.uint8).reshape(SIDE, SIDE)
-    waves = (_COSINES @ pixels @ _COSINES.T).ravel()
+    waves = (_cosines() @ pixels @ _cosines().T).ravel()
     bits = waves > max(int(np.partition(waves, _MEDIAN)[_MEDIAN]), _NOISE)
     look = int.from_bytes(np.packbits(bits).tobytes(), "big")
     return look if look.bit_count() >= _LEAST_BITS else None
+
+
+@lru_cache(maxsize=1)
+def _cosines() -> "npt.NDArray[Any]":
+    """Returns whole numbers, as floats: those are multiplied faster, and exactly."""
+    import numpy as np
+
+    places, numbers = np.arange(SIDE), np.arange(_WAVES)[:, None]
+    return np.rint(np.cos(np.pi * (2 * places + 1) * numbers / (2 * SIDE)) * np.sqrt(2 / SIDE) * _SCALE)

@@ -10,10 +10,10 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol, runtime_checkable
 
 from components.places import DataPath
-from components.settings import Ingest
 
-if TYPE_CHECKING:
+if TYPE_CHECKING:  # for a helper to start soon
     from components.ingest.images import CheckedImage
+    from components.settings import Ingest
 
 RAW_LIMIT = 4096  # bytes of what was set aside that are kept, so that a person can mend and re-ingest it
 
@@ -89,7 +89,7 @@ class Source(Protocol):
     def find(self, data: DataPath) -> Found:
         """Lists the data."""
 
-    def read(self, file: SourceFile, content: bytes, settings: Ingest) -> Record:
+    def read(self, file: SourceFile, content: bytes, settings: "Ingest") -> Record:
         """Turns one file into a record."""
 
 
