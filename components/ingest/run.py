@@ -8,6 +8,7 @@ import gc
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Any
 
 import apache_beam as beam
 from apache_beam.options.pipeline_options import DirectOptions
@@ -90,15 +91,19 @@ def _write_units(job: Job, todo: Sequence[Unit], make_pipeline: Callable[[], bea
     beam_workers.end_soon()
     _progress.start(len(job.found.manifest.files) if job.found.table is None else 0)
     with make_pipeline() as pipeline:
-        _ = (
-            pipeline
-            | "PlanUnits" >> beam.Create(todo, reshuffle=not _is_alone(pipeline))
-            | "WriteUnits" >> beam.ParDo(_WriteUnit(job.target))
-        )
+        dealt = _deal(pipeline, todo)
+        _ = dealt | "WriteUnits" >> beam.ParDo(_WriteUnit(job.target))
+
+
+def _deal(pipeline: beam.Pipeline, todo: Sequence[Unit]) -> beam.PCollection:
+    """Returns the units as elements; to workers they are dealt out, which takes a while."""
+    if not _is_alone(pipeline):
+        return pipeline | "PlanUnits" >> beam.Create(todo)
+    return pipeline | beam.Impulse() | "PlanUnits" >> beam.ParDo(_Units(todo))
 
 
 def _is_alone(pipeline: beam.Pipeline) -> bool:
-    """Whether all is done in this process: then nothing has to be dealt out to workers, which takes a while."""
+    """Whether all is done in this process."""
     workers = pipeline.options.view_as(DirectOptions).direct_num_workers
     return isinstance(pipeline.runner, DirectRunner) and workers == 1
 
@@ -135,6 +140,16 @@ def _prefixed(report: ShardReport, part: Part) -> ShardReport:
 
 def _rows_in(found: Survey, written: Sequence[ShardReport]) -> int:
     return sum(report.read for report in written) + len(found.manifest.refused)
+
+
+class _Units(beam.DoFn):
+    """All units, as Create would give them without dealing them out; it has fewer steps to start."""
+
+    def __init__(self, units: Sequence[Unit]) -> None:
+        self._units = list(units)
+
+    def process(self, _: bytes) -> list[Any]:  # Beam does not understand what a unit is
+        return self._units
 
 
 class _WriteUnit(beam.DoFn):
