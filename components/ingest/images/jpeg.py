@@ -165,8 +165,8 @@ def _check_not_cut(jpeg: _Jpeg, gray: Image.Image, scale: int) -> None:
 
 def _ends_missing(image: Image.Image) -> bool:
     """Whether the last pixel is as if there were no data for it: few pictures end in that gray otherwise."""
-    last = image.crop((image.width - 1, image.height - 1, *image.size)).tobytes()
-    return _MISSING.issuperset(last)
+    last = image.getpixel((image.width - 1, image.height - 1))
+    return _MISSING.issuperset(last if isinstance(last, tuple) else [last])
 
 
 def _read(content: bytes, *, full: bool) -> _Jpeg:
