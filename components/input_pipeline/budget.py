@@ -31,6 +31,7 @@ _ENTRY_OVERHEAD = 256  # of a record in a cache, a column
 _SMALL = 4096  # bytes: records below it come in blocks
 _BLOCK = 16
 _POOL_RECORDS = 4096  # parsed at once, where records are small
+_SLICED = 16  # batches ready at least, where many come at once and each is gone in a fraction of a millisecond
 _READ_BUFFER = 1 << 18  # of an open shard
 _READ_AHEAD = 4  # records of an open shard that wait for their turn
 _THREADED = 1 << 16  # bytes of a record from which on open shards have threads of their own
@@ -107,7 +108,8 @@ def plan(settings: Input, data: Data, features: Iterable[Feature]) -> Plan:
     held = block > 1 and data.is_plain and everything <= min(settings.ram_mb * _MB // _HELD_PART, ram - needed)
     shuffle = everything if held else min(settings.shuffle_mb * _MB, (ram - needed) // scattered)
     rest = ram - needed - scattered * shuffle
-    prefetch = 1 + min(settings.prefetch - 1, rest // max(1, ready))
+    wanted = settings.prefetch if batches == 1 else max(settings.prefetch, _SLICED)
+    prefetch = 1 + min(wanted - 1, rest // max(1, ready))
     rest -= (prefetch - 1) * ready
     parallel = 1 + min((settings.parallel or cores()) - 1, rest // max(1, in_the_making))
     return Plan(cycle, block, _blocks(shuffle, data, block), pool, parallel, prefetch, held, max(1, rest // _MB))

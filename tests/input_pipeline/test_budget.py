@@ -161,8 +161,14 @@ class TestMachine:
         data = Data(1_000_000, 1_000_000 * 300)
         one, many = (planned(data, TEXT, parallel=n, prefetch=n) for n in (1, 64))
 
-        assert replace(many, parallel=1, prefetch=1, left_mb=0) == replace(one, left_mb=0)
+        assert replace(many, parallel=1, prefetch=1, left_mb=0) == replace(one, prefetch=1, left_mb=0)
         assert many.parallel > 1
+
+    def test_batches_that_come_many_at_once_are_ready_in_numbers(self) -> None:
+        """They are small, and gone before the next pool is there; more may be asked for."""
+        small, large = Data(1_000_000, 1_000_000 * 300), Data(100_000, 100_000 * 5000)
+
+        assert [planned(data, prefetch=n).prefetch for data in (small, large) for n in (2, 40)] == [16, 40, 2, 40]
 
     def test_one_batch_a_core_is_in_the_making_by_default(self) -> None:
         """As far as the process may use them."""
