@@ -168,7 +168,9 @@ class Input(_Section):
         64, gt=0, description="records held for shuffling; all, if small and an eighth of ram_mb will do"
     )
     interleave: int = pydantic.Field(4, gt=0, description="shards read at once")
-    prefetch: int = pydantic.Field(2, gt=0, description="batches ready before they are asked for; small ones 16 at least")
+    prefetch: int = pydantic.Field(
+        2, gt=0, description="batches ready before they are asked for; small ones 16 at least"
+    )
     parallel: int = pydantic.Field(0, ge=0, le=1024, description="batches in the making at once; 0: one a core")
     autotune: bool = pydantic.Field(False, description="tf.data chooses parallelism and buffers, within ram_mb")
     cache: Literal["none", "memory", "file"] = pydantic.Field(
