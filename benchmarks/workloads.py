@@ -87,6 +87,7 @@ WORKLOADS: Mapping[str, Workload] = {
             Bar("ours, 256 px", "ours", 1.5),
             Bar("ours, 256 px, random crop", "tutorial", 2.5),
             Bar("ours, 256 px, random crop", "pure tf.data", 2.5),
+            Bar("ours, 256 px, random crop", "ours", 2.5),
             Bar("ours, raw, random crop", "tutorial", 4.0),
         ),
     ),

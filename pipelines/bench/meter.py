@@ -57,7 +57,7 @@ class Window:
 
 @dataclass(frozen=True)
 class Simulated:
-    """What a device of a given speed would have seen, as MLPerf Storage defines it."""
+    """What a device of a given speed would have seen: the ratio is MLPerf Storage's, but batches are handed ahead."""
 
     rate: float  # samples a second that the device can take
     utilisation: float  # time of computing / time in all, first step excluded
