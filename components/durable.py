@@ -15,6 +15,7 @@ from pathlib import Path
 # Leftovers of a killed process carry this mark, so that they can be told from data and swept.
 ASIDE = ".aside-"
 _RANGE_WRITE = 2  # SYNC_FILE_RANGE_WRITE: start, and do not wait
+_KEEP_SIZE = 1  # FALLOC_FL_KEEP_SIZE: the file does not grow by it
 
 
 def aside_of(target: Path) -> Path:
@@ -31,6 +32,18 @@ def publish_file(target: Path) -> Iterator[Path]:
         fsync(aside)
         aside.replace(target)
         fsync(target.parent)
+    finally:
+        aside.unlink(missing_ok=True)
+
+
+@contextmanager
+def publish_part(target: Path) -> Iterator[Path]:
+    """The same for one of many files: it goes to disk meanwhile, and `fsync_tree` waits for all of them together."""
+    aside = aside_of(target)
+    try:
+        yield aside
+        _begin_sync_of(aside)
+        aside.replace(target)
     finally:
         aside.unlink(missing_ok=True)
 
@@ -65,18 +78,42 @@ def fsync(path: Path) -> None:
 
 
 def begin_sync(descriptor: int, start: int, size: int) -> None:
-    """Has a part of a file go to disk meanwhile, so that there is less to wait for when it is forced to."""
-    begin = _sync_file_range()
+    """Has a part of a file go to disk meanwhile, so that there is less to wait for when it is forced to.
+
+    Args:
+        descriptor: of the file.
+        start: first byte of the part.
+        size: bytes of the part; 0: all to the end.
+    """
+    begin = _linux_call("sync_file_range", ctypes.c_int, ctypes.c_int64, ctypes.c_int64, ctypes.c_uint)
     if begin is not None:
         begin(descriptor, start, size, _RANGE_WRITE)  # whatever is wrong, `fsync` will tell
 
 
-@lru_cache(maxsize=1)
-def _sync_file_range() -> Callable[[int, int, int, int], int] | None:
-    """Returns Linux's own call, which Python does not have."""
-    found = getattr(ctypes.CDLL(None), "sync_file_range", None)
+def _begin_sync_of(path: Path) -> None:
+    descriptor = os.open(path, os.O_RDONLY)
+    try:
+        begin_sync(descriptor, 0, 0)
+    finally:
+        os.close(descriptor)
+
+
+def reserve(descriptor: int, size: int) -> None:
+    """Makes room for so many bytes of a file that is written next: in one go, not page by page as they come.
+
+    What is not needed in the end must be given back, by `os.ftruncate`.
+    """
+    make_room = _linux_call("fallocate", ctypes.c_int, ctypes.c_int, ctypes.c_int64, ctypes.c_int64)
+    if make_room is not None:
+        make_room(descriptor, _KEEP_SIZE, 0, size)  # if there is no room, who writes will be told
+
+
+@lru_cache(maxsize=4)
+def _linux_call(name: str, *arguments: type) -> Callable[..., int] | None:
+    """Returns one of Linux's own calls that Python does not have."""
+    found = getattr(ctypes.CDLL(None), name, None)
     if found is not None:
-        found.argtypes = [ctypes.c_int, ctypes.c_int64, ctypes.c_int64, ctypes.c_uint]
+        found.argtypes = arguments
     return found
 
 

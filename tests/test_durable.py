@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from components.durable import ASIDE, begin_sync, publish_file, publish_folder, sweep, write_bytes
+from components.durable import ASIDE, begin_sync, publish_file, publish_folder, publish_part, sweep, write_bytes
 
 ROOT = Path(__file__).resolve().parents[1]
 
@@ -47,6 +47,17 @@ def test_an_exception_leaves_no_file(tmp_path: Path) -> None:
         write_half(aside)
 
     assert tree(tmp_path) == {}
+
+
+def test_one_of_many_files_is_published_whole_too(tmp_path: Path) -> None:
+    """It is only not waited for; on failure it is gone, and what was there before is not."""
+    with publish_part(tmp_path / "shard") as aside:
+        aside.write_bytes(b"records")
+        assert not (tmp_path / "shard").exists()
+    with pytest.raises(ValueError, match="half way"), publish_part(tmp_path / "shard") as aside:
+        write_half(aside)
+
+    assert tree(tmp_path) == {"shard": b"records"}
 
 
 def test_an_exception_keeps_the_old_file(tmp_path: Path) -> None:

@@ -123,7 +123,8 @@ def close_books(
 
 
 def write(artifact: Path, account: Account, quarantined: Iterable[Refused]) -> None:
-    """Stores the account in the artifact."""
+    """Stores the account in the artifact, behind all that it vouches for."""
+    durable.fsync_tree(artifact)
     durable.write_bytes(artifact / MANIFEST, orjson.dumps(account, option=orjson.OPT_INDENT_2))
     write_quarantine(artifact / QUARANTINE, quarantined)
 

@@ -12,16 +12,17 @@ import contextlib
 import os
 import pickle
 import queue
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
 from multiprocessing.connection import Connection
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from components.errors import PenstockError
-from components.ingest import reports
+from components.ingest import heap, reports
 from components.ingest.files_unit import FilesUnit, Target
 from components.ingest.helper import Helper
+from components.native import checker
 
 if TYPE_CHECKING:  # Arrow and TensorFlow are in it, which a helper does without
     from components.ingest.units import Unit
@@ -37,6 +38,7 @@ class Crew:
     """Writes units, each by whoever is free."""
 
     def __init__(self, target: Target) -> None:
+        heap.keep()
         self._target = target
         self._pool = ThreadPoolExecutor(_CORES)
         self._running: set[Future[int]] = set()
@@ -113,8 +115,8 @@ def write(unit: "Unit", target: Target) -> int:
 class _Beside:
     """A helper, and what it is asked."""
 
-    def __init__(self) -> None:
-        self._helper = Helper(f"{__name__}:serve")
+    def __init__(self, environment: Mapping[str, str] | None = None) -> None:
+        self._helper = Helper(f"{__name__}:serve", environment)
         self._met = False
 
     def is_there(self) -> bool:
@@ -145,10 +147,11 @@ os.register_at_fork(after_in_child=_STARTED.clear)  # a pipe has one reader
 
 @contextlib.contextmanager
 def started(worth: bool) -> Iterator[None]:
-    """Has helpers start for a crew of this process, which takes them 0.3 s; ends them if there is none."""
+    """Has helpers start for a crew of this process, which takes them 0.1 s; ends them if there is none."""
     try:
         if worth:
-            _STARTED.extend(_Beside() for _ in range(_CORES - 1))
+            told = checker.environment()
+            _STARTED.extend(_Beside(told) for _ in range(_CORES - 1))
         yield
     finally:
         while _STARTED:
@@ -157,6 +160,7 @@ def started(worth: bool) -> Iterator[None]:
 
 def serve(pipe: "Connection[Any, Any]") -> None:
     """What a helper does: writes units, and tells how many records each has or what went wrong."""
+    heap.keep()
     pipe.send(_HERE)
     while True:
         unit, target = pipe.recv()

@@ -82,7 +82,8 @@ def locate(data: str, sources: Collection[str] = ()) -> Located:
 def _source_of(data: str, names: list[str], sources: Collection[str]) -> tuple[str, list[str]]:
     """Returns who reads the data, and the files to hand over."""
     holds_rows = _end("|".join(f"({kind.ends})" for kind in ROW_SOURCES.values()))
-    rows = [name for name in names if holds_rows.search(name)]
+    rowlike = {end for end in set(map(_tail, names)) if holds_rows.search(end)}
+    rows = [name for name in names if _tail(name) in rowlike] if rowlike else []
     if not rows:
         return _folder_source(data, names, sources), names
     others = set(names) - set(rows)
@@ -96,7 +97,7 @@ def _source_of(data: str, names: list[str], sources: Collection[str]) -> tuple[s
 def _folder_source(data: str, names: list[str], sources: Collection[str]) -> str:
     if not place(data).is_dir():
         raise BadInput(f"{data}: {names[0]} is of no known kind by its name; {_expected(sources)}")
-    inside = [_match(name, FOLDER_SOURCES) for name in names if "/" in name]
+    inside = {_match(end, FOLDER_SOURCES) for end in {_tail(name) for name in names if "/" in name}}
     # Pictures may have their captions beside them; what says nothing by its name is looked into as a picture.
     return TEXT_FOLDER if TEXT_FOLDER in inside and IMAGE_FOLDER not in inside else IMAGE_FOLDER
 
@@ -121,6 +122,12 @@ def _names(data: str, sources: Collection[str]) -> tuple[Place, list[str], Colle
 
 def _expected(sources: Collection[str]) -> str:
     return f"expected {', '.join(map(name_of, sources or [*FOLDER_SOURCES, *ROW_SOURCES]))}"
+
+
+def _tail(name: str) -> str:
+    """Returns as much of a name as tells its kind: mostly the suffix, which many have in common."""
+    dot = name.rfind(".")
+    return name if dot < 0 or name[dot:].lower() == ".gz" else name[dot:]
 
 
 def _match(name: str, sources: dict[str, Kind]) -> str | None:

@@ -15,25 +15,31 @@ import signal
 import subprocess
 import sys
 import threading
+from collections.abc import Mapping
 from multiprocessing.connection import Connection
 from typing import Any
 
 from components import refs
 
+# Where to look for modules is told when Python is up: what a user calls io.py must not be taken for Python's own. So
+# Python need not find that out itself (-S), which takes as long as to start it.
+_PROGRAM = "import sys; sys.path[:] = {!r}; from {} import run; run({}, {!r})"
+
 
 class Helper:
     """The process, seen from here; it may take half a second until it answers."""
 
-    def __init__(self, serve: str) -> None:
+    def __init__(self, serve: str, environment: Mapping[str, str] | None = None) -> None:
         """Starts a process.
 
         Args:
             serve: Reference of what it runs, such as "package.module:function", with its end of the pipe.
+            environment: What it is told beside what this process was.
         """
         self.pipe, theirs = multiprocessing.Pipe()
         self._process = subprocess.Popen(
-            [sys.executable, "-c", f"from {__name__} import run; run({theirs.fileno()}, {serve!r})"],
-            env={**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)},
+            [sys.executable, "-S", "-c", _PROGRAM.format(sys.path, __name__, theirs.fileno(), serve)],
+            env={**os.environ, **(environment or {})},
             pass_fds=[theirs.fileno()],
             stdin=subprocess.PIPE,
             stdout=subprocess.DEVNULL,

@@ -10,7 +10,7 @@ wait for it again, with other threads at work. What is large is written from whe
 import io
 import os
 import struct
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar
 
@@ -31,8 +31,14 @@ _LENGTH, _CHECKSUM = struct.Struct("<Q"), struct.Struct("<I")
 class RecordFile:
     """Writes records to a new file; size and checksum are told when it is closed."""
 
-    def __init__(self, path: Path) -> None:
-        self._path = path
+    def __init__(self, path: Path, expected: int = 0) -> None:
+        """Prepares a file.
+
+        Args:
+            path: of the file.
+            expected: bytes that it will take at most, if that is known.
+        """
+        self._path, self._expected = path, expected
         self._crc = 0
         self._begun = 0  # bytes that are on their way to disk
         self.records = 0
@@ -40,10 +46,14 @@ class RecordFile:
 
     def __enter__(self: F) -> F:
         self._stream = io.FileIO(self._path, "wb")
+        if self._expected:
+            durable.reserve(self._stream.fileno(), self._expected)
         return self
 
     def __exit__(self, *failed: object) -> None:
-        self._stream.close()
+        with self._stream as stream:
+            if self._expected:
+                stream.truncate(self.size)
 
     @property
     def checksum(self) -> str:
@@ -56,7 +66,7 @@ class RecordFile:
 
     def write_many(self, records: Sequence[Sequence[bytes]]) -> None:
         """Appends records, each given in parts."""
-        self._put(_joined(piece for parts in records for piece in _framed(parts)))
+        self._put(_framed(records))
         self.records += len(records)
 
     def _put(self, pieces: Iterable["bytes | pa.Buffer"]) -> None:
@@ -84,26 +94,25 @@ def _write_all(descriptor: int, pieces: Sequence["bytes | pa.Buffer"]) -> None:
             written += os.write(descriptor, rest[written:])
 
 
-def _joined(pieces: Iterable[bytes]) -> Iterator[bytes]:
-    """Yields what is small in fewer pieces, and what is large as it is."""
+def _framed(records: Sequence[Sequence[bytes]]) -> list[bytes]:
+    """Returns records, with what stands around them in a file: what is small in few pieces, what is large as it is."""
+    pieces: list[bytes] = []
     small: list[bytes] = []
-    for piece in pieces:
-        if len(piece) < _LARGE:
-            small.append(piece)
-            continue
-        yield b"".join(small)
-        yield piece
-        small = []
-    yield b"".join(small)
-
-
-def _framed(parts: Sequence[bytes]) -> tuple[bytes, ...]:
-    """Returns a record in parts, with what stands around it in a file."""
-    crc = 0
-    for part in parts:
-        crc = google_crc32c.extend(crc, part)
-    length = _LENGTH.pack(sum(map(len, parts)))
-    return (length, _CHECKSUM.pack(_masked(google_crc32c.value(length))), *parts, _CHECKSUM.pack(_masked(crc)))
+    for parts in records:
+        crc, size = 0, 0
+        for part in parts:
+            crc = google_crc32c.extend(crc, part)
+            size += len(part)
+        length = _LENGTH.pack(size)
+        small += (length, _CHECKSUM.pack(_masked(google_crc32c.value(length))))
+        for part in parts:
+            if len(part) < _LARGE:
+                small.append(part)
+            else:
+                pieces += (b"".join(small), part)
+                small = []
+        small.append(_CHECKSUM.pack(_masked(crc)))
+    return [*pieces, b"".join(small)]
 
 
 def _masked(crc: int) -> int:

@@ -5,10 +5,10 @@ survey ─► parts ─┬─ read before, unchanged ─► linked ────�
 """
 
 import gc
+import pickle
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
 
 import apache_beam as beam
 from apache_beam.options.pipeline_options import DirectOptions
@@ -91,15 +91,10 @@ def _write_units(job: Job, todo: Sequence[Unit], make_pipeline: Callable[[], bea
     beam_workers.end_soon()
     _progress.start(len(job.found.manifest.files) if job.found.table is None else 0)
     with make_pipeline() as pipeline:
-        dealt = _deal(pipeline, todo)
-        _ = dealt | "WriteUnits" >> beam.ParDo(_WriteUnit(job.target))
-
-
-def _deal(pipeline: beam.Pipeline, todo: Sequence[Unit]) -> beam.PCollection:
-    """Returns the units as elements; to workers they are dealt out, which takes a while."""
-    if not _is_alone(pipeline):
-        return pipeline | "PlanUnits" >> beam.Create(todo)
-    return pipeline | beam.Impulse() | "PlanUnits" >> beam.ParDo(_Units(todo))
+        if _is_alone(pipeline):  # the units need not be dealt out, which takes a while
+            _ = pipeline | beam.Impulse() | "WriteUnits" >> beam.ParDo(_WriteAll(job.target, todo))
+        else:
+            _ = pipeline | "PlanUnits" >> beam.Create(todo) | "WriteUnits" >> beam.ParDo(_WriteUnit(job.target))
 
 
 def _is_alone(pipeline: beam.Pipeline) -> bool:
@@ -142,17 +137,9 @@ def _rows_in(found: Survey, written: Sequence[ShardReport]) -> int:
     return sum(report.read for report in written) + len(found.manifest.refused)
 
 
-class _Units(beam.DoFn):
-    """All units, as Create would give them without dealing them out; it has fewer steps to start."""
-
-    def __init__(self, units: Sequence[Unit]) -> None:
-        self._units = list(units)
-
-    def process(self, _: bytes) -> list[Any]:  # Beam does not understand what a unit is
-        return self._units
-
-
 class _WriteUnit(beam.DoFn):
+    """Writes units; what there is to tell is in the reports."""
+
     def __init__(self, target: Target) -> None:
         self._target = target
 
@@ -161,10 +148,26 @@ class _WriteUnit(beam.DoFn):
 
     def process(self, unit: Unit) -> tuple[()]:
         _progress.add(self._crew.write(unit))
-        return ()  # what there is to tell is in the reports
+        return ()
 
     def finish_bundle(self) -> None:
         _progress.add(self._crew.finish())
+
+
+class _WriteAll(beam.DoFn):
+    """Writes all units of a plan in one bundle."""
+
+    def __init__(self, target: Target, units: Sequence[Unit]) -> None:
+        # Packed here: Beam packs what it is given several times, and takes ten times as long for each.
+        self._packed = pickle.dumps((target, list(units)))
+
+    def process(self, _: bytes) -> tuple[()]:
+        target, units = pickle.loads(self._packed)  # noqa: S301 - our own
+        some = crew.Crew(target)
+        for unit in units:
+            _progress.add(some.write(unit))
+        _progress.add(some.finish())
+        return ()
 
 
 class _Count:

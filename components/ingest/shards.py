@@ -42,21 +42,26 @@ def numbered(index: int, of: int, span: str = "") -> str:
 
 def split_of(sha256: str, splits: "Splits") -> str:
     """Returns the split of a content hash."""
-    place = int(hashlib.sha256(f"{splits.salt}:{sha256}".encode()).hexdigest()[:16], 16) / _HASH_SPACE
+    return _split_of(sha256, splits.salt, splits.fractions())
+
+
+def _split_of(sha256: str, salt: str, fractions: Sequence[tuple[str, float]]) -> str:
+    place = int(hashlib.sha256(f"{salt}:{sha256}".encode()).hexdigest()[:16], 16) / _HASH_SPACE
     edge = 0.0
-    for name, fraction in splits.fractions():
+    for name, fraction in fractions:
         edge += fraction
         if place < edge:
             return name
-    return splits.fractions()[-1][0]  # the fractions' sum may end a rounding error short of 1
+    return fractions[-1][0]  # the fractions' sum may end a rounding error short of 1
 
 
 def plan(files: Sequence[ManifestFile], settings: "Ingest", span: str = "") -> list[ShardPlan]:
     """Deals all files into shards, split by split."""
     shards: list[ShardPlan] = []
-    dealt: dict[str, list[ManifestFile]] = {split: [] for split, _ in settings.splits.fractions()}
+    salt, fractions = settings.splits.salt, settings.splits.fractions()
+    dealt: dict[str, list[ManifestFile]] = {split: [] for split, _ in fractions}
     for item in files:
-        dealt[split_of(item.sha256, settings.splits)].append(item)
+        dealt[_split_of(item.sha256, salt, fractions)].append(item)
     for split, mine in dealt.items():
         # By hash, so that classes are mixed within every shard and the shuffle buffer need not be large.
         mine.sort(key=lambda item: (item.sha256, item.file.path))

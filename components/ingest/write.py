@@ -29,6 +29,7 @@ if TYPE_CHECKING:
 
 # What is written at a time: enough to be worth a call, few enough to stay small in memory.
 _BATCH_FILES, _BATCH_BYTES = 64, 1 << 20
+_AROUND = 256  # bytes of a record around its content, about
 
 
 @dataclass(frozen=True)
@@ -68,8 +69,8 @@ def write_shard(
     try:
         with (
             Checks(checks, settings) as known,
-            durable.publish_file(target) as aside,
-            RecordFile(aside) as written,
+            durable.publish_part(target) as aside,
+            RecordFile(aside, sum(item.size + _AROUND for item in shard.files)) as written,
         ):
             for batch in _Reader(source, data, settings, known).read_all(shard.files):
                 written.write_many([_parts(item, record) for item, record in tally.sort(batch)])

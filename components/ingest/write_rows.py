@@ -163,7 +163,7 @@ class _Writers:
     def _start(self, split: str) -> tuple[FramedFile, Notes]:
         target = self._artifact / self._name(split)
         target.parent.mkdir(parents=True, exist_ok=True)
-        aside = self._stack.enter_context(durable.publish_file(target))
+        aside = self._stack.enter_context(durable.publish_part(target))
         notes = self._stack.enter_context(Notes(self._artifact, self._name(split)))
         self._open[split] = self._stack.enter_context(FramedFile(aside, gzip=self._gzip)), notes
         return self._open[split]

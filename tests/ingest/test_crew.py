@@ -132,6 +132,20 @@ def test_a_helper_answers_and_ends_when_it_is_closed(echo: str) -> None:
     assert not helper.alive()
 
 
+def test_a_helper_takes_no_file_of_the_users_for_pythons_own(
+    echo: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Beside a script there may be anything, such as an io.py."""
+    (tmp_path / "io.py").write_text("raise SystemExit('this is not the io that you are looking for')")
+    monkeypatch.syspath_prepend(str(tmp_path))
+
+    helper = Helper(echo)
+    helper.pipe.send("word")
+
+    assert helper.pipe.recv() == "word"
+    helper.close()
+
+
 def test_a_helper_ends_with_whoever_started_it(echo: str) -> None:
     """Also when that one is killed, and could not say so."""
     code = f"from components.ingest.helper import Helper; h = Helper({echo!r}); h.pipe.send(1); h.pipe.recv()"

@@ -54,3 +54,15 @@ def test_a_full_disk_is_an_error(tiny_disk: Path) -> None:
     """Promise B5: also when the last bytes wait in memory."""
     with pytest.raises(OSError, match="No space left"):
         write(tiny_disk / "file", [[bytes(100_000)]])
+
+
+@pytest.mark.parametrize("expected", [1, 1 << 20])
+def test_room_that_is_not_needed_is_given_back(tmp_path: Path, expected: int) -> None:
+    """However much or little was expected, the file takes what is in it."""
+    plain = write(tmp_path / "plain", [[b"record" * 1_000]])
+    with RecordFile(tmp_path / "file", expected) as file:
+        file.write([b"record" * 1_000])
+
+    assert (tmp_path / "file").read_bytes() == (tmp_path / "plain").read_bytes()
+    assert (file.size, file.checksum) == (plain.size, plain.checksum)
+    assert (tmp_path / "file").stat().st_blocks <= (tmp_path / "plain").stat().st_blocks + 8

@@ -23,6 +23,7 @@
 
 #include "check.h"
 #include "decode.h"
+#include "header.h"
 
 namespace {
 
@@ -147,6 +148,16 @@ bool IsRegular(const std::string& file, const penstock::Shape& shape, penstock::
   return penstock::IsRegular({copy.get(), size}, shape.height, shape.width, scratch, gray.get());
 }
 
+// Whether the reader of headers says the same size, if it says any; the file ends where its memory does.
+bool HasOutlineOf(const std::string& file, const penstock::Shape& shape) {
+  const std::unique_ptr<uint8_t[]> copy(new uint8_t[file.size()]);
+  std::memcpy(copy.get(), file.data(), file.size());
+  penstock::Outline outline;
+  if (!penstock::ReadOutline({copy.get(), file.size()}, &outline)) return true;
+  const bool inside = 0 < outline.data && outline.data < outline.end && outline.end <= static_cast<int>(file.size());
+  return inside && outline.height == shape.height && outline.width == shape.width;
+}
+
 [[noreturn]] void Fail(unsigned index, const char* what) {
   std::fprintf(stderr, "record %u: %s\n", index, what);
   std::exit(1);
@@ -177,6 +188,7 @@ std::string Try(unsigned seed, unsigned index, const std::vector<std::string>& s
   const Decoded theirs = Decode(file, box, flip, options, scratch);
   if (theirs.problem.empty() && !ours.problem.empty()) Fail(index, "refused, though libjpeg decodes it");
   if (theirs.problem.empty() && theirs.pixels != ours.pixels) Fail(index, "the Huffman readers give different pixels");
+  if (!HasOutlineOf(file, shape)) Fail(index, "its header is of another size");
   if (IsRegular(file, shape, &scratch->huffman) && static_cast<int64_t>(shape.height) * shape.width <= kMaxPixels) {
     const Decoded whole = Decode(file, {0, 0, shape.height, shape.width}, flip, options, scratch);
     if (!whole.problem.empty()) Fail(index, "regular to the checker, though libjpeg refuses it");

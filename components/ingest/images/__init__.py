@@ -9,7 +9,7 @@
 "TensorFlow" is a plain `tf.io.decode_image(content, channels=3)`, which ignores EXIF, drops alpha and knows neither
 WebP nor TIFF. "A person" has a viewer that honours EXIF and shows the first frame on white paper.
 
-    jpeg ─────────────────────────┐
+    jpeg_header ─► jpeg ──────────┐
     png ─► png_rows ──────────────┼─► redraw ─► orientation, stored, looks, limits
     convert: GIF, WebP, BMP, TIFF ┘
 
@@ -24,9 +24,8 @@ stays as it is. What is cut off, lies about its size, is too large or is no imag
 import re
 from typing import Final
 
-from components.ingest.images.jpeg import check_jpeg
+from components.ingest.images import jpeg_header
 from components.ingest.images.limits import CheckedImage, Handling, ImageLimits, ImageRejected
-from components.ingest.images.png import check_png
 
 __all__ = ["CheckedImage", "Handling", "ImageLimits", "ImageRejected", "check_image"]
 
@@ -53,18 +52,29 @@ def check_image(content: bytes, limits: ImageLimits, handling: Handling = _AS_IT
     """
     source_format = _format_of(content, limits)
     try:
-        if source_format == "JPEG":
-            return check_jpeg(content, limits, handling)
-        if source_format == "PNG":
-            return check_png(content, limits, handling)
-        from components.ingest.images.convert import convert  # with decoders that are seldom needed
-
-        return convert(content, source_format, limits, handling)
+        return _check(content, source_format, limits, handling)
     except ImageRejected:
         raise
     except Exception as error:
         # On damaged files Pillow raises nearly every built-in exception, MemoryError among them.
         raise ImageRejected(f"{source_format} cannot be decoded: {_one_line(error)}") from error
+
+
+def _check(content: bytes, source_format: str, limits: ImageLimits, handling: Handling) -> CheckedImage:
+    """Has it checked by whoever knows the format; decoders are imported when there is something to decode."""
+    if source_format == "JPEG":
+        if not handling.full and (kept := jpeg_header.keep(content, limits, handling)):
+            return kept
+        from components.ingest.images.jpeg import check_jpeg
+
+        return check_jpeg(content, limits, handling)
+    if source_format == "PNG":
+        from components.ingest.images.png import check_png
+
+        return check_png(content, limits, handling)
+    from components.ingest.images.convert import convert
+
+    return convert(content, source_format, limits, handling)
 
 
 def _format_of(content: bytes, limits: ImageLimits) -> str:

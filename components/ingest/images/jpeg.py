@@ -19,6 +19,7 @@ from PIL import Image
 from PIL.JpegImagePlugin import JpegImageFile
 
 from components.ingest.images import looks
+from components.ingest.images.jpeg_header import check_data
 from components.ingest.images.limits import CheckedImage, Handling, ImageLimits, ImageRejected, check_size
 from components.ingest.images.orientation import UPRIGHT, read_orientation
 from components.ingest.images.redraw import ROTATED, load, store
@@ -29,8 +30,6 @@ if TYPE_CHECKING:
     import numpy as np
     import numpy.typing as npt
 
-# Huffman codes spend at least one bit on a block of 64 pixels: 512 pixels a byte; a flat gray picture has 256.
-_PIXELS_A_BYTE: Final = 2_000
 # Each scan of a progressive file costs a walk over the whole picture; encoders write about ten.
 _MAX_SCANS: Final = 100
 _MAX_SEGMENTS: Final = 10_000
@@ -292,11 +291,6 @@ def _first(bodies: Iterable[bytes], head: bytes) -> bytes:
 
 def _check_data(jpeg: _Jpeg) -> None:
     """Rejects a header that announces more than the data behind it can hold, and scans without end."""
-    width, height = jpeg.frame.width, jpeg.frame.height
-    if width * height > jpeg.data_bytes * _PIXELS_A_BYTE:
-        raise ImageRejected(
-            f"JPEG header says {width} x {height} but {jpeg.data_bytes:,} bytes of data follow, "
-            f"expected at least one for {_PIXELS_A_BYTE:,} pixels"
-        )
+    check_data(jpeg.frame.width, jpeg.frame.height, jpeg.data_bytes)
     if jpeg.scans > _MAX_SCANS:
         raise ImageRejected(f"JPEG of {jpeg.scans:,} scans, expected at most {_MAX_SCANS}")
