@@ -21,7 +21,7 @@ from components.places import DataPath, DataStat, open_whole, stats
 _CHUNK, _REMOTE_CHUNK = 256 << 10, 8 << 20
 # Bytes of a file, on average, up to which threads cost more than they bring: there is one lock for all of Python.
 SMALL = 8 << 10
-_TASK, _TASK_BYTES = 64, 4 << 20  # files, and bytes of them, that a thread is handed at once
+_TASK, _TASK_BYTES = 64, 8 << 20  # files, and bytes of them, that a thread is handed at once
 _ASKED = 500  # files in one query
 # A file may be written twice within one tick of the kernel's clock, with one and the same stat. At an address the tick
 # may be a second, and the clock another than ours.
