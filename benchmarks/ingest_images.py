@@ -31,7 +31,6 @@ _SMALL, _PHOTOS, _FEW = 10_000, 4_000, 10  # files; and how many times fewer the
 _SIDE, _QUALITY = 32, 94
 _CLASSES = 10
 _BARS = {"small": 4_000, "full": 0.7, "header": 0.5, "memory": 1.2}
-_AT_HAND_MB = 1_500
 _AT_ONCE = 2  # processes of what we are compared with: as many as the machine has cores
 
 
@@ -97,7 +96,7 @@ def ours(data: str, check: str) -> None:
 
     settings = Ingest.model_validate({"image_check": check})
     with tempfile.TemporaryDirectory(dir=CACHE) as home:
-        measure.report(lambda: ingest_alone.ingest(ingest_alone.Wish(data, Path(home, "out"), settings)), _AT_HAND_MB)
+        measure.report(lambda: ingest_alone.ingest(ingest_alone.Wish(data, Path(home, "out"), settings)))
 
 
 def simplejpeg(data: str) -> None:
@@ -138,7 +137,7 @@ def _decode_files(files: Sequence[str], start: Barrier) -> None:
 def plain(data: str) -> None:
     """Reads and hashes all files, one after another: in two threads it takes longer, for Python's one lock."""
     files = sorted(Path(data).rglob("*.jpg"))
-    measure.report(lambda: [hashlib.sha256(file.read_bytes()).hexdigest() for file in files], _AT_HAND_MB)
+    measure.report(lambda: [hashlib.sha256(file.read_bytes()).hexdigest() for file in files])
 
 
 def measure_small(rounds: int) -> None:

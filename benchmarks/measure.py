@@ -17,7 +17,6 @@ from pathlib import Path
 
 _MARK = "measured:"
 _LOOK = 0.1  # seconds
-_TOUCH = "all = bytearray({} << 20)\nfor page in range(0, len(all), 4096): all[page] = 1"
 
 
 @dataclass(frozen=True)
@@ -38,17 +37,8 @@ def in_turn(contenders: Mapping[str, Sequence[str]], rounds: int) -> dict[str, l
     return results
 
 
-def report(work: Callable[[], object], at_hand_mb: int = 0) -> None:
-    """Does the work in this process and tells the parent what it took.
-
-    Args:
-        work: what is measured.
-        at_hand_mb: memory that the machine is to have ready for it, that of files it writes among it. A virtual
-            machine may give back what has been free for a second, and get it again at less than 1 GB/s: that is no
-            part of the work, and would only be measured of those who write.
-    """
-    if at_hand_mb:
-        subprocess.run([sys.executable, "-c", _TOUCH.format(at_hand_mb)], check=True)
+def report(work: Callable[[], object]) -> None:
+    """Does the work in this process and tells the parent what it took."""
     with _Children() as children:
         begun = time.perf_counter()
         work()
