@@ -52,6 +52,7 @@ class Workload:
 _FLOAT = "float32 out"
 _FULL_DECODE = "decodes all of the picture"
 _256 = "stored at 256 px"
+_DEVICE = "a step of a device, 20 to 50 ms"
 _IN_ORDER, _SHUFFLED = "in order, not parsed", "not parsed"
 
 WORKLOADS: Mapping[str, Workload] = {
@@ -69,10 +70,12 @@ WORKLOADS: Mapping[str, Workload] = {
             Contender("grain, threads", "grain_loader:image_crop_threads", 64, environment="grain", note=_FULL_DECODE),
             Contender("grain, workers", "grain_loader:image_crop_workers", 64, environment="grain", note=_FULL_DECODE),
             Contender("C limit", "limit:image_crop", 64, note="no resize, no batches"),
-            Contender("ours", "ours:image_crop", 64, simulate=True),
+            Contender("ours", "ours:image_crop", 64),
+            Contender("ours, 128", "ours:image_crop", 128, simulate=True, note=_DEVICE),
             Contender("ours, fastest order", "ours:image_crop_fastest", 64),
             Contender("ours, plain", "ours:image_crop_plain", 64, note="without the native op"),
-            Contender("ours, 256 px", "ours:image_crop", 64, "jpeg256", simulate=True, note=_256),
+            Contender("ours, 256 px", "ours:image_crop", 64, "jpeg256", note=_256),
+            Contender("ours, 256 px, 128", "ours:image_crop", 128, "jpeg256", simulate=True, note=f"{_256}; {_DEVICE}"),
             Contender("ours, 256 px, random crop", "ours:image_random_crop", 64, "jpeg256", note=f"{_256}; no resize"),
             Contender("ours, raw, random crop", "ours:image_random_crop", 64, "raw256", note=f"{_256}, raw; no resize"),
         ),
@@ -102,7 +105,8 @@ WORKLOADS: Mapping[str, Workload] = {
             Contender("webdataset", "webdataset_loader:image_full", 64, environment="torch"),
             Contender("grain, threads", "grain_loader:image_full_threads", 64, environment="grain"),
             Contender("grain, workers", "grain_loader:image_full_workers", 64, environment="grain"),
-            Contender("ours", "ours:image_full", 64, simulate=True),
+            Contender("ours", "ours:image_full", 64),
+            Contender("ours, 128", "ours:image_full", 128, simulate=True, note=_DEVICE),
             Contender("ours, plain", "ours:image_full_plain", 64, note="without the native op"),
             Contender("ours, defaults", "ours:image_defaults", 64, note="antialias, shift, brightness, contrast"),
         ),
@@ -126,7 +130,7 @@ WORKLOADS: Mapping[str, Workload] = {
         "digits",
         (
             Contender("tutorial", "tutorial:image_32", 64, note=_FLOAT),
-            Contender("ours", "ours:image_32", 64, simulate=True),
+            Contender("ours", "ours:image_32", 64),
             Contender("ours, defaults", "ours:image_32_defaults", 64, note="shift, brightness, contrast"),
         ),
         (Bar("ours", "tutorial", 1.0), Bar("ours, defaults", "tutorial", 1.0)),
@@ -140,7 +144,8 @@ WORKLOADS: Mapping[str, Workload] = {
             Contender("pure tf.data", "pure_tfdata:text_padded", 64),
             Contender("torch DataLoader", "torch_loader:text", 64, environment="torch"),
             Contender("grain", "grain_loader:text", 64, environment="grain"),
-            Contender("ours", "ours:text", 64, simulate=True),
+            Contender("ours", "ours:text", 64),
+            Contender("ours, 8,192", "ours:text", 8_192, simulate=True, note=_DEVICE),
             Contender("ours, fastest order", "ours:text_fastest", 64),
         ),
         (
@@ -160,8 +165,9 @@ WORKLOADS: Mapping[str, Workload] = {
             Contender("pure tf.data, 256", "pure_tfdata:tensor_28", 256),
             Contender("raw records, 256", "pure_tfdata:raw_records", 256, note=_IN_ORDER),
             Contender("raw records, shuffled, 256", "pure_tfdata:raw_shuffled", 256, note=_SHUFFLED),
-            Contender("ours, 32", "ours:tensor_28", 32, simulate=True),
-            Contender("ours, 256", "ours:tensor_28", 256, simulate=True),
+            Contender("ours, 32", "ours:tensor_28", 32),
+            Contender("ours, 256", "ours:tensor_28", 256),
+            Contender("ours, 32,768", "ours:tensor_28", 32_768, simulate=True, note=_DEVICE),
         ),
         (
             Bar("ours, 32", "tutorial, 32", 2.5),
@@ -176,7 +182,7 @@ WORKLOADS: Mapping[str, Workload] = {
             Contender("tutorial", "tutorial:tensor_64", 32),
             Contender("pure tf.data", "pure_tfdata:tensor_64", 32),
             Contender("raw records", "pure_tfdata:raw_records", 32, note=_IN_ORDER),
-            Contender("ours", "ours:tensor_64", 32, simulate=True),
+            Contender("ours", "ours:tensor_64", 32),
         ),
         (Bar("ours", "tutorial", 1.5),),
     ),
@@ -189,7 +195,8 @@ WORKLOADS: Mapping[str, Workload] = {
             Contender("pure tf.data", "pure_tfdata:table", 256),
             Contender("raw records", "pure_tfdata:raw_records", 256, note=_IN_ORDER),
             Contender("raw records, shuffled", "pure_tfdata:raw_shuffled", 256, note=_SHUFFLED),
-            Contender("ours", "ours:table", 256, simulate=True),
+            Contender("ours", "ours:table", 256),
+            Contender("ours, 32,768", "ours:table", 32_768, simulate=True, note=_DEVICE),
         ),
         (Bar("ours", "tutorial", 18.0), Bar("ours", "stock TFXIO", 6.0)),
     ),

@@ -169,9 +169,12 @@ class Input(_Section):
     )
     interleave: int = pydantic.Field(4, gt=0, description="shards read at once")
     prefetch: int = pydantic.Field(
-        2, gt=0, description="batches ready before they are asked for; small ones 16 at least"
+        4, gt=0, description="batches ready before they are asked for; small ones 16 at least"
     )
     parallel: int = pydantic.Field(0, ge=0, le=1024, description="batches in the making at once; 0: one a core")
+    nice: int = pydantic.Field(
+        15, ge=0, le=19, description="how far decoding of pictures gives way to the training loop; 0: not at all"
+    )
     autotune: bool = pydantic.Field(False, description="tf.data chooses parallelism and buffers, within ram_mb")
     cache: Literal["none", "memory", "file"] = pydantic.Field(
         "none", description="keeps decoded records after the first epoch; varied anew in each"

@@ -13,7 +13,7 @@ from components.features.table import Column, TableFeature
 from components.features.tensor import TensorFeature
 from components.features.text import TextFeature, looked_up
 from components.ingest import account
-from components.input_pipeline import Reader, RecordFile
+from components.input_pipeline import Reader, RecordFile, each
 from components.settings import Augmentation, Input
 
 _SEED = 17
@@ -121,11 +121,11 @@ def _text_feature(source: Source) -> TextFeature:
 
 def _read(
     source: Source, features: Mapping[str, Feature], settings: Input, label_type: str = "string"
-) -> tf.data.Dataset:
+) -> Iterable[Any]:
     known = account.read(source.artifact)
     shards = [RecordFile(source.artifact / each.name, each.records, each.bytes) for each in known.shards_of("train")]
     number = _class_numbers(list(known.classes["train"])) if label_type == "string" else tf.identity
-    return Reader(features, "label", number, settings, _SEED, label_type=label_type).training(shards)
+    return each(Reader(features, "label", number, settings, _SEED, label_type=label_type).training(shards))
 
 
 def _class_numbers(names: list[str]) -> Any:

@@ -42,6 +42,7 @@ class ImageFeature:
     dct_shrink: bool = False
     normalise: Literal["model", "unit", "symmetric", "imagenet"] = "model"
     augmentation: Augmentation = field(default_factory=Augmentation)
+    nice: int = field(default=0, compare=False)  # how far threads that decode step back; it changes no pixel
 
     is_ragged = False
     is_costly = True
@@ -56,6 +57,7 @@ class ImageFeature:
             settings.dct_shrink,
             settings.normalise,
             settings.augmentation,
+            settings.nice,
         )
 
     @property
@@ -115,7 +117,7 @@ class ImageFeature:
 
     @property
     def _how(self) -> pictures.How:
-        return pictures.How(self.size, self.antialias, self.dct_shrink)
+        return pictures.How(self.size, self.antialias, self.dct_shrink, self.nice)
 
     def _boxes(self, shapes: tf.Tensor, seeds: tf.Tensor) -> tf.Tensor:
         drawn = draws.uniform(seeds, crops.NUMBERS, _CROP)

@@ -30,6 +30,7 @@ class How:
     size: int
     antialias: bool = True
     dct_shrink: bool = False
+    nice: int = 0  # of threads that decode the native way
 
 
 def read(contents: tf.Tensor, boxes: Boxes, flips: tf.Tensor, how: How) -> tf.Tensor:
@@ -108,7 +109,7 @@ def shapes(contents: tf.Tensor) -> tf.Tensor:
 
 
 def _natively(ops: loader.Ops, contents: tf.Tensor, boxes: tf.Tensor, flips: tf.Tensor, how: How) -> tf.Tensor:
-    chosen = loader.How(how.antialias, how.antialias and how.dct_shrink, _MAX_PIXELS)
+    chosen = loader.How(how.antialias, how.antialias and how.dct_shrink, _MAX_PIXELS, nice=how.nice)
     pixels, problems = ops.try_decode_crop_resize(contents, boxes, flips, (how.size, how.size), chosen)
     problems = tf.ensure_shape(problems, [None])
 

@@ -5,6 +5,8 @@
 //
 // A batch in, a batch out: no map per record, and no copy by `batch` afterwards.
 
+#include <sys/resource.h>
+
 #include <cstdint>
 #include <string>
 #include <vector>
@@ -33,6 +35,17 @@ using tensorflow::shape_inference::ShapeHandle;
 constexpr int64_t kCyclesADecode = 1'000'000;
 
 Bytes BytesOf(const tstring& text) { return {reinterpret_cast<const uint8_t*>(text.data()), text.size()}; }
+
+// Has this thread give way to others of a lower `nice`: whoever asks for batches should not wait for a core that makes
+// one. Elsewhere than on Linux it would be the whole process that steps back.
+void StepBack(int nice) {
+#ifdef __linux__
+  static thread_local int done = 0;
+  if (nice <= done) return;
+  done = nice;
+  if (getpriority(PRIO_PROCESS, 0) < nice) setpriority(PRIO_PROCESS, 0, nice);
+#endif
+}
 
 REGISTER_OP("PenstockShapes")
     .Input("contents: string")
@@ -78,6 +91,7 @@ REGISTER_OP("PenstockDecodeCropResize")
     .Attr("max_pixels: int >= 1 = 50000000")
     .Attr("strict: bool = true")
     .Attr("parallel: bool = true")
+    .Attr("nice: int >= 0 = 0")
     .SetShapeFn([](InferenceContext* c) {
       ShapeHandle contents, boxes, flips;
       TF_RETURN_IF_ERROR(c->WithRank(c->input(0), 1, &contents));
@@ -108,6 +122,7 @@ class DecodeBatch : public OpKernel {
     OP_REQUIRES_OK(context, context->GetAttr("max_pixels", &options_.max_pixels));
     OP_REQUIRES_OK(context, context->GetAttr("strict", &strict_));
     OP_REQUIRES_OK(context, context->GetAttr("parallel", &parallel_));
+    OP_REQUIRES_OK(context, context->GetAttr("nice", &nice_));
   }
 
   void Compute(OpKernelContext* context) override {
@@ -118,6 +133,7 @@ class DecodeBatch : public OpKernel {
                 errors::InvalidArgument("boxes of ", boxes.shape().DebugString(), " and flips of ",
                                         flips.shape().DebugString(), ", expected [", records, ", 4] and [", records,
                                         "]"));
+    StepBack(nice_);
     Tensor *pixels = nullptr, *problems = nullptr;
     OP_REQUIRES_OK(context, context->allocate_output(
                                 0, TensorShape({records, options_.height, options_.width, 3}), &pixels));
@@ -160,6 +176,7 @@ class DecodeBatch : public OpKernel {
 
   Options options_ = {};
   bool strict_ = true, parallel_ = true;
+  int nice_ = 0;
 };
 REGISTER_KERNEL_BUILDER(Name("PenstockDecodeCropResize").Device(tensorflow::DEVICE_CPU), DecodeBatch);
 

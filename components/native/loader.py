@@ -33,12 +33,14 @@ class How:
             faster, and no longer within a rounding of TensorFlow's pixels.
         max_pixels: Of a whole picture; larger ones are refused by their header.
         parallel: Whether the pictures of one batch are shared out among TensorFlow's threads.
+        nice: How far the thread that decodes steps back behind others, for good: for threads of one's own alone.
     """
 
     antialias: bool = False
     shrink_in_dct: bool = False
     max_pixels: int = 50_000_000
     parallel: bool = True
+    nice: int = 0
 
 
 DEFAULT: Final = How()

@@ -1,17 +1,15 @@
 """What batches cost their consumer, measured from the consumer's side.
 
     next() ──wait──► batch ─► touch every byte ─► next()
-                                  └─► a simulated device computes, while the next ones are taken
+                                  └─► a simulated device computes, and asks for the next one
 
 Standard library and NumPy only: the environments of the peers that benchmarks compare with have nothing else.
 """
 
-import math
 import os
 import resource
 import statistics
 import time
-from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -21,8 +19,7 @@ import numpy as np
 
 _TICKS = 100  # of a second, in /proc: the same on every Linux
 _WORD = 8
-# Seconds of work that a device is given ahead: where all cores are busy, Linux lets a thread wait for 3 ms.
-_AHEAD = 0.005
+_FIRST_STEP = 1.0  # seconds
 
 Filled = Callable[[Any], tuple[int, int]]  # of a batch: how many values are no padding, of how many
 
@@ -57,7 +54,7 @@ class Window:
 
 @dataclass(frozen=True)
 class Simulated:
-    """What a device of a given speed would have seen: the ratio is MLPerf Storage's, but batches are handed ahead."""
+    """What a device of a given speed would have seen, as MLPerf Storage defines it."""
 
     rate: float  # samples a second that the device can take
     utilisation: float  # time of computing / time in all, first step excluded
@@ -125,26 +122,27 @@ class Feed:
         return Window(samples, now - begun, cpu, max(0.0, busy - cpu), tuple(waits), filled, cells)
 
     def simulate(self, rate: float, seconds: float) -> Simulated:
-        """Consumes as a device would that takes `rate` samples a second, and that is given ahead of time.
+        """Consumes as a device would that takes `rate` samples a second, in turn, as MLPerf Storage does.
 
-        Batches are handed over while others are computed: one, or as many as take 5 ms, no more. So do asynchronous
-        steps, several steps an execution, and prefetching to the device. What the device does is arithmetic on the
-        clock; this process only hands over.
+        A step is a sleep; the next batch is asked for when it is over, and until it comes the device waits. What the
+        sleep takes too long is neither: it is this machine's clock. The first step is not counted, and takes a second,
+        as where a model is compiled in it: whoever has just taken all there was would else be measured with buffers
+        that are empty, which at this rate they never are again.
         """
-        stalls = []
-        samples = self._touch(next(self._batches))
-        start = self._clock.now()
-        end = begun = start + samples / rate  # the first step is not counted
-        starts = deque([start], maxlen=max(1, math.ceil(_AHEAD * rate / samples)))
-        while end < begun + seconds:
-            self._rest(starts[0] - self._clock.now())  # until a batch before has left the place that this one takes
-            samples = self._touch(next(self._batches))
+        stalls: list[float] = []
+        computed = waited = 0.0
+        self._touch(next(self._batches))
+        done = self._clock.now() + _FIRST_STEP
+        while computed + waited < seconds:
+            self._rest(done - self._clock.now())
+            asked = self._clock.now()
+            batch = next(self._batches)
             ready = self._clock.now()
-            stalls.append(max(0.0, ready - end))
-            starts.append(start := max(ready, end))
-            end = start + samples / rate
+            stalls.append(ready - asked)
+            step = self._touch(batch) / rate
+            computed, waited, done = computed + step, waited + stalls[-1], ready + step
         stall = quantiles(stalls)
-        return Simulated(rate, 1 - sum(stalls) / (end - begun), stall[50], stall[99], len(stalls))
+        return Simulated(rate, computed / (computed + waited), stall[50], stall[99], len(stalls))
 
     def _rest(self, seconds: float) -> None:
         if seconds > 0:

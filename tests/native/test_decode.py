@@ -1,7 +1,10 @@
 """Boxes of pictures become the pixels that TensorFlow's own ops make of them, to within a rounding."""
 
 import functools
+import os
+import threading
 from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import numpy as np
@@ -209,6 +212,23 @@ class TestInTfData:
 
         assert data.element_spec == tf.TensorSpec([4, 3], tf.int32)
         np.testing.assert_array_equal(next(data.as_numpy_iterator()), [[60 + index, 80, 1] for index in range(4)])
+
+    def test_the_thread_that_decodes_steps_back(self, ops: Ops, photo: Photo, jpeg: Encode) -> None:
+        """So far as it is told, and no nearer again; no other thread does."""
+        content, box = [jpeg(photo(32, 32))], [[0, 0, 32, 32]]
+
+        def decode_twice() -> list[int]:
+            found = []
+            for nice in (7, 3):
+                ops.decode_crop_resize(content, box, [False], (8, 8), How(nice=nice))
+                found.append(os.getpriority(os.PRIO_PROCESS, threading.get_native_id()))
+            return found
+
+        before = os.getpriority(os.PRIO_PROCESS, threading.get_native_id())
+        with ThreadPoolExecutor(1) as pool:
+            assert pool.submit(decode_twice).result() == [7, 7]
+        ops.decode_crop_resize(content, box, [False], (8, 8))
+        assert os.getpriority(os.PRIO_PROCESS, threading.get_native_id()) == before
 
     def test_an_empty_batch_is_an_empty_batch(self, ops: Ops) -> None:
         """The last one of a filtered set may be."""
