@@ -226,7 +226,7 @@ class TestInTfData:
 
         before = os.getpriority(os.PRIO_PROCESS, threading.get_native_id())
         with ThreadPoolExecutor(1) as pool:
-            assert pool.submit(decode_twice).result() == [7, 7]
+            assert pool.submit(decode_twice).result() == [max(before, 7)] * 2  # the tests may be nice themselves
         ops.decode_crop_resize(content, box, [False], (8, 8))
         assert os.getpriority(os.PRIO_PROCESS, threading.get_native_id()) == before
 
