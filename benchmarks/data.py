@@ -17,7 +17,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from components import durable, fingerprint, refs
+from components import fingerprint, refs
+from components.storage import durable
 
 HOME = Path(__file__).resolve().parents[1]
 CACHE = HOME / ".tools" / "bench-data"
@@ -69,7 +70,7 @@ def shards(name: str, stored: str = "original", rows: int = 0, cache: Path = CAC
     """Returns the artifact that Penstock's ingest makes of the raw data, made if it is not there."""
     home, kind = raw(name, rows, cache), KINDS[name]
     flags = (*_SPLITS, *STORED[stored])
-    sources = fingerprint.sources(["pipelines.ingest_alone", "components.ingest.sources"])
+    sources = fingerprint.sources(["pipelines.ingest", "components.ingest.sources"])
     target = home.with_name(f"{home.name}-{stored}-{_digest(*flags, *sources.values())}")
     if not target.exists():
         _remove(cache, f"{home.name}-{stored}-*")

@@ -76,13 +76,13 @@ def ours(data: str) -> None:
     import tensorflow as tf  # noqa: F401
 
     from components.ingest import run
-    from components.settings import Ingest
-    from pipelines import ingest_alone
+    from components.settings.ingest import Ingest
+    from pipelines import ingest
 
     label = "label" if data.endswith(".npz") else "kind"
     with tempfile.TemporaryDirectory() as home:
-        wish = ingest_alone.Wish(data, Path(home, "out"), Ingest(label=label))
-        measure.report(lambda: ingest_alone.ingest(wish))
+        wish = ingest.Wish(data, Path(home, "out"), Ingest(label=label))
+        measure.report(lambda: ingest.ingest(wish))
         print(len(list(wish.out.rglob("data_tfrecord-*"))), "shards by", run.__name__)
 
 

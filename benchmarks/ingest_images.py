@@ -74,7 +74,7 @@ def _place(home: Path, number: int) -> Path:
 
 def data_of(write: Callable[[Path, int], None], count: int) -> Path:
     """Returns a folder of files, which are made if they are not there."""
-    from components import durable
+    from components.storage import durable
 
     source = inspect.getsource(write) + Path(__file__).with_name("pictures.py").read_text()
     target = CACHE / f"{write.__name__}-{count}-{hashlib.sha256(source.encode()).hexdigest()[:8]}"
@@ -91,12 +91,12 @@ def ours(data: str, check: str) -> None:
     import tensorflow as tf  # noqa: F401
 
     from components.ingest import run  # noqa: F401
-    from components.settings import Ingest
-    from pipelines import ingest_alone
+    from components.settings.ingest import Ingest
+    from pipelines import ingest
 
     settings = Ingest.model_validate({"image_check": check})
     with tempfile.TemporaryDirectory(dir=CACHE) as home:
-        measure.report(lambda: ingest_alone.ingest(ingest_alone.Wish(data, Path(home, "out"), settings)))
+        measure.report(lambda: ingest.ingest(ingest.Wish(data, Path(home, "out"), settings)))
 
 
 def simplejpeg(data: str) -> None:

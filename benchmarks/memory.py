@@ -109,7 +109,7 @@ def _reader(case: Case) -> Any:
     from components.features.text import TextFeature, looked_up
     from components.input_pipeline import Reader
     from components.native import loader
-    from components.settings import Augmentation, Input
+    from components.settings.input import Augmentation, Input
 
     settings = Input(
         batch_size=case.batch,

@@ -27,8 +27,8 @@ def write(home: Path, rows: int) -> None:
     import pyarrow as pa
     import pyarrow.parquet as pq
 
-    from components.settings import Ingest
-    from pipelines import ingest_alone
+    from components.settings.ingest import Ingest
+    from pipelines import ingest
 
     random = np.random.default_rng(5)
     columns: dict[str, Any] = {name: random.normal(size=rows).astype(np.float32) for name in _NUMBERS[:_FLOATS]}
@@ -37,7 +37,7 @@ def write(home: Path, rows: int) -> None:
     columns["label"] = random.choice(np.array(["no", "yes"]), rows)
     home.mkdir()
     pq.write_table(pa.table(columns), home / "table.parquet")
-    ingest_alone.ingest(ingest_alone.Wish(str(home / "table.parquet"), home / "examples", Ingest(label="label")))
+    ingest.ingest(ingest.Wish(str(home / "table.parquet"), home / "examples", Ingest(label="label")))
 
 
 def stock_fn(inputs: dict[str, Any]) -> dict[str, Any]:
@@ -80,14 +80,14 @@ _STOCK = {"preprocessing_fn": f"{_ME}.stock_fn"}
 
 
 def _ours(home: Path) -> dict[str, Any]:
-    """Returns what pipelines/build.py tells the component."""
-    from components import parts, roles
-    from components.settings import Transform
-    from components.tasks import get
+    """Returns what pipelines/orchestration/build.py tells the component."""
+    from components.records import roles
+    from components.settings.transform import Transform
+    from components.tasks import assign, get
 
-    assigned = parts.assign(get("tabular").parts, roles.read(_schema(home), "label"))
+    assigned = assign.assign(get("tabular").parts, roles.read(_schema(home), "label"))
     return {
-        "preprocessing_fn": "components.transform.preprocessing_fn",
+        "preprocessing_fn": "components.fitting.preprocessing.preprocessing_fn",
         "custom_config": {
             "label": "label",
             "kind": "class",
@@ -111,7 +111,7 @@ def _write_schema(home: Path, *, is_stock: bool) -> None:
     """Nothing is missing here: stock is told so, which spares it sparse tensors; ours reads by its own defaults."""
     from google.protobuf import text_format
 
-    from components import roles
+    from components.records import roles
 
     schema = _schema(home)
     if is_stock:

@@ -1,7 +1,7 @@
 """The source of the code a node uses, as a digest a file: the part of the cache key that TFX leaves out.
 
     node's entry modules ─► what they import of ours, and what that imports, … (read by `ast`, nothing is run)
-                         ─► {"components/trainer.py": "3f2a…", …}
+                         ─► {"components/training/trainer.py": "3f2a…", …}
 
 An import inside a function counts too. Code that is named by a string (a Task's parts) is not seen here: the graph
 hands those modules in as entries of the nodes that load them.

@@ -66,8 +66,9 @@ def run(
     wait: Wait = False,
 ) -> None:
     """Bring a pipeline up to date: run what is due, say why, show the result."""
-    from pipelines import config, execute
-    from pipelines.plan import Request
+    from pipelines import config
+    from pipelines.orchestration import run as execute
+    from pipelines.orchestration.plan import Request
 
     chosen = config.make(
         task,
@@ -102,16 +103,17 @@ def ingest(
     """Turn raw data into sharded TFRecords, and stop there."""
     from pathlib import Path
 
-    from components import settings
-    from pipelines import config, ingest_alone, quiet
+    from components.settings import tree
+    from pipelines import config, log
+    from pipelines import ingest as ingest_alone
     from pipelines.console import Display
 
-    quiet.prepare_environment()
-    chosen = settings.load([{"ingest": {"label": label}}, *(settings.parse_flag(flag) for flag in flags or ())])
+    log.prepare_environment()
+    chosen = tree.load([{"ingest": {"label": label}}, *(tree.parse_flag(flag) for flag in flags or ())])
     target, known = Path(out).absolute(), Path(earlier).absolute() if earlier else None
     wish = ingest_alone.Wish(config.data_of(data), target, chosen.ingest, beam_args or (), wait, known)
     target.parent.mkdir(parents=True, exist_ok=True)
-    with quiet.diverted(target.with_name(f"{target.name}.log")) as user:
+    with log.diverted(target.with_name(f"{target.name}.log")) as user:
         display = Display(user)
         made = ingest_alone.ingest(wish, display.surveyed)
         display.ingested(made, target)
@@ -127,11 +129,11 @@ def inspect(
     """Show what is in a set: counts, columns, classes, first records, images."""
     from pathlib import Path
 
-    from pipelines import quiet
-    from pipelines.inspect import Wishes
-    from pipelines.inspect import inspect as show
+    from pipelines import log
+    from pipelines.inspection import Wishes
+    from pipelines.inspection import inspect as show
 
-    quiet.prepare_environment()
+    log.prepare_environment()
     show(path, Wishes(rows, Path(sheet) if sheet else None, verify), sys.stdout)
 
 

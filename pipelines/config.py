@@ -9,11 +9,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from components import places
-from components import settings as settings_tree
 from components.errors import SettingsError
 from components.ingest.config import Needs
-from components.settings import Settings, nearest
+from components.settings import tree as settings_tree
+from components.settings.names import check_name, nearest, not_a_path
+from components.settings.tree import Settings
+from components.storage import paths as places
 from components.tasks import NAMES, Task, get
 
 SETTINGS_FILE = "penstock.toml"
@@ -31,7 +32,7 @@ class RunConfig:
     root: Path
     settings: Settings
     beam_args: tuple[str, ...] = ()
-    schema: str = ""  # the user's own; empty: the one that applies (see `pipelines.curated`)
+    schema: str = ""  # the user's own; empty: the one that applies (see `pipelines.orchestration.schema`)
 
     @property
     def needs(self) -> Needs:
@@ -94,7 +95,7 @@ def make(
     """Puts defaults, settings file and flags together."""
     task = get(task_name)
     places, overlay = _read_settings_file(task, settings_file)
-    chosen = settings_tree.check_name(name or places.get("name") or task.name)
+    chosen = check_name(name or places.get("name") or task.name)
     settings = settings_tree.load([task.settings, overlay, *map(settings_tree.parse_flag, flags)])
     return RunConfig(
         task=task,
@@ -143,7 +144,7 @@ def data_of(text: str) -> str:
 
 def _folder(what: str, text: str) -> Path:
     """Returns an absolute path; refuses what only looks like one."""
-    if reason := settings_tree.not_a_path(text):
+    if reason := not_a_path(text):
         raise SettingsError(f"{what} {text!r}: {reason}")
     try:
         return Path(text).expanduser().absolute()

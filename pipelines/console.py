@@ -11,15 +11,15 @@ from rich.live import Live
 from rich.text import Text
 
 from components.errors import PenstockError
-from components.ingest import detect
-from components.ingest.account import QUARANTINE, Account
-from components.ingest.spans import Span
-from components.ingest.survey import Survey
+from components.ingest.survey import detect
+from components.ingest.survey.spans import Span
+from components.ingest.survey.survey import Survey
 from components.progress import Progress
-from pipelines import plan
+from components.records.manifest import QUARANTINE, Account
 from pipelines.config import RunConfig
-from pipelines.curated import Curated
-from pipelines.plan import NodePlan, Plan
+from pipelines.orchestration import plan
+from pipelines.orchestration.plan import NodePlan, Plan
+from pipelines.orchestration.schema import Curated
 from pipelines.report.facts import NodeFacts, RunFacts
 
 _SYMBOLS = {"ran": "✓", "cached": "=", "failed": "✗", "skipped": "·"}
@@ -128,7 +128,7 @@ class Display:
         if found.parts[0].span.number is not None:
             rows.append(("spans", ", ".join(_span_words(part.span) for part in found.parts)))
         if found.table is not None:
-            from components.ingest import infer
+            from components.ingest.survey import columns as infer
 
             rows += _by_type(infer.shown(found.table.schema, found.table.label, found.table.images))
         self._rows(rows)

@@ -11,18 +11,18 @@ from pathlib import Path
 # A script's own folder comes first on the path; its file names must not hide other packages.
 sys.path[:] = [entry for entry in sys.path if Path(entry or ".").resolve() != Path(__file__).resolve().parent]
 
-from pipelines import quiet  # noqa: E402 - after the path is mended
+from pipelines import log  # noqa: E402 - after the path is mended
 
-quiet.prepare_environment()
+log.prepare_environment()
 
 from tfx.orchestration.local import local_dag_runner  # noqa: E402
 from tfx.proto.orchestration import pipeline_pb2  # noqa: E402
 
 from components.errors import PenstockError  # noqa: E402
 from pipelines import config as run_config  # noqa: E402
-from pipelines import curated, execute  # noqa: E402
-from pipelines.build import build  # noqa: E402
-from pipelines.plan import Request  # noqa: E402
+from pipelines.orchestration import run, schema  # noqa: E402
+from pipelines.orchestration.build import build  # noqa: E402
+from pipelines.orchestration.plan import Request  # noqa: E402
 
 
 class PenstockRunner(local_dag_runner.LocalDagRunner):
@@ -37,7 +37,7 @@ class PenstockRunner(local_dag_runner.LocalDagRunner):
     def run_with_ir(self, pipeline: pipeline_pb2.Pipeline, run_options: object = None, **_: object) -> None:
         """Runs the compiled pipeline under lock and plan."""
         del run_options
-        self.exit_code = execute.run(self._config, Request(), compiled=pipeline)
+        self.exit_code = run.run(self._config, Request(), compiled=pipeline)
 
 
 def main(task: str) -> None:
@@ -45,7 +45,7 @@ def main(task: str) -> None:
     try:
         config = run_config.make(task, data=os.environ.get("PENSTOCK_DATA"), root=os.environ.get("PENSTOCK_ROOT"))
         runner = PenstockRunner(config)
-        runner.run(build(config, curated.current(config)))
+        runner.run(build(config, schema.current(config)))
     except PenstockError as error:
         print(f"penstock: {error}", file=sys.stderr)
         raise SystemExit(error.exit_code) from None

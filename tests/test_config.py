@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from components.errors import SettingsError
-from components.settings import Settings
+from components.settings.tree import Settings
 from components.tasks import NAMES, get
 from pipelines import config as run_config
 

@@ -16,10 +16,11 @@ import pytest
 from components.errors import BadInput, Cancelled
 from components.progress import Progress
 from pipelines import config as run_config
-from pipelines import console, graph
+from pipelines import console
 from pipelines.config import RunConfig
 from pipelines.console import Display
-from pipelines.plan import CACHED, HELD, LOOK_UP, RUN, SKIP, NodePlan, Plan
+from pipelines.orchestration import graph
+from pipelines.orchestration.plan import CACHED, HELD, LOOK_UP, RUN, SKIP, NodePlan, Plan
 from pipelines.report.facts import LedgerRow, NodeFacts, RunFacts
 
 MARKUP = "[red]stop[/red] [/] [link=x]y :warning: \\"
@@ -184,7 +185,7 @@ class TestPlan:
         """And the last line counts what is due."""
         nodes = (
             planned("Ingest", HELD, "before --from Trainer"),
-            planned("Trainer", RUN, "code changed: components/trainer.py"),
+            planned("Trainer", RUN, "code changed: components/training/trainer.py"),
             planned("ExampleValidator", CACHED, "same inputs; outputs intact"),
             planned("Baseline", LOOK_UP, "looked up in every run"),
             planned("Pusher", SKIP, "after --to Evaluator"),
@@ -194,7 +195,7 @@ class TestPlan:
         assert lines(stream) == [
             f"image: {tmp_path}/photos in {tmp_path}/root",
             "  Ingest           kept       before --from Trainer",
-            "  Trainer          runs       code changed: components/trainer.py",
+            "  Trainer          runs       code changed: components/training/trainer.py",
             "  ExampleValidator up to date same inputs; outputs intact",
             "  Baseline         looked up  looked up in every run",
             "  Pusher           skipped    after --to Evaluator",

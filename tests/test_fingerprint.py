@@ -10,7 +10,7 @@ import pytest
 
 from components import tasks
 from components.fingerprint import HOME, PACKAGES, changed, sources
-from pipelines import graph
+from pipelines.orchestration import graph
 
 Tree = Callable[[Mapping[str, str]], Path]
 
@@ -198,9 +198,9 @@ def closure(node: str) -> set[str]:
 
 
 TRAINER_ONLY = {
-    "components/trainer.py",
+    "components/training/trainer.py",
     "components/input_pipeline/reader.py",
-    "components/serving.py",
+    "components/serving/export.py",
     "components/features/image.py",
     "components/models/image.py",
 }
@@ -230,15 +230,15 @@ def test_an_edit_of_the_trainers_own_code_is_no_concern_of_earlier_nodes(node: s
             {
                 "components/ingest/component.py",
                 "components/ingest/images/__init__.py",
-                "components/ingest/manifest.py",
-                "components/ingest/shards.py",
-                "components/ingest/write.py",
+                "components/ingest/survey/listing.py",
+                "components/ingest/work/shards.py",
+                "components/ingest/write/files.py",
             },
         ),
-        ("Gate", {"components/gate.py", "components/ingest/account.py"}),
-        ("Transform", {"components/transform.py"}),
-        ("Evaluator", {"components/evaluation.py"}),
-        ("Pusher", {"components/pusher.py", "components/durable.py"}),
+        ("Gate", {"components/evaluation/gate.py", "components/records/manifest.py"}),
+        ("Transform", {"components/fitting/preprocessing.py"}),
+        ("Evaluator", {"components/evaluation/thresholds.py"}),
+        ("Pusher", {"components/serving/pusher.py", "components/storage/durable.py"}),
     ],
 )
 def test_a_nodes_own_code_is_in_its_fingerprint(node: str, files: set[str]) -> None:
@@ -247,7 +247,7 @@ def test_a_nodes_own_code_is_in_its_fingerprint(node: str, files: set[str]) -> N
 
 
 LIST_IMPORTED = """
-import sys, components.ingest.sources.image_folder, pipelines.execute
+import sys, components.ingest.sources.image_folder, pipelines.orchestration.run
 print(*(module.__file__ for module in list(sys.modules.values()) if getattr(module, "__file__", None)), sep="\\n")
 """
 
@@ -259,4 +259,4 @@ def test_no_file_that_python_imports_is_missed() -> None:
     ours = {file.relative_to(HOME).as_posix() for file in loaded if file.is_relative_to(HOME)}
     ours = {name for name in ours if name.split("/")[0] in PACKAGES}
 
-    assert ours - sources(["components.ingest.sources.image_folder", "pipelines.execute"]).keys() == set()
+    assert ours - sources(["components.ingest.sources.image_folder", "pipelines.orchestration.run"]).keys() == set()

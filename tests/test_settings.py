@@ -7,7 +7,8 @@ import pydantic
 import pytest
 
 from components.errors import SettingsError
-from components.settings import Settings, check_name, load, nearest, parse_flag, read_file
+from components.settings.names import check_name, nearest
+from components.settings.tree import Settings, load, parse_flag, read_file
 from pipelines import config
 
 BAD_NAME = "expected a lower-case letter, then letters, digits, - or _ (63 at most)"

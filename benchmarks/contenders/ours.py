@@ -12,9 +12,9 @@ from components.features.image import ImageFeature
 from components.features.table import Column, TableFeature
 from components.features.tensor import TensorFeature
 from components.features.text import TextFeature, looked_up
-from components.ingest import account
 from components.input_pipeline import Reader, RecordFile, each
-from components.settings import Augmentation, Input
+from components.records import manifest
+from components.settings.input import Augmentation, Input
 
 _SEED = 17
 _SIZE = 224
@@ -66,13 +66,13 @@ def image_32(source: Source, batch: int) -> Iterable[Any]:
 def image_32_defaults(source: Source, batch: int) -> Iterable[Any]:
     """What a user gets who sets nothing: shifted, brightness and contrast."""
     settings = Input(batch_size=batch)
-    return _read(source, {"image": ImageFeature.of(settings, account.read(source.artifact))}, settings)
+    return _read(source, {"image": ImageFeature.of(settings, manifest.read(source.artifact))}, settings)
 
 
 def image_defaults(source: Source, batch: int) -> Iterable[Any]:
     """What a user gets who sets nothing but the size: antialiased, shifted, brightness and contrast."""
     settings = Input(batch_size=batch, image_size=_SIZE)
-    return _read(source, {"image": ImageFeature.of(settings, account.read(source.artifact))}, settings)
+    return _read(source, {"image": ImageFeature.of(settings, manifest.read(source.artifact))}, settings)
 
 
 def text(source: Source, batch: int) -> Iterable[Any]:
@@ -109,7 +109,7 @@ def _pictures(source: Source, batch: int, *, size: int = _SIZE, order: str = "ex
     # Smoothing is off with the others, and costs as much again as resizing does.
     given = {"batch_size": batch, "image_size": size, "antialias": False, "order": order, "augmentation": how}
     settings = Input.model_validate(given)
-    return _read(source, {"image": ImageFeature.of(settings, account.read(source.artifact))}, settings)
+    return _read(source, {"image": ImageFeature.of(settings, manifest.read(source.artifact))}, settings)
 
 
 def _text_feature(source: Source) -> TextFeature:
@@ -122,7 +122,7 @@ def _text_feature(source: Source) -> TextFeature:
 def _read(
     source: Source, features: Mapping[str, Feature], settings: Input, label_type: str = "string"
 ) -> Iterable[Any]:
-    known = account.read(source.artifact)
+    known = manifest.read(source.artifact)
     shards = [RecordFile(source.artifact / each.name, each.records, each.bytes) for each in known.shards_of("train")]
     number = _class_numbers(list(known.classes["train"])) if label_type == "string" else tf.identity
     return each(Reader(features, "label", number, settings, _SEED, label_type=label_type).training(shards))

@@ -12,8 +12,8 @@ import math
 
 import tensorflow as tf
 
-from components.features import draws
-from components.settings import Augmentation
+from components.features import randomness
+from components.settings.input import Augmentation
 
 NUMBERS = 4  # draws a box needs
 _SHIFT = 8  # a shift is at most this part of the side
@@ -70,8 +70,8 @@ def _resized(shapes: tf.Tensor, drawn: tf.Tensor, how: Augmentation) -> tf.Tenso
 
     Where others draw again, up to ten times, a side that is too long is cut: the same boxes but for those few.
     """
-    area = draws.between(drawn[:, 0], how.crop_area, 1) * tf.cast(tf.reduce_prod(shapes, axis=1), tf.float32)
-    ratio = tf.exp(draws.between(drawn[:, 1], -math.log(how.crop_ratio), math.log(how.crop_ratio)))
+    area = randomness.between(drawn[:, 0], how.crop_area, 1) * tf.cast(tf.reduce_prod(shapes, axis=1), tf.float32)
+    ratio = tf.exp(randomness.between(drawn[:, 1], -math.log(how.crop_ratio), math.log(how.crop_ratio)))
     sides = tf.stack([tf.sqrt(area / ratio), tf.sqrt(area * ratio)], axis=1)
     return tf.clip_by_value(tf.cast(tf.round(sides), tf.int32), 1, shapes)
 

@@ -8,7 +8,7 @@ from typing import Any
 
 import tensorflow as tf
 
-from components.roles import DATE_PATTERN
+from components.records.roles import DATE_PATTERN
 
 _PARTS = ("year", "month", "day", "hour", "minute", "second")
 _SECONDS = {"hour": 3600.0, "minute": 60.0, "second": 1.0}

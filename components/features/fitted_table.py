@@ -11,8 +11,8 @@ import keras
 import tensorflow as tf
 
 from components.features import DataShape, Fitted, Unvaried
-from components.roles import MISSING, Column
-from components.settings import Input
+from components.records.roles import MISSING, Column
+from components.settings.input import Input
 
 KEY = "table"
 _NUMBER_BYTES = 8

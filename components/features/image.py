@@ -7,10 +7,11 @@ from typing import Literal
 import keras
 import tensorflow as tf
 
-from components.features import DataShape, Fitted, colours, crops, draws, patches, pictures
+from components.features import DataShape, Fitted, colors, crops, patches, randomness
+from components.features import pixels as pictures
 from components.native import loader
-from components.roles import Column
-from components.settings import Augmentation, Input
+from components.records.roles import Column
+from components.settings.input import Augmentation, Input
 
 CHANNELS = pictures.CHANNELS
 _SMALLEST, _LARGEST = 32, 160  # bounds of a side that is taken from the data
@@ -120,11 +121,11 @@ class ImageFeature:
         return pictures.How(self.size, self.antialias, self.dct_shrink, self.nice)
 
     def _boxes(self, shapes: tf.Tensor, seeds: tf.Tensor) -> tf.Tensor:
-        drawn = draws.uniform(seeds, crops.NUMBERS, _CROP)
+        drawn = randomness.uniform(seeds, crops.NUMBERS, _CROP)
         return crops.boxes(shapes, drawn, self.size, self.fit, self.augmentation)
 
     def _flips(self, seeds: tf.Tensor) -> tf.Tensor:
-        return draws.uniform(seeds, 2, _FLIP)[:, 0] < self.augmentation.flip
+        return randomness.uniform(seeds, 2, _FLIP)[:, 0] < self.augmentation.flip
 
     def _vary(self, pixels: tf.Tensor, seeds: tf.Tensor) -> tf.Tensor:
         """Varies small pictures all at once, and large ones one after another.
@@ -151,19 +152,19 @@ class ImageFeature:
     def _steps(self, seeds: tf.Tensor) -> Iterator[Step]:
         """Yields what is done to pictures, with the numbers that decide."""
         how = self.augmentation
-        shift = draws.uniform(seeds, 2, _SHIFT) if how.crop == "shift" else None
-        turn = draws.uniform(seeds, 2, _FLIP)[:, 1] < how.flip_vertical if how.flip_vertical else None
+        shift = randomness.uniform(seeds, 2, _SHIFT) if how.crop == "shift" else None
+        turn = randomness.uniform(seeds, 2, _FLIP)[:, 1] < how.flip_vertical if how.flip_vertical else None
         if shift is not None or turn is not None:
             yield _moves(shift, turn)
-        if colours.is_varied(how):
-            drawn = draws.uniform(seeds, colours.NUMBERS, _COLOUR)
+        if colors.is_varied(how):
+            drawn = randomness.uniform(seeds, colors.NUMBERS, _COLOUR)
             yield Step(
-                lambda picture, drawn: colours.vary(picture[tf.newaxis], drawn[tf.newaxis], how)[0],
-                lambda pixels, drawn: colours.vary(pixels, drawn, how),
+                lambda picture, drawn: colors.vary(picture[tf.newaxis], drawn[tf.newaxis], how)[0],
+                lambda pixels, drawn: colors.vary(pixels, drawn, how),
                 (drawn,),
             )
         if how.erase:
-            drawn = draws.uniform(seeds, patches.NUMBERS, _ERASE)
+            drawn = randomness.uniform(seeds, patches.NUMBERS, _ERASE)
             yield Step(
                 lambda picture, drawn: patches.erase(picture, drawn, how),
                 lambda pixels, drawn: patches.erase_all(pixels, drawn, how),

@@ -9,8 +9,8 @@ import math
 import numpy as np
 import tensorflow as tf
 
-from components.features import draws
-from components.settings import Augmentation
+from components.features import randomness
+from components.settings.input import Augmentation
 
 NUMBERS = 8  # draws a picture needs to be erased
 _SLIMMEST = 0.3  # ratio of the sides of what is erased, and its inverse
@@ -22,8 +22,8 @@ Mixed = tuple[tf.Tensor, tf.Tensor]
 
 def erase(picture: tf.Tensor, drawn: tf.Tensor, how: Augmentation) -> tf.Tensor:
     """Paints a rectangle of one colour over the picture, or does not; NUMBERS within [0, 1) decide."""
-    area = draws.between(drawn[1], min(_SMALLEST, how.erase_area), how.erase_area)
-    ratio = tf.exp(draws.between(drawn[2], math.log(_SLIMMEST), -math.log(_SLIMMEST)))
+    area = randomness.between(drawn[1], min(_SMALLEST, how.erase_area), how.erase_area)
+    ratio = tf.exp(randomness.between(drawn[2], math.log(_SLIMMEST), -math.log(_SLIMMEST)))
     sides = tf.minimum(tf.stack([tf.sqrt(area / ratio), tf.sqrt(area * ratio)]), 1)
     colour = tf.cast(drawn[5:8] * 256, picture.dtype)
 
@@ -36,8 +36,8 @@ def erase(picture: tf.Tensor, drawn: tf.Tensor, how: Augmentation) -> tf.Tensor:
 
 def erase_all(pixels: tf.Tensor, drawn: tf.Tensor, how: Augmentation) -> tf.Tensor:
     """Does to every picture of a batch what `erase` does to one."""
-    area = draws.between(drawn[:, 1], min(_SMALLEST, how.erase_area), how.erase_area)
-    ratio = tf.exp(draws.between(drawn[:, 2], math.log(_SLIMMEST), -math.log(_SLIMMEST)))
+    area = randomness.between(drawn[:, 1], min(_SMALLEST, how.erase_area), how.erase_area)
+    ratio = tf.exp(randomness.between(drawn[:, 2], math.log(_SLIMMEST), -math.log(_SLIMMEST)))
     sides = tf.minimum(tf.stack([tf.sqrt(area / ratio), tf.sqrt(area * ratio)], axis=1), 1)
     boxes = _boxes(pixels, drawn[:, 3:5], sides)
     places = tf.range(pixels.shape[1])

@@ -9,8 +9,8 @@ import numpy as np
 import tensorflow as tf
 
 from components.features import DataShape, Fitted, Unvaried
-from components.roles import Column
-from components.settings import Input
+from components.records.roles import Column
+from components.settings.input import Input
 
 _AS_DECODED = {"uint32": tf.int32, "uint64": tf.int64}  # decode_raw lacks them; the bits are the same
 

@@ -28,8 +28,8 @@ import keras
 import tensorflow as tf
 
 from components.features import DataShape, Fitted, Unvaried
-from components.roles import Column
-from components.settings import Input
+from components.records.roles import Column
+from components.settings.input import Input
 
 _NUMBER_BYTES = 8
 _TOKEN_BYTES = 64  # of a text are read for each token that may be kept: one of five million words costs no more

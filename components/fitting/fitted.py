@@ -7,23 +7,23 @@ import numpy as np
 import tensorflow as tf
 import tensorflow_transform as tft
 
-from components.fitting import label, names, table, tensor, text
-from components.roles import Column
-from components.settings import Transform
+from components.fitting import escaping, label, table, tensor, text
+from components.records.roles import Column
+from components.settings.transform import Transform
 
 
 def class_names(output: tft.TFTransformOutput) -> list[str]:
     """Returns the classes, in the order of the model's outputs; none if the label is a quantity."""
     if not _is_there(output, label.VOCABULARY):
         return []
-    return [names.restored(name.decode()) for name in output.vocabulary_by_name(label.VOCABULARY)]
+    return [escaping.restored(name.decode()) for name in output.vocabulary_by_name(label.VOCABULARY)]
 
 
 def label_counts(output: tft.TFTransformOutput) -> dict[str, int]:
     """Returns how many records each class has; together they are all that was fitted on."""
     rows = tf.data.TextLineDataset(output.vocabulary_file_by_name(label.COUNTS)).as_numpy_iterator()
     found = (row.split(b" ", 1) for row in rows)
-    return {names.restored(name.decode()): int(count) for count, name in found}
+    return {escaping.restored(name.decode()): int(count) for count, name in found}
 
 
 def _is_there(output: tft.TFTransformOutput, vocabulary: str) -> bool:

@@ -9,8 +9,8 @@ from typing import Any
 import tensorflow as tf
 import tensorflow_transform as tft
 
-from components.fitting import moments, names
-from components.roles import Kind
+from components.fitting import escaping, moments
+from components.records.roles import Kind
 
 VOCABULARY, COUNTS = "labels", "label_counts"
 MEAN, DEVIATION = "label_mean", "label_deviation"
@@ -22,7 +22,7 @@ def fit(label: Any, key: str, kind: Kind) -> dict[str, Any]:
 
 
 def _classes(label: Any, key: str) -> dict[str, Any]:
-    label = names.one_line(label)
+    label = escaping.one_line(label)
     tft.vocabulary(label, vocab_filename=COUNTS, store_frequency=True)
     number = tft.compute_and_apply_vocabulary(label, vocab_filename=VOCABULARY)
     return {key: tf.cast(number, tf.int64)}

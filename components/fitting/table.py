@@ -15,9 +15,9 @@ import tensorflow as tf
 import tensorflow_transform as tft
 
 from components.features import dates
-from components.fitting import moments, names, quantiles
-from components.roles import MISSING, Column
-from components.settings import Transform
+from components.fitting import escaping, moments, quantiles
+from components.records.roles import MISSING, Column
+from components.settings.transform import Transform
 
 NUMBERS, CATEGORIES = "table_numbers", "table_categories"
 _UNKNOWN = -1
@@ -77,7 +77,7 @@ def _category(values: Any, place: int, settings: Transform) -> Any:
         # What is missing is the empty string, which no vocabulary holds.
         values = tf.where(tf.equal(values, int(MISSING["int64"])), "", tf.strings.as_string(values))
     number = tft.compute_and_apply_vocabulary(
-        names.one_line(values),
+        escaping.one_line(values),
         default_value=_UNKNOWN,
         top_k=settings.categories,
         vocab_filename=vocabulary_of(place),

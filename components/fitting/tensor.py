@@ -12,8 +12,8 @@ import tensorflow as tf
 
 from components.features.tensor import TensorFeature
 from components.fitting import moments
-from components.roles import Column
-from components.settings import Transform
+from components.records.roles import Column
+from components.settings.transform import Transform
 
 
 def mean_of(name: str) -> str:

@@ -7,8 +7,8 @@ import tensorflow as tf
 import tensorflow_transform as tft
 
 from components.features.text import tokens
-from components.roles import Column
-from components.settings import Transform
+from components.records.roles import Column
+from components.settings.transform import Transform
 
 
 def vocabulary_of(place: int) -> str:

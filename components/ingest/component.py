@@ -14,11 +14,12 @@ from tfx.proto import example_gen_pb2
 from tfx.types import artifact_utils, standard_component_specs
 
 from components.errors import BadInput
-from components.hashing import HashCache
-from components.ingest import run, survey
+from components.ingest import run
 from components.ingest.config import IngestConfig
-from components.ingest.files_unit import Target
-from components.ingest.survey import Survey
+from components.ingest.survey import survey
+from components.ingest.survey.survey import Survey
+from components.ingest.work.files_unit import Target
+from components.storage.hashing import HashCache
 
 FINGERPRINT = "input_fingerprint"
 

@@ -4,7 +4,7 @@ from dataclasses import asdict, dataclass
 
 import orjson
 
-from components.settings import Ingest
+from components.settings.ingest import Ingest
 
 
 @dataclass(frozen=True)

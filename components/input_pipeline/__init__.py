@@ -20,10 +20,10 @@ and for one with short steps, in half the time: `for values, labels in input_pip
 """
 
 from components.features import Feature
-from components.input_pipeline.doors import classes, from_arrays, from_folders, from_records, read
+from components.input_pipeline.api import classes, from_arrays, from_folders, from_records, read
 from components.input_pipeline.hand_over import each
 from components.input_pipeline.reader import Reader
-from components.input_pipeline.records import Position, RecordFile, Worker
+from components.input_pipeline.sharding import Position, RecordFile, Worker
 
 __all__ = [
     "Feature",

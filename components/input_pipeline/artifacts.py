@@ -19,9 +19,10 @@ from components.errors import BadInput
 from components.features import Feature, Unvaried
 from components.features.image import ImageFeature
 from components.features.tensor import TensorFeature
-from components.ingest import account, schemas
-from components.input_pipeline.records import RecordFile
-from components.settings import Input
+from components.input_pipeline.sharding import RecordFile
+from components.records import manifest
+from components.records import schema as schemas
+from components.settings.input import Input
 
 _SCHEMA = "schema.pbtxt"
 _TYPES = {schema_pb2.INT: "int64", schema_pb2.FLOAT: "float32", schema_pb2.BYTES: "string"}
@@ -101,12 +102,12 @@ def record_id(artifact: Path) -> str:
     return name if len(held) == 1 else ""
 
 
-def _books(artifact: Path) -> account.Account:
+def _books(artifact: Path) -> manifest.Account:
     try:
-        return account.read(artifact)
+        return manifest.read(artifact)
     except FileNotFoundError:
         raise BadInput(
-            f"{artifact}: no {account.MANIFEST} in it; expected what `penstock ingest` or a run wrote"
+            f"{artifact}: no {manifest.MANIFEST} in it; expected what `penstock ingest` or a run wrote"
         ) from None
 
 
@@ -124,11 +125,11 @@ def _first_record(artifact: Path) -> tf.train.Example:
     raise BadInput(f"{artifact}: 0 examples in it")
 
 
-def _of_schema(schema: schema_pb2.Schema, books: account.Account, settings: Input) -> dict[str, Feature]:
+def _of_schema(schema: schema_pb2.Schema, books: manifest.Account, settings: Input) -> dict[str, Feature]:
     return {feature.name: _feature(feature, books, settings) for feature in schema.feature}
 
 
-def _feature(feature: schema_pb2.Feature, books: account.Account, settings: Input) -> Feature:
+def _feature(feature: schema_pb2.Feature, books: manifest.Account, settings: Input) -> Feature:
     if (tensor := schemas.tensor_of(feature)) is not None:
         dtype, shape = tensor
         return TensorFeature(shape, np.dtype(dtype).name)
@@ -137,7 +138,7 @@ def _feature(feature: schema_pb2.Feature, books: account.Account, settings: Inpu
     return ColumnFeature(_TYPES[feature.type], feature.HasField("shape") or feature.value_count.max == 1)
 
 
-def _of_record(record: tf.train.Example, books: account.Account, settings: Input) -> dict[str, Feature]:
+def _of_record(record: tf.train.Example, books: manifest.Account, settings: Input) -> dict[str, Feature]:
     """Takes what stands in the first record for what stands in all."""
     found: dict[str, Feature] = {}
     for name, held in record.features.feature.items():

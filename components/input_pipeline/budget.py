@@ -22,7 +22,7 @@ from dataclasses import dataclass
 
 from components.errors import SettingsError
 from components.features import Feature
-from components.settings import Input
+from components.settings.input import Input
 
 _MB = 1 << 20
 _OVERHEAD = 64  # bytes of a string in a tensor, above its content

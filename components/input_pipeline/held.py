@@ -12,7 +12,7 @@ from dataclasses import dataclass
 import tensorflow as tf
 
 from components.input_pipeline.budget import Data, Plan
-from components.input_pipeline.records import Worker
+from components.input_pipeline.sharding import Worker
 from components.input_pipeline.shards import Shards
 from components.input_pipeline.source import Columns, Source, Spec
 

@@ -21,18 +21,18 @@ from typing import Any
 import tensorflow as tf
 from PIL import Image
 
-from components import diagnosis
 from components import features as modalities
-from components.diagnosis import Demand, Remedy, Stage
 from components.features import Feature
 from components.features.image import ImageFeature
-from components.ingest.images import stored
-from components.input_pipeline import budget, held
+from components.ingest.images import storage_format as stored
+from components.input_pipeline import budget, diagnosis, held
+from components.input_pipeline.diagnosis import Demand, Remedy, Stage
 from components.input_pipeline.reader import Reader
-from components.input_pipeline.records import RecordFile
+from components.input_pipeline.sharding import RecordFile
 from components.input_pipeline.shards import Shards
 from components.input_pipeline.source import Source
-from components.settings import Augmentation, Ingest
+from components.settings.ingest import Ingest
+from components.settings.input import Augmentation
 
 STAGES = ("read", "parse", "decode", "augment")
 _SMALLER = 1.5  # pictures must be so many times as large as they would be stored, or it is not worth a try

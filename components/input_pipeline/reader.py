@@ -11,10 +11,10 @@ from components.input_pipeline import budget, held, stream
 from components.input_pipeline.beginnings import Beginning, Kept, Stored
 from components.input_pipeline.budget import Plan
 from components.input_pipeline.recipe import Recipe
-from components.input_pipeline.records import Position, RecordFile, Worker
+from components.input_pipeline.sharding import Position, RecordFile, Worker
 from components.input_pipeline.shards import Shards
 from components.input_pipeline.source import Source
-from components.settings import Input
+from components.settings.input import Input
 
 Records = Source | Sequence[RecordFile]
 _FIRST, _ALONE = Position(), Worker()

@@ -15,7 +15,7 @@ from components.errors import SettingsError
 from components.features import Feature
 from components.input_pipeline import pools
 from components.input_pipeline.pools import Pool
-from components.settings import Input
+from components.settings.input import Input
 
 Values = dict[str, Any]
 

@@ -13,7 +13,7 @@ from typing import Any
 import tensorflow as tf
 
 from components.input_pipeline.budget import Data, Plan
-from components.input_pipeline.records import Part, RecordFile, Worker, share
+from components.input_pipeline.sharding import Part, RecordFile, Worker, share
 from components.input_pipeline.source import Columns, Spec, shuffled
 
 _BUFFER = 1 << 18  # bytes read at once from a shard

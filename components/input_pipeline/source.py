@@ -14,7 +14,7 @@ import tensorflow as tf
 
 from components.errors import BadInput
 from components.input_pipeline.budget import Data, Plan
-from components.input_pipeline.records import Worker
+from components.input_pipeline.sharding import Worker
 
 Spec = Mapping[str, Any]  # tf.io's features by column
 Columns = dict[str, Any]

@@ -18,7 +18,7 @@ from components.input_pipeline.beginnings import Beginning
 from components.input_pipeline.budget import Plan
 from components.input_pipeline.pools import Pool
 from components.input_pipeline.recipe import Recipe
-from components.input_pipeline.records import Position
+from components.input_pipeline.sharding import Position
 
 _EPOCHS = 1_000_003  # more than anyone trains: epochs of one seed are never those of its neighbour
 # Our functions are graphs as they stand: converting them would only take time.

@@ -9,7 +9,7 @@ numbers  float [k], categories int [m] ─► table.encode ─┘      (joined.p
 from collections.abc import Sequence
 from typing import Any, Protocol
 
-from components.roles import Column
+from components.records.roles import Column
 
 
 class Fitted(Protocol):

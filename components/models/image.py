@@ -7,7 +7,7 @@ from keras import layers
 
 from components.models import Fitted, pretrained
 from components.models.convolution import convolve
-from components.roles import Column
+from components.records.roles import Column
 
 _SMALLEST_MAP = 8
 

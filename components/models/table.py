@@ -16,7 +16,7 @@ from keras import layers, ops
 
 from components.models import Fitted
 from components.models.residual import residual
-from components.roles import Column
+from components.records.roles import Column
 
 _WIDTH, _BLOCKS, _DROPOUT = 64, 2, 0.2
 _DIMENSION = 8  # of a category

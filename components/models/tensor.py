@@ -23,7 +23,7 @@ from keras import layers, ops
 from components.models import Fitted
 from components.models.convolution import convolve
 from components.models.residual import residual
-from components.roles import Column
+from components.records.roles import Column
 
 _SMALLEST_MAP = 2
 _WIDTH, _BLOCKS, _DROPOUT = 128, 2, 0.1

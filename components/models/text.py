@@ -13,7 +13,7 @@ import keras
 from keras import layers, ops
 
 from components.models import Fitted
-from components.roles import Column
+from components.records.roles import Column
 
 PADDING = 0
 _RUN = 3  # words seen together

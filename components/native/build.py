@@ -26,7 +26,8 @@ from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Final
 
-from components import durable, native
+from components import native
+from components.storage import durable
 
 SOURCES: Final = Path(__file__).parent
 LIBRARY: Final = "jpeg_batch.so"

@@ -19,7 +19,7 @@ NAMES = ("image", "text", "tensor", "tabular", "multimodal")
 class Part:
     """One modality of a task's records. What works on it are references (see `components.refs`)."""
 
-    roles: tuple[str, ...]  # of the columns that it takes (`components.roles`)
+    roles: tuple[str, ...]  # of the columns that it takes (`components.records.roles`)
     feature: str  # (columns, fitted, settings, data) -> features by name
     encoder: str  # (inputs of the model, columns, fitted) -> encodings
     fit: str = ""  # (inputs, columns, settings) -> what Transform fits and applies; empty: nothing
@@ -59,7 +59,9 @@ class Task:
 def get(name: str) -> Task:
     """Returns the task of that name."""
     if name not in NAMES:
-        from components.settings import nearest  # the command's help names all tasks, and must not wait for Pydantic
+        from components.settings.names import (
+            nearest,  # the command's help names all tasks, and must not wait for Pydantic
+        )
 
         raise SettingsError(f"unknown task {name!r}: {nearest(name, NAMES)}")
     task: Task = importlib.import_module(f"components.tasks.{name}").TASK

@@ -9,7 +9,7 @@ import math
 from dataclasses import dataclass
 
 from components.errors import SettingsError
-from components.settings import nearest
+from components.settings.names import nearest
 
 _RESNET_50_BATCH = 400
 _RESNET_50_SECONDS = {"a100": 0.435, "h100": 0.224}

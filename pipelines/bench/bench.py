@@ -10,10 +10,10 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from components import diagnosis
-from components.diagnosis import Demand, Remedy, Stage
 from components.errors import BadInput
-from components.ingest import account
+from components.input_pipeline import diagnosis
+from components.input_pipeline.diagnosis import Demand, Remedy, Stage
+from components.records import manifest
 from pipelines.bench import accelerators, records, trials
 from pipelines.bench.accelerators import Accelerator
 from pipelines.bench.trials import Facts, Figures, Order
@@ -127,7 +127,7 @@ def _stages(config: RunConfig, artifact: Path, wish: Wish) -> tuple[Stage, ...]:
 def _stored_smaller(config: RunConfig, artifact: Path, wish: Wish, facts: Facts, ours: Figures) -> tuple[Remedy, ...]:
     """Tries what `ingest.store` would gain, on some of the records."""
     ingest = config.settings.ingest
-    if not facts.pictures or account.read(artifact).median_side < _SMALLER * ingest.store_side:
+    if not facts.pictures or manifest.read(artifact).median_side < _SMALLER * ingest.store_side:
         return ()
     words = {"jpeg": f"store at {ingest.store_side} px", "raw": f"store raw at {ingest.store_side} px"}
     stored = [ingest.model_copy(update={"store": store}) for store in words]

@@ -12,7 +12,9 @@ from components import tasks
 from components.errors import PenstockError
 from components.features.image import ImageFeature
 from components.input_pipeline import budget
-from components.settings import Ingest, Input, Transform
+from components.settings.ingest import Ingest
+from components.settings.input import Input
+from components.settings.transform import Transform
 from pipelines.bench import meter, restored, subject, trials, tutorial
 from pipelines.bench.subject import Subject
 from pipelines.bench.trials import Answer, Facts, Figures, Order, Trial

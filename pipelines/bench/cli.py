@@ -49,11 +49,11 @@ def bench_input(
     seconds: Seconds = 3.0,
 ) -> None:
     """Measure the input pipeline stage by stage, against the tutorial way, and say what holds it up."""
-    from pipelines import config, quiet
+    from pipelines import config, log
     from pipelines.bench import bench as benching
     from pipelines.bench import show
 
-    quiet.prepare_environment()
+    log.prepare_environment()
     chosen = config.make(task, data=data, root=root, name=name, settings_file=settings_file, flags=flags or ())
     found = benching.bench(chosen, benching.Wish(records, accelerator, rounds, seconds), _say)
     print("\n".join(show.result(found)))
@@ -76,11 +76,11 @@ def tune_input(
     seconds: Seconds = 1.5,
 ) -> None:
     """Try settings of the input pipeline and write what is faster into your settings file."""
-    from pipelines import config, quiet
+    from pipelines import config, log
     from pipelines.bench import show
     from pipelines.bench import tune as tuning
 
-    quiet.prepare_environment()
+    log.prepare_environment()
     chosen = config.make(task, data=data, root=root, name=name, settings_file=settings_file, flags=flags or ())
     wish = tuning.Wish(records, settings_file, rounds, seconds, any_order, dry_run)
     print("\n".join(show.tuned(tuning.tune(chosen, wish, _say))))

@@ -15,8 +15,8 @@ from typing import Any
 
 import tomli
 
-from components import durable
 from components.errors import SettingsError
+from components.storage import durable
 
 KeyPath = tuple[str, ...]
 Value = bool | int | float | str

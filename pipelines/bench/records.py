@@ -2,13 +2,13 @@
 
 from pathlib import Path
 
-from components import parts, roles
 from components.errors import PenstockError, SettingsError
-from components.ingest.account import MANIFEST
-from components.parts import Assigned
-from components.tasks import Task
+from components.records import roles
+from components.records.manifest import MANIFEST
+from components.tasks import Task, assign
+from components.tasks.assign import Assigned
 from pipelines.config import HOME, RunConfig
-from pipelines.store import Store
+from pipelines.orchestration.store import Store
 
 
 def find(config: RunConfig, given: str | None = None) -> Path:
@@ -44,7 +44,7 @@ def assigned(task: Task, artifact: Path) -> tuple[Assigned, ...]:
 
     own = artifact / "schema.pbtxt"  # pictures of class folders have none: theirs is the task's
     schema = text_format.Parse((own if own.exists() else HOME / task.schema).read_bytes(), schema_pb2.Schema())
-    return parts.assign(task.parts, roles.read(schema, task.label))
+    return assign.assign(task.parts, roles.read(schema, task.label))
 
 
 def newest(config: RunConfig) -> Path | None:
@@ -72,8 +72,8 @@ def _checked(given: str) -> Path:
 
 
 def _run(config: RunConfig, node: str) -> None:
-    from pipelines import execute
-    from pipelines.plan import Request
+    from pipelines.orchestration import run
+    from pipelines.orchestration.plan import Request
 
-    if execute.run(config, Request(last=node)):
+    if run.run(config, Request(last=node)):
         raise PenstockError(f"there are no records to measure: {node} failed in {config.root}, see above")

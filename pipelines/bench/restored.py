@@ -11,10 +11,9 @@ from pathlib import Path
 import tensorflow as tf
 from PIL import Image
 
-from components import checksum
-from components.ingest import account
-from components.ingest.images import stored
-from components.settings import Ingest
+from components.ingest.images import storage_format
+from components.records import checksum, manifest
+from components.settings.ingest import Ingest
 
 _RECORDS = 512  # enough for a second of reading, epoch after epoch
 _SHARDS = 8
@@ -23,14 +22,14 @@ _SUBSAMPLING = "4:2:0"
 
 def write(artifact: Path, out: Path, key: str, settings: Ingest) -> None:
     """Writes some training records with their pictures stored anew."""
-    books = account.read(artifact)
+    books = manifest.read(artifact)
     drawn = [_drawn(record, key, settings) for record in _records(artifact, books)]
     (out / "Split-train").mkdir(parents=True)
     shards = [_shard(out, number, drawn[number::_SHARDS]) for number in range(min(_SHARDS, len(drawn)))]
-    account.write(out, replace(books, shards=tuple(shards), sources=()), ())
+    manifest.write(out, replace(books, shards=tuple(shards), sources=()), ())
 
 
-def _records(artifact: Path, books: account.Account) -> Iterator[bytes]:
+def _records(artifact: Path, books: manifest.Account) -> Iterator[bytes]:
     files = [str(artifact / shard.name) for shard in books.shards_of("train") if shard.records]
     compression = "GZIP" if files[0].endswith(".gz") else ""
     for record in tf.data.TFRecordDataset(files, compression).take(_RECORDS):
@@ -44,15 +43,17 @@ def _drawn(record: bytes, key: str, settings: Ingest) -> bytes:
     with Image.open(io.BytesIO(held.value[0])) as picture:
         if min(picture.size) <= settings.store_side and settings.store != "raw":
             return record
-        small = stored.reduce(picture.convert("RGB"), settings.store_side)
+        small = storage_format.reduce(picture.convert("RGB"), settings.store_side)
     raw = settings.store == "raw"
-    held.value[0] = stored.as_ppm(small) if raw else stored.as_jpeg(small, settings.store_quality, _SUBSAMPLING)
+    held.value[0] = (
+        storage_format.as_ppm(small) if raw else storage_format.as_jpeg(small, settings.store_quality, _SUBSAMPLING)
+    )
     return example.SerializeToString(deterministic=True)
 
 
-def _shard(out: Path, number: int, records: list[bytes]) -> account.Shard:
+def _shard(out: Path, number: int, records: list[bytes]) -> manifest.Shard:
     name = f"Split-train/data_tfrecord-{number:05d}-of-{_SHARDS:05d}"
     with tf.io.TFRecordWriter(str(out / name)) as writer:
         for record in records:
             writer.write(record)
-    return account.Shard("train", name, len(records), (out / name).stat().st_size, checksum.of_file(out / name))
+    return manifest.Shard("train", name, len(records), (out / name).stat().st_size, checksum.of_file(out / name))

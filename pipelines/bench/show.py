@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 
-from components import diagnosis
+from components.input_pipeline import diagnosis
 from pipelines.bench.bench import SIMULATED_AT, Result
 from pipelines.bench.trials import Figures
 from pipelines.bench.tune import Tried, Tuned

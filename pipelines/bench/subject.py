@@ -16,12 +16,11 @@ from typing import Any
 
 import tensorflow as tf
 
-from components import parts
 from components.features import Feature
-from components.ingest import account
 from components.input_pipeline import Reader, RecordFile, artifacts, probe
-from components.settings import Input
-from components.tasks import Task
+from components.records import manifest
+from components.settings.input import Input
+from components.tasks import Task, assign
 from pipelines.bench import records
 
 STAGES = (*probe.STAGES, "batch")
@@ -66,7 +65,7 @@ class Subject:
 def of(task: Task, artifact: Path, settings: Input, seed: int, fitted: Any = None) -> Subject:
     """Returns the training records of an artifact as the task reads them, with what Transform fitted if it needs it."""
     return Subject(
-        features=parts.features(records.assigned(task, artifact), fitted, settings, account.read(artifact)),
+        features=assign.features(records.assigned(task, artifact), fitted, settings, manifest.read(artifact)),
         described=artifacts.describe(artifact, settings, task.label),
         shards=tuple(artifacts.shards(artifact, "train")),
         settings=settings,

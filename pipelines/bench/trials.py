@@ -15,7 +15,8 @@ from pathlib import Path
 from typing import Any
 
 from components.errors import BadInput, PenstockError
-from components.settings import Ingest, Input
+from components.settings.ingest import Ingest
+from components.settings.input import Input
 from pipelines.config import RunConfig
 
 MARK = "measured:"

@@ -13,7 +13,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from components.settings import Input
+from components.settings.input import Input
 from pipelines.bench import overlay, records, trials
 from pipelines.bench.bench import cores
 from pipelines.bench.overlay import Value

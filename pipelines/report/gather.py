@@ -7,12 +7,12 @@ from typing import Any
 import orjson
 
 from components.errors import NotBlessed, exit_code_of
-from components.ingest import account
-from pipelines import plan
+from components.records import manifest
 from pipelines.config import RunConfig
-from pipelines.plan import Plan
+from pipelines.orchestration import plan
+from pipelines.orchestration.plan import Plan
+from pipelines.orchestration.store import Artifact, Execution, Store
 from pipelines.report.facts import Bar, LedgerRow, NodeFacts, QuarantinedFile, RunFacts, SampleImage
-from pipelines.store import Artifact, Execution, Store
 
 _QUARANTINE_SHOWN = 200
 _SAMPLES = 30
@@ -95,24 +95,24 @@ def _of_ingest(outputs: Mapping[str, Artifact], *, with_samples: bool) -> dict[s
     if "examples" not in outputs:
         return {}
     folder = outputs["examples"].uri
-    written = account.read(folder)
-    bad = account.read_quarantine(folder)
+    written = manifest.read(folder)
+    bad = manifest.read_quarantine(folder)
     changed = [f"{count} images re-encoded: {why}" for why, count in written.changed.items()]
     return {
         "class_counts": written.classes,
         "records": written.records,
         "quarantined": tuple(QuarantinedFile(item.path, item.reason) for item in bad[:_QUARANTINE_SHOWN]),
-        "quarantine_path": str(folder / account.QUARANTINE) if bad else None,
+        "quarantine_path": str(folder / manifest.QUARANTINE) if bad else None,
         "warnings": (*written.warnings, *changed),
         "samples": _samples(folder, written) if with_samples else (),
     }
 
 
-def _samples(folder: Path, written: account.Account) -> tuple[SampleImage, ...]:
+def _samples(folder: Path, written: manifest.Account) -> tuple[SampleImage, ...]:
     """Returns a few records as they are stored, the classes in turn."""
     import tensorflow as tf
 
-    from components.ingest.images.stored import for_people
+    from components.ingest.images.storage_format import for_people
 
     by_class: dict[str, list[bytes]] = {name: [] for name in written.classes.get("train", {})}
     wanted = -(-_SAMPLES // max(1, len(by_class)))

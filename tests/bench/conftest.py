@@ -6,8 +6,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from components import checksum
-from components.ingest import account
+from components.records import checksum, manifest
 
 CLASSES = ("cat", "dog")
 RECORDS, SHARDS, WIDTH, HEIGHT = 40, 2, 400, 300
@@ -25,14 +24,14 @@ def _record(number: int) -> bytes:
     return tf.train.Example(features=tf.train.Features(feature=feature)).SerializeToString(deterministic=True)
 
 
-def _shard(artifact: Path, index: int) -> account.Shard:
+def _shard(artifact: Path, index: int) -> manifest.Shard:
     name = f"Split-train/data_tfrecord-{index:05d}-of-{SHARDS:05d}"
     numbers = range(index, RECORDS, SHARDS)
     with tf.io.TFRecordWriter(str(artifact / name)) as writer:
         for number in numbers:
             writer.write(_record(number))
     content = (artifact / name).read_bytes()
-    return account.Shard("train", name, len(numbers), len(content), checksum.of_bytes(content))
+    return manifest.Shard("train", name, len(numbers), len(content), checksum.of_bytes(content))
 
 
 @pytest.fixture(scope="session")
@@ -40,7 +39,7 @@ def artifact(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The folder of the artifact."""
     folder = tmp_path_factory.mktemp("artifact")
     (folder / "Split-train").mkdir()
-    books = account.Account(
+    books = manifest.Account(
         data_digest="",
         found=RECORDS,
         sources=(),
@@ -51,5 +50,5 @@ def artifact(tmp_path_factory: pytest.TempPathFactory) -> Path:
         median_side=HEIGHT,
         warnings=(),
     )
-    account.write(folder, books, ())
+    manifest.write(folder, books, ())
     return folder

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from components.diagnosis import Stage
+from components.input_pipeline.diagnosis import Stage
 from pipelines import config
 from pipelines.bench import bench, show
 from pipelines.bench.accelerators import Accelerator

@@ -10,8 +10,9 @@ import tensorflow as tf
 from PIL import Image
 
 from components import tasks
-from components.ingest import account
-from components.settings import Ingest, Input
+from components.records import manifest
+from components.settings.ingest import Ingest
+from components.settings.input import Input
 from pipelines.bench import restored, subject, tutorial
 from pipelines.bench.subject import STAGES, Subject
 
@@ -67,7 +68,7 @@ class TestRestored:
     def test_records_are_read_as_before(self, artifact: Path, tmp_path: Path, store: str) -> None:
         """Every record is there, with a smaller picture, and the account says so."""
         restored.write(artifact, tmp_path / "small", "image", Ingest(store=store, store_side=64))
-        books = account.read(tmp_path / "small")
+        books = manifest.read(tmp_path / "small")
         records = tf.data.TFRecordDataset([str(tmp_path / "small" / shard.name) for shard in books.shards])
         examples = [tf.train.Example.FromString(record.numpy()).features.feature for record in records]
         contents = [io.BytesIO(example["image"].bytes_list.value[0]) for example in examples]
@@ -80,6 +81,6 @@ class TestRestored:
     def test_small_pictures_stay_as_they_are(self, artifact: Path, tmp_path: Path) -> None:
         """Nothing is drawn larger, or twice."""
         restored.write(artifact, tmp_path / "same", "image", Ingest(store="jpeg", store_side=300))
-        old, new = (account.read(each) for each in (artifact, tmp_path / "same"))
+        old, new = (manifest.read(each) for each in (artifact, tmp_path / "same"))
 
         assert sum(shard.bytes for shard in new.shards) == sum(shard.bytes for shard in old.shards)

@@ -8,7 +8,8 @@ from pathlib import Path
 import pytest
 
 from components.errors import BadInput, PenstockError
-from components.settings import Ingest, Input
+from components.settings.ingest import Ingest
+from components.settings.input import Input
 from pipelines.bench import trials
 from pipelines.bench.child import turns
 from pipelines.bench.trials import Figures, Order

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from components.settings import Input
+from components.settings.input import Input
 from pipelines import config
 from pipelines.bench import show, tune
 from pipelines.bench.tune import Tried, Tuned, Wish

@@ -15,7 +15,7 @@ from pathlib import Path
 import pytest
 
 from data.digits import write_image_folder
-from pipelines.store import Execution, Store
+from pipelines.orchestration.store import Execution, Store
 
 PROJECT = Path(__file__).resolve().parents[2]
 

@@ -13,8 +13,8 @@ from typing import Any
 import pytest
 from PIL import Image
 
-from components.ingest import account
-from pipelines import graph
+from components.records import manifest
+from pipelines.orchestration import graph
 
 pytestmark = [pytest.mark.e2e, pytest.mark.slow]
 
@@ -34,7 +34,7 @@ def states(pipeline: Any) -> dict[str, str]:
 def shard_bytes(pipeline: Any) -> dict[str, bytes]:
     """Returns every shard that ingest published last."""
     (examples,) = pipeline.store().outputs(pipeline.newest("Ingest").id)
-    return {shard.name: (examples.uri / shard.name).read_bytes() for shard in account.read(examples.uri).shards}
+    return {shard.name: (examples.uri / shard.name).read_bytes() for shard in manifest.read(examples.uri).shards}
 
 
 def test_killed_run_is_taken_up_where_it_was(pipeline: Any, stopping: Any) -> None:
@@ -97,10 +97,10 @@ def test_images_that_cannot_be_used_are_listed(pipeline: Any) -> None:
     (folder / "outside.png").symlink_to("/etc/hostname")
     result = pipeline.run("--to", "Ingest", "--set", "ingest.max_bad_fraction=0.05")
     (examples,) = pipeline.store().outputs(pipeline.newest("Ingest").id)
-    written = account.read(examples.uri)
+    written = manifest.read(examples.uri)
 
     assert result.code == 0, result.said
-    assert {bad.path for bad in account.read_quarantine(examples.uri)} == {
+    assert {bad.path for bad in manifest.read_quarantine(examples.uri)} == {
         "seven/empty.png", "seven/outside.png", "seven/page.jpg", "seven/truncated.jpg",
     }  # fmt: skip
     assert written.changed == {"CMYK": 1, "EXIF rotation": 1, "GIF": 1}
@@ -173,7 +173,7 @@ def test_gate_stops_a_class_that_a_split_lacks(pipeline: Any) -> None:
 def test_lost_record_stops_the_run(pipeline: Any) -> None:
     """A16: a writer that drops one record of a batch is found out by the ledger, and its output is not published."""
     drop = (
-        "from components.ingest.record_file import RecordFile\n"
+        "from components.records.record_file import RecordFile\n"
         "whole = RecordFile.write_many\n"
         "RecordFile.write_many = lambda self, records: whole(self, records[:-1])"
     )
@@ -189,7 +189,7 @@ def test_record_lost_after_ingest_stops_the_run(pipeline: Any) -> None:
     """A16: statistics that counted fewer records than ingest wrote end the run too."""
     drop = (
         "from pipelines import quiet; quiet.prepare_environment()\n"
-        "import components.ingest.account as account\n"
+        "import components.records.manifest as account\n"
         "read = account.Account.records.fget\n"
         "account.Account.records = property(lambda self: {**read(self), 'train': read(self)['train'] + 1})"
     )
@@ -206,7 +206,7 @@ def test_input_that_vanishes_stops_the_run(pipeline: Any) -> None:
     vanish = (
         "import os\n"
         "from pipelines import quiet; quiet.prepare_environment()\n"
-        "import components.ingest.files_unit as units\n"
+        "import components.ingest.work.files_unit as units\n"
         "whole = units.write_shard\n"
         "def write_shard(*arguments):\n"
         f"    if os.path.exists({str(victim)!r}): os.unlink({str(victim)!r})\n"
@@ -264,7 +264,7 @@ def test_root_that_cannot_be_written_is_named(pipeline: Any, open_folder: Path) 
     """B9: a read-only root ends the run at once, with the reason."""
     (open_folder / "root").mkdir(mode=0o555)
     # Root may write anywhere; the modules are imported first because another user may not read them.
-    limited = "import os, pipelines.config, pipelines.execute, components.tasks.image\n"
+    limited = "import os, pipelines.config, pipelines.orchestration.run, components.tasks.image\n"
     limited += "os.seteuid(65534)" if os.geteuid() == 0 else ""
     result = type(pipeline)(pipeline.data, open_folder / "root" / "inner").run(before=limited)
 

@@ -14,9 +14,10 @@ import numpy as np
 import orjson
 import pytest
 
-from components.ingest import account
-from components.settings import Input, Transform
-from pipelines import graph
+from components.records import manifest
+from components.settings.input import Input
+from components.settings.transform import Transform
+from pipelines.orchestration import graph
 
 pytestmark = [pytest.mark.e2e, pytest.mark.slow]
 
@@ -65,7 +66,7 @@ def test_first_run_is_blessed_and_pushed(finished: Any) -> None:
 def test_every_record_is_accounted_for(finished: Any) -> None:
     """Each node saw as many records as the one before it passed on."""
     pipeline, _ = finished
-    counts = account.read(pipeline.store().outputs(pipeline.newest("Ingest").id)[0].uri).records
+    counts = manifest.read(pipeline.store().outputs(pipeline.newest("Ingest").id)[0].uri).records
     ledger = {node: pipeline.newest(node).ledger for node in graph.IDS if pipeline.newest(node).ledger}
 
     assert sum(counts.values()) == 1797
@@ -147,7 +148,7 @@ def test_export_agrees_with_training(finished: Any) -> None:
     picture = feature.keras_input("image")
     model = joined.build({"image": picture}, [image.encode(picture)], Classification(len(names)))
     model.load_weights(str(uris["model_run"] / "best.weights.h5"))
-    shards = [RecordFile(uris["examples"] / s.name, s.records, s.bytes) for s in account.read(uris["examples"]).shards]
+    shards = [RecordFile(uris["examples"] / s.name, s.records, s.bytes) for s in manifest.read(uris["examples"]).shards]
     reader = Reader(
         {"image": feature}, "label", lambda label: fitted.apply({"label": label})["label"], Input(batch_size=200), 1
     )
@@ -272,7 +273,7 @@ def test_tampered_artifact_is_not_trusted(finished: Any, fault: str) -> None:
     """A14: a bit flipped in a cached artifact, or a file gone from it, makes its node due and names the file."""
     pipeline, _ = finished
     (examples,) = pipeline.store().outputs(next(pipeline.store().finished("Ingest")).id)
-    shard = examples.uri / account.read(examples.uri).shards[0].name
+    shard = examples.uri / manifest.read(examples.uri).shards[0].name
     content, times = shard.read_bytes(), shard.stat()
     if fault == "altered":
         shard.write_bytes(bytes([content[0] ^ 1]) + content[1:])
@@ -319,7 +320,7 @@ def test_moved_image_changes_its_label(finished: Any) -> None:
     planned = pipeline.run("--dry-run", *QUICK)
     ran = pipeline.run(*QUICK)
     (examples,) = pipeline.store().outputs(pipeline.newest("Ingest").id)
-    counts = account.read(examples.uri).classes
+    counts = manifest.read(examples.uri).classes
 
     assert planned.actions() == {**due(*graph.IDS), "Schema": "up to date", "Baseline": "looked up"}
     assert planned.reason("Ingest") == f"data changed: 1 moved (three/{image.name} to eight/{image.name})"

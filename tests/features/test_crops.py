@@ -8,7 +8,7 @@ import tensorflow as tf
 from numpy.typing import NDArray
 
 from components.features import crops
-from components.settings import Augmentation
+from components.settings.input import Augmentation
 
 MANY = 4000  # boxes that statistics are taken over
 LEAST, MOST = 0.0, 1 - 2**-24  # of what is drawn

@@ -8,8 +8,8 @@ import tensorflow as tf
 
 from components import features
 from components.features.fitted_table import FittedTable, from_columns
-from components.roles import MISSING, Column
-from components.settings import Input
+from components.records.roles import MISSING, Column
+from components.settings.input import Input
 
 SIZE, COUNT, KIND = (
     Column("size", "number", "float32"), Column("count", "number", "int64"), Column("kind", "category", "string"),

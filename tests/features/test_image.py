@@ -10,11 +10,12 @@ import tensorflow as tf
 from numpy.typing import NDArray
 from PIL import Image
 
-from components.features import crops, draws, pictures
+from components.features import crops, randomness
+from components.features import pixels as pictures
 from components.features.image import ImageFeature
-from components.ingest.images import stored
+from components.ingest.images import storage_format
 from components.native import loader
-from components.settings import Augmentation, Input
+from components.settings.input import Augmentation, Input
 
 Pixels = NDArray[np.uint8]
 
@@ -50,7 +51,7 @@ def encode(pixels: Pixels, kind: str, mode: str = "") -> bytes:
     """Returns a picture as the bytes of a file, or raw as ingest stores it."""
     picture, out = Image.fromarray(pixels), io.BytesIO()
     if kind == "raw":
-        return stored.as_ppm(picture)
+        return storage_format.as_ppm(picture)
     (picture.convert(mode) if mode else picture).save(out, kind)
     return out.getvalue()
 
@@ -410,7 +411,7 @@ class TestAugment:
     def test_a_resized_crop_is_the_box_resized(self) -> None:
         """Of the file's own pixels, not of a smaller picture's."""
         picture, how = noise(90, 120), Augmentation(**only(crop="resized"))
-        drawn = draws.uniform(seeds(6), crops.NUMBERS, 0)
+        drawn = randomness.uniform(seeds(6), crops.NUMBERS, 0)
         boxes = crops.boxes(tf.constant([[90, 120]] * 6), drawn, SIZE, "stretch", how).numpy()
 
         varied = ImageFeature(SIZE, augmentation=how).augmented(tf.constant([encode(picture, "PNG")] * 6), seeds(6))

@@ -9,7 +9,7 @@ import tensorflow as tf
 from numpy.typing import NDArray
 
 from components.features import patches
-from components.settings import Augmentation
+from components.settings.input import Augmentation
 
 Mixture = tuple[NDArray[np.uint8], NDArray[np.float32]]
 

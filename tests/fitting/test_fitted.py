@@ -7,10 +7,10 @@ from typing import Any
 import pytest
 import tensorflow as tf
 
-from components import transform
+from components.fitting import preprocessing
 from components.fitting.fitted import Fitted
-from components.roles import Column
-from components.settings import Transform
+from components.records.roles import Column
+from components.settings.transform import Transform
 
 RECORDS = {
     "label": ["yes", "no", "yes", "yes"],
@@ -34,7 +34,7 @@ CONFIG: dict[str, Any] = {
 
 def preprocess(inputs: dict[str, Any]) -> dict[str, Any]:
     """The entry point, as the pipeline calls it."""
-    return transform.preprocessing_fn(inputs, CONFIG)
+    return preprocessing.preprocessing_fn(inputs, CONFIG)
 
 
 @pytest.fixture(scope="module")

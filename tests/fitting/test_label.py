@@ -10,7 +10,7 @@ import tensorflow as tf
 from components.fitting import fitted as reading
 from components.fitting import label
 from components.fitting.fitted import Fitted
-from components.settings import Transform
+from components.settings.transform import Transform
 
 CLASSES = ["b", "two\nlines", "b", "\\n", "b", "two\nlines"]
 QUANTITIES = [1.0, 2.0, 3.0, 6.0, 3.0, 3.0]

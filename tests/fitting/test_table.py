@@ -10,10 +10,10 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from components.fitting import names, table
+from components.fitting import escaping, table
 from components.fitting.fitted import Fitted
-from components.roles import MISSING, Column
-from components.settings import Transform
+from components.records.roles import MISSING, Column
+from components.settings.transform import Transform
 
 NAN, INF, NO_INT = float("nan"), float("inf"), int(MISSING["int64"])
 NUMBERS: dict[str, tuple[Column, list[Any]]] = {
@@ -200,4 +200,4 @@ def test_vocabularies_are_lines_that_can_be_read_back(fitted: dict[str, Fitted])
     output = fitted["zscore"]._output
     lines = output.vocabulary_by_name(table.vocabulary_of(0))
 
-    assert [names.restored(line.decode()) for line in lines] == ["b", "two\nlines"]
+    assert [escaping.restored(line.decode()) for line in lines] == ["b", "two\nlines"]

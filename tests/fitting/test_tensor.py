@@ -8,8 +8,8 @@ import pytest
 
 from components.fitting import tensor
 from components.fitting.fitted import Fitted
-from components.roles import Column
-from components.settings import Transform
+from components.records.roles import Column
+from components.settings.transform import Transform
 
 RANDOM = np.random.default_rng(3)
 VALUES: dict[str, Any] = {

@@ -8,8 +8,8 @@ import tensorflow as tf
 
 from components.fitting import text
 from components.fitting.fitted import Fitted
-from components.roles import Column
-from components.settings import Transform
+from components.records.roles import Column
+from components.settings.transform import Transform
 
 RECORDS = {
     "said": ["The cat sat.", "the CAT ran", "", "the\ndog\0sat", "a cat"],

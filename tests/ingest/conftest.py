@@ -7,10 +7,10 @@ from pathlib import Path
 import pytest
 from PIL import Image
 
-from components.hashing import HashCache
-from components.ingest import manifest
-from components.ingest.manifest import Manifest
 from components.ingest.sources.image_folder import SOURCE
+from components.ingest.survey import listing
+from components.ingest.survey.listing import Manifest
+from components.storage.hashing import HashCache
 
 
 @pytest.fixture(scope="session")
@@ -40,7 +40,7 @@ def take() -> Callable[[Path], Manifest]:
     def of(folder: Path) -> Manifest:
         cache = HashCache(None)
         try:
-            return manifest.take(SOURCE, folder, cache)
+            return listing.take(SOURCE, folder, cache)
         finally:
             cache.close()
 

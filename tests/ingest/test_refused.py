@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from components.ingest import account
 from components.ingest.sources import RAW_LIMIT, Refused
+from components.records import manifest
 
 
 def refused(raw: bytes) -> Refused:
@@ -56,6 +56,6 @@ def test_more_than_the_limit_is_cut() -> None:
 def test_the_list_is_read_back_as_it_was_written(tmp_path: Path) -> None:
     """Text and bytes, line breaks and NUL included."""
     bad = [refused(b"a\r\nb\0c\x1b\xe2\x80\xa8d"), refused(b"\xff\n\0"), refused(b"")]
-    account.write_quarantine(tmp_path / account.QUARANTINE, bad)
+    manifest.write_quarantine(tmp_path / manifest.QUARANTINE, bad)
 
-    assert account.read_quarantine(tmp_path) == bad
+    assert manifest.read_quarantine(tmp_path) == bad

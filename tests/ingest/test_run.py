@@ -13,11 +13,14 @@ from google.protobuf import text_format
 from tensorflow_metadata.proto.v0 import schema_pb2
 
 from components.errors import BadInput, SettingsError
-from components.hashing import HashCache
-from components.ingest import account, survey, units
 from components.ingest import run as ingesting
-from components.ingest.files_unit import Target
-from components.settings import Ingest, Splits
+from components.ingest.survey import survey
+from components.ingest.work import units
+from components.ingest.work.files_unit import Target
+from components.records import manifest
+from components.settings.ingest import Ingest
+from components.settings.splits import Splits
+from components.storage.hashing import HashCache
 
 Rows = list[dict[str, object]]
 
@@ -33,7 +36,7 @@ def write_table(path: Path, rows: int, first: int = 0) -> None:
 
 def run(
     data: Path | str, out: Path, *flags: str, earlier: Path | None = None, label: str = "class", **settings: object
-) -> account.Account:
+) -> manifest.Account:
     """Ingests a folder or pattern."""
     chosen, cache = Ingest(label=label, **settings), HashCache(None)
     out.mkdir(parents=True)
@@ -232,7 +235,7 @@ class TestSpans:
 
         assert new == old
         assert shards(tmp_path / "two") == shards(tmp_path / "afresh")
-        assert account.read(tmp_path / "two") == account.read(tmp_path / "afresh")
+        assert manifest.read(tmp_path / "two") == manifest.read(tmp_path / "afresh")
 
     def test_bad_rows_of_a_span_are_told_again(self, tmp_path: Path) -> None:
         """What is taken over brings its quarantine and its counts."""
@@ -243,7 +246,7 @@ class TestSpans:
         made = run(pattern, tmp_path / "two", earlier=tmp_path / "one")
 
         assert (made.found, made.quarantined) == (301, 1)
-        assert account.read_quarantine(tmp_path / "one") == account.read_quarantine(tmp_path / "two")
+        assert manifest.read_quarantine(tmp_path / "one") == manifest.read_quarantine(tmp_path / "two")
 
     @pytest.mark.parametrize("how", ["altered", "deleted"])
     def test_a_shard_that_is_not_what_it_was_is_not_taken_over(self, tmp_path: Path, how: str) -> None:
@@ -307,7 +310,7 @@ def test_a_link_out_of_the_folder_is_quarantined(data: Path, tmp_path: Path) -> 
     made = run(data, tmp_path / "out")
 
     assert (made.found, made.quarantined) == (6001, 1)
-    assert [bad.path for bad in account.read_quarantine(tmp_path / "out")] == ["link.csv"]
+    assert [bad.path for bad in manifest.read_quarantine(tmp_path / "out")] == ["link.csv"]
     assert b"secret" not in [record["word"] for record in records(tmp_path / "out")]
 
 

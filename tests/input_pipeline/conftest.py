@@ -22,10 +22,10 @@ from PIL import Image
 
 from components.features.image import ImageFeature
 from components.features.text import TextFeature, looked_up
-from components.ingest.encode import encode_example
+from components.ingest.write.encode_record import encode_example
 from components.input_pipeline import Reader, RecordFile
 from components.input_pipeline.artifacts import ColumnFeature
-from components.settings import Input
+from components.settings.input import Input
 
 SIZES = (30, 30, 30, 7)  # records of each shard
 RECORDS = sum(SIZES)

@@ -9,7 +9,7 @@ from components.errors import SettingsError
 from components.features import Unvaried
 from components.input_pipeline import budget
 from components.input_pipeline.budget import Data, Plan
-from components.settings import Input
+from components.settings.input import Input
 
 MB = 1 << 20
 

@@ -12,7 +12,7 @@ from PIL import Image
 from components.features.image import ImageFeature
 from components.features.tensor import TensorFeature
 from components.input_pipeline import Reader, RecordFile, probe
-from components.settings import Augmentation, Input
+from components.settings.input import Augmentation, Input
 
 RECORDS = 48
 

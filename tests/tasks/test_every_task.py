@@ -2,7 +2,7 @@
 
     raw files ─► ingest ─► Transform's fit ─► Trainer's run_fn ─► SavedModel
 
-All of it is the code of the nodes, with what `pipelines.build` hands to them; each task goes through it once.
+All of it is the code of the nodes, with what `build.py` hands to them; each task goes through it once.
 """
 
 import csv
@@ -30,20 +30,26 @@ from tfx.components.trainer.fn_args_utils import FnArgs
 from tfx_bsl.tfxio import tf_example_record
 
 from components import features as modalities
-from components import parts, refs, roles, tasks, trainer, transform
+from components import refs, tasks
+from components.fitting import preprocessing
 from components.fitting.fitted import Fitted
-from components.hashing import HashCache
-from components.ingest import account, run, survey
-from components.ingest.files_unit import Target
+from components.ingest import run
+from components.ingest.survey import survey
+from components.ingest.work.files_unit import Target
 from components.input_pipeline import Position, Reader, RecordFile, artifacts
 from components.input_pipeline.artifacts import ColumnFeature
 from components.models.heads import Classification
-from components.settings import Input, Transform
-from components.tasks import NAMES
+from components.records import manifest, roles
+from components.settings.input import Input
+from components.settings.transform import Transform
+from components.storage.hashing import HashCache
+from components.tasks import NAMES, assign
 from components.tasks import parts as shipped
+from components.training import trainer
 from data.__main__ import generators
-from pipelines import build, curated
 from pipelines import config as run_config
+from pipelines.orchestration import build
+from pipelines.orchestration import schema as curated
 
 RECORDS = 150  # of the raw files
 FEW = 16
@@ -78,7 +84,7 @@ class Made:
     @cached_property
     def files(self) -> list[RecordFile]:
         """All shards of all splits."""
-        return [RecordFile(self.examples / s.name, s.records, s.bytes) for s in account.read(self.examples).shards]
+        return [RecordFile(self.examples / s.name, s.records, s.bytes) for s in manifest.read(self.examples).shards]
 
     @cached_property
     def records(self) -> list[bytes]:
@@ -106,9 +112,9 @@ class Made:
     def reader(self) -> Reader:
         """The trainer's reader; of more records than there are in a batch."""
         fitted, settings = self.fitted, Input.model_validate({**self.custom["input"], "batch_size": 4 * RECORDS})
-        wanted = parts.read(self.custom["parts"])
+        wanted = assign.read(self.custom["parts"])
         return Reader(
-            features=parts.features(wanted, fitted, settings, account.read(self.examples)),
+            features=assign.features(wanted, fitted, settings, manifest.read(self.examples)),
             label=LABEL,
             label_number=lambda labels: fitted.apply({LABEL: labels})[LABEL],
             settings=settings,
@@ -136,7 +142,7 @@ class Made:
         """Returns a model as the trainer builds it, with weights of its own."""
         keras.utils.set_random_seed(3)
         inputs = modalities.keras_inputs(self.reader.features)
-        encodings = parts.encodings(parts.read(self.custom["parts"]), inputs, self.fitted)
+        encodings = assign.encodings(assign.read(self.custom["parts"]), inputs, self.fitted)
         return refs.load(self.custom["model"])(inputs, encodings, Classification(len(self.fitted.classes())))
 
     def with_batch(self, size: int, **settings: Any) -> Reader:
@@ -183,10 +189,10 @@ def fit(wanted: Mapping[str, Made], folder: str, *beam_args: str) -> None:
     """Fits on the train splits, as Transform does: columns as the schemas in force read them."""
     with beam.Pipeline(options=PipelineOptions(list(beam_args))) as pipeline:
         for name, made in wanted.items():
-            shards = [str(made.examples / shard.name) for shard in account.read(made.examples).shards_of("train")]
+            shards = [str(made.examples / shard.name) for shard in manifest.read(made.examples).shards_of("train")]
             columns = [LABEL, *(column["name"] for _, columns in made.fitting["parts"] for column in columns)]
             source = tf_example_record.TFExampleRecord(shards, schema=made.schema).Project(columns)
-            preprocess = partial(transform.preprocessing_fn, custom_config=made.fitting)
+            preprocess = partial(preprocessing.preprocessing_fn, custom_config=made.fitting)
             with tft_beam.Context(temp_dir=str(made.home / f"{folder}-temporary")):
                 read = pipeline | f"read {name}" >> source.BeamSource(), source.TensorAdapterConfig()
                 fitted = read | f"fit {name}" >> tft_beam.AnalyzeDataset(preprocess)

@@ -18,12 +18,12 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 from PIL import Image
 from PIL.JpegImagePlugin import JpegImageFile
 
-from components.ingest.images import looks
+from components.ingest.images import perceptual_hash
 from components.ingest.images.jpeg_header import check_data
 from components.ingest.images.limits import CheckedImage, Handling, ImageLimits, ImageRejected, check_size
 from components.ingest.images.orientation import UPRIGHT, read_orientation
 from components.ingest.images.redraw import ROTATED, load, store
-from components.ingest.images.stored import DRAFT, fit
+from components.ingest.images.storage_format import DRAFT, fit
 from components.native import checker
 
 if TYPE_CHECKING:
@@ -124,7 +124,7 @@ def _decode(jpeg: _Jpeg, handling: Handling) -> JpegImageFile:
 def _look(jpeg: _Jpeg) -> int | None:
     """Reads all the coded data, yet makes only one pixel in 64 where that is enough to look at."""
     width, height = jpeg.frame.width, jpeg.frame.height
-    scale = next((each for each in (checker.SCALE, 4, 2) if min(width, height) // each >= looks.SIDE), 1)
+    scale = next((each for each in (checker.SCALE, 4, 2) if min(width, height) // each >= perceptual_hash.SIDE), 1)
     size = -(-width // scale), -(-height // scale)
     regular = checker.regular_gray(jpeg.content, jpeg.stop, width, height) if scale == checker.SCALE else None
     if regular is not None:
@@ -132,7 +132,7 @@ def _look(jpeg: _Jpeg) -> int | None:
     else:
         gray = _gray(jpeg.content, size, scale)
         _check_not_cut(jpeg, gray, scale)
-    return looks.look_of(gray, (width / scale, height / scale))
+    return perceptual_hash.look_of(gray, (width / scale, height / scale))
 
 
 def _gray(content: bytes, size: tuple[int, int], scale: int) -> Image.Image:

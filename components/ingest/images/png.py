@@ -17,8 +17,8 @@ from typing import Final, NamedTuple
 from PIL.PngImagePlugin import PngImageFile
 
 from components.ingest.images.limits import CheckedImage, Handling, ImageLimits, ImageRejected, check_size
-from components.ingest.images.looks import look_of
 from components.ingest.images.orientation import UPRIGHT, read_orientation
+from components.ingest.images.perceptual_hash import look_of
 from components.ingest.images.png_rows import Pass, check_rows, passes_of, raw_bytes
 from components.ingest.images.redraw import ALPHA, FIRST_FRAME, ROTATED, gray_or_rgb, load, on_white, store
 

@@ -12,9 +12,9 @@ from PIL import Image, ImageFile, ImageOps
 from PIL.TiffImagePlugin import TiffImageFile
 
 from components.ingest.images.limits import CheckedImage, Handling, ImageRejected
-from components.ingest.images.looks import look_of
 from components.ingest.images.orientation import upright
-from components.ingest.images.stored import as_jpeg, as_ppm, reduce
+from components.ingest.images.perceptual_hash import look_of
+from components.ingest.images.storage_format import as_jpeg, as_ppm, reduce
 
 # Reasons for a change that more than one format has.
 ROTATED: Final = "EXIF rotation"

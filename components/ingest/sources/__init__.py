@@ -9,11 +9,11 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol, runtime_checkable
 
-from components.places import DataPath
+from components.storage.paths import DataPath
 
 if TYPE_CHECKING:  # for a helper to start soon
     from components.ingest.images import CheckedImage
-    from components.settings import Ingest
+    from components.settings.ingest import Ingest
 
 RAW_LIMIT = 4096  # bytes of what was set aside that are kept, so that a person can mend and re-ingest it
 

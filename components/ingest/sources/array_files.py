@@ -21,7 +21,7 @@ import numpy as np
 
 from components.errors import BadInput
 from components.ingest.sources import printable
-from components.places import DataPath, open_whole
+from components.storage.paths import DataPath, open_whole
 
 _MAX_ROW_BYTES = 1 << 30  # a record of protobuf ends at 2 GB
 _SUM_BYTES = 1 << 20  # read at once for checksums

@@ -31,7 +31,6 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from components.ingest.rows import RAW_LIMIT, Range, RowBatch
 from components.ingest.sources.array_files import (
     ArrayFile,
     arrays_of,
@@ -41,8 +40,9 @@ from components.ingest.sources.array_files import (
     open_rows,
     owner_of,
 )
-from components.ingest.sources.fitting import Reasons, row_batch
-from components.places import DataPath
+from components.ingest.sources.conversion import Reasons, row_batch
+from components.ingest.sources.rows import RAW_LIMIT, Range, RowBatch
+from components.storage.paths import DataPath
 
 Block = npt.NDArray[Any]
 

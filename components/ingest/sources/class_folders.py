@@ -17,7 +17,7 @@ from typing import NamedTuple
 
 from components.errors import BadInput
 from components.ingest.sources import Found, Refused, SourceFile, printable
-from components.places import DataPath
+from components.storage.paths import DataPath
 
 # By name: a folder of texts has to know images too.
 IMAGE_SUFFIXES = frozenset([".jpg", ".jpeg", ".png", ".gif", ".webp", ".bmp", ".tif", ".tiff"])

@@ -3,14 +3,13 @@
 from pathlib import PurePosixPath
 from typing import TYPE_CHECKING
 
-from components.ingest import checks
-from components.ingest.images import CheckedImage
+from components.ingest.images import CheckedImage, checks
 from components.ingest.sources import Found, Record, SourceFile, class_folders
 from components.ingest.sources.class_folders import IMAGE_SUFFIXES
-from components.places import DataPath
+from components.storage.paths import DataPath
 
 if TYPE_CHECKING:
-    from components.settings import Ingest
+    from components.settings.ingest import Ingest
 
 EXPECTED = "expected a folder with one sub-folder of images a class, such as cats/1.jpg and dogs/2.jpg"
 _KIND = class_folders.Kind(EXPECTED, describes=lambda name: PurePosixPath(name).suffix.lower() not in IMAGE_SUFFIXES)

@@ -28,10 +28,10 @@ import orjson
 import pyarrow as pa
 
 from components.errors import BadInput, PenstockError
-from components.ingest.rows import RAW_LIMIT, BadRow, Range, RowBatch
 from components.ingest.sources import set_types, text_ranges
+from components.ingest.sources.rows import RAW_LIMIT, BadRow, Range, RowBatch
 from components.ingest.sources.text_ranges import LARGEST, SAMPLE, Block, LineEnds, out_of_range, shortened, shown
-from components.places import DataPath
+from components.storage.paths import DataPath
 
 Row = dict[str, Any]
 Kind = tuple[bool, type | None]  # whether it is a list, and of what; an empty list is of nothing

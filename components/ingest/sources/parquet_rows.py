@@ -20,9 +20,9 @@ from typing import Any
 import pyarrow as pa
 
 from components.errors import BadInput
-from components.ingest.rows import Range, RowBatch
-from components.ingest.sources import decoder, fitting, parquet_file, printable
-from components.places import DataPath
+from components.ingest.sources import conversion, parquet_decoder, parquet_file, printable
+from components.ingest.sources.rows import Range, RowBatch
+from components.storage.paths import DataPath
 
 _MAX_CUTS = 8  # of a row group: a piece has to decode all that stands before it
 _FLATTEN = "store it as columns of their own, for example with pandas.json_normalize"
@@ -43,13 +43,13 @@ class ParquetRows:
         with parquet_file.opened(path) as file:
             groups = [file.metadata.row_group(index) for index in range(file.num_row_groups)]
             pieces = [piece for group in groups for piece in _cut(group.num_rows, group.total_byte_size, target)]
-        decoder.expect()
+        parquet_decoder.expect()
         return _pack(pieces, relative, target)
 
     def read(self, path: DataPath, part: Range, schema: pa.Schema) -> Iterator[RowBatch]:
         """Reads the rows of a range, whatever row groups they stand in."""
         number = part.start
-        for batch in decoder.decoded(path, part, schema.names):
+        for batch in parquet_decoder.decoded(path, part, schema.names):
             yield _row_batch(batch, number, schema, path)
             number += batch.num_rows
         if number != part.stop:
@@ -68,7 +68,7 @@ def _fields(path: DataPath, found: pa.Schema) -> list[pa.Field]:
 
 
 def _kind(path: DataPath, name: str, kind: pa.DataType) -> pa.DataType:
-    known = fitting.kind_in_record(kind)
+    known = conversion.kind_in_record(kind)
     if known is None:
         raise BadInput(f"{printable(str(path))}: column '{name}' is {kind}, too deep for a record; {_FLATTEN}")
     return known
@@ -98,7 +98,7 @@ def _row_batch(batch: pa.RecordBatch, number: int, schema: pa.Schema, path: Data
         values = {name: _shown(column.slice(row, 1)) for name, column in zip(batch.schema.names, batch, strict=True)}
         return f"row {number + row + 1}", str(values).encode()
 
-    return fitting.row_batch(_columns(batch), batch.num_rows, schema, describe, path)
+    return conversion.row_batch(_columns(batch), batch.num_rows, schema, describe, path)
 
 
 def _shown(value: pa.Array) -> Any:

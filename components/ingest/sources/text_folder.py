@@ -14,8 +14,8 @@ from pathlib import PurePosixPath
 
 from components.ingest.sources import Found, Record, Rejected, SourceFile, class_folders
 from components.ingest.sources.class_folders import IMAGE_SUFFIXES, TEXT_SUFFIXES
-from components.places import DataPath
-from components.settings import Ingest
+from components.settings.ingest import Ingest
+from components.storage.paths import DataPath
 
 EXPECTED = "expected a folder with one sub-folder of texts a class, such as spam/1.txt and ham/2.txt"
 _ABOUT = frozenset(["readme", "license", "licence", "copying", "notice", "changelog", "citation"])

@@ -20,9 +20,9 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from components.errors import BadInput
-from components.ingest.rows import Range
 from components.ingest.sources import printable
-from components.places import DataPath, open_whole
+from components.ingest.sources.rows import Range
+from components.storage.paths import DataPath, open_whole
 
 SAMPLE = 1 << 20  # bytes of text from which types are inferred
 LONGEST = 64 << 20  # bytes of one record: what a reader must be able to hold

@@ -14,10 +14,10 @@ import pyarrow as pa
 import pytest
 
 from components.errors import BadInput
-from components.ingest import columns
-from components.ingest.rows import RAW_LIMIT, BadRow, Range
 from components.ingest.sources import array_rows
 from components.ingest.sources.array_rows import SOURCE
+from components.ingest.sources.rows import RAW_LIMIT, BadRow, Range
+from components.ingest.write import encode_columns
 
 MB = 1 << 20
 HOME = Path(__file__).resolve().parents[3]
@@ -32,7 +32,7 @@ def read(path: Path, target: int = MB, schema: pa.Schema | None = None) -> tuple
     for part in SOURCE.divide(path, path.name, target):
         for batch in SOURCE.read(path, part, schema):
             assert batch.columns.schema == schema
-            assert len(columns.encode(batch.columns)) == batch.columns.num_rows
+            assert len(encode_columns.encode(batch.columns)) == batch.columns.num_rows
             rows += batch.columns.to_pylist()
             bad += batch.bad
     return rows, bad

@@ -16,8 +16,8 @@ import tensorflow as tf
 
 from components import refs
 from components.errors import BadInput
-from components.ingest.rows import BadRow, RowSource
 from components.ingest.sources import csv_rows
+from components.ingest.sources.rows import BadRow, RowSource
 
 KINDS = {
     "plain": "plain",

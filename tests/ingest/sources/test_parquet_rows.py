@@ -16,10 +16,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from components.errors import BadInput
-from components.ingest import columns
-from components.ingest.rows import BadRow, Range
-from components.ingest.sources import decoder, fitting
+from components.ingest.sources import conversion, parquet_decoder
 from components.ingest.sources.parquet_rows import SOURCE
+from components.ingest.sources.rows import BadRow, Range
+from components.ingest.write import encode_columns
 
 MB = 1 << 20
 
@@ -125,12 +125,12 @@ def test_each_type_has_one_form(tmp_path: Path, array: pa.Array, kind: pa.DataTy
     assert SOURCE.schema(path) == pa.schema({"x": kind})
     assert read(path) == ([{"x": value} for value in expected], [])
     [batch] = SOURCE.read(path, SOURCE.divide(path, "t", MB)[0], SOURCE.schema(path))
-    assert len(columns.encode(batch.columns)) == len(expected)
+    assert len(encode_columns.encode(batch.columns)) == len(expected)
 
 
 def test_halves_become_floats() -> None:
     """Arrow 10 cannot write them to Parquet, but has them."""
-    array, bad = fitting.fit(pa.array(np.array([0.5, np.inf], np.float16)), pa.float32())
+    array, bad = conversion.fit(pa.array(np.array([0.5, np.inf], np.float16)), pa.float32())
 
     assert (array.to_pylist(), bad) == ([0.5, float("inf")], {})
 
@@ -138,7 +138,7 @@ def test_halves_become_floats() -> None:
 @pytest.mark.parametrize("kind", [pa.list_(pa.int32(), 2), pa.list_(pa.int32()), pa.large_list(pa.int32())], ids=str)
 def test_lists_may_be_a_slice_with_missing_ones(kind: pa.DataType) -> None:
     """Of a fixed length too, which Arrow 10 cannot read from a file with missing ones."""
-    array, bad = fitting.fit(pa.array([[1, 2], None, [3, 4]], kind).slice(1), pa.list_(pa.int64()))
+    array, bad = conversion.fit(pa.array([[1, 2], None, [3, 4]], kind).slice(1), pa.list_(pa.int64()))
 
     assert (array.to_pylist(), bad) == ([None, [3, 4]], {})
 
@@ -408,7 +408,7 @@ def test_a_decoder_that_dies_at_work_is_told(tmp_path: Path) -> None:
     [part] = SOURCE.divide(path, "l", 1 << 40)
     reading = SOURCE.read(path, part, SOURCE.schema(path))
     next(reading)
-    assert decoder._IDLE == []
+    assert parquet_decoder._IDLE == []
     [child] = [each for each in psutil.Process().children() if ":serve" in each.cmdline()[-1]]
     child.kill()
 
@@ -419,7 +419,7 @@ def test_a_decoder_that_dies_at_work_is_told(tmp_path: Path) -> None:
 def test_a_decoder_that_dies_at_rest_is_replaced(plain: Path) -> None:
     """The next file is not to blame."""
     assert len(read(plain)[0]) == 4_995
-    for idle in decoder._IDLE:
+    for idle in parquet_decoder._IDLE:
         idle._helper._process.kill()
         idle._helper._process.wait()
 

@@ -10,14 +10,14 @@ import pyarrow.parquet as pq
 import pytest
 import tensorflow as tf
 
-from components.ingest.infer import with_types
-from components.ingest.rows import BadRow, RowSource
 from components.ingest.sources.array_rows import SOURCE as ARRAYS
 from components.ingest.sources.csv_rows import SOURCE as CSV
 from components.ingest.sources.jsonl_rows import SOURCE as JSONL
 from components.ingest.sources.parquet_rows import SOURCE as PARQUET
+from components.ingest.sources.rows import BadRow, RowSource
 from components.ingest.sources.tfrecord_rows import SOURCE as RECORDS
-from components.settings import ColumnType
+from components.ingest.survey.columns import with_types
+from components.settings.ingest import ColumnType
 
 
 def read(source: RowSource, path: Path, **types: ColumnType) -> tuple[list[dict[str, Any]], list[BadRow]]:

@@ -9,11 +9,12 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from components.errors import BadInput
-from components.hashing import HashCache
-from components.ingest import manifest, shards
 from components.ingest.sources import Found, Record, Refused, Rejected, SourceFile
 from components.ingest.sources.text_folder import EXPECTED, SOURCE
-from components.settings import Ingest
+from components.ingest.survey import listing
+from components.ingest.work import shards
+from components.settings.ingest import Ingest
+from components.storage.hashing import HashCache
 
 NOT_TEXT = "not a text by its name, expected .txt, .text or .md"
 IMAGE = "an image, expected .txt, .text or .md"
@@ -174,7 +175,7 @@ def test_the_same_text_is_on_one_side(tmp_path: Path) -> None:
     """A6: under another name and in another class too."""
     fill(tmp_path, *(f"ham/{number}.txt" for number in range(200)))
     shutil.copytree(tmp_path / "ham", tmp_path / "spam")
-    taken = manifest.take(SOURCE, tmp_path, HashCache(None))
+    taken = listing.take(SOURCE, tmp_path, HashCache(None))
     side = {item.file.path: shard.split for shard in shards.plan(taken.files, Ingest()) for item in shard.files}
     pairs = [{side[item.file.path] for item in group} for group in taken.duplicates()]
 

@@ -10,8 +10,8 @@ import pytest
 import tensorflow as tf
 
 from components.errors import BadInput
-from components.ingest.rows import BadRow, Range
 from components.ingest.sources import tfrecord_rows
+from components.ingest.sources.rows import BadRow, Range
 from components.ingest.sources.tfrecord_rows import SOURCE
 
 MB = 1 << 20

@@ -1,0 +1,60 @@
+"""How shard reports come back from the workers: as files beside the shards.
+
+What a Beam runner hands back to its caller differs from runner to runner; a folder that all workers share does not,
+and the shards need one anyway.
+"""
+
+import shutil
+from collections.abc import Sequence
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+import orjson
+
+from components.errors import LedgerMismatch
+from components.ingest.sources import Refused
+from components.ingest.write.files import ShardReport
+from components.storage import durable
+
+_FOLDER = "reports"
+
+
+def store(artifact: Path, unit: str, reports: Sequence[ShardReport]) -> None:
+    """Leaves the reports of one unit of work; a retried bundle leaves the same ones again."""
+    target = _file_of(artifact, unit)
+    target.parent.mkdir(parents=True, exist_ok=True)
+    rows = [asdict(report) for report in reports]
+    # Whole or not there, but not forced to the disk: after a crash of the machine no one will ask for it.
+    aside = durable.aside_of(target)
+    aside.write_bytes(orjson.dumps(rows, option=orjson.OPT_NON_STR_KEYS))
+    aside.replace(target)
+
+
+def collect(artifact: Path, units: Sequence[str]) -> list[ShardReport]:
+    """Returns all reports; a unit without any was not done."""
+    missing = [unit for unit in units if not _file_of(artifact, unit).exists()]
+    if missing:
+        raise LedgerMismatch(f"{len(missing)} of {len(units)} shards were not written, such as {missing[0]}")
+    return [report for unit in units for report in _read(_file_of(artifact, unit))]
+
+
+def clear(artifact: Path) -> None:
+    """Removes the files of all units, when their reports have been collected."""
+    if (artifact / _FOLDER).exists():
+        shutil.rmtree(artifact / _FOLDER)
+
+
+def _file_of(artifact: Path, unit: str) -> Path:
+    return artifact / _FOLDER / (unit.replace("/", "_") + ".json")
+
+
+def _read(path: Path) -> list[ShardReport]:
+    return [from_json(stored) for stored in orjson.loads(path.read_bytes())]
+
+
+def from_json(stored: dict[str, Any]) -> ShardReport:
+    """Returns a report that was stored as plain values."""
+    stored["sides"] = {int(side): count for side, count in stored["sides"].items()}
+    stored["quarantined"] = tuple(Refused(**row) for row in stored["quarantined"])
+    return ShardReport(**stored)

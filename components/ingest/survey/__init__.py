@@ -1,0 +1,1 @@
+"""Lists and identifies the input files: spans, source, columns, content hashes."""

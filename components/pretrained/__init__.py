@@ -1,0 +1,1 @@
+"""A pretrained model that turns images into embeddings, from wherever it comes."""

@@ -1,0 +1,1 @@
+"""The served model: its SavedModel export, and the Pusher that publishes it."""

@@ -1,0 +1,1 @@
+"""All settings: one file per section, `tree.py` joins them."""

@@ -1,0 +1,107 @@
+"""One tree of settings: typed, frozen, checked at birth.
+
+    defaults in code  ◄  a TOML file  ◄  flags (`--set train.epochs=3`)
+
+A node's cache key holds the sections that the node reads (`graph.py`), so a field belongs to the section
+of the node whose result it changes. Sizes are megabytes, never records: a budget must hold whatever the record size.
+"""
+
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from typing import Any
+
+import pydantic
+
+from components.errors import SettingsError
+from components.settings.evaluate import Evaluate
+from components.settings.extract import Extract
+from components.settings.gate import Gate
+from components.settings.ingest import Ingest
+from components.settings.input import Input
+from components.settings.names import nearest
+from components.settings.push import Push
+from components.settings.section import Section
+from components.settings.train import Train
+from components.settings.transform import Transform
+
+
+class Settings(Section):
+    """All settings of one pipeline."""
+
+    ingest: Ingest = Ingest()
+    gate: Gate = Gate()
+    extract: Extract = Extract()
+    transform: Transform = Transform()
+    input: Input = Input()
+    train: Train = Train()
+    evaluate: Evaluate = Evaluate()
+    push: Push = Push()
+
+    def section(self, name: str) -> dict[str, Any]:
+        """Returns one section as plain values, as it goes into cache keys and node parameters."""
+        section: Section = getattr(self, name)
+        return section.model_dump(mode="json")
+
+
+def load(overlays: Iterable[Mapping[str, Any]] = ()) -> Settings:
+    """Returns the defaults with each overlay laid over them, in order."""
+    merged: dict[str, Any] = {}
+    for overlay in overlays:
+        merged = _merge(merged, overlay)
+    _refuse_unknown(Settings, merged, ())
+    try:
+        return Settings.model_validate(merged)
+    except pydantic.ValidationError as error:
+        raise SettingsError(_explain(error)) from None
+
+
+def parse_flag(text: str) -> dict[str, Any]:
+    """Turns `train.epochs=3` into `{"train": {"epochs": "3"}}`; types are checked by `load`."""
+    path, equals, value = text.partition("=")
+    if not equals or not path:
+        raise SettingsError(f"--set {text}: expected SECTION.KEY=VALUE, such as train.epochs=3")
+    nested: Any = value
+    for key in reversed(path.strip().split(".")):
+        nested = {key: nested}
+    overlay: dict[str, Any] = nested
+    return overlay
+
+
+def read_file(path: Path) -> dict[str, Any]:
+    """Reads a TOML settings file; one table a section of a task, as in `[image.train] epochs = 3`."""
+    import tomli
+
+    try:
+        return tomli.loads(path.read_text(encoding="utf-8"))
+    except OSError as error:
+        raise SettingsError(f"settings file {path}: {error.strerror}") from None
+    except (tomli.TOMLDecodeError, UnicodeDecodeError) as error:
+        raise SettingsError(f"settings file {path}: not valid TOML: {error}") from None
+
+
+def _merge(base: Mapping[str, Any], overlay: Mapping[str, Any]) -> dict[str, Any]:
+    merged = dict(base)
+    for key, value in overlay.items():
+        both = isinstance(value, Mapping) and isinstance(merged.get(key), Mapping)
+        merged[key] = _merge(merged[key], value) if both else value
+    return merged
+
+
+def _refuse_unknown(section: type[Section], values: Mapping[str, Any], path: tuple[str, ...]) -> None:
+    for key, value in values.items():
+        where = ".".join((*path, key))
+        if key not in section.model_fields:
+            raise SettingsError(f"unknown setting {where!r}: {nearest(key, section.model_fields)}")
+        inner = section.model_fields[key].annotation
+        if isinstance(inner, type) and issubclass(inner, Section):
+            if not isinstance(value, Mapping):
+                raise SettingsError(f"setting {where!r} is a section: expected {where}.KEY, got {value!r}")
+            _refuse_unknown(inner, value, (*path, key))
+
+
+def _explain(error: pydantic.ValidationError) -> str:
+    lines = []
+    for item in error.errors():
+        where = ".".join(str(part) for part in item["loc"])
+        lines.append(f"setting {where}: {item['msg']} (got {item['input']!r})")
+    return "\n".join(lines)

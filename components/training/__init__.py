@@ -1,0 +1,1 @@
+"""Trains the model of a Task."""

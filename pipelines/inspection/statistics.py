@@ -1,0 +1,183 @@
+"""What is known of a column after one pass over its batches, in memory that does not grow with the records."""
+
+import hashlib
+from collections import Counter
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from pipelines.inspection.tensors import shape_of
+
+MOST_DISTINCT = 1000
+_LONG = 200  # characters or bytes of a value above which a digest stands for it
+_KEPT = 100  # characters of a long label that are shown
+
+
+@dataclass(frozen=True)
+class Numbers:
+    """Numbers in a column; NaN is none."""
+
+    least: float
+    mean: float
+    most: float
+
+
+@dataclass(frozen=True)
+class ColumnFacts:
+    """What is known of one column."""
+
+    name: str
+    kind: str
+    missing: int
+    nan: int
+    distinct: int | None  # None: not counted
+    over: bool  # more than could be counted
+    numbers: Numbers | None
+    lengths: tuple[int, int] | None  # characters, bytes, or values of a list
+
+
+class Column:
+    """Adds up one column."""
+
+    def __init__(self, field: pa.Field, *, is_label: bool = False) -> None:
+        self._field = field
+        self._missing = self._nan = self._count = 0
+        self._mean = 0.0
+        self._extremes: tuple[Any, Any] | None = None
+        self._lengths: tuple[int, int] | None = None
+        self._seen: set[Any] | None = None if is_list(field.type) else set()
+        self._over = False
+        # A target that is a float is a measure, not a class.
+        counted = is_label and not is_list(field.type) and not pa.types.is_floating(field.type)
+        self._classes: Counter[str] | None = Counter() if counted else None
+
+    def add(self, values: pa.Array) -> None:
+        """Takes a batch in."""
+        self._missing += values.null_count
+        values = values.drop_null()
+        if not len(values):
+            return
+        if is_list(values.type):
+            self._add_lengths(values.value_lengths())
+            self._add_numbers(values.flatten().drop_null())
+        else:
+            self._add_lengths(_text_lengths(values))
+            self._add_distinct(self._add_numbers(values))
+        if self._classes is not None:
+            self._add_classes(values)
+
+    @property
+    def classes(self) -> dict[str, int] | None:
+        """Records by class, if this is a label of not too many values."""
+        return dict(sorted(self._classes.items())) if self._classes else None
+
+    def facts(self) -> ColumnFacts:
+        """Returns what was found out."""
+        seen = None if self._seen is None or pa.types.is_null(self._field.type) else len(self._seen)
+        numbers = Numbers(self._extremes[0], self._mean, self._extremes[1]) if self._extremes else None
+        return ColumnFacts(
+            self._field.name, _said(self._field), self._missing, self._nan, seen, self._over, numbers, self._lengths
+        )
+
+    def _add_numbers(self, values: pa.Array) -> pa.Array:
+        """Takes numbers in; returns the values without NaN."""
+        if not _is_number(values.type):
+            return values
+        values = _plain_numbers(values)
+        if pa.types.is_floating(values.type):
+            known = values.filter(pc.invert(pc.is_nan(values)))
+            self._nan += len(values) - len(known)
+            values = known
+        if not len(values):
+            return values
+        found = pc.min_max(values).as_py()
+        ends = (found["min"], found["max"])
+        self._extremes = _wider(self._extremes, ends)
+        self._count += len(values)
+        # Step by step, because a sum over all records might overflow; unsafe, because a mean may be inexact.
+        mean = pc.mean(values.cast(pa.float64(), safe=False)).as_py()
+        self._mean += (mean - self._mean) * (len(values) / self._count)
+        return values
+
+    def _add_lengths(self, lengths: pa.Array | None) -> None:
+        if lengths is not None:
+            found = pc.min_max(lengths).as_py()
+            self._lengths = _wider(self._lengths, (found["min"], found["max"]))
+
+    def _add_distinct(self, values: pa.Array) -> None:
+        if self._seen is None or self._over:
+            return
+        unique = values.unique()
+        if len(unique) <= MOST_DISTINCT:
+            self._seen.update(map(_short, unique.to_pylist()))
+        if max(len(unique), len(self._seen)) > MOST_DISTINCT:
+            self._seen, self._over = set(), True
+
+    def _add_classes(self, values: pa.Array) -> None:
+        if self._over or self._classes is None:
+            self._classes = None
+            return
+        counts = pc.value_counts(values)
+        for value, count in zip(counts.field("values").to_pylist(), counts.field("counts").to_pylist(), strict=True):
+            self._classes[class_name(value)] += count
+
+
+def is_list(kind: pa.DataType) -> bool:
+    """Whether a value is several values."""
+    types = pa.types
+    return bool(types.is_list(kind) or types.is_large_list(kind) or types.is_fixed_size_list(kind))
+
+
+def is_binary(kind: pa.DataType) -> bool:
+    """Whether a value is bytes, not text."""
+    types = pa.types
+    return bool(types.is_binary(kind) or types.is_large_binary(kind) or types.is_fixed_size_binary(kind))
+
+
+def _said(field: pa.Field) -> str:
+    if not is_list(field.type):
+        return str(field.type)
+    shape = " × ".join(f"{side:,}" for side in shape_of(field))
+    return f"{field.type.value_type}, {shape}" if shape else f"list of {field.type.value_type}"
+
+
+def _is_number(kind: pa.DataType) -> bool:
+    return bool(pa.types.is_integer(kind) or pa.types.is_floating(kind) or pa.types.is_boolean(kind))
+
+
+def _plain_numbers(values: pa.Array) -> pa.Array:
+    """Returns numbers of a type that Arrow can compute with."""
+    if pa.types.is_boolean(values.type):
+        return values.cast(pa.int8())
+    if pa.types.is_float16(values.type):
+        return pa.array(values.to_numpy(zero_copy_only=False).astype(np.float32))
+    return values
+
+
+def _text_lengths(values: pa.Array) -> pa.Array | None:
+    if pa.types.is_string(values.type) or pa.types.is_large_string(values.type):
+        return pc.utf8_length(values)
+    return pc.binary_length(values) if is_binary(values.type) else None
+
+
+def _wider(known: tuple[Any, Any] | None, more: tuple[Any, Any]) -> tuple[Any, Any]:
+    return more if known is None else (min(known[0], more[0]), max(known[1], more[1]))
+
+
+def _short(value: Any) -> Any:
+    """Returns what stands for a value in a set: a thousand strings of 10 MB must not be kept."""
+    if isinstance(value, str) and len(value) > _LONG:
+        value = value.encode("utf-8", "surrogatepass")
+    return hashlib.sha256(value).digest() if isinstance(value, bytes) and len(value) > _LONG else value
+
+
+def class_name(value: Any) -> str:
+    """Returns a label as text, short enough to be kept."""
+    text = value.decode("utf-8", "backslashreplace") if isinstance(value, bytes) else str(value)
+    if len(text) <= _LONG:
+        return text
+    digest = hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()
+    return f"{text[:_KEPT]}…{digest[:8]}"

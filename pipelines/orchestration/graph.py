@@ -1,0 +1,133 @@
+"""The chain as a table: what each node needs, and what its result depends on.
+
+    Ingest ─┬► StatisticsGen ─► ExampleValidator ─► Gate ┄┬► Transform ─┬► Trainer ─┬► Evaluator ─► Pusher
+    Schema ─┴─────────┴────────────────┴───────────────────┴────────────┘    Baseline ┘
+    (examples go to Transform, Trainer and Evaluator too; the gate's arrow is an order, not data)
+
+    With a pretrained network: Ingest, Extractor ─► Extract, in the place of Ingest; or Extractor ─► Trainer.
+
+`build.py` wires the same nodes in TFX; a test compares the two. This file imports nothing heavy, so what
+is due can be decided before TensorFlow, Beam or TFX are imported.
+"""
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
+
+from components.errors import SettingsError
+from components.refs import module_of
+from components.settings.extract import Extract
+from components.settings.names import nearest
+from components.tasks import Task
+
+
+@dataclass(frozen=True)
+class Node:
+    """One node, and everything that belongs into its cache key."""
+
+    id: str
+    upstream: tuple[str, ...] = ()  # nodes whose outputs it reads
+    after: tuple[str, ...] = ()  # nodes that must have passed, whose outputs it does not read
+    code: tuple[str, ...] = ()  # modules it enters
+    parts: tuple[str, ...] = ()  # fields of the Task that it uses
+    settings: tuple[str, ...] = ()  # sections of the settings that it reads
+    packages: tuple[str, ...] = ()  # libraries whose version can change its result
+    resolves: bool = False  # it only looks a thing up, each time anew
+
+
+NODES = (
+    Node(
+        "Ingest",
+        code=("components.ingest.component",),
+        settings=("ingest",),
+        packages=("pillow", "tensorflow"),
+    ),
+    Node("Schema"),
+    Node("StatisticsGen", upstream=("Ingest", "Schema"), packages=("tensorflow-data-validation", "tfx")),
+    Node("ExampleValidator", upstream=("StatisticsGen", "Schema"), packages=("tensorflow-data-validation", "tfx")),
+    Node("Gate", upstream=("Ingest", "ExampleValidator"), code=("components.evaluation.gate",), settings=("gate",)),
+    Node(
+        "Transform",
+        upstream=("Ingest", "Schema"),
+        after=("Gate",),
+        code=("components.fitting.preprocessing",),
+        parts=("fits", "label"),
+        settings=("transform",),
+        packages=("tensorflow-transform", "tensorflow", "tfx"),
+    ),
+    Node(
+        "Trainer",
+        upstream=("Ingest", "Transform"),
+        after=("Gate",),
+        code=("components.training.trainer",),
+        parts=("features", "encoders", "label", "model"),
+        settings=("input", "train"),
+        packages=("tensorflow", "keras", "tensorflow-transform"),
+    ),
+    Node("Baseline", upstream=("Trainer",), resolves=True),
+    Node(
+        "Evaluator",
+        upstream=("Ingest", "Trainer", "Baseline"),
+        code=("components.evaluation.thresholds",),
+        parts=("label",),
+        settings=("evaluate",),
+        packages=("tensorflow-model-analysis", "tensorflow", "tfx"),
+    ),
+    Node("Pusher", upstream=("Trainer", "Evaluator"), code=("components.serving.pusher",), settings=("push",)),
+)
+IDS = tuple(node.id for node in NODES)
+
+
+def nodes(extract: Extract) -> tuple[Node, ...]:
+    """Returns the chain, with what a pretrained network needs if there is one."""
+    if not extract.model:
+        return NODES
+    extractor = Node("Extractor", code=("components.pretrained.component",))
+    if extract.where != "beam":
+        return (extractor, *(_reading(node, "Extractor") if node.id == "Trainer" else node for node in NODES))
+    looks = Node(
+        "Extract",
+        upstream=("Ingest", "Extractor"),
+        code=("components.pretrained.component",),
+        settings=("extract",),
+        packages=("tensorflow", "keras"),
+    )
+    ingest, *rest = NODES
+    later = [_reading(node, "Extractor") if node.id == "Trainer" else node for node in rest]
+    return (ingest, extractor, looks, *(_instead(node, "Ingest", "Extract") for node in later))
+
+
+def _instead(node: Node, old: str, new: str) -> Node:
+    return replace(node, upstream=tuple(new if up == old else up for up in node.upstream))
+
+
+def _reading(node: Node, other: str) -> Node:
+    return replace(node, upstream=(*node.upstream, other), settings=(*node.settings, "extract"))
+
+
+def find(node_id: str, chain: Sequence[Node] = NODES) -> Node:
+    """Returns the node of that name, in any case of letters."""
+    for node in chain:
+        if node.id.lower() == node_id.lower():
+            return node
+    raise SettingsError(f"unknown node {node_id!r}: {nearest(node_id, [node.id for node in chain])}")
+
+
+def before(node_id: str, chain: Sequence[Node] = NODES) -> set[str]:
+    """Returns every node that must have run before `node_id`."""
+    node = find(node_id, chain)
+    direct = {*node.upstream, *node.after}
+    return direct.union(*(before(other, chain) for other in direct))
+
+
+def entry_modules(node: Node, task: Task) -> tuple[str, ...]:
+    """Returns the modules that a node enters, with the Task's parts that it loads by name."""
+    return (*node.code, *sorted({module_of(ref) for part in node.parts for ref in _refs(getattr(task, part))}))
+
+
+def _refs(value: object) -> Iterable[str]:
+    if isinstance(value, str):
+        if ":" in value:
+            yield value
+    elif isinstance(value, tuple):
+        for item in value:
+            yield from _refs(item)

@@ -1,0 +1,196 @@
+"""Runs a compiled pipeline on this machine: TFX's launcher and metadata, our decisions about what is due.
+
+for each node:  up to date ─► its outputs are published again as CACHED
+                due        ─► launch ─► audit ─► seal ─► published as COMPLETE
+                failed or unresolved ─► the run ends there, with that error
+"""
+
+import time
+from collections.abc import Callable
+from datetime import datetime
+from pathlib import Path
+from typing import Any
+
+import orjson
+from google.protobuf import message
+from tfx.dsl.compiler import constants
+from tfx.orchestration import metadata
+from tfx.orchestration.local import runner_utils
+from tfx.orchestration.portable import (
+    beam_executor_operator,
+    execution_publish_utils,
+    inputs_utils,
+    launcher,
+    python_executor_operator,
+    runtime_parameter_utils,
+)
+from tfx.orchestration.portable.mlmd import context_lib
+from tfx.proto.orchestration import executable_spec_pb2, pipeline_pb2
+from tfx.types import artifact_utils
+
+from components import beam_workers
+from components.errors import PenstockError
+from components.records import seal
+from components.storage.hashing import HashCache
+from pipelines.config import RunConfig
+from pipelines.orchestration import plan, store
+from pipelines.orchestration.audit import Audit, audit
+from pipelines.orchestration.plan import NodePlan, Plan
+from pipelines.report.facts import NodeFacts
+
+_UNSEEN = Audit()
+Started = Callable[[NodePlan], None]
+Finished = Callable[[NodeFacts], None]
+
+
+class LocalRunner:
+    """Runs one pipeline by a plan that was made under the root's lock."""
+
+    def __init__(self, config: RunConfig, planned: Plan, started: Started, finished: Finished) -> None:
+        """Keeps the plan and whom to tell about each node."""
+        self._config, self._plan, self._started, self._finished = config, planned, started, finished
+
+    def run(self, pipeline: pipeline_pb2.Pipeline) -> None:
+        """Runs every node of the plan in topological order; raises what the first failing node raised."""
+        run_id = datetime.now().astimezone().isoformat()
+        runtime_parameter_utils.substitute_runtime_parameter(
+            pipeline, {constants.PIPELINE_RUN_ID_PARAMETER_NAME: run_id}
+        )
+        deployment = runner_utils.extract_local_deployment_config(pipeline)
+        connection = getattr(
+            deployment.metadata_connection_config,
+            deployment.metadata_connection_config.WhichOneof("connection_config"),
+        )
+        for each in pipeline.nodes:
+            planned = self._plan.of(each.pipeline_node.node_info.id)
+            if planned.action != plan.SKIP:
+                self._run_node(planned, each.pipeline_node, pipeline, deployment, connection)
+
+    def _run_node(self, planned: NodePlan, node: Any, pipeline: Any, deployment: Any, connection: Any) -> None:
+        self._started(planned)
+        begun = time.monotonic()
+        try:
+            if planned.execution is not None:
+                looked = _reuse(planned, node, connection)
+            else:
+                looked = self._launch(planned, node, pipeline, deployment, connection)
+        except BaseException:
+            self._finished(_facts(planned, "failed", time.monotonic() - begun))
+            raise
+        state = "cached" if planned.execution is not None else "ran"
+        self._finished(_facts(planned, state, time.monotonic() - begun, looked))
+
+    def _launch(self, planned: NodePlan, node: Any, pipeline: Any, deployment: Any, connection: Any) -> Audit:
+        parameter = node.parameters.parameters[store.FINGERPRINT]
+        parameter.field_value.string_value = orjson.dumps(planned.fingerprint).decode()
+        node_id = node.node_info.id
+        inspector = _Inspector(self._config)
+        info = launcher.Launcher(
+            pipeline_node=node,
+            mlmd_connection=metadata.Metadata(connection),
+            pipeline_info=pipeline.pipeline_info,
+            pipeline_runtime_spec=pipeline.runtime_spec,
+            executor_spec=runner_utils.extract_executor_spec(deployment, node_id),
+            custom_driver_spec=runner_utils.extract_custom_driver_spec(deployment, node_id),
+            custom_executor_operators=inspector.operators(),
+        ).launch()
+        _require_success(node_id, info, connection)
+        return inspector.looked
+
+
+class _Inspector:
+    """Stands between a node's executor and its publication: counts, seals, and lets only whole outputs through."""
+
+    def __init__(self, config: RunConfig) -> None:
+        self._config = config
+        self.looked = Audit()
+
+    def operators(self) -> dict[type[message.Message], Any]:
+        """Returns TFX's executor operators, each with our inspection after it."""
+        inspect = self._inspect
+
+        class InspectedPython(python_executor_operator.PythonExecutorOperator):
+            def run_executor(self, execution_info: Any) -> Any:
+                return inspect(execution_info, super().run_executor)
+
+        class InspectedBeam(beam_executor_operator.BeamExecutorOperator):
+            def run_executor(self, execution_info: Any, make_beam_pipeline_fn: Any = None) -> Any:
+                beam_workers.watch()
+                return inspect(
+                    execution_info, lambda info: super(InspectedBeam, self).run_executor(info, make_beam_pipeline_fn)
+                )
+
+        return {
+            executable_spec_pb2.PythonClassExecutableSpec: InspectedPython,
+            executable_spec_pb2.BeamExecutableSpec: InspectedBeam,
+        }
+
+    def _inspect(self, info: Any, run: Callable[[Any], Any]) -> Any:
+        begun = time.monotonic()
+        output = run(info)
+        node_id = info.pipeline_node.node_info.id
+        self.looked = audit(node_id, _uris(info.input_dict), _uris(info.output_dict))
+        self._seal(info.output_dict)
+        properties = output.execution_properties
+        properties[store.SECONDS].double_value = time.monotonic() - begun
+        properties[store.FACTS].string_value = orjson.dumps(self.looked.facts).decode()
+        if self.looked.entry is not None:
+            properties[store.LEDGER].string_value = orjson.dumps(self.looked.entry.to_dict()).decode()
+        return output
+
+    def _seal(self, outputs: dict[str, list[Any]]) -> None:
+        folders = [Path(artifact.uri) for artifacts in outputs.values() for artifact in artifacts]
+        if served := self.looked.facts.get("destination"):
+            folders.append(Path(served))
+        cache = HashCache(self._config.hash_cache)
+        for folder in folders:
+            seal.write(plan.seal_path(self._config, folder), seal.seal(folder, cache))
+        cache.close()
+
+
+def _reuse(planned: NodePlan, node: Any, connection: Any) -> Audit:
+    """Publishes the outputs of an earlier execution as this run's, in state CACHED."""
+    with metadata.Metadata(connection) as handle:
+        contexts = context_lib.prepare_contexts(metadata_handle=handle, node_contexts=node.contexts)
+        resolved = inputs_utils.resolve_input_artifacts(pipeline_node=node, metadata_handle=handle)
+        execution = execution_publish_utils.register_execution(
+            metadata_handle=handle,
+            execution_type=node.node_info.type,
+            contexts=contexts,
+            input_artifacts=resolved[0] if isinstance(resolved, list) and resolved else None,
+            exec_properties={store.FINGERPRINT: orjson.dumps(planned.fingerprint).decode()},
+        )
+        execution_publish_utils.publish_cached_executions(
+            handle, contexts=contexts, executions=[execution], output_artifacts_maps=[_load_outputs(planned, handle)]
+        )
+    return Audit()
+
+
+def _load_outputs(planned: NodePlan, handle: Any) -> dict[str, list[Any]]:
+    loaded: dict[str, list[Any]] = {}
+    for output in planned.outputs:
+        (proto,) = handle.store.get_artifacts_by_id([output.id])
+        (artifact_type,) = handle.store.get_artifact_types_by_id([proto.type_id])
+        loaded.setdefault(output.name, []).append(artifact_utils.deserialize_artifact(artifact_type, proto))
+    return loaded
+
+
+def _require_success(node_id: str, info: Any, connection: Any) -> None:
+    """TFX marks some failures in the metadata only, and goes on; here they end the run."""
+    if info is None or not info.execution_id:
+        raise PenstockError(f"{node_id} was not run: its inputs could not be resolved")
+    with metadata.Metadata(connection) as handle:
+        (execution,) = handle.store.get_executions_by_id([info.execution_id])
+    state = execution.State.Name(execution.last_known_state)
+    if state not in ("COMPLETE", "CACHED"):
+        raise PenstockError(f"{node_id} ended in state {state}: its inputs could not be resolved")
+
+
+def _uris(artifacts: Any) -> dict[str, Path]:
+    return {key: Path(found[0].uri) for key, found in artifacts.items() if found}
+
+
+def _facts(planned: NodePlan, state: str, seconds: float, looked: Audit = _UNSEEN) -> NodeFacts:
+    ledger = planned.execution.ledger if planned.execution is not None else None
+    records = ledger["records_in"] if ledger else looked.entry.records_in if looked.entry else None
+    return NodeFacts(planned.node.id, state, seconds, planned.reason, records)

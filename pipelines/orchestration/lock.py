@@ -1,0 +1,60 @@
+"""One run at a time on a pipeline root. The kernel holds the lock, so it dies with its holder."""
+
+import os
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from datetime import datetime, timezone
+from pathlib import Path
+
+import filelock
+import orjson
+
+from components.errors import BadInput, Locked
+from components.storage import durable
+
+_FOREVER = -1
+
+
+@contextmanager
+def hold(notes: Path, *, wait: bool = False, place: Path | None = None, flag: str = "--root") -> Iterator[None]:
+    """Holds the lock of a place, the root; without `wait`, raises Locked at once when another run has it."""
+    place = place or notes.parent
+    lock = filelock.FileLock(_prepared(notes, place, flag) / "lock")
+    try:
+        lock.acquire(timeout=_FOREVER if wait else 0)
+    except filelock.Timeout:
+        raise Locked(f"{place} is in use: {_holder(notes)}; wait for it with --wait, or use another {flag}") from None
+    try:
+        _sign(notes)
+        yield
+    finally:
+        (notes / "holder.json").unlink(missing_ok=True)
+        lock.release()
+
+
+def _prepared(notes: Path, place: Path, flag: str) -> Path:
+    try:
+        notes.mkdir(parents=True, exist_ok=True)
+        probe = notes / f".probe-{os.getpid()}"
+        probe.touch()
+        probe.unlink()
+    except OSError as error:
+        what = "pipeline root" if flag == "--root" else flag
+        raise BadInput(f"{what} {place}: cannot be written: {error.strerror}; choose another {flag}") from None
+    return notes
+
+
+def _sign(notes: Path) -> None:
+    holder = {"pid": os.getpid(), "started": time.time(), "command": " ".join(sys.argv)[:200]}
+    durable.write_bytes(notes / "holder.json", orjson.dumps(holder))
+
+
+def _holder(notes: Path) -> str:
+    try:
+        holder = orjson.loads((notes / "holder.json").read_bytes())
+        started = datetime.fromtimestamp(holder["started"], timezone.utc)
+    except (OSError, ValueError, KeyError):
+        return "by a run that has just begun"
+    return f"by pid {holder['pid']}, started {started:%Y-%m-%d %H:%M:%S} UTC"

@@ -1,0 +1,207 @@
+"""One run from lock to summary, the same for `penstock run` and for the `tfx` CLI.
+
+lock ─► sweep what a killed run left ─► plan ─► nothing due? say why, done
+                                             └► import TFX, build, run by plan ─► facts ─► summary, report
+"""
+
+import shutil
+import signal
+import sys
+import time
+import traceback
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from datetime import datetime, timezone
+from types import FrameType
+from typing import Any, TextIO
+
+from components import progress
+from components.errors import Cancelled, DiskFull, PenstockError
+from components.ingest.survey import survey
+from components.storage import durable
+from components.storage.hashing import HashCache
+from pipelines import log
+from pipelines.config import RunConfig
+from pipelines.console import Display
+from pipelines.orchestration import lock, plan, schema
+from pipelines.orchestration.plan import Plan, Request
+from pipelines.orchestration.store import Store
+from pipelines.report.facts import NodeFacts, RunFacts
+
+_NO_ROOM = 1 << 20  # with less than this free, whatever failed failed for lack of room
+
+
+def dry_run(config: RunConfig, request: Request, out: TextIO = sys.stdout) -> int:
+    """Says for each node whether it would run, and why. Writes nothing."""
+    cache = HashCache(config.hash_cache, read_only=True)
+    planned = plan.make(config, Store(config.metadata, config.name), cache, request)
+    Display(out).plan(planned, config)
+    return 0
+
+
+def run(config: RunConfig, request: Request, *, wait: bool = False, compiled: Any = None) -> int:
+    """Brings the pipeline up to date and returns the exit code.
+
+    Args:
+        config: which pipeline, where.
+        request: which part of it.
+        wait: whether to wait for another run on the same root.
+        compiled: the pipeline's IR, when the `tfx` CLI has compiled it; then up-to-date nodes are recorded as well.
+    """
+    with lock.hold(config.notes, wait=wait), _disk_explained(config):
+        for folder in (config.root, config.notes, config.notes / "seals"):
+            durable.sweep(folder)
+        store = Store(config.metadata, config.name, read_only=False)
+        swept = store.close_open_executions("FAILED")
+        display = Display(sys.stdout)
+        display.swept(swept)
+        planned = _plan(config, store, request)
+        if planned.schema is not None:
+            schema.bring_into_force(config, planned.schema)
+            display.schema(planned.schema)
+        if not planned.due and compiled is None:
+            return _nothing_due(config, store, planned, display)
+        return _Run(config, store, planned).go(compiled)
+
+
+def _plan(config: RunConfig, store: Store, request: Request) -> Plan:
+    cache = HashCache(config.hash_cache)
+    try:
+        return plan.make(config, store, cache, request)
+    finally:
+        cache.close()
+
+
+def _nothing_due(config: RunConfig, store: Store, planned: Plan, display: Display) -> int:
+    from pipelines.report import gather
+
+    nodes = tuple(NodeFacts(p.node.id, p.action, 0.0, p.reason) for p in planned.nodes)
+    facts = gather.facts(config, store, planned, nodes, started=_now(), seconds=0.0, error=None)
+    display.plan(planned, config)
+    display.summary(facts, config)
+    return facts.exit_code
+
+
+class _Run:
+    """The part of a run that needs TFX."""
+
+    def __init__(self, config: RunConfig, store: Store, planned: Plan) -> None:
+        self._config, self._store, self._plan = config, store, planned
+        self._nodes: list[NodeFacts] = []
+        self._started, self._begun = _now(), time.monotonic()
+        self._log = config.root / "logs" / f"{datetime.now(timezone.utc):%Y%m%d-%H%M%S}.log"
+
+    def go(self, compiled: Any) -> int:
+        log.prepare_environment()
+        with log.diverted(self._log) as user:
+            display = Display(user)
+            error = self._attempt(compiled, display)
+            facts = self._facts(error)
+            self._write_report(facts)
+            display.summary(facts, self._config)
+            if error is not None:
+                display.failure(error, self._log)
+            return facts.exit_code
+
+    def _attempt(self, compiled: Any, display: Display) -> BaseException | None:
+        try:
+            with _signals_raise(), display.live():
+                progress.listen(display.progress)
+                self._run_nodes(compiled, display)
+        except KeyboardInterrupt as error:
+            self._store.close_open_executions("CANCELED")
+            return error
+        except Exception as error:  # noqa: BLE001 - it is shown, logged and becomes the exit code
+            traceback.print_exc()  # to the log
+            with suppress(Exception):  # the metadata may be what failed; the next run sweeps
+                self._store.close_open_executions("FAILED")
+            return _disk_full(error, self._config) or error
+        return None
+
+    def _run_nodes(self, compiled: Any, display: Display) -> None:
+        display.loading()
+        from pipelines.orchestration import compile as compiling
+        from pipelines.orchestration.local_runner import LocalRunner
+
+        def finished(node: NodeFacts) -> None:
+            self._nodes.append(node)
+            display.finished(node)
+
+        pipeline = compiled if compiled is not None else compiling.compile_pipeline(self._config, self._schema())
+        LocalRunner(self._config, self._plan, display.started, finished).run(pipeline)
+
+    def _schema(self) -> bytes:
+        """Returns the schema that nodes are set up by; none is in force yet if the run ends before it would be."""
+        if self._plan.of("Schema").action == plan.SKIP:
+            return schema.current(self._config)
+        return self._config.schema_in_force.read_bytes()
+
+    def _facts(self, error: BaseException | None) -> RunFacts:
+        from pipelines.report import gather
+
+        done = {node.id for node in self._nodes}
+        left = tuple(
+            NodeFacts(p.node.id, "skipped", 0.0, p.reason if p.action == plan.SKIP else "not reached")
+            for p in self._plan.nodes
+            if p.node.id not in done
+        )
+        seconds = time.monotonic() - self._begun
+        return gather.facts(
+            self._config, self._store, self._plan, (*self._nodes, *left),
+            started=self._started, seconds=seconds, error=error,
+        )  # fmt: skip
+
+    def _write_report(self, facts: RunFacts) -> None:
+        from pipelines.report import page
+
+        page.write(facts, self._config.report)
+
+
+@contextmanager
+def _disk_explained(config: RunConfig) -> Iterator[None]:
+    """Says so when an error outside of a node comes from a full disk."""
+    try:
+        yield
+    except Exception as error:
+        if full := _disk_full(error, config):
+            raise full from error
+        raise
+
+
+def _disk_full(error: Exception, config: RunConfig) -> DiskFull | None:
+    """Returns what to say when the disk is full; libraries put it in many words, or in none."""
+    free = shutil.disk_usage(config.root).free
+    if isinstance(error, PenstockError) or (free > _NO_ROOM and "No space left on device" not in str(error)):
+        return None
+    return DiskFull(
+        f"{config.root}: no space left on its disk: {free / 1e6:,.1f} MB free, "
+        f"the data alone is {_size_of_data(config) / 1e6:,.1f} MB. "
+        "Nothing half-written was published; make room, or choose another --root"
+    )
+
+
+def _size_of_data(config: RunConfig) -> int:
+    cache = HashCache(config.hash_cache, read_only=True)
+    found = survey.take(config.data, config.settings.ingest, cache, config.needs)
+    return sum(item.size for item in found.manifest.files)
+
+
+@contextmanager
+def _signals_raise() -> Iterator[None]:
+    """Turns SIGTERM and Ctrl-C into an exception, so that a stopped run still closes its books."""
+
+    def cancel(signum: int, frame: FrameType | None) -> None:
+        del frame
+        raise Cancelled(signum)
+
+    signals = (signal.SIGTERM, signal.SIGINT)
+    old = [signal.signal(signum, cancel) for signum in signals]
+    try:
+        yield
+    finally:
+        for signum, handler in zip(signals, old, strict=True):
+            signal.signal(signum, handler)
+
+
+def _now() -> str:
+    return datetime.now(timezone.utc).isoformat(timespec="seconds")

@@ -1,0 +1,264 @@
+"""Promise A7: a picture that was encoded anew and stands in another split is warned of, with the pair."""
+
+import io
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+import numpy.typing as npt
+import orjson
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from PIL import Image
+
+from components.ingest.close import near_duplicates
+from components.ingest.close.near_duplicates import (
+    NEAR_DUPLICATES,
+    NearDuplicates,
+    Pair,
+    Seen,
+    close_look,
+    find,
+    within,
+)
+from components.ingest.sources import SourceFile
+from components.ingest.sources.image_folder import SOURCE
+from components.ingest.survey.listing import Manifest, ManifestFile
+from components.ingest.work import shards
+from components.ingest.write.files import write_shard
+from components.records import manifest as account
+from components.records.manifest import Account
+from components.settings.ingest import Ingest
+from components.settings.splits import Splits
+from data.digits import write_image_folder
+
+Take = Callable[[Path], Manifest]
+TRAIN, EVAL, TEST = range(3)
+LOOK = 0x0F0F_1234_5678_9ABC
+SAME = "pairs of images in different splits look the same (they differ in at most ingest.near_bits = 3 of 64 bits)"
+
+
+@dataclass(frozen=True)
+class Report:
+    """What is read of a shard's report."""
+
+    split: str
+    looks: str
+    sides: dict[int, int]
+
+
+def seen(*rows: tuple[int, int]) -> Seen:
+    """Returns pictures of (look, split)."""
+    looks, splits = zip(*rows, strict=True) if rows else ((), ())
+    return Seen(np.arange(len(rows), dtype=np.uint64), np.array(looks, np.uint64), np.array(splits, np.int64))
+
+
+def found(*rows: tuple[int, int], bits: int = 3) -> NearDuplicates:
+    """Compares pictures, which are named by their numbers."""
+    return find(seen(*rows), [str(number) for number in range(len(rows))], bits)
+
+
+def brute(looks: npt.NDArray[np.uint64], bits: int) -> list[list[int]]:
+    """Compares all with all."""
+    return [
+        [one, other]
+        for one in range(len(looks))
+        for other in range(one + 1, len(looks))
+        if (int(looks[one]) ^ int(looks[other])).bit_count() <= bits
+    ]
+
+
+class TestWithin:
+    """The search."""
+
+    @given(st.integers(0, 2**32), st.integers(0, 8))
+    def test_it_finds_what_comparing_all_with_all_finds(self, seed: int, bits: int) -> None:
+        """For every distance that can be set, among looks of which many are near."""
+        random = np.random.default_rng(seed)
+        looks = random.integers(0, 1 << 64, 12, np.uint64)
+        flips = random.integers(0, 64, (90, random.integers(1, 11)), np.uint64)
+        near = random.choice(looks, 90) ^ np.bitwise_xor.reduce(np.uint64(1) << flips, axis=1)
+        every = np.unique(np.concatenate([looks, near]))
+        pairs, complete = within(every, bits)
+
+        assert complete
+        assert pairs.tolist() == brute(every, bits)
+
+    @pytest.mark.parametrize("count", [0, 1])
+    def test_few_looks(self, count: int) -> None:
+        """There is no pair of one, and none of nothing."""
+        pairs, complete = within(np.arange(count, dtype=np.uint64), 3)
+
+        assert (pairs.tolist(), complete) == ([], True)
+
+    def test_looks_that_are_all_near_do_not_take_for_ever(self) -> None:
+        """The search stops, and says so."""
+        pairs, complete = within(np.arange(60_000, dtype=np.uint64), 8)
+
+        assert not complete
+        assert 0 < len(pairs) <= 1_000_000
+
+
+class TestPairs:
+    """What is told of."""
+
+    def test_near_looks_in_different_splits(self) -> None:
+        """With both splits, and the bits that differ; the split that comes first stands first."""
+        assert found((LOOK ^ 0b101, EVAL), (1, TRAIN), (LOOK, TRAIN)) == NearDuplicates(
+            1, (Pair("2", "train", "0", "eval", 2),)
+        )
+
+    def test_equal_looks_in_different_splits(self) -> None:
+        """Every one with every other."""
+        made = found((LOOK, TRAIN), (LOOK, TRAIN), (LOOK, EVAL), (LOOK, TEST))
+        named = [(pair.path, pair.like) for pair in made.pairs]
+
+        assert made.count == 5
+        assert named == [("0", "2"), ("0", "3"), ("1", "2"), ("1", "3"), ("2", "3")]
+
+    def test_the_same_split_is_no_leak(self) -> None:
+        """Nothing that is held out looks like them."""
+        assert found((LOOK, TRAIN), (LOOK ^ 1, TRAIN), (LOOK, TRAIN)) == NearDuplicates()
+
+    def test_one_bit_more_is_another_picture(self) -> None:
+        """The setting is the limit."""
+        rows = ((LOOK, TRAIN), (LOOK ^ 0b1111, EVAL))
+
+        assert [found(*rows, bits=bits).count for bits in (3, 4)] == [0, 1]
+
+    def test_a_crowd_is_counted_and_its_first_pairs_are_listed(self) -> None:
+        """Half a million pictures of one look are a number, not a list."""
+        crowd = seen(*((LOOK, number % 2) for number in range(40_000)))
+        made = find(crowd, ["x"] * 40_000, 3)
+
+        assert (made.count, len(made.pairs), made.complete) == (20_000 * 20_000, 10_000, True)
+
+
+def manifest(*paths: str) -> Manifest:
+    """Returns files whose content is named by their number."""
+    items = (ManifestFile(SourceFile(path, ""), 1, f"{number:016x}" + 48 * "0") for number, path in enumerate(paths))
+    return Manifest(tuple(items), (), ())
+
+
+def packed(*looks: tuple[int, int]) -> str:
+    """Returns (number of the content, look) as a shard tells of them."""
+    return near_duplicates.pack([(f"{number:016x}" + 48 * "0", look) for number, look in looks])
+
+
+class TestReports:
+    """What shards tell comes together."""
+
+    def test_files_are_named(self) -> None:
+        """A content that stands there twice goes by its first name."""
+        reports = [
+            Report("train", packed((0, LOOK), (1, LOOK ^ 255)), {9: 2}),
+            Report("eval", packed((2, LOOK ^ 1)), {9: 1}),
+        ]
+        files = Manifest((*manifest("a.jpg", "b.jpg", "c.jpg").files, *manifest("z.jpg").files), (), ())
+        made, warnings = close_look(files, reports, Ingest())
+
+        assert made == NearDuplicates(1, (Pair("a.jpg", "train", "c.jpg", "eval", 1),))
+        assert warnings == [f"1 {SAME}, such as a.jpg (train) = c.jpg (eval); all are listed in near_duplicates.jsonl"]
+
+    def test_an_incomplete_search_says_so(self) -> None:
+        """So does a list that is not whole."""
+        pair = Pair("a", "train", "b", "eval", 1)
+        (warning,) = NearDuplicates(12_345, (pair,), complete=False).warnings(3)
+
+        assert warning.startswith("at least 12,345 pairs")
+        assert warning.endswith("; the first 1 are listed in near_duplicates.jsonl")
+
+    def test_it_can_be_turned_off(self) -> None:
+        """ingest.near_bits = -1."""
+        reports = [Report("train", packed((0, LOOK)), {9: 1}), Report("eval", packed((1, LOOK)), {9: 1})]
+
+        assert close_look(manifest("a", "b"), reports, Ingest(near_bits=-1)) == (NearDuplicates(), [])
+
+    def test_without_pixels_it_is_said_that_nothing_was_looked_for(self) -> None:
+        """ingest.image_check = header."""
+        _, warnings = close_look(manifest("a"), [Report("train", "", {9: 1})], Ingest(image_check="header"))
+
+        assert warnings == ["near duplicates were not looked for: ingest.image_check = header decodes no image"]
+
+    @pytest.mark.parametrize("check", ["full", "header"])
+    def test_what_is_no_picture_is_left_alone(self, check: str) -> None:
+        """Rows have no looks, texts have no sides, and what was all bad is in no split."""
+        reports = [Report("train", "", {}), Report("eval", "", {0: 7}), Report("", "", {})]
+
+        assert close_look(manifest("a"), reports, Ingest.model_validate({"image_check": check})) == (
+            NearDuplicates(),
+            [],
+        )
+
+
+def ingested(data: Path, artifact: Path, take: Take, settings: Ingest) -> Account:
+    """Ingests a folder without Beam."""
+    files = take(data)
+    reports = [write_shard(plan, SOURCE, data, artifact, settings) for plan in shards.plan(files.files, settings)]
+    return account.close_books(artifact, files, reports, settings, artifact / "list")
+
+
+def scene(seed: int) -> Image.Image:
+    """Draws a picture of its own."""
+    blots = np.random.default_rng(seed).integers(0, 256, (7, 9, 3), dtype=np.uint8)
+    return Image.fromarray(blots).resize((120, 90), Image.Resampling.BICUBIC)
+
+
+def save(image: Image.Image, path: Path, **options: object) -> None:
+    """Writes a file and the folder above it."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    out = io.BytesIO()
+    image.save(out, "JPEG", **options)
+    path.write_bytes(out.getvalue())
+
+
+SPLITS = Ingest(splits=Splits(train=0.4, eval=0.3, test=0.3), min_shards=2)
+
+
+def test_copies_across_splits_are_warned_of(data: Path, tmp_path: Path, take: Take) -> None:
+    """Promise A7: every pair of an original and its copy that the split has torn apart, and no other."""
+    for seed in range(20):
+        save(scene(seed), data / "cats" / f"{seed}.jpg", quality=90)
+        save(scene(seed).resize((80, 60)), data / "dogs" / f"{seed}.jpg", quality=60)
+    made = ingested(data, tmp_path / "out", take, SPLITS)
+    split = {item.file.path: shards.split_of(item.sha256, SPLITS.splits) for item in take(data).files}
+    torn = {seed for seed in range(20) if split[f"cats/{seed}.jpg"] != split[f"dogs/{seed}.jpg"]}
+    lines = [orjson.loads(line) for line in (tmp_path / "out" / NEAR_DUPLICATES).read_bytes().splitlines()]
+
+    assert {frozenset((line["path"], line["like"])) for line in lines} == {
+        frozenset((f"cats/{seed}.jpg", f"dogs/{seed}.jpg")) for seed in torn
+    }
+    assert all((split[line["path"]], split[line["like"]]) == (line["split"], line["like_split"]) for line in lines)
+    assert [warning.partition(",")[0] for warning in made.warnings] == [f"{len(torn)} {SAME}"]
+
+
+def test_exact_copies_are_no_near_duplicates(data: Path, tmp_path: Path, take: Take) -> None:
+    """They share a split, and are told of already."""
+    for name in ("a", "b", "c"):
+        save(scene(1), data / "cats" / f"{name}.jpg")
+    made = ingested(data, tmp_path / "out", take, SPLITS)
+
+    assert [warning.partition(" in ")[0] for warning in made.warnings] == ["2 exact duplicates"]
+    assert not (tmp_path / "out" / NEAR_DUPLICATES).exists()
+
+
+def test_blank_sheets_are_no_near_duplicates(data: Path, tmp_path: Path, take: Take) -> None:
+    """Too plain to be told apart is not the same as a copy."""
+    for number in range(30):
+        save(Image.new("L", (60, 40), 8 * number), data / "sheets" / f"{number}.jpg")
+
+    assert ingested(data, tmp_path / "out", take, SPLITS).warnings == ()
+
+
+def test_digits_are_not_taken_for_copies(tmp_path: Path, take: Take) -> None:
+    """Of 600 handwritten digits, 8 x 8 pixels of which make a picture, hardly any pair looks the same."""
+    write_image_folder(tmp_path / "digits", limit=600)
+    files, settings = take(tmp_path / "digits"), SPLITS
+    reports = [
+        write_shard(plan, SOURCE, tmp_path / "digits", tmp_path / "out", settings)
+        for plan in shards.plan(files.files, settings)
+    ]
+
+    assert close_look(files, reports, settings)[0].count <= 6

@@ -1,0 +1,96 @@
+"""Promise A7: what a picture looks like survives being encoded anew, and is the picture's own."""
+
+from collections.abc import Callable
+
+import numpy as np
+import pytest
+from PIL import Image, ImageDraw, ImageEnhance
+
+from components.ingest.images import ImageLimits, check_image
+from components.ingest.images.perceptual_hash import look_of
+from tests.ingest.images.conftest import encode, exif
+
+NEAR = 3  # bits; the default of ingest.near_bits
+
+
+def scene(seed: int, size: tuple[int, int] = (320, 240)) -> Image.Image:
+    """Draws soft blots and hard edges."""
+    random = np.random.default_rng(seed)
+    blots = random.integers(0, 256, (6, 8, 3), dtype=np.uint8)
+    image = Image.fromarray(blots).resize(size, Image.Resampling.BICUBIC)
+    draw = ImageDraw.Draw(image)
+    for _ in range(6):
+        left, top, width, height = (int(value) for value in random.integers(5, 120, 4))
+        draw.ellipse((left, top, left + width, top + height), fill=tuple(random.integers(0, 256, 3).tolist()))
+    return image
+
+
+def look(content: bytes) -> int:
+    """Returns the look of a file that must have one."""
+    found = check_image(content, ImageLimits()).look
+    assert found is not None
+    return found
+
+
+def bits(one: int, other: int) -> int:
+    """Returns in how many bits looks differ."""
+    return (one ^ other).bit_count()
+
+
+COPIES: dict[str, Callable[[Image.Image], bytes]] = {
+    "PNG": lambda image: encode(image, "PNG"),
+    "palette PNG": lambda image: encode(image.quantize(128), "PNG"),
+    "PNG with alpha": lambda image: encode(image.convert("RGBA"), "PNG"),
+    "WebP": lambda image: encode(image, "WEBP", quality=80),
+    "BMP": lambda image: encode(image, "BMP"),
+    "quality 50": lambda image: encode(image, "JPEG", quality=50),
+    "progressive": lambda image: encode(image, "JPEG", progressive=True),
+    "gray": lambda image: encode(image.convert("L"), "JPEG"),
+    "half the size": lambda image: encode(image.resize((160, 120), Image.Resampling.LANCZOS), "JPEG"),
+    "a fifth of the size": lambda image: encode(image.resize((64, 48), Image.Resampling.LANCZOS), "JPEG"),
+    "twice the size": lambda image: encode(image.resize((640, 480), Image.Resampling.BICUBIC), "JPEG"),
+    "brighter": lambda image: encode(ImageEnhance.Brightness(image).enhance(1.05), "JPEG"),
+    "turned, and told so": lambda image: encode(image.transpose(Image.Transpose.ROTATE_90), "JPEG", exif=exif(6)),
+}
+
+
+@pytest.mark.parametrize("kind", COPIES)
+def test_a_copy_looks_the_same(kind: str) -> None:
+    """Whatever the format, the size and the quality."""
+    scenes = [scene(seed) for seed in range(5)]
+    distances = [bits(look(encode(image, "JPEG", quality=92)), look(COPIES[kind](image))) for image in scenes]
+
+    assert max(distances) <= NEAR
+
+
+def test_other_pictures_look_otherwise() -> None:
+    """Half of the bits differ by chance; none of these pairs comes near to being a copy."""
+    looks = [look(encode(scene(seed), "JPEG")) for seed in range(60)]
+    distances = [bits(one, other) for place, one in enumerate(looks) for other in looks[:place]]
+
+    assert min(distances) > 2 * NEAR
+
+
+PLAIN = {
+    "white": Image.new("RGB", (80, 60), "white"),
+    "gradient": Image.linear_gradient("L"),
+    "one pixel": Image.new("L", (1, 1)),
+}
+
+
+@pytest.mark.parametrize("kind", PLAIN)
+def test_a_plain_picture_has_no_look(kind: str) -> None:
+    """Blank sheets are no copies of each other."""
+    assert look_of(PLAIN[kind]) is None
+
+
+def test_a_look_fits_into_64_bits() -> None:
+    """It is stored as an unsigned number of that size."""
+    assert all(0 <= look(encode(scene(seed), "PNG")) < 1 << 64 for seed in range(20))
+
+
+def test_a_huge_png_is_not_decoded_for_its_look() -> None:
+    """That would take more memory than all the rest of its check."""
+    content = encode(Image.new("L", (5_000, 4_001)), "PNG")
+
+    assert check_image(content, ImageLimits()).look is None

@@ -1,0 +1,203 @@
+"""The digest of the data changes with any path, label or content, and with nothing else."""
+
+import hashlib
+import os
+import shutil
+from collections.abc import Callable
+from contextlib import AbstractContextManager
+from pathlib import Path
+
+import pytest
+
+from components.errors import BadInput
+from components.ingest.sources import Found, Record, Refused, SourceFile
+from components.ingest.sources.image_folder import SOURCE
+from components.ingest.survey import listing
+from components.ingest.survey.listing import Manifest, ManifestFile
+from components.settings.ingest import Ingest
+from components.storage.hashing import HashCache
+from components.storage.paths import DataPath
+
+Take = Callable[[Path], Manifest]
+
+
+@pytest.fixture
+def data(data: Path) -> Path:
+    """Two cats and a dog."""
+    for name, content in {"cats/1.jpg": b"one", "cats/2.jpg": b"two", "dogs/3.jpg": b"three"}.items():
+        (data / name).parent.mkdir(exist_ok=True)
+        (data / name).write_bytes(content)
+    return data
+
+
+def test_every_file_is_listed_with_size_and_digest(data: Path, take: Take) -> None:
+    """What is refused and what is left out stand beside it."""
+    (data / "4.jpg").write_bytes(b"four")
+    (data / "README").write_bytes(b"read me")
+
+    assert take(data) == Manifest(
+        files=tuple(
+            ManifestFile(SourceFile(path, path[:4]), len(content), hashlib.sha256(content).hexdigest())
+            for path, content in (("cats/1.jpg", b"one"), ("cats/2.jpg", b"two"), ("dogs/3.jpg", b"three"))
+        ),
+        refused=(Refused("4.jpg", "not inside a class folder"),),
+        ignored=("README",),
+    )
+
+
+def test_records_are_files_and_refused_ones(data: Path, take: Take) -> None:
+    """In the ledger a refused file came in as well."""
+    (data / "4.jpg").write_bytes(b"four")
+
+    assert take(data).records == 4
+
+
+def move_to_another_class(data: Path) -> None:
+    """Gives one image another label."""
+    (data / "cats" / "1.jpg").rename(data / "dogs" / "1.jpg")
+
+
+def rename(data: Path) -> None:
+    """Keeps label and content."""
+    (data / "cats" / "1.jpg").rename(data / "cats" / "9.jpg")
+
+
+def exchange(data: Path) -> None:
+    """Keeps paths and contents, and swaps who has which."""
+    (data / "cats" / "1.jpg").write_bytes(b"three")
+    (data / "dogs" / "3.jpg").write_bytes(b"one")
+
+
+def alter(data: Path) -> None:
+    """Changes one byte behind the old mtime."""
+    before = (data / "cats" / "1.jpg").stat()
+    (data / "cats" / "1.jpg").write_bytes(b"onE")
+    os.utime(data / "cats" / "1.jpg", ns=(before.st_atime_ns, before.st_mtime_ns))
+
+
+def add(data: Path) -> None:
+    """Adds a copy."""
+    shutil.copy(data / "cats" / "1.jpg", data / "cats" / "9.jpg")
+
+
+def remove(data: Path) -> None:
+    """Removes one file."""
+    (data / "cats" / "1.jpg").unlink()
+
+
+def refuse(data: Path) -> None:
+    """Adds a file that will not be opened, and counts as a record in."""
+    (data / "9.jpg").write_bytes(b"nine")
+
+
+@pytest.mark.parametrize("change", [move_to_another_class, rename, exchange, alter, add, remove, refuse])
+def test_the_digest_changes(change: Callable[[Path], None], data: Path, take: Take) -> None:
+    """Promise A13: whatever is done to paths, labels or bytes."""
+    before = take(data).digest
+    change(data)
+
+    assert take(data).digest != before
+
+
+@pytest.mark.parametrize("change", [move_to_another_class, alter])
+def test_the_digest_changes_though_hashes_are_remembered(
+    change: Callable[[Path], None], data: Path, tmp_path: Path
+) -> None:
+    """Promise A13: the cache of hashes, kept between runs, does not hide it."""
+
+    def digest() -> str:
+        cache = HashCache(tmp_path / "hashes.db")
+        taken = listing.take(SOURCE, data, cache)
+        cache.close()
+        return taken.digest
+
+    before = digest()
+    change(data)
+
+    assert digest() != before
+
+
+def touch(data: Path) -> None:
+    """Gives a file a new mtime."""
+    os.utime(data / "cats" / "1.jpg", ns=(10**18, 10**18))
+
+
+def copy(data: Path) -> None:
+    """Writes the same bytes anew."""
+    content = (data / "cats" / "1.jpg").read_bytes()
+    (data / "cats" / "1.jpg").unlink()
+    (data / "cats" / "1.jpg").write_bytes(content)
+
+
+def add_side_files(data: Path) -> None:
+    """Adds what is left out."""
+    (data / "README").write_bytes(b"read me")
+    (data / "cats" / ".DS_Store").write_bytes(b"view")
+
+
+@pytest.mark.parametrize("change", [touch, copy, add_side_files])
+def test_the_digest_stays(change: Callable[[Path], None], data: Path, take: Take) -> None:
+    """What does not reach a record is no change of the data."""
+    before = take(data).digest
+    change(data)
+
+    assert take(data).digest == before
+
+
+def test_the_digest_is_the_same_in_another_place(data: Path, tmp_path: Path, take: Take) -> None:
+    """The data may be moved as a whole."""
+    shutil.copytree(data, tmp_path / "elsewhere")
+
+    assert take(tmp_path / "elsewhere").digest == take(data).digest
+
+
+def test_files_with_the_same_bytes_are_grouped(data: Path, take: Take) -> None:
+    """Promise A6: exact duplicates are known by name, across classes too."""
+    shutil.copy(data / "cats" / "1.jpg", data / "dogs" / "1.jpg")
+    shutil.copy(data / "cats" / "2.jpg", data / "cats" / "4.jpg")
+    groups = [[item.file.path for item in group] for group in take(data).duplicates()]
+
+    assert groups == [["cats/1.jpg", "dogs/1.jpg"], ["cats/2.jpg", "cats/4.jpg"]]
+
+
+def test_without_equal_bytes_there_are_no_groups(data: Path, take: Take) -> None:
+    """A file is not its own duplicate."""
+    assert take(data).duplicates() == []
+
+
+class Vanishing:
+    """A source whose file is gone by the time it is hashed."""
+
+    def find(self, data: DataPath) -> Found:
+        """Lists a file and removes it."""
+        Path(str(data), "cats", "1.jpg").unlink()
+        return Found((SourceFile("cats/1.jpg", "cats"),), ())
+
+    def read(self, file: SourceFile, content: bytes, settings: Ingest) -> Record:
+        """Is never called."""
+        raise NotImplementedError
+
+
+def test_a_file_that_vanishes_before_it_is_hashed_is_named(data: Path) -> None:
+    """Promise B9: the run stops with its path."""
+    with pytest.raises(BadInput) as stopped:
+        listing.take(Vanishing(), data, HashCache(None))
+
+    assert str(stopped.value) == (
+        f"{data / 'cats' / '1.jpg'}: cannot be read: No such file or directory; nothing was ingested"
+    )
+
+
+def test_a_file_that_may_not_be_read_is_named(
+    open_folder: Path, take: Take, without_rights: Callable[[], AbstractContextManager[None]]
+) -> None:
+    """Promise B9: the run stops with its path."""
+    (open_folder / "cats").mkdir()
+    (open_folder / "cats" / "1.jpg").write_bytes(b"one")
+    (open_folder / "cats" / "1.jpg").chmod(0)
+    with without_rights(), pytest.raises(BadInput) as stopped:
+        take(open_folder)
+
+    assert str(stopped.value) == (
+        f"{open_folder / 'cats' / '1.jpg'}: cannot be read: Permission denied; nothing was ingested"
+    )

@@ -1,0 +1,314 @@
+"""Anybody's loop: a few lines give batches of artifacts, records, arrays and class folders."""
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import tensorflow as tf
+from PIL import Image
+
+from components import input_pipeline
+from components.errors import BadInput, SettingsError
+from components.features.image import ImageFeature
+from components.features.tensor import TensorFeature
+from components.input_pipeline import Worker
+from components.settings.ingest import Ingest
+from pipelines import ingest as ingest_alone
+
+KINDS = ("bird", "cat", "dog")
+EVEN = {"splits": {"train": 0.6, "eval": 0.2, "test": 0.2}}
+
+
+def ingest(data: Path, out: Path, **settings: Any) -> Path:
+    """Ingests data, as `penstock ingest` does."""
+    ingest_alone.ingest(ingest_alone.Wish(str(data), out, Ingest.model_validate({**EVEN, **settings})))
+    return out
+
+
+def rows(data: tf.data.Dataset) -> list[tuple[dict[str, Any], Any]]:
+    """Returns records one by one."""
+    return [
+        ({key: value[n] for key, value in values.items()}, labels[n])
+        for values, labels in data.as_numpy_iterator()
+        for n in range(len(labels))
+    ]
+
+
+@pytest.fixture(scope="module")
+def folders(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Class folders of pictures; the red of a picture tells its class, the green its number."""
+    home = tmp_path_factory.mktemp("folders")
+    for number in range(60):
+        kind = number % 3
+        (home / KINDS[kind]).mkdir(exist_ok=True)
+        picture = Image.new("RGB", (40, 50), (kind * 100, number, 0))
+        picture.save(home / KINDS[kind] / f"{number:02d}.{'png' if number % 2 else 'bmp'}")
+    return home
+
+
+@pytest.fixture(scope="module")
+def pictures(folders: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The same, ingested."""
+    return ingest(folders, tmp_path_factory.mktemp("pictures") / "artifact")
+
+
+@pytest.fixture(scope="module")
+def table(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A table of several kinds of columns, ingested."""
+    home = tmp_path_factory.mktemp("table")
+    lines = [f"{n},{n / 2},{'' if n % 5 == 0 else f'w{n % 4}'},{KINDS[n % 3]}" for n in range(300)]
+    (home / "table.csv").write_text("\n".join(["size,half,word,label", *lines]) + "\n")
+    return ingest(home / "table.csv", home / "artifact", label="label")
+
+
+@pytest.fixture(scope="module")
+def arrays(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Arrays of a shape of their own, ingested."""
+    home = tmp_path_factory.mktemp("arrays")
+    spells = np.arange(100, dtype=np.float32)[:, None, None] * np.ones((1, 3, 2), np.float32)
+    np.savez(home / "arrays.npz", x=spells, label=np.arange(100) % 7)
+    return ingest(home / "arrays.npz", home / "artifact", label="label")
+
+
+class TestRead:
+    """What ingest wrote."""
+
+    def test_pictures_come_with_the_numbers_of_their_classes(self, pictures: Path) -> None:
+        """In three lines; names are numbered in their order, and nothing else is in the batch."""
+        data = input_pipeline.read(pictures, "test", batch_size=4)
+        found = rows(data)
+
+        assert input_pipeline.classes(pictures) == KINDS
+        assert all(set(values) == {"image"} for values, _ in found)
+        assert all(values["image"][0, 0, 0] == 100 * label for values, label in found)
+        assert data.element_spec[0]["image"] == tf.TensorSpec([None, 40, 40, 3], tf.uint8)
+
+    def test_all_splits_together_are_all_records(self, pictures: Path) -> None:
+        """Each once, in training as without."""
+        greens = [
+            int(values["image"][0, 0, 1])
+            for split in ("train", "eval", "test")
+            for values, _ in rows(input_pipeline.read(pictures, split, augment=False))
+        ]
+
+        assert sorted(greens) == list(range(60))
+
+    def test_training_is_shuffled_and_every_pass_another_epoch(self, pictures: Path) -> None:
+        """Which is so for the split `train` unless told otherwise."""
+        data = input_pipeline.read(pictures, "train", augment=False)
+        stored = input_pipeline.read(pictures, "train", training=False)
+        orders = [[int(v["image"][0, 0, 1]) for v, _ in rows(each)] for each in (data, data, stored, stored)]
+
+        assert orders[0] != orders[1]
+        assert orders[2] == orders[3]
+        assert all(sorted(order) == sorted(orders[0]) for order in orders)
+
+    def test_columns_of_a_table_come_by_their_names(self, table: Path) -> None:
+        """What is missing is an empty text; the record's own id is left out."""
+        data = input_pipeline.read(table, "test")
+        found = rows(data)
+
+        assert {key: spec.dtype for key, spec in data.element_spec[0].items()} == {
+            "size": tf.int64, "half": tf.float32, "word": tf.string,
+        }  # fmt: skip
+        for values, label in found:
+            n = int(values["size"])
+            assert (values["half"], values["word"], label) == (n / 2, b"" if n % 5 == 0 else b"w%d" % (n % 4), n % 3)
+
+    def test_arrays_have_the_shape_that_they_had(self, arrays: Path) -> None:
+        """Shape and type are in the artifact's schema; numbers are labels as they are."""
+        found = rows(input_pipeline.read(arrays, "train"))
+
+        assert {values["x"].shape for values, _ in found} == {(3, 2)}
+        assert all((values["x"] == values["x"][0, 0]).all() for values, _ in found)
+        assert all(label == values["x"][0, 0] % 7 for values, label in found)
+
+    def test_features_can_be_chosen(self, pictures: Path) -> None:
+        """Then they are what is in the batch."""
+        data = input_pipeline.read(pictures, "eval", features={"image": ImageFeature(8, normalise="unit")})
+
+        assert data.element_spec[0] == {"image": tf.TensorSpec([None, 8, 8, 3], tf.float32)}
+
+    def test_a_label_that_is_not_there_gives_values_alone(self, table: Path) -> None:
+        """The label's own column is a value then."""
+        values = next(iter(input_pipeline.read(table, "test", label="nothing", batch_size=3)))
+
+        assert {key: value.shape for key, value in values.items()} == dict.fromkeys(
+            ["size", "half", "word", "label"], (3,)
+        )
+
+    def test_workers_share_the_records(self, table: Path) -> None:
+        """Each one once."""
+        seen = [
+            int(values["size"])
+            for index in range(3)
+            for values, _ in rows(input_pipeline.read(table, "train", worker=Worker(index, 3)))
+        ]
+
+        assert sorted(seen) == sorted(int(v["size"]) for v, _ in rows(input_pipeline.read(table, "train")))
+
+    def test_keras_takes_it_as_it_is(self, pictures: Path) -> None:
+        """Its length is known, so an epoch is an epoch."""
+        import keras
+
+        image = keras.Input([40, 40, 3], dtype="uint8", name="image")
+        scaled = keras.layers.Flatten()(keras.layers.Rescaling(1 / 255)(image))
+        model = keras.Model({"image": image}, keras.layers.Dense(3)(scaled))
+        model.compile("adam", keras.losses.SparseCategoricalCrossentropy(from_logits=True))
+        data = input_pipeline.read(pictures, "train", batch_size=8)
+
+        assert len(model.fit(data, epochs=2, verbose=0).history["loss"]) == 2
+
+    def test_an_unknown_setting_is_refused_with_the_nearest(self, pictures: Path) -> None:
+        """As on the command line."""
+        with pytest.raises(SettingsError, match=r"unknown setting 'input\.batchsize': did you mean 'batch_size'"):
+            input_pipeline.read(pictures, "train", batchsize=3)
+
+    def test_a_folder_without_a_manifest_is_refused(self, tmp_path: Path) -> None:
+        """It says what was expected."""
+        with pytest.raises(BadInput, match=r"no manifest\.json in it; expected what `penstock ingest` or a run wrote"):
+            input_pipeline.read(tmp_path, "train")
+
+    def test_an_unknown_split_is_refused(self, pictures: Path) -> None:
+        """With those that there are."""
+        with pytest.raises(BadInput, match="0 records in split 'training'; splits with records: train, eval, test"):
+            input_pipeline.read(pictures, "training")
+
+
+class TestRecords:
+    """TFRecords of another program."""
+
+    def write(self, path: Path, numbers: range, compression: str | None = None) -> Path:
+        """Writes records as tutorials do."""
+        with tf.io.TFRecordWriter(str(path), compression) as writer:
+            for n in numbers:
+                example = tf.train.Example()
+                example.features.feature["raw"].bytes_list.value.append(np.full((2, 2), n, "<u2").tobytes())
+                example.features.feature["kind"].int64_list.value.append(n % 5)
+                writer.write(example.SerializeToString())
+        return path
+
+    @pytest.mark.parametrize("training", [True, False])
+    def test_they_are_read_by_a_feature_a_column(self, tmp_path: Path, training: bool) -> None:
+        """Plain and gzip side by side; nobody has counted them before."""
+        paths = [
+            self.write(tmp_path / "a.tfrecord", range(30)),
+            self.write(tmp_path / "b.gz", range(30, 50), "GZIP"),
+        ]
+        data = input_pipeline.from_records(
+            paths, {"raw": TensorFeature((2, 2), "uint16")}, label="kind", training=training, batch_size=8
+        )
+        found = rows(data)
+        numbers = [int(values["raw"][0, 0]) for values, _ in found]
+
+        assert sorted(numbers) == list(range(50))
+        assert (numbers == list(range(50))) is not training
+        assert all(label == values["raw"][1, 1] % 5 for values, label in found)
+
+    def test_variations_need_no_id(self, folders: Path, tmp_path: Path) -> None:
+        """A hash of the record decides: the same in every run, another one for every record."""
+        with tf.io.TFRecordWriter(str(tmp_path / "pictures")) as writer:
+            for path in sorted(folders.rglob("*.png")):
+                example = tf.train.Example()
+                example.features.feature["image"].bytes_list.value.append(path.read_bytes())
+                writer.write(example.SerializeToString())
+        features = {"image": ImageFeature(32)}
+        one, other = (
+            [v["image"].numpy() for v in input_pipeline.from_records([tmp_path / "pictures"], features, batch_size=30)]
+            for _ in range(2)
+        )
+        offsets = {tuple(picture[0, 0].astype(int) - picture[0, 0, 1]) for picture in one[0]}
+
+        np.testing.assert_array_equal(one, other)
+        assert len(offsets) > 5
+
+    def test_a_file_without_a_record_is_refused(self, tmp_path: Path) -> None:
+        """Training on nothing would never end."""
+        with pytest.raises(BadInput, match="0 examples in 1 files"):
+            input_pipeline.from_records([self.write(tmp_path / "none", range(0))], {})
+
+    def test_what_is_no_record_file_is_refused_by_name(self, tmp_path: Path) -> None:
+        """Before anything is trained on."""
+        (tmp_path / "page.html").write_text("<html>" * 10)
+
+        with pytest.raises(BadInput, match=r"page\.html: the header of record 1 is damaged, or it is no TFRecord"):
+            input_pipeline.from_records([tmp_path / "page.html"], {})
+
+
+class TestArrays:
+    """What is in memory."""
+
+    @pytest.mark.parametrize("training", [True, False])
+    def test_rows_stay_together(self, training: bool) -> None:
+        """Shuffled or not, every row comes once, with its label."""
+        columns = {"x": np.arange(50)[:, None] * [1.0, 2.0], "y": np.arange(50, dtype=np.uint8)}
+        found = rows(input_pipeline.from_arrays(columns, np.arange(50) % 3, training=training, batch_size=7))
+        numbers = [int(values["y"]) for values, _ in found]
+
+        assert sorted(numbers) == list(range(50))
+        assert (numbers == list(range(50))) is not training
+        assert all(values["x"].tolist() == [n, 2 * n] for (values, _), n in zip(found, numbers, strict=True))
+        assert all(label == n % 3 for (_, label), n in zip(found, numbers, strict=True))
+
+    def test_names_of_classes_are_numbered_in_their_order(self) -> None:
+        """As those of an artifact are."""
+        found = rows(input_pipeline.from_arrays({"x": np.arange(4)}, ["b", "a", "c", "a"], training=False))
+
+        assert [int(label) for _, label in found] == [1, 0, 2, 0]
+
+    def test_numbers_may_be_what_is_to_be_learned(self) -> None:
+        """Floats stay floats."""
+        _, labels = next(iter(input_pipeline.from_arrays({"x": np.arange(4)}, [0.5, -1.0, 2.0, 0.0], training=False)))
+
+        assert labels.numpy().tolist() == [0.5, -1.0, 2.0, 0.0]
+
+    def test_without_labels_there_are_values_alone(self) -> None:
+        """As many as there are rows."""
+        batches = list(input_pipeline.from_arrays({"x": np.arange(10)}, batch_size=4))
+
+        assert sorted(n for values in batches for n in values["x"].numpy().tolist()) == list(range(10))
+
+    def test_pictures_are_varied_by_their_feature(self) -> None:
+        """Cut, mirrored and resized, in training only."""
+        pictures = np.random.default_rng(1).integers(0, 256, (20, 40, 40, 3), dtype=np.uint8)
+        settings: dict[str, Any] = {"augmentation": {"crop": "resized", "flip": 0.5, "mixup": 0.2}, "batch_size": 10}
+        feature = {"image": ImageFeature(16, augmentation=input_pipeline.api._settings(settings).augmentation)}
+        values, labels = next(
+            iter(input_pipeline.from_arrays({"image": pictures}, [0, 1] * 10, features=feature, **settings))
+        )
+
+        assert (values["image"].shape, values["image"].dtype) == ((10, 16, 16, 3), tf.uint8)
+        assert labels.shape == (10, 2)
+
+    def test_arrays_of_different_lengths_are_refused(self) -> None:
+        """With the lengths."""
+        with pytest.raises(BadInput, match=r"arrays of \{'x': 3, 'label': 2\} rows; expected one length for all"):
+            input_pipeline.from_arrays({"x": [1, 2, 3]}, [0, 1])
+
+
+class TestFolders:
+    """Class folders as they lie there."""
+
+    def test_every_picture_comes_with_its_class(self, folders: Path) -> None:
+        """PNG and BMP, numbered by the folders' names in their order."""
+        data = input_pipeline.from_folders(folders, batch_size=7, training=False)
+        found = rows(data)
+
+        assert [int(values["image"][0, 0, 1]) for values, _ in found] == [n for k in range(3) for n in range(k, 60, 3)]
+        assert all(values["image"][0, 0, 0] == 100 * label for values, label in found)
+        assert data.element_spec[0]["image"].shape == [None, 40, 40, 3]
+
+    def test_training_varies_and_shuffles_them(self, folders: Path) -> None:
+        """Every pass is another epoch."""
+        data = input_pipeline.from_folders(folders, batch_size=60, image_size=16)
+        (first, one), (second, other) = next(iter(data)), next(iter(data))
+
+        assert (one.numpy() != other.numpy()).any()
+        assert sorted(one.numpy()) == sorted(other.numpy()) == [0] * 20 + [1] * 20 + [2] * 20
+        assert (first["image"].numpy() != second["image"].numpy()).any()
+
+    def test_a_folder_without_pictures_is_refused(self, tmp_path: Path) -> None:
+        """It says what was expected."""
+        with pytest.raises(BadInput, match="0 images in it; expected folders of classes"):
+            input_pipeline.from_folders(tmp_path)

@@ -1,0 +1,216 @@
+"""Promise A16: what a node wrote is counted again, and a record lost or invented anywhere stops the run.
+
+Outputs are written here as the nodes write them, once as they should be and then with a count that is not.
+"""
+
+from pathlib import Path
+from typing import Any
+
+import orjson
+import pandas as pd  # type: ignore[import-untyped]
+import pytest
+import tensorflow_model_analysis as tfma
+from tensorflow_metadata.proto.v0 import statistics_pb2
+
+from components.errors import LedgerMismatch
+from components.evaluation import thresholds
+from components.records import manifest
+from components.records.ledger import Entry
+from components.records.roles import Layout
+from components.settings.evaluate import Evaluate
+from pipelines.orchestration.audit import Audit, audit
+
+CLASSES = {"train": {"cat": 5, "dog": 3}, "eval": {"cat": 2, "dog": 1}, "test": {"cat": 2, "dog": 2}}
+
+
+def write_examples(folder: Path, quarantined: int = 0, written: int = 15) -> Path:
+    """Writes the account of fifteen records found."""
+    counts = [8, 3, written - 11]
+    shards = [manifest.Shard(split, split, count, 1, "") for split, count in zip(CLASSES, counts, strict=True)]
+    folder.mkdir(parents=True)
+    manifest.write(
+        folder,
+        manifest.Account(
+            data_digest="", found=15, sources=(), shards=tuple(shards), classes=CLASSES, quarantined=quarantined,
+            changed={}, median_side=32, warnings=(),
+        ),
+        (),
+    )  # fmt: skip
+    return folder
+
+
+@pytest.fixture
+def examples(tmp_path: Path) -> dict[str, Path]:
+    """What every node reads: 8 records to train on, 3 held out, 4 to test with."""
+    return {"examples": write_examples(tmp_path / "examples")}
+
+
+class TestIngest:
+    """Files found, records written, files set aside."""
+
+    def test_records_and_quarantined_files_add_up(self, tmp_path: Path) -> None:
+        """One of fifteen files is bad."""
+        outputs = {"examples": write_examples(tmp_path / "examples", quarantined=1, written=14)}
+
+        assert audit("Ingest", {}, outputs) == Audit(Entry("Ingest", 15, 14, 1))
+
+    def test_a_record_that_no_shard_holds_stops_the_run(self, tmp_path: Path) -> None:
+        """Nor the quarantine."""
+        outputs = {"examples": write_examples(tmp_path / "examples", written=14)}
+
+        with pytest.raises(LedgerMismatch, match=r"^Ingest: 1 records lost\n"):
+            audit("Ingest", {}, outputs)
+
+
+def write_statistics(folder: Path, **counts: int) -> dict[str, Path]:
+    """Writes statistics as StatisticsGen does."""
+    for split, count in counts.items():
+        stats = statistics_pb2.DatasetFeatureStatisticsList()
+        stats.datasets.add(num_examples=count)
+        (folder / f"Split-{split}").mkdir(parents=True)
+        (folder / f"Split-{split}" / "FeatureStats.pb").write_bytes(stats.SerializeToString())
+    return {"statistics": folder}
+
+
+class TestStatisticsGen:
+    """Records that statistics were taken of."""
+
+    def test_all_splits_add_up(self, examples: dict[str, Path], tmp_path: Path) -> None:
+        """Fifteen in, fifteen counted."""
+        outputs = write_statistics(tmp_path / "statistics", train=8, eval=3, test=4)
+
+        assert audit("StatisticsGen", examples, outputs) == Audit(Entry("StatisticsGen", 15, 15))
+
+    @pytest.mark.parametrize(
+        "counts",
+        [
+            {"train": 7, "eval": 3, "test": 4},
+            {"train": 8, "eval": 3, "test": 5},
+            {"train": 8, "eval": 3},
+            {},
+            {"train": 7, "eval": 4, "test": 4},
+        ],
+        ids=["lost", "invented", "a split without statistics", "none at all", "moved to another split"],
+    )
+    def test_other_counts_stop_the_run(self, examples: dict[str, Path], tmp_path: Path, counts: dict[str, int]) -> None:
+        """Split by split: one that gains what another loses is no comfort."""
+        outputs = {"statistics": tmp_path / "statistics"} | write_statistics(tmp_path / "statistics", **counts)
+
+        with pytest.raises(LedgerMismatch, match=r"^StatisticsGen"):
+            audit("StatisticsGen", examples, outputs)
+
+
+def write_graph(folder: Path, cats: int, dogs: int) -> dict[str, Path]:
+    """Writes the vocabularies of a transform graph."""
+    assets = folder / "transform_fn" / "assets"
+    assets.mkdir(parents=True)
+    (assets / "labels").write_text("cat\ndog\n")
+    (assets / "label_counts").write_text(f"{cats} cat\n{dogs} dog\n")
+    return {"transform_graph": folder}
+
+
+class TestTransform:
+    """Records that the vocabulary was fitted on."""
+
+    def test_the_train_split_adds_up(self, examples: dict[str, Path], tmp_path: Path) -> None:
+        """And the classes are told."""
+        outputs = write_graph(tmp_path / "graph", cats=5, dogs=3)
+
+        assert audit("Transform", examples, outputs) == Audit(Entry("Transform", 8, 8), {"classes": ["cat", "dog"]})
+
+    @pytest.mark.parametrize("dogs", [2, 4])
+    def test_other_counts_stop_the_run(self, examples: dict[str, Path], tmp_path: Path, dogs: int) -> None:
+        """A record too few or too many."""
+        with pytest.raises(LedgerMismatch, match=r"^Transform: 1 records (lost|too many)\n"):
+            audit("Transform", examples, write_graph(tmp_path / "graph", cats=5, dogs=dogs))
+
+
+def write_history(folder: Path, train: list[float], held_out: list[float]) -> dict[str, Path]:
+    """Writes the history as the trainer does."""
+    folder.mkdir()
+    history = {"best_epoch": 0, "epochs": {"records": train, "val_records": held_out}}
+    (folder / "history.json").write_bytes(orjson.dumps(history))
+    return {"model_run": folder}
+
+
+class TestTrainer:
+    """Records of every epoch."""
+
+    def test_every_epoch_adds_up(self, examples: dict[str, Path], tmp_path: Path) -> None:
+        """Eight to train on and three held out, twice."""
+        outputs = write_history(tmp_path / "run", [8.0, 8.0], [3.0, 3.0])
+
+        assert audit("Trainer", examples, outputs) == Audit(Entry("Trainer", 11, 11), {"epochs": 2})
+
+    @pytest.mark.parametrize(
+        ("train", "held_out"),
+        [
+            ([7.0, 8.0], [3.0, 3.0]),
+            ([8.0, 9.0], [3.0, 3.0]),
+            ([8.0, 8.0], [3.0, 2.0]),
+            ([7.0, 9.0], [3.0, 3.0]),
+            ([7.0, 8.0], [4.0, 3.0]),
+            ([], []),
+        ],
+        ids=["lost", "invented", "not held out", "made good later", "made good by the other split", "no epoch"],
+    )
+    def test_other_counts_stop_the_run(
+        self, examples: dict[str, Path], tmp_path: Path, train: list[float], held_out: list[float]
+    ) -> None:
+        """Epoch by epoch and split by split."""
+        with pytest.raises(LedgerMismatch, match=r"^Trainer"):
+            audit("Trainer", examples, write_history(tmp_path / "run", train, held_out))
+
+
+@pytest.fixture(scope="module")
+def evaluated(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """An evaluation of four records by TFMA itself, one of them wrong."""
+    folder = tmp_path_factory.mktemp("evaluated") / "evaluation"
+    config = tfma.utils.update_eval_config_with_defaults(
+        thresholds.eval_config(Layout("label", "class", ()), Evaluate()), has_baseline=False, rubber_stamp=True
+    )
+    config.model_specs[0].prediction_key = "probabilities"
+    answers = pd.DataFrame(
+        {"label": [0, 0, 1, 1], "probabilities": [[0.9, 0.1], [0.8, 0.2], [0.3, 0.7], [0.6, 0.4]]}
+    )  # fmt: skip
+    tfma.analyze_raw_data(answers, config, output_path=str(folder))
+    return folder
+
+
+class TestEvaluator:
+    """Records that the model was measured on."""
+
+    def test_the_test_split_adds_up(self, examples: dict[str, Path], evaluated: Path) -> None:
+        """And what was measured is told."""
+        looked = audit("Evaluator", examples, {"evaluation": evaluated})
+
+        assert looked == Audit(Entry("Evaluator", 4, 4), thresholds.read_result(str(evaluated)))
+        assert looked.facts["metrics"] == {"accuracy": 0.75, "examples": 4.0}
+
+    def test_a_record_that_was_not_measured_stops_the_run(self, tmp_path: Path, evaluated: Path) -> None:
+        """Five in the test split, four in the evaluation."""
+        folder = write_examples(tmp_path / "examples")
+        stored = orjson.loads((folder / manifest.MANIFEST).read_bytes())
+        next(shard for shard in stored["shards"] if shard["split"] == "test")["records"] += 1
+        (folder / manifest.MANIFEST).write_bytes(orjson.dumps(stored))
+
+        with pytest.raises(LedgerMismatch, match=r"^Evaluator: 1 records lost\n"):
+            audit("Evaluator", {"examples": folder}, {"evaluation": evaluated})
+
+
+class TestOthers:
+    """Nodes that touch no records."""
+
+    @pytest.mark.parametrize(
+        "note", [{"pushed": True, "destination": "serving/3", "version": "3"}, {"pushed": False}], ids=["yes", "no"]
+    )
+    def test_the_pusher_tells_what_it_did(self, tmp_path: Path, note: dict[str, Any]) -> None:
+        """Without a line in the ledger."""
+        (tmp_path / "pushed.json").write_bytes(orjson.dumps(note))
+
+        assert audit("Pusher", {}, {"pushed_model": tmp_path}) == Audit(None, note)
+
+    @pytest.mark.parametrize("node", ["Schema", "ExampleValidator", "Gate", "Baseline"])
+    def test_there_is_nothing_to_count_elsewhere(self, node: str) -> None:
+        """Nothing is read either."""
+        assert audit(node, {}, {}) == Audit()

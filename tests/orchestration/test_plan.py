@@ -1,0 +1,587 @@
+"""What is due and why, on a real metadata store, with real seals and hashes, and without TFX.
+
+A history is made by playing plans: what a plan says is due gets outputs, seals and an execution, as the runner does.
+"""
+
+import os
+import shutil
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import pytest
+
+from components import fingerprint
+from components.errors import SettingsError
+from components.ingest.sources.image_folder import SOURCE
+from components.ingest.survey import listing
+from components.records import manifest, seal
+from components.settings.tree import Settings
+from components.storage.hashing import HashCache
+from pipelines import config as run_config
+from pipelines.config import RunConfig
+from pipelines.orchestration import graph, plan
+from pipelines.orchestration import schema as curated
+from pipelines.orchestration.plan import (
+    CACHED,
+    HELD,
+    LOOK_UP,
+    RUN,
+    SKIP,
+    NodePlan,
+    Plan,
+    Request,
+    describe_change,
+    seal_path,
+)
+from pipelines.orchestration.store import Store
+
+Record = Callable[..., tuple[int, dict[str, int]]]
+Due = dict[str, str]
+
+EPOCHS = Settings().train.epochs
+
+OUTPUTS = {
+    "Ingest": ("examples",),
+    "Schema": ("schema",),
+    "StatisticsGen": ("statistics",),
+    "ExampleValidator": ("anomalies",),
+    "Gate": ("verdict",),
+    "Transform": ("transform_graph",),
+    "Trainer": ("model", "model_run"),
+    "Evaluator": ("blessing", "evaluation"),
+    "Pusher": ("pushed_model",),
+}
+INPUTS = {
+    "StatisticsGen": ("examples", "schema"),
+    "ExampleValidator": ("statistics", "schema"),
+    "Gate": ("examples", "anomalies"),
+    "Transform": ("examples", "schema"),
+    "Trainer": ("examples", "transform_graph"),
+    "Evaluator": ("examples", "model"),
+    "Pusher": ("model", "blessing"),
+}
+
+
+@dataclass
+class Root:
+    """A pipeline root, planned and played without TFX."""
+
+    home: Path
+    keep_books: Callable[[Path], Record]
+    blessed: bool = True
+    played: list[str] = field(default_factory=list)
+
+    def config(self, *flags: str) -> RunConfig:
+        """Returns the configuration of a run on this root."""
+        return run_config.make("image", data=str(self.data), root=str(self.home / "root"), flags=flags)
+
+    @property
+    def data(self) -> Path:
+        """The data folder."""
+        return self.home / "data"
+
+    def planned(self, *flags: str, request: Request | None = None) -> Plan:
+        """Decides what is due, as `penstock run` does before it imports TFX."""
+        config = self.config(*flags)
+        with opened(config) as cache:
+            return plan.make(config, Store(config.metadata, config.name), cache, request or Request())
+
+    def due(self, *flags: str, request: Request | None = None) -> Due:
+        """Returns the nodes that would run, and why."""
+        return {each.node.id: each.reason for each in self.planned(*flags, request=request).due}
+
+    def run(self, *flags: str, request: Request | None = None) -> None:
+        """Plays a plan: everything due is done."""
+        config, planned = self.config(*flags), self.planned(*flags, request=request)
+        config.notes.mkdir(parents=True, exist_ok=True)
+        record = self.keep_books(config.metadata)
+        made: dict[str, int] = {}
+        for each in planned.nodes:
+            if each.action == RUN:
+                made |= self._do(each, config, made, record)
+            else:
+                made |= {artifact.name: artifact.id for artifact in each.outputs}
+
+    def _do(self, each: NodePlan, config: RunConfig, made: Mapping[str, int], record: Record) -> dict[str, int]:
+        self.played.append(each.node.id)
+        node, number = each.node.id, len(self.played)
+        folders = {name: self.home / "root" / node / name / str(number) for name in OUTPUTS[node]}
+        served = [config.serving / str(number)] if node == "Pusher" and self.blessed else []
+        for folder in (*folders.values(), *served):
+            folder.mkdir(parents=True)
+            (folder / "content").write_text(f"{node} {number}")
+        if node == "Ingest":
+            taken = listing.take(SOURCE, self.data, HashCache(None))
+            manifest.write(folders["examples"], *manifest.make(taken, []))
+        with opened(config) as cache:
+            for folder in (*folders.values(), *served):
+                seal.write(seal_path(config, folder), seal.seal(folder, cache))
+        _, ids = record(
+            node,
+            inputs=(*(made[name] for name in INPUTS.get(node, ())), *self._baseline(node, config, made)),
+            outputs=folders,
+            properties=self._properties(node, made, served),
+            fingerprint=each.fingerprint,
+        )
+        return ids
+
+    def _baseline(self, node: str, config: RunConfig, made: Mapping[str, int]) -> list[int]:
+        if node != "Evaluator":
+            return []
+        latest = Store(config.metadata, config.name).latest_blessed_model(other_than=made["model"])
+        return [] if latest is None else [latest]
+
+    def _properties(self, node: str, made: Mapping[str, int], served: list[Path]) -> dict[str, str | int]:
+        if node == "Evaluator":
+            return {"blessed": int(self.blessed), "current_model_id": made["model"]}
+        return {"pushed_destination": str(served[0])} if served else {}
+
+    def newest(self, node: str, name: str) -> Path:
+        """Returns the folder of a node's newest output."""
+        return max((self.home / "root" / node / name).iterdir(), key=lambda folder: int(folder.name))
+
+
+@contextmanager
+def opened(config: RunConfig) -> Iterator[HashCache]:
+    """Opens the root's cache of hashes."""
+    cache = HashCache(config.hash_cache)
+    try:
+        yield cache
+    finally:
+        cache.close()
+
+
+@pytest.fixture
+def new(tmp_path: Path, keep_books: Callable[[Path], Record], monkeypatch: pytest.MonkeyPatch) -> Root:
+    """A root that nothing has been done on, with two cats and two dogs to be ingested."""
+    monkeypatch.chdir(tmp_path)  # away from any penstock.toml
+    monkeypatch.delenv("PENSTOCK_SETTINGS", raising=False)
+    for name in ("cats/1.png", "cats/2.png", "dogs/3.png", "dogs/4.png"):
+        (tmp_path / "data" / name).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / "data" / name).write_text(name)
+    return Root(tmp_path, keep_books)
+
+
+@pytest.fixture
+def root(new: Root) -> Root:
+    """A root on which everything has been done once."""
+    new.run()
+    return new
+
+
+def after(first: Mapping[str, str]) -> Due:
+    """Returns `first` and all that runs because of it, each with the first running node that it reads from."""
+    due = dict(first)
+    for node in graph.NODES:
+        running = [up for up in node.upstream if up in due]
+        if running and node.id not in due and not node.resolves:
+            due[node.id] = f"after {running[0]}, which runs"
+    return {node: due[node] for node in graph.IDS if node in due}
+
+
+class TestUpToDate:
+    """Nothing changed, nothing runs, and every node says why."""
+
+    def test_on_a_new_root_everything_is_due(self, new: Root) -> None:
+        """Nodes without inputs run for the first time, the others after them."""
+        assert new.due() == after({"Ingest": "first run", "Schema": "first run"})
+
+    def test_after_a_run_nothing_is_due(self, root: Root) -> None:
+        """Each node says what it was compared by."""
+        assert [(each.node.id, each.action, each.reason) for each in root.planned().nodes] == [
+            ("Ingest", CACHED, "same data, settings, code, libraries; outputs intact"),
+            ("Schema", CACHED, "same schema; outputs intact"),
+            ("StatisticsGen", CACHED, "same inputs, libraries; outputs intact"),
+            ("ExampleValidator", CACHED, "same inputs, libraries; outputs intact"),
+            ("Gate", CACHED, "same inputs, settings, code; outputs intact"),
+            ("Transform", CACHED, "same inputs, settings, code, libraries; outputs intact"),
+            ("Trainer", CACHED, "same inputs, settings, code, libraries; outputs intact"),
+            ("Baseline", LOOK_UP, "looked up in every run"),
+            ("Evaluator", CACHED, "same inputs, settings, code, libraries; outputs intact"),
+            ("Pusher", CACHED, "same inputs, settings, code; outputs intact"),
+        ]
+
+    def test_a_plan_hands_on_what_is_used_again(self, root: Root) -> None:
+        """The outputs of the execution that was found."""
+        outputs = {each.node.id: [artifact.name for artifact in each.outputs] for each in root.planned().nodes}
+
+        assert outputs == {node: list(OUTPUTS.get(node, ())) for node in graph.IDS}
+
+    def test_touched_files_change_nothing(self, root: Root) -> None:
+        """Neither in the data nor in an artifact."""
+        (root.data / "cats" / "1.png").touch()
+        (root.newest("Trainer", "model") / "content").touch()
+
+        assert root.due() == {}
+
+    def test_planning_with_a_read_only_cache_writes_nothing(self, root: Root) -> None:
+        """As a dry run does: no file of the root is added, removed or altered."""
+        config = root.config()
+
+        def contents() -> dict[Path, bytes]:
+            return {path: path.read_bytes() for path in config.root.rglob("*") if path.is_file()}
+
+        before = contents()
+        (root.data / "cats" / "1.png").write_text("another cat")
+        cache = HashCache(config.hash_cache, read_only=True)
+        plan.make(config, Store(config.metadata, config.name), cache)
+        cache.close()
+
+        assert contents() == before
+
+
+class TestChanges:
+    """What changed is named by the node that it changes; the others run after it or not at all."""
+
+    @pytest.mark.parametrize(
+        ("flag", "node", "reason"),
+        [
+            ("train.epochs=3", "Trainer", f"setting train.epochs changed: {EPOCHS} to 3"),
+            ("input.batch_size=8", "Trainer", "setting input.batch_size changed: 64 to 8"),
+            ("evaluate.min_accuracy=0.5", "Evaluator", "setting evaluate.min_accuracy changed: 0.6 to 0.5"),
+            ("ingest.splits.salt=x", "Ingest", "setting ingest.splits.salt changed: '' to 'x'"),
+            ("transform.ngrams=2", "Transform", "setting transform.ngrams changed: 1 to 2"),
+        ],
+    )
+    def test_a_setting(self, flag: str, node: str, reason: str, root: Root) -> None:
+        """Only the node that reads it, and those after it."""
+        assert root.due(flag) == after({node: reason})
+
+    def test_a_setting_of_the_gate(self, root: Root) -> None:
+        """Nobody reads what the gate writes: Transform and Trainer stay as they are."""
+        assert root.due("gate.min_per_class=2") == {"Gate": "setting gate.min_per_class changed: 1 to 2"}
+
+    def test_another_serving_folder(self, root: Root) -> None:
+        """The model is pushed there too."""
+        due = root.due(f"push.directory={root.home / 'elsewhere'}")
+
+        assert due == {"Pusher": f"setting push.directory changed: '' to '{root.home / 'elsewhere'}'"}
+
+    def test_a_setting_put_back(self, root: Root) -> None:
+        """What was made with it before is still good, and still serves when nothing was blessed since."""
+        root.blessed = False
+        root.run("train.epochs=3")
+
+        assert root.due() == {}
+
+    def test_a_helper_of_the_trainer(self, root: Root, monkeypatch: pytest.MonkeyPatch) -> None:
+        """Promise A15: the file is named; nodes that do not import it are left alone."""
+        edit(monkeypatch, "components/models/image.py")
+
+        assert root.due() == after({"Trainer": "code changed: components/models/image.py"})
+
+    def test_a_helper_of_several_nodes(self, root: Root, monkeypatch: pytest.MonkeyPatch) -> None:
+        """Promise A15: each of them runs, and the first says why."""
+        edit(monkeypatch, "components/storage/durable.py")
+
+        assert root.due()["Ingest"] == "code changed: components/storage/durable.py"
+
+    def test_an_unrelated_file(self, root: Root, monkeypatch: pytest.MonkeyPatch) -> None:
+        """Promise A15: the code of the command line is nobody's input."""
+        edit(monkeypatch, "pipelines/cli.py")
+
+        assert root.due() == {}
+
+    def test_a_library(self, root: Root, monkeypatch: pytest.MonkeyPatch) -> None:
+        """Both versions are told."""
+        versions = plan._version
+        keras = versions("keras")
+        monkeypatch.setattr(plan, "_version", lambda name: "9.9" if name == "keras" else versions(name))
+
+        assert root.due() == after({"Trainer": f"keras changed: {keras} to 9.9"})
+
+    def test_the_schema(self, root: Root, monkeypatch: pytest.MonkeyPatch) -> None:
+        """A curated schema is content, not code; a comment in it is neither."""
+        shutil.copytree(run_config.HOME / "schemas", root.home / "schemas")
+        monkeypatch.setattr(curated, "HOME", root.home)
+        found = []
+        for edit in ("# stricter\n", 'string_domain { name: "kind" value: "cats" value: "dogs" }\n'):
+            with (root.home / "schemas" / "image.pbtxt").open("a") as schema:
+                schema.write(edit)
+            found.append(root.due())
+
+        assert found == [{}, after({"Schema": "schema changed"})]
+
+    def test_an_image_moved_to_another_class(self, root: Root) -> None:
+        """Promise A13: ingest and all after it."""
+        (root.data / "cats" / "1.png").rename(root.data / "dogs" / "1.png")
+
+        assert root.due() == after({"Ingest": "data changed: 1 moved (cats/1.png to dogs/1.png)"})
+
+    def test_an_image_whose_name_is_not_utf8(self, root: Root) -> None:
+        """The reason can be printed: the odd byte is spelt out."""
+        (root.data / os.fsdecode(b"cats/caf\xe9.png")).write_text("café")
+
+        assert root.due() == after({"Ingest": "data changed: 1 added (cats/caf\\xe9.png)"})
+
+    def test_something_beside_an_image_whose_name_is_not_utf8(self, root: Root) -> None:
+        """It is known again by its name, and not taken for one that was moved."""
+        (root.data / os.fsdecode(b"cats/caf\xe9.png")).write_text("café")
+        root.run()
+        (root.data / "cats" / "1.png").unlink()
+
+        assert root.due() == after({"Ingest": "data changed: 1 removed (cats/1.png)"})
+
+    def test_another_blessed_model(self, root: Root) -> None:
+        """The same candidate is compared anew when another model has been blessed since."""
+        root.run("train.epochs=3")
+
+        assert root.due() == after({"Evaluator": "another blessed model to compare with"})
+
+
+@pytest.mark.parametrize(("source", "runs"), [("image_folder", True), ("csv_rows", False)])
+def test_of_the_tasks_sources_the_one_in_use_counts(
+    root: Root, monkeypatch: pytest.MonkeyPatch, source: str, runs: bool
+) -> None:
+    """A15: an edit of the code that reads this data is a miss, one of the code that reads other data is not."""
+    edit(monkeypatch, f"components/ingest/sources/{source}.py")
+
+    assert ("Ingest" in root.due()) == runs
+
+
+def edit(monkeypatch: pytest.MonkeyPatch, name: str) -> None:
+    """Makes fingerprints see another content of one source file."""
+    sources = fingerprint.sources
+
+    def edited(entries: tuple[str, ...]) -> dict[str, str]:
+        return {file: "edited" if file == name else digest for file, digest in sources(entries).items()}
+
+    monkeypatch.setattr(fingerprint, "sources", edited)
+
+
+class TestTampering:
+    """Promise A14: an artifact that is not what its node left is refused, and the node says why."""
+
+    def test_an_altered_file(self, root: Root) -> None:
+        """The output and the file inside it are named."""
+        (root.newest("Trainer", "model") / "content").write_text("another model")
+
+        assert root.due() == after({"Trainer": "its output was tampered with: model: content altered"})
+
+    def test_a_deleted_file(self, root: Root) -> None:
+        """In any output of the node."""
+        (root.newest("Trainer", "model_run") / "content").unlink()
+
+        assert root.due() == after({"Trainer": "its output was tampered with: model_run: content deleted"})
+
+    def test_an_added_file(self, root: Root) -> None:
+        """A shard smuggled in."""
+        (root.newest("Ingest", "examples") / "extra").write_text("more")
+
+        assert root.due() == after({"Ingest": "its output was tampered with: examples: extra added"})
+
+    def test_a_folder_that_is_gone(self, root: Root) -> None:
+        """The whole output."""
+        folder = root.newest("Transform", "transform_graph")
+        shutil.rmtree(folder)
+
+        assert root.due() == after(
+            {"Transform": f"its output was tampered with: transform_graph: {folder.name}: folder is gone"}
+        )
+
+    @pytest.mark.parametrize("damage", ["missing", "cut"])
+    def test_a_seal_that_says_nothing(self, damage: str, root: Root) -> None:
+        """Without its seal an output cannot be trusted."""
+        path = seal_path(root.config(), root.newest("Gate", "verdict"))
+        path.unlink() if damage == "missing" else path.write_bytes(b"{")
+
+        assert root.due() == {"Gate": "its output was tampered with: verdict: its seal is missing"}
+
+    def test_the_served_model(self, root: Root) -> None:
+        """What serves is checked with what was made."""
+        (served,) = root.config().serving.iterdir()
+        (served / "content").write_text("another model")
+
+        assert root.due() == {"Pusher": f"its output was tampered with: served version {served.name}: content altered"}
+
+    def test_an_artifact_that_the_metadata_gave_up(self, root: Root, keep_books: Callable[[Path], Record]) -> None:
+        """Its files may be there still, but nobody vouches for them."""
+        gate = root.planned().of("Gate")
+        assert gate.execution is not None
+        inputs = Store(root.config().metadata, "image").input_ids(gate.execution.id)
+        shutil.rmtree(root.newest("Gate", "verdict"))  # or it would be used instead
+        keep_books(root.config().metadata)(
+            "Gate",
+            inputs=tuple(inputs),
+            outputs={"verdict": root.newest("Schema", "schema")},
+            live=False,
+            fingerprint=gate.fingerprint,
+        )
+
+        assert root.due() == {"Gate": "its output was tampered with: verdict is not marked live in the metadata"}
+
+    def test_an_older_result_that_is_whole(self, root: Root) -> None:
+        """Two equal results, one of them broken: the other one is used, and what was made from it."""
+        root.run(request=Request(force=frozenset({"Trainer"})))
+        (root.newest("Trainer", "model") / "content").write_text("another model")
+        planned = root.planned().of("Trainer")
+
+        assert (planned.action, planned.outputs[0].uri.name) == (CACHED, str(root.played.index("Trainer") + 1))
+
+
+class TestHistory:
+    """What earlier runs left behind."""
+
+    def test_other_inputs_under_the_same_key(self, root: Root) -> None:
+        """A node that was run again gives new artifacts: who read the old ones is due."""
+        root.run(request=Request(force=frozenset({"Ingest"}), last="Ingest"))
+        inputs = "its inputs are other artifacts than last time"
+
+        assert root.due() == after({"StatisticsGen": inputs, "Gate": inputs, "Transform": inputs}) | {
+            "Gate": "after ExampleValidator, which runs"
+        }
+
+    def test_a_new_model_under_the_same_key(self, root: Root) -> None:
+        """The evaluator says that its inputs are new, and not that another model was blessed, for none was."""
+        root.blessed = False
+        root.run("train.epochs=3")
+        root.run("train.epochs=3", request=Request(force=frozenset({"Trainer"}), last="Trainer"))
+
+        assert root.due("train.epochs=3") == after({"Evaluator": "its inputs are other artifacts than last time"})
+
+    def test_a_node_that_only_ever_failed(self, new: Root, keep_books: Callable[[Path], Record]) -> None:
+        """It is told from one that was never tried."""
+        new.config().root.mkdir()
+        keep_books(new.config().metadata)("Ingest", state="FAILED")
+
+        assert new.due()["Ingest"] == "never finished before"
+
+    def test_a_run_that_stopped_half_way(self, new: Root) -> None:
+        """What was finished is used, the rest goes on from there."""
+        new.run(request=Request(last="Transform"))
+
+        assert new.due() == after({"Trainer": "first run"})
+
+    def test_a_result_without_a_fingerprint(self, root: Root, keep_books: Callable[[Path], Record]) -> None:
+        """One that TFX made on its own is passed over, however new it is."""
+        keep_books(root.config().metadata)("Schema", outputs={"schema": root.newest("Schema", "schema")})
+
+        assert root.due() == {}
+
+    def test_nothing_but_a_result_without_a_fingerprint(self, new: Root, keep_books: Callable[[Path], Record]) -> None:
+        """The reason says what is missing."""
+        new.config().root.mkdir()
+        keep_books(new.config().metadata)("Schema", outputs={"schema": new.home / "schema"})
+
+        assert new.due()["Schema"] == "made without a fingerprint"
+
+
+class TestRequests:
+    """--from, --to and --force."""
+
+    def test_a_forced_node_runs_with_all_after_it(self, root: Root) -> None:
+        """In any case of letters."""
+        assert root.due(request=Request(force=frozenset({"transform"}))) == after({"Transform": "forced by --force"})
+
+    def test_nodes_after_the_last_are_skipped(self, new: Root) -> None:
+        """Only what the last node needs is done."""
+        planned = new.planned(request=Request(last="StatisticsGen"))
+
+        assert [(each.node.id, each.action, each.reason) for each in planned.nodes] == [
+            ("Ingest", RUN, "first run"),
+            ("Schema", RUN, "first run"),
+            ("StatisticsGen", RUN, "after Ingest, which runs"),
+            *((name, SKIP, "after --to StatisticsGen") for name in graph.IDS[3:]),
+        ]
+
+    def test_nodes_before_the_first_are_kept(self, root: Root) -> None:
+        """Whatever has changed in the data since."""
+        (root.data / "cats" / "1.png").unlink()
+        planned = root.planned("train.epochs=3", request=Request(first="Trainer"))
+
+        assert [(each.node.id, each.action, each.reason) for each in planned.nodes] == [
+            *((name, HELD, "before --from Trainer") for name in graph.IDS[:6]),
+            ("Trainer", RUN, f"setting train.epochs changed: {EPOCHS} to 3"),
+            ("Baseline", LOOK_UP, "looked up in every run"),
+            ("Evaluator", RUN, "after Trainer, which runs"),
+            ("Pusher", RUN, "after Trainer, which runs"),
+        ]
+
+    def test_the_first_node_is_not_forced(self, root: Root) -> None:
+        """It runs only if something that it depends on has changed."""
+        assert root.due(request=Request(first="Trainer")) == {}
+
+    def test_first_and_last_may_be_the_same(self, root: Root) -> None:
+        """One node alone."""
+        request = Request(first="Trainer", last="Trainer")
+
+        assert root.due("train.epochs=3", request=request) == {
+            "Trainer": f"setting train.epochs changed: {EPOCHS} to 3"
+        }
+
+    @pytest.mark.parametrize(
+        ("request_", "message"),
+        [
+            (Request(first="Trainr"), "unknown node 'Trainr': did you mean 'Trainer'?"),
+            (Request(last="gates"), "unknown node 'gates': did you mean 'Gate'?"),
+            (Request(force=frozenset({"zzz"})), f"unknown node 'zzz': known: {', '.join(sorted(graph.IDS))}"),
+            (
+                Request(first="Pusher", last="Trainer"),
+                "--from Pusher --to Trainer: Pusher does not come before Trainer",
+            ),
+        ],
+    )
+    def test_what_cannot_be_done_is_refused(self, request_: Request, message: str, new: Root) -> None:
+        """With the nearest name, or the order."""
+        with pytest.raises(SettingsError) as refused:
+            new.planned(request=request_)
+
+        assert str(refused.value) == message
+
+    def test_nothing_to_start_from_is_refused(self, new: Root) -> None:
+        """The node without output is named, with the way out."""
+        with pytest.raises(SettingsError) as refused:
+            new.planned(request=Request(first="Trainer"))
+
+        assert str(refused.value) == "--from Trainer: Ingest has no output yet; run without --from first"
+
+    def test_a_broken_output_to_start_from_is_refused(self, root: Root) -> None:
+        """Promise A14 holds for what is kept, too."""
+        (root.newest("Transform", "transform_graph") / "content").unlink()
+
+        with pytest.raises(SettingsError) as refused:
+            root.planned(request=Request(first="Trainer"))
+
+        assert str(refused.value) == (
+            "--from Trainer: the output of Transform is broken (transform_graph: content deleted)"
+        )
+
+
+class TestDescribeChange:
+    """How two sets of files differ, in one sentence."""
+
+    @pytest.mark.parametrize(
+        ("old", "new", "said"),
+        [
+            ({"a": "1"}, {"a": "1"}, "data changed"),
+            ({"a": "1"}, {"b": "1"}, "data changed: 1 moved (a to b)"),
+            ({"a": "1"}, {"a": "2"}, "data changed: 1 altered (a)"),
+            ({"a": "1"}, {"a": "1", "c": "3", "b": "2"}, "data changed: 2 added (b)"),
+            ({"a": "1", "c": "3", "b": "2"}, {"a": "1"}, "data changed: 2 removed (b)"),
+            ({"a": "1"}, {"a": "1", "b": "1"}, "data changed: 1 added (b)"),
+            ({"a": "1", "b": "1"}, {"a": "1"}, "data changed: 1 removed (b)"),
+            (
+                {"a": "1", "b": "2", "c": "3", "d": "4"},
+                {"e": "1", "b": "9", "c": "3", "f": "5"},
+                "data changed: 1 moved (a to e), 1 altered (b), 1 added (f), 1 removed (d)",
+            ),
+            ({"a": "1", "b": "2"}, {"a": "2", "b": "1"}, "data changed: 2 altered (a)"),
+            (
+                {f"cats/{index}": str(index) for index in range(1_200)},
+                {f"dogs/{index}": str(index) for index in range(1_200)},
+                "data changed: 1,200 moved (cats/0 to dogs/0)",
+            ),
+            (
+                {"cats/1": "1", "cats/2": "1"},
+                {"dogs/1": "1", "dogs/2": "1"},
+                "data changed: 2 moved (cats/1 to dogs/1)",
+            ),
+        ],
+    )
+    def test_every_kind_of_change_is_counted_with_an_example(
+        self, old: dict[str, str], new: dict[str, str], said: str
+    ) -> None:
+        """Moves first, then what was altered, added and removed."""
+        assert describe_change(old, new) == said

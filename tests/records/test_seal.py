@@ -1,0 +1,167 @@
+"""Promise A14: whatever is deleted, added or altered inside a sealed artifact is found and named."""
+
+import os
+import shutil
+from collections.abc import Iterator
+from pathlib import Path
+
+import orjson
+import pytest
+
+from components.records.seal import Seal, broken, read, seal, write
+from components.storage.hashing import HashCache
+
+
+@pytest.fixture
+def cache(tmp_path: Path) -> Iterator[HashCache]:
+    """A cache with a file, as runs have it."""
+    opened = HashCache(tmp_path / "hashes.db")
+    yield opened
+    opened.close()
+
+
+@pytest.fixture
+def artifact(tmp_path: Path) -> Path:
+    """A model's folder."""
+    folder = tmp_path / "model"
+    (folder / "variables").mkdir(parents=True)
+    (folder / "model.pb").write_bytes(b"graph")
+    (folder / "variables" / "data").write_bytes(b"weights")
+    (folder / "variables" / "index").write_bytes(b"names")
+    return folder
+
+
+@pytest.fixture
+def sealed(artifact: Path, cache: HashCache) -> Seal:
+    """The seal of that folder."""
+    return seal(artifact, cache)
+
+
+def test_an_untouched_folder_is_whole(artifact: Path, sealed: Seal, cache: HashCache) -> None:
+    """Nothing happened, nothing is found."""
+    assert broken(artifact, sealed, cache) is None
+
+
+def test_a_seal_names_every_file(sealed: Seal) -> None:
+    """Relative paths in order, and the size of all."""
+    assert [(file.path, file.size) for file in sealed.files] == [
+        ("model.pb", 5),
+        ("variables/data", 7),
+        ("variables/index", 5),
+    ]
+    assert sealed.size == 17
+
+
+def test_a_new_mtime_is_no_break(artifact: Path, sealed: Seal, cache: HashCache) -> None:
+    """A touched file has the bytes that were sealed."""
+    os.utime(artifact / "model.pb")
+
+    assert broken(artifact, sealed, cache) is None
+
+
+def test_a_deleted_file_is_named(artifact: Path, sealed: Seal, cache: HashCache) -> None:
+    """The reason has the path inside the artifact."""
+    (artifact / "variables" / "data").unlink()
+
+    assert broken(artifact, sealed, cache) == "variables/data deleted"
+
+
+def test_several_deleted_files_are_counted(artifact: Path, sealed: Seal, cache: HashCache) -> None:
+    """The first one is named, the others are numbered."""
+    shutil.rmtree(artifact / "variables")
+
+    assert broken(artifact, sealed, cache) == "variables/data and 1 more deleted"
+
+
+def test_an_added_file_is_named(artifact: Path, sealed: Seal, cache: HashCache) -> None:
+    """A guest may be read by whoever lists the folder."""
+    (artifact / "variables" / "extra").write_bytes(b"")
+
+    assert broken(artifact, sealed, cache) == "variables/extra added"
+
+
+def test_a_file_altered_behind_its_mtime_is_named(artifact: Path, sealed: Seal, cache: HashCache) -> None:
+    """Same size and a restored mtime do not hide a flipped byte."""
+    file = artifact / "variables" / "data"
+    before = file.stat()
+    file.write_bytes(b"Weights")
+    os.utime(file, ns=(before.st_atime_ns, before.st_mtime_ns))
+
+    assert broken(artifact, sealed, cache) == "variables/data altered"
+
+
+def test_a_file_turned_into_a_folder_is_named(artifact: Path, sealed: Seal, cache: HashCache) -> None:
+    """A folder under a file's name is not that file."""
+    (artifact / "model.pb").unlink()
+    (artifact / "model.pb").mkdir()
+
+    assert broken(artifact, sealed, cache) == "model.pb deleted"
+
+
+def test_a_folder_that_is_gone_is_named(artifact: Path, sealed: Seal, cache: HashCache) -> None:
+    """Nothing of the artifact is left."""
+    shutil.rmtree(artifact)
+
+    assert broken(artifact, sealed, cache) == "model: folder is gone"
+
+
+def test_an_empty_folder_can_be_sealed(tmp_path: Path, cache: HashCache) -> None:
+    """Some artifacts hold nothing, and that can be broken too."""
+    folder = tmp_path / "empty"
+    folder.mkdir()
+    empty = seal(folder, cache)
+    (folder / "extra").write_bytes(b"")
+
+    assert (empty, broken(folder, empty, cache)) == (Seal(()), "extra added")
+
+
+def test_a_seal_is_read_back_as_it_was_written(tmp_path: Path, sealed: Seal) -> None:
+    """The folder for seals is made on the way."""
+    write(tmp_path / "seals" / "1.json", sealed)
+
+    assert read(tmp_path / "seals" / "1.json") == sealed
+
+
+def test_a_missing_seal_is_none(tmp_path: Path) -> None:
+    """An artifact without a seal is not trusted by whoever asks."""
+    assert read(tmp_path / "seals" / "1.json") is None
+
+
+@pytest.mark.parametrize(
+    "content",
+    [
+        b"",
+        b"\0\xff",
+        b"null",
+        b"[]",
+        b"3",
+        b'{"files": []}',
+        b'{"digest": "0"}',
+        b'{"digest": "0", "files": [["a"]]}',
+        b'{"digest": "0", "files": [3]}',
+        b'{"digest": "0", "files": null}',
+    ],
+)
+def test_a_damaged_seal_is_none(content: bytes, tmp_path: Path) -> None:
+    """What cannot be understood seals nothing, and never ends in a traceback."""
+    (tmp_path / "1.json").write_bytes(content)
+
+    assert read(tmp_path / "1.json") is None
+
+
+def test_a_seal_cut_short_is_none(tmp_path: Path, sealed: Seal) -> None:
+    """A seal that lost its end says nothing."""
+    write(tmp_path / "1.json", sealed)
+    (tmp_path / "1.json").write_bytes((tmp_path / "1.json").read_bytes()[:-1])
+
+    assert read(tmp_path / "1.json") is None
+
+
+def test_a_seal_edited_to_fit_is_none(tmp_path: Path, sealed: Seal) -> None:
+    """A row exchanged without its digest is found out."""
+    write(tmp_path / "1.json", sealed)
+    stored = orjson.loads((tmp_path / "1.json").read_bytes())
+    stored["files"][0][2] = "0" * 64
+    (tmp_path / "1.json").write_bytes(orjson.dumps(stored))
+
+    assert read(tmp_path / "1.json") is None

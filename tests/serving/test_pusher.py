@@ -1,0 +1,233 @@
+"""Promise B13: a version is there whole or not at all, numbers only rise, and only a blessed model is pushed."""
+
+import errno
+import shutil
+import signal
+import subprocess
+import sys
+import threading
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import orjson
+import pytest
+from tfx.proto import pusher_pb2
+from tfx.types import standard_artifacts
+from tfx.types.artifact import Artifact
+from tfx.utils import proto_utils
+
+from components.serving.pusher import PushExecutor, push
+
+PROJECT = Path(__file__).resolve().parents[2]
+FILES = {
+    "saved_model.pb": b"graph" * 100,
+    "fingerprint.pb": b"print",
+    "variables/variables.index": b"names",
+    "variables/variables.data-00000-of-00001": b"weights" * 10_000,
+    **{f"assets/{number}.txt": b"asset %d" % number for number in range(12)},
+}
+# Copies the first file, says so, and waits to be killed.
+HALF_A_PUSH = """
+import shutil, sys, time
+from pathlib import Path
+from components import pusher
+
+def half(source, target, **_):
+    shutil.copyfile(Path(source, "saved_model.pb"), Path(target, "saved_model.pb"))
+    print("copying", flush=True)
+    time.sleep(600)
+
+pusher.shutil.copytree = half
+pusher.push(Path(sys.argv[1]), Path(sys.argv[2]))
+"""
+
+
+@pytest.fixture
+def model(tmp_path: Path) -> Path:
+    """A model's folder, with files in folders."""
+    folder = tmp_path / "model"
+    for name, content in FILES.items():
+        (folder / name).parent.mkdir(parents=True, exist_ok=True)
+        (folder / name).write_bytes(content)
+    return folder
+
+
+@pytest.fixture
+def serving(tmp_path: Path) -> Path:
+    """Where models are served from; not there yet."""
+    return tmp_path / "serving"
+
+
+def versions(serving: Path) -> list[str]:
+    """Returns what a model server sees: folders with a number for a name."""
+    return sorted((entry.name for entry in serving.iterdir() if entry.name.isdecimal()), key=int)
+
+
+def content(folder: Path) -> dict[str, bytes]:
+    """Returns every file of a folder."""
+    return {file.relative_to(folder).as_posix(): file.read_bytes() for file in folder.rglob("*") if file.is_file()}
+
+
+class TestWhole:
+    """A version has every byte or does not exist."""
+
+    def test_every_file_is_pushed(self, model: Path, serving: Path) -> None:
+        """The first version is 1, and nothing else that a server could take for one is there."""
+        pushed = push(model, serving)
+
+        assert (pushed, content(pushed)) == (serving / "1", FILES)
+        assert versions(serving) == ["1"]
+
+    def test_the_model_itself_stays(self, model: Path, serving: Path) -> None:
+        """It is copied, not moved."""
+        push(model, serving)
+
+        assert content(model) == FILES
+
+    def test_a_killed_push_leaves_no_version(self, model: Path, serving: Path) -> None:
+        """SIGKILL in the midst of copying; the next push sweeps what was left, and succeeds."""
+        push(model, serving)
+        process = subprocess.Popen(
+            [sys.executable, "-c", HALF_A_PUSH, str(model), str(serving)],
+            cwd=PROJECT, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True,
+        )  # fmt: skip
+        assert process.stdout is not None
+        assert process.stdout.readline() == "copying\n"
+        process.kill()
+        process.communicate()
+        leftovers = [entry for entry in serving.iterdir() if entry.is_dir() and entry.name != "1"]
+
+        assert process.returncode == -signal.SIGKILL
+        assert (versions(serving), len(leftovers)) == (["1"], 1)
+
+        pushed = push(model, serving)
+
+        assert content(pushed) == FILES
+        assert versions(serving) == ["1", pushed.name]
+        assert not leftovers[0].exists()
+
+    def test_a_push_that_fails_leaves_nothing(
+        self, model: Path, serving: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        """B5: on a full disk the version that serves stays the newest."""
+        push(model, serving)
+
+        def full(source: Path, target: Path, **_: Any) -> None:
+            shutil.copyfile(source / "saved_model.pb", target / "saved_model.pb")
+            raise OSError(errno.ENOSPC, "No space left on device")
+
+        monkeypatch.setattr(shutil, "copytree", full)
+        with pytest.raises(OSError, match="No space left on device"):
+            push(model, serving)
+
+        assert [entry.name for entry in serving.iterdir() if entry.is_dir()] == ["1"]
+
+    def test_a_reader_never_sees_half_a_version(self, model: Path, serving: Path) -> None:
+        """Polled without a pause during twenty pushes, every version it lists has every byte."""
+        serving.mkdir()
+        broken: list[str] = []
+        looks, over = 0, threading.Event()
+
+        def poll() -> None:
+            nonlocal looks
+            while not over.is_set():
+                broken.extend(version for version in versions(serving) if content(serving / version) != FILES)
+                looks += 1
+
+        reader = threading.Thread(target=poll)
+        reader.start()
+        try:
+            pushed = [push(model, serving).name for _ in range(20)]
+        finally:
+            over.set()
+            reader.join()
+
+        assert (broken, pushed) == ([], [str(number) for number in range(1, 21)])
+        assert looks > 1
+
+
+class TestVersions:
+    """Numbers only rise."""
+
+    def test_two_pushes_within_a_second_are_two_versions(self, model: Path, serving: Path) -> None:
+        """The clock is not what numbers them."""
+        assert [push(model, serving).name for _ in range(3)] == ["1", "2", "3"]
+
+    def test_a_deleted_version_is_not_given_again(self, model: Path, serving: Path) -> None:
+        """A server that remembers it would not load another model under the same number."""
+        push(model, serving)
+        shutil.rmtree(push(model, serving))
+
+        assert push(model, serving).name == "3"
+
+    def test_versions_of_others_count(self, model: Path, serving: Path) -> None:
+        """Such as those that TFX's own Pusher names by the clock."""
+        (serving / "1731600000").mkdir(parents=True)
+
+        assert push(model, serving).name == "1731600001"
+
+    @pytest.mark.parametrize("name", ["latest", "1.5", "-7", "v3", "²", ".7"])
+    def test_what_is_no_number_does_not_count(self, model: Path, serving: Path, name: str) -> None:
+        """And it is left alone."""
+        (serving / name).mkdir(parents=True)
+
+        assert push(model, serving).name == "1"
+        assert (serving / name).is_dir()
+
+
+def artifact(kind: type[Artifact], uri: Path) -> Any:
+    """Returns a TFX artifact."""
+    made = kind()
+    made.uri = str(uri)
+    return made
+
+
+@pytest.fixture
+def execute(tmp_path: Path, model: Path, serving: Path) -> Callable[[bool], Any]:
+    """Runs the executor as TFX does, on a blessed or an unblessed model; returns the PushedModel."""
+    shutil.copytree(model, tmp_path / "trained" / "Format-Serving")
+
+    def do(blessed: bool) -> Any:
+        blessing = artifact(standard_artifacts.ModelBlessing, tmp_path / "blessing")
+        blessing.set_int_custom_property("blessed", int(blessed))
+        pushed = artifact(standard_artifacts.PushedModel, tmp_path / "pushed")
+        destination = pusher_pb2.PushDestination(filesystem={"base_directory": str(serving)})
+        PushExecutor().Do(
+            {"model": [artifact(standard_artifacts.Model, tmp_path / "trained")], "model_blessing": [blessing]},
+            {"pushed_model": [pushed]},
+            {"push_destination": proto_utils.proto_to_json(destination), "custom_config": '{"pipeline": "image"}'},
+        )
+        return pushed
+
+    return do
+
+
+class TestExecutor:
+    """The node around it."""
+
+    def test_a_blessed_model_is_pushed(self, execute: Callable[[bool], Any], serving: Path) -> None:
+        """And the artifact says where, in TFX's properties and in its file."""
+        pushed = execute(True)
+        note = orjson.loads(Path(pushed.uri, "pushed.json").read_bytes())
+
+        assert FILES.items() <= content(serving / "1").items()
+        assert note == {"pushed": True, "destination": str(serving / "1"), "version": "1"}
+        assert pushed.get_int_custom_property("pushed") == 1
+        assert pushed.get_string_custom_property("pushed_destination") == str(serving / "1")
+        assert pushed.get_string_custom_property("pushed_version") == "1"
+
+    def test_it_says_who_made_it(self, execute: Callable[[bool], Any], serving: Path, tmp_path: Path) -> None:
+        """Another pipeline that builds on it can tell."""
+        execute(True)
+        told = orjson.loads((serving / "1" / "assets.extra" / "provenance.json").read_bytes())
+
+        assert told == {"pipeline": "image", "id": 0, "uri": str(tmp_path / "trained")}
+
+    def test_an_unblessed_model_is_not(self, execute: Callable[[bool], Any], serving: Path) -> None:
+        """C6: the serving folder is not even made, and the artifact says no."""
+        pushed = execute(False)
+
+        assert not serving.exists()
+        assert orjson.loads(Path(pushed.uri, "pushed.json").read_bytes()) == {"pushed": False}
+        assert pushed.get_int_custom_property("pushed") == 0

@@ -1,0 +1,307 @@
+"""The Trainer's run_fn on real shards and a real transform graph, and what it does when either is not as it should be.
+
+Held-out pictures stand under the wrong labels: the more is learned, the higher their loss, so the best epoch is not
+the last one and keeping it can be told from keeping nothing.
+"""
+
+import shutil
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import apache_beam as beam
+import keras
+import numpy as np
+import orjson
+import pytest
+import tensorflow as tf
+import tensorflow_transform.beam as tft_beam
+from PIL import Image
+from tensorflow_transform.tf_metadata import dataset_metadata, schema_utils
+from tfx.components.trainer.fn_args_utils import FnArgs
+
+from components import progress
+from components.errors import BadInput, PenstockError
+from components.fitting import preprocessing
+from components.ingest.sources.image_folder import SOURCE
+from components.ingest.survey import listing
+from components.ingest.work.shards import ShardPlan
+from components.ingest.write.files import write_shard
+from components.models import joined
+from components.progress import Progress
+from components.records import manifest
+from components.records.roles import Column, Layout
+from components.settings.ingest import Ingest
+from components.settings.input import Input
+from components.settings.train import Train
+from components.storage.hashing import HashCache
+from components.tasks import assign, get
+from components.training import trainer
+
+COUNTS = {"train": 40, "eval": 10}
+EPOCHS = 4
+GRAYS = {"bright": 200, "dark": 50}
+OPPOSITE = {"bright": "dark", "dark": "bright"}
+Weights = dict[str, Any]
+
+
+def write_pictures(data: Path) -> None:
+    """Writes noisy pictures of two grays; those to be held out go to the other's folder."""
+    random = np.random.default_rng(1)
+    for split, count in COUNTS.items():
+        for number in range(count):
+            shown = sorted(GRAYS)[number % 2]
+            folder = data / (OPPOSITE[shown] if split == "eval" else shown)
+            folder.mkdir(parents=True, exist_ok=True)
+            pixels = random.normal(GRAYS[shown], 20, (12, 12)).clip(0, 255).astype(np.uint8)
+            Image.fromarray(pixels).save(folder / f"{split}-{number:02d}.png")
+
+
+def ingest(data: Path, examples: Path) -> None:
+    """Writes two shards a split, and the account, as the ingest node does."""
+    found = listing.take(SOURCE, data, HashCache(None))
+    reports = []
+    for split in COUNTS:
+        files = [item for item in found.files if f"/{split}-" in item.file.path]
+        plans = [ShardPlan(split, index, 2, tuple(files[index::2])) for index in range(2)]
+        reports += [write_shard(plan, SOURCE, data, examples, Ingest()) for plan in plans]
+    manifest.write(examples, *manifest.make(found, reports))
+
+
+def fit_labels(folder: Path) -> None:
+    """Fits the label vocabulary with Beam, as Transform does."""
+    custom = {"label": "label", "kind": "class", "parts": [], "settings": {}}
+    metadata = dataset_metadata.DatasetMetadata(
+        schema_utils.schema_from_feature_spec({"label": tf.io.FixedLenFeature([], tf.string)})
+    )
+    with beam.Pipeline() as pipeline, tft_beam.Context(temp_dir=str(folder / "temporary")):
+        records = pipeline | beam.Create([{"label": b"bright"}, {"label": b"bright"}, {"label": b"dark"}])
+        fitted = (records, metadata) | tft_beam.AnalyzeDataset(
+            lambda inputs: preprocessing.preprocessing_fn(inputs, custom)
+        )
+        _ = fitted | tft_beam.WriteTransformFn(str(folder / "graph"))
+
+
+def arguments(home: Path, out: Path, batch_size: int = 16, **train: Any) -> FnArgs:
+    """Returns what TFX hands to run_fn."""
+    task = get("image")
+    layout = Layout("label", "class", (Column("image", "image", "string"),))
+    return FnArgs(
+        train_files=[str(home / "examples" / "Split-train" / "*")],
+        eval_files=[str(home / "examples" / "Split-eval" / "*")],
+        transform_graph_path=str(home / "graph"),
+        serving_model_dir=str(out / "model"),
+        model_run_dir=str(out / "run"),
+        custom_config={
+            "parts": [each.to_dict() for each in assign.assign(task.parts, layout)],
+            "label": task.label,
+            "kind": layout.kind,
+            "model": task.model,
+            "transform": {},
+            "extract": {},
+            "input": Input(batch_size=batch_size).model_dump(mode="json"),
+            "train": Train(**{"epochs": EPOCHS, **train}).model_dump(mode="json"),
+        },
+    )
+
+
+@pytest.fixture(scope="module")
+def home(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Shards and transform graph, not to be changed."""
+    folder = tmp_path_factory.mktemp("trainer")
+    write_pictures(folder / "data")
+    ingest(folder / "data", folder / "examples")
+    fit_labels(folder)
+    return folder
+
+
+@pytest.fixture(scope="module")
+def run(home: Path, tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, list[Progress]]:
+    """The outputs of one run, and what it said on its way."""
+    said: list[Progress] = []
+    out = tmp_path_factory.mktemp("run")
+    progress.listen(said.append)
+    try:
+        trainer.run_fn(arguments(home, out))
+    finally:
+        progress._listeners.clear()
+    return out, said
+
+
+@pytest.fixture
+def own_home(home: Path, tmp_path: Path) -> Path:
+    """A copy to be changed at will."""
+    return Path(shutil.copytree(home, tmp_path / "home"))
+
+
+def history(out: Path) -> Any:
+    """Returns what the run wrote about its epochs."""
+    return orjson.loads((out / "run" / "history.json").read_bytes())
+
+
+def exported_weights(out: Path) -> Weights:
+    """Returns every variable of the exported model by name."""
+    reader = tf.train.load_checkpoint(str(out / "model" / "variables" / "variables"))
+    return {name: reader.get_tensor(name) for name in reader.get_variable_to_shape_map() if "VARIABLE_VALUE" in name}
+
+
+def records(home: Path, split: str) -> Iterator[bytes]:
+    """Yields the serialized records of a split."""
+    for shard in manifest.read(home / "examples").shards_of(split):
+        yield from tf.data.TFRecordDataset(str(home / "examples" / shard.name)).as_numpy_iterator()
+
+
+class TestRun:
+    """A run on good data."""
+
+    def test_every_epoch_saw_every_record(self, run: tuple[Path, list[Progress]]) -> None:
+        """The ledger's line: training and held-out records, counted as they pass."""
+        epochs = history(run[0])["epochs"]
+
+        assert (epochs["records"], epochs["val_records"]) == ([40] * EPOCHS, [10] * EPOCHS)
+
+    def test_the_history_has_a_value_an_epoch(self, run: tuple[Path, list[Progress]]) -> None:
+        """Of loss, accuracy and records, for both splits."""
+        names = {f"{split}{name}" for split in ("", "val_") for name in ("loss", "accuracy", "records")}
+
+        assert {name: len(values) for name, values in history(run[0])["epochs"].items()} == dict.fromkeys(names, EPOCHS)
+
+    def test_the_best_epoch_has_the_lowest_held_out_loss(self, run: tuple[Path, list[Progress]]) -> None:
+        """Which here is not the last."""
+        losses = history(run[0])["epochs"]["val_loss"]
+
+        assert history(run[0])["best_epoch"] == losses.index(min(losses)) < EPOCHS - 1
+
+    def test_the_weights_of_the_best_epoch_are_exported(self, home: Path, run: tuple[Path, list[Progress]]) -> None:
+        """The served model has that epoch's loss on the held-out records, not the last one's."""
+        served = tf.saved_model.load(str(run[0] / "model")).signatures["serving_default"]
+        held_out = list(records(home, "eval"))
+        answer = served(examples=tf.constant(held_out))
+        names = [name.decode() for name in answer["all_classes"].numpy()[0]]
+        labels = [tf.train.Example.FromString(r).features.feature["label"].bytes_list.value[0] for r in held_out]
+        rows = answer["probabilities"].numpy()
+        loss = -np.log([row[names.index(label.decode())] for row, label in zip(rows, labels, strict=True)]).mean()
+
+        losses = history(run[0])["epochs"]["val_loss"]
+        assert loss == pytest.approx(min(losses), rel=1e-4)
+        assert loss < 0.9 * losses[-1]
+
+    def test_classes_are_those_of_the_vocabulary(self, home: Path, run: tuple[Path, list[Progress]]) -> None:
+        """In its order."""
+        served = tf.saved_model.load(str(run[0] / "model")).signatures["serving_default"]
+        (row,) = served(examples=tf.constant([next(records(home, "train"))]))["all_classes"].numpy()
+
+        assert [name.decode() for name in row] == ["bright", "dark"]
+
+    @pytest.mark.parametrize("split", ["train", "validation"])
+    def test_tensorboard_has_the_loss_of_every_epoch(self, run: tuple[Path, list[Progress]], split: str) -> None:
+        """In the log of its split."""
+        (log,) = (run[0] / "run" / "tensorboard" / split).glob("events.out.tfevents.*")
+        events = tf.data.TFRecordDataset(str(log)).as_numpy_iterator()
+        values = [value for event in events for value in tf.compat.v1.Event.FromString(event).summary.value]
+        shown = [float(tf.make_ndarray(value.tensor)) for value in values if value.tag == "epoch_loss"]
+
+        assert shown == pytest.approx(history(run[0])["epochs"]["val_loss" if split == "validation" else "loss"])
+
+    def test_progress_ends_at_all_records_of_all_epochs(self, run: tuple[Path, list[Progress]]) -> None:
+        """It never goes back, and says in which epoch it is."""
+        done = [each.done for each in run[1]]
+
+        assert done == [16, 32, 40, 56, 72, 80, 96, 112, 120, 136, 152, 160]
+        assert {each.total for each in run[1]} == {160}
+        assert [each.note.split("  ")[0] for each in run[1][::3]] == [f"epoch {n}/4" for n in range(1, 5)]
+
+    def test_one_seed_gives_equal_weights(self, home: Path, run: tuple[Path, list[Progress]], tmp_path: Path) -> None:
+        """D2: bit by bit, and the same history."""
+        trainer.run_fn(arguments(home, tmp_path))
+        first, second = exported_weights(run[0]), exported_weights(tmp_path)
+
+        assert learned(tmp_path) == learned(run[0])
+        assert first.keys() == second.keys()
+        assert [name for name in first if not np.array_equal(first[name], second[name])] == []
+
+
+def learned(out: Path) -> dict[str, Any]:
+    """Returns the history without what was measured by the clock."""
+    return {key: value for key, value in history(out).items() if key != "input"}
+
+
+@pytest.fixture
+def fragile_model(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Puts a small model in place of the real one, without the normalization that hides what is too large."""
+
+    def build(inputs: dict[str, Any], encodings: Any, head: Any) -> Any:
+        del encodings
+        x = keras.layers.Flatten()(inputs["image"])
+        for _ in range(3):
+            x = keras.layers.Dense(4)(x)
+        return keras.Model(inputs, head.output(x))
+
+    monkeypatch.setattr(joined, "build", build)
+
+
+def flip(shard: Path) -> None:
+    """Flips one bit in the middle."""
+    content = bytearray(shard.read_bytes())
+    content[len(content) // 2] ^= 1
+    shard.write_bytes(content)
+
+
+def cut(shard: Path) -> None:
+    """Cuts the last record off, at its border: TensorFlow would read the rest without a word."""
+    kept = list(tf.data.TFRecordDataset(str(shard)).as_numpy_iterator())[:-1]
+    with tf.io.TFRecordWriter(str(shard)) as writer:
+        for record in kept:
+            writer.write(record)
+
+
+def append(shard: Path) -> None:
+    """Appends whole records: those that are there, once more."""
+    shard.write_bytes(shard.read_bytes() * 2)
+
+
+class TestFaults:
+    """What must not be trained on, and what must not be exported."""
+
+    @pytest.mark.parametrize("split", ["train", "eval"])
+    @pytest.mark.parametrize(
+        ("fault", "said"),
+        [
+            (flip, "the checksum of a record does not match its data at byte offset "),
+            (cut, ""),
+            (append, ""),
+            (Path.unlink, ""),
+        ],
+        ids=["flipped", "cut", "appended", "deleted"],
+    )
+    def test_an_altered_shard_is_refused_by_name(
+        self, own_home: Path, tmp_path: Path, fault: Callable[[Path], None], said: str, split: str
+    ) -> None:
+        """A1, A2: found before anything is learned, from the manifest."""
+        shard = own_home / "examples" / f"Split-{split}" / "data_tfrecord-00001-of-00002"
+        fault(shard)
+
+        with pytest.raises(BadInput) as refused:
+            trainer.run_fn(arguments(own_home, tmp_path / "out"))
+
+        assert str(refused.value).startswith(f"{shard}: {said}")
+        assert "run again with --force Ingest" in str(refused.value)
+        assert not (tmp_path / "out").exists()
+
+    @pytest.mark.usefixtures("fragile_model")
+    @pytest.mark.parametrize("batch_size", [16, 40], ids=["in the midst of an epoch", "in the last step of all"])
+    def test_a_loss_that_is_no_number_stops_the_run(self, home: Path, tmp_path: Path, batch_size: int) -> None:
+        """A9: the message says what helps, and no model leaves the run."""
+        hot = arguments(home, tmp_path, batch_size, learning_rate=1e30, epochs=1)
+
+        with pytest.raises(PenstockError, match=r"nothing was exported.*Lower train\.learning_rate"):
+            trainer.run_fn(hot)
+
+        assert not (tmp_path / "model").exists()
+
+    def test_another_keras_is_refused(self, home: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+        """Keras 2 would train another model without a word."""
+        monkeypatch.setattr(keras, "__version__", "2.15.0")
+
+        with pytest.raises(PenstockError, match=r"^Keras 2\.15\.0 is active, Keras 3 is needed"):
+            trainer.run_fn(arguments(home, tmp_path))
