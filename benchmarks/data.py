@@ -37,14 +37,14 @@ class Kind:
 
 
 KINDS: Mapping[str, Kind] = {
-    "image": Kind(4_000, "benchmarks.pictures:write", "files"),
-    "digits": Kind(1_797, "benchmarks.pictures:write_digits", "files"),
+    "image": Kind(4_000, "benchmarks.images:write", "files"),
+    "digits": Kind(1_797, "benchmarks.images:write_digits", "files"),
     "text": Kind(200_000, "benchmarks.rows:write_texts", "texts.jsonl", "label"),
     "tensor": Kind(100_000, "benchmarks.rows:write_small_arrays", "arrays.npz", "label"),
     "tensor64": Kind(4_000, "benchmarks.rows:write_large_arrays", "arrays.npz", "label"),
     "table": Kind(200_000, "benchmarks.rows:write_table", "table.parquet", "label"),
 }
-# Shards of the same pictures, made anew at ingest.
+# Shards of the same images, made anew at ingest.
 STORED: Mapping[str, Sequence[str]] = {
     "original": (),
     "jpeg256": ("ingest.store=jpeg", "ingest.store_side=256"),

@@ -54,7 +54,7 @@ def write_parquet(path: Path, rows: int) -> None:
 
 
 def write_npz(path: Path, rows: int) -> None:
-    """Writes pictures of 28 x 28 bytes with their labels, as numpy does."""
+    """Writes images of 28 x 28 bytes with their labels, as numpy does."""
     import numpy as np
 
     random = np.random.default_rng(7)

@@ -1,4 +1,4 @@
-"""Ingest of pictures in class folders, hash and check and shards and account, against what it cannot do without.
+"""Ingest of images in class folders, hash and check and shards and account, against what it cannot do without.
 
     small     10,000 JPEGs of 32 x 32                                             4,000 a second
     full      4,000 JPEGs of about 100 KB, each read to its end                   0.7 of two processes of simplejpeg
@@ -38,10 +38,10 @@ def write_small(home: Path, count: int) -> None:
     """Writes squares of 32 pixels, cut from photos."""
     from PIL import Image
 
-    from benchmarks import pictures
+    from benchmarks import images
 
     made = 0
-    for photo in pictures.pictures(range(count)):
+    for photo in images.images(range(count)):
         with Image.open(io.BytesIO(photo.content)) as image:
             for top in range(0, image.height - _SIDE, _SIDE):
                 for left in range(0, image.width - _SIDE, _SIDE):
@@ -56,10 +56,10 @@ def write_photos(home: Path, count: int) -> None:
     import numpy as np
     from PIL import Image
 
-    from benchmarks import pictures
+    from benchmarks import images
 
     def write_one(number: int) -> None:
-        pixels = pictures.draw(np.random.default_rng([11, number]))
+        pixels = images.draw(np.random.default_rng([11, number]))
         Image.fromarray(pixels).save(_place(home, number), quality=_QUALITY)
 
     with ThreadPoolExecutor(_AT_ONCE) as pool:
@@ -76,7 +76,7 @@ def data_of(write: Callable[[Path, int], None], count: int) -> Path:
     """Returns a folder of files, which are made if they are not there."""
     from components.storage import durable
 
-    source = inspect.getsource(write) + Path(__file__).with_name("pictures.py").read_text()
+    source = inspect.getsource(write) + Path(__file__).with_name("images.py").read_text()
     target = CACHE / f"{write.__name__}-{count}-{hashlib.sha256(source.encode()).hexdigest()[:8]}"
     if not target.exists():
         print(f"making {count:,} files …", file=sys.stderr)

@@ -29,7 +29,7 @@ MARK = "measured:"
 _MB = 1 << 20
 _SHARDS = 8
 _SECONDS = 8.0
-_PICTURE = 224
+_IMAGE = 224
 
 
 @dataclass(frozen=True)
@@ -115,13 +115,13 @@ def _reader(case: Case) -> Any:
         batch_size=case.batch,
         ram_mb=case.ram_mb,
         shuffle_mb=case.shuffle_mb,
-        image_size=_PICTURE,
+        image_size=_IMAGE,
         augmentation=Augmentation(crop="resized"),
     )
     feature: Any
     if case.kind == "image":
         loader.load()
-        feature = ImageFeature(_PICTURE, augmentation=settings.augmentation)
+        feature = ImageFeature(_IMAGE, augmentation=settings.augmentation)
     elif case.kind == "text":
         feature = TextFeature(looked_up(lambda tokens: tf.strings.to_hash_bucket_fast(tokens, 1000)))
     else:

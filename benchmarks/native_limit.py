@@ -1,13 +1,13 @@
-"""The native op against libjpeg-turbo alone and TensorFlow's own ops, on the same pictures and boxes, in memory.
+"""The native op against libjpeg-turbo alone and TensorFlow's own ops, on the same images and boxes, in memory.
 
     C, partial decode, no resize ┐
-    native op                    ├─ in turn, round after round ─► pictures a second, CPU time a picture
+    native op                    ├─ in turn, round after round ─► images a second, CPU time a image
     TensorFlow's ops             ┘
 
 Boxes are those of a random resized crop: 8 to 100 % of the area, sides in a ratio of 3:4 to 4:3.
 CPU time is what counts on a machine that has other things to do.
 
-    python -m benchmarks.native_limit --pictures 512 --rounds 7
+    python -m benchmarks.native_limit --images 512 --rounds 7
 """
 
 import argparse
@@ -25,7 +25,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from benchmarks import pictures
+from benchmarks import images
 from components.native import build, loader
 
 _SIZE = (224, 224)
@@ -36,7 +36,7 @@ _SOURCE = Path(__file__).with_suffix(".cc")
 
 @dataclass(frozen=True)
 class Work:
-    """What every contender does: boxes of pictures."""
+    """What every contender does: boxes of images."""
 
     contents: Sequence[bytes]
     boxes: NDArray[np.int32]
@@ -47,14 +47,14 @@ class Work:
 class Time:
     """What it took."""
 
-    pictures: int
+    images: int
     seconds: float
     cpu_seconds: float
 
 
 def work_of(count: int) -> Work:
-    """Draws pictures and boxes, the same ones each time."""
-    contents = [picture.content for picture in pictures.pictures(range(count))]
+    """Draws images and boxes, the same ones each time."""
+    contents = [picture.content for picture in images.images(range(count))]
     random = np.random.default_rng(7)
     ops = _ops()
     boxes = [_box(random, height, width) for height, width, _ in ops.shapes(contents).numpy()]
@@ -86,7 +86,7 @@ def build_limit(home: Path) -> Path:
 
 
 def write_limit(work: Work, file: Path) -> None:
-    """Writes pictures and boxes as the C program reads them."""
+    """Writes images and boxes as the C program reads them."""
     with file.open("wb") as stream:
         for content, box in zip(work.contents, work.boxes, strict=True):
             stream.write(struct.pack("<5i", len(content), *box) + content + bytes(-len(content) % 4))
@@ -110,7 +110,7 @@ def native(work: Work, threads: int, how: loader.How) -> Any:
 
 
 def tensorflow_own(work: Work, threads: int, *, antialias: bool) -> Any:
-    """Picture by picture by TensorFlow's fused decode and crop, and its resize."""
+    """Image by image by TensorFlow's fused decode and crop, and its resize."""
     import tensorflow as tf
 
     def decode(content: tf.Tensor, box: tf.Tensor, flip: tf.Tensor) -> tf.Tensor:
@@ -146,13 +146,13 @@ def _ops() -> loader.Ops:
 def main() -> None:
     """Measures, and prints a table."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--pictures", type=int, default=512)
+    parser.add_argument("--images", type=int, default=512)
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--threads", type=int, default=len(os.sched_getaffinity(0)))
     arguments = parser.parse_args()
-    work, threads = work_of(arguments.pictures), arguments.threads
+    work, threads = work_of(arguments.images), arguments.threads
     with tempfile.TemporaryDirectory() as home:
-        program, file = build_limit(Path(home)), Path(home, "pictures")
+        program, file = build_limit(Path(home)), Path(home, "images")
         write_limit(work, file)
         datasets = {
             "native, bilinear": native(work, threads, loader.How()),
@@ -162,7 +162,7 @@ def main() -> None:
             "TensorFlow, antialias": tensorflow_own(work, threads, antialias=True),
         }
         contenders: dict[str, Callable[[], Time]] = {"C, no resize": lambda: limit(program, file, threads)}
-        contenders |= {name: lambda data=data: drain(data, arguments.pictures) for name, data in datasets.items()}  # type: ignore[misc]
+        contenders |= {name: lambda data=data: drain(data, arguments.images) for name, data in datasets.items()}  # type: ignore[misc]
         times: dict[str, list[Time]] = {name: [] for name in contenders}
         for _ in range(arguments.rounds):
             for name, run in contenders.items():
@@ -175,9 +175,9 @@ def show(work: Work, times: dict[str, list[Time]]) -> None:
     size = statistics.mean(map(len, work.contents))
     print(f"{len(work.contents)} JPEGs of {size / 1024:.0f} KB, random resized crop to {_SIZE[0]} x {_SIZE[1]}")
     print(f"{'':<28}{'pictures/s':>12}{'CPU-µs':>9}{'limit CPU / CPU':>17}")
-    cpu = {name: statistics.median(run.cpu_seconds / run.pictures for run in runs) for name, runs in times.items()}
+    cpu = {name: statistics.median(run.cpu_seconds / run.images for run in runs) for name, runs in times.items()}
     for name, runs in times.items():
-        rate = statistics.median(run.pictures / run.seconds for run in runs)
+        rate = statistics.median(run.images / run.seconds for run in runs)
         print(f"{name:<28}{rate:>12,.0f}{cpu[name] * 1e6:>9,.0f}{cpu['C, no resize'] / cpu[name]:>17.2f}")
 
 

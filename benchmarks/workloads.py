@@ -50,7 +50,7 @@ class Workload:
 
 
 _FLOAT = "float32 out"
-_FULL_DECODE = "decodes all of the picture"
+_FULL_DECODE = "decodes all of the image"
 _256 = "stored at 256 px"
 _DEVICE = "a step of a device, 20 to 50 ms"
 _IN_ORDER, _SHUFFLED = "in order, not parsed", "not parsed"

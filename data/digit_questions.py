@@ -5,9 +5,9 @@
     digit-0003.png  "is this digit odd?"        number 5  ink 0.31  ─► yes
     digit-0003.png  "is the digit even?"        number 5  ink 0.31  ─► no
 
-No part can answer alone. A question stands with its opposite beside the same picture and the same numbers, so the
-picture and the numbers, even both, say yes exactly half of the time. What a question and the numbers can know without
-the picture is that fewer digits are above 5 than above 3: they are right in six of ten at most.
+No part can answer alone. A question stands with its opposite beside the same image and the same numbers, so the
+image and the numbers, even both, say yes exactly half of the time. What a question and the numbers can know without
+the image is that fewer digits are above 5 than above 3: they are right in six of ten at most.
 
     python -m data.digit_questions [--out data/samples/multimodal] [--limit N]
 """
@@ -25,10 +25,10 @@ if TYPE_CHECKING:
 
 DEFAULT_OUT = Path("data/samples/multimodal")
 FILE = "questions.jsonl"
-PICTURES = "pictures"
+IMAGES = "images"
 NUMBERS = (3, 4, 5)  # to compare with: about as many digits are above as are not
 SEED = 17
-ROWS_PER_PICTURE = 4
+ROWS_PER_IMAGE = 4
 
 Answer = Callable[[int, int], bool]
 # What is asked, in the words of several people, and the answer by digit and number. Opposites stand beside each other.
@@ -78,34 +78,34 @@ _PAIRS = (QUESTIONS[:2], QUESTIONS[2:])
 
 
 def write_questions(out: Path, limit: int | None = None) -> int:
-    """Writes `out`/questions.jsonl and the pictures it names, unless they are there, and returns the number of rows.
+    """Writes `out`/questions.jsonl and the images it names, unless they are there, and returns the number of rows.
 
-    A `limit` is rounded up to whole pictures: four rows each.
+    A `limit` is rounded up to whole images: four rows each.
     """
     recipe = {"edge": digits.EDGE, "limit": limit, "seed": SEED} | sample.versions("pillow", "scikit-learn")
-    pictures = None if limit is None else -(-limit // ROWS_PER_PICTURE)
-    sample.write_whole(out, recipe, lambda folder: _write(folder, pictures))
+    images = None if limit is None else -(-limit // ROWS_PER_IMAGE)
+    sample.write_whole(out, recipe, lambda folder: _write(folder, images))
     return sample.count_lines(out / FILE)
 
 
-def _write(folder: Path, pictures: int | None) -> None:
-    levels, targets = digits.load(pictures)
-    (folder / PICTURES).mkdir()
+def _write(folder: Path, images: int | None) -> None:
+    levels, targets = digits.load(images)
+    (folder / IMAGES).mkdir()
     for index, each in enumerate(levels):
-        digits.picture(each).save(folder / _path(index))
+        digits.image(each).save(folder / _path(index))
     rows = (row for index, target in enumerate(targets) for row in _rows(index, int(target), levels[index]))
     sample.write_lines(folder / FILE, rows)
 
 
 def _rows(index: int, digit: int, levels: "NDArray[np.uint8]") -> Iterator[dict[str, Any]]:
-    """Yields the rows of a picture: a question of each pair and its opposite, each pair with a number of its own."""
-    chance = random.Random(f"{SEED} {index}")  # of its own: a picture's rows do not depend on those before it
+    """Yields the rows of a image: a question of each pair and its opposite, each pair with a number of its own."""
+    chance = random.Random(f"{SEED} {index}")  # of its own: a image's rows do not depend on those before it
     ink = round(float(levels.mean()) / digits.MAX_LEVEL, 4)
     for pair in _PAIRS:
         number = chance.choice(NUMBERS)
         for words, answer in pair:
             yield {
-                "picture": _path(index),
+                "image": _path(index),
                 "question": chance.choice(words),
                 "number": number,
                 "ink": ink,
@@ -114,12 +114,12 @@ def _rows(index: int, digit: int, levels: "NDArray[np.uint8]") -> Iterator[dict[
 
 
 def _path(index: int) -> str:
-    return f"{PICTURES}/digit-{index:04d}.png"
+    return f"{IMAGES}/digit-{index:04d}.png"
 
 
 def main(argv: list[str] | None = None) -> int:
     """Writes the questions that the command line asks for."""
-    summary = "Write digits and questions as JSON Lines with pictures."
+    summary = "Write digits and questions as JSON Lines with images."
     return sample.command(write_questions, "data.digit_questions", summary, DEFAULT_OUT, argv)
 
 

@@ -49,8 +49,8 @@ def load(limit: int | None = None) -> "tuple[NDArray[np.uint8], NDArray[np.int64
     return digits.images[:limit].astype("uint8"), digits.target[:limit].astype("int64")
 
 
-def picture(levels: "NDArray[np.uint8]") -> "Image":
-    """Returns one digit as a grey picture of 32 x 32 pixels."""
+def image(levels: "NDArray[np.uint8]") -> "Image":
+    """Returns one digit as a grey image of 32 x 32 pixels."""
     from PIL import Image
 
     grey = (levels * (255 / MAX_LEVEL)).round().astype("uint8")
@@ -67,9 +67,9 @@ def _write_image(folder: Path, index: int, levels: "NDArray[np.uint8]") -> None:
     folder.mkdir(parents=True, exist_ok=True)
     stem = f"digit-{index:04d}"
     if index % 2:
-        picture(levels).save(folder / f"{stem}.jpg", quality=JPEG_QUALITY)
+        image(levels).save(folder / f"{stem}.jpg", quality=JPEG_QUALITY)
     else:
-        picture(levels).save(folder / f"{stem}.png")
+        image(levels).save(folder / f"{stem}.png")
 
 
 def main(argv: list[str] | None = None) -> int:

@@ -61,7 +61,7 @@ class RunConfig:
 
     @property
     def image_checks(self) -> Path:
-        """Verdicts on pictures, by content."""
+        """Verdicts on images, by content."""
         return self.notes / "checks.db"
 
     @property

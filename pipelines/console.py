@@ -15,7 +15,7 @@ from components.ingest.survey import detect
 from components.ingest.survey.spans import Span
 from components.ingest.survey.survey import Survey
 from components.progress import Progress
-from components.records.manifest import QUARANTINE, Account
+from components.records.manifest import QUARANTINE, Manifest
 from pipelines.config import RunConfig
 from pipelines.orchestration import plan
 from pipelines.orchestration.plan import NodePlan, Plan
@@ -133,7 +133,7 @@ class Display:
             rows += _by_type(infer.shown(found.table.schema, found.table.label, found.table.images))
         self._rows(rows)
 
-    def ingested(self, made: Account, out: Path) -> None:
+    def ingested(self, made: Manifest, out: Path) -> None:
         """Shows what an ingest by itself has made."""
         counts = ", ".join(f"{split} {count:,}" for split, count in made.records.items())
         size = sum(shard.bytes for shard in made.shards)

@@ -13,7 +13,7 @@ from typing import Any
 from components.errors import DiskFull, SettingsError
 from components.ingest.survey import survey
 from components.ingest.survey.survey import Survey
-from components.records.manifest import Account
+from components.records.manifest import Manifest
 from components.settings.ingest import Ingest
 from components.storage import durable, paths
 from components.storage.hashing import HashCache
@@ -34,7 +34,7 @@ class Wish:
     earlier: Path | None = None  # the --out of an earlier ingest: its unchanged spans are not read again
 
 
-def ingest(wish: Wish, surveyed: Callable[[Survey], None] | None = None) -> Account:
+def ingest(wish: Wish, surveyed: Callable[[Survey], None] | None = None) -> Manifest:
     """Ingests the data into a new folder; tells `surveyed` what was found before it is read."""
     out = wish.out
     if out.exists():
@@ -55,7 +55,7 @@ def ingest(wish: Wish, surveyed: Callable[[Survey], None] | None = None) -> Acco
         ) from error
 
 
-def _run(wish: Wish, artifact: Path, notes: Path, surveyed: Callable[[Survey], None] | None) -> Account:
+def _run(wish: Wish, artifact: Path, notes: Path, surveyed: Callable[[Survey], None] | None) -> Manifest:
     cache = HashCache(notes / "hashes.db")
 
     def look() -> Survey:

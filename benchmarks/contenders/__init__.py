@@ -3,7 +3,7 @@
     make(source, batch) -> batches without end
 
 What is timed begins at that call, so libraries are imported with the module. All of them read the same bytes, do the
-same work and hand over NumPy arrays or their own tensors on the CPU, pictures first, padding as 0; where one differs,
+same work and hand over NumPy arrays or their own tensors on the CPU, images first, padding as 0; where one differs,
 its line in `benchmarks/workloads.py` says so.
 """
 

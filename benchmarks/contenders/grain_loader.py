@@ -15,22 +15,22 @@ _CORES = 2
 
 def image_full_threads(source: Source, batch: int) -> Iterable[Any]:
     """Decode, resize, flip."""
-    return _pictures(source, simplejpeg_ops.full).batch(batch)
+    return _images(source, simplejpeg_ops.full).batch(batch)
 
 
 def image_full_workers(source: Source, batch: int) -> Iterable[Any]:
     """Decode, resize, flip."""
-    return _in_workers(_pictures(source, simplejpeg_ops.full).batch(batch))
+    return _in_workers(_images(source, simplejpeg_ops.full).batch(batch))
 
 
 def image_crop_threads(source: Source, batch: int) -> Iterable[Any]:
     """Random resized crop, flip."""
-    return _pictures(source, simplejpeg_ops.crop).batch(batch)
+    return _images(source, simplejpeg_ops.crop).batch(batch)
 
 
 def image_crop_workers(source: Source, batch: int) -> Iterable[Any]:
     """Random resized crop, flip."""
-    return _in_workers(_pictures(source, simplejpeg_ops.crop).batch(batch))
+    return _in_workers(_images(source, simplejpeg_ops.crop).batch(batch))
 
 
 def text(source: Source, batch: int) -> Iterable[Any]:
@@ -45,7 +45,7 @@ def text(source: Source, batch: int) -> Iterable[Any]:
     return _in_workers(dataset.to_iter_dataset().batch(batch, batch_fn=_pad))
 
 
-def _pictures(source: Source, work: Callable[[bytes, Any], Any]) -> Any:
+def _images(source: Source, work: Callable[[bytes, Any], Any]) -> Any:
     files = sorted(str(path) for path in (source.raw / "files").glob("*/*.jpg"))
 
     def load(path: str) -> tuple[Any, int]:

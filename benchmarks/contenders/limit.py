@@ -27,7 +27,7 @@ def image_crop(source: Source, batch: int) -> dict[str, Any]:
     del batch
     contents = [path.read_bytes() for path in sorted((source.raw / "files").glob("*/*.jpg"))]
     with tempfile.TemporaryDirectory() as home:
-        program, file = native_limit.build_limit(Path(home)), Path(home, "pictures")
+        program, file = native_limit.build_limit(Path(home)), Path(home, "images")
         native_limit.write_limit(_work(contents), file)
         native_limit.limit(program, file, _THREADS)
         return _figures(program, file)
@@ -45,9 +45,9 @@ def _figures(program: Path, file: Path) -> dict[str, Any]:
     while time.perf_counter() < begun + _SECONDS:
         times.append(native_limit.limit(program, file, _THREADS))
     passed, busy = time.perf_counter() - begun, meter.busy_seconds() - busy
-    pictures, seconds = sum(each.pictures for each in times), sum(each.seconds for each in times)
+    images, seconds = sum(each.images for each in times), sum(each.seconds for each in times)
     cpu = sum(each.cpu_seconds for each in times)
     reading = passed - seconds  # the file into memory: untimed, and our own work
     others = max(0.0, busy - cpu - reading) / passed / (os.cpu_count() or 1)
     unknown = dict.fromkeys(("first_batch", "peak_mb", "wait_p50", "wait_p99", "filled", "padding"), float("nan"))
-    return {"rate": pictures / seconds, "cpu_us": 1e6 * cpu / pictures, "others": others, **unknown, "look": {}}
+    return {"rate": images / seconds, "cpu_us": 1e6 * cpu / images, "others": others, **unknown, "look": {}}

@@ -23,44 +23,44 @@ _PLAIN = {"brightness": 0.0, "contrast": 0.0}  # what the others leave out
 
 def image_crop(source: Source, batch: int) -> Iterable[Any]:
     """Random resized crop and flip, the same batches in every run."""
-    return _pictures(source, batch, crop="resized", flip=0.5)
+    return _images(source, batch, crop="resized", flip=0.5)
 
 
 def image_crop_fastest(source: Source, batch: int) -> Iterable[Any]:
     """The same work; what is ready first comes first."""
-    return _pictures(source, batch, order="fastest", crop="resized", flip=0.5)
+    return _images(source, batch, order="fastest", crop="resized", flip=0.5)
 
 
 def image_crop_plain(source: Source, batch: int) -> Iterable[Any]:
     """The same work without the native op, as where there is no compiler."""
     os.environ["PENSTOCK_NATIVE"] = "0"
-    return _pictures(source, batch, crop="resized", flip=0.5)
+    return _images(source, batch, crop="resized", flip=0.5)
 
 
 def image_full(source: Source, batch: int) -> Iterable[Any]:
-    """The whole picture, resized and flipped."""
-    return _pictures(source, batch, crop="none", flip=0.5)
+    """The whole image, resized and flipped."""
+    return _images(source, batch, crop="none", flip=0.5)
 
 
 def image_full_plain(source: Source, batch: int) -> Iterable[Any]:
     """The same work without the native op."""
     os.environ["PENSTOCK_NATIVE"] = "0"
-    return _pictures(source, batch, crop="none", flip=0.5)
+    return _images(source, batch, crop="none", flip=0.5)
 
 
 def image_random_crop(source: Source, batch: int) -> Iterable[Any]:
-    """A part of the model's size as it is, and flip: what pictures that are stored at 256 px are cropped by."""
-    return _pictures(source, batch, crop="random", flip=0.5)
+    """A part of the model's size as it is, and flip: what images that are stored at 256 px are cropped by."""
+    return _images(source, batch, crop="random", flip=0.5)
 
 
 def image_128(source: Source, batch: int) -> Iterable[Any]:
-    """The whole picture at 128 px, unvaried, through the decoder of training."""
-    return _pictures(source, batch, size=128, crop="none")
+    """The whole image at 128 px, unvaried, through the decoder of training."""
+    return _images(source, batch, size=128, crop="none")
 
 
 def image_32(source: Source, batch: int) -> Iterable[Any]:
     """Flip and brightness, as in the example."""
-    return _pictures(source, batch, size=32, crop="none", flip=0.5, brightness=0.2)
+    return _images(source, batch, size=32, crop="none", flip=0.5, brightness=0.2)
 
 
 def image_32_defaults(source: Source, batch: int) -> Iterable[Any]:
@@ -104,7 +104,7 @@ def table(source: Source, batch: int) -> Iterable[Any]:
     return _read(source, {"row": TableFeature(tuple(columns))}, Input(batch_size=batch), "int64")
 
 
-def _pictures(source: Source, batch: int, *, size: int = _SIZE, order: str = "exact", **augmentation: Any) -> Any:
+def _images(source: Source, batch: int, *, size: int = _SIZE, order: str = "exact", **augmentation: Any) -> Any:
     how = Augmentation.model_validate(_PLAIN | augmentation)
     # Smoothing is off with the others, and costs as much again as resizing does.
     given = {"batch_size": batch, "image_size": size, "antialias": False, "order": order, "augmentation": how}

@@ -9,14 +9,14 @@ from benchmarks.contenders import Source
 
 _SIZE = (224, 224)
 _CALLS = 2  # fixed: on two cores faster than autotuning
-_PICTURE = {"image": tf.io.FixedLenFeature([], tf.string), "label": tf.io.FixedLenFeature([], tf.string)}
+_IMAGE = {"image": tf.io.FixedLenFeature([], tf.string), "label": tf.io.FixedLenFeature([], tf.string)}
 
 
 def image_full(source: Source, batch: int) -> Iterable[Any]:
     """Shuffled before it is decoded, uint8 out, flipped."""
 
     def parse(example: tf.Tensor) -> Any:
-        parsed = tf.io.parse_single_example(example, _PICTURE)
+        parsed = tf.io.parse_single_example(example, _IMAGE)
         image = tf.image.resize(tf.io.decode_jpeg(parsed["image"], channels=3), _SIZE)
         return tf.image.random_flip_left_right(_as_uint8(image)), parsed["label"]
 
@@ -27,7 +27,7 @@ def image_crop(source: Source, batch: int) -> Iterable[Any]:
     """The crop decided from the header, and only its blocks decoded."""
 
     def parse(example: tf.Tensor) -> Any:
-        parsed = tf.io.parse_single_example(example, _PICTURE)
+        parsed = tf.io.parse_single_example(example, _IMAGE)
         content = parsed["image"]
         begin, size, _ = tf.image.sample_distorted_bounding_box(
             tf.io.extract_jpeg_shape(content),

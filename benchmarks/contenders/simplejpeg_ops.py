@@ -1,4 +1,4 @@
-"""What peers do to one picture: libjpeg-turbo through simplejpeg, OpenCV to resize; the fastest that Python has."""
+"""What peers do to one image: libjpeg-turbo through simplejpeg, OpenCV to resize; the fastest that Python has."""
 
 from random import Random
 

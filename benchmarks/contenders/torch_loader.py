@@ -16,7 +16,7 @@ _WORKERS = 2
 _POOL = 50  # batches sorted by length together
 
 
-class Pictures(Dataset):  # type: ignore[misc,unused-ignore]
+class Images(Dataset):  # type: ignore[misc,unused-ignore]
     """A file a sample."""
 
     def __init__(self, home: Path, work: Callable[[bytes, random.Random], Any]) -> None:
@@ -28,7 +28,7 @@ class Pictures(Dataset):  # type: ignore[misc,unused-ignore]
         return len(self._files)
 
     def __getitem__(self, index: int) -> tuple[Any, int]:
-        with open(self._files[index], "rb") as file:  # noqa: PTH123 - a Path costs as much as a small picture's header
+        with open(self._files[index], "rb") as file:  # noqa: PTH123 - a Path costs as much as a small image's header
             content = file.read()
         return torch.from_numpy(self._work(content, random)), int(self._files[index].split("/")[-2][-1])  # type: ignore[arg-type]
 
@@ -74,12 +74,12 @@ class Bucketed:
 
 def image_full(source: Source, batch: int) -> Iterable[Any]:
     """Decode, resize, flip."""
-    return _endless(_pictures(source, batch, simplejpeg_ops.full))
+    return _endless(_images(source, batch, simplejpeg_ops.full))
 
 
 def image_crop(source: Source, batch: int) -> Iterable[Any]:
     """Random resized crop, flip."""
-    return _endless(_pictures(source, batch, simplejpeg_ops.crop))
+    return _endless(_images(source, batch, simplejpeg_ops.crop))
 
 
 def text(source: Source, batch: int) -> Iterable[Any]:
@@ -96,9 +96,9 @@ def text(source: Source, batch: int) -> Iterable[Any]:
     return _endless(loader)
 
 
-def _pictures(source: Source, batch: int, work: Callable[[bytes, random.Random], Any]) -> Any:
+def _images(source: Source, batch: int, work: Callable[[bytes, random.Random], Any]) -> Any:
     return DataLoader(
-        Pictures(source.raw / "files", work),
+        Images(source.raw / "files", work),
         batch_size=batch,
         shuffle=True,
         num_workers=_WORKERS,

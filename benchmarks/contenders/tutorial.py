@@ -1,7 +1,7 @@
 """The tutorial way: the examples that one finds, kept as they are written, mended only where they do not run.
 
-- Labels are read as Penstock stores them (class names of pictures are strings).
-- Example 1 of "How to create TFRecord batches" fails on pictures of different sizes: it resizes here.
+- Labels are read as Penstock stores them (class names of images are strings).
+- Example 1 of "How to create TFRecord batches" fails on images of different sizes: it resizes here.
 - Its example 3 fits a vocabulary inside `map` and never yields a batch: the vocabulary is fitted once, before.
 - Examples that end after one epoch are repeated, so that a rate can be measured.
 """
@@ -16,14 +16,14 @@ from benchmarks.contenders import Source
 
 _SIZE = (224, 224)
 _BUFFER = 1000
-_PICTURE = {"image": tf.io.FixedLenFeature([], tf.string), "label": tf.io.FixedLenFeature([], tf.string)}
+_IMAGE = {"image": tf.io.FixedLenFeature([], tf.string), "label": tf.io.FixedLenFeature([], tf.string)}
 
 
 def image_example_1(source: Source, batch: int) -> Iterable[Any]:
     """Decode, convert to float32, batch."""
 
     def parse(example: tf.Tensor) -> Any:
-        parsed = tf.io.parse_single_example(example, _PICTURE)
+        parsed = tf.io.parse_single_example(example, _IMAGE)
         image = tf.io.decode_jpeg(parsed["image"], channels=3)
         image = tf.image.convert_image_dtype(image, dtype=tf.float32)
         return tf.image.resize(image, _SIZE), parsed["label"]
@@ -37,13 +37,13 @@ def image_example_2(source: Source, batch: int) -> Iterable[Any]:
 
 
 def image_32(source: Source, batch: int) -> Iterable[Any]:
-    """The same on small pictures, to their own size."""
+    """The same on small images, to their own size."""
     return _example_2(source, batch, (32, 32))
 
 
 def _example_2(source: Source, batch: int, size: tuple[int, int]) -> Iterable[Any]:
     def parse(example: tf.Tensor) -> Any:
-        parsed = tf.io.parse_single_example(example, _PICTURE)
+        parsed = tf.io.parse_single_example(example, _IMAGE)
         image = tf.io.decode_jpeg(parsed["image"], channels=3)
         image = tf.image.convert_image_dtype(image, dtype=tf.float32)
         image = tf.image.resize(image, size)
@@ -58,7 +58,7 @@ def image_crop(source: Source, batch: int) -> Iterable[Any]:
     """The same example with a random resized crop in the place of its brightness: decode, convert, crop, resize."""
 
     def parse(example: tf.Tensor) -> Any:
-        parsed = tf.io.parse_single_example(example, _PICTURE)
+        parsed = tf.io.parse_single_example(example, _IMAGE)
         image = tf.io.decode_jpeg(parsed["image"], channels=3)
         image = tf.image.convert_image_dtype(image, dtype=tf.float32)
         begin, size, _ = tf.image.sample_distorted_bounding_box(
@@ -80,7 +80,7 @@ def image_128(source: Source, batch: int) -> Iterable[Any]:
     """Example 3 of "How can TensorFlow's Dataset API accelerate network training?"."""
 
     def parse(example: tf.Tensor) -> Any:
-        parsed = tf.io.parse_single_example(example, _PICTURE)
+        parsed = tf.io.parse_single_example(example, _IMAGE)
         image = tf.io.decode_jpeg(parsed["image"], channels=3)
         image = tf.image.resize(image, [128, 128])
         image = tf.cast(image, tf.float32) / 255.0

@@ -13,15 +13,15 @@ _WORKERS = 2
 
 def image_full(source: Source, batch: int) -> Iterable[Any]:
     """Decode, resize, flip."""
-    return _pictures(source, batch, simplejpeg_ops.full)
+    return _images(source, batch, simplejpeg_ops.full)
 
 
 def image_crop(source: Source, batch: int) -> Iterable[Any]:
     """Random resized crop, flip."""
-    return _pictures(source, batch, simplejpeg_ops.crop)
+    return _images(source, batch, simplejpeg_ops.crop)
 
 
-def _pictures(source: Source, batch: int, work: Callable[[bytes, Any], Any]) -> Iterable[Any]:
+def _images(source: Source, batch: int, work: Callable[[bytes, Any], Any]) -> Iterable[Any]:
     tars = sorted(str(path) for path in (source.raw / "tars").glob("*.tar"))
     dataset = wds.WebDataset(tars, resampled=True, shardshuffle=False)  # resampled: shards drawn at random, no end
     dataset = dataset.shuffle(1000)

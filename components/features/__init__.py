@@ -26,7 +26,7 @@ class DataShape(Protocol):
 
     @property
     def median_side(self) -> int:
-        """Shorter side of a picture in pixels."""
+        """Shorter side of a image in pixels."""
 
 
 class Fitted(Protocol):

@@ -1,6 +1,6 @@
-"""Brightness, contrast, saturation and hue of a picture: one affine map of its colours.
+"""Brightness, contrast, saturation and hue of a image: one affine map of its colours.
 
-    colour ─► turned and stretched about gray (3 x 3) ─► stretched about the picture's mean ─► moved
+    colour ─► turned and stretched about gray (3 x 3) ─► stretched about the image's mean ─► moved
 
 Hue and saturation are those of the YIQ space, where both are linear: hue turns the two colour axes, saturation
 stretches them, and gray stays gray. All is done in one go on floats, and rounded once.
@@ -14,7 +14,7 @@ import tensorflow as tf
 from components.features import randomness
 from components.settings.input import Augmentation
 
-NUMBERS = 4  # draws a picture needs
+NUMBERS = 4  # draws a image needs
 _WHITE = 255.0
 _YIQ = np.array([[0.299, 0.587, 0.114], [0.595716, -0.274453, -0.321263], [0.211456, -0.522591, 0.311135]])
 _BACK = np.linalg.inv(_YIQ)
@@ -25,12 +25,12 @@ def is_varied(how: Augmentation) -> bool:
     return bool(how.brightness or how.contrast or how.saturation or how.hue)
 
 
-def vary(pictures: tf.Tensor, drawn: tf.Tensor, how: Augmentation) -> tf.Tensor:
-    """Returns uint8 pictures [n, h, w, 3] in other colours; NUMBERS within [0, 1) decide about each of them."""
+def vary(images: tf.Tensor, drawn: tf.Tensor, how: Augmentation) -> tf.Tensor:
+    """Returns uint8 images [n, h, w, 3] in other colours; NUMBERS within [0, 1) decide about each of them."""
     brightness, contrast, saturation, hue = (drawn[:, number, tf.newaxis] for number in range(NUMBERS))
-    count = tf.shape(pictures)[0]
+    count = tf.shape(images)[0]
     # Flat: what has an axis of three is worked on three numbers at a time, which takes five times as long.
-    flat = tf.cast(tf.reshape(pictures, [count, -1]), tf.float32)
+    flat = tf.cast(tf.reshape(images, [count, -1]), tf.float32)
     if how.saturation or how.hue:
         stretch = randomness.between(saturation[:, 0], 1 - how.saturation, 1 + how.saturation)
         turn = randomness.between(hue[:, 0], -how.hue, how.hue) * 2 * math.pi
@@ -40,7 +40,7 @@ def vary(pictures: tf.Tensor, drawn: tf.Tensor, how: Augmentation) -> tf.Tensor:
     move = randomness.between(brightness, -how.brightness, how.brightness) * _WHITE
     if how.contrast:
         flat, move = flat * factor, move + (1 - factor) * tf.reduce_mean(flat, axis=1, keepdims=True)
-    return tf.ensure_shape(tf.reshape(to_bytes(flat + move), tf.shape(pictures)), pictures.shape)
+    return tf.ensure_shape(tf.reshape(to_bytes(flat + move), tf.shape(images)), images.shape)
 
 
 def to_bytes(colours: tf.Tensor) -> tf.Tensor:

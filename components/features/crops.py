@@ -1,10 +1,10 @@
-"""Which part of a picture is shown: boxes drawn for a whole batch from the pictures' shapes, before any is decoded.
+"""Which part of a image is shown: boxes drawn for a whole batch from the images' shapes, before any is decoded.
 
-    none, shift   the whole picture, or its largest square
+    none, shift   the whole image, or its largest square
     random        a part of the model's size, as it is
     resized       a part of any size, a little stretched
 
-A box is (top, left, height, width) in pixels and lies inside its picture. `shift` moves the finished picture instead:
+A box is (top, left, height, width) in pixels and lies inside its image. `shift` moves the finished image instead:
 what it uncovers is filled with the mirrored border, which no box can show.
 """
 
@@ -20,7 +20,7 @@ _SHIFT = 8  # a shift is at most this part of the side
 
 
 def boxes(shapes: tf.Tensor, drawn: tf.Tensor, size: int, fit: str, how: Augmentation) -> tf.Tensor:
-    """Returns int32 [n, 4] for pictures of these heights and widths [n, 2], from [n, NUMBERS] within [0, 1)."""
+    """Returns int32 [n, 4] for images of these heights and widths [n, 2], from [n, NUMBERS] within [0, 1)."""
     if how.crop == "random":
         sides = tf.minimum(shapes, size)
     elif how.crop == "resized":
@@ -32,22 +32,22 @@ def boxes(shapes: tf.Tensor, drawn: tf.Tensor, size: int, fit: str, how: Augment
 
 
 def whole(shapes: tf.Tensor, fit: str) -> tf.Tensor:
-    """Returns the whole picture, or its largest square if `fit` is center."""
+    """Returns the whole image, or its largest square if `fit` is center."""
     if fit == "stretch":
         return tf.concat([tf.zeros_like(shapes), shapes], axis=1)
     side = tf.reduce_min(shapes, axis=1, keepdims=True)
     return tf.concat([(shapes - side) // 2, tf.tile(side, [1, 2])], axis=1)
 
 
-def shifted(picture: tf.Tensor, drawn: tf.Tensor) -> tf.Tensor:
-    """Moves a picture by up to an eighth across and down; two numbers within [0, 1) decide."""
-    margin = max(1, picture.shape[0] // _SHIFT)
+def shifted(image: tf.Tensor, drawn: tf.Tensor) -> tf.Tensor:
+    """Moves a image by up to an eighth across and down; two numbers within [0, 1) decide."""
+    margin = max(1, image.shape[0] // _SHIFT)
     offsets = _floor(drawn * (2 * margin + 1), 2 * margin) - margin
-    return _moved(_moved(picture, offsets[0], 0), offsets[1], 1)
+    return _moved(_moved(image, offsets[0], 0), offsets[1], 1)
 
 
 def moved_rows(pixels: tf.Tensor, drawn: tf.Tensor | None, upside_down: tf.Tensor | None) -> tf.Tensor:
-    """Moves every picture of a batch as `shifted` does one, and turns some of them upside down, in one go."""
+    """Moves every image of a batch as `shifted` does one, and turns some of them upside down, in one go."""
     count, size = tf.shape(pixels)[0], pixels.shape[1]
     places = tf.tile(tf.range(size)[tf.newaxis], [count, 1])
     down = places if upside_down is None else tf.where(upside_down[:, tf.newaxis], size - 1 - places, places)
@@ -66,7 +66,7 @@ def _mirrored(places: tf.Tensor, size: int) -> tf.Tensor:
 
 
 def _resized(shapes: tf.Tensor, drawn: tf.Tensor, how: Augmentation) -> tf.Tensor:
-    """Draws the area evenly and the ratio of the sides evenly by its logarithm; a side never exceeds the picture's.
+    """Draws the area evenly and the ratio of the sides evenly by its logarithm; a side never exceeds the image's.
 
     Where others draw again, up to ten times, a side that is too long is cut: the same boxes but for those few.
     """
@@ -81,17 +81,17 @@ def _floor(places: tf.Tensor, most: tf.Tensor | int) -> tf.Tensor:
     return tf.minimum(tf.cast(places, tf.int32), most)
 
 
-def _moved(picture: tf.Tensor, offset: tf.Tensor, axis: int) -> tf.Tensor:
+def _moved(image: tf.Tensor, offset: tf.Tensor, axis: int) -> tf.Tensor:
     """Moves along one axis: what is uncovered mirrors what stands next to it, the border itself not repeated."""
-    size = picture.shape[axis]
+    size = image.shape[axis]
     ahead, behind = tf.maximum(offset, 0), tf.maximum(-offset, 0)
     # Pieces that are copied whole: TensorFlow's own mirrored padding takes five times as long.
-    before = tf.reverse(_strip(picture, 1, behind, axis), [axis])
-    after = tf.reverse(_strip(picture, size - 1 - ahead, ahead, axis), [axis])
-    middle = _strip(picture, ahead, size - ahead - behind, axis)
-    return tf.ensure_shape(tf.concat([before, middle, after], axis=axis), picture.shape)
+    before = tf.reverse(_strip(image, 1, behind, axis), [axis])
+    after = tf.reverse(_strip(image, size - 1 - ahead, ahead, axis), [axis])
+    middle = _strip(image, ahead, size - ahead - behind, axis)
+    return tf.ensure_shape(tf.concat([before, middle, after], axis=axis), image.shape)
 
 
-def _strip(picture: tf.Tensor, first: tf.Tensor | int, count: tf.Tensor, axis: int) -> tf.Tensor:
+def _strip(image: tf.Tensor, first: tf.Tensor | int, count: tf.Tensor, axis: int) -> tf.Tensor:
     begin, length = ([first, 0, 0], [count, -1, -1]) if axis == 0 else ([0, first, 0], [-1, count, -1])
-    return tf.slice(picture, begin, length)
+    return tf.slice(image, begin, length)

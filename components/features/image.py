@@ -8,12 +8,12 @@ import keras
 import tensorflow as tf
 
 from components.features import DataShape, Fitted, colors, crops, patches, randomness
-from components.features import pixels as pictures
+from components.features import pixels as images
 from components.native import loader
 from components.records.roles import Column
 from components.settings.input import Augmentation, Input
 
-CHANNELS = pictures.CHANNELS
+CHANNELS = images.CHANNELS
 _SMALLEST, _LARGEST = 32, 160  # bounds of a side that is taken from the data
 _WHOLE_BATCH = 64  # side up to which a batch is varied at once: what is made in between fits into the cache
 _CROP, _SHIFT, _FLIP, _COLOUR, _ERASE = range(5)  # what numbers are drawn for: a new one changes none of the others
@@ -26,16 +26,16 @@ _SCALES = {  # of bytes: (mean, deviation) a channel
 
 @dataclass(frozen=True)
 class Step:
-    """What is done to pictures, to one or to all of a batch, with the same result."""
+    """What is done to images, to one or to all of a batch, with the same result."""
 
-    one: Callable[..., tf.Tensor]  # picture, numbers …
-    all: Callable[..., tf.Tensor]  # pictures, numbers …
+    one: Callable[..., tf.Tensor]  # image, numbers …
+    all: Callable[..., tf.Tensor]  # images, numbers …
     drawn: tuple[tf.Tensor, ...]  # the numbers, [n, …] each
 
 
 @dataclass(frozen=True)
 class ImageFeature:
-    """A square RGB picture of `size` pixels a side."""
+    """A square RGB image of `size` pixels a side."""
 
     size: int
     fit: Literal["stretch", "center"] = "stretch"
@@ -78,17 +78,17 @@ class ImageFeature:
     def decode(self, stored: tf.Tensor) -> tf.Tensor:
         """Turns encoded bytes, or pixels of any one size, into uint8 pixels of the model's size."""
         if stored.dtype == tf.string:
-            return pictures.whole(stored, self.fit, self._how)
+            return images.whole(stored, self.fit, self._how)
         if stored.shape[1:] == [self.size, self.size, CHANNELS]:
             return tf.cast(stored, tf.uint8)
         if self.fit == "stretch":
-            return pictures.resize(stored, self._how)
-        return pictures.cut(stored, crops.whole(_shapes(stored), self.fit), _none(stored), self._how)
+            return images.resize(stored, self._how)
+        return images.cut(stored, crops.whole(_shapes(stored), self.fit), _none(stored), self._how)
 
     def augment(self, decoded: tf.Tensor, seeds: tf.Tensor) -> tf.Tensor:
-        """Varies pictures that were decoded already: a part of one has no more pixels than it had before."""
+        """Varies images that were decoded already: a part of one has no more pixels than it had before."""
         boxes = self._boxes(_shapes(decoded), seeds)
-        return self._vary(pictures.cut(decoded, boxes, self._flips(seeds), self._how), seeds)
+        return self._vary(images.cut(decoded, boxes, self._flips(seeds), self._how), seeds)
 
     def augmented(self, stored: tf.Tensor, seeds: tf.Tensor) -> tf.Tensor:
         """Decodes the part that is shown and nothing else, and varies it.
@@ -97,11 +97,11 @@ class ImageFeature:
         """
         if stored.dtype != tf.string:
             return self.augment(stored, seeds)
-        pixels = pictures.read(stored, lambda shapes: self._boxes(shapes, seeds), self._flips(seeds), self._how)
+        pixels = images.read(stored, lambda shapes: self._boxes(shapes, seeds), self._flips(seeds), self._how)
         return self._vary(pixels, seeds)
 
     def mix(self, pixels: tf.Tensor, shares: tf.Tensor, seeds: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
-        """Mixes each picture and its label with its neighbour's, by mixup or cutmix."""
+        """Mixes each image and its label with its neighbour's, by mixup or cutmix."""
         return patches.mix(pixels, shares, seeds, self.augmentation)
 
     def finish(self, decoded: tf.Tensor) -> tf.Tensor:
@@ -117,8 +117,8 @@ class ImageFeature:
         return keras.Input([self.size, self.size, CHANNELS], dtype=dtype, name=name)
 
     @property
-    def _how(self) -> pictures.How:
-        return pictures.How(self.size, self.antialias, self.dct_shrink, self.nice)
+    def _how(self) -> images.How:
+        return images.How(self.size, self.antialias, self.dct_shrink, self.nice)
 
     def _boxes(self, shapes: tf.Tensor, seeds: tf.Tensor) -> tf.Tensor:
         drawn = randomness.uniform(seeds, crops.NUMBERS, _CROP)
@@ -128,9 +128,9 @@ class ImageFeature:
         return randomness.uniform(seeds, 2, _FLIP)[:, 0] < self.augmentation.flip
 
     def _vary(self, pixels: tf.Tensor, seeds: tf.Tensor) -> tf.Tensor:
-        """Varies small pictures all at once, and large ones one after another.
+        """Varies small images all at once, and large ones one after another.
 
-        A loop costs some forty microseconds a picture, and large intermediate results cost more.
+        A loop costs some forty microseconds a image, and large intermediate results cost more.
         """
         steps = list(self._steps(seeds))
         if not steps:
@@ -141,16 +141,16 @@ class ImageFeature:
             return pixels
 
         def one(item: tuple[tf.Tensor, ...]) -> tf.Tensor:
-            picture, *drawn = item
+            image, *drawn = item
             for step, numbers in zip(steps, drawn, strict=True):
-                picture = step.one(picture, *numbers)
-            return picture
+                image = step.one(image, *numbers)
+            return image
 
         signature = tf.TensorSpec([self.size, self.size, CHANNELS], tf.uint8)
         return tf.map_fn(one, (pixels, *(step.drawn for step in steps)), fn_output_signature=signature)
 
     def _steps(self, seeds: tf.Tensor) -> Iterator[Step]:
-        """Yields what is done to pictures, with the numbers that decide."""
+        """Yields what is done to images, with the numbers that decide."""
         how = self.augmentation
         shift = randomness.uniform(seeds, 2, _SHIFT) if how.crop == "shift" else None
         turn = randomness.uniform(seeds, 2, _FLIP)[:, 1] < how.flip_vertical if how.flip_vertical else None
@@ -159,14 +159,14 @@ class ImageFeature:
         if colors.is_varied(how):
             drawn = randomness.uniform(seeds, colors.NUMBERS, _COLOUR)
             yield Step(
-                lambda picture, drawn: colors.vary(picture[tf.newaxis], drawn[tf.newaxis], how)[0],
+                lambda image, drawn: colors.vary(image[tf.newaxis], drawn[tf.newaxis], how)[0],
                 lambda pixels, drawn: colors.vary(pixels, drawn, how),
                 (drawn,),
             )
         if how.erase:
             drawn = randomness.uniform(seeds, patches.NUMBERS, _ERASE)
             yield Step(
-                lambda picture, drawn: patches.erase(picture, drawn, how),
+                lambda image, drawn: patches.erase(image, drawn, how),
                 lambda pixels, drawn: patches.erase_all(pixels, drawn, how),
                 (drawn,),
             )
@@ -175,7 +175,7 @@ class ImageFeature:
 def from_columns(
     columns: Sequence[Column], fitted: Fitted, settings: Input, data: DataShape
 ) -> dict[str, ImageFeature]:
-    """Returns a feature for every picture of a record."""
+    """Returns a feature for every image of a record."""
     del fitted
     return {column.name: ImageFeature.of(settings, data) for column in columns}
 
@@ -189,9 +189,9 @@ def _moves(shift: tf.Tensor | None, turn: tf.Tensor | None) -> Step:
         first, second = (next(rest) if is_given else None for is_given in given)
         return first, second
 
-    def one(picture: tf.Tensor, *numbers: tf.Tensor) -> tf.Tensor:
+    def one(image: tf.Tensor, *numbers: tf.Tensor) -> tf.Tensor:
         drawn, flip = apart(numbers)
-        moved = picture if drawn is None else crops.shifted(picture, drawn)
+        moved = image if drawn is None else crops.shifted(image, drawn)
         return moved if flip is None else tf.cond(flip, lambda: tf.reverse(moved, [0]), lambda: moved)
 
     def together(pixels: tf.Tensor, *numbers: tf.Tensor) -> tf.Tensor:
@@ -201,7 +201,7 @@ def _moves(shift: tf.Tensor | None, turn: tf.Tensor | None) -> Step:
 
 
 def _shapes(pixels: tf.Tensor) -> tf.Tensor:
-    """Returns height and width of each picture of a batch of one shape."""
+    """Returns height and width of each image of a batch of one shape."""
     shape = tf.shape(pixels)
     return tf.tile(shape[tf.newaxis, 1:3], [shape[0], 1])
 

@@ -1,4 +1,4 @@
-"""What is done to a part of a picture, or to two pictures: erase, mixup, cutmix.
+"""What is done to a part of a image, or to two images: erase, mixup, cutmix.
 
 Partners are neighbours in the batch, which the shuffle has put together: the next one, and the first for the last.
 Labels of a mixture are shares: 0.7 of one class and 0.3 of the other.
@@ -12,7 +12,7 @@ import tensorflow as tf
 from components.features import randomness
 from components.settings.input import Augmentation
 
-NUMBERS = 8  # draws a picture needs to be erased
+NUMBERS = 8  # draws a image needs to be erased
 _SLIMMEST = 0.3  # ratio of the sides of what is erased, and its inverse
 _SMALLEST = 0.02  # part of the area that is erased, at least
 _LEAST = np.finfo(np.float32).tiny
@@ -20,22 +20,22 @@ _LEAST = np.finfo(np.float32).tiny
 Mixed = tuple[tf.Tensor, tf.Tensor]
 
 
-def erase(picture: tf.Tensor, drawn: tf.Tensor, how: Augmentation) -> tf.Tensor:
-    """Paints a rectangle of one colour over the picture, or does not; NUMBERS within [0, 1) decide."""
+def erase(image: tf.Tensor, drawn: tf.Tensor, how: Augmentation) -> tf.Tensor:
+    """Paints a rectangle of one colour over the image, or does not; NUMBERS within [0, 1) decide."""
     area = randomness.between(drawn[1], min(_SMALLEST, how.erase_area), how.erase_area)
     ratio = tf.exp(randomness.between(drawn[2], math.log(_SLIMMEST), -math.log(_SLIMMEST)))
     sides = tf.minimum(tf.stack([tf.sqrt(area / ratio), tf.sqrt(area * ratio)]), 1)
-    colour = tf.cast(drawn[5:8] * 256, picture.dtype)
+    colour = tf.cast(drawn[5:8] * 256, image.dtype)
 
     def painted() -> tf.Tensor:
-        top, left, height, width = tf.unstack(_boxes(picture[tf.newaxis], drawn[tf.newaxis, 3:5], sides[tf.newaxis])[0])
-        return _pasted(picture, tf.tile(colour[tf.newaxis, tf.newaxis], [height, width, 1]), top, left)
+        top, left, height, width = tf.unstack(_boxes(image[tf.newaxis], drawn[tf.newaxis, 3:5], sides[tf.newaxis])[0])
+        return _pasted(image, tf.tile(colour[tf.newaxis, tf.newaxis], [height, width, 1]), top, left)
 
-    return tf.cond(drawn[0] < how.erase, painted, lambda: picture)
+    return tf.cond(drawn[0] < how.erase, painted, lambda: image)
 
 
 def erase_all(pixels: tf.Tensor, drawn: tf.Tensor, how: Augmentation) -> tf.Tensor:
-    """Does to every picture of a batch what `erase` does to one."""
+    """Does to every image of a batch what `erase` does to one."""
     area = randomness.between(drawn[:, 1], min(_SMALLEST, how.erase_area), how.erase_area)
     ratio = tf.exp(randomness.between(drawn[:, 2], math.log(_SLIMMEST), -math.log(_SLIMMEST)))
     sides = tf.minimum(tf.stack([tf.sqrt(area / ratio), tf.sqrt(area * ratio)], axis=1), 1)
@@ -51,7 +51,7 @@ def erase_all(pixels: tf.Tensor, drawn: tf.Tensor, how: Augmentation) -> tf.Tens
 
 
 def mix(pixels: tf.Tensor, shares: tf.Tensor, seeds: tf.Tensor, how: Augmentation) -> Mixed:
-    """Mixes each picture with its neighbour by mixup or cutmix, and their labels alike; both set: a coin decides."""
+    """Mixes each image with its neighbour by mixup or cutmix, and their labels alike; both set: a coin decides."""
     seed = seeds[0]  # a batch is mixed in one way, told by its first record
     if not how.cutmix:
         return _mixup(pixels, shares, seed, how.mixup)
@@ -71,7 +71,7 @@ def _mixup(pixels: tf.Tensor, shares: tf.Tensor, seed: tf.Tensor, alpha: float) 
 
     def one(item: tuple[tf.Tensor, tf.Tensor]) -> tf.Tensor:
         number, kept = item
-        mine, other = (tf.cast(tf.reshape(picture, [-1]), tf.float32) for picture in _pair(pixels, number))
+        mine, other = (tf.cast(tf.reshape(image, [-1]), tf.float32) for image in _pair(pixels, number))
         blended = tf.round(kept * mine + (1 - kept) * other)
         return tf.reshape(tf.cast(blended, pixels.dtype), pixels.shape[1:])
 
@@ -96,7 +96,7 @@ def _cutmix(pixels: tf.Tensor, shares: tf.Tensor, seed: tf.Tensor, alpha: float)
 
 
 def _boxes(pixels: tf.Tensor, places: tf.Tensor, sides: tf.Tensor) -> tf.Tensor:
-    """Returns int32 [n, 4]: top, left, height, width of rectangles, their sides given as parts of the picture.
+    """Returns int32 [n, 4]: top, left, height, width of rectangles, their sides given as parts of the image.
 
     Every place is as likely as any other, the first and the last among them.
     """
@@ -108,11 +108,11 @@ def _boxes(pixels: tf.Tensor, places: tf.Tensor, sides: tf.Tensor) -> tf.Tensor:
     return tf.cast(tf.concat([starts, long], axis=1), tf.int32)
 
 
-def _pasted(picture: tf.Tensor, patch: tf.Tensor, top: tf.Tensor, left: tf.Tensor) -> tf.Tensor:
-    """Puts a patch into a picture: pieces that are copied whole, as a choice pixel by pixel takes far longer."""
+def _pasted(image: tf.Tensor, patch: tf.Tensor, top: tf.Tensor, left: tf.Tensor) -> tf.Tensor:
+    """Puts a patch into a image: pieces that are copied whole, as a choice pixel by pixel takes far longer."""
     bottom, right = top + tf.shape(patch)[0], left + tf.shape(patch)[1]
-    rows = tf.concat([picture[top:bottom, :left], patch, picture[top:bottom, right:]], axis=1)
-    return tf.ensure_shape(tf.concat([picture[:top], rows, picture[bottom:]], axis=0), picture.shape)
+    rows = tf.concat([image[top:bottom, :left], patch, image[top:bottom, right:]], axis=1)
+    return tf.ensure_shape(tf.concat([image[:top], rows, image[bottom:]], axis=0), image.shape)
 
 
 def _pair(pixels: tf.Tensor, number: tf.Tensor) -> Mixed:

@@ -1,10 +1,10 @@
-"""Encoded pictures to pixels, a batch at a time: shapes from the headers, boxes by the caller, then only the boxes.
+"""Encoded images to pixels, a batch at a time: shapes from the headers, boxes by the caller, then only the boxes.
 
     contents [n] ─► shapes ─► boxes [n, 4] ─┬─► native: JPEG and raw, all at once ─┐
                                             └─► TensorFlow: one after another ─────┴─► uint8 [n, size, size, 3]
 
 Both ways give the same boxes and flips, and pixels within a rounding of each other (at the edge of a box in a JPEG a
-little more: colour is interpolated over the edge or not). Without a compiler there is the second way alone; pictures
+little more: colour is interpolated over the edge or not). Without a compiler there is the second way alone; images
 that the first one does not know (PNG, GIF, BMP, CMYK) take the second one in the midst of a batch.
 """
 
@@ -34,7 +34,7 @@ class How:
 
 
 def read(contents: tf.Tensor, boxes: Boxes, flips: tf.Tensor, how: How) -> tf.Tensor:
-    """Decodes a box of each picture, the native way as far as it goes."""
+    """Decodes a box of each image, the native way as far as it goes."""
     ops = loader.load()
     if ops is None:
         return plainly(contents, boxes(shapes(contents)), flips, how)
@@ -49,12 +49,12 @@ def read(contents: tf.Tensor, boxes: Boxes, flips: tf.Tensor, how: How) -> tf.Te
 
 
 def plainly(contents: tf.Tensor, boxes: tf.Tensor, flips: tf.Tensor, how: How) -> tf.Tensor:
-    """Decodes a box of each picture by TensorFlow's own ops."""
+    """Decodes a box of each image by TensorFlow's own ops."""
     return _each(lambda item: _flipped(resize(_part(item[0], item[1]), how), item[2]), (contents, boxes, flips), how)
 
 
 def cut(pixels: tf.Tensor, boxes: tf.Tensor, flips: tf.Tensor, how: How) -> tf.Tensor:
-    """Cuts a box out of each picture of a decoded batch."""
+    """Cuts a box out of each image of a decoded batch."""
 
     def one(item: tuple[tf.Tensor, tf.Tensor, tf.Tensor]) -> tf.Tensor:
         picture, (top, left, height, width), flip = item[0], tf.unstack(item[1]), item[2]
@@ -64,7 +64,7 @@ def cut(pixels: tf.Tensor, boxes: tf.Tensor, flips: tf.Tensor, how: How) -> tf.T
 
 
 def whole(contents: tf.Tensor, fit: str, how: How) -> tf.Tensor:
-    """Decodes whole pictures, or the largest square of each; what evaluation and serving do."""
+    """Decodes whole images, or the largest square of each; what evaluation and serving do."""
 
     def one(content: tf.Tensor) -> tf.Tensor:
         pixels = decode(content)
@@ -79,7 +79,7 @@ def whole(contents: tf.Tensor, fit: str, how: How) -> tf.Tensor:
 
 
 def decode(content: tf.Tensor) -> tf.Tensor:
-    """Decodes one picture of any kind that may stand in a record, to uint8 [height, width, 3]."""
+    """Decodes one image of any kind that may stand in a record, to uint8 [height, width, 3]."""
     pixels = tf.cond(
         _starts(content, b"P6 "),
         lambda: _decode_raw(content),
@@ -89,7 +89,7 @@ def decode(content: tf.Tensor) -> tf.Tensor:
 
 
 def resize(pixels: tf.Tensor, how: How) -> tf.Tensor:
-    """Resizes one picture, or a batch of one shape, and rounds to bytes."""
+    """Resizes one image, or a batch of one shape, and rounds to bytes."""
 
     def resized() -> tf.Tensor:
         smooth = tf.image.resize(pixels, [how.size, how.size], antialias=how.antialias)
@@ -103,7 +103,7 @@ def resize(pixels: tf.Tensor, how: How) -> tf.Tensor:
 
 
 def shapes(contents: tf.Tensor) -> tf.Tensor:
-    """Reads height and width [n, 2] from the headers; pictures of unusual kinds are decoded for it."""
+    """Reads height and width [n, 2] from the headers; images of unusual kinds are decoded for it."""
     signature = tf.TensorSpec([2], tf.int32)
     return tf.map_fn(_shape, contents, fn_output_signature=signature)
 
@@ -144,7 +144,7 @@ def _each(work: Callable[..., tf.Tensor], items: tf.Tensor | tuple[tf.Tensor, ..
 
 
 def _part(content: tf.Tensor, box: tf.Tensor) -> tf.Tensor:
-    """Decodes the box of a picture; of a JPEG nothing else is decoded."""
+    """Decodes the box of a image; of a JPEG nothing else is decoded."""
 
     def sliced() -> tf.Tensor:
         top, left, height, width = tf.unstack(box)

@@ -37,7 +37,7 @@ class Fitted:
     """The fitted graph. `graph` must be tracked by whoever exports a function that applies it."""
 
     def __init__(self, folder: str, settings: Transform, network: tuple[Any, bool] | None = None) -> None:
-        """Loads it once; tables are initialised then. The network is pretrained, for pictures."""
+        """Loads it once; tables are initialised then. The network is pretrained, for images."""
         self._settings, self._network = settings, network
         self._output = tft.TFTransformOutput(folder)
         self.graph = self._output.transform_features_layer()
@@ -63,7 +63,7 @@ class Fitted:
         return float(found[label.MEAN][0]), float(found[label.DEVIATION][0])
 
     def network(self) -> tuple[Any, bool] | None:
-        """Returns a pretrained network for pictures and whether it learns, if there is one."""
+        """Returns a pretrained network for images and whether it learns, if there is one."""
         return self._network
 
     def tokens(self, place: int) -> int:

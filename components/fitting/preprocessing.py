@@ -1,4 +1,4 @@
-"""Transform's entry point: the label, and what the Task's parts fit. Pictures are never read here.
+"""Transform's entry point: the label, and what the Task's parts fit. Images are never read here.
 
 columns of the train split ─► label, parts ─► one graph      (components/fitting/, one modality a file)
 """

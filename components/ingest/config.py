@@ -23,7 +23,7 @@ class IngestConfig:
     needs: Needs
     settings: Ingest
     hash_cache: str  # digests of source files, by stat
-    checks: str  # verdicts on pictures, by content
+    checks: str  # verdicts on images, by content
     quarantine_list: str  # the newest quarantine list, kept even when the run stops over it
 
     def to_json(self) -> str:

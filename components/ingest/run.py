@@ -41,7 +41,7 @@ class Job:
     earlier: Path | None = None  # an artifact of an earlier ingest, or the folder of all of them
 
 
-def run(job: Job, make_pipeline: Callable[[], beam.Pipeline], look_again: Callable[[], Survey]) -> manifest.Account:
+def run(job: Job, make_pipeline: Callable[[], beam.Pipeline], look_again: Callable[[], Survey]) -> manifest.Manifest:
     """Ingests the data and returns the account; nothing is dropped in silence."""
     written = _write(job, make_pipeline)
     # A file that is a record is compared with the manifest when it is read; a range of one is not.
@@ -54,7 +54,7 @@ def run(job: Job, make_pipeline: Callable[[], beam.Pipeline], look_again: Callab
     return _close_rows(job, told)
 
 
-def _close_rows(job: Job, told: Sequence[ShardReport]) -> manifest.Account:
+def _close_rows(job: Job, told: Sequence[ShardReport]) -> manifest.Manifest:
     """Closes the books on rows: what is twice is told, and what the columns are."""
     found, target, table = job.found, job.target, job.found.table
     twice = duplicates.find(target.artifact, [report.name for report in told if report.name])

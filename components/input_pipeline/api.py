@@ -31,7 +31,7 @@ from components.settings.tree import load
 
 _ALONE = Worker()
 _IMAGES = (".jpg", ".jpeg", ".png", ".gif", ".bmp")
-_MEASURED = 100  # pictures whose sides are looked at
+_MEASURED = 100  # images whose sides are looked at
 
 
 def read(
@@ -166,17 +166,17 @@ def _numbered(labels: Any) -> tuple[Any, Sequence[Any]]:
 
 
 class _Sides:
-    """The sizes of some pictures."""
+    """The sizes of some images."""
 
     def __init__(self, paths: Sequence[Path]) -> None:
         self._paths = paths
 
     @property
     def median_side(self) -> int:
-        """Shorter side of a picture in pixels, from the headers."""
+        """Shorter side of a image in pixels, from the headers."""
         return int(np.median([_side(path) for path in self._paths]))
 
 
 def _side(path: Path) -> int:
-    with Image.open(path) as picture:
-        return min(picture.size)
+    with Image.open(path) as image:
+        return min(image.size)

@@ -1,6 +1,6 @@
 """What an artifact of ingest holds, told by itself: its columns, its label, its classes, how its records are named.
 
-schema.pbtxt (rows) or the first record (pictures) ─► a feature a column
+schema.pbtxt (rows) or the first record (images) ─► a feature a column
 manifest.json ─────────────────────────────────────► shards, classes
 """
 
@@ -28,7 +28,7 @@ _SCHEMA = "schema.pbtxt"
 _TYPES = {schema_pb2.INT: "int64", schema_pb2.FLOAT: "float32", schema_pb2.BYTES: "string"}
 _MISSING = {"int64": 0, "float32": float("nan"), "string": ""}
 _BYTES = {"int64": 8, "float32": 4, "string": 64}
-_PICTURES = (b"\xff\xd8\xff", b"\x89PNG", b"GIF8", b"BM", b"P6 ")
+_IMAGES = (b"\xff\xd8\xff", b"\x89PNG", b"GIF8", b"BM", b"P6 ")
 
 
 @dataclass(frozen=True)
@@ -102,7 +102,7 @@ def record_id(artifact: Path) -> str:
     return name if len(held) == 1 else ""
 
 
-def _books(artifact: Path) -> manifest.Account:
+def _books(artifact: Path) -> manifest.Manifest:
     try:
         return manifest.read(artifact)
     except FileNotFoundError:
@@ -125,11 +125,11 @@ def _first_record(artifact: Path) -> tf.train.Example:
     raise BadInput(f"{artifact}: 0 examples in it")
 
 
-def _of_schema(schema: schema_pb2.Schema, books: manifest.Account, settings: Input) -> dict[str, Feature]:
+def _of_schema(schema: schema_pb2.Schema, books: manifest.Manifest, settings: Input) -> dict[str, Feature]:
     return {feature.name: _feature(feature, books, settings) for feature in schema.feature}
 
 
-def _feature(feature: schema_pb2.Feature, books: manifest.Account, settings: Input) -> Feature:
+def _feature(feature: schema_pb2.Feature, books: manifest.Manifest, settings: Input) -> Feature:
     if (tensor := schemas.tensor_of(feature)) is not None:
         dtype, shape = tensor
         return TensorFeature(shape, np.dtype(dtype).name)
@@ -138,11 +138,11 @@ def _feature(feature: schema_pb2.Feature, books: manifest.Account, settings: Inp
     return ColumnFeature(_TYPES[feature.type], feature.HasField("shape") or feature.value_count.max == 1)
 
 
-def _of_record(record: tf.train.Example, books: manifest.Account, settings: Input) -> dict[str, Feature]:
+def _of_record(record: tf.train.Example, books: manifest.Manifest, settings: Input) -> dict[str, Feature]:
     """Takes what stands in the first record for what stands in all."""
     found: dict[str, Feature] = {}
     for name, held in record.features.feature.items():
-        if held.bytes_list.value and held.bytes_list.value[0].startswith(_PICTURES):
+        if held.bytes_list.value and held.bytes_list.value[0].startswith(_IMAGES):
             found[name] = ImageFeature.of(settings, books)
         else:
             kind = {"int64_list": "int64", "float_list": "float32"}.get(held.WhichOneof("kind") or "", "string")

@@ -4,7 +4,7 @@
 
     read      serialized records in the order of an epoch
     parse     … and their columns
-    decode    … and what is in them, for pictures the part that is shown
+    decode    … and what is in them, for images the part that is shown
     augment   … and varied
 
 A stage hands over a count and next to no data. What is asked for during training holds a megabyte for shuffling and
@@ -35,10 +35,10 @@ from components.settings.ingest import Ingest
 from components.settings.input import Augmentation
 
 STAGES = ("read", "parse", "decode", "augment")
-_SMALLER = 1.5  # pictures must be so many times as large as they would be stored, or it is not worth a try
+_SMALLER = 1.5  # images must be so many times as large as they would be stored, or it is not worth a try
 _SUBSAMPLING = "4:2:0"
 _SECONDS = 0.4
-# What is left when nothing is varied but which part of a picture is shown: that is part of decoding.
+# What is left when nothing is varied but which part of a image is shown: that is part of decoding.
 _VARIED = ("flip_vertical", "brightness", "contrast", "saturation", "hue", "erase", "mixup", "cutmix")
 _as_is: Callable[[Any], Any] = tf.autograph.experimental.do_not_convert
 
@@ -98,7 +98,7 @@ def costs(reader: Reader, shards: Sequence[RecordFile], seconds: float = _SECOND
 
 
 def unvaried(augmentation: Augmentation) -> Augmentation:
-    """Returns what shows the same part of a picture, and changes nothing else about it."""
+    """Returns what shows the same part of a image, and changes nothing else about it."""
     crop = {"crop": "none"} if augmentation.crop == "shift" else {}
     changed: Augmentation = augmentation.model_copy(update=dict.fromkeys(_VARIED, 0.0) | crop)
     return changed
@@ -126,10 +126,10 @@ def _stored_smaller(
     reader: Reader, shards: Sequence[RecordFile], stages: Sequence[Stage], seconds: float
 ) -> tuple[Remedy, ...]:
     """Tries what `ingest.store` would gain, on a batch of the records."""
-    pictures = [(key, feature) for key, feature in reader.features.items() if isinstance(feature, ImageFeature)]
-    if not pictures:
+    images = [(key, feature) for key, feature in reader.features.items() if isinstance(feature, ImageFeature)]
+    if not images:
         return ()
-    (key, feature), how = pictures[0], Ingest()
+    (key, feature), how = images[0], Ingest()
     held = list(itertools.islice(_contents(key, shards), reader.settings.batch_size))
     drawn = [_drawn(content, how) for content in held]
     if any(small is None for small in drawn):
@@ -146,11 +146,11 @@ def _contents(key: str, shards: Sequence[RecordFile]) -> Iterator[bytes]:
 
 
 def _drawn(content: bytes, how: Ingest) -> bytes | None:
-    with Image.open(io.BytesIO(content)) as picture:
-        if min(picture.size) < _SMALLER * how.store_side:
+    with Image.open(io.BytesIO(content)) as image:
+        if min(image.size) < _SMALLER * how.store_side:
             return None
         small: bytes = stored.as_jpeg(
-            stored.reduce(picture.convert("RGB"), how.store_side), how.store_quality, _SUBSAMPLING
+            stored.reduce(image.convert("RGB"), how.store_side), how.store_quality, _SUBSAMPLING
         )
         return small
 

@@ -46,7 +46,7 @@ class Recipe:
             raise SettingsError("mixup and cutmix blend labels: they need the number of classes")
         if len(self.features) != 1 or not isinstance(next(iter(self.features.values())), Mixable):
             raise SettingsError(
-                f"mixup and cutmix blend records of one picture; these have {', '.join(self.features)}: "
+                f"mixup and cutmix blend records of one image; these have {', '.join(self.features)}: "
                 "set input.augmentation.mixup and cutmix to 0"
             )
 

@@ -1,6 +1,6 @@
 """Keras 3 models: one encoder a modality, one way to join them, one head a kind of label.
 
-picture  uint8 [s, s, 3]              ─► image.encode  ─┐
+image  uint8 [s, s, 3]              ─► image.encode  ─┐
 ids      int [length], 0 is padding   ─► text.encode   ─┤                    ┌─► Classification ─► probabilities
 values   any number, any shape        ─► tensor.encode ─┼─► build ─► features ┤
 numbers  float [k], categories int [m] ─► table.encode ─┘      (joined.py)    └─► Regression     ─► a value
@@ -22,7 +22,7 @@ class Fitted(Protocol):
         """Returns how many numbers each column of categories can have."""
 
     def network(self) -> tuple[Any, bool] | None:
-        """Returns a pretrained network for pictures and whether it learns, if there is one."""
+        """Returns a pretrained network for images and whether it learns, if there is one."""
 
     def moments(self, column: Column) -> tuple[Any, Any] | None:
         """Returns mean and variance of a tensor, if they were asked for."""

@@ -1,4 +1,4 @@
-"""What pictures and picture-like tensors share: convolutions with as many halvings between them as the sides allow."""
+"""What images and image-like tensors share: convolutions with as many halvings between them as the sides allow."""
 
 import keras
 from keras import layers

@@ -3,9 +3,9 @@
 | a record is                    | it is taken for                                                        |
 |--------------------------------|------------------------------------------------------------------------|
 | one number, or [a]             | a row of a table: dense layers                                         |
-| [height, width]                | a grey picture: convolutions                                           |
-| [height, width, channels]      | a picture: convolutions                                                |
-| [a, …, height, width, channels] | a picture with more channels: those of all its layers, frames or views |
+| [height, width]                | a grey image: convolutions                                           |
+| [height, width, channels]      | a image: convolutions                                                |
+| [a, …, height, width, channels] | a image with more channels: those of all its layers, frames or views |
 
 Casting and normalising are the first layer: by the moments that Transform has fitted, or, without them, by moments
 that are learned while training.
@@ -27,7 +27,7 @@ from components.records.roles import Column
 
 _SMALLEST_MAP = 2
 _WIDTH, _BLOCKS, _DROPOUT = 128, 2, 0.1
-_FLAT, _PICTURE = 1, 3  # ranks, the batch aside
+_FLAT, _IMAGE = 1, 3  # ranks, the batch aside
 
 
 @dataclass(frozen=True)
@@ -47,7 +47,7 @@ def encode(values: keras.KerasTensor, moments: Moments | None = None) -> keras.K
     x = ops.cast(values, "float32")
     if moments:
         x = _normalised(x, moments)
-    x = _row(x) if len(shape) <= _FLAT else _picture(x)
+    x = _row(x) if len(shape) <= _FLAT else _image(x)
     if not moments:
         x = layers.BatchNormalization(momentum=0.9, center=False, scale=False, dtype="float32")(x)
     return residual(x, _WIDTH, _BLOCKS, _DROPOUT) if len(shape) <= _FLAT else convolve(x, _SMALLEST_MAP)
@@ -80,11 +80,11 @@ def _row(x: keras.KerasTensor) -> keras.KerasTensor:
     return layers.Reshape((math.prod(x.shape[1:]),))(x)
 
 
-def _picture(x: keras.KerasTensor) -> keras.KerasTensor:
+def _image(x: keras.KerasTensor) -> keras.KerasTensor:
     """Returns [n, height, width, channels]."""
     shape = tuple(x.shape[1:])
-    if len(shape) < _PICTURE:
+    if len(shape) < _IMAGE:
         return layers.Reshape((*shape, 1))(x)
-    front = len(shape) - _PICTURE
+    front = len(shape) - _IMAGE
     x = layers.Permute((front + 1, front + 2, *range(1, front + 1), front + 3))(x)
     return layers.Reshape((*shape[front : front + 2], math.prod(shape[:front]) * shape[-1]))(x)

@@ -166,7 +166,7 @@ def main() -> int:
     try:
         print(f"native JPEG decode: {ensure()}")
     except NotBuilt as error:
-        print(f"native JPEG decode is not to be had, pictures take the plain path: {error}", file=sys.stderr)
+        print(f"native JPEG decode is not to be had, images take the plain path: {error}", file=sys.stderr)
         return 1
     return 0
 

@@ -1,7 +1,7 @@
 // A JPEG read to its end without a pixel being made: is it whole, and what are its blocks like on average?
 //
 //   segments ─► sizes, tables ─► every Huffman code ─► all blocks there, nothing left over?
-//                                     └─► mean of each block of brightness = the picture at an eighth of its size
+//                                     └─► mean of each block of brightness = the image at an eighth of its size
 //
 // The answer is "regular" or "I cannot tell". Regular means: libjpeg decodes the file without a warning, to gray at an
 // eighth, to these very pixels. Whatever is damaged, odd or of a kind that is rare is left to libjpeg, so with or
@@ -16,7 +16,7 @@
 #include <cstring>
 
 #include "huffman.h"
-#include "picture.h"
+#include "image.h"
 
 namespace penstock {
 
@@ -65,7 +65,7 @@ class Body {
   bool ok_ = true;
 };
 
-// Numbers of 8 bits; those of 16 are for deeper pictures.
+// Numbers of 8 bits; those of 16 are for deeper images.
 inline bool ReadQuantizers(Body body, Header* header) {
   while (body.More()) {
     const int number = body.Byte();
@@ -247,7 +247,7 @@ inline bool ReadMeans(const Header& header, int mcus, HuffmanReader* reader, uin
 }
 
 // Reads the file that ends with its end marker, at the end of `bytes`, and is of the given size. When it is regular,
-// writes its picture at an eighth, with sides that are rounded up, to `gray` and returns true.
+// writes its image at an eighth, with sides that are rounded up, to `gray` and returns true.
 inline bool IsRegular(Bytes bytes, int height, int width, HuffmanScratch* scratch, uint8_t* gray) {
   Header header;
   if (!ReadHeader(bytes, &header, scratch) || header.height != height || header.width != width) return false;

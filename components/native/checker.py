@@ -2,7 +2,7 @@
 
     content ─► regular_gray() ─┬─ gray pixels at an eighth of the size: whole, and libjpeg makes the same of it
                                └─ None: damaged, or of a rare kind, or there is no library; libjpeg has to tell
-    content ─► regular_outline() ─┬─ size, and where the data is: an upright picture in gray or colour
+    content ─► regular_outline() ─┬─ size, and where the data is: an upright image in gray or colour
                                   └─ None: `ingest.images.jpeg` has to tell
 
 The library is used where it was built (`build.py`), and never built here: that would take longer than it saves.
@@ -22,7 +22,7 @@ from components.native import SWITCH
 SCALE: Final = 8
 _TOLD: Final = "PENSTOCK_NATIVE_CHECKER"
 _FourNumbers = ctypes.c_int32 * 4
-_SIDES: Final = (43, 37)  # of the picture that is read before any other: several blocks, and a rest
+_SIDES: Final = (43, 37)  # of the image that is read before any other: several blocks, and a rest
 
 
 class Outline(NamedTuple):
@@ -57,7 +57,7 @@ def regular_gray(content: bytes, end: int, width: int, height: int) -> bytes | N
 
 
 def regular_outline(content: bytes) -> Outline | None:
-    """Returns what the header of a JPEG says, if it is as most of them are and nothing in it may turn the picture."""
+    """Returns what the header of a JPEG says, if it is as most of them are and nothing in it may turn the image."""
     if (library := _library()) is None:
         return None
     outline = _FourNumbers()

@@ -1,4 +1,4 @@
-// One picture: decode only the box, resize it, mirror it perhaps, write it where it belongs.
+// One image: decode only the box, resize it, mirror it perhaps, write it where it belongs.
 //
 //   JPEG ─► rows of the box, a few at a time, in a ring ─┐
 //   raw  ─► rows where they lie ─────────────────────────┴─► resize ─► out: height x width x 3 bytes
@@ -15,23 +15,23 @@
 #include <vector>
 
 #include "jpeg_reader.h"
-#include "picture.h"
+#include "image.h"
 #include "resize.h"
 
 namespace penstock {
 
 struct Options {
   int height, width;     // of the output
-  bool antialias;        // whether a picture that shrinks is smoothed first
+  bool antialias;        // whether a image that shrinks is smoothed first
   bool shrink_in_dct;    // whether libjpeg may decode at 1/2, 1/4 or 1/8, where antialias would average that much
-  int64_t max_pixels;    // of a picture: its header may claim anything
+  int64_t max_pixels;    // of a image: its header may claim anything
   bool vectors = BestVectors();
   bool own_huffman = true;
 };
 
 constexpr size_t kKept = 4 << 20;  // bytes
 
-// What one picture after another needs; a thread keeps its own.
+// What one image after another needs; a thread keeps its own.
 struct Scratch {
   Taps down, sideways;
   Across across;
@@ -40,7 +40,7 @@ struct Scratch {
   std::vector<const uint8_t*> rows;
   HuffmanScratch huffman;
 
-  // Gives back what only a large picture has needed.
+  // Gives back what only a large image has needed.
   void Relax() {
     if (ring.size() > kKept) ring = {};
     if (huffman.data.size() > kKept) huffman.data = {};
@@ -52,7 +52,7 @@ constexpr int kMostPixels = 65535;
 
 constexpr int kReadAhead = 16;  // rows: as many as libjpeg makes at once from 4:2:0
 
-// Rows of a picture that lies in memory.
+// Rows of a image that lies in memory.
 class RawRows {
  public:
   RawRows(const uint8_t* first, size_t stride) : first_(first), stride_(stride) {}
@@ -124,7 +124,7 @@ inline void Prepare(const Axis& down, const Axis& sideways, bool flip, const Opt
   FillAcross(scratch->sideways, flip, &scratch->across);
 }
 
-// The largest of 8, 4, 2 and 1 by which libjpeg may shrink the picture and leave the box 1.5 times the output: nearer
+// The largest of 8, 4, 2 and 1 by which libjpeg may shrink the image and leave the box 1.5 times the output: nearer
 // to its size, what libjpeg averages shows (mean difference 4 of 255 at 1.0 times, 1.4 at 1.5, 1.0 at 2, on a photo
 // of much detail).
 inline int Shrinkage(const Box& box, const Options& options) {
@@ -136,7 +136,7 @@ inline int Shrinkage(const Box& box, const Options& options) {
   return 1;
 }
 
-// One axis of a box in a picture that was shrunk: its borders fall between pixels.
+// One axis of a box in a image that was shrunk: its borders fall between pixels.
 struct Window {
   int first, count;
   Axis axis;
@@ -166,7 +166,7 @@ inline std::string Objection(int height, int width, const Box& box, const Option
            std::to_string(options.max_pixels);
   }
   if (Inside(box, height, width)) return "";
-  return Describe(box) + " in a picture of " + std::to_string(height) + " x " + std::to_string(width) +
+  return Describe(box) + " in a image of " + std::to_string(height) + " x " + std::to_string(width) +
          ", expected one inside it";
 }
 
@@ -220,7 +220,7 @@ inline std::string DecodeCropResize(Bytes bytes, const Box& box, bool flip, cons
   const Shape shape = ReadShape(bytes);
   if (shape.format == kRaw) return DecodeRaw(bytes, shape, box, flip, options, scratch, out);
   if (shape.format == kJpeg) return DecodeJpeg(bytes, box, flip, options, scratch, out);
-  return "neither a JPEG of 1 or 3 components of 8 bits nor a raw picture of ours";
+  return "neither a JPEG of 1 or 3 components of 8 bits nor a raw image of ours";
 }
 
 }  // namespace penstock

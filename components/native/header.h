@@ -1,6 +1,6 @@
 // The header of a JPEG: its size, and where the coded data begins and ends.
 //
-// As in check.h the answer is "regular" or "I cannot tell": whatever has metadata that may turn the picture, is odd, or
+// As in check.h the answer is "regular" or "I cannot tell": whatever has metadata that may turn the image, is odd, or
 // is damaged is left to whoever can tell why.
 
 #ifndef PENSTOCK_NATIVE_HEADER_H_
@@ -9,7 +9,7 @@
 #include <cstddef>
 #include <cstdint>
 
-#include "picture.h"
+#include "image.h"
 
 namespace penstock {
 
@@ -20,7 +20,7 @@ struct Outline {
   int32_t data = 0, end = 0;  // where the coded data begins; where the last end marker ends
 };
 
-// Segments that say nothing of which side is up, nor of a second picture.
+// Segments that say nothing of which side is up, nor of a second image.
 inline bool IsPlainSegment(int marker) {
   switch (marker) {
     case 0xC4:  // codes

@@ -6,7 +6,7 @@
 // Tables are looked up by the next kLook bits. Most coefficients are small: code and value fit, and one look gives all.
 // Blocks outside the box are only stepped over; of them, the DC value is all that counts, as later ones build on it.
 //
-// This reader knows what is regular and gives up on the rest: libjpeg then reads the picture from the start, and
+// This reader knows what is regular and gives up on the rest: libjpeg then reads the image from the start, and
 // decides what is damaged and what is merely odd.
 
 #ifndef PENSTOCK_NATIVE_HUFFMAN_H_
@@ -18,7 +18,7 @@
 #include <vector>
 
 #include "huffman_code.h"
-#include "picture.h"
+#include "image.h"
 
 namespace penstock {
 
@@ -51,14 +51,14 @@ struct Bits {
   }
 };
 
-// What stays from picture to picture: tables, which are mostly the same, and room for the data.
+// What stays from image to image: tables, which are mostly the same, and room for the data.
 struct HuffmanScratch {
   Code dc[4], ac[4];
   std::vector<uint8_t> data;
   std::vector<size_t> ends;  // of the data between restart markers
 };
 
-// Which tables the blocks of an MCU use, and how the picture is made of MCUs.
+// Which tables the blocks of an MCU use, and how the image is made of MCUs.
 struct Layout {
   int blocks;
   uint8_t component[kMostBlocks], dc[kMostBlocks], ac[kMostBlocks];

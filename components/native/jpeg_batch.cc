@@ -1,4 +1,4 @@
-// Two TensorFlow ops on whole batches: what the headers say, and boxes of pictures as pixels of one size.
+// Two TensorFlow ops on whole batches: what the headers say, and boxes of images as pixels of one size.
 //
 //   contents [n] ──────────────────────────► PenstockShapes ───────────► [n, 3]: height, width, format
 //   contents [n], boxes [n, 4], flips [n] ─► PenstockDecodeCropResize ─► pixels [n, h, w, 3], problems [n]

@@ -9,12 +9,12 @@
 
 namespace {
 
-constexpr size_t kKept = 4 << 20;  // bytes of scratch from picture to picture
+constexpr size_t kKept = 4 << 20;  // bytes of scratch from image to image
 
 }  // namespace
 
 // Reads content[0, size), a JPEG of the given size up to the end of its end marker. Returns 1 when it is regular, and
-// then its picture at an eighth is in `gray`, which has room for it; otherwise 0.
+// then its image at an eighth is in `gray`, which has room for it; otherwise 0.
 PENSTOCK_EXPORT int penstock_check_jpeg(const uint8_t* content, size_t size, int height, int width, uint8_t* gray) {
   thread_local const auto scratch = std::make_unique<penstock::HuffmanScratch>();
   const bool regular = penstock::IsRegular({content, size}, height, width, scratch.get(), gray);

@@ -24,13 +24,13 @@
 
 #include "huffman.h"
 #include "jpeglib.h"
-#include "picture.h"
+#include "image.h"
 
 static_assert(JPEG_LIB_VERSION == 62 && LIBJPEG_TURBO_VERSION_NUMBER >= 1005000, "partial decode begins with 1.5");
 
 namespace penstock {
 
-// Each scan of a progressive file costs a walk over the whole picture; encoders write about ten.
+// Each scan of a progressive file costs a walk over the whole image; encoders write about ten.
 constexpr int kMostScans = 100;
 
 // The beginning of libjpeg's structure.
@@ -75,7 +75,7 @@ class JpegReader {
     return jpeg_.data_precision == 8 && (jpeg_.num_components == 1 || jpeg_.num_components == 3) && !jpeg_.arith_code;
   }
 
-  // Makes ready to read the rows of `box`, which is in pixels of the picture at 1 / `shrink` of its size.
+  // Makes ready to read the rows of `box`, which is in pixels of the image at 1 / `shrink` of its size.
   bool Start(const Box& box, int shrink) {
     if (setjmp(back_)) return false;
     jpeg_.out_color_space = JCS_RGB;
@@ -153,7 +153,7 @@ class JpegReader {
 
   EntropyDecoder* Entropy() { return reinterpret_cast<EntropyDecoder*>(jpeg_.entropy); }
 
-  // Makes our own reader ready for the columns from `left` on; false when the picture is none of its kind.
+  // Makes our own reader ready for the columns from `left` on; false when the image is none of its kind.
   bool ReadsItself(int left) {
     static const bool fits = IsInLibjpeg(reinterpret_cast<const void*>(Entropy()->start_pass)) &&
                              IsInLibjpeg(reinterpret_cast<const void*>(Entropy()->decode_mcu));

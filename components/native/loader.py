@@ -20,19 +20,19 @@ if TYPE_CHECKING:
     import tensorflow as tf
 
 OTHER, JPEG, RAW = 0, 1, 2  # formats, as `shapes` tells them
-_SIDE = 40  # of the picture that is decoded before any other: several blocks, and a rest
+_SIDE = 40  # of the image that is decoded before any other: several blocks, and a rest
 
 
 @dataclass(frozen=True)
 class How:
-    """What may be chosen when pictures are decoded.
+    """What may be chosen when images are decoded.
 
     Attributes:
         antialias: Whether to smooth what shrinks, as `tf.image.resize` does with the same flag.
         shrink_in_dct: With antialias, whether a box of three times the size and more may be decoded at 1/2, 1/4 or 1/8:
             faster, and no longer within a rounding of TensorFlow's pixels.
-        max_pixels: Of a whole picture; larger ones are refused by their header.
-        parallel: Whether the pictures of one batch are shared out among TensorFlow's threads.
+        max_pixels: Of a whole image; larger ones are refused by their header.
+        parallel: Whether the images of one batch are shared out among TensorFlow's threads.
         nice: How far the thread that decodes steps back behind others, for good: for threads of one's own alone.
     """
 
@@ -73,7 +73,7 @@ class Ops:
         size: tuple[int, int],
         how: How = DEFAULT,
     ) -> "tf.Tensor":
-        """Decodes a box of each picture to pixels of one size.
+        """Decodes a box of each image to pixels of one size.
 
         Args:
             contents: string [n], whole files of the formats JPEG and RAW.
@@ -134,13 +134,13 @@ def why_not() -> str:
 
 
 def identity() -> str:
-    """Returns what decodes the pictures of a training, in a word that may be kept with its result."""
+    """Returns what decodes the images of a training, in a word that may be kept with its result."""
     ops = load()
     return f"native:{ops.key}" if ops else f"plain: {why_not()}"
 
 
 def open_library(library: Path) -> Ops:
-    """Loads a library and lets it decode a picture.
+    """Loads a library and lets it decode a image.
 
     Raises:
         build.NotBuilt: It does not load, or its pixels are not TensorFlow's.
@@ -170,7 +170,7 @@ def _is_off() -> bool:
 
 
 def _check(ops: Ops) -> None:
-    """Compares a box of a small picture with what TensorFlow makes of it."""
+    """Compares a box of a small image with what TensorFlow makes of it."""
     import tensorflow as tf
 
     steps = tf.range(_SIDE)

@@ -3,7 +3,7 @@
 //   source rows ──► blend: 1 to n rows ─► one row of 16-bit numbers, 7 bits of fraction ─► blend across ─► bytes
 //                   (contiguous, no shuffles)                                             (mirrored or not)
 //
-// Rows first: they are blended where they lie, and a picture that shrinks has fewer of them to blend across.
+// Rows first: they are blended where they lie, and a image that shrinks has fewer of them to blend across.
 // A filter is a table of taps: for an output pixel, the first source pixel and a weight for each from there on.
 // Weights have 14 bits of fraction and add up to one, so an even surface stays even.
 // Positions and weights are those of tf.image.resize(method="bilinear"), without and with antialias; the result is
@@ -79,7 +79,7 @@ inline void BilinearTaps(const Axis& axis, Taps* taps) {
   }
 }
 
-// A triangle that is as wide as an output pixel is in the source, or as one source pixel when the picture grows.
+// A triangle that is as wide as an output pixel is in the source, or as one source pixel when the image grows.
 inline void TriangleTaps(const Axis& axis, Taps* taps) {
   const float radius = std::max(axis.scale, 1.0f), slope = 1.0f / radius;
   const int most = (std::min(2 * static_cast<int>(std::ceil(radius)) + 1, axis.in) + 1) / 2 * 2;
@@ -106,7 +106,7 @@ inline void TriangleTaps(const Axis& axis, Taps* taps) {
   }
 }
 
-// Leaves out taps that no pixel uses: a picture that grows has two of four.
+// Leaves out taps that no pixel uses: a image that grows has two of four.
 inline void Trim(Taps* taps) {
   const int old = taps->count;
   int used = 2;

@@ -1,7 +1,7 @@
-"""The two nodes of a pretrained network: one takes it in, one lets it look at every picture, once, on Beam.
+"""The two nodes of a pretrained network: one takes it in, one lets it look at every image, once, on Beam.
 
     extract.model ─► Extractor ─► Model: a copy, its digest, and where it came from, over the border of the pipeline
-    examples, Model ─► Extract ─► examples with a vector in the place of each picture; all else as it was
+    examples, Model ─► Extract ─► examples with a vector in the place of each image; all else as it was
 
 A Beam element is a shard: read, looked at a batch at a time, written aside, renamed. The same shards come out, whatever
 the number of workers.
@@ -27,7 +27,7 @@ from components import beam_workers
 from components.errors import BadInput
 from components.pretrained import extractor
 from components.records import manifest
-from components.records.manifest import Account, Shard
+from components.records.manifest import Manifest, Shard
 from components.records.record_file import RecordFile
 from components.records.roles import vectors_of
 from components.storage import durable
@@ -81,7 +81,7 @@ class ExtractExecutor(base_beam_executor.BaseBeamExecutor):
         output_dict: dict[str, list[types.Artifact]],
         exec_properties: dict[str, Any],
     ) -> None:
-        """Lets the network look at every picture of the examples."""
+        """Lets the network look at every image of the examples."""
         self._log_startup(input_dict, output_dict, exec_properties)
         examples, model = (artifact_utils.get_single_instance(input_dict[key]) for key in ("examples", "model"))
         extracted = artifact_utils.get_single_instance(output_dict["extracted"])
@@ -104,17 +104,17 @@ class ExtractExecutor(base_beam_executor.BaseBeamExecutor):
 
 
 class Extract(base_component.BaseComponent):
-    """Pictures to vectors.
+    """Images to vectors.
 
     Component `outputs` contains:
-     - `extracted`: Examples, as they were, with a column of vectors in the place of the pictures.
+     - `extracted`: Examples, as they were, with a column of vectors in the place of the images.
     """
 
     SPEC_CLASS = _Spec
     EXECUTOR_SPEC = executor_spec.BeamExecutorSpec(ExtractExecutor)
 
     def __init__(self, examples: types.BaseChannel, model: types.BaseChannel, image: str, batch_size: int) -> None:
-        """Looks at the pictures in the column `image`."""
+        """Looks at the images in the column `image`."""
         spec: ComponentSpec = _Spec(
             examples=examples, model=model, image=image, batch_size=batch_size,
             extracted=types.Channel(type=standard_artifacts.Examples),
@@ -122,7 +122,7 @@ class Extract(base_component.BaseComponent):
         super().__init__(spec=spec)
 
 
-def _close(books: Account, source: Path, target: Path) -> None:
+def _close(books: Manifest, source: Path, target: Path) -> None:
     """Writes the account of what came out."""
     made = [Shard(**orjson.loads((target / _REPORTS / _note(each)).read_bytes())) for each in books.shards]
     shutil.rmtree(target / _REPORTS)
@@ -162,8 +162,8 @@ class _Look(beam.DoFn):
     def _looked_at(self, records: Any) -> Iterator[bytes]:
         import tensorflow as tf
 
-        pictures = tf.io.parse_example(records, {self._image: tf.io.FixedLenFeature([], tf.string)})[self._image]
-        vectors = self._network.features(pictures).numpy().astype("<f4")
+        images = tf.io.parse_example(records, {self._image: tf.io.FixedLenFeature([], tf.string)})[self._image]
+        vectors = self._network.features(images).numpy().astype("<f4")
         # A record at a time: the network takes a hundred times as long.
         for record, vector in zip(records.numpy(), vectors, strict=True):
             yield _replaced(record, self._image, vector.tobytes())

@@ -1,4 +1,4 @@
-"""A pretrained network that turns a picture into a vector, from wherever it comes.
+"""A pretrained network that turns a image into a vector, from wherever it comes.
 
 | `extract.model` is                        | on Beam | frozen, finetune                                             |
 |-------------------------------------------|---------|--------------------------------------------------------------|
@@ -117,7 +117,7 @@ def path_in(model: Path) -> str:
 
 
 def is_comparable(model: Path, other: Path) -> bool:
-    """Returns whether two trained models, by their artifacts, read the same: pictures, or vectors of one network."""
+    """Returns whether two trained models, by their artifacts, read the same: images, or vectors of one network."""
     return _looked_at_by(model) == _looked_at_by(other)
 
 
@@ -156,8 +156,8 @@ def _application(name: str) -> Any:
     homes = [getattr(keras.applications, each) for each in dir(keras.applications) if each[:1].islower()]
     scale = next(home.preprocess_input for home in homes if hasattr(home, name))
     side = next((size for size in (base.input_shape[1],) if size), 224)
-    picture = keras.Input([side, side, 3], name="image")
-    return keras.Model(picture, base(scale(picture)))
+    image = keras.Input([side, side, 3], name="image")
+    return keras.Model(image, base(scale(image)))
 
 
 def _cut(model: Any) -> Any:
@@ -165,7 +165,7 @@ def _cut(model: Any) -> Any:
     import keras
 
     if len(model.inputs) != 1:
-        raise BadInput(f"extract.model: it has {len(model.inputs)} inputs, expected one: a batch of pictures")
+        raise BadInput(f"extract.model: it has {len(model.inputs)} inputs, expected one: a batch of images")
     names = [layer.name for layer in model.layers]
     last = model.layers[-1]
     if _SIGNATURE in names:
@@ -185,7 +185,7 @@ def _vector(found: Any) -> Any:
 
 
 def load(path: str) -> "Loaded":
-    """Returns the network, ready to look at encoded pictures."""
+    """Returns the network, ready to look at encoded images."""
     import tensorflow as tf
 
     if not Path(path).is_dir() or _is_preset(Path(path)):
@@ -200,29 +200,29 @@ def load(path: str) -> "Loaded":
     signature = signatures.get(_SIGNATURE) or next(iter(signatures.values()))
     inputs = signature.structured_input_signature[1]
     if len(inputs) != 1:
-        raise BadInput(f"extract.model {path}: it wants {', '.join(inputs)}; expected one input, a batch of pictures")
+        raise BadInput(f"extract.model {path}: it wants {', '.join(inputs)}; expected one input, a batch of images")
     ((name, spec),) = inputs.items()
     decode = _decoder(spec.shape, spec.dtype)
-    return Loaded(loaded, lambda pictures: _first(signature(**{name: decode(pictures)})))
+    return Loaded(loaded, lambda images: _first(signature(**{name: decode(images)})))
 
 
 def _of_keras(model: Any) -> "Loaded":
     decode = _decoder(model.inputs[0].shape, model.inputs[0].dtype)
-    return Loaded(model, lambda pictures: model(decode(pictures), training=False))
+    return Loaded(model, lambda images: model(decode(images), training=False))
 
 
 def _decoder(shape: Any, dtype: Any) -> Callable[[Any], Any]:
-    """Returns what turns encoded pictures into what a network wants: as they are, or pixels of its size."""
+    """Returns what turns encoded images into what a network wants: as they are, or pixels of its size."""
     import tensorflow as tf
 
     from components.features.image import ImageFeature
 
     wanted = tf.dtypes.as_dtype(dtype)
     if wanted == tf.string:
-        return lambda pictures: pictures
+        return lambda images: images
     side = shape[1] or 224
     feature = ImageFeature(int(side))
-    return lambda pictures: tf.cast(feature.decode(pictures), wanted)
+    return lambda images: tf.cast(feature.decode(images), wanted)
 
 
 def _first(outputs: Any) -> Any:
@@ -237,7 +237,7 @@ class Loaded:
     """A network. `held` must be tracked by whoever exports a function that calls it."""
 
     held: Any
-    features: Callable[[Any], Any]  # encoded pictures, string [n] -> float32 [n, width]
+    features: Callable[[Any], Any]  # encoded images, string [n] -> float32 [n, width]
 
 
 def width(source: Source, notes: Path) -> int:

@@ -1,6 +1,6 @@
 """Presets of KerasHub: folders that its `save_to_preset` writes, and those that it has fetched before, by their name.
 
-    config.json, model.weights.h5 ─► backbone          image_converter.json ─► size and scale of its pictures
+    config.json, model.weights.h5 ─► backbone          image_converter.json ─► size and scale of its images
 
 KerasHub is an optional package, imported when a preset is loaded and at no other time. Nothing is fetched.
 """
@@ -15,8 +15,8 @@ from components.errors import BadInput
 PACKAGES = ("keras-hub",)
 _CONFIG, _CONVERTER = "config.json", "image_converter.json"
 _WEIGHTS = ("model.weights.h5", "model.weights.json")  # in one file, or the list of many
-_SIDE = 224  # of pictures, where neither network nor converter says
-_PICTURE = 4  # dimensions of a batch of them
+_SIDE = 224  # of images, where neither network nor converter says
+_IMAGE = 4  # dimensions of a batch of them
 
 
 def home() -> Path:
@@ -51,7 +51,7 @@ def require(folder: Path) -> None:
 
 
 def backbone(folder: Path) -> Any:
-    """Returns a Keras model of square pictures, 0 to 255, that ends in whatever the preset's backbone ends in."""
+    """Returns a Keras model of square images, 0 to 255, that ends in whatever the preset's backbone ends in."""
     require(folder)
     import keras
     import keras_hub
@@ -62,22 +62,22 @@ def backbone(folder: Path) -> Any:
     except (KeyError, OSError, ValueError) as error:
         raise BadInput(f"extract.model {folder}: KerasHub cannot load it: {error}") from error
     side = _side(folder, network, converter)
-    picture = pixels = keras.Input([side, side, 3], name="image")
+    image = pixels = keras.Input([side, side, 3], name="image")
     if converter is not None:
         scale, offset = converter.scale, converter.offset
-        pixels = keras.layers.Rescaling(1.0 if scale is None else scale, 0.0 if offset is None else offset)(picture)
+        pixels = keras.layers.Rescaling(1.0 if scale is None else scale, 0.0 if offset is None else offset)(image)
     found = network(pixels)
     if isinstance(found, dict):
         raise BadInput(f"extract.model {folder}: it has the outputs {', '.join(found)}; expected one")
-    return keras.Model(picture, found)
+    return keras.Model(image, found)
 
 
 def _side(folder: Path, network: Any, converter: Any) -> int:
     shapes = [each.shape for each in network.inputs]
-    if len(shapes) != 1 or len(shapes[0]) != _PICTURE:
-        raise BadInput(f"extract.model {folder}: {type(network).__name__} is no network of pictures alone")
+    if len(shapes) != 1 or len(shapes[0]) != _IMAGE:
+        raise BadInput(f"extract.model {folder}: {type(network).__name__} is no network of images alone")
     asked = (shapes[0][1:3], getattr(converter, "image_size", None))
     height, width = next((tuple(size) for size in asked if size and all(size)), (_SIDE, _SIDE))
     if height != width:
-        raise BadInput(f"extract.model {folder}: it takes pictures of {height} x {width}; expected squares")
+        raise BadInput(f"extract.model {folder}: it takes images of {height} x {width}; expected squares")
     return int(height)

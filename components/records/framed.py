@@ -3,7 +3,7 @@
     length (8) │ checksum of the length (4) │ record │ checksum of the record (4)
 
 TensorFlow's own writer is called for every record and leaves the file to be read again for its checksum: for a table
-that takes three times as long. Records with pictures in them are written one by one, and not copied.
+that takes three times as long. Records with images in them are written one by one, and not copied.
 """
 
 import zlib

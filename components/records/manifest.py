@@ -16,7 +16,7 @@ import orjson
 from components.errors import BadInput
 from components.ingest.close import near_duplicates
 from components.ingest.sources import Refused, printable
-from components.ingest.survey.listing import Manifest
+from components.ingest.survey.listing import Listing
 from components.records.ledger import Entry, check
 from components.settings.ingest import Ingest
 from components.settings.splits import SPLITS
@@ -39,7 +39,7 @@ class Shard:
 
 
 @dataclass(frozen=True)
-class Account:
+class Manifest:
     """Everything later nodes and people want to know of an ingest."""
 
     data_digest: str
@@ -77,8 +77,8 @@ class Account:
 
 
 def make(
-    manifest: Manifest, reports: Sequence[Any], found: int | None = None, warnings: Sequence[str] = ()
-) -> tuple[Account, tuple[Refused, ...]]:
+    manifest: Listing, reports: Sequence[Any], found: int | None = None, warnings: Sequence[str] = ()
+) -> tuple[Manifest, tuple[Refused, ...]]:
     """Adds the shards' reports up; `found` are the records in, where a file is not a record."""
     quarantined = [*manifest.refused, *(bad for report in reports for bad in report.quarantined)]
     quarantined.sort(key=lambda bad: bad.path)
@@ -86,7 +86,7 @@ def make(
     by_folder = {item.file.label for item in manifest.files if item.file.label}
     names = sorted(by_folder.union(*(report.classes for report in reports)))
     classes = {split: _sum(r.classes for r in reports if r.split == split) for split in SPLITS}
-    account = Account(
+    account = Manifest(
         data_digest=manifest.digest,
         found=manifest.records if found is None else found,
         sources=tuple((printable(item.file.path), item.size, item.sha256) for item in manifest.files),
@@ -102,13 +102,13 @@ def make(
 
 def close_books(
     artifact: Path,
-    manifest: Manifest,
+    manifest: Listing,
     reports: Sequence[Any],
     settings: Ingest,
     quarantine_list: Path,
     found: int | None = None,
     warnings: Sequence[str] = (),
-) -> Account:
+) -> Manifest:
     """Adds up, checks that nothing was lost and not too much is bad, and stores the account in the artifact."""
     for report in reports:
         if report.failure:
@@ -123,7 +123,7 @@ def close_books(
     return account
 
 
-def write(artifact: Path, account: Account, quarantined: Iterable[Refused]) -> None:
+def write(artifact: Path, account: Manifest, quarantined: Iterable[Refused]) -> None:
     """Stores the account in the artifact, behind all that it vouches for."""
     durable.fsync_tree(artifact)
     durable.write_bytes(artifact / MANIFEST, orjson.dumps(account, option=orjson.OPT_INDENT_2))
@@ -136,13 +136,13 @@ def write_quarantine(path: Path, quarantined: Iterable[Refused]) -> None:
     durable.write_bytes(path, b"".join(orjson.dumps(_told(bad)) + b"\n" for bad in quarantined))
 
 
-def read(artifact: Path) -> Account:
+def read(artifact: Path) -> Manifest:
     """Reads the account of an artifact back."""
     stored = orjson.loads((artifact / MANIFEST).read_bytes())
     stored["shards"] = tuple(Shard(**shard) for shard in stored["shards"])
     stored["sources"] = tuple(tuple(row) for row in stored["sources"])
     stored["warnings"] = tuple(stored["warnings"])
-    return Account(**stored)
+    return Manifest(**stored)
 
 
 def read_quarantine(artifact: Path) -> list[Refused]:
@@ -192,7 +192,7 @@ def _median(counts: Counter[Any]) -> int:
     return 0
 
 
-def _warnings(manifest: Manifest) -> list[str]:
+def _warnings(manifest: Listing) -> list[str]:
     groups = manifest.duplicates()
     if not groups:
         return []

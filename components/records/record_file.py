@@ -3,7 +3,7 @@
     length (8) │ checksum of the length (4) │ record … │ checksum of the record (4)
 
 TensorFlow's own writer wants each record in one piece, and the file would have to be read again for its checksum: for
-pictures that takes twice as long. Many records are written at once: whoever writes lets go of Python's lock and must
+images that takes twice as long. Many records are written at once: whoever writes lets go of Python's lock and must
 wait for it again, with other threads at work. What is large is written from where it is.
 """
 

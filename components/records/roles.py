@@ -29,7 +29,7 @@ TEXT, DATE, CATEGORY, UNUSED = "text", "date", "category", "unused"  # tags
 DATE_PATTERN = (
     r"^\s*(\d{4})-(\d{2})-(\d{2})(?:[T ](\d{2}):(\d{2})(?::(\d{2})(?:\.\d+)?)?\s*(?:Z|[+-]\d{2}:?\d{2})?)?\s*$"
 )
-_LOOKED_AT = "vectors of: "  # a tag: the column of pictures that they stand for
+_LOOKED_AT = "vectors of: "  # a tag: the column of images that they stand for
 MISSING: Mapping[str, float | int | str] = {"float32": float("nan"), "int64": -(1 << 63), "string": ""}
 
 
@@ -84,32 +84,32 @@ def read(schema: "schema_pb2.Schema", label: str) -> Layout:
 
 
 def vectors_of(image: str) -> str:
-    """Returns what the vectors are called that a pretrained network has made of pictures."""
+    """Returns what the vectors are called that a pretrained network has made of images."""
     return f"{image}_features"
 
 
 def with_vectors(schema: "schema_pb2.Schema", label: str, width: int) -> "schema_pb2.Schema":
-    """Returns the schema of the same records with a vector in the place of the picture."""
+    """Returns the schema of the same records with a vector in the place of the image."""
     from tensorflow_metadata.proto.v0 import schema_pb2
 
     from components.errors import SettingsError
 
-    pictures = [column.name for column in read(schema, label).of(["image"])]
-    if len(pictures) != 1:
-        raise SettingsError(f"extract.model: records have {len(pictures)} pictures, expected one for it to look at")
+    images = [column.name for column in read(schema, label).of(["image"])]
+    if len(images) != 1:
+        raise SettingsError(f"extract.model: records have {len(images)} images, expected one for it to look at")
     made = schema_pb2.Schema()
     made.CopyFrom(schema)
     for feature in made.feature:
-        if feature.name == pictures[0]:
+        if feature.name == images[0]:
             feature.name = vectors_of(feature.name)
             feature.ClearField("image_domain")
             feature.image_domain.SetInParent()
-            feature.annotation.tag.extend(["dtype:<f4", f"shape:{width}", _LOOKED_AT + pictures[0]])
+            feature.annotation.tag.extend(["dtype:<f4", f"shape:{width}", _LOOKED_AT + images[0]])
     return made
 
 
 def looked_at(schema: "schema_pb2.Schema") -> str:
-    """Returns the column of pictures that a pretrained network makes vectors of; empty if there is none."""
+    """Returns the column of images that a pretrained network makes vectors of; empty if there is none."""
     tags = (tag for feature in schema.feature for tag in feature.annotation.tag)
     return next((tag.removeprefix(_LOOKED_AT) for tag in tags if tag.startswith(_LOOKED_AT)), "")
 

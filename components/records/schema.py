@@ -25,12 +25,12 @@ _DTYPE, _SHAPE, _ID = "dtype:", "shape:", "record id"
 def infer(schema: pa.Schema, label: str, images: str = "") -> schema_pb2.Schema:
     """Returns the schema of records made of rows with these columns; only some must be there in every record."""
     columns = record_schema(schema, images)
-    picture, own = image_name(schema, images) if images else "", columns.names[-1]
+    image, own = image_name(schema, images) if images else "", columns.names[-1]
     made = schema_pb2.Schema()
     for column in columns:
         feature = made.feature.add(name=column.name, type=_feature_type(column.type))
         feature.presence.min_count = 1
-        if column.name in {label, picture, own} or is_tensor(column):
+        if column.name in {label, image, own} or is_tensor(column):
             feature.presence.min_fraction = 1.0
             feature.shape.SetInParent()  # one value in every record: readers then make it dense
         elif not is_list(column.type):
@@ -39,7 +39,7 @@ def infer(schema: pa.Schema, label: str, images: str = "") -> schema_pb2.Schema:
             feature.float_domain.disallow_nan = feature.float_domain.disallow_inf = True
         if pa.types.is_boolean(column.type):
             feature.bool_domain.SetInParent()
-        if is_tensor(column) or column.name == picture:
+        if is_tensor(column) or column.name == image:
             # The only mark by which statistics take a column for bytes, and not for a category a record.
             feature.image_domain.SetInParent()
         if tags := _tags(column, own):

@@ -24,13 +24,13 @@ from components.models.joined import extractor
 from components.pretrained.extractor import INSIDE, LOOKED_AT_BY, Loaded
 
 SLICES = "transformed_features"
-_PICTURE = 4  # sides of a batch of them
+_IMAGE = 4  # sides of a batch of them
 Outputs = dict[str, tf.Tensor]
 
 
 @dataclass(frozen=True)
 class Looks:
-    """A pretrained network in front of the model: training saw its vectors, clients have pictures."""
+    """A pretrained network in front of the model: training saw its vectors, clients have images."""
 
     image: str
     vectors: str
@@ -116,7 +116,7 @@ def export(
     if looks:
         (Path(folder) / LOOKED_AT_BY).parent.mkdir(exist_ok=True)
         (Path(folder) / LOOKED_AT_BY).write_text(looks.digest)
-    if len(model.inputs) == 1 and len(model.inputs[0].shape) == _PICTURE:
+    if len(model.inputs) == 1 and len(model.inputs[0].shape) == _IMAGE:
         _save_extractor(served.extractor, Path(folder) / INSIDE)
 
 

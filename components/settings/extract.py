@@ -9,7 +9,7 @@ from components.settings.section import Section
 
 
 class Extract(Section):
-    """A pretrained network that looks at the pictures."""
+    """A pretrained network that looks at the images."""
 
     model: str = pydantic.Field(
         "", description="SavedModel or KerasHub preset folder, .keras file, or name of a Keras application or preset"
@@ -18,7 +18,7 @@ class Extract(Section):
     where: Literal["beam", "frozen", "finetune"] = pydantic.Field(
         "beam", description="beam: once for every record, before training; frozen, finetune: part of the trained model"
     )
-    batch_size: int = pydantic.Field(64, gt=0, description="pictures that it sees at once on Beam")
+    batch_size: int = pydantic.Field(64, gt=0, description="images that it sees at once on Beam")
 
     @pydantic.field_validator("model")
     @classmethod

@@ -11,11 +11,11 @@ _SMALLEST_IMAGE = 8  # pixels per side
 
 
 class Augmentation(Section):
-    """How pictures are varied in training. Nought, or none, leaves a variation out."""
+    """How images are varied in training. Nought, or none, leaves a variation out."""
 
     crop: Literal["none", "shift", "random", "resized"] = pydantic.Field(
         "shift",
-        description="none: the whole picture; shift: by up to an eighth; random: a part of the model's size; "
+        description="none: the whole image; shift: by up to an eighth; random: a part of the model's size; "
         "resized: a part of any size",
     )
     crop_area: float = pydantic.Field(0.08, gt=0, le=1, description="least part of the area that `resized` keeps")
@@ -28,7 +28,7 @@ class Augmentation(Section):
     hue: float = pydantic.Field(0, ge=0, le=0.5, description="most that colours turn, of the colour circle")
     erase: float = pydantic.Field(0, ge=0, le=1, description="probability that a rectangle is painted over")
     erase_area: float = pydantic.Field(0.2, gt=0, le=1, description="largest part of the area that is painted over")
-    mixup: float = pydantic.Field(0, ge=0, le=10, description="alpha; two pictures and their labels are blended")
+    mixup: float = pydantic.Field(0, ge=0, le=10, description="alpha; two images and their labels are blended")
     cutmix: float = pydantic.Field(0, ge=0, le=10, description="alpha; a part is cut from another, labels are blended")
 
     @property
@@ -57,7 +57,7 @@ class Input(Section):
     )
     parallel: int = pydantic.Field(0, ge=0, le=1024, description="batches in the making at once; 0: one a core")
     nice: int = pydantic.Field(
-        15, ge=0, le=19, description="how far decoding of pictures gives way to the training loop; 0: not at all"
+        15, ge=0, le=19, description="how far decoding of images gives way to the training loop; 0: not at all"
     )
     autotune: bool = pydantic.Field(False, description="tf.data chooses parallelism and buffers, within ram_mb")
     cache: Literal["none", "memory", "file"] = pydantic.Field(
@@ -66,9 +66,9 @@ class Input(Section):
     cache_directory: str = pydantic.Field("", description="of `file`; empty: the system's for temporary files")
     image_size: int = pydantic.Field(0, ge=0, le=1024, description="side in pixels; 0: the data's median, 32 to 160")
     image_fit: Literal["stretch", "center"] = pydantic.Field(
-        "stretch", description="stretch: the whole picture; center: its largest square"
+        "stretch", description="stretch: the whole image; center: its largest square"
     )
-    antialias: bool = pydantic.Field(True, description="smooth pictures that shrink; false is faster")
+    antialias: bool = pydantic.Field(True, description="smooth images that shrink; false is faster")
     dct_shrink: bool = pydantic.Field(
         False, description="in training, decode JPEGs of three times the size at a fraction: faster, less exact"
     )
@@ -90,7 +90,7 @@ class Input(Section):
 
     @pydantic.field_validator("image_size")
     @classmethod
-    def _is_a_picture(cls, size: int) -> int:
+    def _is_a_image(cls, size: int) -> int:
         if 0 < size < _SMALLEST_IMAGE:
             raise ValueError(f"expected 0 or at least {_SMALLEST_IMAGE}")
         return size

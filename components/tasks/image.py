@@ -7,7 +7,7 @@ TASK = Task(
     summary="classify images kept in one folder a class, or listed in a table",
     sources=("components.ingest.sources.image_folder:SOURCE", *parts.TABLES),
     schema="schemas/image.pbtxt",
-    # A pretrained network on Beam makes tensors of pictures.
+    # A pretrained network on Beam makes tensors of images.
     parts=(parts.IMAGE, parts.TENSOR),
     needs=("image",),
     sample_data="data/samples/image",

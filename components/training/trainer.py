@@ -76,11 +76,11 @@ def run_fn(args: FnArgs) -> None:
 
 @dataclass(frozen=True)
 class _Network:
-    """A pretrained network for pictures: part of the model, or in front of it."""
+    """A pretrained network for images: part of the model, or in front of it."""
 
     path: str = ""
     where: str = ""
-    image: str = ""  # column, if records have vectors in the place of pictures
+    image: str = ""  # column, if records have vectors in the place of images
     digest: str = ""
 
     @staticmethod
@@ -96,7 +96,7 @@ class _Network:
         return (extractor.keras_model(self.path), self.where == "finetune") if is_part else None
 
     def in_front(self) -> export.Looks | None:
-        """Returns what a client's pictures must go through, if training saw vectors."""
+        """Returns what a client's images must go through, if training saw vectors."""
         if not self.path or self.where != "beam":
             return None
         return export.Looks(self.image, vectors_of(self.image), extractor.load(self.path), self.digest)

@@ -2,7 +2,7 @@
 
 ours, tutorial (fresh processes, in turn) ─┐
 stage after stage ─────────────────────────┼─► waiting, shares, remedies ─► one sentence
-pictures stored smaller, if it waits ──────┘
+images stored smaller, if it waits ──────┘
 """
 
 import os
@@ -21,7 +21,7 @@ from pipelines.config import RunConfig
 
 STAGES = ("read", "parse", "decode", "augment", "batch")
 SIMULATED_AT = 0.9  # of its own rate, where no device is named
-_SMALLER = 1.2  # pictures must be so many times as large as they would be stored to be worth a trial
+_SMALLER = 1.2  # images must be so many times as large as they would be stored to be worth a trial
 Say = Callable[[str], None]
 
 
@@ -127,7 +127,7 @@ def _stages(config: RunConfig, artifact: Path, wish: Wish) -> tuple[Stage, ...]:
 def _stored_smaller(config: RunConfig, artifact: Path, wish: Wish, facts: Facts, ours: Figures) -> tuple[Remedy, ...]:
     """Tries what `ingest.store` would gain, on some of the records."""
     ingest = config.settings.ingest
-    if not facts.pictures or manifest.read(artifact).median_side < _SMALLER * ingest.store_side:
+    if not facts.images or manifest.read(artifact).median_side < _SMALLER * ingest.store_side:
         return ()
     words = {"jpeg": f"store at {ingest.store_side} px", "raw": f"store raw at {ingest.store_side} px"}
     stored = [ingest.model_copy(update={"store": store}) for store in words]

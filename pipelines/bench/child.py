@@ -23,7 +23,7 @@ _MB = 1 << 20
 
 
 def measure(order: Order, folder: Path) -> Answer:
-    """Measures every trial in every round; `folder` is for pictures that are stored anew."""
+    """Measures every trial in every round; `folder` is for images that are stored anew."""
     fitted = _fitted(order)
     makers = [_maker(order, trial, folder / str(number), fitted) for number, trial in enumerate(order.trials)]
     found: list[list[Figures]] = [[] for _ in order.trials]
@@ -41,13 +41,13 @@ def turns(count: int, number: int) -> list[int]:
 def facts(mine: Subject) -> Facts:
     """Returns what is known of the records."""
     data = budget.Data(sum(file.records for file in mine.shards), sum(file.bytes for file in mine.shards))
-    pictures = [key for key, feature in mine.features.items() if isinstance(feature, ImageFeature)]
+    images = [key for key, feature in mine.features.items() if isinstance(feature, ImageFeature)]
     return Facts(
         records=data.records,
         bytes=data.bytes,
         decoders=tuple(sorted({getattr(each, "decoder", "tensorflow") for each in mine.features.values()})),
         cache_mb=budget.cache_bytes(data, mine.features.values()) / _MB,
-        pictures=pictures[0] if pictures else "",
+        images=images[0] if images else "",
     )
 
 
@@ -75,7 +75,7 @@ def _measure(order: Order, trial: Trial, make: Callable[[], Iterable[Any]]) -> F
 def _fitted(order: Order) -> Any:
     if not order.graph:
         return None
-    from components.fitting.fitted import Fitted  # TFX's libraries, which pictures do without
+    from components.fitting.fitted import Fitted  # TFX's libraries, which images do without
 
     return Fitted(order.graph, Transform.model_validate(order.transform))
 
@@ -85,7 +85,7 @@ def _maker(order: Order, trial: Trial, folder: Path, fitted: Any) -> Callable[[]
     if trial.kind == "tutorial":
         return lambda: tutorial.batches(mine)
     if trial.kind == "stored":
-        restored.write(Path(trial.artifact), folder, facts(mine).pictures, Ingest.model_validate(trial.ingest))
+        restored.write(Path(trial.artifact), folder, facts(mine).images, Ingest.model_validate(trial.ingest))
         return subject.of(tasks.get(order.task), folder, mine.settings, order.seed, fitted).training
     return mine.training if trial.kind == "training" else lambda: mine.until(trial.kind)
 

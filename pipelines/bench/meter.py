@@ -179,7 +179,7 @@ def _read(array: Any) -> None:
         return
     content = np.ascontiguousarray(array).reshape(-1).view(np.uint8)
     words = len(content) // _WORD * _WORD
-    # The fastest reduction that NumPy has: a tenth of what the cheapest picture costs.
+    # The fastest reduction that NumPy has: a tenth of what the cheapest image costs.
     np.max(content[:words].view(np.uint64), initial=0)
     np.max(content[words:], initial=0)
 

@@ -42,7 +42,7 @@ def assigned(task: Task, artifact: Path) -> tuple[Assigned, ...]:
     from google.protobuf import text_format
     from tensorflow_metadata.proto.v0 import schema_pb2
 
-    own = artifact / "schema.pbtxt"  # pictures of class folders have none: theirs is the task's
+    own = artifact / "schema.pbtxt"  # images of class folders have none: theirs is the task's
     schema = text_format.Parse((own if own.exists() else HOME / task.schema).read_bytes(), schema_pb2.Schema())
     return assign.assign(task.parts, roles.read(schema, task.label))
 

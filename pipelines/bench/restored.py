@@ -1,4 +1,4 @@
-"""What storing pictures smaller would gain, tried on some of the user's own: records drawn anew into a folder aside.
+"""What storing images smaller would gain, tried on some of the user's own: records drawn anew into a folder aside.
 
 some shards' records ─► as ingest would store them (`ingest.store`) ─► shards with an account, as Ingest writes them
 """
@@ -21,7 +21,7 @@ _SUBSAMPLING = "4:2:0"
 
 
 def write(artifact: Path, out: Path, key: str, settings: Ingest) -> None:
-    """Writes some training records with their pictures stored anew."""
+    """Writes some training records with their images stored anew."""
     books = manifest.read(artifact)
     drawn = [_drawn(record, key, settings) for record in _records(artifact, books)]
     (out / "Split-train").mkdir(parents=True)
@@ -29,7 +29,7 @@ def write(artifact: Path, out: Path, key: str, settings: Ingest) -> None:
     manifest.write(out, replace(books, shards=tuple(shards), sources=()), ())
 
 
-def _records(artifact: Path, books: manifest.Account) -> Iterator[bytes]:
+def _records(artifact: Path, books: manifest.Manifest) -> Iterator[bytes]:
     files = [str(artifact / shard.name) for shard in books.shards_of("train") if shard.records]
     compression = "GZIP" if files[0].endswith(".gz") else ""
     for record in tf.data.TFRecordDataset(files, compression).take(_RECORDS):
@@ -37,13 +37,13 @@ def _records(artifact: Path, books: manifest.Account) -> Iterator[bytes]:
 
 
 def _drawn(record: bytes, key: str, settings: Ingest) -> bytes:
-    """Returns the record with its picture at the stored size; one that is no larger stays as it is."""
+    """Returns the record with its image at the stored size; one that is no larger stays as it is."""
     example = tf.train.Example.FromString(record)
     held = example.features.feature[key].bytes_list
-    with Image.open(io.BytesIO(held.value[0])) as picture:
-        if min(picture.size) <= settings.store_side and settings.store != "raw":
+    with Image.open(io.BytesIO(held.value[0])) as image:
+        if min(image.size) <= settings.store_side and settings.store != "raw":
             return record
-        small = storage_format.reduce(picture.convert("RGB"), settings.store_side)
+        small = storage_format.reduce(image.convert("RGB"), settings.store_side)
     raw = settings.store == "raw"
     held.value[0] = (
         storage_format.as_ppm(small) if raw else storage_format.as_jpeg(small, settings.store_quality, _SUBSAMPLING)

@@ -2,7 +2,7 @@
 
     read      serialized records in the order of an epoch
     parse     … and their columns
-    decode    … and what is in them, for pictures the part that is shown
+    decode    … and what is in them, for images the part that is shown
     augment   … and varied
     batch     … and cut into batches, padded, mixed, handed over: all that training reads
 

@@ -27,7 +27,7 @@ _TAIL = 2000  # characters of what a child said before it died
 class Trial:
     """One way to read the records."""
 
-    kind: str  # training, tutorial, a stage, or stored (pictures as `ingest` tells)
+    kind: str  # training, tutorial, a stage, or stored (images as `ingest` tells)
     artifact: str
     settings: dict[str, Any]  # of the input
     ingest: dict[str, Any] = field(default_factory=dict)
@@ -73,7 +73,7 @@ class Facts:
     bytes: int
     decoders: tuple[str, ...]
     cache_mb: float  # what they take when they are decoded
-    pictures: str  # column of pictures, if there is one
+    images: str  # column of images, if there is one
 
 
 @dataclass(frozen=True)

@@ -40,13 +40,13 @@ def batches(subject: Subject) -> tf.data.Dataset:
 
 def _one(feature: Feature, parsed: Mapping[str, tf.Tensor], key: str) -> Any:
     if isinstance(feature, ImageFeature):
-        return _picture(parsed[key], feature)
+        return _image(parsed[key], feature)
     # The feature's own decoder, a record at a time.
     alone = tf.nest.map_structure(lambda value: value[tf.newaxis], modalities.stored(parsed, key, feature))
     return tf.nest.map_structure(lambda value: value[0], feature.decode(alone))
 
 
-def _picture(content: tf.Tensor, feature: ImageFeature) -> tf.Tensor:
+def _image(content: tf.Tensor, feature: ImageFeature) -> tf.Tensor:
     image = tf.io.decode_jpeg(content, channels=3)
     image = tf.image.convert_image_dtype(image, dtype=tf.float32)
     image = tf.image.resize(image, (feature.size, feature.size))

@@ -89,15 +89,15 @@ def _check_sheet(sheet: Path, data: Path) -> None:
 
 def _drawn(gallery: Gallery | None, sheet: Path | None) -> str:
     """Writes the sheet, if there is anything on it, and returns a line about it."""
-    if gallery is None or sheet is None or not gallery.pictures():
+    if gallery is None or sheet is None or not gallery.images():
         return ""
-    pictures = gallery.pictures()
-    draw(pictures, sheet)
-    return f"{len(pictures)} images in {printable(str(sheet))}"
+    images = gallery.images()
+    draw(images, sheet)
+    return f"{len(images)} images in {printable(str(sheet))}"
 
 
 def _check_drawn(gallery: Gallery | None, sheet: Path | None, path: str) -> None:
-    if gallery is not None and not gallery.pictures():
+    if gallery is not None and not gallery.images():
         raise SettingsError(
             f"--sheet {printable(str(sheet))}: not written, no image in {printable(path)} can be drawn; "
             "expected class folders of images, or a column that holds image files as bytes"

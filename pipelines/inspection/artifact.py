@@ -12,7 +12,7 @@ from components.errors import BadInput, PenstockError
 from components.ingest.sources import printable
 from components.records import checksum
 from components.records import manifest as account
-from components.records.manifest import MANIFEST, QUARANTINE, Account, Shard
+from components.records.manifest import MANIFEST, QUARANTINE, Manifest, Shard
 from pipelines.inspection.reasons import Reasons
 from pipelines.inspection.sheet import Gallery
 
@@ -29,7 +29,7 @@ class ArtifactFacts:
     """What is in an artifact."""
 
     path: str
-    account: Account
+    account: Manifest
     reasons: Reasons
     faults: tuple[str, ...]  # shards that are not what the manifest says
     verified: bool  # by checksum, not by size alone
@@ -66,7 +66,7 @@ def _is_ours(manifest: Path) -> bool:
     return isinstance(stored, dict) and {"data_digest", "shards"} <= stored.keys()
 
 
-def _account(path: Path) -> Account:
+def _account(path: Path) -> Manifest:
     try:
         return account.read(path)
     except OSError as error:
@@ -95,7 +95,7 @@ def _reason(line: bytes) -> tuple[str, str]:
         return f"a damaged line of {QUARANTINE}", ""
 
 
-def _faults(path: Path, kept: Account, *, verify: bool) -> Iterator[tuple[str, str]]:
+def _faults(path: Path, kept: Manifest, *, verify: bool) -> Iterator[tuple[str, str]]:
     home = path.resolve()
     listed = {shard.name for shard in kept.shards}
     for shard in kept.shards:
@@ -124,7 +124,7 @@ def _fault(home: Path, shard: Shard, *, verify: bool) -> str:
 
 
 def _first(
-    path: Path, kept: Account, rows: int, gallery: Gallery | None, told: Callable[[int], None]
+    path: Path, kept: Manifest, rows: int, gallery: Gallery | None, told: Callable[[int], None]
 ) -> "tuple[FirstRecords, list[str]]":
     from pipelines.inspection.records import Taker
 
@@ -143,7 +143,7 @@ def _first(
     return taker.taken(), []
 
 
-def _batches(path: Path, kept: Account) -> "Iterator[RowBatch]":
+def _batches(path: Path, kept: Manifest) -> "Iterator[RowBatch]":
     source = refs.load(_TFRECORDS)
     home = path.resolve()
     for shard in kept.shards:

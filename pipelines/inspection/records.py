@@ -8,7 +8,7 @@ import pyarrow as pa
 from components.ingest.survey.columns import label_of
 from pipelines.inspection.sheet import Gallery
 from pipelines.inspection.statistics import class_name, is_binary, is_list
-from pipelines.inspection.tensors import as_png, is_picture, shape_of
+from pipelines.inspection.tensors import as_png, is_image, shape_of
 from pipelines.inspection.text import cell, cell_of_list, image_format
 
 MOST_COLUMNS = 40  # in the table
@@ -58,7 +58,7 @@ def image_column(batch: pa.RecordBatch) -> str:
     """Returns the first column of pixels, or whose first value is an image file, or nothing."""
     for name in batch.schema.names:
         values = column_of(batch, name)
-        if is_picture(batch.schema.field(name)):
+        if is_image(batch.schema.field(name)):
             return str(name)
         present = values.drop_null() if is_binary(values.type) else []
         if len(present) and image_format(present[0].as_py()):

@@ -50,7 +50,7 @@ class Gallery:
         self._by_class.setdefault(label, []).append(picture)
         self._kept += 1
 
-    def pictures(self) -> list[Picture]:
+    def images(self) -> list[Picture]:
         """Returns what was kept, one of each class in turn."""
         columns = [[(label, picture) for picture in self._by_class[label]] for label in sorted(self._by_class)]
         return [each for each in chain.from_iterable(zip_longest(*columns)) if each is not None]
@@ -62,16 +62,16 @@ class Gallery:
         return mine + 1 < max(map(len, self._by_class.values()))
 
 
-def draw(pictures: list[Picture], target: Path) -> None:
+def draw(images: list[Picture], target: Path) -> None:
     """Writes the sheet, whole or not at all."""
     from PIL import Image, ImageDraw, ImageFont
 
-    across, down = min(_ACROSS, len(pictures)), -(-len(pictures) // _ACROSS)
+    across, down = min(_ACROSS, len(images)), -(-len(images) // _ACROSS)
     size = _GAP + across * (_TILE + _GAP), _GAP + down * (_TILE + _LINE + _GAP)
     paper = Image.new("RGB", size, _PAPER)
     pen = ImageDraw.Draw(paper)
     pen.font = ImageFont.load_default(_LETTER)
-    for number, (label, picture) in enumerate(pictures):
+    for number, (label, picture) in enumerate(images):
         x = _GAP + number % _ACROSS * (_TILE + _GAP)
         y = _GAP + number // _ACROSS * (_TILE + _LINE + _GAP)
         pen.rectangle((x, y, x + _TILE - 1, y + _TILE - 1), fill=_FRAME)

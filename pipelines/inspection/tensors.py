@@ -1,4 +1,4 @@
-"""Arrays that stand in a record as raw bytes, as a person wants to see them: as numbers, or as a picture.
+"""Arrays that stand in a record as raw bytes, as a person wants to see them: as numbers, or as a image.
 
 {b"dtype": b"<f4", b"shape": b"28,28"} in the field's metadata, bytes in the column ─► a list of numbers, its shape
 """
@@ -11,7 +11,7 @@ import numpy.typing as npt
 import pyarrow as pa
 
 _NUMBERS = "biuf"  # kinds of dtypes; complex numbers and dates stay bytes
-_LEAST_SIDE = 8  # pixels: what is smaller is hardly meant as a picture
+_LEAST_SIDE = 8  # pixels: what is smaller is hardly meant as a image
 _CHANNELS = (1, 3)
 
 
@@ -35,7 +35,7 @@ def unpack(batch: pa.RecordBatch, schema: pa.Schema) -> pa.RecordBatch:
     return pa.RecordBatch.from_arrays(columns, schema=unpacked_schema(pa.schema(fields)))
 
 
-def is_picture(field: pa.Field) -> bool:
+def is_image(field: pa.Field) -> bool:
     """Whether rows have the shape and type of images."""
     shape = shape_of(field)
     if not pa.types.is_list(field.type) or field.type.value_type != pa.uint8():
@@ -45,7 +45,7 @@ def is_picture(field: pa.Field) -> bool:
 
 
 def as_png(values: pa.Array, shape: tuple[int, ...]) -> bytes:
-    """Returns the row of a field that is a picture as a PNG file."""
+    """Returns the row of a field that is a image as a PNG file."""
     from PIL import Image
 
     pixels = values.to_numpy().reshape(shape)

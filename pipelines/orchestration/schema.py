@@ -83,7 +83,7 @@ def _read(file: Path) -> Curated:
 
 
 def _extracted(config: RunConfig, schema: "schema_pb2.Schema") -> "schema_pb2.Schema":
-    """Returns the schema of records with a vector in the place of the picture."""
+    """Returns the schema of records with a vector in the place of the image."""
     from components.pretrained import extractor
     from components.records import roles
 

@@ -41,7 +41,7 @@ def fit(text: str, limit: int = TEXT_LIMIT) -> str:
     """Returns a text as it can be shown: bounded, on one line, nothing in it hidden.
 
     Both ends are kept, since the end of a path says more than its middle. Control characters, marks that change the
-    direction of the text and broken surrogates are spelled out: no program can pose as a picture.
+    direction of the text and broken surrogates are spelled out: no program can pose as a image.
     """
     if len(text) > limit:
         tail = (limit - 1) // 3

@@ -108,7 +108,7 @@ def _of_ingest(outputs: Mapping[str, Artifact], *, with_samples: bool) -> dict[s
     }
 
 
-def _samples(folder: Path, written: manifest.Account) -> tuple[SampleImage, ...]:
+def _samples(folder: Path, written: manifest.Manifest) -> tuple[SampleImage, ...]:
     """Returns a few records as they are stored, the classes in turn."""
     import tensorflow as tf
 

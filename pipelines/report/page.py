@@ -42,7 +42,7 @@ MATRIX_CLASSES = 30
 SMALL_IMAGE = 64  # up to so many pixels a side an image is shown enlarged, pixel by pixel
 CANCELLED = (130, 143)
 
-# The rest is JPEG, for which Pillow has a second name: MPO, one with several pictures.
+# The rest is JPEG, for which Pillow has a second name: MPO, one with several images.
 _MIME = {"PNG": "png", "GIF": "gif", "WEBP": "webp"}
 _MINUTE = 60
 
@@ -166,7 +166,7 @@ def render(facts: RunFacts) -> str:
         quarantined_total=_quarantined(facts),
         warnings=Cut.of(facts.warnings, MOST_ROWS),
         balance=balance(facts),
-        pictures=Cut.of([picture(sample) for sample in facts.samples[:MOST_SAMPLES]], MOST_SAMPLES),
+        images=Cut.of([picture(sample) for sample in facts.samples[:MOST_SAMPLES]], MOST_SAMPLES),
         sample_count=len(facts.samples),
         curves=Cut.of(_curves(facts), MOST_CURVES),
         best=_best(facts),
@@ -241,12 +241,12 @@ def picture(sample: SampleImage) -> Picture:
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", Image.DecompressionBombWarning)  # MOST_PIXELS is the stricter limit
-            return _picture(sample)
+            return _image(sample)
     except (OSError, ValueError, SyntaxError, Image.DecompressionBombError):  # what Pillow raises for broken images
         return Picture(sample.label, None, small=False, note="cannot be shown")
 
 
-def _picture(sample: SampleImage) -> Picture:
+def _image(sample: SampleImage) -> Picture:
     with Image.open(BytesIO(sample.content), formats=("PNG", "JPEG", "GIF", "WEBP")) as image:
         width, height = image.size
         note = f"{width} × {height}"

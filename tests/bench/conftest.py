@@ -1,4 +1,4 @@
-"""A small artifact of ingest: pictures in two classes, written by hand."""
+"""A small artifact of ingest: images in two classes, written by hand."""
 
 from pathlib import Path
 
@@ -39,7 +39,7 @@ def artifact(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The folder of the artifact."""
     folder = tmp_path_factory.mktemp("artifact")
     (folder / "Split-train").mkdir()
-    books = manifest.Account(
+    books = manifest.Manifest(
         data_digest="",
         found=RECORDS,
         sources=(),

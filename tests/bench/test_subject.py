@@ -1,4 +1,4 @@
-"""The pipeline up to each stage, the tutorial way, and pictures stored anew."""
+"""The pipeline up to each stage, the tutorial way, and images stored anew."""
 
 import io
 import itertools
@@ -43,7 +43,7 @@ class TestStages:
         assert [part.dtype for part in decode[1:]] == [tf.uint8]
 
     def test_the_last_one_is_what_training_reads(self, artifact: Path) -> None:
-        """Pictures and numbers of classes."""
+        """Images and numbers of classes."""
         values, labels = next(iter(subject_of(artifact).until("batch")))
 
         assert values["image"].shape == (BATCH, SIZE, SIZE, 3)
@@ -66,7 +66,7 @@ class TestRestored:
 
     @pytest.mark.parametrize("store", ["jpeg", "raw"])
     def test_records_are_read_as_before(self, artifact: Path, tmp_path: Path, store: str) -> None:
-        """Every record is there, with a smaller picture, and the account says so."""
+        """Every record is there, with a smaller image, and the account says so."""
         restored.write(artifact, tmp_path / "small", "image", Ingest(store=store, store_side=64))
         books = manifest.read(tmp_path / "small")
         records = tf.data.TFRecordDataset([str(tmp_path / "small" / shard.name) for shard in books.shards])
@@ -78,7 +78,7 @@ class TestRestored:
         assert {Image.open(content).size for content in contents} == {(85, 64)}
         assert values["image"].shape == (BATCH, SIZE, SIZE, 3)
 
-    def test_small_pictures_stay_as_they_are(self, artifact: Path, tmp_path: Path) -> None:
+    def test_small_images_stay_as_they_are(self, artifact: Path, tmp_path: Path) -> None:
         """Nothing is drawn larger, or twice."""
         restored.write(artifact, tmp_path / "same", "image", Ingest(store="jpeg", store_side=300))
         old, new = (manifest.read(each) for each in (artifact, tmp_path / "same"))

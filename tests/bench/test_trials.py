@@ -42,13 +42,13 @@ def test_every_round_begins_with_another() -> None:
 
 @pytest.mark.slow
 def test_a_child_measures(artifact: Path) -> None:
-    """Training, the tutorial way and pictures stored smaller, with what is known of the records."""
+    """Training, the tutorial way and images stored smaller, with what is known of the records."""
     tries = [trials.trial(kind, artifact, SETTINGS) for kind in ("training", "tutorial", "decode")]
     tries.append(trials.trial("stored", artifact, SETTINGS, Ingest(store="jpeg", store_side=64)))
     order = Order("image", 3, tuple(tries), rounds=2, warm_up=0.01, seconds=0.05, device_share=0.9)
     found = trials.run(order)
 
-    assert (found.facts.records, found.facts.pictures) == (40, "image")
+    assert (found.facts.records, found.facts.images) == (40, "image")
     assert [len(rounds) for rounds in found.trials] == [2] * 4
     assert all(each.rate > 0 and each.cpu_us > 0 and each.peak_mb > 100 for rounds in found.trials for each in rounds)
     assert all(0 < each.utilisation <= 1 for rounds in found.trials for each in rounds)

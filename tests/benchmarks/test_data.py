@@ -10,23 +10,23 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from benchmarks import data, pictures, rows
+from benchmarks import data, images, rows
 
 
 @pytest.fixture(scope="module")
-def drawn() -> list[pictures.Picture]:
-    """The first pictures."""
-    return list(pictures.pictures(range(12)))
+def drawn() -> list[images.Picture]:
+    """The first images."""
+    return list(images.images(range(12)))
 
 
-class TestPictures:
+class TestImages:
     """JPEGs that look like photos to a decoder."""
 
-    def test_a_picture_depends_on_its_number_alone(self, drawn: list[pictures.Picture]) -> None:
+    def test_a_image_depends_on_its_number_alone(self, drawn: list[images.Picture]) -> None:
         """So that parts can be made by several processes."""
-        assert list(pictures.pictures(range(5, 7))) == drawn[5:7]
+        assert list(images.images(range(5, 7))) == drawn[5:7]
 
-    def test_they_have_the_bits_of_photos(self, drawn: list[pictures.Picture]) -> None:
+    def test_they_have_the_bits_of_photos(self, drawn: list[images.Picture]) -> None:
         """Two to five bits a pixel, in both orientations, with chroma at half the size."""
         opened: list[Any] = [Image.open(io.BytesIO(picture.content)) for picture in drawn]
         bits = [8 * len(picture.content) / (500 * 375) for picture in drawn]
@@ -37,7 +37,7 @@ class TestPictures:
 
     def test_files_and_archives_hold_the_same(self, tmp_path: Path) -> None:
         """Webdataset reads what the others read."""
-        pictures.write(tmp_path, 20)
+        images.write(tmp_path, 20)
         files = {path.stem: (path.read_bytes(), path.parent.name) for path in tmp_path.glob("files/*/*.jpg")}
         packed: dict[str, dict[str, bytes]] = {}
         for path in (tmp_path / "tars").iterdir():

@@ -1,4 +1,4 @@
-"""The sample of pictures, questions and numbers can be answered by all three together, and by no one alone."""
+"""The sample of images, questions and numbers can be answered by all three together, and by no one alone."""
 
 import hashlib
 import json
@@ -38,14 +38,14 @@ def most_right(sample: list[Row], *known: str) -> float:
     return sum(max(counts.values()) for counts in answers.values()) / len(sample)
 
 
-@pytest.mark.parametrize("known", [("picture",), ("ink", "number"), ("picture", "ink", "number")])
+@pytest.mark.parametrize("known", [("image",), ("ink", "number"), ("image", "ink", "number")])
 def test_without_the_question_half_of_the_answers_are_yes(full: Path, known: tuple[str, ...]) -> None:
-    """Of every picture and every set of numbers, so no model of them can be better than chance, whatever it learns."""
+    """Of every image and every set of numbers, so no model of them can be better than chance, whatever it learns."""
     assert most_right(rows(full), *known) == 0.5
 
 
 @pytest.mark.parametrize(("known", "most"), [(("question",), 0.53), (("question", "number"), 0.57)])
-def test_without_the_picture_little_is_known(full: Path, known: tuple[str, ...], most: float) -> None:
+def test_without_the_image_little_is_known(full: Path, known: tuple[str, ...], most: float) -> None:
     """Though the words and the number are told exactly."""
     assert 0.5 <= most_right(rows(full), *known) < most
 
@@ -61,7 +61,7 @@ def is_true(question: str, digit: int, number: int) -> bool:
 def test_answers_are_right(full: Path) -> None:
     """For the digit that scikit-learn says it is."""
     targets = load_digits().target.tolist()
-    found = [(row, targets[int(row["picture"][-8:-4])]) for row in rows(full)]
+    found = [(row, targets[int(row["image"][-8:-4])]) for row in rows(full)]
 
     assert [row["label"] for row, _ in found] == [
         "yes" if is_true(row["question"], digit, row["number"]) else "no" for row, digit in found
@@ -76,40 +76,40 @@ def test_all_words_are_asked(full: Path) -> None:
     assert min(counts.values()) > 300
 
 
-def test_rows_name_pictures_that_are_there(full: Path) -> None:
+def test_rows_name_images_that_are_there(full: Path) -> None:
     """By a path relative to the file, four rows each."""
-    named = Counter(row["picture"] for row in rows(full))
+    named = Counter(row["image"] for row in rows(full))
 
-    assert named == {f"pictures/{path.name}": 4 for path in (full / "pictures").iterdir()}
+    assert named == {f"images/{path.name}": 4 for path in (full / "images").iterdir()}
     assert len(named) == 1797
 
 
-def test_pictures_are_those_of_the_image_sample(full: Path) -> None:
+def test_images_are_those_of_the_image_sample(full: Path) -> None:
     """Pixel for pixel."""
     levels, _ = digits.load(3)
 
-    with Image.open(full / "pictures" / "digit-0002.png") as picture:
-        np.testing.assert_array_equal(np.asarray(picture), np.asarray(digits.picture(levels[2])))
+    with Image.open(full / "images" / "digit-0002.png") as image:
+        np.testing.assert_array_equal(np.asarray(image), np.asarray(digits.image(levels[2])))
 
 
 def test_numbers_are_a_whole_one_and_a_fraction(full: Path) -> None:
-    """The number to compare with, and the share of the picture that is ink."""
+    """The number to compare with, and the share of the image that is ink."""
     found = rows(full)
 
     assert {row["number"] for row in found} == {3, 4, 5}
     assert found[0]["ink"] == round(float(load_digits().images[0].mean()) / 16, 4)
 
 
-def test_a_limit_is_rounded_up_to_whole_pictures(full: Path, tmp_path: Path) -> None:
+def test_a_limit_is_rounded_up_to_whole_images(full: Path, tmp_path: Path) -> None:
     """The rows are the first ones of the whole."""
     assert write_questions(tmp_path / "some", limit=10) == 12
 
     assert rows(tmp_path / "some") == rows(full)[:12]
-    assert len(list((tmp_path / "some" / "pictures").iterdir())) == 3
+    assert len(list((tmp_path / "some" / "images").iterdir())) == 3
 
 
 def test_two_calls_write_the_same_bytes(tmp_path: Path) -> None:
-    """Rows and pictures."""
+    """Rows and images."""
     found = []
     for name in ("a", "b"):
         write_questions(tmp_path / name, limit=100)

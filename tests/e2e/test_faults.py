@@ -83,17 +83,17 @@ def test_second_run_on_one_root_is_refused_or_waits(pipeline: Any) -> None:
 def test_images_that_cannot_be_used_are_listed(pipeline: Any) -> None:
     """A4: bad images are set aside with path and reason, odd ones are set right, and the counts show both."""
     folder = pipeline.data / "seven"
-    picture = Image.radial_gradient("L").convert("RGB").resize((40, 20))
+    image = Image.radial_gradient("L").convert("RGB").resize((40, 20))
     jpeg = io.BytesIO()
-    picture.save(jpeg, "JPEG")
-    rotated = picture.getexif()
+    image.save(jpeg, "JPEG")
+    rotated = image.getexif()
     rotated[0x0112] = 6
     (folder / "truncated.jpg").write_bytes(jpeg.getvalue()[:300])
     (folder / "page.jpg").write_bytes(b"<!DOCTYPE html><p>not found")
     (folder / "empty.png").touch()
-    picture.save(folder / "turned.jpg", exif=rotated)
-    picture.save(folder / "moving.gif")
-    picture.convert("CMYK").save(folder / "print.jpg")
+    image.save(folder / "turned.jpg", exif=rotated)
+    image.save(folder / "moving.gif")
+    image.convert("CMYK").save(folder / "print.jpg")
     (folder / "outside.png").symlink_to("/etc/hostname")
     result = pipeline.run("--to", "Ingest", "--set", "ingest.max_bad_fraction=0.05")
     (examples,) = pipeline.store().outputs(pipeline.newest("Ingest").id)
@@ -190,8 +190,8 @@ def test_record_lost_after_ingest_stops_the_run(pipeline: Any) -> None:
     drop = (
         "from pipelines import quiet; quiet.prepare_environment()\n"
         "import components.records.manifest as account\n"
-        "read = account.Account.records.fget\n"
-        "account.Account.records = property(lambda self: {**read(self), 'train': read(self)['train'] + 1})"
+        "read = account.Manifest.records.fget\n"
+        "account.Manifest.records = property(lambda self: {**read(self), 'train': read(self)['train'] + 1})"
     )
     result = pipeline.run(before=drop)
 

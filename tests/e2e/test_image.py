@@ -80,7 +80,7 @@ def test_every_record_is_accounted_for(finished: Any) -> None:
 
 
 def test_report_tells_the_run(finished: Any) -> None:
-    """The page of the run has its chain, its pictures, its curves and its confusion matrix."""
+    """The page of the run has its chain, its images, its curves and its confusion matrix."""
     pipeline, _ = finished
     page = (pipeline.root / "report.html").read_text()
 

@@ -74,7 +74,7 @@ def write_flowers(home: Path, random: np.random.Generator) -> Path:
 
 
 def write_items(home: Path, random: np.random.Generator) -> Path:
-    """Writes pictures, captions and prices; what is right depends on picture and caption together."""
+    """Writes images, captions and prices; what is right depends on image and caption together."""
     (home / "items" / "photos").mkdir(parents=True)
     with (home / "items" / "items.jsonl").open("w") as file:
         for row in range(400):

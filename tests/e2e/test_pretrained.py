@@ -1,4 +1,4 @@
-"""A pipeline whose input is another pipeline's output: the pushed image model looks at pictures for the questions."""
+"""A pipeline whose input is another pipeline's output: the pushed image model looks at images for the questions."""
 
 import subprocess
 import sys
@@ -67,8 +67,8 @@ def test_lineage_goes_on_in_the_other_pipeline(home: Path) -> None:
     }
 
 
-def test_records_hold_vectors_and_the_served_model_takes_pictures(home: Path) -> None:
-    """D1: what is served answers for a picture as it does for the vector that Beam made of it."""
+def test_records_hold_vectors_and_the_served_model_takes_images(home: Path) -> None:
+    """D1: what is served answers for a image as it does for the vector that Beam made of it."""
     served = tf.saved_model.load(str(home / "two" / "serving" / "1"))
     records = first_records(home / "two" / "Extract" / "extracted")
     looked_at = [tf.train.Example.FromString(record).features.feature for record in records]
@@ -105,14 +105,14 @@ def test_nothing_is_due_until_the_network_changes(home: Path) -> None:
 
 
 def test_it_can_be_a_part_of_the_model(home: Path) -> None:
-    """Records keep their pictures then."""
+    """Records keep their images then."""
     said = penstock(*second(home, "--set", "extract.where=finetune", "--root", str(home / "three")))
 
     assert "blessed and pushed as version 1" in said
     assert not (home / "three" / "Extract").exists()
 
 
-def test_a_model_of_pictures_may_follow_one_of_vectors(home: Path) -> None:
+def test_a_model_of_images_may_follow_one_of_vectors(home: Path) -> None:
     """In the same root: the one that is blessed cannot read what the new one reads, and is not asked."""
     said = penstock(*second(home, "--set", "extract.where=frozen"))
 

@@ -114,11 +114,11 @@ def _cell(column: str, value: str) -> Any:
 
 
 def questions(data: Path) -> Rows:
-    """Returns pictures, questions and numbers, and the answers."""
+    """Returns images, questions and numbers, and the answers."""
     rows = map(json.loads, (data / "questions.jsonl").read_text().splitlines())
     return [
         (
-            {"image": (data / row.pop("picture")).read_bytes(), **{key: row[key] for key in row if key != "label"}},
+            {"image": (data / row.pop("image")).read_bytes(), **{key: row[key] for key in row if key != "label"}},
             row["label"],
         )
         for row in rows

@@ -1,6 +1,6 @@
 """Which model may serve, measured by TFX's own Evaluator on models whose mistakes are known.
 
-A picture's red channel is what the candidate answers, its green channel what the baseline answers: lighter than gray
+A image's red channel is what the candidate answers, its green channel what the baseline answers: lighter than gray
 means "bright". So accuracy, confusion and change are known before anything is measured.
 """
 
@@ -290,7 +290,7 @@ class TestBaseline:
         }
 
     def test_a_model_that_reads_other_records_is_not_resolved(self, tmp_path: Path) -> None:
-        """One saw pictures, one the vectors of another network: neither could be asked."""
+        """One saw images, one the vectors of another network: neither could be asked."""
         found = models(1, 2, 3, 4)
         for model, network in zip(found, ("mine", "other", "", "mine"), strict=True):
             model.uri = str(tmp_path / str(model.id))

@@ -19,13 +19,13 @@ YIQ = np.array([LUMA, [0.595716, -0.274453, -0.321263], [0.211456, -0.522591, 0.
 
 
 def noise(low: int = 0, high: int = 256) -> Pixels:
-    """Returns a picture of random colours."""
+    """Returns a image of random colours."""
     return np.random.default_rng(1).integers(low, high, (6, 8, 3), dtype=np.uint8)
 
 
-def vary(picture: Pixels, drawn: list[float], **how: Any) -> Pixels:
-    """Returns a picture in other colours: drawn are brightness, contrast, saturation, hue."""
-    varied: Pixels = colors.vary(tf.constant(picture)[None], tf.constant([drawn]), Augmentation(**(NEVER | how)))[
+def vary(image: Pixels, drawn: list[float], **how: Any) -> Pixels:
+    """Returns a image in other colours: drawn are brightness, contrast, saturation, hue."""
+    varied: Pixels = colors.vary(tf.constant(image)[None], tf.constant([drawn]), Augmentation(**(NEVER | how)))[
         0
     ].numpy()
     return varied
@@ -59,10 +59,10 @@ def test_it_is_known_whether_colours_change(how: dict[str, float], varied: bool)
 
 
 def test_numbers_in_the_middle_change_nothing() -> None:
-    """All four are even about the picture as it is."""
-    picture = noise()
+    """All four are even about the image as it is."""
+    image = noise()
 
-    assert_near(vary(picture, [0.5] * 4, brightness=1, contrast=0.9, saturation=1, hue=0.5), picture)
+    assert_near(vary(image, [0.5] * 4, brightness=1, contrast=0.9, saturation=1, hue=0.5), image)
 
 
 def test_what_is_not_set_is_not_drawn() -> None:
@@ -88,18 +88,18 @@ class TestBrightness:
 
 
 class TestContrast:
-    """What is stretched about the picture's mean."""
+    """What is stretched about the image's mean."""
 
     @pytest.mark.parametrize(("drawn", "factor"), [(0.0, 0.6), (0.25, 0.8), (0.75, 1.2), (MOST, 1.4)])
     def test_it_stretches_about_the_mean(self, drawn: float, factor: float) -> None:
         """One mean of all channels, so that no colour is gained."""
-        picture = noise()
+        image = noise()
 
-        found = vary(picture, [0.5, drawn, 0.5, 0.5], contrast=0.4)
+        found = vary(image, [0.5, drawn, 0.5, 0.5], contrast=0.4)
 
-        assert_near(found, rounded(picture.mean() + factor * (picture - picture.mean())))
+        assert_near(found, rounded(image.mean() + factor * (image - image.mean())))
 
-    def test_a_flat_picture_stays_as_it_is(self) -> None:
+    def test_a_flat_image_stays_as_it_is(self) -> None:
         """It has no contrast."""
         flat = np.full((4, 4, 3), 77, np.uint8)
 
@@ -111,21 +111,21 @@ class TestSaturation:
 
     def test_the_least_is_gray_of_the_same_lightness(self) -> None:
         """With a saturation of 1, which may take all of it."""
-        picture = noise()
+        image = noise()
 
-        found = vary(picture, [0.5, 0.5, 0.0, 0.5], saturation=1)
+        found = vary(image, [0.5, 0.5, 0.0, 0.5], saturation=1)
 
-        assert_near(found, rounded(np.repeat((picture @ LUMA)[..., None], 3, axis=2)))
+        assert_near(found, rounded(np.repeat((image @ LUMA)[..., None], 3, axis=2)))
 
     @pytest.mark.parametrize(("drawn", "factor"), [(0.0, 0.5), (0.25, 0.75), (0.75, 1.25), (MOST, 1.5)])
     def test_it_stretches_about_gray(self, drawn: float, factor: float) -> None:
         """Each pixel about its own lightness."""
-        picture = noise()
-        gray = (picture @ LUMA)[..., None]
+        image = noise()
+        gray = (image @ LUMA)[..., None]
 
-        found = vary(picture, [0.5, 0.5, drawn, 0.5], saturation=0.5)
+        found = vary(image, [0.5, 0.5, drawn, 0.5], saturation=0.5)
 
-        assert_near(found, rounded(gray + factor * (picture - gray)))
+        assert_near(found, rounded(gray + factor * (image - gray)))
 
 
 class TestHue:
@@ -134,10 +134,10 @@ class TestHue:
     @pytest.mark.parametrize(("drawn", "turn"), [(0.0, -0.1), (0.25, -0.05), (0.75, 0.05), (MOST, 0.1)])
     def test_it_turns_by_its_part_of_the_circle(self, drawn: float, turn: float) -> None:
         """Lightness and saturation stay; colours that leave no room to cut them off."""
-        picture = noise(100, 150)
+        image = noise(100, 150)
 
         before, after = (
-            pixels.reshape(-1, 3) @ YIQ.T for pixels in (picture, vary(picture, [0.5, 0.5, 0.5, drawn], hue=0.1))
+            pixels.reshape(-1, 3) @ YIQ.T for pixels in (image, vary(image, [0.5, 0.5, 0.5, drawn], hue=0.1))
         )
 
         was, now = (spaces[:, 1] + 1j * spaces[:, 2] for spaces in (before, after))
@@ -153,12 +153,12 @@ class TestHue:
 
 def test_all_at_once_is_one_after_the_other() -> None:
     """Saturation, then contrast, then brightness, with one rounding at the end."""
-    picture = noise(60, 190)
-    gray = (picture @ LUMA)[..., None]
-    saturated = gray + 1.25 * (picture - gray)
+    image = noise(60, 190)
+    gray = (image @ LUMA)[..., None]
+    saturated = gray + 1.25 * (image - gray)
     expected = saturated.mean() + 0.8 * (saturated - saturated.mean()) + 25.5
 
-    found = vary(picture, [0.75, 0.25, 0.75, 0.5], brightness=0.2, contrast=0.4, saturation=0.5)
+    found = vary(image, [0.75, 0.25, 0.75, 0.5], brightness=0.2, contrast=0.4, saturation=0.5)
 
     assert_near(found, rounded(expected))
 

@@ -1,4 +1,4 @@
-"""Boxes lie inside their pictures and are drawn evenly; a shift shows the mirrored border it uncovers."""
+"""Boxes lie inside their images and are drawn evenly; a shift shows the mirrored border it uncovers."""
 
 from typing import Any, Literal
 
@@ -22,7 +22,7 @@ def draw(count: int = MANY) -> NDArray[np.float32]:
 
 
 def boxes(shapes: Any, drawn: Any, fit: str = "stretch", **how: Any) -> NDArray[np.int32]:
-    """Returns the boxes of pictures for a model of 16 pixels."""
+    """Returns the boxes of images for a model of 16 pixels."""
     found: NDArray[np.int32] = crops.boxes(
         tf.constant(shapes, tf.int32), tf.constant(drawn, tf.float32), SIZE, fit, Augmentation(**how)
     ).numpy()
@@ -30,7 +30,7 @@ def boxes(shapes: Any, drawn: Any, fit: str = "stretch", **how: Any) -> NDArray[
 
 
 def many(height: int, width: int, **how: Any) -> NDArray[np.int32]:
-    """Returns many boxes of pictures of one shape."""
+    """Returns many boxes of images of one shape."""
     return boxes([[height, width]] * MANY, draw(), **how)
 
 
@@ -38,7 +38,7 @@ class TestWhole:
     """Without a random part."""
 
     @pytest.mark.parametrize("crop", ["none", "shift"])
-    def test_stretch_shows_the_whole_picture(self, crop: str) -> None:
+    def test_stretch_shows_the_whole_image(self, crop: str) -> None:
         """Whatever is drawn."""
         found = boxes([[30, 40], [1, 1], [500, 375]], draw(3), crop=crop)
 
@@ -55,7 +55,7 @@ class TestWhole:
 class TestRandom:
     """A part of the model's size."""
 
-    def test_its_sides_are_the_models_or_those_of_a_smaller_picture(self) -> None:
+    def test_its_sides_are_the_models_or_those_of_a_smaller_image(self) -> None:
         """Nothing is enlarged that is large enough."""
         found = boxes(SHAPES, draw(len(SHAPES)), crop="random")
 
@@ -83,7 +83,7 @@ class TestResized:
     @pytest.mark.parametrize("shape", SHAPES, ids=str)
     @pytest.mark.parametrize("ratio", [1.0, 4 / 3, 10.0])
     def test_a_box_has_pixels_and_lies_inside(self, shape: list[int], ratio: float) -> None:
-        """For any picture and any numbers, the extremes among them."""
+        """For any image and any numbers, the extremes among them."""
         drawn = np.concatenate([draw(), np.array(np.meshgrid(*[[LEAST, MOST]] * 4)).reshape(4, -1).T])
 
         found = boxes([shape] * len(drawn), drawn, crop="resized", crop_area=0.01, crop_ratio=ratio)
@@ -93,7 +93,7 @@ class TestResized:
         assert (found[:, :2] + found[:, 2:] <= shape).all()
 
     def test_the_area_is_drawn_evenly(self) -> None:
-        """Between the least that is set and the whole; a square of a picture keeps it but for what is cut."""
+        """Between the least that is set and the whole; a square of a image keeps it but for what is cut."""
         found = many(1000, 1000, crop="resized", crop_area=0.2, crop_ratio=1)
 
         area = found[:, 2] * found[:, 3] / 1e6
@@ -123,7 +123,7 @@ class TestResized:
         assert places.std(axis=0) == pytest.approx([12**-0.5] * 2, rel=0.05)
         assert abs(np.corrcoef(places.T)[0, 1]) < 0.06
 
-    def test_the_whole_area_is_the_whole_picture(self) -> None:
+    def test_the_whole_area_is_the_whole_image(self) -> None:
         """Nothing is left to draw."""
         found = many(30, 30, crop="resized", crop_area=1, crop_ratio=1)
 
@@ -144,19 +144,19 @@ def test_tf_data_gives_the_boxes_of_eager_calls(crop: Literal["none"], fit: str)
 
 
 class TestShifted:
-    """A finished picture that is moved."""
+    """A finished image that is moved."""
 
     @pytest.mark.parametrize("size", [2, 3, 7, 8, 16, 40])
     @pytest.mark.parametrize("down", [LEAST, 0.3, 0.5, 0.7, MOST])
     @pytest.mark.parametrize("across", [LEAST, 0.5, MOST])
-    def test_it_is_a_window_into_the_mirrored_picture(self, size: int, down: float, across: float) -> None:
+    def test_it_is_a_window_into_the_mirrored_image(self, size: int, down: float, across: float) -> None:
         """As NumPy pads it, by an eighth and at least a pixel; the border itself is not repeated."""
-        picture = np.random.default_rng(size).integers(0, 256, (size, size, 3), dtype=np.uint8)
+        image = np.random.default_rng(size).integers(0, 256, (size, size, 3), dtype=np.uint8)
         margin = max(1, size // 8)
         top, left = (int(drawn * (2 * margin + 1)) for drawn in (down, across))
-        padded = np.pad(picture, [(margin, margin), (margin, margin), (0, 0)], "reflect")
+        padded = np.pad(image, [(margin, margin), (margin, margin), (0, 0)], "reflect")
 
-        moved = crops.shifted(tf.constant(picture), tf.constant([down, across], tf.float32))
+        moved = crops.shifted(tf.constant(image), tf.constant([down, across], tf.float32))
 
         np.testing.assert_array_equal(moved.numpy(), padded[top : top + size, left : left + size])
 

@@ -1,4 +1,4 @@
-"""A picture that TensorFlow forgives does not end a training, whichever way it is decoded."""
+"""A image that TensorFlow forgives does not end a training, whichever way it is decoded."""
 
 import io
 
@@ -19,7 +19,7 @@ def photo() -> bytearray:
     return bytearray(out.getvalue())
 
 
-def test_a_damaged_picture_is_decoded_as_tensorflow_does() -> None:
+def test_a_damaged_image_is_decoded_as_tensorflow_does() -> None:
     """Its neighbours in the batch are what they are without it."""
     whole, damaged = photo(), photo()
     middle = len(damaged) // 2

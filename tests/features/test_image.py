@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from PIL import Image
 
 from components.features import crops, randomness
-from components.features import pixels as pictures
+from components.features import pixels as images
 from components.features.image import ImageFeature
 from components.ingest.images import storage_format
 from components.native import loader
@@ -35,20 +35,20 @@ class Shape:
 
 
 def noise(height: int, width: int, channels: int = 3) -> Pixels:
-    """Returns a picture without any two rows alike."""
+    """Returns a image without any two rows alike."""
     shape = (height, width, channels) if channels > 1 else (height, width)
     return np.random.default_rng(height * width).integers(0, 256, shape, dtype=np.uint8)
 
 
 def waves(height: int, width: int) -> Pixels:
-    """Returns a picture that is smooth as photographs are, another one for every shape."""
+    """Returns a image that is smooth as photographs are, another one for every shape."""
     down, across = np.mgrid[:height, :width]
     tints = [np.sin(down / 9) + np.cos(across / 7), np.sin(across / 11 + height), np.cos((down + across) / 13)]
     return np.clip(128 + 55 * np.stack(tints, axis=2), 0, 255).astype(np.uint8)
 
 
 def encode(pixels: Pixels, kind: str, mode: str = "") -> bytes:
-    """Returns a picture as the bytes of a file, or raw as ingest stores it."""
+    """Returns a image as the bytes of a file, or raw as ingest stores it."""
     picture, out = Image.fromarray(pixels), io.BytesIO()
     if kind == "raw":
         return storage_format.as_ppm(picture)
@@ -57,7 +57,7 @@ def encode(pixels: Pixels, kind: str, mode: str = "") -> bytes:
 
 
 def halves(left: int, right: int) -> Pixels:
-    """Returns a picture of two grays, side by side."""
+    """Returns a image of two grays, side by side."""
     picture = np.full((SIZE, SIZE, 3), left, np.uint8)
     picture[:, SIZE // 2 :] = right
     return picture
@@ -76,7 +76,7 @@ def in_graph(work: Any, *batch: Any) -> Pixels:
 
 
 def variations(pixels: Pixels, count: int = MANY, **how: Any) -> NDArray[np.float64]:
-    """Returns variations of one picture, one a record; without any setting those of the default."""
+    """Returns variations of one image, one a record; without any setting those of the default."""
     feature = ImageFeature(pixels.shape[0], augmentation=Augmentation(**how))
     batch = np.repeat(pixels[np.newaxis], count, axis=0)
     return in_graph(feature.augment, batch, seeds(count)).astype(np.float64)
@@ -105,7 +105,7 @@ NATIVE = ["JPEG", "raw", "gray JPEG", "large"]  # what the native op knows
 
 
 def reference(content: bytes, fit: str = "stretch", antialias: bool = True) -> Pixels:
-    """Decodes and resizes by TensorFlow, one picture and one op at a time; raw pixels by Pillow."""
+    """Decodes and resizes by TensorFlow, one image and one op at a time; raw pixels by Pillow."""
     if content.startswith(b"P6"):
         pixels = np.asarray(Image.open(io.BytesIO(content)))
     else:
@@ -120,7 +120,7 @@ def reference(content: bytes, fit: str = "stretch", antialias: bool = True) -> P
 
 
 class TestSize:
-    """How large the model's pictures are."""
+    """How large the model's images are."""
 
     @pytest.mark.parametrize(
         ("wanted", "median", "size"),
@@ -174,7 +174,7 @@ class TestDecode:
         np.testing.assert_array_equal(in_graph(feature.decode, ALL), feature.decode(ALL).numpy())
 
     @pytest.mark.parametrize("kind", ["PNG", "BMP", "raw"])
-    def test_a_picture_of_the_right_size_is_left_as_it_is(self, kind: str) -> None:
+    def test_a_image_of_the_right_size_is_left_as_it_is(self, kind: str) -> None:
         """No byte is lost on its way."""
         picture = noise(SIZE, SIZE)
 
@@ -189,7 +189,7 @@ class TestDecode:
 
         np.testing.assert_array_equal(decoded.numpy(), [np.stack([picture] * 3, axis=-1)])
 
-    def test_the_first_of_moving_pictures_is_shown(self) -> None:
+    def test_the_first_of_moving_images_is_shown(self) -> None:
         """A GIF may have many."""
         out, frames = io.BytesIO(), [Image.fromarray(np.full((SIZE, SIZE, 3), gray, np.uint8)) for gray in (10, 200)]
         frames[0].save(out, "GIF", save_all=True, append_images=frames[1:])
@@ -211,7 +211,7 @@ class TestDecode:
 
         np.testing.assert_array_equal(ImageFeature(SIZE).decode(tf.constant(picture, tf.int32)).numpy(), picture)
 
-    def test_the_shape_is_known_before_a_picture_is(self) -> None:
+    def test_the_shape_is_known_before_a_image_is(self) -> None:
         """Keras builds nothing on an unknown shape."""
         data = tf.data.Dataset.from_tensor_slices(ALL).batch(2)
         feature, expected = ImageFeature(SIZE), tf.TensorSpec([None, SIZE, SIZE, 3], tf.uint8)
@@ -220,12 +220,12 @@ class TestDecode:
         assert data.map(lambda batch: feature.augmented(batch, seeds(2))).element_spec == expected
         assert data.map(lambda batch: feature.augment(feature.decode(batch), seeds(2))).element_spec == expected
 
-    def test_a_damaged_picture_is_an_error(self) -> None:
+    def test_a_damaged_image_is_an_error(self) -> None:
         """Ingest has let none through; what is damaged since is not shown as something else."""
         with pytest.raises(tf.errors.InvalidArgumentError):
             ImageFeature(SIZE).decode(tf.constant([FILES["PNG"], b"\x89PNG but no more"]))
 
-    def test_a_batch_without_a_record_is_one_without_a_picture(self) -> None:
+    def test_a_batch_without_a_record_is_one_without_a_image(self) -> None:
         """What a filter leaves over may be nothing."""
         assert ImageFeature(SIZE).decode(tf.constant([], tf.string)).shape == (0, SIZE, SIZE, 3)
 
@@ -235,7 +235,7 @@ class TestFinish:
 
     @pytest.mark.parametrize(("normalise", "dtype"), [("model", "uint8"), ("unit", "float32"), ("imagenet", "float32")])
     def test_the_model_receives_what_it_declares(self, normalise: Any, dtype: str) -> None:
-        """A batch of square RGB pictures."""
+        """A batch of square RGB images."""
         feature = ImageFeature(48, normalise=normalise)
         declared, batch = feature.keras_input("image"), feature.finish(tf.zeros([2, 48, 48, 3], tf.uint8))
 
@@ -261,7 +261,7 @@ class TestFinish:
 
 
 class TestSeeds:
-    """What one epoch does to a picture depends on the record and the epoch alone."""
+    """What one epoch does to a image depends on the record and the epoch alone."""
 
     BUSY = Augmentation(
         crop="resized", flip=0.5, flip_vertical=0.5, brightness=0.2, contrast=0.2, saturation=0.2, hue=0.1, erase=0.5
@@ -305,7 +305,7 @@ class TestSeeds:
         assert np.abs(inside - feature.augmented(ALL, seeds(len(FILES))).numpy()).max() <= 1
 
     def test_decoding_first_gives_the_same_where_the_whole_is_shown(self) -> None:
-        """A cache of decoded pictures changes nothing in training by default."""
+        """A cache of decoded images changes nothing in training by default."""
         feature, contents = ImageFeature(SIZE), tf.constant([FILES["PNG"], FILES["raw"], FILES["GIF"]])
 
         at_once = feature.augmented(contents, seeds(3)).numpy().astype(int)
@@ -314,7 +314,7 @@ class TestSeeds:
 
 
 class TestAugment:
-    """What the settings do to pictures; each draw's own arithmetic has a test file of its own."""
+    """What the settings do to images; each draw's own arithmetic has a test file of its own."""
 
     @pytest.mark.parametrize("size", [8, 9, SIZE, 100])
     def test_shape_and_type_stay(self, size: int) -> None:
@@ -335,7 +335,7 @@ class TestAugment:
         ],
         ids=["shift", "upside down", "both", "light", "colour", "erase"],
     )
-    def test_a_batch_at_once_is_varied_as_one_picture_after_another(
+    def test_a_batch_at_once_is_varied_as_one_image_after_another(
         self, monkeypatch: pytest.MonkeyPatch, how: dict[str, Any]
     ) -> None:
         """Within a rounding: which way is taken depends on the size alone."""
@@ -350,7 +350,7 @@ class TestAugment:
         assert difference.mean() < 1e-3
         assert (at_once != pixels.numpy()).any()
 
-    def test_nothing_set_leaves_pictures_as_they_are(self) -> None:
+    def test_nothing_set_leaves_images_as_they_are(self) -> None:
         """Training then sees what evaluation sees."""
         feature = ImageFeature(SIZE, augmentation=PLAIN)
         contents = tf.constant([FILES["PNG"], FILES["BMP"]])
@@ -366,7 +366,7 @@ class TestAugment:
         assert (upright[:, 0].mean(axis=(1, 2)) < upright[:, -1].mean(axis=(1, 2))).all()
 
     @pytest.mark.parametrize(("setting", "axis"), [("flip", 2), ("flip_vertical", 1)])
-    def test_pictures_are_mirrored_as_often_as_set(self, setting: str, axis: int) -> None:
+    def test_images_are_mirrored_as_often_as_set(self, setting: str, axis: int) -> None:
         """Each is as it was or in a mirror, and nothing else; a quarter, give or take four deviations."""
         picture = noise(SIZE, SIZE)
         varied = variations(picture, **only(**{setting: 0.25}))
@@ -376,7 +376,7 @@ class TestAugment:
         assert mirrored.mean() == pytest.approx(0.25, abs=4 * (0.25 * 0.75 / MANY) ** 0.5)
 
     def test_both_mirrors_are_drawn_apart(self) -> None:
-        """Four pictures come of one, each as often."""
+        """Four images come of one, each as often."""
         picture = noise(SIZE, SIZE)
         varied = variations(picture, **only(flip=0.5, flip_vertical=0.5))
 
@@ -409,7 +409,7 @@ class TestAugment:
         assert {parts[part.tobytes()] for part in varied} == set(parts.values())
 
     def test_a_resized_crop_is_the_box_resized(self) -> None:
-        """Of the file's own pixels, not of a smaller picture's."""
+        """Of the file's own pixels, not of a smaller image's."""
         picture, how = noise(90, 120), Augmentation(**only(crop="resized"))
         drawn = randomness.uniform(seeds(6), crops.NUMBERS, 0)
         boxes = crops.boxes(tf.constant([[90, 120]] * 6), drawn, SIZE, "stretch", how).numpy()
@@ -420,7 +420,7 @@ class TestAugment:
         np.testing.assert_array_equal(varied.numpy(), [reference(encode(part, "PNG")) for part in parts])
 
     def test_brightness_moves_by_a_tenth_either_way(self) -> None:
-        """Evenly between a tenth darker and a tenth lighter; a flat picture shows nothing else."""
+        """Evenly between a tenth darker and a tenth lighter; a flat image shows nothing else."""
         change = variations(np.full((SIZE, SIZE, 3), 128, np.uint8)).mean(axis=(1, 2, 3)) - 128
 
         assert -26 <= change.min() < -22
@@ -440,7 +440,7 @@ class TestAugment:
         assert abs(np.corrcoef(lightness, ratio)[0, 1]) < 0.2
 
     def test_saturation_and_hue_change_colours_and_not_lightness(self) -> None:
-        """Of a reddish picture: the distance from gray varies by half, the turn by a twentieth either way."""
+        """Of a reddish image: the distance from gray varies by half, the turn by a twentieth either way."""
         colour = np.array([150, 120, 110])
         varied = variations(np.full((SIZE, SIZE, 3), colour, np.uint8), **only(saturation=0.5, hue=0.05))[:, 0, 0]
 
@@ -459,7 +459,7 @@ class TestAugment:
         assert (share > 0).mean() == pytest.approx(0.5, abs=4 * 0.5 / MANY**0.5)
         assert 0.15 < share.max() < 0.22
 
-    def test_pictures_are_mixed_with_their_labels(self) -> None:
+    def test_images_are_mixed_with_their_labels(self) -> None:
         """By the settings of the feature; without them there is nothing to mix."""
         pixels, shares = tf.constant(np.stack([halves(0, 0), halves(200, 200)])), tf.eye(2)
         feature = ImageFeature(SIZE, augmentation=Augmentation(mixup=1))
@@ -501,7 +501,7 @@ class TestNative:
         ops, content = loader.load(), tf.constant([FILES[kind]])
         assert ops is not None
 
-        np.testing.assert_array_equal(ops.shapes(content)[:, :2].numpy(), pictures.shapes(content).numpy())
+        np.testing.assert_array_equal(ops.shapes(content)[:, :2].numpy(), images.shapes(content).numpy())
 
     @pytest.mark.parametrize("crop", ["none", "random", "resized"])
     @pytest.mark.parametrize(("fit", "antialias"), [("stretch", True), ("center", False)])
@@ -540,5 +540,5 @@ def test_headers_tell_the_shapes_of_all_kinds(monkeypatch: pytest.MonkeyPatch) -
     monkeypatch.setenv("PENSTOCK_NATIVE", "0")
     expected = [Image.open(io.BytesIO(content)).size[::-1] for content in FILES.values()]
 
-    assert [tuple(shape) for shape in pictures.shapes(ALL).numpy()] == expected
-    assert [tuple(shape) for shape in in_graph(pictures.shapes, ALL)] == expected
+    assert [tuple(shape) for shape in images.shapes(ALL).numpy()] == expected
+    assert [tuple(shape) for shape in in_graph(images.shapes, ALL)] == expected

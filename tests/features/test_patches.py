@@ -14,20 +14,20 @@ from components.settings.input import Augmentation
 Mixture = tuple[NDArray[np.uint8], NDArray[np.float32]]
 
 SIDE = 20
-MANY = 400  # pictures that statistics are taken over
-COUNT = 64  # pictures of a batch that is mixed
+MANY = 400  # images that statistics are taken over
+COUNT = 64  # images of a batch that is mixed
 
 
 def erased(count: int = MANY, side: int = SIDE, **how: Any) -> NDArray[np.uint8]:
-    """Returns black pictures of which parts are painted over."""
+    """Returns black images of which parts are painted over."""
     drawn = np.random.default_rng(3).random((count, patches.NUMBERS), dtype=np.float32)
-    picture, setting = tf.zeros([side, side, 3], tf.uint8), Augmentation(**how)
-    data = tf.data.Dataset.from_tensor_slices(drawn).map(lambda numbers: patches.erase(picture, numbers, setting))
+    image, setting = tf.zeros([side, side, 3], tf.uint8), Augmentation(**how)
+    data = tf.data.Dataset.from_tensor_slices(drawn).map(lambda numbers: patches.erase(image, numbers, setting))
     return np.stack(list(data.as_numpy_iterator()))
 
 
 def mixtures(seeds: Iterable[int], **how: float) -> list[Mixture]:
-    """Mixes a batch for each seed, inside tf.data: flat pictures of grays 0, 2, 4 …, each of a class of its own."""
+    """Mixes a batch for each seed, inside tf.data: flat images of grays 0, 2, 4 …, each of a class of its own."""
     setting = Augmentation(**how)
 
     def mix(seed: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
@@ -55,25 +55,25 @@ class TestErase:
     """A rectangle that is painted over."""
 
     def test_it_is_one_rectangle_of_one_colour(self) -> None:
-        """Inside the picture; all else is as it was."""
-        for picture in erased(100, erase=1):
-            rows, columns = (np.flatnonzero(picture.any(axis=axes)) for axes in ((1, 2), (0, 2)))
-            expected = np.zeros_like(picture)
-            expected[rows[0] : rows[-1] + 1, columns[0] : columns[-1] + 1] = picture[rows[0], columns[0]]
-            np.testing.assert_array_equal(picture, expected)
+        """Inside the image; all else is as it was."""
+        for image in erased(100, erase=1):
+            rows, columns = (np.flatnonzero(image.any(axis=axes)) for axes in ((1, 2), (0, 2)))
+            expected = np.zeros_like(image)
+            expected[rows[0] : rows[-1] + 1, columns[0] : columns[-1] + 1] = image[rows[0], columns[0]]
+            np.testing.assert_array_equal(image, expected)
 
     def test_it_is_done_as_often_as_set(self) -> None:
-        """A quarter of pictures, give or take four deviations."""
+        """A quarter of images, give or take four deviations."""
         share = erased(erase=0.25).any(axis=(1, 2, 3)).mean()
 
         assert share == pytest.approx(0.25, abs=4 * (0.25 * 0.75 / MANY) ** 0.5)
 
-    def test_nought_leaves_all_pictures_as_they_are(self) -> None:
+    def test_nought_leaves_all_images_as_they_are(self) -> None:
         """Whatever is drawn."""
         assert not erased(erase=0).any()
 
     def test_its_area_is_drawn_evenly(self) -> None:
-        """From a fiftieth to what is set; sides are whole pixels, and may reach the picture's."""
+        """From a fiftieth to what is set; sides are whole pixels, and may reach the image's."""
         area = erased(side=64, erase=1, erase_area=0.3).any(axis=3).mean(axis=(1, 2))
 
         assert 0.015 < area.min() < 0.03
@@ -87,7 +87,7 @@ class TestErase:
         assert 0.006 < area.min() <= area.max() < 0.014
 
     @pytest.mark.parametrize(("drawn", "corner"), [(0.0, 0), (1 - 2**-24, SIDE - 1)])
-    def test_the_place_is_anywhere_in_the_picture(self, drawn: float, corner: int) -> None:
+    def test_the_place_is_anywhere_in_the_image(self, drawn: float, corner: int) -> None:
         """The least draw is the first corner, the most the last."""
         numbers = tf.constant([0, 0.5, 0.5, drawn, drawn, 0.9, 0.9, 0.9])
 
@@ -111,16 +111,16 @@ class TestErase:
 
 
 class TestMixup:
-    """Two pictures blended."""
+    """Two images blended."""
 
     def test_pixels_and_labels_have_the_same_shares(self) -> None:
         """Of its own and of the next, and of the first for the last."""
-        pictures, shares = mixed(mixup=0.4)
+        images, shares = mixed(mixup=0.4)
 
         values = np.arange(0, 2 * COUNT, 2)
         blended = own(shares) * values + (1 - own(shares)) * np.roll(values, -1)
-        assert (pictures.min(axis=(1, 2, 3)) == pictures.max(axis=(1, 2, 3))).all()
-        np.testing.assert_allclose(pictures[:, 0, 0, 0], blended, atol=0.51)
+        assert (images.min(axis=(1, 2, 3)) == images.max(axis=(1, 2, 3))).all()
+        np.testing.assert_allclose(images[:, 0, 0, 0], blended, atol=0.51)
 
     @pytest.mark.parametrize("alpha", [0.2, 1.0, 8.0])
     def test_shares_are_drawn_from_beta(self, alpha: float) -> None:
@@ -138,27 +138,27 @@ class TestMixup:
 
 
 class TestCutmix:
-    """A part of another picture."""
+    """A part of another image."""
 
     def test_labels_have_the_shares_of_the_pixels(self) -> None:
         """Counted, not drawn: sides are whole pixels."""
-        pictures, shares = mixed(cutmix=1)
+        images, shares = mixed(cutmix=1)
 
         values = np.arange(0, 2 * COUNT, 2)
-        mine = (pictures == values[:, None, None, None]).mean(axis=(1, 2, 3))
-        other = (pictures == np.roll(values, -1)[:, None, None, None]).mean(axis=(1, 2, 3))
+        mine = (images == values[:, None, None, None]).mean(axis=(1, 2, 3))
+        other = (images == np.roll(values, -1)[:, None, None, None]).mean(axis=(1, 2, 3))
         np.testing.assert_allclose(mine + other, 1)
         np.testing.assert_allclose(own(shares), mine, atol=1e-6)
 
     def test_what_is_cut_is_one_square_at_the_same_place(self) -> None:
-        """Within a pixel, as the picture is one."""
-        pictures, _ = mixed(cutmix=1)
+        """Within a pixel, as the image is one."""
+        images, _ = mixed(cutmix=1)
 
-        for picture, value in zip(pictures[..., 0], range(0, 2 * COUNT, 2), strict=True):
-            rows, columns = (np.flatnonzero((picture != value).any(axis=axis)) for axis in (1, 0))
+        for image, value in zip(images[..., 0], range(0, 2 * COUNT, 2), strict=True):
+            rows, columns = (np.flatnonzero((image != value).any(axis=axis)) for axis in (1, 0))
             assert len(rows) == len(columns)
             if rows.size:
-                assert (picture[rows[0] : rows[-1] + 1, columns[0] : columns[-1] + 1] != value).all()
+                assert (image[rows[0] : rows[-1] + 1, columns[0] : columns[-1] + 1] != value).all()
 
     def test_pixels_are_those_of_the_neighbour_at_that_place(self) -> None:
         """Nothing is moved or scaled."""
@@ -184,16 +184,16 @@ class TestBoth:
 
     def test_a_coin_decides_for_a_batch_when_both_are_set(self) -> None:
         """About half of batches are blended, the others cut; a cut batch is flat in no more than two values."""
-        cut = [not (pictures % 2).any() for pictures, _ in mixtures(range(24), mixup=8, cutmix=1)]
+        cut = [not (images % 2).any() for images, _ in mixtures(range(24), mixup=8, cutmix=1)]
 
         assert 4 <= sum(cut) <= 20
 
     @pytest.mark.parametrize("how", HOWS, ids=str)
     def test_one_seed_gives_the_same_mixture(self, how: dict[str, float]) -> None:
         """Nothing is kept from one call to the next."""
-        (pictures, shares), (again, shares_again) = mixtures([7, 7], **how)
+        (images, shares), (again, shares_again) = mixtures([7, 7], **how)
 
-        np.testing.assert_array_equal(pictures, again)
+        np.testing.assert_array_equal(images, again)
         np.testing.assert_array_equal(shares, shares_again)
 
     @pytest.mark.parametrize("how", HOWS, ids=str)
@@ -221,7 +221,7 @@ class TestBoth:
         pixels = np.random.default_rng(4).integers(0, 256, (8, SIDE, SIDE, 3), dtype=np.uint8)
         seeds, setting = tf.constant([[3, record] for record in range(8)], tf.int64), Augmentation(**how)
         data = tf.data.Dataset.from_tensor_slices((pixels, tf.eye(8), seeds)).batch(8)
-        data = data.map(lambda pictures, shares, numbers: patches.mix(pictures, shares, numbers, setting))
+        data = data.map(lambda images, shares, numbers: patches.mix(images, shares, numbers, setting))
 
         ((inside, inside_shares),) = data.as_numpy_iterator()
         found, shares = patches.mix(tf.constant(pixels), tf.eye(8), seeds, setting)

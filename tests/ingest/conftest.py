@@ -9,12 +9,12 @@ from PIL import Image
 
 from components.ingest.sources.image_folder import SOURCE
 from components.ingest.survey import listing
-from components.ingest.survey.listing import Manifest
+from components.ingest.survey.listing import Listing
 from components.storage.hashing import HashCache
 
 
 @pytest.fixture(scope="session")
-def picture() -> Callable[..., bytes]:
+def image() -> Callable[..., bytes]:
     """Encodes an image of one colour, whose bytes are as good as its number."""
 
     def encode(number: int, kind: str = "PNG", size: tuple[int, int] = (6, 4)) -> bytes:
@@ -34,10 +34,10 @@ def data(tmp_path: Path) -> Path:
 
 
 @pytest.fixture
-def take() -> Callable[[Path], Manifest]:
+def take() -> Callable[[Path], Listing]:
     """Takes the manifest of an image folder, with nothing remembered."""
 
-    def of(folder: Path) -> Manifest:
+    def of(folder: Path) -> Listing:
         cache = HashCache(None)
         try:
             return listing.take(SOURCE, folder, cache)

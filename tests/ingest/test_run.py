@@ -36,7 +36,7 @@ def write_table(path: Path, rows: int, first: int = 0) -> None:
 
 def run(
     data: Path | str, out: Path, *flags: str, earlier: Path | None = None, label: str = "class", **settings: object
-) -> manifest.Account:
+) -> manifest.Manifest:
     """Ingests a folder or pattern."""
     chosen, cache = Ingest(label=label, **settings), HashCache(None)
     out.mkdir(parents=True)

@@ -48,12 +48,12 @@ def test_the_schema_is_written_as_text(tmp_path: Path) -> None:
     assert read(tmp_path / "schema.pbtxt") == text_format.Parse(EXPECTED, schema_pb2.Schema())
 
 
-def test_a_path_has_become_a_picture(tmp_path: Path) -> None:
+def test_a_path_has_become_a_image(tmp_path: Path) -> None:
     """Which is in every record and no category."""
     schema.write(tmp_path / "schema.pbtxt", pa.schema([("file", pa.string()), ("id", pa.int64())]), "", "file")
-    picture, users, own = read(tmp_path / "schema.pbtxt").feature
+    image, users, own = read(tmp_path / "schema.pbtxt").feature
 
-    assert (picture.name, picture.presence.min_fraction, picture.WhichOneof("domain_info")) == (
+    assert (image.name, image.presence.min_fraction, image.WhichOneof("domain_info")) == (
         "image", 1.0, "image_domain",
     )  # fmt: skip
     assert (users.name, users.presence.min_fraction, own.name) == ("id", 0.0, "record_id")

@@ -1,11 +1,11 @@
 """Records whose label tells which one they are, in all shapes that a stream of batches can have.
 
-    picture   costly to decode: a pool is a batch
+    image   costly to decode: a pool is a batch
     number    small: pools of many batches, mixed and sliced
     text      of many lengths: pools of many batches, sorted, padded and cut
     packed    numbers in gzip shards: these are read anew for each epoch, where the others are held
 
-Record n has the label "n<n>"; a picture of n is of one colour that spells n, a text of n has 1 to 13 words.
+Record n has the label "n<n>"; a image of n is of one colour that spells n, a text of n has 1 to 13 words.
 """
 
 import io
@@ -33,8 +33,8 @@ BATCH = 16
 LABELS = [f"n{number}" for number in range(RECORDS)]
 
 
-def picture(number: int) -> bytes:
-    """Returns a picture of one colour that spells a number."""
+def image(number: int) -> bytes:
+    """Returns a image of one colour that spells a number."""
     out = io.BytesIO()
     Image.new("RGB", (8, 8), (number, 255 - number, 7)).save(out, "PNG")
     return out.getvalue()
@@ -53,11 +53,11 @@ def lookup(names: Sequence[str]) -> Callable[[tf.Tensor], tf.Tensor]:
 
 WORDS = lookup([str(number) for number in range(RECORDS)])
 FEATURES: dict[str, Any] = {
-    "picture": ImageFeature(8),
+    "image": ImageFeature(8),
     "number": ColumnFeature("int64"),
     "text": TextFeature(looked_up(WORDS)),
 }
-VALUES: dict[str, Callable[[int], bytes | int]] = {"picture": picture, "number": int, "text": text}
+VALUES: dict[str, Callable[[int], bytes | int]] = {"image": image, "number": int, "text": text}
 
 
 def write_shard(path: Path, kind: str, numbers: Sequence[int]) -> RecordFile:
@@ -132,9 +132,9 @@ def world(request: pytest.FixtureRequest, worlds: dict[str, World]) -> World:
 
 
 @pytest.fixture(scope="session")
-def pictures(worlds: dict[str, World]) -> World:
-    """Pictures."""
-    return worlds["picture"]
+def images(worlds: dict[str, World]) -> World:
+    """Images."""
+    return worlds["image"]
 
 
 @pytest.fixture(scope="session")

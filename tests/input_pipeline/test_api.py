@@ -37,7 +37,7 @@ def rows(data: tf.data.Dataset) -> list[tuple[dict[str, Any], Any]]:
 
 @pytest.fixture(scope="module")
 def folders(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Class folders of pictures; the red of a picture tells its class, the green its number."""
+    """Class folders of images; the red of a image tells its class, the green its number."""
     home = tmp_path_factory.mktemp("folders")
     for number in range(60):
         kind = number % 3
@@ -48,9 +48,9 @@ def folders(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture(scope="module")
-def pictures(folders: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+def images(folders: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The same, ingested."""
-    return ingest(folders, tmp_path_factory.mktemp("pictures") / "artifact")
+    return ingest(folders, tmp_path_factory.mktemp("images") / "artifact")
 
 
 @pytest.fixture(scope="module")
@@ -74,30 +74,30 @@ def arrays(tmp_path_factory: pytest.TempPathFactory) -> Path:
 class TestRead:
     """What ingest wrote."""
 
-    def test_pictures_come_with_the_numbers_of_their_classes(self, pictures: Path) -> None:
+    def test_images_come_with_the_numbers_of_their_classes(self, images: Path) -> None:
         """In three lines; names are numbered in their order, and nothing else is in the batch."""
-        data = input_pipeline.read(pictures, "test", batch_size=4)
+        data = input_pipeline.read(images, "test", batch_size=4)
         found = rows(data)
 
-        assert input_pipeline.classes(pictures) == KINDS
+        assert input_pipeline.classes(images) == KINDS
         assert all(set(values) == {"image"} for values, _ in found)
         assert all(values["image"][0, 0, 0] == 100 * label for values, label in found)
         assert data.element_spec[0]["image"] == tf.TensorSpec([None, 40, 40, 3], tf.uint8)
 
-    def test_all_splits_together_are_all_records(self, pictures: Path) -> None:
+    def test_all_splits_together_are_all_records(self, images: Path) -> None:
         """Each once, in training as without."""
         greens = [
             int(values["image"][0, 0, 1])
             for split in ("train", "eval", "test")
-            for values, _ in rows(input_pipeline.read(pictures, split, augment=False))
+            for values, _ in rows(input_pipeline.read(images, split, augment=False))
         ]
 
         assert sorted(greens) == list(range(60))
 
-    def test_training_is_shuffled_and_every_pass_another_epoch(self, pictures: Path) -> None:
+    def test_training_is_shuffled_and_every_pass_another_epoch(self, images: Path) -> None:
         """Which is so for the split `train` unless told otherwise."""
-        data = input_pipeline.read(pictures, "train", augment=False)
-        stored = input_pipeline.read(pictures, "train", training=False)
+        data = input_pipeline.read(images, "train", augment=False)
+        stored = input_pipeline.read(images, "train", training=False)
         orders = [[int(v["image"][0, 0, 1]) for v, _ in rows(each)] for each in (data, data, stored, stored)]
 
         assert orders[0] != orders[1]
@@ -124,9 +124,9 @@ class TestRead:
         assert all((values["x"] == values["x"][0, 0]).all() for values, _ in found)
         assert all(label == values["x"][0, 0] % 7 for values, label in found)
 
-    def test_features_can_be_chosen(self, pictures: Path) -> None:
+    def test_features_can_be_chosen(self, images: Path) -> None:
         """Then they are what is in the batch."""
-        data = input_pipeline.read(pictures, "eval", features={"image": ImageFeature(8, normalise="unit")})
+        data = input_pipeline.read(images, "eval", features={"image": ImageFeature(8, normalise="unit")})
 
         assert data.element_spec[0] == {"image": tf.TensorSpec([None, 8, 8, 3], tf.float32)}
 
@@ -148,7 +148,7 @@ class TestRead:
 
         assert sorted(seen) == sorted(int(v["size"]) for v, _ in rows(input_pipeline.read(table, "train")))
 
-    def test_keras_takes_it_as_it_is(self, pictures: Path) -> None:
+    def test_keras_takes_it_as_it_is(self, images: Path) -> None:
         """Its length is known, so an epoch is an epoch."""
         import keras
 
@@ -156,24 +156,24 @@ class TestRead:
         scaled = keras.layers.Flatten()(keras.layers.Rescaling(1 / 255)(image))
         model = keras.Model({"image": image}, keras.layers.Dense(3)(scaled))
         model.compile("adam", keras.losses.SparseCategoricalCrossentropy(from_logits=True))
-        data = input_pipeline.read(pictures, "train", batch_size=8)
+        data = input_pipeline.read(images, "train", batch_size=8)
 
         assert len(model.fit(data, epochs=2, verbose=0).history["loss"]) == 2
 
-    def test_an_unknown_setting_is_refused_with_the_nearest(self, pictures: Path) -> None:
+    def test_an_unknown_setting_is_refused_with_the_nearest(self, images: Path) -> None:
         """As on the command line."""
         with pytest.raises(SettingsError, match=r"unknown setting 'input\.batchsize': did you mean 'batch_size'"):
-            input_pipeline.read(pictures, "train", batchsize=3)
+            input_pipeline.read(images, "train", batchsize=3)
 
     def test_a_folder_without_a_manifest_is_refused(self, tmp_path: Path) -> None:
         """It says what was expected."""
         with pytest.raises(BadInput, match=r"no manifest\.json in it; expected what `penstock ingest` or a run wrote"):
             input_pipeline.read(tmp_path, "train")
 
-    def test_an_unknown_split_is_refused(self, pictures: Path) -> None:
+    def test_an_unknown_split_is_refused(self, images: Path) -> None:
         """With those that there are."""
         with pytest.raises(BadInput, match="0 records in split 'training'; splits with records: train, eval, test"):
-            input_pipeline.read(pictures, "training")
+            input_pipeline.read(images, "training")
 
 
 class TestRecords:
@@ -208,14 +208,14 @@ class TestRecords:
 
     def test_variations_need_no_id(self, folders: Path, tmp_path: Path) -> None:
         """A hash of the record decides: the same in every run, another one for every record."""
-        with tf.io.TFRecordWriter(str(tmp_path / "pictures")) as writer:
+        with tf.io.TFRecordWriter(str(tmp_path / "images")) as writer:
             for path in sorted(folders.rglob("*.png")):
                 example = tf.train.Example()
                 example.features.feature["image"].bytes_list.value.append(path.read_bytes())
                 writer.write(example.SerializeToString())
         features = {"image": ImageFeature(32)}
         one, other = (
-            [v["image"].numpy() for v in input_pipeline.from_records([tmp_path / "pictures"], features, batch_size=30)]
+            [v["image"].numpy() for v in input_pipeline.from_records([tmp_path / "images"], features, batch_size=30)]
             for _ in range(2)
         )
         offsets = {tuple(picture[0, 0].astype(int) - picture[0, 0, 1]) for picture in one[0]}
@@ -269,13 +269,13 @@ class TestArrays:
 
         assert sorted(n for values in batches for n in values["x"].numpy().tolist()) == list(range(10))
 
-    def test_pictures_are_varied_by_their_feature(self) -> None:
+    def test_images_are_varied_by_their_feature(self) -> None:
         """Cut, mirrored and resized, in training only."""
-        pictures = np.random.default_rng(1).integers(0, 256, (20, 40, 40, 3), dtype=np.uint8)
+        images = np.random.default_rng(1).integers(0, 256, (20, 40, 40, 3), dtype=np.uint8)
         settings: dict[str, Any] = {"augmentation": {"crop": "resized", "flip": 0.5, "mixup": 0.2}, "batch_size": 10}
         feature = {"image": ImageFeature(16, augmentation=input_pipeline.api._settings(settings).augmentation)}
         values, labels = next(
-            iter(input_pipeline.from_arrays({"image": pictures}, [0, 1] * 10, features=feature, **settings))
+            iter(input_pipeline.from_arrays({"image": images}, [0, 1] * 10, features=feature, **settings))
         )
 
         assert (values["image"].shape, values["image"].dtype) == ((10, 16, 16, 3), tf.uint8)
@@ -290,7 +290,7 @@ class TestArrays:
 class TestFolders:
     """Class folders as they lie there."""
 
-    def test_every_picture_comes_with_its_class(self, folders: Path) -> None:
+    def test_every_image_comes_with_its_class(self, folders: Path) -> None:
         """PNG and BMP, numbered by the folders' names in their order."""
         data = input_pipeline.from_folders(folders, batch_size=7, training=False)
         found = rows(data)
@@ -308,7 +308,7 @@ class TestFolders:
         assert sorted(one.numpy()) == sorted(other.numpy()) == [0] * 20 + [1] * 20 + [2] * 20
         assert (first["image"].numpy() != second["image"].numpy()).any()
 
-    def test_a_folder_without_pictures_is_refused(self, tmp_path: Path) -> None:
+    def test_a_folder_without_images_is_refused(self, tmp_path: Path) -> None:
         """It says what was expected."""
         with pytest.raises(BadInput, match="0 images in it; expected folders of classes"):
             input_pipeline.from_folders(tmp_path)

@@ -29,7 +29,7 @@ class Fake(Unvaried):
         """Nor seen by a model."""
 
 
-PICTURE = Fake(224 * 224 * 3 * 2, is_costly=True)
+IMAGE = Fake(224 * 224 * 3 * 2, is_costly=True)
 TEXT = Fake(512 * 8, is_ragged=True)
 
 
@@ -54,7 +54,7 @@ class TestPools:
 
     def test_what_is_costly_to_decode_comes_in_pools_of_a_batch(self) -> None:
         """However small it is stored."""
-        plan = planned(Data(100_000, 100_000_00), PICTURE)
+        plan = planned(Data(100_000, 100_000_00), IMAGE)
 
         assert (plan.block, plan.pool) == (1, 64)
 
@@ -85,7 +85,7 @@ class TestShuffle:
     )
     def test_records_are_counted_by_their_size(self, records: int, size: int, megabytes: int, held: int) -> None:
         """At least one, at most all of them."""
-        plan = planned(Data(records, records * size), PICTURE, shuffle_mb=megabytes, batch_size=1, ram_mb=4096)
+        plan = planned(Data(records, records * size), IMAGE, shuffle_mb=megabytes, batch_size=1, ram_mb=4096)
 
         assert plan.shuffle == held
 
@@ -97,7 +97,7 @@ class TestShuffle:
 
     def test_it_gives_way_to_a_batch(self) -> None:
         """Where both do not fit into the budget."""
-        wide = planned(Data(10_000, 10_000 * MB), PICTURE, batch_size=8, ram_mb=80, shuffle_mb=64)
+        wide = planned(Data(10_000, 10_000 * MB), IMAGE, batch_size=8, ram_mb=80, shuffle_mb=64)
 
         assert 1 <= wide.shuffle < 32
 
@@ -126,7 +126,7 @@ class TestHeld:
         [
             (Data(1000, 100_000, 2, is_plain=False), Fake()),
             (Data(1000, 5_000_000, 2, is_plain=True), Fake()),
-            (Data(1000, 100_000, 2, is_plain=True), PICTURE),
+            (Data(1000, 100_000, 2, is_plain=True), IMAGE),
         ],
         ids=["packed", "large", "costly to decode"],
     )
@@ -150,7 +150,7 @@ class TestReading:
 
     def test_fewer_where_records_are_large(self) -> None:
         """What waits for its turn is at most an eighth of the budget."""
-        assert planned(Data(1000, 1000 * 5 * MB), PICTURE, interleave=16, batch_size=1, ram_mb=512).cycle == 2
+        assert planned(Data(1000, 1000 * 5 * MB), IMAGE, interleave=16, batch_size=1, ram_mb=512).cycle == 2
 
 
 class TestMachine:
@@ -175,16 +175,16 @@ class TestMachine:
         assert planned(Data(10_000, 10_000 * 1000), parallel=0).parallel == budget.cores()
 
     def test_fewer_are_made_at_once_where_they_do_not_fit(self) -> None:
-        """Large pictures in a small budget."""
+        """Large images in a small budget."""
         data = Data(10_000, 10_000 * MB)
 
-        assert planned(data, PICTURE, parallel=8, prefetch=8, ram_mb=400, shuffle_mb=1, batch_size=32).parallel < 8
-        assert planned(data, PICTURE, parallel=8, prefetch=8, ram_mb=8000, shuffle_mb=1, batch_size=32).parallel == 8
+        assert planned(data, IMAGE, parallel=8, prefetch=8, ram_mb=400, shuffle_mb=1, batch_size=32).parallel < 8
+        assert planned(data, IMAGE, parallel=8, prefetch=8, ram_mb=8000, shuffle_mb=1, batch_size=32).parallel == 8
 
     def test_what_is_left_is_for_the_autotuner(self) -> None:
         """Never nothing."""
         assert 700 < planned(Data(10_000, 10_000 * 1000), shuffle_mb=64).left_mb < 0.8 * 1024
-        assert planned(Data(10_000, 10_000 * MB), PICTURE, ram_mb=500, shuffle_mb=500).left_mb >= 1
+        assert planned(Data(10_000, 10_000 * MB), IMAGE, ram_mb=500, shuffle_mb=500).left_mb >= 1
 
 
 class TestRefused:
@@ -193,7 +193,7 @@ class TestRefused:
     def test_a_batch_that_does_not_fit(self) -> None:
         """With what it takes, and what helps."""
         with pytest.raises(SettingsError) as refused:
-            planned(Data(100, 100 * 5 * MB), PICTURE, ram_mb=100)
+            planned(Data(100, 100 * 5 * MB), IMAGE, ram_mb=100)
 
         assert str(refused.value) == (
             "a batch of 64 records of 5,242,880 bytes takes 1,355 MB while it is made, input.ram_mb is 100: "

@@ -34,21 +34,21 @@ def test_records_are_those_without_a_cache(world: Any, cache: str) -> None:
 
 
 @pytest.mark.parametrize("cache", KINDS)
-def test_variations_come_after_it(pictures: Any, cache: str) -> None:
+def test_variations_come_after_it(images: Any, cache: str) -> None:
     """They are those that records have without a cache, and others in every epoch."""
-    data = pictures.reader(cache=cache, augment=True).training(pictures.files)
-    first, second = pictures.values(data), pictures.values(data.skip(7))
-    plain = pictures.values(pictures.reader(augment=True).training(pictures.files))
+    data = images.reader(cache=cache, augment=True).training(images.files)
+    first, second = images.values(data), images.values(data.skip(7))
+    plain = images.values(images.reader(augment=True).training(images.files))
 
     assert all((first[n] == plain[n]).all() for n in range(97))
     assert sum((first[n] != second[n]).any() for n in range(97)) > 87
 
 
 @pytest.mark.parametrize("cache", KINDS)
-def test_after_the_first_epoch_the_shards_are_not_needed(pictures: Any, write: Any, cache: str) -> None:
+def test_after_the_first_epoch_the_shards_are_not_needed(images: Any, write: Any, cache: str) -> None:
     """They may even be gone."""
-    shard = write("picture", range(32))
-    batches = pictures.reader(cache=cache).training([shard]).as_numpy_iterator()
+    shard = write("image", range(32))
+    batches = images.reader(cache=cache).training([shard]).as_numpy_iterator()
     first = [int(n) for _ in range(2) for n in next(batches)[1]]
     next(batches)  # the second epoch has begun
     shard.path.unlink()
@@ -83,17 +83,17 @@ def test_a_folder_that_is_not_there_is_refused(numbers: Any, tmp_path: Path) -> 
         numbers.reader(cache="file", cache_directory=str(tmp_path / "none")).training(numbers.files)
 
 
-def test_a_disk_without_room_is_refused(pictures: Any, tiny_disk: Path) -> None:
+def test_a_disk_without_room_is_refused(images: Any, tiny_disk: Path) -> None:
     """With what would be needed, before anything is written."""
     with pytest.raises(SettingsError, match=r"decoded records take \d+ MB, .* has 0 MB left"):
-        pictures.reader(cache="file", cache_directory=str(tiny_disk)).training(pictures.files)
+        images.reader(cache="file", cache_directory=str(tiny_disk)).training(images.files)
 
     assert list(tiny_disk.iterdir()) == []
 
 
-def test_evaluation_is_not_kept(pictures: Any) -> None:
+def test_evaluation_is_not_kept(images: Any) -> None:
     """It is read in stored order, and needs no budget for a cache."""
-    reader = pictures.reader(cache="memory", ram_mb=16)
+    reader = images.reader(cache="memory", ram_mb=16)
 
-    assert pictures.epochs(reader.evaluation(pictures.files), 1) == [list(range(97))]
-    assert isinstance(reader.evaluation(pictures.files), tf.data.Dataset)
+    assert images.epochs(reader.evaluation(images.files), 1) == [list(range(97))]
+    assert isinstance(reader.evaluation(images.files), tf.data.Dataset)

@@ -60,10 +60,10 @@ class TestEpochs:
         assert len(data) == 7
         assert passes == world.epochs(reader.training(world.files), 3)
 
-    def test_values_stay_with_their_labels(self, pictures: Any) -> None:
+    def test_values_stay_with_their_labels(self, images: Any) -> None:
         """Whatever is shuffled, a record is shuffled whole; without augmentation it is as evaluation sees it."""
-        found = pictures.values(pictures.reader().training(pictures.files))
-        expected = pictures.values(pictures.reader().evaluation(pictures.files))
+        found = images.values(images.reader().training(images.files))
+        expected = images.values(images.reader().evaluation(images.files))
 
         assert found.keys() == expected.keys()
         assert all((found[number] == expected[number]).all() for number in expected)
@@ -111,9 +111,9 @@ class TestEvaluation:
 
         assert world.content(data) == world.content(data)
 
-    def test_pictures_are_as_they_were_decoded(self, pictures: Any) -> None:
-        """No byte of a picture of the right size is lost."""
-        found = pictures.values(pictures.reader(augment=True).evaluation(pictures.files))
+    def test_images_are_as_they_were_decoded(self, images: Any) -> None:
+        """No byte of a image of the right size is lost."""
+        found = images.values(images.reader(augment=True).evaluation(images.files))
 
         assert all((found[n] == np.array([n, 255 - n, 7])).all() for n in range(97))
 
@@ -125,7 +125,7 @@ class TestBatches:
     @pytest.mark.parametrize(
         ("kind", "spec"),
         [
-            ("picture", tf.TensorSpec([None, 8, 8, 3], tf.uint8)),
+            ("image", tf.TensorSpec([None, 8, 8, 3], tf.uint8)),
             ("number", tf.TensorSpec([None], tf.int64)),
             ("text", tf.TensorSpec([None, None], tf.int64)),
         ],
@@ -178,7 +178,7 @@ class TestFaults:
         with pytest.raises(tf.errors.DataLossError):
             world.epochs(getattr(world.reader(), purpose)([shard]), 1)
 
-    def test_a_budget_that_holds_no_batch_is_refused(self, pictures: Any) -> None:
+    def test_a_budget_that_holds_no_batch_is_refused(self, images: Any) -> None:
         """With what it would take, before anything is read."""
         with pytest.raises(SettingsError, match=r"takes \d+ MB while it is made, input.ram_mb is 16"):
-            pictures.reader(batch_size=100_000, ram_mb=16).training(pictures.files)
+            images.reader(batch_size=100_000, ram_mb=16).training(images.files)

@@ -50,17 +50,17 @@ class TestSeed:
 
         assert len({tuple(each) for each in [*one, *next_one]}) == 6
 
-    def test_shards_are_mixed(self, pictures: Any) -> None:
+    def test_shards_are_mixed(self, images: Any) -> None:
         """No full batch comes from fewer than three of the four shards."""
-        (seen,) = pictures.epochs(pictures.reader().training(pictures.files), 1)
+        (seen,) = images.epochs(images.reader().training(images.files), 1)
         batches = [seen[start : start + 16] for start in range(0, 96, 16)]
 
         assert min(len({min(number // 30, 3) for number in batch}) for batch in batches) >= 3
 
-    def test_a_buffer_of_one_record_drops_nothing(self, pictures: Any) -> None:
+    def test_a_buffer_of_one_record_drops_nothing(self, images: Any) -> None:
         """Records may be as large as the budget: the order is then that of the interleaved shards."""
-        huge = [RecordFile(file.path, file.records, file.records << 20) for file in pictures.files]
-        seen = pictures.epochs(pictures.reader(shuffle_mb=1, ram_mb=4096).training(huge), 2)
+        huge = [RecordFile(file.path, file.records, file.records << 20) for file in images.files]
+        seen = images.epochs(images.reader(shuffle_mb=1, ram_mb=4096).training(huge), 2)
 
         assert [sorted(each) for each in seen] == [list(range(97))] * 2
         assert Counter(min(number // 30, 3) for number in seen[0][:16]) == {0: 4, 1: 4, 2: 4, 3: 4}
@@ -75,7 +75,7 @@ class TestSeed:
 class TestResume:
     """Going on where a run was stopped."""
 
-    @pytest.mark.parametrize(("kind", "positions"), [("number", 20), ("text", 4), ("picture", 4)])
+    @pytest.mark.parametrize(("kind", "positions"), [("number", 20), ("text", 4), ("image", 4)])
     def test_at_random_positions_the_very_next_batch_follows(self, worlds: Any, kind: str, positions: int) -> None:
         """Byte for byte, and so do those after it, into the next epochs."""
         world = worlds[kind]
@@ -93,11 +93,11 @@ class TestResume:
 
         assert world.content(reader.training(world.files, Position(0, 7)), 3) == expected
 
-    def test_what_was_seen_is_not_decoded_again(self, pictures: Any, write: Any) -> None:
+    def test_what_was_seen_is_not_decoded_again(self, images: Any, write: Any) -> None:
         """A record that cannot be decoded stops an epoch, but not one that is entered after it."""
-        shard = write("picture", range(8))
-        reader = pictures.reader(batch_size=1)
-        (order,) = pictures.epochs(reader.training([shard]), 1, 8)
+        shard = write("image", range(8))
+        reader = images.reader(batch_size=1)
+        (order,) = images.epochs(reader.training([shard]), 1, 8)
         content = shard.path.read_bytes()
         records = list(tf.data.TFRecordDataset(str(shard.path)).as_numpy_iterator())
         with tf.io.TFRecordWriter(str(shard.path)) as writer:
@@ -106,8 +106,8 @@ class TestResume:
         assert len(shard.path.read_bytes()) == len(content)
 
         with pytest.raises(tf.errors.InvalidArgumentError):
-            pictures.epochs(reader.training([shard]), 1, 8)
-        assert pictures.epochs(reader.training([shard], Position(0, 1)), 1, 7) == [order[1:]]
+            images.epochs(reader.training([shard]), 1, 8)
+        assert images.epochs(reader.training([shard], Position(0, 1)), 1, 7) == [order[1:]]
 
     def test_a_position_is_counted_on(self) -> None:
         """Steps become epochs."""
@@ -124,7 +124,7 @@ class TestWorkers:
     """Several that share the records."""
 
     @pytest.mark.parametrize(
-        ("kind", "count"), [("number", 2), ("number", 5), ("number", 8), ("text", 3), ("picture", 3)]
+        ("kind", "count"), [("number", 2), ("number", 5), ("number", 8), ("text", 3), ("image", 3)]
     )
     def test_all_workers_together_see_every_record_once_an_epoch(self, worlds: Any, kind: str, count: int) -> None:
         """By whole shards where they can be dealt out evenly, else by records."""
@@ -163,16 +163,16 @@ class TestWorkers:
         assert Counter(number // 8 for number in first) == dict.fromkeys({number // 8 for number in first}, 8)
         assert len(first) == 32
 
-    def test_the_fastest_order_loses_no_record_among_workers(self, pictures: Any) -> None:
+    def test_the_fastest_order_loses_no_record_among_workers(self, images: Any) -> None:
         """Who reads what does not depend on who is first."""
-        reader = pictures.reader(order="fastest")
+        reader = images.reader(order="fastest")
         seen = [
             number
             for index in range(3)
-            for number in pictures.epochs(
-                reader.training(pictures.files, worker=Worker(index, 3)),
+            for number in images.epochs(
+                reader.training(images.files, worker=Worker(index, 3)),
                 1,
-                reader.steps(pictures.files, Worker(index, 3)),
+                reader.steps(images.files, Worker(index, 3)),
             )[0]
         ]
 

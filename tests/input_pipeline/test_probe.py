@@ -18,7 +18,7 @@ RECORDS = 48
 
 
 def jpeg(side: int) -> bytes:
-    """A picture of noise."""
+    """A image of noise."""
     file = io.BytesIO()
     pixels = np.random.default_rng(1).integers(0, 256, (side, side, 3), "uint8")
     Image.fromarray(pixels).save(file, "JPEG", quality=90)
@@ -37,8 +37,8 @@ def shards(home: Path, content: bytes) -> list[RecordFile]:
     return [RecordFile(path, RECORDS, path.stat().st_size)]
 
 
-def pictures(**settings: object) -> Reader:
-    """How pictures are read."""
+def images(**settings: object) -> Reader:
+    """How images are read."""
     given = Input.model_validate({"batch_size": 16, "image_size": 64, **settings})
     return Reader({"value": ImageFeature(64)}, "label", tf.identity, given, 1, label_type="int64")
 
@@ -46,9 +46,9 @@ def pictures(**settings: object) -> Reader:
 class TestExplain:
     """The sentence."""
 
-    def test_large_pictures_are_decoded_too_slowly(self, tmp_path: Path) -> None:
+    def test_large_images_are_decoded_too_slowly(self, tmp_path: Path) -> None:
         """What they gain stored smaller was measured, and so was what cores would have to do."""
-        said = probe.explain(pictures(), shards(tmp_path, jpeg(1000)), 0.5, rate=2000, seconds=0.2)
+        said = probe.explain(images(), shards(tmp_path, jpeg(1000)), 0.5, rate=2000, seconds=0.2)
 
         wanted = r"input-bound 50 %: decoding is the limit; .*store at 256 px \(\d+\.\dx\).*"
         assert re.fullmatch(wanted, said), said
@@ -56,14 +56,14 @@ class TestExplain:
 
     def test_small_ones_are_not_stored_smaller(self, tmp_path: Path) -> None:
         """They are no larger than that."""
-        said = probe.explain(pictures(), shards(tmp_path, jpeg(100)), 0.5, rate=2000, seconds=0.1)
+        said = probe.explain(images(), shards(tmp_path, jpeg(100)), 0.5, rate=2000, seconds=0.1)
 
         assert said.startswith("input-bound 50 %: ")
         assert "store at" not in said
 
     def test_who_does_not_wait_is_told_so(self) -> None:
         """And nothing is measured."""
-        assert probe.explain(pictures(), [], 0.01, rate=10) == "not input-bound: the device waits 1 % of the time"
+        assert probe.explain(images(), [], 0.01, rate=10) == "not input-bound: the device waits 1 % of the time"
 
     def test_arrays_are_read(self, tmp_path: Path) -> None:
         """Every modality has the same stages."""
@@ -76,7 +76,7 @@ class TestExplain:
 
 def test_without_augmentation_there_is_no_such_stage(tmp_path: Path) -> None:
     """It is not done, so it costs nothing."""
-    stages = probe.costs(pictures(augment=False), shards(tmp_path, jpeg(64)), seconds=0.1)
+    stages = probe.costs(images(augment=False), shards(tmp_path, jpeg(64)), seconds=0.1)
 
     assert [stage.name for stage in stages] == ["read", "parse", "decode"]
 

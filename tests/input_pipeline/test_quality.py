@@ -41,7 +41,7 @@ def test_one_class_is_one_run() -> None:
     assert quality.measure([2, 0, 1], ["a", "a", "a"]).runs == 1
 
 
-@pytest.mark.parametrize("kind", ["number", "picture"])
+@pytest.mark.parametrize("kind", ["number", "image"])
 def test_an_epoch_of_ours_is_well_shuffled(worlds: Any, kind: str) -> None:
     """With room for all records: as far as chance allows with ninety-seven of them."""
     world = worlds[kind]

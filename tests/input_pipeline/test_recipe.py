@@ -22,10 +22,10 @@ def maps(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def darken(values: dict[str, Any], labels: Any, seeds: Any) -> tuple[dict[str, Any], Any]:
-    """Changes a picture, by a condition on tensors."""
+    """Changes a image, by a condition on tensors."""
     del seeds
     if tf.shape(labels)[0] > 0:
-        values = {"picture": values["picture"] // 2}
+        values = {"image": values["image"] // 2}
     return values, labels
 
 
@@ -37,21 +37,21 @@ def count(values: dict[str, Any], labels: Any, seeds: Any) -> tuple[dict[str, An
 class TestMaps:
     """Functions of the user."""
 
-    def test_they_are_applied_in_their_order(self, pictures: Any) -> None:
+    def test_they_are_applied_in_their_order(self, images: Any) -> None:
         """To whole batches, in training."""
-        reader = pictures.reader(maps="maps_of_a_user:darken,maps_of_a_user:count")
-        values, labels = next(iter(reader.training(pictures.files)))
+        reader = images.reader(maps="maps_of_a_user:darken,maps_of_a_user:count")
+        values, labels = next(iter(reader.training(images.files)))
 
-        assert set(values) == {"picture", "epoch", "rows"}
+        assert set(values) == {"image", "epoch", "rows"}
         assert values["rows"].numpy().tolist() == [16] * 16
-        np.testing.assert_array_equal(values["picture"].numpy()[:, 0, 0, 0], labels.numpy() // 2)
+        np.testing.assert_array_equal(values["image"].numpy()[:, 0, 0, 0], labels.numpy() // 2)
 
-    def test_evaluation_does_without_them(self, pictures: Any) -> None:
+    def test_evaluation_does_without_them(self, images: Any) -> None:
         """What a served model must do as well belongs into a feature."""
-        reader = pictures.reader(maps="maps_of_a_user:darken")
-        values, labels = next(iter(reader.evaluation(pictures.files)))
+        reader = images.reader(maps="maps_of_a_user:darken")
+        values, labels = next(iter(reader.evaluation(images.files)))
 
-        np.testing.assert_array_equal(values["picture"].numpy()[:, 0, 0, 0], labels.numpy())
+        np.testing.assert_array_equal(values["image"].numpy()[:, 0, 0, 0], labels.numpy())
 
     @pytest.mark.parametrize("kind", ["number", "text"])
     def test_pools_are_cut_before_them(self, worlds: Any, kind: str) -> None:
@@ -67,10 +67,10 @@ class TestMixtures:
     """Records that are blended."""
 
     @pytest.mark.parametrize("how", [{"mixup": 0.4}, {"cutmix": 1.0}, {"mixup": 0.4, "cutmix": 1.0}])
-    def test_labels_are_shares_that_add_up(self, pictures: Any, how: dict[str, float]) -> None:
+    def test_labels_are_shares_that_add_up(self, images: Any, how: dict[str, float]) -> None:
         """Of two classes at the most: a record's own, and its neighbour's."""
-        reader = pictures.reader(augment=True, augmentation=how)
-        labels = np.concatenate([each for _, each in reader.training(pictures.files, epochs=1).as_numpy_iterator()])
+        reader = images.reader(augment=True, augmentation=how)
+        labels = np.concatenate([each for _, each in reader.training(images.files, epochs=1).as_numpy_iterator()])
 
         assert reader.is_soft
         assert labels.shape == (97, 97)
@@ -78,36 +78,36 @@ class TestMixtures:
         assert labels.sum() == pytest.approx(97, abs=1e-3)
         assert ((labels > 0).sum(axis=1) <= 2).all()
 
-    def test_pixels_are_blended_as_labels_are(self, pictures: Any) -> None:
-        """A picture of one colour that spells its number: the blend spells the blend of numbers."""
+    def test_pixels_are_blended_as_labels_are(self, images: Any) -> None:
+        """A image of one colour that spells its number: the blend spells the blend of numbers."""
         still = {"crop": "none", "brightness": 0, "contrast": 0, "mixup": 1.0}
-        values, labels = next(iter(pictures.reader(augment=True, augmentation=still).training(pictures.files)))
+        values, labels = next(iter(images.reader(augment=True, augmentation=still).training(images.files)))
 
-        np.testing.assert_allclose(values["picture"].numpy()[:, 3, 3, 0], labels.numpy() @ np.arange(97), atol=0.51)
+        np.testing.assert_allclose(values["image"].numpy()[:, 3, 3, 0], labels.numpy() @ np.arange(97), atol=0.51)
 
-    def test_evaluation_has_shares_too_but_of_one_class(self, pictures: Any) -> None:
+    def test_evaluation_has_shares_too_but_of_one_class(self, images: Any) -> None:
         """The loss that training needs is the one that is measured."""
-        reader = pictures.reader(augment=True, augmentation={"mixup": 0.4})
-        _, labels = next(iter(reader.evaluation(pictures.files)))
+        reader = images.reader(augment=True, augmentation={"mixup": 0.4})
+        _, labels = next(iter(reader.evaluation(images.files)))
 
         np.testing.assert_array_equal(labels.numpy(), np.eye(97)[:16])
 
-    def test_without_augmentation_nothing_is_blended(self, pictures: Any) -> None:
+    def test_without_augmentation_nothing_is_blended(self, images: Any) -> None:
         """One switch for all that is random."""
-        reader = pictures.reader(augment=False, augmentation={"mixup": 0.4})
+        reader = images.reader(augment=False, augmentation={"mixup": 0.4})
 
         assert not reader.is_soft
-        assert reader.training(pictures.files).element_spec[1] == tf.TensorSpec([None], tf.int64)
+        assert reader.training(images.files).element_spec[1] == tf.TensorSpec([None], tf.int64)
 
     def test_texts_cannot_be_blended(self, texts: Any) -> None:
         """The message says what to set."""
-        with pytest.raises(SettingsError, match=r"blend records of one picture; these have text: set .* to 0"):
+        with pytest.raises(SettingsError, match=r"blend records of one image; these have text: set .* to 0"):
             texts.reader(augment=True, augmentation={"mixup": 0.4}).training(texts.files)
 
-    def test_the_number_of_classes_is_needed(self, pictures: Any) -> None:
+    def test_the_number_of_classes_is_needed(self, images: Any) -> None:
         """Shares of what, else?"""
         with pytest.raises(SettingsError, match="they need the number of classes"):
-            replace(pictures.reader(augment=True, augmentation={"cutmix": 1}), classes=0).training(pictures.files)
+            replace(images.reader(augment=True, augmentation={"cutmix": 1}), classes=0).training(images.files)
 
 
 def test_several_features_make_several_inputs(numbers: Any) -> None:

@@ -21,7 +21,7 @@ from PIL import Image
 from components.errors import BadInput, SettingsError
 from components.ingest.sources import Refused
 from components.records import checksum, manifest
-from components.records.manifest import Account, Shard
+from components.records.manifest import Manifest, Shard
 from data import digits
 from pipelines.inspection import Wishes, inspect, raw
 from pipelines.inspection.reasons import OTHER, Reasons
@@ -327,7 +327,7 @@ class TestImages:
         )
 
     def test_pixels_are_not_decoded(self) -> None:
-        """A picture that would fill the memory is told of by its header, without a warning."""
+        """A image that would fill the memory is told of by its header, without a warning."""
         Path("big", "one").mkdir(parents=True)
         Image.new("1", (10_000, 9_000)).save("big/one/1.png")
         Image.new("1", (20_000, 10_000)).save("big/one/2.png")
@@ -374,7 +374,7 @@ class TestSheet:
     def test_images_come_from_rows_too(self) -> None:
         """A Parquet column of image files, one of them broken, one missing."""
         images = [picture((9, 9, 9)), b"broken", None, picture((99, 99, 99))]
-        pq.write_table(pa.table({"picture": images, "label": ["a", "a", "b", "b"]}), "rows.parquet")
+        pq.write_table(pa.table({"image": images, "label": ["a", "a", "b", "b"]}), "rows.parquet")
 
         assert "2 images in sheet.png" in look("rows.parquet", sheet=Path("sheet.png"))
         with Image.open("sheet.png") as sheet:
@@ -410,12 +410,12 @@ class TestSheet:
             for _ in range(count):
                 gallery.offer(label, lambda label=label: load(label))  # type: ignore[misc]
 
-        labels = [label for label, _ in gallery.pictures()]
+        labels = [label for label, _ in gallery.images()]
         assert {label: labels.count(label) for label in set(labels)} == {"many": 31, "few": 3, "some": 30}
         assert labels[:7] == ["few", "many", "some", "few", "many", "some", "few"]
         assert len(loaded) == 64 + 3 + 30
 
-    def test_pictures_are_upright_and_whole(self) -> None:
+    def test_images_are_upright_and_whole(self) -> None:
         """Wide, deep and transparent ones are shown as training sees them."""
         deep, clear = io.BytesIO(), io.BytesIO()
         Image.fromarray(np.full((300, 100), 0x8000, np.uint16)).save(deep, "PNG")
@@ -424,7 +424,7 @@ class TestSheet:
         gallery.offer("clear", clear.getvalue)
         gallery.offer("deep", deep.getvalue)
 
-        assert [(image.size, image.getpixel((5, 5))) for _, image in gallery.pictures()] == [
+        assert [(image.size, image.getpixel((5, 5))) for _, image in gallery.images()] == [
             ((112, 37), (255, 255, 255)),
             ((37, 112), (128, 128, 128)),
         ]
@@ -434,7 +434,7 @@ class TestSheet:
         gallery = Gallery()
         for label in ("a", "W" * 300):
             gallery.offer(label, lambda: picture((0, 0, 0)))
-        draw(gallery.pictures(), Path("sheet.png"))
+        draw(gallery.images(), Path("sheet.png"))
 
         with Image.open("sheet.png") as sheet:
             between, after = sheet.crop((122, 0, 132, 152)), sheet.crop((244, 0, 254, 152))
@@ -490,7 +490,7 @@ def artifact(write_records: Callable[..., None]) -> Path:
     reasons = ["too large", "not an image", "not an image"]
     bad = [Refused(f"cat/{number}.jpg", reason) for number, reason in enumerate(reasons)]
     counts = {"train": {"cat": 2, "dog": 1}, "eval": {"cat": 0, "dog": 1}}
-    made = Account(
+    made = Manifest(
         data_digest="0" * 64,
         found=7,
         sources=(("cat/9.jpg", 12_000, "0" * 64), ("dog/9.jpg", 345, "0" * 64)),

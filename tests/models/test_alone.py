@@ -23,26 +23,26 @@ pytestmark = pytest.mark.slow
 
 
 class Questions:
-    """The sample as arrays; all rows of a picture are trained on, or none."""
+    """The sample as arrays; all rows of a image are trained on, or none."""
 
     def __init__(self, folder: Path, limit: int | None) -> None:
         digit_questions.write_questions(folder, limit)
         rows = [json.loads(line) for line in (folder / digit_questions.FILE).read_text().splitlines()]
-        names = sorted({row["picture"] for row in rows})
-        pictures = np.stack([np.asarray(Image.open(folder / name).convert("RGB")) for name in names])
-        shown = np.array([names.index(row["picture"]) for row in rows])
+        names = sorted({row["image"] for row in rows})
+        images = np.stack([np.asarray(Image.open(folder / name).convert("RGB")) for name in names])
+        shown = np.array([names.index(row["image"]) for row in rows])
         words = texts.tokens(tf.constant([row["question"] for row in rows]))
         known, ids = np.unique(words.flat_values.numpy(), return_inverse=True)
         self.train, self.vocabulary = shown % 5 < 4, len(known) + 1
         self.labels = np.array([row["label"] == "yes" for row in rows]).astype(int)
         self.columns: dict[str, Any] = {
-            "image": pictures[shown],
+            "image": images[shown],
             "question": words.with_flat_values(ids + 1).to_tensor().numpy(),
             "numbers": np.array([[row["number"] - 4, 10 * row["ink"] - 3] for row in rows], np.float32),
         }
 
     def accuracy(self, *names: str) -> float:
-        """Trains a model of some columns on most pictures, and returns how many answers about the others are right."""
+        """Trains a model of some columns on most images, and returns how many answers about the others are right."""
         keras.utils.set_random_seed(3)
         inputs = {
             "image": keras.Input([32, 32, 3], dtype="uint8", name="image"),
@@ -65,7 +65,7 @@ class Questions:
 
 @pytest.fixture(scope="module")
 def questions(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Questions]:
-    """All of them, and some: pictures take longer."""
+    """All of them, and some: images take longer."""
     home = tmp_path_factory.mktemp("questions")
     return {"all": Questions(home / "all", None), "some": Questions(home / "some", 1200)}
 
@@ -82,5 +82,5 @@ def questions(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Questions]:
     ids=str,
 )
 def test_no_part_can_answer_alone(questions: dict[str, Questions], sample: str, names: list[str]) -> None:
-    """Nor can the others without the picture, or without the question."""
+    """Nor can the others without the image, or without the question."""
     assert questions[sample].accuracy(*names) <= 0.65

@@ -128,7 +128,7 @@ def test_a_compiled_model_is_saved_with_its_loss(head: Any, tmp_path: Path) -> N
 
 
 def test_soft_labels_are_shares_of_every_class() -> None:
-    """As blended pictures have them: the loss is the cross-entropy with the shares."""
+    """As blended images have them: the loss is the cross-entropy with the shares."""
     head = Classification(2, is_soft=True)
     shares = np.array([[1, 0], [0.25, 0.75]], np.float32)
     answers = np.array([[0.5, 0.5], [0.8, 0.2]], np.float32)

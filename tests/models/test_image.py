@@ -1,4 +1,4 @@
-"""The encoder of pictures fits any size, and scales what it is given."""
+"""The encoder of images fits any size, and scales what it is given."""
 
 from typing import Any
 
@@ -20,7 +20,7 @@ def build(size: int, classes: int) -> Any:
 @pytest.mark.parametrize("classes", [2, 3, 4, 5])
 @pytest.mark.parametrize("size", [32, 48, 160])
 def test_outputs_are_probabilities(size: int, classes: int) -> None:
-    """One for each class and picture, whatever the size."""
+    """One for each class and image, whatever the size."""
     noise = np.random.default_rng(3).integers(0, 256, (2, size, size, 3), dtype=np.uint8)
     found = build(size, classes)({"image": noise}, training=False).numpy()
 
@@ -30,7 +30,7 @@ def test_outputs_are_probabilities(size: int, classes: int) -> None:
 
 @pytest.mark.parametrize("size", [1, 8, 15, 16, 33, 1024])
 def test_any_size_that_can_be_set_can_be_built(size: int) -> None:
-    """There are as many halvings as the picture allows."""
+    """There are as many halvings as the image allows."""
     assert build(size, 2).output_shape == (None, 2)
 
 

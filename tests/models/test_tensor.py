@@ -36,7 +36,7 @@ def encoder(shape: tuple[int, ...], dtype: str = "float32", moments: Moments | N
     ],
 )
 def test_any_shape_is_encoded(shape: tuple[int, ...], width: int) -> None:
-    """As a row up to one side, as a picture from two on, as wide as the halvings make it."""
+    """As a row up to one side, as a image from two on, as wide as the halvings make it."""
     found = encoder(shape)(np.random.default_rng(3).normal(size=(2, *shape)).astype(np.float32), training=False)
 
     assert found.shape == (2, width)

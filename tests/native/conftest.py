@@ -52,7 +52,7 @@ def jpeg() -> Callable[..., bytes]:
 
 @pytest.fixture(scope="session")
 def raw() -> Callable[[Pixels], bytes]:
-    """Writes pixels as a raw picture of ours."""
+    """Writes pixels as a raw image of ours."""
 
     def write(pixels: Pixels) -> bytes:
         height, width = pixels.shape[:2]

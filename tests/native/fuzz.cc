@@ -1,8 +1,8 @@
-// Pictures that were tampered with, decoded under the eyes of AddressSanitizer: nothing may crash, leak or differ.
+// Images that were tampered with, decoded under the eyes of AddressSanitizer: nothing may crash, leak or differ.
 //
 //   seeds ─► record i: a seed, a few faults, a box, all drawn from (seed, i) ─► decode in several ways ─► compare
 //
-//   fuzz SEEDS COUNT SEED [INDEX]    SEEDS: for each picture its size as a little-endian int32, then its bytes;
+//   fuzz SEEDS COUNT SEED [INDEX]    SEEDS: for each image its size as a little-endian int32, then its bytes;
 //                                    with INDEX, that record alone
 //
 // A record is decoded or refused with a reason. Our own Huffman reader and libjpeg's must agree on the pixels of what
@@ -110,7 +110,7 @@ void Tamper(Dice* dice, const std::vector<std::string>& seeds, std::string* file
   }
 }
 
-// Mostly inside the picture that the header tells of, sometimes anywhere.
+// Mostly inside the image that the header tells of, sometimes anywhere.
 Box DrawBox(Dice* dice, const penstock::Shape& shape) {
   const auto any = [&] { return static_cast<int>(dice->Below(1u << dice->Below(32))) - (dice->OneIn(9) ? 5 : 0); };
   if (dice->OneIn(20) || shape.height <= 0 || shape.width <= 0) return {any(), any(), any(), any()};

@@ -1,4 +1,4 @@
-"""Builds the fuzzer with sanitizers and runs it on pictures that were tampered with.
+"""Builds the fuzzer with sanitizers and runs it on images that were tampered with.
 
     python tests/native/fuzz.py --count 20000
 
@@ -49,14 +49,14 @@ def jpegs() -> Iterator[bytes]:
 
 
 def encoded(image: Image.Image, **options: Any) -> bytes:
-    """Returns a picture as a JPEG file."""
+    """Returns a image as a JPEG file."""
     out = io.BytesIO()
     image.save(out, "JPEG", **options)
     return out.getvalue()
 
 
 def raw(image: Image.Image) -> bytes:
-    """Returns a picture as a raw file of ours."""
+    """Returns a image as a raw file of ours."""
     return b"P6 %05d %05d 255\n" % image.size + image.tobytes()
 
 

@@ -181,4 +181,4 @@ class TestCommand:
         monkeypatch.setenv("PATH", str(tmp_path))
 
         assert build.main() == 1
-        assert "pictures take the plain path: not built, and there is no g++" in capsys.readouterr().err
+        assert "images take the plain path: not built, and there is no g++" in capsys.readouterr().err

@@ -50,7 +50,7 @@ def _library() -> None:
 
 
 def libjpegs_gray(content: bytes, width: int, height: int) -> bytes:
-    """Returns the picture at an eighth of its size, as Pillow has it from libjpeg."""
+    """Returns the image at an eighth of its size, as Pillow has it from libjpeg."""
     return Image.frombytes("L", (-(-width // 8), -(-height // 8)), content, "jpeg", "L", "", 8, 0).tobytes()
 
 
@@ -62,7 +62,7 @@ def regular_gray(content: bytes) -> bytes | None:
 
 @pytest.mark.parametrize("kind", REGULAR)
 @pytest.mark.parametrize("size", SIZES)
-def test_a_whole_picture_is_what_libjpeg_makes_of_it(
+def test_a_whole_image_is_what_libjpeg_makes_of_it(
     photo: Photo, jpeg: Encode, size: tuple[int, int], kind: str
 ) -> None:
     """Byte for byte, for looks are made of it."""
@@ -94,7 +94,7 @@ def test_rare_kinds_are_left_to_libjpeg(photo: Photo, jpeg: Encode, kind: str) -
 
 
 @pytest.mark.parametrize("kind", [*REGULAR, "progressive"])
-def test_the_header_of_most_pictures_is_read(photo: Photo, jpeg: Encode, kind: str) -> None:
+def test_the_header_of_most_images_is_read(photo: Photo, jpeg: Encode, kind: str) -> None:
     """Its size, and where the data begins and ends, whatever stands behind that."""
     content = jpeg(photo(135, 150), **{**REGULAR, **OTHERS}[kind])
 
@@ -105,7 +105,7 @@ def test_the_header_of_most_pictures_is_read(photo: Photo, jpeg: Encode, kind: s
     assert b"\xff\xda" in content[outline.data - 14 : outline.data]
 
 
-def test_headers_that_may_turn_a_picture_are_left_to_others(photo: Photo, jpeg: Encode) -> None:
+def test_headers_that_may_turn_a_image_are_left_to_others(photo: Photo, jpeg: Encode) -> None:
     """EXIF says which side is up; CMYK is no colour of TensorFlow's."""
     turned = Image.Exif()
     turned[0x0112] = 6

@@ -1,4 +1,4 @@
-"""Boxes of pictures become the pixels that TensorFlow's own ops make of them, to within a rounding."""
+"""Boxes of images become the pixels that TensorFlow's own ops make of them, to within a rounding."""
 
 import functools
 import os
@@ -52,12 +52,12 @@ def resized(pixels: Pixels, box: Box, size: tuple[int, int], *, antialias: bool)
 
 
 def difference(a: Pixels, b: Pixels) -> NDArray[np.int16]:
-    """By how much two pictures differ, number by number."""
+    """By how much two images differ, number by number."""
     return np.abs(a.astype(np.int16) - b.astype(np.int16))
 
 
 def draw_boxes(count: int, height: int, width: int) -> NDArray[np.int32]:
-    """Random boxes of all sizes, the whole picture and its corners among them."""
+    """Random boxes of all sizes, the whole image and its corners among them."""
     random = np.random.default_rng(count)
     heights, widths = random.integers(1, height + 1, count), random.integers(1, width + 1, count)
     tops, lefts = random.integers(0, height - heights + 1), random.integers(0, width - widths + 1)
@@ -99,7 +99,7 @@ class TestPixels:
 
         assert difference(found, plain(content, box, False, size, how)).max() <= 1
 
-    def test_whole_pictures_have_the_pixels_of_evaluation(self, ops: Ops, photo: Photo, jpeg: Encode) -> None:
+    def test_whole_images_have_the_pixels_of_evaluation(self, ops: Ops, photo: Photo, jpeg: Encode) -> None:
         """Training and serving see the same, but for a rounding: 0.0015 of 255 in the mean."""
         content = jpeg(photo(375, 500))
 
@@ -123,7 +123,7 @@ class TestPixels:
         assert differences.mean() <= 0.05
 
     def test_a_shrink_in_the_dct_stays_close(self, ops: Ops, photo: Photo, jpeg: Encode) -> None:
-        """Pictures of many times the size lose 1.5 of 255 in the mean, where bilinear alone is off by far more."""
+        """Images of many times the size lose 1.5 of 255 in the mean, where bilinear alone is off by far more."""
         content, box, size = jpeg(photo(427, 640)), [3, 5, 420, 630], (64, 64)
         smooth = plain(content, box, False, size, SMOOTH)
 
@@ -133,7 +133,7 @@ class TestPixels:
         assert 0 < mean <= 1.5
         assert mean < difference(plain(content, box, False, size), smooth).mean() / 4
 
-    def test_a_mirrored_picture_is_the_same_picture_mirrored(self, ops: Ops, photo: Photo, jpeg: Encode) -> None:
+    def test_a_mirrored_image_is_the_same_image_mirrored(self, ops: Ops, photo: Photo, jpeg: Encode) -> None:
         """Number by number."""
         contents, boxes = [jpeg(photo(80, 90))] * 2, [[3, 10, 60, 71]] * 2
 
@@ -143,7 +143,7 @@ class TestPixels:
 
 
 class TestRaw:
-    """Pictures stored as pixels."""
+    """Images stored as pixels."""
 
     def test_a_box_at_its_own_size_is_cut_out(self, ops: Ops, photo: Photo, raw: Callable[[Pixels], bytes]) -> None:
         """Bytes come through unchanged."""
@@ -190,7 +190,7 @@ class TestInTfData:
     def test_batches_are_those_of_eager_calls(
         self, ops: Ops, photo: Photo, jpeg: Encode, raw: Callable[[Pixels], bytes]
     ) -> None:
-        """Several batches at a time, of JPEGs and raw pictures, on shared and on single threads."""
+        """Several batches at a time, of JPEGs and raw images, on shared and on single threads."""
         contents = [raw(photo(40, 50)) if index % 5 == 0 else jpeg(photo(60 + index, 80)) for index in range(32)]
         boxes = np.stack([draw_boxes(32, 40, 50)[index] for index in range(32)])
         flips = np.arange(32) % 3 == 0

@@ -36,7 +36,7 @@ def frame(content: bytes, **claims: int) -> bytes:
 
 
 class TestDamage:
-    """Records that claim to be JPEGs or raw pictures."""
+    """Records that claim to be JPEGs or raw images."""
 
     @pytest.mark.parametrize(
         ("damage", "reason"),
@@ -46,7 +46,7 @@ class TestDamage:
             (lambda file: file[:DATA] + bytes(900) + b"\xff\xd9", "Corrupt JPEG data"),
             (lambda file: file.replace(b"\xff\xdb", b"\xff\xe9"), "Quantization table 0x00 was not defined"),
             (lambda file: frame(file, width=65_000, height=65_000), "65000 x 65000 pixels, expected at most 50000000"),
-            (lambda file: frame(file, width=40), "in a picture of 48 x 40, expected one inside it"),
+            (lambda file: frame(file, width=40), "in a image of 48 x 40, expected one inside it"),
         ],
         ids=["cut", "cut and closed", "blanked", "no table", "claims too much", "claims another width"],
     )
@@ -87,7 +87,7 @@ class TestDamage:
         assert problems.numpy().tolist() == [
             b"",
             b"Premature end of JPEG file",
-            b"neither a JPEG of 1 or 3 components of 8 bits nor a raw picture of ours",
+            b"neither a JPEG of 1 or 3 components of 8 bits nor a raw image of ours",
             b"",
         ]
 
@@ -136,7 +136,7 @@ class TestDamage:
 
 
 class TestBoxes:
-    """Boxes are checked against the picture, never trusted."""
+    """Boxes are checked against the image, never trusted."""
 
     @pytest.mark.parametrize(
         "box",
@@ -146,12 +146,12 @@ class TestBoxes:
         ],
     )  # fmt: skip
     @pytest.mark.parametrize("kind", ["JPEG", "raw"])
-    def test_a_box_outside_the_picture_is_refused(
+    def test_a_box_outside_the_image_is_refused(
         self, ops: Ops, sound: bytes, photo: Photo, raw: Callable[[Pixels], bytes], kind: str, box: list[int]
     ) -> None:
-        """Both the box and the picture's size are told."""
+        """Both the box and the image's size are told."""
         content = sound if kind == "JPEG" else raw(photo(48, 64))
-        expected = f"record 0 .*box of {box[2]} x {box[3]} at .* in a picture of 48 x 64"
+        expected = f"record 0 .*box of {box[2]} x {box[3]} at .* in a image of 48 x 64"
 
         with pytest.raises(tf.errors.InvalidArgumentError, match=expected):
             ops.decode_crop_resize([content], [box], [False], SIZE)
@@ -162,7 +162,7 @@ class TestBoxes:
         with pytest.raises(tf.errors.InvalidArgumentError, match=r"expected|must be equal"):
             ops.decode_crop_resize([sound] * 2, boxes, flips, SIZE)
 
-    def test_large_pictures_are_refused_by_their_header(self, ops: Ops, sound: bytes) -> None:
+    def test_large_images_are_refused_by_their_header(self, ops: Ops, sound: bytes) -> None:
         """The limit is the caller's."""
         with pytest.raises(tf.errors.InvalidArgumentError, match="48 x 64 pixels, expected at most 3071"):
             ops.decode_crop_resize([sound], [WHOLE], [False], SIZE, How(max_pixels=3071))
@@ -172,7 +172,7 @@ class TestShapes:
     """What headers tell."""
 
     def test_formats_are_told_apart(self, ops: Ops, photo: Photo, jpeg: Encode, raw: Callable[[Pixels], bytes]) -> None:
-        """JPEGs of one or three components and raw pictures are decoded here; others are someone else's."""
+        """JPEGs of one or three components and raw images are decoded here; others are someone else's."""
         pixels = photo(48, 64)
         contents = {
             "JPEG": (jpeg(pixels), [48, 64, JPEG]),

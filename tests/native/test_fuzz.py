@@ -1,4 +1,4 @@
-"""Twenty thousand pictures that were tampered with: no crash, no leak, no byte out of place."""
+"""Twenty thousand images that were tampered with: no crash, no leak, no byte out of place."""
 
 import shutil
 import subprocess
@@ -13,7 +13,7 @@ COUNT = 20_000
 
 @pytest.mark.slow
 @pytest.mark.skipif(not shutil.which("g++"), reason="the fuzzer is built with g++")
-def test_tampered_pictures_are_decoded_or_refused() -> None:
+def test_tampered_images_are_decoded_or_refused() -> None:
     """Under AddressSanitizer, LeakSanitizer and UBSan; vectors and plain code agree, and both Huffman readers."""
     done = subprocess.run(
         [sys.executable, FUZZ, "--count", str(COUNT)], capture_output=True, text=True, check=False, timeout=600

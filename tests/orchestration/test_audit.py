@@ -30,7 +30,7 @@ def write_examples(folder: Path, quarantined: int = 0, written: int = 15) -> Pat
     folder.mkdir(parents=True)
     manifest.write(
         folder,
-        manifest.Account(
+        manifest.Manifest(
             data_digest="", found=15, sources=(), shards=tuple(shards), classes=CLASSES, quarantined=quarantined,
             changed={}, median_side=32, warnings=(),
         ),

@@ -22,7 +22,7 @@ def find(config: RunConfig) -> schema.Curated:
 
 
 def listed(home: Path, header: str = "path,kind") -> Path:
-    """Writes a table of two pictures; more columns hold numbers."""
+    """Writes a table of two images; more columns hold numbers."""
     cells = "".join(f",{number}" for number in range(header.count(",") - 1))
     (home / "list.csv").write_text(f"{header}\na.png,x{cells}\nb.png,y{cells}\n")
     for name in ("a.png", "b.png"):
@@ -36,7 +36,7 @@ def config_of(data: Path, home: Path, **places: str) -> RunConfig:
 
 
 def test_the_same_columns_take_the_shipped_schema(tmp_path: Path) -> None:
-    """A table that lists pictures and classes gives the records that class folders do."""
+    """A table that lists images and classes gives the records that class folders do."""
     found = find(config_of(listed(tmp_path), tmp_path))
 
     assert (found.file, found.is_new) == (HOME / "schemas" / "image.pbtxt", False)

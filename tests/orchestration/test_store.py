@@ -199,7 +199,7 @@ class TestBlessedModel:
     def test_one_that_reads_other_records_is_passed_over(
         self, bless: Callable[..., None], record: Record, database: Path, tmp_path: Path
     ) -> None:
-        """Vectors of a pretrained network, where the candidate reads pictures."""
+        """Vectors of a pretrained network, where the candidate reads images."""
         made = [record("Trainer", outputs={"model": tmp_path / name})[1]["model"] for name in ("a", "b", "c")]
         note = tmp_path / "b" / "Format-Serving" / "assets.extra" / "looked_at_by.txt"
         note.parent.mkdir(parents=True)

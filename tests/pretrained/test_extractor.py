@@ -19,29 +19,29 @@ WIDTH = 5
 
 
 def png(level: int) -> bytes:
-    """Returns a picture of one gray."""
+    """Returns a image of one gray."""
     out = io.BytesIO()
     Image.new("RGB", (20, 20), (level, level, level)).save(out, "PNG")
     return out.getvalue()
 
 
-PICTURES = tf.constant([png(0), png(100), png(200)])
+IMAGES = tf.constant([png(0), png(100), png(200)])
 
 
 def network(*, name: str = "inner", softmax: bool = True) -> Any:
-    """Returns a classifier of small pictures with `WIDTH` numbers before its head."""
+    """Returns a classifier of small images with `WIDTH` numbers before its head."""
     keras.utils.set_random_seed(3)
-    picture = keras.Input([16, 16, 3], dtype="uint8", name="image")
-    x = keras.layers.Rescaling(1 / 255)(picture)
+    image = keras.Input([16, 16, 3], dtype="uint8", name="image")
+    x = keras.layers.Rescaling(1 / 255)(image)
     x = keras.layers.GlobalAveragePooling2D()(x)
     x = keras.layers.Dense(WIDTH, name=name)(x)
     if softmax:
         x = keras.layers.Dense(2, activation="softmax")(x)
-    return keras.Model(picture, x)
+    return keras.Model(image, x)
 
 
 def wanted(model: Any, layer: str = "inner") -> Any:
-    """Returns what a layer makes of the pictures."""
+    """Returns what a layer makes of the images."""
     pixels = np.stack([np.full((16, 16, 3), level, np.uint8) for level in (0, 100, 200)])
     return keras.Model(model.input, model.get_layer(layer).output)(pixels).numpy()
 
@@ -107,12 +107,12 @@ class TestFind:
 
 
 class TestVectors:
-    """What a network makes of encoded pictures."""
+    """What a network makes of encoded images."""
 
     def test_of_a_classifier_what_its_softmax_sees(self, saved: tuple[Any, Path]) -> None:
-        """Pictures are brought to its size."""
+        """Images are brought to its size."""
         np.testing.assert_allclose(
-            extractor.load(str(saved[1])).features(PICTURES), wanted(saved[0]), rtol=1e-5, atol=1e-6
+            extractor.load(str(saved[1])).features(IMAGES), wanted(saved[0]), rtol=1e-5, atol=1e-6
         )
 
     def test_a_layer_called_features_comes_first(self, tmp_path: Path) -> None:
@@ -122,24 +122,24 @@ class TestVectors:
         more.save(tmp_path / "net.keras")
 
         np.testing.assert_allclose(
-            extractor.load(str(tmp_path / "net.keras")).features(PICTURES), wanted(model, "features"), rtol=1e-5
+            extractor.load(str(tmp_path / "net.keras")).features(IMAGES), wanted(model, "features"), rtol=1e-5
         )
 
     def test_maps_are_averaged(self, tmp_path: Path) -> None:
         """A network without a top ends in maps."""
-        picture = keras.Input([16, 16, 3])
-        keras.Model(picture, keras.layers.Conv2D(4, 3)(picture)).save(tmp_path / "net.keras")
+        image = keras.Input([16, 16, 3])
+        keras.Model(image, keras.layers.Conv2D(4, 3)(image)).save(tmp_path / "net.keras")
 
-        assert extractor.load(str(tmp_path / "net.keras")).features(PICTURES).shape == (3, 4)
+        assert extractor.load(str(tmp_path / "net.keras")).features(IMAGES).shape == (3, 4)
 
     def test_a_saved_model_is_asked_by_its_only_signature(self, tmp_path: Path) -> None:
-        """It may want pixels, as here, or encoded pictures."""
+        """It may want pixels, as here, or encoded images."""
         module = tf.Module()
         spec = tf.TensorSpec([None, 16, 16, 3], tf.float32)
         module.mean = tf.function(lambda pixels: {"mean": tf.reduce_mean(pixels, [1, 2])}, input_signature=[spec])
         tf.saved_model.save(module, str(tmp_path / "net"), signatures=module.mean)
 
-        assert extractor.load(str(tmp_path / "net")).features(PICTURES).numpy().tolist() == [
+        assert extractor.load(str(tmp_path / "net")).features(IMAGES).numpy().tolist() == [
             [0.0] * 3, [100.0] * 3, [200.0] * 3,
         ]  # fmt: skip
 
@@ -167,7 +167,7 @@ def test_a_keras_application_whose_weights_are_at_hand(tmp_path: Path, monkeypat
     pixels = np.stack([np.full((224, 224, 3), level, np.float32) for level in (0, 100, 200)])
 
     np.testing.assert_allclose(
-        extractor.load("MobileNetV2").features(PICTURES),
+        extractor.load("MobileNetV2").features(IMAGES),
         base(keras.applications.mobilenet_v2.preprocess_input(pixels)),
         rtol=1e-4,
         atol=1e-5,

@@ -23,8 +23,8 @@ LEVELS = (0, 100, 200)
 SCALE, OFFSET = [1 / 50, 1 / 60, 1 / 70], [-2.0, -2.1, -2.2]
 
 
-def pictures(side: int) -> Any:
-    """Returns encoded pictures of one gray each."""
+def images(side: int) -> Any:
+    """Returns encoded images of one gray each."""
 
     def png(level: int) -> bytes:
         out = io.BytesIO()
@@ -75,14 +75,14 @@ def found(model: Path | str) -> extractor.Source:
 
 
 def averaged(backbone: Any, numbers: Any) -> Any:
-    """Returns what the network makes of pictures, by KerasHub alone."""
+    """Returns what the network makes of images, by KerasHub alone."""
     return keras.ops.convert_to_numpy(backbone(numbers, training=False)).mean(axis=(1, 2))
 
 
-def test_pictures_are_sized_and_scaled_as_the_preset_says(backbone: Any, preset: Path) -> None:
+def test_images_are_sized_and_scaled_as_the_preset_says(backbone: Any, preset: Path) -> None:
     """Vectors are the averaged maps of the backbone; the head is left off."""
     np.testing.assert_allclose(
-        extractor.load(str(preset)).features(pictures(40)),
+        extractor.load(str(preset)).features(images(40)),
         averaged(backbone, pixels(24) * SCALE + OFFSET),
         rtol=1e-4,
         atol=1e-5,
@@ -90,11 +90,11 @@ def test_pictures_are_sized_and_scaled_as_the_preset_says(backbone: Any, preset:
 
 
 def test_a_backbone_alone_sees_pixels_as_they_are(backbone: Any, tmp_path: Path) -> None:
-    """It comes without a word about pictures: 224 pixels a side, 0 to 255."""
+    """It comes without a word about images: 224 pixels a side, 0 to 255."""
     backbone.save_to_preset(str(tmp_path / "alone"))
 
     np.testing.assert_allclose(
-        extractor.load(str(tmp_path / "alone")).features(pictures(30)), averaged(backbone, pixels(224)), rtol=1e-3
+        extractor.load(str(tmp_path / "alone")).features(images(30)), averaged(backbone, pixels(224)), rtol=1e-3
     )
 
 
@@ -149,7 +149,7 @@ def test_a_network_of_texts_is_refused(tmp_path: Path) -> None:
     )
     network.save_to_preset(str(tmp_path / "bert"))
 
-    with pytest.raises(BadInput, match="BertBackbone is no network of pictures alone"):
+    with pytest.raises(BadInput, match="BertBackbone is no network of images alone"):
         presets.backbone(tmp_path / "bert")
 
 
@@ -170,5 +170,5 @@ def test_it_can_be_a_part_of_a_model_and_be_kept(preset: Path, tmp_path: Path) -
 
     assert (network.inputs[0].shape, network.outputs[0].shape) == ((None, 24, 24, 3), (None, 64))
     np.testing.assert_allclose(
-        extractor.load(str(tmp_path / "kept.keras")).features(pictures(24)), network(pixels(24)), rtol=1e-4, atol=1e-5
+        extractor.load(str(tmp_path / "kept.keras")).features(images(24)), network(pixels(24)), rtol=1e-4, atol=1e-5
     )

@@ -76,7 +76,7 @@ def test_some_of_a_batch_can_be_taken(tmp_path: Path) -> None:
 
 
 def test_records_can_be_written_one_by_one_between(tmp_path: Path) -> None:
-    """As those with pictures are, in parts."""
+    """As those with images are, in parts."""
     with FramedFile(tmp_path / "a") as file:
         file.write_all(frame(Encoded(pa.array([b"a"]))))
         file.write((b"b", b"", b"bb"))

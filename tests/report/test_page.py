@@ -346,7 +346,7 @@ def test_no_mistakes(facts: RunFacts) -> None:
 
 
 @pytest.mark.parametrize(("kind", "expected"), [("PNG", "png"), ("JPEG", "jpeg"), ("GIF", "gif"), ("WEBP", "webp")])
-def test_picture(kind: str, expected: str) -> None:
+def test_image(kind: str, expected: str) -> None:
     """A sample is shown in the format it has."""
     buffer = BytesIO()
     Image.new("RGB", (8, 8), "red").save(buffer, kind)
@@ -369,7 +369,7 @@ def test_thumbnail() -> None:
 
 
 @pytest.mark.parametrize("content", [b"", b"<svg onload='alert(1)'/>", b"\x89PNG\r\n\x1a\n truncated", b"\xff\xd8\xff"])
-def test_no_picture(content: bytes) -> None:
+def test_no_image(content: bytes) -> None:
     """Bytes that are no image are said to be so."""
     assert page.picture(SampleImage("odd", content)) == page.Picture("odd", None, small=False, note="cannot be shown")
 
@@ -413,7 +413,7 @@ def test_headings(facts: RunFacts) -> None:
 
 
 def test_accessible(facts: RunFacts) -> None:
-    """Tables and pictures can be heard."""
+    """Tables and images can be heard."""
     shown = Page(page.render(facts))
 
     assert all(header.get("scope") in {"col", "colgroup", "row"} for header in shown.all("th"))

@@ -40,8 +40,8 @@ def picture(number: int, kind: str) -> bytes:
     return out.getvalue()
 
 
-PICTURES = [picture(number, kind) for number, kind in enumerate(KINDS)]
-EXAMPLES = [encode_example({"image": content, "label": b"?", "id": 1}) for content in PICTURES]
+IMAGES = [picture(number, kind) for number, kind in enumerate(KINDS)]
+EXAMPLES = [encode_example({"image": content, "label": b"?", "id": 1}) for content in IMAGES]
 
 
 @pytest.fixture(scope="module")
@@ -71,8 +71,8 @@ def served(folder: Path) -> Any:
 
 @pytest.fixture(scope="module")
 def expected(model: Any) -> Any:
-    """What the model itself says about the decoded pictures."""
-    decoded = FEATURE.decode(tf.constant(PICTURES)).numpy()
+    """What the model itself says about the decoded images."""
+    decoded = FEATURE.decode(tf.constant(IMAGES)).numpy()
     return model({"image": decoded}, training=False).numpy()
 
 
@@ -94,7 +94,7 @@ class TestSignatures:
 
     @pytest.mark.parametrize("name", ["serving_default", "raw"])
     def test_both_return_classes_and_probabilities(self, served: Any, name: str) -> None:
-        """A row a picture, a column a class."""
+        """A row a image, a column a class."""
         assert served.signatures[name].structured_outputs == OUTPUTS
 
     def test_features_are_floats(self, served: Any, model: Any) -> None:
@@ -117,34 +117,34 @@ class TestAnswers:
 
     def test_raw_files_are_answered_as_the_model_does(self, served: Any, expected: Any) -> None:
         """JPEG and PNG, gray and colour, of any size, in one batch."""
-        answer = served.signatures["raw"](image=tf.constant(PICTURES))
+        answer = served.signatures["raw"](image=tf.constant(IMAGES))
 
         np.testing.assert_allclose(answer["probabilities"].numpy(), expected, atol=1e-5)
 
     def test_features_are_what_the_last_layer_sees(self, served: Any, model: Any, expected: Any) -> None:
         """The last layer makes the model's answer of them."""
-        features = served.signatures["features"](image=tf.constant(PICTURES))["features"]
-        decoded = FEATURE.decode(tf.constant(PICTURES)).numpy()
+        features = served.signatures["features"](image=tf.constant(IMAGES))["features"]
+        decoded = FEATURE.decode(tf.constant(IMAGES)).numpy()
 
         np.testing.assert_allclose(features, joined.extractor(model)({"image": decoded}, training=False), atol=1e-5)
         np.testing.assert_allclose(model.layers[-1](features), expected, atol=1e-5)
 
-    @pytest.mark.parametrize("number", range(len(PICTURES)))
-    def test_a_picture_alone_is_answered_as_in_a_batch(self, served: Any, expected: Any, number: int) -> None:
+    @pytest.mark.parametrize("number", range(len(IMAGES)))
+    def test_a_image_alone_is_answered_as_in_a_batch(self, served: Any, expected: Any, number: int) -> None:
         """Neighbours do not matter."""
-        answer = served.signatures["raw"](image=tf.constant(PICTURES[number : number + 1]))
+        answer = served.signatures["raw"](image=tf.constant(IMAGES[number : number + 1]))
 
         np.testing.assert_allclose(answer["probabilities"].numpy(), expected[number : number + 1], atol=1e-5)
 
     def test_every_class_is_named_in_the_order_of_the_probabilities(self, served: Any) -> None:
         """Line breaks, accents and emoji come back as they were."""
-        answer = served.signatures["raw"](image=tf.constant(PICTURES[:2]))
+        answer = served.signatures["raw"](image=tf.constant(IMAGES[:2]))
 
         assert [[name.decode() for name in row] for row in answer["all_classes"].numpy()] == [CLASSES, CLASSES]
 
     def test_the_label_is_the_most_probable_class(self, served: Any, expected: Any) -> None:
-        """By its name; the pictures are not all taken for the same."""
-        answer = served.signatures["raw"](image=tf.constant(PICTURES))
+        """By its name; the images are not all taken for the same."""
+        answer = served.signatures["raw"](image=tf.constant(IMAGES))
         best = [CLASSES[number] for number in expected.argmax(axis=1)]
 
         assert len(set(best)) > 1
@@ -153,18 +153,18 @@ class TestAnswers:
     def test_what_is_no_image_is_refused(self, served: Any) -> None:
         """The whole request fails: an answer about nothing would look like any other."""
         with pytest.raises(tf.errors.InvalidArgumentError, match="Unknown image file format"):
-            served.signatures["raw"](image=tf.constant([PICTURES[0], b"<html>"]))
+            served.signatures["raw"](image=tf.constant([IMAGES[0], b"<html>"]))
 
 
 def test_a_fresh_process_needs_plain_tensorflow_only(folder: Path, expected: Any, tmp_path: Path) -> None:
     """Keras cannot even be imported there, and nothing of ours, TFX or Transform is."""
-    (tmp_path / "picture").write_bytes(PICTURES[0])
+    (tmp_path / "image").write_bytes(IMAGES[0])
     script = (
         "import json, sys\n"
         "sys.modules['keras'] = sys.modules['tf_keras'] = None\n"
         "import tensorflow as tf\n"
         "model = tf.saved_model.load(sys.argv[1])\n"
-        "answer = model.signatures['raw'](image=tf.constant([open('picture', 'rb').read()]))\n"
+        "answer = model.signatures['raw'](image=tf.constant([open('image', 'rb').read()]))\n"
         "foreign = {'components', 'pipelines', 'tfx', 'tensorflow_transform', 'keras.src'} & set(sys.modules)\n"
         "print(json.dumps([sorted(foreign), answer['label'].numpy()[0].decode(),\n"
         "                  answer['probabilities'].numpy()[0].tolist()]))\n"

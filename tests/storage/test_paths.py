@@ -138,7 +138,7 @@ MANY = [f"{number}.txt" for number in range(9)]
 
 
 def test_one_listing_tells_of_many_files(ground: Any, scheme: str) -> None:
-    """A request for each of ten thousand pictures would take minutes."""
+    """A request for each of ten thousand images would take minutes."""
     fill(ground.folder / "set", *MANY)
     found = paths.stats(place(f"{scheme}://set"), MANY[::-1])
 

@@ -151,7 +151,7 @@ class TestReading:
         assert ground.served == [("large.bin", 0, 8 << 20)]
 
     def test_the_whole_content(self, large: Path, address: Address) -> None:
-        """For pictures and texts, which are small."""
+        """For images and texts, which are small."""
         assert address(large).read_bytes() == large.read_bytes()
 
     def test_what_is_packed_stays_so(self, ground: Any, address: Address) -> None:

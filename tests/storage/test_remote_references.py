@@ -1,4 +1,4 @@
-"""Rows at an address refer to pictures there, and the records are those that the same files make on this machine."""
+"""Rows at an address refer to images there, and the records are those that the same files make on this machine."""
 
 from collections.abc import Callable
 from pathlib import Path
@@ -20,7 +20,7 @@ Address = Callable[[Path], RemotePath]
 
 @pytest.fixture
 def gallery(ground: Any) -> Path:
-    """A list of pictures in a folder beside it; one is missing, one would lead outside."""
+    """A list of images in a folder beside it; one is missing, one would lead outside."""
     home: Path = ground.folder / "set"
     (home / "img").mkdir()
     for number in range(30):
@@ -44,7 +44,7 @@ def ingest(data: DataPath, artifact: Path) -> tuple[list[Any], dict[str, bytes]]
 
 
 def test_shards_are_those_of_the_same_files_here(gallery: Path, address: Address, tmp_path: Path) -> None:
-    """Byte for byte; a picture that is missing is told in the filesystem's words."""
+    """Byte for byte; a image that is missing is told in the filesystem's words."""
     here, files = ingest(gallery, tmp_path / "here")
     there, same = ingest(address(gallery), tmp_path / "there")
     here[0], there[0] = ({**vars(told[0]), "quarantined": len(told[0].quarantined)} for told in (here, there))
@@ -53,7 +53,7 @@ def test_shards_are_those_of_the_same_files_here(gallery: Path, address: Address
     assert there[0]["quarantined"] == 2
 
 
-def test_all_pictures_are_told_by_one_listing(gallery: Path, address: Address, ground: Any) -> None:
+def test_all_images_are_told_by_one_listing(gallery: Path, address: Address, ground: Any) -> None:
     """Not by a request for each of them."""
     home = address(gallery)
     schema = SOURCE.schema(home / "list.csv")

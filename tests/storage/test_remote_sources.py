@@ -231,7 +231,7 @@ def test_a_remote_parquet_that_is_gone_while_it_is_read_is_told(ground: Any, add
 
 
 def fill_classes(folder: Path) -> None:
-    """Writes class folders of pictures, with what belongs to them and what does not."""
+    """Writes class folders of images, with what belongs to them and what does not."""
     for number, name in enumerate(["cats/1.png", "cats/2019/2.png", "dogs/1.png", "3.png"]):
         (folder / name).parent.mkdir(parents=True, exist_ok=True)
         Image.new("RGB", (6, 4), (number, 0, 0)).save(folder / name)

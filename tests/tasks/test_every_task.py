@@ -502,7 +502,7 @@ def plain(value: Any) -> str:
 
 
 def images(data: Path) -> Rows:
-    """Returns pictures in class folders: their folder and their bytes."""
+    """Returns images in class folders: their folder and their bytes."""
     return [(path.parent.name, [("image", path.read_bytes().hex())]) for path in data.glob("*/*")]
 
 
@@ -535,13 +535,13 @@ def cell(column: str, value: str) -> str:
 
 
 def questions(data: Path) -> Rows:
-    """Returns lines of JSON with the pictures that they name."""
+    """Returns lines of JSON with the images that they name."""
     rows = [json.loads(line) for line in (data / "questions.jsonl").read_text().splitlines()]
     return [
         (
             row["label"],
             [
-                ("image", (data / row["picture"]).read_bytes().hex()),
+                ("image", (data / row["image"]).read_bytes().hex()),
                 ("ink", plain(row["ink"])),
                 ("number", str(row["number"])),
                 ("question", row["question"].encode().hex()),

@@ -1,6 +1,6 @@
 """The Trainer's run_fn on real shards and a real transform graph, and what it does when either is not as it should be.
 
-Held-out pictures stand under the wrong labels: the more is learned, the higher their loss, so the best epoch is not
+Held-out images stand under the wrong labels: the more is learned, the higher their loss, so the best epoch is not
 the last one and keeping it can be told from keeping nothing.
 """
 
@@ -45,8 +45,8 @@ OPPOSITE = {"bright": "dark", "dark": "bright"}
 Weights = dict[str, Any]
 
 
-def write_pictures(data: Path) -> None:
-    """Writes noisy pictures of two grays; those to be held out go to the other's folder."""
+def write_images(data: Path) -> None:
+    """Writes noisy images of two grays; those to be held out go to the other's folder."""
     random = np.random.default_rng(1)
     for split, count in COUNTS.items():
         for number in range(count):
@@ -109,7 +109,7 @@ def arguments(home: Path, out: Path, batch_size: int = 16, **train: Any) -> FnAr
 def home(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Shards and transform graph, not to be changed."""
     folder = tmp_path_factory.mktemp("trainer")
-    write_pictures(folder / "data")
+    write_images(folder / "data")
     ingest(folder / "data", folder / "examples")
     fit_labels(folder)
     return folder

@@ -1,11 +1,11 @@
-"""Pictures in different splits that look the same: a copy that was encoded anew is a leak that no checksum finds.
+"""Images in different splits that look the same: a copy that was encoded anew is a leak that no checksum finds.
 
-    shards ─► (content, look) of every picture ─► all looks within a few bits ─► pairs in different splits
+    shards ─► (content, look) of every image ─► all looks within a few bits ─► pairs in different splits
 
 Looks that differ in at most `bits` of their 64 bits are found without comparing all with all. Cut both into
 `bits + k` bands: at least k of them must be equal. So for every choice of k bands the looks are sorted by these alone,
 and only neighbours with the same key are compared. k is chosen so that a key has 16 bits or more: among 200,000
-pictures a few share it by chance.
+images a few share it by chance.
 """
 
 import base64
@@ -20,7 +20,7 @@ import numpy.typing as npt
 import orjson
 
 from components.ingest.sources import printable
-from components.ingest.survey.listing import Manifest
+from components.ingest.survey.listing import Listing
 from components.settings.ingest import Ingest
 from components.settings.splits import SPLITS
 from components.storage import durable
@@ -28,7 +28,7 @@ from components.storage import durable
 NEAR_DUPLICATES = "near_duplicates.jsonl"
 _BITS = 64
 _LISTED = 10_000  # pairs
-_COMPARED = 50_000_000  # some seconds: pictures that all look much the same must not take for ever
+_COMPARED = 50_000_000  # some seconds: images that all look much the same must not take for ever
 _FOUND = 1_000_000  # pairs of looks
 _ROW = np.dtype([("content", "<u8"), ("look", "<u8")])
 _ONES = np.array([number.bit_count() for number in range(256)], np.uint8)
@@ -39,7 +39,7 @@ Numbers = npt.NDArray[np.int64]
 
 @dataclass(frozen=True)
 class Pair:
-    """Two pictures that look the same, each with its split."""
+    """Two images that look the same, each with its split."""
 
     path: str
     split: str
@@ -71,7 +71,7 @@ class NearDuplicates:
 
 @dataclass(frozen=True)
 class Seen:
-    """Pictures, each with its content, look and split; no content twice in a split."""
+    """Images, each with its content, look and split; no content twice in a split."""
 
     contents: Looks
     looks: Looks
@@ -83,24 +83,24 @@ class _Groups:
     """Each look once, and who has it."""
 
     looks: Looks
-    order: Numbers  # numbers of the pictures, by look
+    order: Numbers  # numbers of the images, by look
     starts: Numbers  # where in them a group starts, and the end
-    sizes: Numbers  # pictures of a group, by split
+    sizes: Numbers  # images of a group, by split
 
     def members(self, group: int) -> list[int]:
-        """Returns the numbers of the pictures with a look."""
+        """Returns the numbers of the images with a look."""
         members: list[int] = self.order[self.starts[group] : self.starts[group + 1]].tolist()
         return members
 
 
 def pack(looks: Sequence[tuple[str, int]]) -> str:
-    """Returns (sha256, look) of pictures as text: as JSON numbers they would be most of a shard's report."""
+    """Returns (sha256, look) of images as text: as JSON numbers they would be most of a shard's report."""
     rows = np.array([(int(sha256[:16], 16), look) for sha256, look in looks], _ROW)
     return base64.b64encode(rows.tobytes()).decode()
 
 
-def close_look(manifest: Manifest, reports: Sequence[Any], settings: Ingest) -> tuple[NearDuplicates, list[str]]:
-    """Compares the pictures that shards tell of; returns what was found, and what a person should know of it."""
+def close_look(manifest: Listing, reports: Sequence[Any], settings: Ingest) -> tuple[NearDuplicates, list[str]]:
+    """Compares the images that shards tell of; returns what was found, and what a person should know of it."""
     if settings.near_bits < 0:
         return NearDuplicates(), []
     if settings.image_check == "header" and any(side for report in reports for side in report.sides):
@@ -184,14 +184,14 @@ def _group(seen: Seen) -> _Groups:
 
 
 def _apart(groups: _Groups, pairs: Numbers) -> Numbers:
-    """Returns how many pictures of two groups, or of one with itself, are in different splits, pair by pair."""
+    """Returns how many images of two groups, or of one with itself, are in different splits, pair by pair."""
     one, other = groups.sizes[pairs[:, 0]], groups.sizes[pairs[:, 1]]
     apart: Numbers = one.sum(axis=1) * other.sum(axis=1) - (one * other).sum(axis=1)
     return np.where(pairs[:, 0] == pairs[:, 1], apart // 2, apart)
 
 
 def _across(seen: Seen, groups: _Groups, one: int, other: int) -> Iterator[tuple[int, int]]:
-    """Yields the pictures of two groups that are in different splits."""
+    """Yields the images of two groups that are in different splits."""
     for left in groups.members(one):
         for right in groups.members(other):
             if seen.splits[left] != seen.splits[right] and (one != other or left < right):
@@ -214,7 +214,7 @@ def _unpack(reports: Sequence[Any]) -> Seen:
     return Seen(every["content"][first], every["look"][first], np.concatenate([*splits, np.empty(0, int)])[first])
 
 
-def _paths(manifest: Manifest, seen: Seen) -> list[str]:
+def _paths(manifest: Listing, seen: Seen) -> list[str]:
     """Returns a file of each content; of several with the same bytes the first."""
     known = {int(item.sha256[:16], 16): item.file.path for item in reversed(manifest.files)}
     return [printable(known.get(content, "")) for content in seen.contents.tolist()]

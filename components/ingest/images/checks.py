@@ -70,7 +70,7 @@ class Checks:
         try:
             image = _check(content, *self._rules)
         except Rejected as error:
-            # A lack of memory says nothing of the picture.
+            # A lack of memory says nothing of the image.
             if not (error.__cause__ and isinstance(error.__cause__.__cause__, MemoryError)):
                 memory.note(sha256, Verdict(reason=str(error), position=error.position))
             raise

@@ -50,7 +50,7 @@ def convert(content: bytes, source_format: str, limits: ImageLimits, handling: H
 
 
 def _orientation(image: ImageFile.ImageFile) -> int:
-    """Returns how the picture is stored; a TIFF tells it by a tag of its own."""
+    """Returns how the image is stored; a TIFF tells it by a tag of its own."""
     if not isinstance(image, TiffImageFile):
         return read_orientation(image.info.get("exif", b""), image.info.get("xmp", b""))
     value = image.tag_v2.get(ORIENTATION_TAG)
@@ -58,7 +58,7 @@ def _orientation(image: ImageFile.ImageFile) -> int:
 
 
 def _check_tiles(image: TiffImageFile, limits: ImageLimits) -> None:
-    """Rejects tiles that are larger than any picture may be: they are decoded whole."""
+    """Rejects tiles that are larger than any image may be: they are decoded whole."""
     width, height = image.tag_v2.get(_TILE_WIDTH, 1), image.tag_v2.get(_TILE_HEIGHT, 1)
     if width * height > limits.max_pixels:
         raise ImageRejected(f"TIFF tiles of {width} x {height}, expected at most {limits.max_pixels:,} pixels")

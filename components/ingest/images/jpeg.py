@@ -4,7 +4,7 @@ FFD8 ─► segments (marker, length, body) ─► first scan ─► coded data,
           │ APP1: EXIF, XMP                  └─ data to measure, then to read to its end: by our own reader if it is
           │ frame: size, components             there and the file is regular, else decoded at an eighth of the size
           │                                     (of the header alone: only its end is looked for)
-          └ without APPs and comments: what Pillow's parser gets to see, if the picture must be drawn anew
+          └ without APPs and comments: what Pillow's parser gets to see, if the image must be drawn anew
 """
 
 import io
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     import numpy as np
     import numpy.typing as npt
 
-# Each scan of a progressive file costs a walk over the whole picture; encoders write about ten.
+# Each scan of a progressive file costs a walk over the whole image; encoders write about ten.
 _MAX_SCANS: Final = 100
 _MAX_SEGMENTS: Final = 10_000
 _BITS: Final = 8
@@ -43,7 +43,7 @@ _FRAMES: Final = frozenset(range(0xC0, 0xD0)) - {0xC4, 0xC8, 0xCC}
 _SEQUENTIAL_FRAMES: Final = frozenset([0xC0, 0xC1, 0xC9])
 _HUFFMAN_FRAMES: Final = frozenset([0xC0, 0xC1, 0xC2])
 # The others are lossless or hierarchical: TensorFlow cannot decode them, and a decoder that can does not reduce them,
-# so that Pillow would write behind the end of the picture that it has made room for.
+# so that Pillow would write behind the end of the image that it has made room for.
 _KNOWN_FRAMES: Final = _SEQUENTIAL_FRAMES | {0xC2, 0xCA}
 # APP0 (JFIF) and APP14 (Adobe) tell the colours; the other APPs and comments make no pixel.
 _METADATA: Final = frozenset([*range(_APP1, 0xEE), 0xEF, 0xFE])
@@ -58,7 +58,7 @@ _LONG: Final = 8 * 1024  # bytes of data from which on markers are found faster 
 _MISSING: Final = frozenset([127, 128])
 _SOME: Final = bytes((11 * at * at + 8 * at + 3) % 255 for at in range(256))
 _TRIAL: Final = b"".join(_SOME + bytes([0xFF, 0xD0 + at % 8]) for at in range(16)) + _SOME
-_NO_END: Final = "JPEG is truncated: no end marker, expected one after the picture data"
+_NO_END: Final = "JPEG is truncated: no end marker, expected one after the image data"
 
 _Find = Callable[[int], int | None]  # where the next marker is, from a place on
 
@@ -110,7 +110,7 @@ def check_jpeg(content: bytes, limits: ImageLimits, handling: Handling) -> Check
 
 
 def _decode(jpeg: _Jpeg, handling: Handling) -> JpegImageFile:
-    """Decodes the picture, at a fraction of its size if it will be reduced to less than that."""
+    """Decodes the image, at a fraction of its size if it will be reduced to less than that."""
     image = JpegImageFile(io.BytesIO(jpeg.picture))
     if handling.store != "original":
         width, height = fit(*image.size, handling.side)
@@ -149,9 +149,9 @@ def _gray(content: bytes, size: tuple[int, int], scale: int) -> Image.Image:
 
 
 def _check_not_cut(jpeg: _Jpeg, gray: Image.Image, scale: int) -> None:
-    """Rejects data that ends before the picture does, of which libjpeg leaves the rest gray without a word.
+    """Rejects data that ends before the image does, of which libjpeg leaves the rest gray without a word.
 
-    More data behind that of a whole picture is passed over. If it changes the picture, it took the place of some that
+    More data behind that of a whole image is passed over. If it changes the image, it took the place of some that
     is missing.
     """
     if not (jpeg.frame.huffman and _ends_missing(gray)):
@@ -159,11 +159,11 @@ def _check_not_cut(jpeg: _Jpeg, gray: Image.Image, scale: int) -> None:
     end = jpeg.stop - 2
     longer = jpeg.content[:end].rstrip(b"\xff") + _TRIAL + b"\xff\xd9"
     if _gray(longer, gray.size, scale).tobytes() != gray.tobytes():
-        raise ImageRejected(f"JPEG is truncated or corrupt: its data ends at byte {end}, before the picture does", end)
+        raise ImageRejected(f"JPEG is truncated or corrupt: its data ends at byte {end}, before the image does", end)
 
 
 def _ends_missing(image: Image.Image) -> bool:
-    """Whether the last pixel is as if there were no data for it: few pictures end in that gray otherwise."""
+    """Whether the last pixel is as if there were no data for it: few images end in that gray otherwise."""
     last = image.getpixel((image.width - 1, image.height - 1))
     return _MISSING.issuperset(last if isinstance(last, tuple) else [last])
 
@@ -193,7 +193,7 @@ def _header(content: bytes) -> list[_Segment]:
     segments = _segments(content, 2, partial(_next_marker, content), _DATA_OR_END)
     if segments[-1].marker == _EOI:
         at = segments[-1].start - 2
-        raise ImageRejected("JPEG without picture data, expected a scan before the end marker", at)
+        raise ImageRejected("JPEG without image data, expected a scan before the end marker", at)
     return segments
 
 
@@ -275,7 +275,7 @@ def _frame(content: bytes, segments: Iterable[_Segment]) -> _Frame:
 
 
 def _check_one_scan(content: bytes, frame: _Frame, scan: _Segment, after: _Segment) -> None:
-    """Rejects a segment amid the data of a scan that is the whole picture: libjpeg would leave the rest gray."""
+    """Rejects a segment amid the data of a scan that is the whole image: libjpeg would leave the rest gray."""
     whole = frame.sequential and content[scan.start + 2] == frame.components
     if whole and after.marker != _EOI:
         at = after.start - 2

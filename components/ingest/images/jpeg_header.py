@@ -8,12 +8,12 @@ from typing import Final
 from components.ingest.images.limits import CheckedImage, Handling, ImageLimits, ImageRejected, check_size
 from components.native import checker
 
-# Huffman codes spend at least one bit on a block of 64 pixels: 512 pixels a byte; a flat gray picture has 256.
+# Huffman codes spend at least one bit on a block of 64 pixels: 512 pixels a byte; a flat gray image has 256.
 _PIXELS_A_BYTE: Final = 2_000
 
 
 def keep(content: bytes, limits: ImageLimits, handling: Handling) -> CheckedImage | None:
-    """Returns a picture that may stay as it is, or None if it takes more than a regular header to tell."""
+    """Returns a image that may stay as it is, or None if it takes more than a regular header to tell."""
     outline = checker.regular_outline(content)
     if outline is None or handling.redraws(outline.width, outline.height):
         return None

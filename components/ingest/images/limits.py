@@ -46,7 +46,7 @@ class Handling:
     """How far an image is read, and as what it is stored.
 
     Attributes:
-        full: All of it is read; otherwise the header alone, unless the picture must be encoded anew.
+        full: All of it is read; otherwise the header alone, unless the image must be encoded anew.
         store: "original" keeps the bytes, "jpeg" reduces what is large, "raw" stores pixels (`stored.py`).
         side: Shorter side of what is stored anew, at most.
         quality: Of what is stored anew as JPEG.
@@ -59,11 +59,11 @@ class Handling:
 
     @property
     def decodes(self) -> bool:
-        """Whether all of a picture is read of most of them."""
+        """Whether all of a image is read of most of them."""
         return self.full or self.store != "original"
 
     def redraws(self, width: int, height: int) -> bool:
-        """Whether a picture that could stay as it is must be stored anew all the same."""
+        """Whether a image that could stay as it is must be stored anew all the same."""
         return self.store == "raw" or (self.store == "jpeg" and min(width, height) > self.side)
 
 

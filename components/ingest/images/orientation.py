@@ -27,7 +27,7 @@ _XMP_ORIENTATION: Final = re.compile(rb'tiff:Orientation(?:="|>)([0-9])')
 
 
 def read_orientation(exif: bytes, xmp: bytes) -> int:
-    """Returns 2 to 8 when the picture must be turned, else `UPRIGHT`. EXIF counts before XMP, as in Pillow."""
+    """Returns 2 to 8 when the image must be turned, else `UPRIGHT`. EXIF counts before XMP, as in Pillow."""
     value = _from_exif(exif)
     if value is None and (found := _XMP_ORIENTATION.search(xmp)):
         value = int(found[1])
@@ -35,7 +35,7 @@ def read_orientation(exif: bytes, xmp: bytes) -> int:
 
 
 def upright(image: Image.Image, orientation: int) -> Image.Image:
-    """Returns the picture turned and mirrored as `orientation` says."""
+    """Returns the image turned and mirrored as `orientation` says."""
     return image.transpose(TURNS[orientation]) if orientation in TURNS else image
 
 

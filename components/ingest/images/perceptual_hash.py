@@ -1,6 +1,6 @@
-"""What a picture looks like, in 64 bits: a copy that was encoded anew, resized or brightened differs in a few of them.
+"""What a image looks like, in 64 bits: a copy that was encoded anew, resized or brightened differs in a few of them.
 
-    picture ─► gray, 16 x 16 ─► cosine transform ─► the 8 x 8 slowest waves ─► 1 for each that stands out
+    image ─► gray, 16 x 16 ─► cosine transform ─► the 8 x 8 slowest waves ─► 1 for each that stands out
 
 A wave stands out when it is stronger than half of them, and than noise: without that floor the waves that a drawing or
 a gradient does not have would be 0 or 1 by the accidents of its encoding.
@@ -18,7 +18,7 @@ from PIL import Image
 if TYPE_CHECKING:
     import numpy.typing as npt
 
-SIDE: Final = 16  # of the picture that is looked at: a decoder may leave out what is finer
+SIDE: Final = 16  # of the image that is looked at: a decoder may leave out what is finer
 _WHOLE: Final = (0, 0, SIDE, SIDE)
 _WAVES: Final = 8
 _SCALE: Final = 1024
@@ -28,21 +28,21 @@ _NOISE: Final = 2 * _SCALE * _SCALE  # an amplitude of half a gray level
 _LEAST_BITS: Final = 8
 
 
-def look_of(picture: Image.Image, size: tuple[float, float] | None = None) -> int | None:
-    """Returns the look of a decoded picture in gray or RGB, or None if it is too plain to have one.
+def look_of(image: Image.Image, size: tuple[float, float] | None = None) -> int | None:
+    """Returns the look of a decoded image in gray or RGB, or None if it is too plain to have one.
 
     Args:
-        picture: the pixels.
-        size: how much of it is the picture, from its upper left corner: a decoder may round up to whole pixels.
+        image: the pixels.
+        size: how much of it is the image, from its upper left corner: a decoder may round up to whole pixels.
     """
     import numpy as np  # a check of headers does without
 
-    box = (0, 0, *(size or picture.size))
+    box = (0, 0, *(size or image.size))
     if box != _WHOLE:
-        picture = picture.resize((SIDE, SIDE), Image.Resampling.BILINEAR, box, reducing_gap=2.0)
-    if picture.mode != "L":
-        picture = picture.convert("L")  # last of all: there is least to do
-    pixels = np.frombuffer(picture.tobytes(), np.uint8).reshape(SIDE, SIDE)
+        image = image.resize((SIDE, SIDE), Image.Resampling.BILINEAR, box, reducing_gap=2.0)
+    if image.mode != "L":
+        image = image.convert("L")  # last of all: there is least to do
+    pixels = np.frombuffer(image.tobytes(), np.uint8).reshape(SIDE, SIDE)
     waves = (_cosines() @ pixels @ _cosines().T).ravel()
     bits = waves > max(int(np.partition(waves, _MEDIAN)[_MEDIAN]), _NOISE)
     look = int.from_bytes(np.packbits(bits).tobytes(), "big")

@@ -110,7 +110,7 @@ def check_png(content: bytes, limits: ImageLimits, handling: Handling) -> Checke
 
 
 def _look(png: _Png) -> int | None:
-    """Returns the look of a picture that is kept; libpng is its judge, so what Pillow makes of it decides nothing."""
+    """Returns the look of a image that is kept; libpng is its judge, so what Pillow makes of it decides nothing."""
     if png.header.width * png.header.height > _LOOK_PIXELS:
         return None
     try:
@@ -122,7 +122,7 @@ def _look(png: _Png) -> int | None:
 
 
 def _read(content: bytes, *, full: bool) -> _Png:
-    """Finds the chunks and checks that they can make a picture."""
+    """Finds the chunks and checks that they can make a image."""
     chunks: dict[bytes, list[tuple[int, int]]] = {}
     for name, start, end in _chunks(content, _CHECKED if full else _CHECKED - {b"IDAT"}):
         if name != b"tRNS" or b"IDAT" not in chunks:  # libpng ignores a tRNS chunk behind the data
@@ -175,11 +175,11 @@ def _header(content: bytes, chunks: _Chunks) -> _Header:
 
 
 def _check_order(chunks: _Chunks, colour: int) -> None:
-    """Rejects picture data that is missing or in pieces apart, and a palette that is not whole or not before it."""
+    """Rejects image data that is missing or in pieces apart, and a palette that is not whole or not before it."""
     data, palettes = chunks.get(b"IDAT", ()), chunks.get(b"PLTE", ())
     held = sum(end - start for start, end in data)
     if not held or data[-1][1] - data[0][0] != held + 12 * (len(data) - 1):
-        raise ImageRejected(f"PNG with {held:,} bytes of picture data in {len(data)} chunks, expected some, in a row")
+        raise ImageRejected(f"PNG with {held:,} bytes of image data in {len(data)} chunks, expected some, in a row")
     usable = [end - start in _PALETTE_BYTES and start < data[0][0] for start, end in palettes]
     if (colour == _PALETTE or palettes) and usable != [True]:
         raise ImageRejected(f"PNG with {len(palettes)} palettes, expected one of 1 to 256 colours before the data")
@@ -190,14 +190,14 @@ def _check_data(png: _Png, *, full: bool) -> None:
     if raw_bytes(png.passes) > png.data_bytes * _DEFLATE_RATIO:
         raise ImageRejected(
             f"PNG header says {png.header.width} x {png.header.height} but {png.data_bytes:,} bytes of data follow, "
-            f"expected at least one for {_DEFLATE_RATIO:,} bytes of the picture"
+            f"expected at least one for {_DEFLATE_RATIO:,} bytes of the image"
         )
     if full:
         check_rows(png.content, png.chunks[b"IDAT"], png.passes)
 
 
 def _changes(png: _Png, orientation: int) -> list[str]:
-    """Returns why TensorFlow would show another picture or none, transparency aside."""
+    """Returns why TensorFlow would show another image or none, transparency aside."""
     changed = []
     if int.from_bytes(png.first(b"acTL")[:4], "big") > 1:
         changed.append(f"APNG, {FIRST_FRAME}")
@@ -221,7 +221,7 @@ def _xmp(png: _Png) -> bytes:
 
 
 def _open(png: _Png) -> PngImageFile:
-    """Opens the picture in Pillow, which gets to see nothing but the chunks that make it."""
+    """Opens the image in Pillow, which gets to see nothing but the chunks that make it."""
     _, _, depth, colour, *_ = png.header
     if png.transparency and depth == _16_BIT:
         raise ImageRejected("PNG of 16 bits with a transparent colour, expected 8 bits or an alpha channel")

@@ -19,7 +19,7 @@ _EXTRA: Final = 64 * 1024
 
 
 class Pass(NamedTuple):
-    """Rows of the same length; an interlaced picture has up to seven such passes, another one."""
+    """Rows of the same length; an interlaced image has up to seven such passes, another one."""
 
     stride: int  # bytes of a row: its filter, then its pixels
     rows: int
@@ -33,7 +33,7 @@ def passes_of(width: int, height: int, bits: int, *, interlaced: bool) -> list[P
 
 
 def raw_bytes(passes: Iterable[Pass]) -> int:
-    """Returns the size of the picture when it is inflated."""
+    """Returns the size of the image when it is inflated."""
     return sum(stride * rows for stride, rows in passes)
 
 
@@ -42,7 +42,7 @@ def check_rows(content: bytes, data: Iterable[tuple[int, int]], passes: Sequence
     expected = raw_bytes(passes)
     found = _check_filters(_inflate(content, data, expected + _EXTRA), passes)
     if not expected <= found <= expected + _EXTRA:
-        raise ImageRejected(f"PNG is corrupt: {found:,} bytes of picture, expected {expected:,}")
+        raise ImageRejected(f"PNG is corrupt: {found:,} bytes of image, expected {expected:,}")
 
 
 def _inflate(content: bytes, data: Iterable[tuple[int, int]], most: int) -> Iterator[bytes]:

@@ -1,4 +1,4 @@
-"""A decoded picture set right and stored anew: what is left to do when TensorFlow would not show what a person sees.
+"""A decoded image set right and stored anew: what is left to do when TensorFlow would not show what a person sees.
 
 load ─► on white paper, if one sees through it ─► gray or RGB, of 8 bits ─► upright ─┬─► JPEG (from JPEG) or PNG
                                                                                      └─► reduced: JPEG or pixels
@@ -36,7 +36,7 @@ def load(image: ImageFile.ImageFile) -> None:
 
 
 def on_white(image: Image.Image) -> Image.Image | None:
-    """Returns the picture on white paper when the paper shows through, else None."""
+    """Returns the image on white paper when the paper shows through, else None."""
     if not image.has_transparency_data:
         return None
     layer = image.convert("RGBA")
@@ -51,7 +51,7 @@ def on_white(image: Image.Image) -> Image.Image | None:
 def store(
     image: Image.Image, source_format: str, orientation: int, changed: Iterable[str], handling: Handling
 ) -> CheckedImage:
-    """Encodes an opaque picture, upright and without any metadata."""
+    """Encodes an opaque image, upright and without any metadata."""
     picture = upright(gray_or_rgb(image), orientation)
     picture.info = {}
     look = look_of(picture)
@@ -77,7 +77,7 @@ def _as_it_came(picture: Image.Image, source_format: str) -> bytes:
 
 
 def gray_or_rgb(image: Image.Image) -> Image.Image:
-    """Returns the picture in 8 bits, gray ("L") or "RGB"."""
+    """Returns the image in 8 bits, gray ("L") or "RGB"."""
     if image.mode in ("L", "RGB"):
         return image
     if image.mode == "1":
@@ -88,7 +88,7 @@ def gray_or_rgb(image: Image.Image) -> Image.Image:
 
 
 def _gray_8_bit(image: Image.Image) -> Image.Image:
-    """Returns a deep gray picture in 8 bits, where Pillow would clip it at 255.
+    """Returns a deep gray image in 8 bits, where Pillow would clip it at 255.
 
     16 bits keep their upper half, as in TensorFlow. In 32 bits and floats no file says what white is, so it is the
     least of 1 (floats only), 255 and 65535 that no pixel exceeds.

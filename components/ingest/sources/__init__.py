@@ -80,7 +80,7 @@ class Record:
     columns: Mapping[str, bytes | int]
     side: int  # shorter side in pixels
     changed: str = ""  # why the bytes are not those of the file
-    look: int | None = None  # of a picture, by which copies are found that were encoded anew
+    look: int | None = None  # of a image, by which copies are found that were encoded anew
 
 
 class Source(Protocol):
@@ -94,11 +94,11 @@ class Source(Protocol):
 
 
 @runtime_checkable
-class PictureSource(Source, Protocol):
-    """A source of pictures: what was found out about one is true of every file with the same bytes."""
+class ImageSource(Source, Protocol):
+    """A source of images: what was found out about one is true of every file with the same bytes."""
 
     def record(self, file: SourceFile, image: "CheckedImage") -> Record:
-        """Turns a picture that was checked into a record."""
+        """Turns a image that was checked into a record."""
 
 
 def _text(raw: bytes) -> str:

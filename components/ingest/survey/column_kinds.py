@@ -47,7 +47,7 @@ def date_columns(source: RowSource, path: DataPath, schema: pa.Schema, others: C
 
 
 def unused_columns(schema: pa.Schema, asked: Sequence[str], needed: Collection[str]) -> list[str]:
-    """Returns the columns that are left out of the model; the label and pictures cannot be."""
+    """Returns the columns that are left out of the model; the label and images cannot be."""
     for name in asked:
         if columns.known(schema, name, "unused") in needed:
             raise SettingsError(f"setting ingest.unused: the model needs {name!r}; take it out of the list")

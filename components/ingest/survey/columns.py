@@ -66,14 +66,14 @@ def known(schema: pa.Schema, name: str, setting: str) -> str:
 
 
 def record_schema(schema: pa.Schema, images: str = "") -> pa.Schema:
-    """Returns the columns of records: pictures where the rows have paths, and the record's id."""
+    """Returns the columns of records: images where the rows have paths, and the record's id."""
     if images:
         schema = schema.set(schema.get_field_index(images), pa.field(image_name(schema, images), pa.binary()))
     return schema.append(pa.field(id_name(schema), pa.int64()))
 
 
 def image_name(schema: pa.Schema, images: str) -> str:
-    """Returns what the pictures are called in records that have paths in the column `images`."""
+    """Returns what the images are called in records that have paths in the column `images`."""
     return images if _IMAGE in schema.names else _IMAGE
 
 

@@ -89,7 +89,7 @@ def _source_of(data: str, names: list[str], sources: Collection[str]) -> tuple[s
     others = set(names) - set(rows)
     kinds = {_match(name, ROW_SOURCES) or "" for name in rows}
     if len(kinds) == 1 and all(_match(name, FOLDER_SOURCES) == IMAGE_FOLDER for name in others):
-        return kinds.pop(), rows  # pictures beside a table are what its rows refer to
+        return kinds.pop(), rows  # images beside a table are what its rows refer to
     shown = ", ".join(sorted({Path(name).suffix or name for name in names})[:5])
     raise SettingsError(f"{data}: files of several kinds ({shown}); name one kind by a pattern, such as '*.csv'")
 
@@ -98,7 +98,7 @@ def _folder_source(data: str, names: list[str], sources: Collection[str]) -> str
     if not place(data).is_dir():
         raise BadInput(f"{data}: {names[0]} is of no known kind by its name; {_expected(sources)}")
     inside = {_match(end, FOLDER_SOURCES) for end in {_tail(name) for name in names if "/" in name}}
-    # Pictures may have their captions beside them; what says nothing by its name is looked into as a picture.
+    # Images may have their captions beside them; what says nothing by its name is looked into as a image.
     return TEXT_FOLDER if TEXT_FOLDER in inside and IMAGE_FOLDER not in inside else IMAGE_FOLDER
 
 

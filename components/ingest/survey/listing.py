@@ -1,6 +1,6 @@
 """The content manifest: every source file with its digest. Its own digest is the data's part of the cache key.
 
-    data folder ─► find ─► hash (remembered by stat) ─► Manifest.digest
+    data folder ─► find ─► hash (remembered by stat) ─► Listing.digest
 
 Path and content are both in it: moving `cat/x.jpg` to `dog/x.jpg` changes a label and so the digest.
 """
@@ -15,7 +15,7 @@ from components.storage.paths import DataPath
 
 
 @dataclass(frozen=True)
-class ManifestFile:
+class ListedFile:
     """A source file that will be read."""
 
     file: SourceFile
@@ -25,10 +25,10 @@ class ManifestFile:
 
 
 @dataclass(frozen=True)
-class Manifest:
+class Listing:
     """What there is to ingest."""
 
-    files: tuple[ManifestFile, ...]
+    files: tuple[ListedFile, ...]
     refused: tuple[Refused, ...]
     ignored: tuple[str, ...]
 
@@ -43,26 +43,26 @@ class Manifest:
         """Records in, as the ledger counts them."""
         return len(self.files) + len(self.refused)
 
-    def duplicates(self) -> list[tuple[ManifestFile, ...]]:
+    def duplicates(self) -> list[tuple[ListedFile, ...]]:
         """Returns groups of files with the same bytes."""
-        groups: dict[str, list[ManifestFile]] = defaultdict(list)
+        groups: dict[str, list[ListedFile]] = defaultdict(list)
         for item in self.files:
             groups[item.sha256].append(item)
         return [tuple(group) for group in groups.values() if len(group) > 1]
 
 
-def take(source: Source, data: DataPath, cache: HashCache) -> Manifest:
+def take(source: Source, data: DataPath, cache: HashCache) -> Listing:
     """Lists and hashes the data."""
     return hash_found(source.find(data), data, cache)
 
 
-def hash_found(found: Found, data: DataPath, cache: HashCache) -> Manifest:
+def hash_found(found: Found, data: DataPath, cache: HashCache) -> Listing:
     """Hashes what a source found."""
     try:
         hashed = cache.hash_files(data, (file.path for file in found.files))
     except OSError as error:
         raise BadInput(f"{error.filename}: cannot be read: {error.strerror}; nothing was ingested") from error
     files = (
-        ManifestFile(file, item.size, item.sha256, item.stat) for file, item in zip(found.files, hashed, strict=True)
+        ListedFile(file, item.size, item.sha256, item.stat) for file, item in zip(found.files, hashed, strict=True)
     )
-    return Manifest(tuple(files), found.refused, found.ignored)
+    return Listing(tuple(files), found.refused, found.ignored)

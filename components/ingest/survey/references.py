@@ -1,4 +1,4 @@
-"""Rows that refer to pictures by their paths: which column holds them, and which files they are.
+"""Rows that refer to images by their paths: which column holds them, and which files they are.
 
     cell "img/7.png" of lists/a.csv ─► lists/img/7.png ─► inside the data folder, a regular file? ─► to be opened
 
@@ -37,7 +37,7 @@ _WHOLE = 1 << 62  # bytes: a file is not to be cut
 
 
 @dataclass(frozen=True)
-class Picture:
+class Image:
     """A file that a row refers to and that may be opened."""
 
     path: str  # relative to the data folder
@@ -72,7 +72,7 @@ def image_column(
 
 
 def paths(source: RowSource, data: DataPath, files: Sequence[str], schema: pa.Schema, column: str) -> list[str]:
-    """Returns all pictures that rows refer to and that may be opened: relative to `data`, once each, in order.
+    """Returns all images that rows refer to and that may be opened: relative to `data`, once each, in order.
 
     The rows of all others will be set aside, with the reason.
     """
@@ -86,15 +86,15 @@ def paths(source: RowSource, data: DataPath, files: Sequence[str], schema: pa.Sc
     return [path for path in found if path in known]
 
 
-def read(picture: Picture, most: int) -> bytes:
-    """Returns the content of a picture, or as much of it as shows that it has more than `most` bytes.
+def read(image: Image, most: int) -> bytes:
+    """Returns the content of a image, or as much of it as shows that it has more than `most` bytes.
 
     A link that has come into its place since it was found is not followed.
     """
-    if not isinstance(picture.real, str):
-        with open_whole(picture.real) as stream:
+    if not isinstance(image.real, str):
+        with open_whole(image.real) as stream:
             return _some(stream, most + 1)
-    descriptor = os.open(picture.real, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK)
+    descriptor = os.open(image.real, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK)
     with os.fdopen(descriptor, "rb", buffering=0) as file:
         # A limit is allocated before it is read to, so it is given only where it is needed.
         return file.read(most + 1) if os.fstat(descriptor).st_size > most else file.read()
@@ -110,8 +110,8 @@ def _some(stream: BinaryIO, most: int) -> bytes:
 class Finder(Protocol):
     """Finds files below the data folder, and refuses all others."""
 
-    def find(self, folder: str, value: str | None) -> Picture:
-        """Returns a picture.
+    def find(self, folder: str, value: str | None) -> Image:
+        """Returns a image.
 
         Args:
             folder: of the file that refers to it, relative to the data folder.
@@ -123,19 +123,19 @@ class Finder(Protocol):
 
 
 def finder(data: DataPath) -> Finder:
-    """Returns who finds pictures below a folder."""
+    """Returns who finds images below a folder."""
     return _Folder(data) if isinstance(data, Path) else _Address(data)
 
 
 class _Address:
-    """At an address there are no links, and whether a picture is there turns out when it is read."""
+    """At an address there are no links, and whether a image is there turns out when it is read."""
 
     def __init__(self, data: DataPath) -> None:
         self._data = data
 
-    def find(self, folder: str, value: str | None) -> Picture:
+    def find(self, folder: str, value: str | None) -> Image:
         path = _inside(folder, value)
-        return Picture(path, self._data / path, 0)
+        return Image(path, self._data / path, 0)
 
 
 class _Folder:
@@ -143,10 +143,10 @@ class _Folder:
 
     def __init__(self, data: Path) -> None:
         self._home = os.path.realpath(data)
-        # Pictures of one folder are asked for in a row.
+        # Images of one folder are asked for in a row.
         self._real = lru_cache(maxsize=4096)(lambda folder: self._check(posixpath.join(self._home, folder)))
 
-    def find(self, folder: str, value: str | None) -> Picture:
+    def find(self, folder: str, value: str | None) -> Image:
         path = _inside(folder, value)
         try:
             return self._found(path)
@@ -157,7 +157,7 @@ class _Folder:
         except _Refused as reason:
             raise Rejected(f"image {value!r} {reason}") from None
 
-    def _found(self, path: str) -> Picture:
+    def _found(self, path: str) -> Image:
         parent, name = posixpath.split(path)
         real = f"{self._real(parent)}/{name}"
         told = os.lstat(real)
@@ -166,7 +166,7 @@ class _Folder:
             told = os.lstat(real)
         if not stat.S_ISREG(told.st_mode):
             raise _Refused("is not a regular file")
-        return Picture(path, real, told.st_size)
+        return Image(path, real, told.st_size)
 
     def _check(self, path: str) -> str:
         """Returns where a path really leads, if that is inside the data folder."""

@@ -1,6 +1,6 @@
 """What there is to ingest, before any of it is: spans, sources, columns, and the content of every file.
 
-    data ─► spans ─► source of each ─► files, and pictures that rows refer to ─► manifest ─► digest
+    data ─► spans ─► source of each ─► files, and images that rows refer to ─► manifest ─► digest
 
 The digest is the data's part of the cache key, so it is taken before TensorFlow or Beam are imported.
 """
@@ -18,7 +18,7 @@ from components.ingest.sources import Found, Refused, SourceFile
 from components.ingest.survey import detect, spans
 from components.ingest.survey import listing as manifest
 from components.ingest.survey.detect import Located, Place
-from components.ingest.survey.listing import Manifest
+from components.ingest.survey.listing import Listing
 from components.ingest.survey.spans import Span
 from components.settings.ingest import Ingest
 from components.storage import paths
@@ -39,7 +39,7 @@ class Table:
 
     schema: "pa.Schema"
     label: str  # column, or empty
-    images: str  # column with paths of pictures, or empty
+    images: str  # column with paths of images, or empty
     names: Mapping[str, str] = field(default_factory=dict)  # of columns that are called otherwise in the files
 
 
@@ -50,7 +50,7 @@ class Part:
     span: Span
     located: Located
     prefix: str  # of its paths, in what is told of several parts
-    manifest: Manifest  # paths relative to the part's own home
+    manifest: Listing  # paths relative to the part's own home
 
 
 @dataclass(frozen=True)
@@ -62,11 +62,11 @@ class Survey:
     table: Table | None  # of rows
 
     @cached_property
-    def manifest(self) -> Manifest:
+    def manifest(self) -> Listing:
         """All files of all parts."""
         if not any(part.prefix for part in self.parts) and len(self.parts) == 1:
             return self.parts[0].manifest
-        return Manifest(
+        return Listing(
             tuple(
                 replace(item, file=replace(item.file, path=part.prefix + item.file.path))
                 for part in self.parts
@@ -119,7 +119,7 @@ def _prefix(home: Place, base: Place) -> str:
     return f"{detect.relative(home, base)}/".lstrip("/")
 
 
-def _manifest(located: Located, table: Table | None, cache: HashCache) -> Manifest:
+def _manifest(located: Located, table: Table | None, cache: HashCache) -> Listing:
     if table is None:
         return manifest.take(refs.load(located.source), located.home, cache)
     names = [*located.files, *_referenced(located, table)]
@@ -128,7 +128,7 @@ def _manifest(located: Located, table: Table | None, cache: HashCache) -> Manife
 
 
 def _referenced(located: Located, table: Table) -> list[str]:
-    """Returns the pictures that rows refer to and that can be read; the others become bad rows, with their reason."""
+    """Returns the images that rows refer to and that can be read; the others become bad rows, with their reason."""
     from components.ingest.survey import references
     from components.ingest.survey.renames import Renamed
 

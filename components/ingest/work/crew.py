@@ -5,7 +5,7 @@
                           └─ all else ──────────────► threads of this one
 
 To read, check and write files is half Python, and threads of one process have but one lock for that: measured on
-100 KB pictures, two threads took longer than one. A helper needs neither Beam nor TensorFlow.
+100 KB images, two threads took longer than one. A helper needs neither Beam nor TensorFlow.
 """
 
 import contextlib

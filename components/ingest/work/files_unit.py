@@ -1,6 +1,6 @@
 """A unit of files: one shard.
 
-Beam, TensorFlow, Arrow, pydantic and, until a picture is decoded, NumPy are not imported here: so a helper starts soon.
+Beam, TensorFlow, Arrow, pydantic and, until a image is decoded, NumPy are not imported here: so a helper starts soon.
 """
 
 from collections.abc import Sequence
@@ -25,7 +25,7 @@ class Target:
 
     artifact: Path
     settings: "Ingest"
-    checks: Path | None = None  # verdicts on pictures, by content
+    checks: Path | None = None  # verdicts on images, by content
 
     def plain(self) -> "Target":
         """Returns the same for a helper: with the values of the settings, and without the class that checked them."""

@@ -1,7 +1,7 @@
 """What is freed stays with the process, for the next of its kind.
 
 The C library gives memory back to Linux as soon as 128 KB are free at the end of it, and is given it again, page by
-page, for the next picture: that took longer than to read it.
+page, for the next image: that took longer than to read it.
 """
 
 import ctypes

@@ -12,7 +12,7 @@ from pathlib import Path
 import orjson
 
 from components.ingest.sources import SourceFile
-from components.ingest.survey.listing import ManifestFile
+from components.ingest.survey.listing import ListedFile
 from components.ingest.work.shards import ShardPlan
 
 _FOLDER = "plans"
@@ -30,9 +30,7 @@ def store(artifact: Path, shard: ShardPlan) -> ShardPlan:
 def read(artifact: Path, shard: ShardPlan) -> ShardPlan:
     """Returns a plan that was stored."""
     rows = orjson.loads(_file_of(artifact, shard).read_bytes())
-    files = (
-        ManifestFile(SourceFile(_path(path), label), size, sha256, stat) for path, label, size, sha256, stat in rows
-    )
+    files = (ListedFile(SourceFile(_path(path), label), size, sha256, stat) for path, label, size, sha256, stat in rows)
     return replace(shard, files=tuple(files))
 
 

@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from components.ingest.survey.listing import ManifestFile
+from components.ingest.survey.listing import ListedFile
 
 if TYPE_CHECKING:
     from components.settings.ingest import Ingest
@@ -27,7 +27,7 @@ class ShardPlan:
     split: str
     index: int
     of: int
-    files: tuple[ManifestFile, ...]
+    files: tuple[ListedFile, ...]
     span: str = ""
 
     @property
@@ -56,11 +56,11 @@ def _split_of(sha256: str, salt: str, fractions: Sequence[tuple[str, float]]) ->
     return fractions[-1][0]  # the fractions' sum may end a rounding error short of 1
 
 
-def plan(files: Sequence[ManifestFile], settings: "Ingest", span: str = "") -> list[ShardPlan]:
+def plan(files: Sequence[ListedFile], settings: "Ingest", span: str = "") -> list[ShardPlan]:
     """Deals all files into shards, split by split."""
     shards: list[ShardPlan] = []
     salt, fractions = settings.splits.salt, settings.splits.fractions()
-    dealt: dict[str, list[ManifestFile]] = {split: [] for split, _ in fractions}
+    dealt: dict[str, list[ListedFile]] = {split: [] for split, _ in fractions}
     for item in files:
         dealt[_split_of(item.sha256, salt, fractions)].append(item)
     for split, mine in dealt.items():
@@ -71,6 +71,6 @@ def plan(files: Sequence[ManifestFile], settings: "Ingest", span: str = "") -> l
     return shards
 
 
-def _shard_count(files: Sequence[ManifestFile], settings: "Ingest") -> int:
+def _shard_count(files: Sequence[ListedFile], settings: "Ingest") -> int:
     by_bytes = -(-sum(item.size for item in files) // (settings.shard_mb << 20))
     return max(1, min(len(files), max(by_bytes, settings.min_shards)))

@@ -81,7 +81,7 @@ def cut(part: Part, settings: Ingest) -> list[Range]:
 
 
 def _target(rows: int, everything: int, settings: Ingest) -> int:
-    """Returns the bytes of rows that make a range; pictures that rows refer to count for its size, too."""
+    """Returns the bytes of rows that make a range; images that rows refer to count for its size, too."""
     heavier = max(1.0, everything / max(1, rows))
     by_size = int((settings.shard_mb << 20) / heavier)
     by_count = -(-rows // settings.min_shards)

@@ -5,7 +5,7 @@ process. Here keys are written in their sorted order, as protobuf's own determin
 
     Example{1: Features{1: entry{1: key, 2: Feature{1: BytesList{1: …} | 3: Int64List{1: packed …}}} …}}
 
-Every length is known before anything is put together, so a picture is never copied: it stays a part of its own.
+Every length is known before anything is put together, so a image is never copied: it stays a part of its own.
 """
 
 from collections.abc import Mapping

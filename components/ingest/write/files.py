@@ -15,8 +15,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from components.ingest.images.checks import Checks
-from components.ingest.sources import PictureSource, Record, Refused, Rejected, Source, printable
-from components.ingest.survey.listing import ManifestFile
+from components.ingest.sources import ImageSource, Record, Refused, Rejected, Source, printable
+from components.ingest.survey.listing import ListedFile
 from components.ingest.work.shards import ShardPlan
 from components.ingest.write.encode_record import example_parts
 from components.records.record_file import RecordFile
@@ -47,7 +47,7 @@ class ShardReport:
     quarantined: tuple[Refused, ...]
     failure: str = ""  # an input that could not be read: the run must stop
     read: int = 0  # rows that were looked at, where a file holds many
-    looks: str = ""  # of its pictures, packed by near_duplicates
+    looks: str = ""  # of its images, packed by near_duplicates
 
 
 def write_shard(
@@ -79,7 +79,7 @@ def write_shard(
     return tally.report(shard, written)
 
 
-_Outcomes = list[tuple[ManifestFile, Record | Refused]]
+_Outcomes = list[tuple[ListedFile, Record | Refused]]
 
 
 class _InputGone(Exception):
@@ -96,7 +96,7 @@ class _Tally:
         self.quarantined: list[Refused] = []
         self.looks: list[tuple[str, int]] = []
 
-    def sort(self, batch: _Outcomes) -> Iterator[tuple[ManifestFile, Record]]:
+    def sort(self, batch: _Outcomes) -> Iterator[tuple[ListedFile, Record]]:
         """Counts each outcome, and yields those that are records."""
         for item, outcome in batch:
             if isinstance(outcome, Refused):
@@ -140,29 +140,29 @@ class _Reader:
 
     def __init__(self, source: Source, data: DataPath, settings: "Ingest", checks: Checks) -> None:
         self._source, self._data, self._settings, self._checks = source, data, settings, checks
-        self._pictures = source if isinstance(source, PictureSource) else None
+        self._images = source if isinstance(source, ImageSource) else None
 
-    def read_all(self, files: Sequence[ManifestFile]) -> Iterator[_Outcomes]:
+    def read_all(self, files: Sequence[ListedFile]) -> Iterator[_Outcomes]:
         """Yields what became of the files, in order, some at a time."""
-        if self._pictures is not None:
+        if self._images is not None:
             self._checks.expect(item.sha256 for item in files)
         for batch in _batches(files):
             yield [(item, self._read(item)) for item in batch]
 
-    def _read(self, item: ManifestFile) -> Record | Refused:
+    def _read(self, item: ListedFile) -> Record | Refused:
         limit = self._settings.max_file_mb
         if item.size > limit << 20:
             return Refused(printable(item.file.path), f"{item.size:,} bytes, more than max_file_mb = {limit}")
         content = _content(self._data, item)
         try:
-            if self._pictures is None:
+            if self._images is None:
                 return self._source.read(item.file, content, self._settings)
-            return self._pictures.record(item.file, self._checks.check(content, item.sha256))
+            return self._images.record(item.file, self._checks.check(content, item.sha256))
         except Rejected as reason:
             return Refused.of(printable(item.file.path), str(reason), reason.position, content)
 
 
-def _batches(files: Sequence[ManifestFile]) -> Iterator[Sequence[ManifestFile]]:
+def _batches(files: Sequence[ListedFile]) -> Iterator[Sequence[ListedFile]]:
     """Yields files in their order, some at a time."""
     start, size = 0, 0
     for place, item in enumerate(files):
@@ -174,7 +174,7 @@ def _batches(files: Sequence[ManifestFile]) -> Iterator[Sequence[ManifestFile]]:
         yield files[start:]
 
 
-def _content(data: DataPath, item: ManifestFile) -> bytes:
+def _content(data: DataPath, item: ListedFile) -> bytes:
     """Returns the content that the manifest tells of."""
     name = f"{data}/{item.file.path}"
     try:
@@ -204,7 +204,7 @@ def _remote(path: DataPath) -> tuple[bytes, str]:
         return stream.read(), ""
 
 
-def _parts(item: ManifestFile, record: Record) -> list[bytes]:
+def _parts(item: ListedFile, record: Record) -> list[bytes]:
     # The id names the content, so that augmentation can be seeded by the record wherever it stands.
     return example_parts({**record.columns, "id": record_id(item.sha256)})
 

@@ -1,6 +1,6 @@
-"""Rows get the pictures that they refer to, a slice of rows at a time.
+"""Rows get the images that they refer to, a slice of rows at a time.
 
-    rows ─► paths ─► found below the data folder? ─► threads, a slice ahead: read, check ─► rows with pictures, bad rows
+    rows ─► paths ─► found below the data folder? ─► threads, a slice ahead: read, check ─► rows with images, bad rows
 
 The path itself is not kept: a person finds the file by its row, and a model must not learn from names.
 """
@@ -22,18 +22,18 @@ from components.ingest.images.checks import Checks
 from components.ingest.sources import Rejected
 from components.ingest.sources.rows import RAW_LIMIT, BadRow, Range, RowBatch
 from components.ingest.survey import references
-from components.ingest.survey.references import Picture
+from components.ingest.survey.references import Image
 from components.settings.ingest import Ingest
 from components.storage.paths import DataPath
 
 _ROWS, _BYTES = 512, 8 << 20  # a slice: enough to be worth encoding together, few enough to stay small in memory
-_TASK = 32  # pictures that a thread is handed at once
+_TASK = 32  # images that a thread is handed at once
 _AHEAD = 1  # slices that are read while another is written
 
 
 @dataclass(frozen=True)
 class Shot:
-    """A picture that may be trained on."""
+    """A image that may be trained on."""
 
     image: CheckedImage
     sha256: str  # of the file
@@ -45,23 +45,23 @@ class Filled:
 
     columns: pa.RecordBatch
     bad: Sequence[BadRow] = ()
-    shots: Sequence[Shot] = ()  # of each row, if rows refer to pictures
+    shots: Sequence[Shot] = ()  # of each row, if rows refer to images
 
 
 @dataclass(frozen=True)
 class _Slice:
     start: int
-    found: Sequence[Picture | Rejected]  # of each row
+    found: Sequence[Image | Rejected]  # of each row
     tasks: Sequence[Future[dict[str, Shot | Rejected]]]
 
     def ends(self) -> list[Shot | Rejected]:
-        """Returns what became of each row's picture, when all of them are read."""
+        """Returns what became of each row's image, when all of them are read."""
         shots = {path: shot for task in self.tasks for path, shot in task.result().items()}
-        return [shots[each.path] if isinstance(each, Picture) else each for each in self.found]
+        return [shots[each.path] if isinstance(each, Image) else each for each in self.found]
 
 
-class Pictures:
-    """Fills pictures into the rows of one range."""
+class Images:
+    """Fills images into the rows of one range."""
 
     def __init__(
         self, part: Range, column: str, schema: pa.Schema, data: DataPath, settings: Ingest, checks: Path | None
@@ -71,7 +71,7 @@ class Pictures:
         self._folder, self._finder = posixpath.dirname(part.path), references.finder(data)
         self._checks = Checks(checks, settings)
 
-    def __enter__(self) -> "Pictures":
+    def __enter__(self) -> "Images":
         # Reading, hashing and decoding all release the interpreter's lock.
         self._pool = ThreadPoolExecutor(max_workers=os.cpu_count())
         return self
@@ -81,31 +81,31 @@ class Pictures:
         self._checks.__exit__(*error)
 
     def fill(self, batch: RowBatch) -> Iterator[Filled]:
-        """Yields slices of a batch with their pictures."""
+        """Yields slices of a batch with their images."""
         found = [self._find(value) for value in batch.columns.column(self._place).to_pylist()]
         running: deque[_Slice] = deque()
-        for start, stop in _slices([each.size if isinstance(each, Picture) else 0 for each in found]):
+        for start, stop in _slices([each.size if isinstance(each, Image) else 0 for each in found]):
             running.append(_Slice(start, found[start:stop], self._ask(found[start:stop])))
             if len(running) > _AHEAD:
                 yield self._filled(batch, running.popleft())
         for some in running:
             yield self._filled(batch, some)
 
-    def _find(self, value: str | None) -> Picture | Rejected:
+    def _find(self, value: str | None) -> Image | Rejected:
         try:
             return self._finder.find(self._folder, value)
         except Rejected as reason:
             return reason
 
-    def _ask(self, found: Sequence[Picture | Rejected]) -> list[Future[dict[str, Shot | Rejected]]]:
-        """Has each picture read and checked once, however many rows refer to it."""
-        wanted = list({each.path: each for each in found if isinstance(each, Picture)}.values())
+    def _ask(self, found: Sequence[Image | Rejected]) -> list[Future[dict[str, Shot | Rejected]]]:
+        """Has each image read and checked once, however many rows refer to it."""
+        wanted = list({each.path: each for each in found if isinstance(each, Image)}.values())
         return [self._pool.submit(self._read, wanted[at : at + _TASK]) for at in range(0, len(wanted), _TASK)]
 
-    def _read(self, pictures: Sequence[Picture]) -> dict[str, Shot | Rejected]:
-        return {picture.path: self._shot(picture) for picture in pictures}
+    def _read(self, images: Sequence[Image]) -> dict[str, Shot | Rejected]:
+        return {picture.path: self._shot(picture) for picture in images}
 
-    def _shot(self, picture: Picture) -> Shot | Rejected:
+    def _shot(self, picture: Image) -> Shot | Rejected:
         if picture.size > self._limit << 20:
             return Rejected(f"image {picture.path!r}: {picture.size:,} bytes, more than max_file_mb = {self._limit}")
         try:

@@ -4,7 +4,7 @@
              │                                └─► id: seeds the record's augmentation, wherever it stands
              └─ label ─► the same content under two labels can be told
 
-The split follows from the picture instead, if rows refer to one, so that all rows of a picture are on one side; or
+The split follows from the image instead, if rows refer to one, so that all rows of a image are on one side; or
 from the column that the user names, so that all rows of one patient are. A row without a value in that column is
 split by its content.
 """
@@ -34,35 +34,35 @@ class Roles:
     label: str
     split_by: str
     id: str  # our own column of record ids
-    path: str = ""  # of the picture that a row refers to, which does not go into the record, …
-    image: str = ""  # … and what the picture is called there
+    path: str = ""  # of the image that a row refers to, which does not go into the record, …
+    image: str = ""  # … and what the image is called there
 
 
 @dataclass(frozen=True)
 class Keyed:
     """Rows, and what tells them apart."""
 
-    entries: Entries  # with the id; the picture is still to come
+    entries: Entries  # with the id; the image is still to come
     contents: Hashes  # of all but the label
     labels: npt.NDArray[np.uint32]
     splits: Numbers  # place of each record's split in SPLITS
 
 
-def key(batch: pa.RecordBatch, roles: Roles, splits: Splits, pictures: Sequence[str] = ()) -> Keyed:
+def key(batch: pa.RecordBatch, roles: Roles, splits: Splits, images: Sequence[str] = ()) -> Keyed:
     """Encodes a batch, each column once.
 
     Args:
-        batch: the columns; pictures come later.
+        batch: the columns; images come later.
         roles: what they are for.
         splits: fractions and salt.
-        pictures: sha256 of the file that each row refers to, which stands for the picture.
+        images: sha256 of the file that each row refers to, which stands for the image.
     """
     parts = entries(batch, [roles.label, roles.split_by, roles.id, roles.image], roles.path or None)
-    whole = parts.with_column(roles.image, pa.array(pictures, pa.string())) if pictures else parts
-    alone = not roles.label or (batch.schema.names == [roles.label] and not pictures)
+    whole = parts.with_column(roles.image, pa.array(images, pa.string())) if images else parts
+    alone = not roles.label or (batch.schema.names == [roles.label] and not images)
     contents = fingerprints(whole.records() if alone else whole.without(roles.label))
-    if pictures and not roles.split_by:
-        chosen = np.array([SPLITS.index(shards.split_of(sha256, splits)) for sha256 in pictures], np.int64)
+    if images and not roles.split_by:
+        chosen = np.array([SPLITS.index(shards.split_of(sha256, splits)) for sha256 in images], np.int64)
     else:
         chosen = split_numbers(_split_keys(batch, parts, roles, contents), splits)
     ids = pa.array((contents >> np.uint64(1)).view(np.int64))

@@ -1,6 +1,6 @@
-"""One range of rows: read, fill in pictures, split by content, encode, write a shard for every split it has records of.
+"""One range of rows: read, fill in images, split by content, encode, write a shard for every split it has records of.
 
-range ─► batches of columns ─► pictures ─► keys and records (all rows at once) ─► TFRecord ─► rename
+range ─► batches of columns ─► images ─► keys and records (all rows at once) ─► TFRecord ─► rename
                                              └─► fingerprints beside it, for duplicates
 """
 
@@ -21,7 +21,7 @@ from components.ingest.sources.rows import BadRow, Range, RowBatch, RowSource
 from components.ingest.survey import columns
 from components.ingest.write import keys
 from components.ingest.write.files import ShardReport
-from components.ingest.write.image_column import Filled, Pictures, Shot
+from components.ingest.write.image_column import Filled, Images, Shot
 from components.ingest.write.keys import Keyed, Numbers, Roles
 from components.records.framed import FramedFile, frame
 from components.settings.ingest import Ingest
@@ -57,7 +57,7 @@ def write_range(
     with contextlib.ExitStack() as stack:
         fill = _as_it_is
         if images:
-            fill = stack.enter_context(Pictures(part, images, schema, data, settings, checks)).fill
+            fill = stack.enter_context(Images(part, images, schema, data, settings, checks)).fill
         writers = _Writers(stack, artifact, shard, roles.image, gzip=settings.compression == "gzip" and not images)
         for batch in source.read(data / part.path, part, schema):
             tally.note_bad(batch.bad)
@@ -73,7 +73,7 @@ def _roles(schema: pa.Schema, settings: Ingest, label: str, images: str) -> Role
         raise SettingsError(f"column {label!r} cannot be both the label and the path of an image; set ingest.label")
     split_by = settings.split_by and columns.known(schema, settings.split_by, "split_by")
     if split_by == images:
-        split_by = ""  # the path has become a picture, which decides about the split anyway
+        split_by = ""  # the path has become a image, which decides about the split anyway
     own = columns.record_schema(schema, images).names[-1]
     return Roles(label, split_by, own, images, columns.image_name(schema, images) if images else "")
 
@@ -107,15 +107,15 @@ class _Tally:
         self.bad += [_refused(self.part, row, len(self.bad) + place < _RAWS) for place, row in enumerate(bad)]
 
     def note(self, rows: Filled, keyed: Keyed) -> None:
-        """Counts rows that were written, and those whose picture is bad."""
+        """Counts rows that were written, and those whose image is bad."""
         self.note_bad(rows.bad)
         self.read += rows.columns.num_rows
         if self.label:
             self._count_classes(rows.columns.column(rows.columns.schema.get_field_index(self.label)), keyed.splits)
         for shot, number in zip(rows.shots, keyed.splits.tolist() if rows.shots else (), strict=True):
-            self._note_picture(shot, SPLITS[number])
+            self._note_image(shot, SPLITS[number])
 
-    def _note_picture(self, shot: Shot, split: str) -> None:
+    def _note_image(self, shot: Shot, split: str) -> None:
         image = shot.image
         self.sides[split][min(image.width, image.height)] += 1
         if image.changed:
@@ -149,7 +149,7 @@ class _Writers:
 
     def write(self, keyed: Keyed, pictures: Sequence[bytes]) -> None:
         """Appends records to the files of their splits."""
-        put = _with_pictures(keyed, self._image, pictures) if self._image else _all_at_once(keyed)
+        put = _with_images(keyed, self._image, pictures) if self._image else _all_at_once(keyed)
         for number, split in enumerate(SPLITS):
             mine = np.flatnonzero(keyed.splits == number)
             if len(mine):
@@ -195,8 +195,8 @@ def _all_at_once(keyed: Keyed) -> Callable[[FramedFile, Numbers], None]:
     return lambda file, mine: file.write_all(framed.take(pa.array(mine)))
 
 
-def _with_pictures(keyed: Keyed, image: str, pictures: Sequence[bytes]) -> Callable[[FramedFile, Numbers], None]:
-    """Returns what writes some of the records, their pictures from where they are."""
+def _with_images(keyed: Keyed, image: str, pictures: Sequence[bytes]) -> Callable[[FramedFile, Numbers], None]:
+    """Returns what writes some of the records, their images from where they are."""
     around = keyed.entries.around(image, np.fromiter(map(len, pictures), np.int64, len(pictures)))
     records = list(zip(around[0].rows(), pictures, around[1].rows(), strict=True))
     return lambda file, mine: file.write_many([records[index] for index in mine.tolist()])

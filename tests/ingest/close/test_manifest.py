@@ -10,10 +10,10 @@ from hypothesis import strategies as st
 
 from components.errors import BadInput
 from components.ingest.sources import Refused, SourceFile
-from components.ingest.survey.listing import Manifest, ManifestFile
+from components.ingest.survey.listing import ListedFile, Listing
 from components.records import manifest as account
 from components.records.ledger import Entry
-from components.records.manifest import Account, Shard, check_budget
+from components.records.manifest import Manifest, Shard, check_budget
 from components.settings.ingest import Ingest
 
 
@@ -32,10 +32,10 @@ class Report:
     checksum: str = "cafe"
 
 
-def manifest(files: Sequence[tuple[str, str]], refused: tuple[Refused, ...] = ()) -> Manifest:
+def manifest(files: Sequence[tuple[str, str]], refused: tuple[Refused, ...] = ()) -> Listing:
     """Returns a manifest of (path, digest)."""
-    rows = (ManifestFile(SourceFile(path, path.partition("/")[0]), 7, digest) for path, digest in files)
-    return Manifest(tuple(rows), refused, ())
+    rows = (ListedFile(SourceFile(path, path.partition("/")[0]), 7, digest) for path, digest in files)
+    return Listing(tuple(rows), refused, ())
 
 
 FILES = [("cats/1.jpg", "a1"), ("cats/2.jpg", "a2"), ("cats/bad.jpg", "a3"), ("dogs/3.jpg", "a4"), ("dogs/4.jpg", "a5")]
@@ -49,14 +49,14 @@ REPORTS = [
 
 
 @pytest.fixture(scope="module")
-def made() -> tuple[Account, tuple[Refused, ...]]:
+def made() -> tuple[Manifest, tuple[Refused, ...]]:
     """The account of these reports."""
     return account.make(MANIFEST, REPORTS)
 
 
-def test_the_reports_are_added_up(made: tuple[Account, tuple[Refused, ...]]) -> None:
+def test_the_reports_are_added_up(made: tuple[Manifest, tuple[Refused, ...]]) -> None:
     """Every class is listed in every split, with nothing where there is nothing."""
-    assert made[0] == Account(
+    assert made[0] == Manifest(
         data_digest=MANIFEST.digest,
         found=6,
         sources=tuple((path, 7, digest) for path, digest in FILES),
@@ -78,12 +78,12 @@ def test_the_reports_are_added_up(made: tuple[Account, tuple[Refused, ...]]) -> 
     )
 
 
-def test_what_was_set_aside_is_listed_by_path(made: tuple[Account, tuple[Refused, ...]]) -> None:
+def test_what_was_set_aside_is_listed_by_path(made: tuple[Manifest, tuple[Refused, ...]]) -> None:
     """Files refused before and after they were opened stand in one list."""
     assert made[1] == (Refused("cats/bad.jpg", "empty file"), Refused("top.jpg", "not inside a class folder"))
 
 
-def test_the_ledger_entry_counts_every_file(made: tuple[Account, tuple[Refused, ...]]) -> None:
+def test_the_ledger_entry_counts_every_file(made: tuple[Manifest, tuple[Refused, ...]]) -> None:
     """Promise A16: six in, four out, two set aside."""
     assert made[0].entry() == Entry("Ingest", 6, 4, 2)
 
@@ -95,23 +95,23 @@ def test_a_lost_record_shows_in_the_entry() -> None:
     assert (entry, entry.balanced) == (Entry("Ingest", 6, 2, 2), False)
 
 
-def test_records_are_summed_by_split(made: tuple[Account, tuple[Refused, ...]]) -> None:
+def test_records_are_summed_by_split(made: tuple[Manifest, tuple[Refused, ...]]) -> None:
     """An empty split has zero, not nothing."""
     assert made[0].records == {"train": 3, "eval": 1, "test": 0}
 
 
-def test_shards_are_found_by_split(made: tuple[Account, tuple[Refused, ...]]) -> None:
+def test_shards_are_found_by_split(made: tuple[Manifest, tuple[Refused, ...]]) -> None:
     """In the order in which they were planned."""
     assert [shard.name for shard in made[0].shards_of("train")] == ["t0", "t1"]
 
 
-def test_disk_is_compared(made: tuple[Account, tuple[Refused, ...]]) -> None:
+def test_disk_is_compared(made: tuple[Manifest, tuple[Refused, ...]]) -> None:
     """What the files take, and what the shards take on top of that."""
     assert (made[0].source_bytes, made[0].stored_bytes) == (35, 40)
 
 
 class TestMedian:
-    """The picture size of a model is taken from the training split."""
+    """The image size of a model is taken from the training split."""
 
     @pytest.mark.parametrize(
         ("sides", "median"),
@@ -166,7 +166,7 @@ class TestStorage:
     """The account is kept inside the artifact."""
 
     def test_an_account_is_read_back_as_it_was_written(
-        self, made: tuple[Account, tuple[Refused, ...]], tmp_path: Path
+        self, made: tuple[Manifest, tuple[Refused, ...]], tmp_path: Path
     ) -> None:
         """Types included: tuples are tuples again."""
         account.write(tmp_path, *made)
@@ -174,7 +174,7 @@ class TestStorage:
         assert account.read(tmp_path) == made[0]
 
     def test_the_quarantine_list_is_read_back_as_it_was_written(
-        self, made: tuple[Account, tuple[Refused, ...]], tmp_path: Path
+        self, made: tuple[Manifest, tuple[Refused, ...]], tmp_path: Path
     ) -> None:
         """Every path with its reason."""
         account.write(tmp_path, *made)
@@ -182,7 +182,7 @@ class TestStorage:
         assert account.read_quarantine(tmp_path) == list(made[1])
 
     def test_the_quarantine_list_is_one_line_a_file(
-        self, made: tuple[Account, tuple[Refused, ...]], tmp_path: Path
+        self, made: tuple[Manifest, tuple[Refused, ...]], tmp_path: Path
     ) -> None:
         """Any tool can read it; its folder is made on the way."""
         account.write_quarantine(tmp_path / "new" / "quarantine.jsonl", made[1])

@@ -1,4 +1,4 @@
-"""Promise A7: a picture that was encoded anew and stands in another split is warned of, with the pair."""
+"""Promise A7: a image that was encoded anew and stands in another split is warned of, with the pair."""
 
 import io
 from collections.abc import Callable
@@ -25,16 +25,16 @@ from components.ingest.close.near_duplicates import (
 )
 from components.ingest.sources import SourceFile
 from components.ingest.sources.image_folder import SOURCE
-from components.ingest.survey.listing import Manifest, ManifestFile
+from components.ingest.survey.listing import ListedFile, Listing
 from components.ingest.work import shards
 from components.ingest.write.files import write_shard
 from components.records import manifest as account
-from components.records.manifest import Account
+from components.records.manifest import Manifest
 from components.settings.ingest import Ingest
 from components.settings.splits import Splits
 from data.digits import write_image_folder
 
-Take = Callable[[Path], Manifest]
+Take = Callable[[Path], Listing]
 TRAIN, EVAL, TEST = range(3)
 LOOK = 0x0F0F_1234_5678_9ABC
 SAME = "pairs of images in different splits look the same (they differ in at most ingest.near_bits = 3 of 64 bits)"
@@ -50,13 +50,13 @@ class Report:
 
 
 def seen(*rows: tuple[int, int]) -> Seen:
-    """Returns pictures of (look, split)."""
+    """Returns images of (look, split)."""
     looks, splits = zip(*rows, strict=True) if rows else ((), ())
     return Seen(np.arange(len(rows), dtype=np.uint64), np.array(looks, np.uint64), np.array(splits, np.int64))
 
 
 def found(*rows: tuple[int, int], bits: int = 3) -> NearDuplicates:
-    """Compares pictures, which are named by their numbers."""
+    """Compares images, which are named by their numbers."""
     return find(seen(*rows), [str(number) for number in range(len(rows))], bits)
 
 
@@ -122,24 +122,24 @@ class TestPairs:
         """Nothing that is held out looks like them."""
         assert found((LOOK, TRAIN), (LOOK ^ 1, TRAIN), (LOOK, TRAIN)) == NearDuplicates()
 
-    def test_one_bit_more_is_another_picture(self) -> None:
+    def test_one_bit_more_is_another_image(self) -> None:
         """The setting is the limit."""
         rows = ((LOOK, TRAIN), (LOOK ^ 0b1111, EVAL))
 
         assert [found(*rows, bits=bits).count for bits in (3, 4)] == [0, 1]
 
     def test_a_crowd_is_counted_and_its_first_pairs_are_listed(self) -> None:
-        """Half a million pictures of one look are a number, not a list."""
+        """Half a million images of one look are a number, not a list."""
         crowd = seen(*((LOOK, number % 2) for number in range(40_000)))
         made = find(crowd, ["x"] * 40_000, 3)
 
         assert (made.count, len(made.pairs), made.complete) == (20_000 * 20_000, 10_000, True)
 
 
-def manifest(*paths: str) -> Manifest:
+def manifest(*paths: str) -> Listing:
     """Returns files whose content is named by their number."""
-    items = (ManifestFile(SourceFile(path, ""), 1, f"{number:016x}" + 48 * "0") for number, path in enumerate(paths))
-    return Manifest(tuple(items), (), ())
+    items = (ListedFile(SourceFile(path, ""), 1, f"{number:016x}" + 48 * "0") for number, path in enumerate(paths))
+    return Listing(tuple(items), (), ())
 
 
 def packed(*looks: tuple[int, int]) -> str:
@@ -156,7 +156,7 @@ class TestReports:
             Report("train", packed((0, LOOK), (1, LOOK ^ 255)), {9: 2}),
             Report("eval", packed((2, LOOK ^ 1)), {9: 1}),
         ]
-        files = Manifest((*manifest("a.jpg", "b.jpg", "c.jpg").files, *manifest("z.jpg").files), (), ())
+        files = Listing((*manifest("a.jpg", "b.jpg", "c.jpg").files, *manifest("z.jpg").files), (), ())
         made, warnings = close_look(files, reports, Ingest())
 
         assert made == NearDuplicates(1, (Pair("a.jpg", "train", "c.jpg", "eval", 1),))
@@ -183,7 +183,7 @@ class TestReports:
         assert warnings == ["near duplicates were not looked for: ingest.image_check = header decodes no image"]
 
     @pytest.mark.parametrize("check", ["full", "header"])
-    def test_what_is_no_picture_is_left_alone(self, check: str) -> None:
+    def test_what_is_no_image_is_left_alone(self, check: str) -> None:
         """Rows have no looks, texts have no sides, and what was all bad is in no split."""
         reports = [Report("train", "", {}), Report("eval", "", {0: 7}), Report("", "", {})]
 
@@ -193,7 +193,7 @@ class TestReports:
         )
 
 
-def ingested(data: Path, artifact: Path, take: Take, settings: Ingest) -> Account:
+def ingested(data: Path, artifact: Path, take: Take, settings: Ingest) -> Manifest:
     """Ingests a folder without Beam."""
     files = take(data)
     reports = [write_shard(plan, SOURCE, data, artifact, settings) for plan in shards.plan(files.files, settings)]
@@ -201,7 +201,7 @@ def ingested(data: Path, artifact: Path, take: Take, settings: Ingest) -> Accoun
 
 
 def scene(seed: int) -> Image.Image:
-    """Draws a picture of its own."""
+    """Draws a image of its own."""
     blots = np.random.default_rng(seed).integers(0, 256, (7, 9, 3), dtype=np.uint8)
     return Image.fromarray(blots).resize((120, 90), Image.Resampling.BICUBIC)
 
@@ -253,7 +253,7 @@ def test_blank_sheets_are_no_near_duplicates(data: Path, tmp_path: Path, take: T
 
 
 def test_digits_are_not_taken_for_copies(tmp_path: Path, take: Take) -> None:
-    """Of 600 handwritten digits, 8 x 8 pixels of which make a picture, hardly any pair looks the same."""
+    """Of 600 handwritten digits, 8 x 8 pixels of which make a image, hardly any pair looks the same."""
     write_image_folder(tmp_path / "digits", limit=600)
     files, settings = take(tmp_path / "digits"), SPLITS
     reports = [

@@ -1,7 +1,7 @@
 """Promises A4 and A5: training sees what a person sees, or the file is set aside with a reason.
 
 The judge is TensorFlow itself: every accepted content is decoded by `tf.io.decode_image` and compared, pixel by pixel,
-with what Pillow shows a person. Cases are made of these pictures when tests are collected, before there are fixtures:
+with what Pillow shows a person. Cases are made of these images when tests are collected, before there are fixtures:
 so the tests import from here.
 """
 
@@ -33,7 +33,7 @@ TRANSLUCENT = Image.merge("RGBA", [*COLOUR.split(), ALPHA])
 
 
 def encode(image: Image.Image, file_format: str, **options: object) -> bytes:
-    """Returns the picture as a file."""
+    """Returns the image as a file."""
     out = io.BytesIO()
     image.save(out, file_format, **options)
     return out.getvalue()
@@ -73,7 +73,7 @@ def png_of(chunks: Sequence[tuple[bytes, bytes]]) -> bytes:
 
 
 def png_with(content: bytes, before: bytes = b"", after: bytes = b"") -> bytes:
-    """Puts chunks before and after the picture data."""
+    """Puts chunks before and after the image data."""
     data = content.index(b"IDAT") - 4
     return content[:data] + before + content[data:-12] + after + content[-12:]
 
@@ -131,7 +131,7 @@ def seen_by_a_person(content: bytes) -> Pixels:
 
 
 def on_white(content: bytes) -> Pixels:
-    """Returns the pixels of a picture that one can see through as they look on white paper."""
+    """Returns the pixels of a image that one can see through as they look on white paper."""
     shown = np.asarray(Image.open(io.BytesIO(content)).convert("RGBA"))
     cover = shown[..., 3:] / 255
     return np.round(shown[..., :3] * cover + 255 * (1 - cover)).astype(np.uint8)

@@ -42,7 +42,7 @@ class TestLimits:
 
     @pytest.mark.parametrize("file_format", ["JPEG", "PNG", "GIF", "WEBP", "BMP", "TIFF"])
     def test_max_pixels(self, file_format: str) -> None:
-        """Every format is held to the limit, and a picture exactly of that size passes."""
+        """Every format is held to the limit, and a image exactly of that size passes."""
         content = encode(COLOUR, file_format)
 
         too_small = ImageLimits(max_pixels=WIDTH * HEIGHT - 1)

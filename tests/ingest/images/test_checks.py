@@ -1,4 +1,4 @@
-"""A picture whose content is known is not decoded again; whatever happens to the memory, the verdicts stay right."""
+"""A image whose content is known is not decoded again; whatever happens to the memory, the verdicts stay right."""
 
 import hashlib
 import io
@@ -25,7 +25,7 @@ from components.settings.ingest import Ingest
 
 
 def jpeg(seed: int, **options: object) -> bytes:
-    """Returns a picture of its own."""
+    """Returns a image of its own."""
     blots = np.random.default_rng(seed).integers(0, 256, (8, 8, 3), dtype=np.uint8)
     out = io.BytesIO()
     Image.fromarray(blots).resize((60, 40)).save(out, "JPEG", **options)
@@ -51,8 +51,8 @@ def check(file: Path | None, content: bytes, name: str = "", **settings: object)
 
 
 def decoded(file: Path, name: str, **settings: object) -> bool:
-    """Whether a content must be decoded: what is no picture at all passes under the name of one that is known."""
-    return check(file, b"no picture", name, **settings) != CheckedImage(b"no picture", 60, 40, "JPEG", "")
+    """Whether a content must be decoded: what is no image at all passes under the name of one that is known."""
+    return check(file, b"no image", name, **settings) != CheckedImage(b"no image", 60, 40, "JPEG", "")
 
 
 @pytest.fixture
@@ -64,19 +64,19 @@ def file(tmp_path: Path) -> Path:
 class TestHit:
     """What is remembered."""
 
-    def test_a_known_picture_is_not_decoded(self, file: Path) -> None:
+    def test_a_known_image_is_not_decoded(self, file: Path) -> None:
         """Size, format and look come from the memory, the bytes from the file."""
         first = check(file, GOOD)
-        again = check(file, b"no picture", sha256(GOOD))
+        again = check(file, b"no image", sha256(GOOD))
 
         assert isinstance(first, CheckedImage)
         assert isinstance(again, CheckedImage)
-        assert again == CheckedImage(b"no picture", 60, 40, "JPEG", "")
+        assert again == CheckedImage(b"no image", 60, 40, "JPEG", "")
         assert again.look == first.look is not None
 
     def test_a_known_rejection_is_not_decoded(self, file: Path) -> None:
         """Reason and position are the same."""
-        expected = ("JPEG is truncated: no end marker, expected one after the picture data", f"byte {len(CUT)}")
+        expected = ("JPEG is truncated: no end marker, expected one after the image data", f"byte {len(CUT)}")
 
         assert [check(file, CUT), check(file, GOOD, sha256(CUT))] == [expected, expected]
 
@@ -88,7 +88,7 @@ class TestHit:
                 checks.check(jpeg(seed), names[seed])
         with Checks(file, Ingest()) as checks:
             checks.expect(names)
-            known = [checks.check(b"no picture", name).width for name in names[:1_200]]
+            known = [checks.check(b"no image", name).width for name in names[:1_200]]
             unknown = [checks.check(jpeg(seed), names[seed]).width for seed in range(1_200, 1_300)]
 
         assert known + unknown == [60] * 1_300
@@ -126,7 +126,7 @@ class TestMiss:
         check(file, GOOD, **settings)
         assert not decoded(file, sha256(GOOD))
 
-    def test_a_picture_that_was_encoded_anew(self, file: Path) -> None:
+    def test_a_image_that_was_encoded_anew(self, file: Path) -> None:
         """Its new bytes are not remembered, so they are made again."""
         turned = Image.Exif()
         turned[0x0112] = 6
@@ -136,7 +136,7 @@ class TestMiss:
         assert decoded(file, sha256(content))
 
     def test_a_lack_of_memory(self, file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-        """It says nothing of the picture."""
+        """It says nothing of the image."""
 
         def fail(*_: object) -> None:
             raise MemoryError
@@ -176,7 +176,7 @@ def cut(file: Path) -> None:
 
 
 def flip(file: Path) -> None:
-    """Flips one bit of a value, as no database notices: the width of the picture."""
+    """Flips one bit of a value, as no database notices: the width of the image."""
     with closing(sqlite3.connect(file)) as db, db:
         db.execute("UPDATE verdicts SET width = width + 1")
 

@@ -74,7 +74,7 @@ DEEP = {
 
 
 class TestConverted:
-    """Pictures that TensorFlow shows wrongly or not at all."""
+    """Images that TensorFlow shows wrongly or not at all."""
 
     @pytest.mark.parametrize("kind", CONVERTED)
     def test_to_png(self, kind: str) -> None:
@@ -99,7 +99,7 @@ class TestConverted:
 
 
 class TestRotation:
-    """Pictures that are stored lying or mirrored."""
+    """Images that are stored lying or mirrored."""
 
     @pytest.mark.parametrize("orientation", range(2, 9))
     @pytest.mark.parametrize("file_format", ["WEBP", "TIFF"])
@@ -145,7 +145,7 @@ TRANSPARENT = {
 
 
 class TestAlpha:
-    """Pictures that one can see through."""
+    """Images that one can see through."""
 
     @pytest.mark.parametrize("kind", TRANSPARENT)
     def test_on_white(self, kind: str) -> None:

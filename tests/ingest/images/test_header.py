@@ -59,7 +59,7 @@ LIE = JPEG.index(b"\xff\xc0") + 5
 DATA = len(JPEG) - JPEG.index(b"\xff\xda") - 14
 REJECTED = {
     "no image": (b"<html>", "not an image: starts with '<html>', expected JPEG, PNG, GIF, WebP, BMP or TIFF"),
-    "JPEG that was cut": (JPEG[:-2], "JPEG is truncated: no end marker, expected one after the picture data"),
+    "JPEG that was cut": (JPEG[:-2], "JPEG is truncated: no end marker, expected one after the image data"),
     "JPEG that was cut in its header": (
         JPEG[: LIE + 3],
         f"JPEG is truncated or corrupt: segment FFC0 at byte {LIE - 5} is not whole",

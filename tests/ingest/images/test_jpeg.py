@@ -34,7 +34,7 @@ REENCODED_MEAN_TOLERANCE = 3
 
 
 def arithmetic_jpeg() -> bytes:
-    """Returns a JPEG whose data is read as arithmetic codes: any bytes are some picture in it."""
+    """Returns a JPEG whose data is read as arithmetic codes: any bytes are some image in it."""
     return encode(COLOUR, "JPEG").replace(b"\xff\xc0\x00\x11\x08", b"\xff\xc9\x00\x11\x08")
 
 
@@ -50,7 +50,7 @@ KEPT = {
     "upright EXIF": encode(COLOUR, "JPEG", exif=exif(1)),
     "comment and profile": encode(COLOUR, "JPEG", comment=b"\xff\xd9 hello", icc_profile=b"profile" * 30_000),
     "bytes after its end": encode(COLOUR, "JPEG") + b"\xff\xda junk" * 500,
-    "MPO of two pictures": encode(COLOUR, "MPO", save_all=True, append_images=[GRAY.convert("RGB")]),
+    "MPO of two images": encode(COLOUR, "MPO", save_all=True, append_images=[GRAY.convert("RGB")]),
     "one pixel": encode(COLOUR.crop((0, 0, 1, 1)), "JPEG"),
 }
 
@@ -79,14 +79,14 @@ class TestKept:
         assert seen_by_tensorflow(content).shape == (HEIGHT, WIDTH, 3)
 
     def test_flat_colour(self) -> None:
-        """A huge flat picture, the best that JPEG can compress, is not taken for a lie."""
+        """A huge flat image, the best that JPEG can compress, is not taken for a lie."""
         content = encode(Image.new("L", (5000, 5000)), "JPEG", progressive=True)
 
         assert check(content) == CheckedImage(content, 5000, 5000, "JPEG", "")
 
 
 class TestRotation:
-    """Pictures that are stored lying or mirrored."""
+    """Images that are stored lying or mirrored."""
 
     @pytest.mark.parametrize("orientation", range(1, 9))
     def test_upright(self, orientation: int) -> None:
@@ -142,14 +142,14 @@ JPEG = encode(COLOUR, "JPEG")
 FRAME = JPEG.index(b"\xff\xc0")
 SCAN = JPEG.index(b"\xff\xda")
 DAMAGED = {
-    "no end": (JPEG[:-2], "JPEG is truncated: no end marker, expected one after the picture data"),
-    "half": (JPEG[: SCAN + 100], "JPEG is truncated: no end marker, expected one after the picture data"),
+    "no end": (JPEG[:-2], "JPEG is truncated: no end marker, expected one after the image data"),
+    "half": (JPEG[: SCAN + 100], "JPEG is truncated: no end marker, expected one after the image data"),
     "end of a half filled with zeros": (
         JPEG[: SCAN + 100] + bytes(500),
-        "JPEG is truncated: no end marker, expected one after the picture data",
+        "JPEG is truncated: no end marker, expected one after the image data",
     ),
     "header only": (JPEG[: SCAN - 9], "JPEG is truncated or corrupt: segment FFC4 at byte {} is not whole"),
-    "no data": (JPEG[:SCAN] + b"\xff\xd9", "JPEG without picture data, expected a scan before the end marker"),
+    "no data": (JPEG[:SCAN] + b"\xff\xd9", "JPEG without image data, expected a scan before the end marker"),
     "12 bits": (
         JPEG[: FRAME + 4] + b"\x0c" + JPEG[FRAME + 5 :],
         "JPEG of 3 components of 12 bits, expected 1, 3 or 4 of 8",
@@ -217,7 +217,7 @@ class TestCutAndClosed:
         assert check(content).content == content
 
         for end in range(scan + (len(content) - scan) // 3, len(content) - 60 * block // 8, 7):
-            expected = f"JPEG is truncated or corrupt: its data ends at byte {end}, before the picture does"
+            expected = f"JPEG is truncated or corrupt: its data ends at byte {end}, before the image does"
             cut = content[:end].rstrip(b"\xff") + b"\xff\xd9"
             if len(cut) == end + 2:
                 assert reason(cut) == expected
@@ -226,14 +226,14 @@ class TestCutAndClosed:
         """By a header check, too: what is decoded is judged."""
         content = encode(COLOUR.resize((200, 150)), "JPEG", exif=exif(6))
         end = len(content) * 3 // 4
-        with pytest.raises(ImageRejected, match=f"its data ends at byte {end}, before the picture does"):
+        with pytest.raises(ImageRejected, match=f"its data ends at byte {end}, before the image does"):
             check_image(content[:end] + b"\xff\xd9", ImageLimits(), Handling(full=False))
 
     @pytest.mark.parametrize("options", [*(each for each, _ in CUT.values()), {"progressive": True}])
     @pytest.mark.parametrize("mode", ["L", "RGB"])
     @pytest.mark.parametrize("size", [(40, 50), (200, 150)])
     def test_gray_is_no_sign_of_it(self, options: dict[str, object], mode: str, size: tuple[int, int]) -> None:
-        """A whole picture may end in the very gray that libjpeg puts where data is missing."""
+        """A whole image may end in the very gray that libjpeg puts where data is missing."""
         image = COLOUR.resize(size)
         image.paste((128, 128, 128), (size[0] // 2, size[1] // 2, *size))
         content = encode(image.convert(mode), "JPEG", **options)

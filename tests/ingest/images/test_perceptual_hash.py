@@ -1,4 +1,4 @@
-"""Promise A7: what a picture looks like survives being encoded anew, and is the picture's own."""
+"""Promise A7: what a image looks like survives being encoded anew, and is the image's own."""
 
 from collections.abc import Callable
 
@@ -63,7 +63,7 @@ def test_a_copy_looks_the_same(kind: str) -> None:
     assert max(distances) <= NEAR
 
 
-def test_other_pictures_look_otherwise() -> None:
+def test_other_images_look_otherwise() -> None:
     """Half of the bits differ by chance; none of these pairs comes near to being a copy."""
     looks = [look(encode(scene(seed), "JPEG")) for seed in range(60)]
     distances = [bits(one, other) for place, one in enumerate(looks) for other in looks[:place]]
@@ -79,7 +79,7 @@ PLAIN = {
 
 
 @pytest.mark.parametrize("kind", PLAIN)
-def test_a_plain_picture_has_no_look(kind: str) -> None:
+def test_a_plain_image_has_no_look(kind: str) -> None:
     """Blank sheets are no copies of each other."""
     assert look_of(PLAIN[kind]) is None
 

@@ -107,7 +107,7 @@ class TestKept:
 
 
 class TestRotation:
-    """Pictures that are stored lying or mirrored."""
+    """Images that are stored lying or mirrored."""
 
     @pytest.mark.parametrize("orientation", range(2, 9))
     def test_upright(self, orientation: int) -> None:
@@ -133,7 +133,7 @@ class TestRotation:
 
 
 def keyed_gray(depth: int) -> tuple[bytes, Pixels]:
-    """Returns a gray PNG with a transparent gray, and that picture on white."""
+    """Returns a gray PNG with a transparent gray, and that image on white."""
     values = np.random.default_rng(depth).integers(0, 2**depth, (HEIGHT, WIDTH), dtype=np.uint8)
     bits = np.unpackbits(values[..., np.newaxis], axis=-1)[..., 8 - depth :].reshape(HEIGHT, -1)
     content = raw_png(depth, 0, filtered(np.packbits(bits, axis=-1)), chunk(b"tRNS", b"\0\1"))
@@ -153,7 +153,7 @@ TRANSPARENT = {
 
 
 class TestAlpha:
-    """Pictures that one can see through."""
+    """Images that one can see through."""
 
     @pytest.mark.parametrize("kind", TRANSPARENT)
     def test_on_white(self, kind: str) -> None:

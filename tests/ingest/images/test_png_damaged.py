@@ -38,7 +38,7 @@ ROWS = noise_rows(24)
 DAMAGED = {
     "no end": (PNG[:-12], "PNG is truncated: the file ends without an IEND chunk"),
     "cut in its end": (PNG[:-1], f"PNG is truncated: chunk IEND ends at byte {len(PNG)} of {len(PNG) - 1}"),
-    "no data": (without_chunk(PNG, b"IDAT"), "PNG with 0 bytes of picture data in 0 chunks, expected some, in a row"),
+    "no data": (without_chunk(PNG, b"IDAT"), "PNG with 0 bytes of image data in 0 chunks, expected some, in a row"),
     "no header": (without_chunk(PNG, b"IHDR"), "PNG with 0 headers, expected one of 13 bytes, first of all"),
     "checksum": (
         flipped(PNG, len(PNG) - 14),
@@ -46,7 +46,7 @@ DAMAGED = {
     ),
     "rows missing": (
         raw_png(8, 2, ROWS[: 130 * 30]),
-        "PNG is corrupt: 3,900 bytes of picture, expected 4,810",
+        "PNG is corrupt: 3,900 bytes of image, expected 4,810",
     ),
     "filter": (raw_png(8, 2, b"\x07" + ROWS[1:]), "PNG is corrupt: row filter 7, expected 0 to 4"),
     "filter of the last row": (
@@ -93,7 +93,7 @@ class TestDamaged:
         content = png_with(PNG, after=chunk(b"tEXt", b"a\0b") + chunk(b"IDAT", b"more"))
         size = len(dict(chunks_of(PNG))[b"IDAT"]) + 4
 
-        assert reason(content) == f"PNG with {size:,} bytes of picture data in 2 chunks, expected some, in a row"
+        assert reason(content) == f"PNG with {size:,} bytes of image data in 2 chunks, expected some, in a row"
 
 
 HUGE = zlib.compress(bytes(400_000_000))
@@ -104,11 +104,11 @@ BOMBS = {
     ),
     "lying PNG": (
         raw_png(16, 6, bytes(1000), size=(7000, 7000)),
-        "PNG header says 7000 x 7000 but 17 bytes of data follow, expected at least one for 1,032 bytes of the picture",
+        "PNG header says 7000 x 7000 but 17 bytes of data follow, expected at least one for 1,032 bytes of the image",
     ),
     "PNG that never ends to inflate": (
         png_of([(name, HUGE if name == b"IDAT" else body) for name, body in chunks_of(PNG)]),
-        "PNG is corrupt: 16,853,336 bytes of picture, expected 4,810",
+        "PNG is corrupt: 16,853,336 bytes of image, expected 4,810",
     ),
 }
 CONTAINED = {

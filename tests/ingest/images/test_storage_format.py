@@ -1,4 +1,4 @@
-"""Pictures stored at another size: as JPEG, or as pixels that TensorFlow and any viewer can read."""
+"""Images stored at another size: as JPEG, or as pixels that TensorFlow and any viewer can read."""
 
 import io
 
@@ -43,7 +43,7 @@ def stored(content: bytes, handling: Handling) -> CheckedImage:
 
 
 def opened(content: bytes) -> Image.Image:
-    """Opens a stored picture as another program would."""
+    """Opens a stored image as another program would."""
     return Image.open(io.BytesIO(content))
 
 
@@ -59,7 +59,7 @@ def pixels_in_tensorflow(content: bytes) -> Pixels:
 
 
 class TestFit:
-    """The size that a picture gets."""
+    """The size that a image gets."""
 
     @given(st.integers(1, 9_000), st.integers(1, 9_000), st.integers(8, 4_096))
     def test_the_shorter_side_decides(self, width: int, height: int, side: int) -> None:
@@ -74,7 +74,7 @@ class TestJpeg:
     """ingest.store = jpeg."""
 
     @pytest.mark.parametrize("file_format", ["JPEG", "PNG", "WEBP", "BMP"])
-    def test_a_large_picture_is_reduced(self, file_format: str) -> None:
+    def test_a_large_image_is_reduced(self, file_format: str) -> None:
         """Whatever it was, it is a JPEG of the wanted size, and looks as it did."""
         checked = stored(encode(LARGE, file_format), JPEG)
         expected = np.asarray(LARGE.resize((171, 128), Image.Resampling.BICUBIC), np.int16)
@@ -102,20 +102,20 @@ class TestJpeg:
         assert sizes == sorted(sizes, reverse=True)
 
     @pytest.mark.parametrize("content", [encode(COLOUR, "JPEG"), encode(COLOUR, "PNG")])
-    def test_a_small_picture_is_kept(self, content: bytes) -> None:
+    def test_a_small_image_is_kept(self, content: bytes) -> None:
         """Byte for byte."""
         checked = stored(content, JPEG)
 
         assert (checked.content, checked.changed) == (content, "")
 
-    def test_a_small_picture_that_must_be_set_right_is_set_right(self) -> None:
+    def test_a_small_image_that_must_be_set_right_is_set_right(self) -> None:
         """As without the setting."""
         content = encode(COLOUR, "JPEG", exif=exif(6))
 
         assert stored(content, JPEG) == check_image(content, ImageLimits())
 
-    def test_a_turned_picture_is_turned_and_reduced(self) -> None:
-        """The size is that of the upright picture."""
+    def test_a_turned_image_is_turned_and_reduced(self) -> None:
+        """The size is that of the upright image."""
         content = encode(LARGE, "JPEG", exif=exif(6))
         checked = stored(content, JPEG)
         expected = Image.fromarray(seen_by_a_person(content)).resize((128, 171), Image.Resampling.BICUBIC)
@@ -150,7 +150,7 @@ class TestRaw:
 
         assert len(content) == PPM_HEADER_BYTES + 3 * width * height
 
-    def test_a_small_picture_is_packed_without_loss(self) -> None:
+    def test_a_small_image_is_packed_without_loss(self) -> None:
         """Its pixels are those that TensorFlow would have decoded."""
         content = encode(COLOUR, "PNG")
         checked = stored(content, RAW)
@@ -159,14 +159,14 @@ class TestRaw:
         np.testing.assert_array_equal(pixels_in_tensorflow(checked.content), seen_by_tensorflow(content))
 
     def test_what_shines_through_is_white(self) -> None:
-        """As in any other stored picture."""
+        """As in any other stored image."""
         content = encode(TRANSLUCENT, "PNG")
         checked = stored(content, RAW)
 
         assert checked.changed == "alpha, stored raw"
         assert np.abs(pixels_in_tensorflow(checked.content) - on_white(content).astype(np.int16)).max() <= 1
 
-    def test_a_picture_too_long_for_the_header_is_rejected(self) -> None:
+    def test_a_image_too_long_for_the_header_is_rejected(self) -> None:
         """Five digits are what there is for a side."""
         content = encode(Image.new("1", (100_000, 2)), "PNG")
 

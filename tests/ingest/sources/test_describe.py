@@ -1,4 +1,4 @@
-"""A good row can tell where it stands and what stood there: its picture may turn out to be bad later on."""
+"""A good row can tell where it stands and what stood there: its image may turn out to be bad later on."""
 
 from pathlib import Path
 from typing import Any

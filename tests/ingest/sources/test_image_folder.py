@@ -262,16 +262,16 @@ class TestPermissions:
 class TestReading:
     """One file becomes one record, or is rejected with the reason."""
 
-    def test_a_record_holds_the_image_and_its_label(self, picture: Callable[..., bytes]) -> None:
+    def test_a_record_holds_the_image_and_its_label(self, image: Callable[..., bytes]) -> None:
         """A PNG is kept byte for byte; the shorter side is noted."""
-        content = picture(1, size=(6, 4))
+        content = image(1, size=(6, 4))
         read = SOURCE.read(SourceFile("chat noir/1.png", "chat noir"), content, Ingest())
 
         assert read == Record({"image": content, "label": b"chat noir"}, side=4, changed="")
 
-    def test_a_converted_image_says_so(self, picture: Callable[..., bytes]) -> None:
+    def test_a_converted_image_says_so(self, image: Callable[..., bytes]) -> None:
         """A BMP is stored as PNG, and the reason is kept for the report."""
-        read = SOURCE.read(SourceFile("cats/1.bmp", "cats"), picture(1, "BMP"), Ingest())
+        read = SOURCE.read(SourceFile("cats/1.bmp", "cats"), image(1, "BMP"), Ingest())
 
         assert (bytes(read.columns["image"])[:4], read.changed) == (b"\x89PNG", "BMP")
 
@@ -292,9 +292,9 @@ class TestReading:
 
         assert str(rejected.value) == reason
 
-    def test_the_limit_of_pixels_is_a_setting(self, picture: Callable[..., bytes]) -> None:
+    def test_the_limit_of_pixels_is_a_setting(self, image: Callable[..., bytes]) -> None:
         """Promise A5: the settings' limit is the one that counts."""
         with pytest.raises(Rejected) as rejected:
-            SOURCE.read(SourceFile("cats/1.png", "cats"), picture(1, size=(6, 4)), Ingest(max_pixels=23))
+            SOURCE.read(SourceFile("cats/1.png", "cats"), image(1, size=(6, 4)), Ingest(max_pixels=23))
 
         assert str(rejected.value) == "size 6 x 4 is 24 pixels, expected at most 23 (max_pixels)"

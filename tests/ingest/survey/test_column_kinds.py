@@ -29,7 +29,7 @@ class TestText:
             (columns("author", "Review"), "", (), "Review"),
             (columns("title", "body", "text"), "", (), "text"),
             (columns("said", n=pa.int64()), "", (), "said"),
-            (columns("said", "label", "picture"), "", ("label", "picture"), "said"),
+            (columns("said", "label", "image"), "", ("label", "image"), "said"),
             (pa.schema([("said", pa.large_string()), ("n", pa.float64())]), "", (), "said"),
         ],
         ids=["asked for", "called so", "called so first", "the only one", "not the label", "large strings"],

@@ -103,7 +103,7 @@ class TestRecords:
             (["path", "image"], ["path", "image", "id"]),
         ],
     )
-    def test_pictures_stand_in_the_place_of_their_paths(self, names: list[str], expected: list[str]) -> None:
+    def test_images_stand_in_the_place_of_their_paths(self, names: list[str], expected: list[str]) -> None:
         """They are called `image`, if no other column is."""
         images = "image" if names == ["label", "image"] else "path"
 

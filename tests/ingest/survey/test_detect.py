@@ -89,7 +89,7 @@ def test_a_file_of_no_known_kind_is_refused(data: Path, name: str) -> None:
 
 
 def test_class_folders_of_texts_are_told_from_those_of_images(tmp_path: Path) -> None:
-    """By the names of what is in them; a caption beside a picture does not make a set of texts."""
+    """By the names of what is in them; a caption beside a image does not make a set of texts."""
     (tmp_path / "good").mkdir()
     (tmp_path / "good" / "1.txt").write_text("x")
     texts = locate(str(tmp_path)).source
@@ -98,7 +98,7 @@ def test_class_folders_of_texts_are_told_from_those_of_images(tmp_path: Path) ->
     assert (texts, locate(str(tmp_path)).source) == (TEXT_FOLDER, IMAGE_FOLDER)
 
 
-def test_pictures_beside_a_table_are_what_it_refers_to(tmp_path: Path) -> None:
+def test_images_beside_a_table_are_what_it_refers_to(tmp_path: Path) -> None:
     """The table is the data."""
     (tmp_path / "list.csv").write_text("path,label\nimages/1.jpg,cat\n")
     (tmp_path / "images").mkdir()

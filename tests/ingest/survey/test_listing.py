@@ -13,12 +13,12 @@ from components.errors import BadInput
 from components.ingest.sources import Found, Record, Refused, SourceFile
 from components.ingest.sources.image_folder import SOURCE
 from components.ingest.survey import listing
-from components.ingest.survey.listing import Manifest, ManifestFile
+from components.ingest.survey.listing import ListedFile, Listing
 from components.settings.ingest import Ingest
 from components.storage.hashing import HashCache
 from components.storage.paths import DataPath
 
-Take = Callable[[Path], Manifest]
+Take = Callable[[Path], Listing]
 
 
 @pytest.fixture
@@ -35,9 +35,9 @@ def test_every_file_is_listed_with_size_and_digest(data: Path, take: Take) -> No
     (data / "4.jpg").write_bytes(b"four")
     (data / "README").write_bytes(b"read me")
 
-    assert take(data) == Manifest(
+    assert take(data) == Listing(
         files=tuple(
-            ManifestFile(SourceFile(path, path[:4]), len(content), hashlib.sha256(content).hexdigest())
+            ListedFile(SourceFile(path, path[:4]), len(content), hashlib.sha256(content).hexdigest())
             for path, content in (("cats/1.jpg", b"one"), ("cats/2.jpg", b"two"), ("dogs/3.jpg", b"three"))
         ),
         refused=(Refused("4.jpg", "not inside a class folder"),),

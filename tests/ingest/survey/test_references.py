@@ -1,4 +1,4 @@
-"""Rows refer to pictures by paths: the column is found, and nothing outside the data folder is ever opened."""
+"""Rows refer to images by paths: the column is found, and nothing outside the data folder is ever opened."""
 
 import os
 from collections.abc import Callable
@@ -33,8 +33,8 @@ def write_rows(path: Path, rows: Rows) -> None:
 
 
 @pytest.fixture
-def pictures(data: Path) -> Callable[..., None]:
-    """Puts files that are called like pictures into the data folder."""
+def images(data: Path) -> Callable[..., None]:
+    """Puts files that are called like images into the data folder."""
 
     def put(*names: str) -> None:
         for name in names:
@@ -56,38 +56,38 @@ class TestColumn:
     """Which column holds paths."""
 
     @pytest.mark.parametrize(("name", "source"), [("a.csv", CSV), ("a.jsonl", JSONL), ("a.parquet", PARQUET)])
-    def test_the_one_with_images_that_are_there(self, data: Path, pictures: Put, name: str, source: Any) -> None:
+    def test_the_one_with_images_that_are_there(self, data: Path, images: Put, name: str, source: Any) -> None:
         """Whatever it is called, in any format."""
-        pictures("img/1.JPG", "img/2.png")
+        images("img/1.JPG", "img/2.png")
         write_rows(data / name, [{"text": "one.", "where": "img/1.JPG"}, {"text": "two", "where": "img/2.png"}])
         schema = source.schema(data / name)
 
         assert references.image_column(source, data / name, schema, "") == "where"
 
-    def test_names_of_images_that_are_not_there_are_text(self, data: Path, pictures: Put) -> None:
-        """A table about pictures need not come with them."""
-        pictures("1.png")
+    def test_names_of_images_that_are_not_there_are_text(self, data: Path, images: Put) -> None:
+        """A table about images need not come with them."""
+        images("1.png")
         write_rows(data / "a.csv", [{"file": f"{number}.png"} for number in range(1, 4)])
 
         assert column_of(data / "a.csv") == ""
 
-    def test_a_few_missing_images_do_not_hide_the_column(self, data: Path, pictures: Put) -> None:
+    def test_a_few_missing_images_do_not_hide_the_column(self, data: Path, images: Put) -> None:
         """Their rows will be set aside."""
-        pictures(*(f"{number}.png" for number in range(7)))
+        images(*(f"{number}.png" for number in range(7)))
         write_rows(data / "a.csv", [{"file": f"{number}.png"} for number in range(10)])
 
         assert column_of(data / "a.csv") == "file"
 
-    def test_text_that_names_an_image_now_and_then_is_text(self, data: Path, pictures: Put) -> None:
+    def test_text_that_names_an_image_now_and_then_is_text(self, data: Path, images: Put) -> None:
         """Nine in ten values must look like one."""
-        pictures("1.png")
+        images("1.png")
         write_rows(data / "a.csv", [{"text": "1.png"}, {"text": "see 1.png below"}])
 
         assert column_of(data / "a.csv") == ""
 
-    def test_of_two_columns_one_must_be_chosen(self, data: Path, pictures: Put) -> None:
+    def test_of_two_columns_one_must_be_chosen(self, data: Path, images: Put) -> None:
         """The message says how."""
-        pictures("1.png", "2.png")
+        images("1.png", "2.png")
         write_rows(data / "a.csv", [{"before": "1.png", "after": "2.png"}])
 
         with pytest.raises(SettingsError, match=r"columns 'before', 'after' hold paths .* --set ingest.images=before"):
@@ -104,9 +104,9 @@ class TestColumn:
         with pytest.raises(SettingsError, match=r"column 'number' is int64, expected text with paths of images"):
             column_of(data / "a.csv", "number")
 
-    def test_a_list_in_a_folder_may_refer_to_the_folder_beside(self, data: Path, pictures: Put) -> None:
+    def test_a_list_in_a_folder_may_refer_to_the_folder_beside(self, data: Path, images: Put) -> None:
         """As long as that is below the data folder."""
-        pictures("img/1.png")
+        images("img/1.png")
         write_rows(data / "lists" / "a.csv", [{"file": "../img/1.png"}])
         path, schema = data / "lists" / "a.csv", CSV.schema(data / "lists" / "a.csv")
 
@@ -114,11 +114,11 @@ class TestColumn:
 
 
 class TestPaths:
-    """All pictures that rows refer to, for the manifest."""
+    """All images that rows refer to, for the manifest."""
 
-    def test_each_picture_is_told_once_in_the_order_of_the_rows(self, data: Path, pictures: Put) -> None:
+    def test_each_image_is_told_once_in_the_order_of_the_rows(self, data: Path, images: Put) -> None:
         """Relative to the data folder, from all files; what cannot be opened is not among them."""
-        pictures("x/2.png", "x/1.png", "y/1.png")
+        images("x/2.png", "x/1.png", "y/1.png")
         names = ["2.png", "1.png", "2.png", "../x/./1.png", "gone.png", "../../secret", "/etc/passwd"]
         write_rows(data / "x" / "a.csv", [{"file": name} for name in names])
         write_rows(data / "y" / "b.csv", [{"file": "1.png"}, {"file": "../x/2.png"}])
@@ -128,7 +128,7 @@ class TestPaths:
 
 
 def reason(data: Path, value: str | None, folder: str = "") -> str:
-    """Returns why a picture is refused."""
+    """Returns why a image is refused."""
     with pytest.raises(Rejected) as refused:
         references.finder(data).find(folder, value)
     return str(refused.value)
@@ -157,10 +157,10 @@ class TestRefused:
         ],
     )
     def test_a_path_is_refused_by_its_spelling_or_kind(
-        self, data: Path, pictures: Put, value: str | None, said: str
+        self, data: Path, images: Put, value: str | None, said: str
     ) -> None:
         """Each with its reason."""
-        pictures("inner/1.png")
+        images("inner/1.png")
         (data.parent / "outside.png").write_bytes(b"secret")
 
         assert said in reason(data, value)
@@ -187,23 +187,23 @@ class TestRefused:
         ]
 
     def test_a_pipe_is_not_waited_for(self, data: Path) -> None:
-        """It is no picture, and reading it would never end."""
+        """It is no image, and reading it would never end."""
         os.mkfifo(data / "pipe.png")
 
         assert reason(data, "pipe.png") == "image 'pipe.png' is not a regular file"
 
-    def test_a_link_inside_the_folder_is_followed(self, data: Path, pictures: Put) -> None:
+    def test_a_link_inside_the_folder_is_followed(self, data: Path, images: Put) -> None:
         """Data is often linked together; the data folder itself may be a link."""
-        pictures("img/1.png")
+        images("img/1.png")
         (data / "same.png").symlink_to("img/1.png")
         (data.parent / "alias").symlink_to(data)
         found = references.finder(data.parent / "alias").find("", "same.png")
 
         assert (found.path, references.read(found, 100)) == ("same.png", b"img/1.png")
 
-    def test_a_link_that_comes_in_between_is_not_followed(self, data: Path, pictures: Put) -> None:
-        """What was a picture when it was looked at may be something else when it is opened."""
-        pictures("1.png")
+    def test_a_link_that_comes_in_between_is_not_followed(self, data: Path, images: Put) -> None:
+        """What was a image when it was looked at may be something else when it is opened."""
+        images("1.png")
         (data.parent / "outside.png").write_bytes(b"secret")
         found = references.finder(data).find("", "1.png")
         (data / "1.png").unlink()
@@ -212,8 +212,8 @@ class TestRefused:
         with pytest.raises(OSError, match="symbolic links"):
             references.read(found, 100)
 
-    def test_no_more_is_read_than_is_allowed(self, data: Path, pictures: Put) -> None:
+    def test_no_more_is_read_than_is_allowed(self, data: Path, images: Put) -> None:
         """One byte more shows that it is too large."""
-        pictures("1234567890")
+        images("1234567890")
 
         assert references.read(references.finder(data).find("", "1234567890"), 4) == b"12345"

@@ -32,13 +32,13 @@ def echo(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
 
 
 @pytest.fixture
-def images(data: Path, picture: Callable[..., bytes]) -> Path:
-    """Forty pictures in two classes, and a file that is none."""
+def images(data: Path, image: Callable[..., bytes]) -> Path:
+    """Forty images in two classes, and a file that is none."""
     for number in range(40):
         place = data / f"class {number % 2}" / f"{number}.png"
         place.parent.mkdir(exist_ok=True)
-        place.write_bytes(picture(number))
-    (data / "class 0" / "bad.png").write_bytes(b"no picture")
+        place.write_bytes(image(number))
+    (data / "class 0" / "bad.png").write_bytes(b"no image")
     return data
 
 
@@ -49,7 +49,7 @@ def helped(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(crew, "_CORES", 3)
 
 
-def ingest(data: Path, out: Path) -> manifest.Account:
+def ingest(data: Path, out: Path) -> manifest.Manifest:
     """Ingests a folder of images."""
     settings, cache = Ingest(max_bad_fraction=0.1), HashCache(None)
     out.mkdir()

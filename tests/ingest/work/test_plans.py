@@ -4,14 +4,14 @@ import os
 from pathlib import Path
 
 from components.ingest.sources import SourceFile
-from components.ingest.survey.listing import ManifestFile
+from components.ingest.survey.listing import ListedFile
 from components.ingest.work import plans
 from components.ingest.work.shards import ShardPlan
 
 FILES = (
-    ManifestFile(SourceFile("chat noir/1.png", "chat noir"), 7, "ab" * 32, "7:1:2:3"),
-    ManifestFile(SourceFile("猫/2.png", "猫"), 8, "cd" * 32),
-    ManifestFile(SourceFile(os.fsdecode(b"cats/caf\xe9.jpg"), "cats"), 9, "ef" * 32),
+    ListedFile(SourceFile("chat noir/1.png", "chat noir"), 7, "ab" * 32, "7:1:2:3"),
+    ListedFile(SourceFile("猫/2.png", "猫"), 8, "cd" * 32),
+    ListedFile(SourceFile(os.fsdecode(b"cats/caf\xe9.jpg"), "cats"), 9, "ef" * 32),
 )
 
 

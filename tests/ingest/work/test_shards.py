@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from components.ingest.sources import SourceFile
-from components.ingest.survey.listing import ManifestFile
+from components.ingest.survey.listing import ListedFile
 from components.ingest.work.shards import ShardPlan, plan, split_of
 from components.settings.ingest import Ingest
 from components.settings.splits import Splits
@@ -16,12 +16,12 @@ from components.settings.splits import Splits
 MB = 1 << 20
 
 
-def file(path: str, content: bytes, size: int = 1_000) -> ManifestFile:
+def file(path: str, content: bytes, size: int = 1_000) -> ListedFile:
     """Returns a row of a manifest."""
-    return ManifestFile(SourceFile(path, path.partition("/")[0]), size, hashlib.sha256(content).hexdigest())
+    return ListedFile(SourceFile(path, path.partition("/")[0]), size, hashlib.sha256(content).hexdigest())
 
 
-def many(count: int, size: int = 1_000) -> list[ManifestFile]:
+def many(count: int, size: int = 1_000) -> list[ListedFile]:
     """Returns files with contents of their own."""
     return [file(f"cats/{index}.jpg", b"%d" % index, size) for index in range(count)]
 
@@ -44,7 +44,7 @@ INGESTS = st.builds(
 
 
 @given(files=FILES, ingest=INGESTS)
-def test_every_file_is_in_exactly_one_shard(files: list[ManifestFile], ingest: Ingest) -> None:
+def test_every_file_is_in_exactly_one_shard(files: list[ListedFile], ingest: Ingest) -> None:
     """Nothing is lost and nothing stands twice."""
     dealt = Counter(item.file.path for shard in plan(files, ingest) for item in shard.files)
 
@@ -52,14 +52,14 @@ def test_every_file_is_in_exactly_one_shard(files: list[ManifestFile], ingest: I
 
 
 @given(files=FILES, ingest=INGESTS)
-def test_every_file_is_in_the_split_of_its_content(files: list[ManifestFile], ingest: Ingest) -> None:
+def test_every_file_is_in_the_split_of_its_content(files: list[ListedFile], ingest: Ingest) -> None:
     """Path, label, size and neighbours have no say."""
     for shard in plan(files, ingest):
         assert {split_of(item.sha256, ingest.splits) for item in shard.files} <= {shard.split}
 
 
 @given(files=FILES, ingest=INGESTS)
-def test_the_same_bytes_are_in_the_same_split(files: list[ManifestFile], ingest: Ingest) -> None:
+def test_the_same_bytes_are_in_the_same_split(files: list[ListedFile], ingest: Ingest) -> None:
     """Promise A6: no exact duplicate leaks from training into the test."""
     splits: dict[str, set[str]] = {}
     for shard in plan(files, ingest):
@@ -70,7 +70,7 @@ def test_the_same_bytes_are_in_the_same_split(files: list[ManifestFile], ingest:
 
 
 @given(files=FILES, ingest=INGESTS, seed=st.randoms(use_true_random=False))
-def test_the_order_of_the_files_does_not_matter(files: list[ManifestFile], ingest: Ingest, seed: random.Random) -> None:
+def test_the_order_of_the_files_does_not_matter(files: list[ListedFile], ingest: Ingest, seed: random.Random) -> None:
     """A folder that is listed in another order gives the same plan."""
     mixed = list(files)
     seed.shuffle(mixed)
@@ -80,7 +80,7 @@ def test_the_order_of_the_files_does_not_matter(files: list[ManifestFile], inges
 
 @given(files=FILES, ingest=INGESTS)
 @settings(max_examples=50)
-def test_every_split_has_its_shards_numbered(files: list[ManifestFile], ingest: Ingest) -> None:
+def test_every_split_has_its_shards_numbered(files: list[ListedFile], ingest: Ingest) -> None:
     """Even an empty split has one, so that readers find it; names count from 0 to the number of shards."""
     shards = plan(files, ingest)
     counts = Counter(shard.split for shard in shards)
@@ -116,7 +116,7 @@ def test_a_new_file_moves_no_other() -> None:
     assert {digest: after[digest] for digest in before} == before
 
 
-def count(files: list[ManifestFile], ingest: Ingest) -> int:
+def count(files: list[ListedFile], ingest: Ingest) -> int:
     """Returns the number of shards when everything is in one split, near enough."""
     everything = Splits(train=1 - 2e-9, eval=1e-9, test=1e-9)
     return sum(shard.split == "train" for shard in plan(files, ingest.model_copy(update={"splits": everything})))

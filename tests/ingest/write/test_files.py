@@ -16,7 +16,7 @@ from components.ingest.close import reports
 from components.ingest.images.checks import Checks
 from components.ingest.sources import Refused, Rejected
 from components.ingest.sources.image_folder import SOURCE
-from components.ingest.survey.listing import Manifest, ManifestFile
+from components.ingest.survey.listing import ListedFile, Listing
 from components.ingest.work.shards import ShardPlan
 from components.ingest.write.files import ShardReport, record_id, write_shard
 from components.records import checksum
@@ -24,8 +24,8 @@ from components.settings.ingest import Ingest
 from components.storage.hashing import stat_key
 
 NAME = "Split-train/data_tfrecord-00000-of-00001"
-Take = Callable[[Path], Manifest]
-Picture = Callable[..., bytes]
+Take = Callable[[Path], Listing]
+Image = Callable[..., bytes]
 
 
 def fill(data: Path, files: dict[str, bytes]) -> None:
@@ -35,7 +35,7 @@ def fill(data: Path, files: dict[str, bytes]) -> None:
         (data / name).write_bytes(content)
 
 
-def write(files: tuple[ManifestFile, ...], data: Path, artifact: Path) -> ShardReport:
+def write(files: tuple[ListedFile, ...], data: Path, artifact: Path) -> ShardReport:
     """Writes one shard of these files."""
     return write_shard(ShardPlan("train", 0, 1, files), SOURCE, data, artifact, Ingest())
 
@@ -63,9 +63,9 @@ def artifact(tmp_path: Path) -> Path:
 class TestRecords:
     """What later nodes read."""
 
-    def test_records_are_read_back_equal(self, data: Path, artifact: Path, take: Take, picture: Picture) -> None:
+    def test_records_are_read_back_equal(self, data: Path, artifact: Path, take: Take, image: Image) -> None:
         """Image bytes, label and id, in the order of the plan."""
-        files = {"chat noir/1.png": picture(1), "dogs/2.jpg": picture(2, "JPEG"), "猫/3.png": picture(3)}
+        files = {"chat noir/1.png": image(1), "dogs/2.jpg": image(2, "JPEG"), "猫/3.png": image(3)}
         fill(data, files)
         write(take(data).files, data, artifact)
 
@@ -79,18 +79,18 @@ class TestRecords:
         ]
 
     def test_more_files_than_a_batch_keep_their_order(
-        self, data: Path, artifact: Path, take: Take, picture: Picture
+        self, data: Path, artifact: Path, take: Take, image: Image
     ) -> None:
         """The border between two batches is not seen in the shard."""
-        fill(data, {f"cats/{index:03d}.png": picture(index) for index in range(260)})
+        fill(data, {f"cats/{index:03d}.png": image(index) for index in range(260)})
         files = take(data).files
         write(files, data, artifact)
 
         assert [record["id"] for record in records(artifact)] == [[record_id(item.sha256)] for item in files]
 
-    def test_the_same_files_give_the_same_bytes(self, data: Path, tmp_path: Path, take: Take, picture: Picture) -> None:
+    def test_the_same_files_give_the_same_bytes(self, data: Path, tmp_path: Path, take: Take, image: Image) -> None:
         """Promise D2: a shard written twice is the same file."""
-        fill(data, {f"cats/{index}.bmp": picture(index, "BMP") for index in range(20)})
+        fill(data, {f"cats/{index}.bmp": image(index, "BMP") for index in range(20)})
         for name in ("a", "b"):
             write(take(data).files, data, tmp_path / name)
 
@@ -104,14 +104,14 @@ class TestRecords:
 class TestReport:
     """What the account is made of."""
 
-    def test_the_report_is_true(self, data: Path, artifact: Path, take: Take, picture: Picture) -> None:
+    def test_the_report_is_true(self, data: Path, artifact: Path, take: Take, image: Image) -> None:
         """Counts by class and side, what was re-encoded, and the size and digest of the very file."""
         fill(
             data,
             {
-                "cats/1.png": picture(1, size=(6, 4)),
-                "cats/2.png": picture(2, size=(8, 9)),
-                "dogs/3.bmp": picture(3, "BMP", size=(9, 8)),
+                "cats/1.png": image(1, size=(6, 4)),
+                "cats/2.png": image(2, size=(8, 9)),
+                "dogs/3.bmp": image(3, "BMP", size=(9, 8)),
             },
         )
         report = write(take(data).files, data, artifact)
@@ -130,10 +130,10 @@ class TestReport:
         )
 
     def test_bad_files_are_set_aside_with_their_reason(
-        self, data: Path, artifact: Path, take: Take, picture: Picture
+        self, data: Path, artifact: Path, take: Take, image: Image
     ) -> None:
         """Promise A4: the others are written, and every file is counted once."""
-        fill(data, {"cats/1.png": picture(1), "cats/2.jpg": b"<html>", "dogs/3.jpg": b"", "dogs/4.png": picture(4)})
+        fill(data, {"cats/1.png": image(1), "cats/2.jpg": b"<html>", "dogs/3.jpg": b"", "dogs/4.png": image(4)})
         report = write(take(data).files, data, artifact)
         expected = "expected JPEG, PNG, GIF, WebP, BMP or TIFF"
 
@@ -145,16 +145,16 @@ class TestReport:
         assert [record["label"] for record in records(artifact)] == [[b"cats"], [b"dogs"]]
 
     def test_a_damaged_file_keeps_its_first_bytes_and_its_place(
-        self, data: Path, artifact: Path, take: Take, picture: Picture
+        self, data: Path, artifact: Path, take: Take, image: Image
     ) -> None:
         """A person can see what it is and where it breaks off, and mend it."""
-        cut = picture(1, "JPEG", size=(90, 80))[:-9]
+        cut = image(1, "JPEG", size=(90, 80))[:-9]
         fill(data, {"cats/1.jpg": cut})
         (bad,) = write(take(data).files, data, artifact).quarantined
 
         assert bad == Refused(
             "cats/1.jpg",
-            "JPEG is truncated: no end marker, expected one after the picture data",
+            "JPEG is truncated: no end marker, expected one after the image data",
             f"byte {len(cut)}",
             raw_base64=base64.b64encode(cut).decode(),
         )
@@ -185,10 +185,10 @@ class TestReport:
         assert published(artifact) == [NAME]
 
     def test_a_report_comes_back_from_a_worker_as_it_was(
-        self, data: Path, artifact: Path, take: Take, picture: Picture
+        self, data: Path, artifact: Path, take: Take, image: Image
     ) -> None:
         """Reports travel as files beside the shards, and are cleared away when all are there."""
-        fill(data, {"cats/1.png": picture(1), "cats/2.jpg": b"<html>"})
+        fill(data, {"cats/1.png": image(1), "cats/2.jpg": b"<html>"})
         plan = ShardPlan("train", 0, 1, take(data).files)
         report = write_shard(plan, SOURCE, data, artifact, Ingest())
         reports.store(artifact, plan.name, [report])
@@ -198,10 +198,10 @@ class TestReport:
         assert published(artifact) == [NAME]
 
     def test_a_bad_file_whose_name_is_not_utf8_is_reported(
-        self, data: Path, artifact: Path, take: Take, picture: Picture
+        self, data: Path, artifact: Path, take: Take, image: Image
     ) -> None:
         """Its odd byte is spelt out, as it is for files refused before they were opened."""
-        fill(data, {"cats/1.png": picture(1), os.fsdecode(b"cats/caf\xe9.jpg"): b""})
+        fill(data, {"cats/1.png": image(1), os.fsdecode(b"cats/caf\xe9.jpg"): b""})
         plan = ShardPlan("train", 0, 1, take(data).files)
         reports.store(artifact, plan.name, [write_shard(plan, SOURCE, data, artifact, Ingest())])
         (collected,) = reports.collect(artifact, [plan.name])
@@ -209,11 +209,11 @@ class TestReport:
         assert [bad.path for bad in collected.quarantined] == ["cats/caf\\xe9.jpg"]
 
     def test_a_vanished_file_whose_name_is_not_utf8_is_reported(
-        self, data: Path, artifact: Path, take: Take, picture: Picture
+        self, data: Path, artifact: Path, take: Take, image: Image
     ) -> None:
         """The failure reaches the caller like any other."""
         name = os.fsdecode(b"cats/caf\xe9.png")
-        fill(data, {name: picture(1)})
+        fill(data, {name: image(1)})
         plan = ShardPlan("train", 0, 1, take(data).files)
         (data / name).unlink()
         reports.store(artifact, plan.name, [write_shard(plan, SOURCE, data, artifact, Ingest())])
@@ -223,11 +223,11 @@ class TestReport:
 
 
 class TestStored:
-    """Pictures may be stored at another size."""
+    """Images may be stored at another size."""
 
-    def test_pixels_are_stored_and_counted(self, data: Path, artifact: Path, take: Take, picture: Picture) -> None:
+    def test_pixels_are_stored_and_counted(self, data: Path, artifact: Path, take: Take, image: Image) -> None:
         """The record holds them, and the report says why its bytes are not those of the file."""
-        fill(data, {"cats/1.png": picture(1, size=(20, 10)), "cats/2.png": picture(2, size=(6, 4))})
+        fill(data, {"cats/1.png": image(1, size=(20, 10)), "cats/2.png": image(2, size=(6, 4))})
         plan = ShardPlan("train", 0, 1, take(data).files)
         report = write_shard(plan, SOURCE, data, artifact, Ingest(store="raw", store_side=8))
         images = [record["image"] for record in records(artifact)]
@@ -238,9 +238,9 @@ class TestStored:
         ]
         assert (report.changed, report.sides) == ({"stored raw": 2}, {8: 1, 4: 1})
 
-    def test_the_id_is_that_of_the_file(self, data: Path, artifact: Path, take: Take, picture: Picture) -> None:
+    def test_the_id_is_that_of_the_file(self, data: Path, artifact: Path, take: Take, image: Image) -> None:
         """Augmentation draws the same numbers whatever the stored size."""
-        fill(data, {"cats/1.png": picture(1)})
+        fill(data, {"cats/1.png": image(1)})
         (item,) = take(data).files
         write_shard(ShardPlan("train", 0, 1, (item,)), SOURCE, data, artifact, Ingest(store="raw"))
 
@@ -248,50 +248,50 @@ class TestStored:
 
 
 class TestRemembered:
-    """Verdicts on pictures outlive the run."""
+    """Verdicts on images outlive the run."""
 
-    def test_a_known_picture_is_not_decoded(
-        self, data: Path, tmp_path: Path, artifact: Path, take: Take, picture: Picture
+    def test_a_known_image_is_not_decoded(
+        self, data: Path, tmp_path: Path, artifact: Path, take: Take, image: Image
     ) -> None:
-        """A verdict that was changed by hand is believed; without the memory the picture is looked at."""
-        fill(data, {"cats/1.png": picture(1)})
+        """A verdict that was changed by hand is believed; without the memory the image is looked at."""
+        fill(data, {"cats/1.png": image(1)})
         (item,) = take(data).files
         plan = ShardPlan("train", 0, 1, (item,))
         with Checks(tmp_path / "checks.db", Ingest()) as checks:
-            checks.check(picture(1, size=(50, 30)), item.sha256)
+            checks.check(image(1, size=(50, 30)), item.sha256)
         known = write_shard(plan, SOURCE, data, artifact, Ingest(), tmp_path / "checks.db")
         unknown = write_shard(plan, SOURCE, data, artifact, Ingest())
 
         assert (known.sides, unknown.sides) == ({30: 1}, {4: 1})
 
     def test_what_a_shard_finds_out_is_remembered(
-        self, data: Path, tmp_path: Path, artifact: Path, take: Take, picture: Picture
+        self, data: Path, tmp_path: Path, artifact: Path, take: Take, image: Image
     ) -> None:
         """Good and bad, for the next run."""
-        fill(data, {"cats/1.png": picture(1), "cats/2.jpg": b"<html>"})
+        fill(data, {"cats/1.png": image(1), "cats/2.jpg": b"<html>"})
         good, bad = take(data).files
         write_shard(ShardPlan("train", 0, 1, (good, bad)), SOURCE, data, artifact, Ingest(), tmp_path / "checks.db")
         with Checks(tmp_path / "checks.db", Ingest()) as checks:
-            assert checks.check(b"no picture", good.sha256).content == b"no picture"
+            assert checks.check(b"no image", good.sha256).content == b"no image"
             with pytest.raises(Rejected, match="starts with '<html>'"):
-                checks.check(picture(1), bad.sha256)
+                checks.check(image(1), bad.sha256)
 
 
 class TestStat:
     """A file is not hashed again while its stat is the one that was hashed."""
 
-    def test_the_stat_is_believed(self, data: Path, artifact: Path, take: Take, picture: Picture) -> None:
+    def test_the_stat_is_believed(self, data: Path, artifact: Path, take: Take, image: Image) -> None:
         """With it even a wrong digest passes, which a second hash would have found."""
-        fill(data, {"cats/1.png": picture(1)})
+        fill(data, {"cats/1.png": image(1)})
         (item,) = take(data).files
         stat = stat_key((data / "cats" / "1.png").stat())
 
         assert write((replace(item, sha256="0" * 64, stat=stat),), data, artifact).records == 1
         assert "changed while" in write((replace(item, sha256="0" * 64, stat=""),), data, artifact).failure
 
-    def test_another_stat_is_no_other_content(self, data: Path, artifact: Path, take: Take, picture: Picture) -> None:
+    def test_another_stat_is_no_other_content(self, data: Path, artifact: Path, take: Take, image: Image) -> None:
         """A file that was written again as it was is the same file."""
-        fill(data, {"cats/1.png": picture(1)})
+        fill(data, {"cats/1.png": image(1)})
         (item,) = take(data).files
 
         assert write((replace(item, stat="1:2:3:4"),), data, artifact).records == 1
@@ -300,9 +300,9 @@ class TestStat:
 class TestInputGone:
     """Promise B9: an input that is not what the manifest says stops the run by name, and leaves no shard."""
 
-    def test_a_file_that_vanished_is_named(self, data: Path, artifact: Path, take: Take, picture: Picture) -> None:
+    def test_a_file_that_vanished_is_named(self, data: Path, artifact: Path, take: Take, image: Image) -> None:
         """Nothing stands under the final name."""
-        fill(data, {"cats/1.png": picture(1), "cats/2.png": picture(2)})
+        fill(data, {"cats/1.png": image(1), "cats/2.png": image(2)})
         files = take(data).files
         (data / "cats" / "2.png").unlink()
         report = write(files, data, artifact)
@@ -310,23 +310,23 @@ class TestInputGone:
         assert report.failure == f"{data / 'cats' / '2.png'}: cannot be read: No such file or directory"
         assert published(artifact) == []
 
-    def test_a_file_that_changed_is_named(self, data: Path, artifact: Path, take: Take, picture: Picture) -> None:
+    def test_a_file_that_changed_is_named(self, data: Path, artifact: Path, take: Take, image: Image) -> None:
         """Another image of the same size is as wrong as none: the split was decided by the old one."""
-        fill(data, {"cats/1.png": picture(1), "cats/2.png": picture(2)})
+        fill(data, {"cats/1.png": image(1), "cats/2.png": image(2)})
         files = take(data).files
-        (data / "cats" / "2.png").write_bytes(picture(3))
+        (data / "cats" / "2.png").write_bytes(image(3))
         report = write(files, data, artifact)
 
         assert report.failure == f"{data / 'cats' / '2.png'}: changed while it was being ingested"
         assert published(artifact) == []
 
     def test_a_file_swapped_for_a_link_is_named(
-        self, data: Path, tmp_path: Path, artifact: Path, take: Take, picture: Picture
+        self, data: Path, tmp_path: Path, artifact: Path, take: Take, image: Image
     ) -> None:
         """Promise D4: what the link leads to does not get in."""
-        fill(data, {"cats/1.png": picture(1)})
+        fill(data, {"cats/1.png": image(1)})
         files = take(data).files
-        (tmp_path / "secret.png").write_bytes(picture(2))
+        (tmp_path / "secret.png").write_bytes(image(2))
         (data / "cats" / "1.png").unlink()
         (data / "cats" / "1.png").symlink_to(tmp_path / "secret.png")
         report = write(files, data, artifact)
@@ -338,11 +338,11 @@ class TestInputGone:
         self,
         open_folder: Path,
         take: Take,
-        picture: Picture,
+        image: Image,
         without_rights: Callable[[], AbstractContextManager[None]],
     ) -> None:
         """Permissions taken away after the manifest are a failure, not a bad file."""
-        fill(open_folder / "data", {"cats/1.png": picture(1)})
+        fill(open_folder / "data", {"cats/1.png": image(1)})
         files = take(open_folder / "data").files
         (open_folder / "data" / "cats" / "1.png").chmod(0)
         with without_rights():
@@ -352,10 +352,10 @@ class TestInputGone:
         assert published(open_folder / "examples") == []
 
     def test_a_later_failure_leaves_no_earlier_batch(
-        self, data: Path, artifact: Path, take: Take, picture: Picture
+        self, data: Path, artifact: Path, take: Take, image: Image
     ) -> None:
         """What was written before the file was missed is not seen either."""
-        fill(data, {f"cats/{index:03d}.png": picture(index) for index in range(140)})
+        fill(data, {f"cats/{index:03d}.png": image(index) for index in range(140)})
         files = take(data).files
         (data / "cats" / "139.png").unlink()
 
@@ -363,9 +363,9 @@ class TestInputGone:
         assert published(artifact) == []
 
 
-def test_a_full_disk_leaves_no_truncated_shard(data: Path, tiny_disk: Path, take: Take, picture: Picture) -> None:
+def test_a_full_disk_leaves_no_truncated_shard(data: Path, tiny_disk: Path, take: Take, image: Image) -> None:
     """Promise B5: the error comes through and nothing stands under the final name."""
-    fill(data, {f"cats/{index}.jpg": picture(index, "JPEG", size=(2_000, 2_000)) for index in range(3)})
+    fill(data, {f"cats/{index}.jpg": image(index, "JPEG", size=(2_000, 2_000)) for index in range(3)})
     files = take(data).files
     with pytest.raises(OSError, match="No space left"):
         write(files, data, tiny_disk)

@@ -319,15 +319,15 @@ def test_a_full_disk_leaves_no_truncated_shard(tmp_path: Path, tiny_disk: Path) 
 
 
 @pytest.fixture
-def gallery(data: Path, picture: Callable[..., bytes]) -> Path:
-    """Twenty pictures of two sizes below the data folder."""
+def gallery(data: Path, image: Callable[..., bytes]) -> Path:
+    """Twenty images of two sizes below the data folder."""
     for number in range(20):
-        (data / f"{number}.png").write_bytes(picture(number, size=(6, 4) if number % 2 else (9, 8)))
+        (data / f"{number}.png").write_bytes(image(number, size=(6, 4) if number % 2 else (9, 8)))
     return data
 
 
 def ask(path: Path, rows: Sequence[dict[str, Any]], artifact: Path, **settings: Any) -> list[ShardReport]:
-    """Writes JSON lines that refer to pictures in `file`, and ingests them."""
+    """Writes JSON lines that refer to images in `file`, and ingests them."""
     from components.ingest.sources.jsonl_rows import SOURCE
 
     path.write_bytes(b"".join(orjson.dumps(row) + b"\n" for row in rows))
@@ -338,10 +338,10 @@ def ask(path: Path, rows: Sequence[dict[str, Any]], artifact: Path, **settings: 
     )  # fmt: skip
 
 
-class TestPictures:
-    """Rows that refer to pictures."""
+class TestImages:
+    """Rows that refer to images."""
 
-    def test_the_picture_stands_in_the_record_and_its_path_does_not(self, gallery: Path, artifact: Path) -> None:
+    def test_the_image_stands_in_the_record_and_its_path_does_not(self, gallery: Path, artifact: Path) -> None:
         """Beside text and numbers: a model must not learn from file names."""
         rows = [{"file": f"{n}.png", "text": f"is it {n}?", "n": n, "label": "yes"} for n in range(20)]
         ask(gallery / "a.jsonl", rows, artifact)
@@ -354,7 +354,7 @@ class TestPictures:
         ]
         assert len(ids) == 20
 
-    def test_a_list_of_nothing_but_pictures_is_read(self, gallery: Path, artifact: Path) -> None:
+    def test_a_list_of_nothing_but_images_is_read(self, gallery: Path, artifact: Path) -> None:
         """Without a label, without any other column."""
         path = table(gallery / "a.csv", [["file"], *([f"{n}.png"] for n in range(20))])
         (part,) = CSV.divide(path, path.name, 1 << 30)
@@ -367,8 +367,8 @@ class TestPictures:
         assert {record["image"] for record in found} == {(gallery / f"{n}.png").read_bytes() for n in range(20)}
         assert {tuple(sorted(record)) for record in found} == {("id", "image")}
 
-    def test_all_rows_of_a_picture_are_on_one_side(self, gallery: Path, artifact: Path) -> None:
-        """Whatever else is asked of it; a copy of it is the same picture."""
+    def test_all_rows_of_a_image_are_on_one_side(self, gallery: Path, artifact: Path) -> None:
+        """Whatever else is asked of it; a copy of it is the same image."""
         (gallery / "copy.png").write_bytes((gallery / "3.png").read_bytes())
         names = [*(f"{n}.png" for n in range(20)), "copy.png"]
         rows = [{"file": name, "text": f"question {q}", "label": "x"} for q in range(5) for name in names]
@@ -378,7 +378,7 @@ class TestPictures:
         assert (len(found), {len(splits) for splits in found.values()}) == (20, {1})
         assert set().union(*found.values()) == set(SPLITS)
 
-    def test_a_picture_is_on_the_side_where_class_folders_put_it(self, gallery: Path, artifact: Path) -> None:
+    def test_a_image_is_on_the_side_where_class_folders_put_it(self, gallery: Path, artifact: Path) -> None:
         """A folder that becomes a list keeps its splits."""
         from components.ingest.work.shards import split_of
 
@@ -390,17 +390,17 @@ class TestPictures:
         }
 
     def test_the_user_may_name_another_column_that_decides(self, gallery: Path, artifact: Path) -> None:
-        """All pictures of one patient are on one side."""
+        """All images of one patient are on one side."""
         rows = [{"file": f"{n}.png", "patient": n % 3, "label": "x"} for n in range(20)]
         ask(gallery / "a.jsonl", rows, artifact, splits=HALVES, split_by="patient")
 
         assert {len(splits) for splits in sides(artifact, "patient").values()} == {1}
 
     def test_sides_and_what_was_drawn_anew_are_told(
-        self, gallery: Path, artifact: Path, picture: Callable[..., bytes]
+        self, gallery: Path, artifact: Path, image: Callable[..., bytes]
     ) -> None:
         """As for class folders: the trainer chooses its size by them."""
-        (gallery / "b.bmp").write_bytes(picture(77, "BMP", size=(5, 7)))
+        (gallery / "b.bmp").write_bytes(image(77, "BMP", size=(5, 7)))
         rows = [{"file": name, "label": "x"} for name in ("0.png", "1.png", "3.png", "b.bmp")]
         told = ask(gallery / "a.jsonl", rows, artifact)
         sizes: Counter[int] = Counter()
@@ -411,8 +411,8 @@ class TestPictures:
 
         assert (sizes, changed) == ({8: 1, 4: 2, 5: 1}, {"BMP": 1})
 
-    def test_a_bad_picture_makes_a_bad_row(self, gallery: Path, artifact: Path) -> None:
-        """With the row's place and text, and the reason; the pictures of other rows are not affected."""
+    def test_a_bad_image_makes_a_bad_row(self, gallery: Path, artifact: Path) -> None:
+        """With the row's place and text, and the reason; the images of other rows are not affected."""
         (gallery / "html.png").write_bytes(b"<html>")
         (gallery / "large.png").write_bytes(bytes((1 << 20) + 1))
         (gallery.parent / "secret.png").write_bytes((gallery / "1.png").read_bytes())
@@ -431,7 +431,7 @@ class TestPictures:
         assert [orjson.loads(bad.raw) for report in told for bad in report.quarantined] == rows[1:6]
         assert sum(report.records + len(report.quarantined) for report in told) == told[0].read == 7
 
-    def test_rows_without_any_good_picture_are_no_shard(self, gallery: Path, artifact: Path) -> None:
+    def test_rows_without_any_good_image_are_no_shard(self, gallery: Path, artifact: Path) -> None:
         """All of them are told."""
         [told] = ask(gallery / "a.jsonl", [{"file": "gone.png", "label": "x"}] * 3, artifact)
 
@@ -454,7 +454,7 @@ class TestPictures:
             record["n"] for record in records(artifact, "train")
         )
 
-    def test_pictures_are_not_packed_again(self, gallery: Path, artifact: Path) -> None:
+    def test_images_are_not_packed_again(self, gallery: Path, artifact: Path) -> None:
         """They are compressed already: packing costs much and gains nothing."""
         told = ask(gallery / "a.jsonl", [{"file": "1.png", "label": "x"}], artifact, compression="gzip")
 

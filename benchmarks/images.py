@@ -1,4 +1,4 @@
-"""Pictures that cost a decoder what photos cost: made from a seed, so that no data set needs to be fetched.
+"""Images that cost a decoder what photos cost: made from a seed, so that no data set needs to be fetched.
 
     noise of eight octaves, nearly equal in strength (as in photos) + gradient + shapes with hard edges + grain
 
@@ -56,8 +56,8 @@ def write_digits(home: Path, rows: int) -> None:
     digits.write_image_folder(home / "files", rows)
 
 
-def pictures(numbers: range, seed: int = 5) -> Iterator[Picture]:
-    """Yields the pictures of these numbers; each depends on its number alone, so parts can be made apart."""
+def images(numbers: range, seed: int = 5) -> Iterator[Picture]:
+    """Yields the images of these numbers; each depends on its number alone, so parts can be made apart."""
     for number in numbers:
         random = np.random.default_rng([seed, number])
         label = int(random.integers(CLASSES))
@@ -65,7 +65,7 @@ def pictures(numbers: range, seed: int = 5) -> Iterator[Picture]:
 
 
 def draw(random: np.random.Generator) -> npt.NDArray[np.uint8]:
-    """Draws one picture."""
+    """Draws one image."""
     height, width = (_LONG, _SHORT) if random.random() < _UPRIGHT else (_SHORT, _LONG)
     y, x = np.mgrid[0:height, 0:width].astype(np.float32)
     slope = x * random.uniform(-1, 1) / width + y * random.uniform(-1, 1) / height
@@ -109,8 +109,8 @@ def _add_shape(random: np.random.Generator, pixels: npt.NDArray[np.float32], x: 
 
 
 def _write_files(home: Path, numbers: range) -> None:
-    for picture in pictures(numbers):
-        (home / f"class-{picture.label}" / f"{picture.number:06d}.jpg").write_bytes(picture.content)
+    for image in images(numbers):
+        (home / f"class-{image.label}" / f"{image.number:06d}.jpg").write_bytes(image.content)
 
 
 def _write_tar(target: Path, files: Sequence[Path]) -> None:

@@ -1,4 +1,4 @@
-// What a picture's first bytes tell: its size, and whether it is decoded here.
+// What a image's first bytes tell: its size, and whether it is decoded here.
 //
 //   "\xff\xd8\xff"        JPEG ─► segments ─► frame header: bits, height, width, components
 //   "P6 00640 00480 255\n" raw ─► width, height; RGB bytes follow
@@ -6,8 +6,8 @@
 //
 // Nothing is allocated and nothing beyond the given bytes is read; sizes are claims until they have been compared.
 
-#ifndef PENSTOCK_NATIVE_PICTURE_H_
-#define PENSTOCK_NATIVE_PICTURE_H_
+#ifndef PENSTOCK_NATIVE_IMAGE_H_
+#define PENSTOCK_NATIVE_IMAGE_H_
 
 #include <cstddef>
 #include <cstdint>
@@ -108,4 +108,4 @@ inline Shape ReadShape(Bytes bytes) {
 
 }  // namespace penstock
 
-#endif  // PENSTOCK_NATIVE_PICTURE_H_
+#endif  // PENSTOCK_NATIVE_IMAGE_H_
