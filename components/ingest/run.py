@@ -16,14 +16,15 @@ from apache_beam.runners.direct.direct_runner import DirectRunner
 
 from components import beam_workers, progress
 from components.errors import BadInput
-from components.ingest.close import duplicates, reports
+from components.ingest.close import duplicates, manifest, reports
 from components.ingest.close import reuse as earlier
 from components.ingest.survey.survey import Part, Survey
 from components.ingest.work import crew, plans, units
 from components.ingest.work.files_unit import Target
 from components.ingest.work.units import Unit
 from components.ingest.write.files import ShardReport
-from components.records import manifest, schema
+from components.records import schema
+from components.records.manifest import Manifest
 
 _MANY, _LARGE = 2_000, 64 << 20  # files, or bytes of them, that are worth the start of a process
 # What Beam and TensorFlow make on import is some hundred thousand objects, which stay. To look for garbage among them
@@ -41,7 +42,7 @@ class Job:
     earlier: Path | None = None  # an artifact of an earlier ingest, or the folder of all of them
 
 
-def run(job: Job, make_pipeline: Callable[[], beam.Pipeline], look_again: Callable[[], Survey]) -> manifest.Manifest:
+def run(job: Job, make_pipeline: Callable[[], beam.Pipeline], look_again: Callable[[], Survey]) -> Manifest:
     """Ingests the data and returns the account; nothing is dropped in silence."""
     written = _write(job, make_pipeline)
     # A file that is a record is compared with the manifest when it is read; a range of one is not.
@@ -50,17 +51,17 @@ def run(job: Job, make_pipeline: Callable[[], beam.Pipeline], look_again: Callab
     told = [_prefixed(report, part) for part, made in zip(job.found.parts, written, strict=True) for report in made]
     target = job.target
     if job.found.table is None:
-        return manifest.close_books(target.artifact, job.found.manifest, told, target.settings, job.quarantine_list)
+        return manifest.close(target.artifact, job.found.manifest, told, target.settings, job.quarantine_list)
     return _close_rows(job, told)
 
 
-def _close_rows(job: Job, told: Sequence[ShardReport]) -> manifest.Manifest:
+def _close_rows(job: Job, told: Sequence[ShardReport]) -> Manifest:
     """Closes the books on rows: what is twice is told, and what the columns are."""
     found, target, table = job.found, job.target, job.found.table
     twice = duplicates.find(target.artifact, [report.name for report in told if report.name])
     if not found.parts[0].span.name:
         duplicates.clear(target.artifact)  # else the next ingest takes them over with their shards
-    made = manifest.close_books(
+    made = manifest.close(
         target.artifact, found.manifest, told, target.settings, job.quarantine_list, _rows_in(found, told),
         twice.warnings(),
     )  # fmt: skip

@@ -21,10 +21,10 @@ from pathlib import Path
 from typing import Any
 
 from components.errors import BadInput
-from components.ingest.sources import printable
 from components.input_pipeline.sharding import RecordFile
 from components.records import checksum, record_walk
 from components.records.manifest import Shard
+from components.records.quarantine import printable
 from components.records.record_walk import Fault
 from components.settings.input import Input
 

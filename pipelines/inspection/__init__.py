@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import TextIO
 
 from components.errors import BadInput, PenstockError, SettingsError
-from components.ingest.sources import printable
+from components.records.quarantine import printable
 from pipelines.inspection import artifact, show
 from pipelines.inspection.sheet import Gallery, draw
 from pipelines.inspection.text import plain

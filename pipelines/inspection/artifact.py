@@ -9,10 +9,10 @@ import orjson
 
 from components import refs
 from components.errors import BadInput, PenstockError
-from components.ingest.sources import printable
 from components.records import checksum
 from components.records import manifest as account
 from components.records.manifest import MANIFEST, QUARANTINE, Manifest, Shard
+from components.records.quarantine import printable
 from pipelines.inspection.reasons import Reasons
 from pipelines.inspection.sheet import Gallery
 

@@ -7,9 +7,10 @@ from itertools import islice
 import pyarrow as pa
 from PIL import Image, UnidentifiedImageError
 
-from components.ingest.sources import Found, SourceFile, printable
+from components.ingest.sources import Found, SourceFile
 from components.ingest.sources.rows import BadRow, RowBatch
 from components.ingest.survey.detect import Place
+from components.records.quarantine import printable
 
 SCHEMA = pa.schema(
     {

@@ -12,10 +12,11 @@ import pyarrow as pa
 
 from components import refs
 from components.errors import BadInput
-from components.ingest.sources import Found, printable
+from components.ingest.sources import Found
 from components.ingest.sources.rows import RowBatch, RowSource
 from components.ingest.survey import columns as infer
 from components.ingest.survey import detect, spans
+from components.records.quarantine import printable
 from pipelines.inspection.reasons import Reasons
 from pipelines.inspection.records import FirstRecords, Taker, column_of
 from pipelines.inspection.sheet import Gallery

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from components.errors import BadInput
-from components.ingest.sources import printable
+from components.records.quarantine import printable
 from components.storage import durable
 from pipelines.inspection.text import plain
 

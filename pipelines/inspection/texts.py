@@ -5,10 +5,11 @@ from itertools import islice
 
 import pyarrow as pa
 
-from components.ingest.sources import Found, Rejected, SourceFile, printable
+from components.ingest.sources import Found, Rejected, SourceFile
 from components.ingest.sources.rows import BadRow, RowBatch
 from components.ingest.sources.text_folder import SOURCE
 from components.ingest.survey.detect import Place
+from components.records.quarantine import printable
 from components.settings.ingest import Ingest
 
 SCHEMA = pa.schema({"path": pa.string(), "class": pa.string(), "text": pa.string(), "bytes": pa.int64()})

@@ -18,10 +18,10 @@ import orjson
 
 from components import fingerprint, refs
 from components.errors import SettingsError
-from components.ingest.sources import printable
 from components.ingest.survey import survey
 from components.pretrained import extractor
 from components.records import manifest, seal
+from components.records.quarantine import printable
 from components.storage import paths
 from components.storage.hashing import HashCache, digest_of, sha256_of
 from pipelines.config import HOME, RunConfig

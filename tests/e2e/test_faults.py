@@ -115,7 +115,7 @@ def test_too_many_bad_images_stop_the_run(pipeline: Any) -> None:
     result = pipeline.run()
 
     assert result.code == 4
-    assert "10 of 310 files are bad (3.2%), more than ingest.max_bad_fraction = 0.01 allows:" in result.said
+    assert "10 of 310 records were quarantined (3.2%), more than ingest.max_bad_fraction = 0.01 allows:" in result.said
     assert "two/bad-0.jpg: not an image: starts with 'no image'" in result.said
     assert len((pipeline.root / "quarantine.jsonl").read_text().splitlines()) == 10
     assert states(pipeline) == {"Ingest": "FAILED"}
@@ -152,7 +152,7 @@ def test_folder_of_zero_byte_files_has_no_examples(tmp_path: Path, make_pipeline
     result = make_pipeline(tmp_path / "data", tmp_path / "root").run("--set", "ingest.max_bad_fraction=1")
 
     assert result.code == 4
-    assert "2 of 2 files are bad (100.0%)" in result.said
+    assert "2 of 2 records were quarantined (100.0%)" in result.said
     assert "cat/1.jpg: empty file" in result.said
 
 

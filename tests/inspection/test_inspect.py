@@ -19,9 +19,9 @@ import pytest
 from PIL import Image
 
 from components.errors import BadInput, SettingsError
-from components.ingest.sources import Refused
 from components.records import checksum, manifest
 from components.records.manifest import Manifest, Shard
+from components.records.quarantine import Quarantined
 from data import digits
 from pipelines.inspection import Wishes, inspect, raw
 from pipelines.inspection.reasons import OTHER, Reasons
@@ -488,7 +488,7 @@ def artifact(write_records: Callable[..., None]) -> Path:
         split = name.partition("/")[0].removeprefix("Split-")
         written.append(Shard(split, name, len(rows), len(content), checksum.of_bytes(content)))
     reasons = ["too large", "not an image", "not an image"]
-    bad = [Refused(f"cat/{number}.jpg", reason) for number, reason in enumerate(reasons)]
+    bad = [Quarantined(f"cat/{number}.jpg", reason) for number, reason in enumerate(reasons)]
     counts = {"train": {"cat": 2, "dog": 1}, "eval": {"cat": 0, "dog": 1}}
     made = Manifest(
         data_digest="0" * 64,

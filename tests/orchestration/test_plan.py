@@ -14,6 +14,7 @@ import pytest
 
 from components import fingerprint
 from components.errors import SettingsError
+from components.ingest.close import manifest as closing
 from components.ingest.sources.image_folder import SOURCE
 from components.ingest.survey import listing
 from components.records import manifest, seal
@@ -114,7 +115,7 @@ class Root:
             (folder / "content").write_text(f"{node} {number}")
         if node == "Ingest":
             taken = listing.take(SOURCE, self.data, HashCache(None))
-            manifest.write(folders["examples"], *manifest.make(taken, []))
+            manifest.write(folders["examples"], *closing.build(taken, []))
         with opened(config) as cache:
             for folder in (*folders.values(), *served):
                 seal.write(seal_path(config, folder), seal.seal(folder, cache))

@@ -23,6 +23,7 @@ from tfx.components.trainer.fn_args_utils import FnArgs
 from components import progress
 from components.errors import BadInput, PenstockError
 from components.fitting import preprocessing
+from components.ingest.close import manifest as closing
 from components.ingest.sources.image_folder import SOURCE
 from components.ingest.survey import listing
 from components.ingest.work.shards import ShardPlan
@@ -65,7 +66,7 @@ def ingest(data: Path, examples: Path) -> None:
         files = [item for item in found.files if f"/{split}-" in item.file.path]
         plans = [ShardPlan(split, index, 2, tuple(files[index::2])) for index in range(2)]
         reports += [write_shard(plan, SOURCE, data, examples, Ingest()) for plan in plans]
-    manifest.write(examples, *manifest.make(found, reports))
+    manifest.write(examples, *closing.build(found, reports))
 
 
 def fit_labels(folder: Path) -> None:

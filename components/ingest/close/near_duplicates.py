@@ -19,8 +19,8 @@ import numpy as np
 import numpy.typing as npt
 import orjson
 
-from components.ingest.sources import printable
 from components.ingest.survey.listing import Listing
+from components.records.quarantine import printable
 from components.settings.ingest import Ingest
 from components.settings.splits import SPLITS
 from components.storage import durable

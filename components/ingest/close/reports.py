@@ -13,8 +13,8 @@ from typing import Any
 import orjson
 
 from components.errors import LedgerMismatch
-from components.ingest.sources import Refused
 from components.ingest.write.files import ShardReport
+from components.records.quarantine import Quarantined
 from components.storage import durable
 
 _FOLDER = "reports"
@@ -56,5 +56,5 @@ def _read(path: Path) -> list[ShardReport]:
 def from_json(stored: dict[str, Any]) -> ShardReport:
     """Returns a report that was stored as plain values."""
     stored["sides"] = {int(side): count for side, count in stored["sides"].items()}
-    stored["quarantined"] = tuple(Refused(**row) for row in stored["quarantined"])
+    stored["quarantined"] = tuple(Quarantined(**row) for row in stored["quarantined"])
     return ShardReport(**stored)

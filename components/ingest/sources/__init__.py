@@ -4,23 +4,16 @@ find(data)                     -> Found: the files, their labels, what was refus
 read(file, content, settings)  -> one record's columns, or `Rejected` with the reason
 """
 
-import base64
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol, runtime_checkable
 
+from components.records.quarantine import Quarantined
 from components.storage.paths import DataPath
 
 if TYPE_CHECKING:  # for a helper to start soon
     from components.ingest.images import CheckedImage
     from components.settings.ingest import Ingest
-
-RAW_LIMIT = 4096  # bytes of what was set aside that are kept, so that a person can mend and re-ingest it
-
-
-def printable(path: str) -> str:
-    """Returns a file name for people and JSON: names on disk are bytes and need not be UTF-8."""
-    return path.encode("utf-8", "surrogateescape").decode("utf-8", "backslashreplace")
 
 
 class Rejected(ValueError):
@@ -40,36 +33,11 @@ class SourceFile:
 
 
 @dataclass(frozen=True)
-class Refused:
-    """A file, or a row of one, that was set aside, and why."""
-
-    path: str
-    reason: str
-    position: str = ""  # of a row, "line 12"; of damage in a file, "byte 1234"
-    raw: str = ""  # the row itself, or how the file begins, up to RAW_LIMIT; …
-    raw_base64: str = ""  # … and this instead, where those bytes are not UTF-8
-
-    @staticmethod
-    def of(path: str, reason: str, position: str, raw: bytes) -> "Refused":
-        """Keeps the bytes up to RAW_LIMIT, none of them changed: as text where they are text."""
-        kept = raw[:RAW_LIMIT]
-        try:
-            return Refused(path, reason, position, raw=_text(kept))
-        except UnicodeDecodeError:
-            return Refused(path, reason, position, raw_base64=base64.b64encode(kept).decode())
-
-    @property
-    def raw_bytes(self) -> bytes:
-        """The bytes that were kept, whatever they are."""
-        return base64.b64decode(self.raw_base64) if self.raw_base64 else self.raw.encode()
-
-
-@dataclass(frozen=True)
 class Found:
     """All that a source found: in the ledger, files + refused are the records in."""
 
     files: tuple[SourceFile, ...]
-    refused: tuple[Refused, ...]
+    refused: tuple[Quarantined, ...]
     ignored: tuple[str, ...] = ()  # hidden and side files that no one would expect to be data
 
 
@@ -99,13 +67,3 @@ class ImageSource(Source, Protocol):
 
     def record(self, file: SourceFile, image: "CheckedImage") -> Record:
         """Turns a image that was checked into a record."""
-
-
-def _text(raw: bytes) -> str:
-    """Returns bytes as text; half a character at the end is left out where the limit has cut it."""
-    try:
-        return raw.decode()
-    except UnicodeDecodeError as error:
-        if len(raw) < RAW_LIMIT or error.reason != "unexpected end of data":
-            raise
-        return raw[: error.start].decode()

@@ -20,7 +20,7 @@ from typing import IO, Any
 import numpy as np
 
 from components.errors import BadInput
-from components.ingest.sources import printable
+from components.records.quarantine import printable
 from components.storage.paths import DataPath, open_whole
 
 _MAX_ROW_BYTES = 1 << 30  # a record of protobuf ends at 2 GB

@@ -41,7 +41,8 @@ from components.ingest.sources.array_files import (
     owner_of,
 )
 from components.ingest.sources.conversion import Reasons, row_batch
-from components.ingest.sources.rows import RAW_LIMIT, Range, RowBatch
+from components.ingest.sources.rows import Range, RowBatch
+from components.records.quarantine import RAW_LIMIT
 from components.storage.paths import DataPath
 
 Block = npt.NDArray[Any]

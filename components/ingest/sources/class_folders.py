@@ -16,7 +16,8 @@ from pathlib import Path
 from typing import NamedTuple
 
 from components.errors import BadInput
-from components.ingest.sources import Found, Refused, SourceFile, printable
+from components.ingest.sources import Found, SourceFile
+from components.records.quarantine import Quarantined, printable
 from components.storage.paths import DataPath
 
 # By name: a folder of texts has to know images too.
@@ -55,7 +56,7 @@ def _sort(entries: Iterator[_Entry], data: DataPath, kind: Kind) -> Found:
         if name.rpartition("/")[2].startswith(".") or (top and kind.describes(name) and not entry.is_link):
             ignored.append(printable(name))
         elif reason := entry.fault() or kind.refusal(name):
-            refused.append(Refused(printable(name), reason))
+            refused.append(Quarantined(printable(name), reason))
         else:
             files.append(SourceFile(name, name.partition("/")[0]))
     if not files:
@@ -63,7 +64,7 @@ def _sort(entries: Iterator[_Entry], data: DataPath, kind: Kind) -> Found:
     return Found(tuple(files), tuple(refused), tuple(ignored))
 
 
-def _first_reason(refused: list[Refused]) -> str:
+def _first_reason(refused: list[Quarantined]) -> str:
     if not refused:
         return ""
     return f"; {len(refused)} refused, such as {refused[0].path}: {refused[0].reason}"

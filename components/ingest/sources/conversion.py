@@ -23,8 +23,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from components.errors import BadInput
-from components.ingest.sources import printable
-from components.ingest.sources.rows import RAW_LIMIT, BadRow, RowBatch
+from components.ingest.sources.rows import BadRow, RowBatch
+from components.records.quarantine import RAW_LIMIT, printable
 from components.storage.paths import DataPath
 
 Reasons = dict[int, str]  # row of a batch -> why it is bad

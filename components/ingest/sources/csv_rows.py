@@ -24,7 +24,7 @@ import pyarrow.csv as pa_csv
 
 from components.errors import BadInput, PenstockError
 from components.ingest.sources import text_ranges
-from components.ingest.sources.rows import RAW_LIMIT, BadRow, Range, RowBatch
+from components.ingest.sources.rows import BadRow, Range, RowBatch
 from components.ingest.sources.text_ranges import (
     BOM,
     CR,
@@ -39,6 +39,7 @@ from components.ingest.sources.text_ranges import (
     shortened,
     shown,
 )
+from components.records.quarantine import RAW_LIMIT
 from components.storage.paths import DataPath
 
 # What R, Excel, SQL and pandas write for a missing number. Not NaN: it may as well be a computation that failed.

@@ -29,8 +29,9 @@ import pyarrow as pa
 
 from components.errors import BadInput, PenstockError
 from components.ingest.sources import set_types, text_ranges
-from components.ingest.sources.rows import RAW_LIMIT, BadRow, Range, RowBatch
+from components.ingest.sources.rows import BadRow, Range, RowBatch
 from components.ingest.sources.text_ranges import LARGEST, SAMPLE, Block, LineEnds, out_of_range, shortened, shown
+from components.records.quarantine import RAW_LIMIT
 from components.storage.paths import DataPath
 
 Row = dict[str, Any]

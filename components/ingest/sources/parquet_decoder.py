@@ -24,9 +24,10 @@ from typing import Any, BinaryIO, Literal, cast
 import pyarrow as pa
 
 from components.errors import BadInput
-from components.ingest.sources import parquet_file, printable
+from components.ingest.sources import parquet_file
 from components.ingest.sources.rows import Range
 from components.ingest.work.helper import Helper
+from components.records.quarantine import printable
 from components.storage.hashing import stat_key
 from components.storage.paths import DataPath
 

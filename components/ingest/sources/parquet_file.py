@@ -13,7 +13,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from components.errors import BadInput
-from components.ingest.sources import printable
+from components.records.quarantine import printable
 
 _BATCH_ROWS = 8192
 _BATCH_BYTES = 8 << 20  # rows may hold images: then fewer make a batch

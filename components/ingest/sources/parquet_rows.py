@@ -20,8 +20,9 @@ from typing import Any
 import pyarrow as pa
 
 from components.errors import BadInput
-from components.ingest.sources import conversion, parquet_decoder, parquet_file, printable
+from components.ingest.sources import conversion, parquet_decoder, parquet_file
 from components.ingest.sources.rows import Range, RowBatch
+from components.records.quarantine import printable
 from components.storage.paths import DataPath
 
 _MAX_CUTS = 8  # of a row group: a piece has to decode all that stands before it

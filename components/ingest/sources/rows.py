@@ -12,10 +12,7 @@ from typing import Protocol
 
 import pyarrow as pa
 
-from components.ingest import sources
 from components.storage.paths import DataPath
-
-RAW_LIMIT = sources.RAW_LIMIT  # bytes of a bad row that are kept, so that a person can mend and re-ingest it
 
 
 @dataclass(frozen=True)

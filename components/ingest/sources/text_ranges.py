@@ -20,8 +20,8 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from components.errors import BadInput
-from components.ingest.sources import printable
 from components.ingest.sources.rows import Range
+from components.records.quarantine import printable
 from components.storage.paths import DataPath, open_whole
 
 SAMPLE = 1 << 20  # bytes of text from which types are inferred

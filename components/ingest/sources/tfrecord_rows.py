@@ -25,10 +25,10 @@ from tensorflow_metadata.proto.v0 import schema_pb2
 from tfx_bsl.coders.example_coder import ExamplesToRecordBatchDecoder
 
 from components.errors import BadInput
-from components.ingest.sources import printable
 from components.ingest.sources.conversion import Reasons, row_batch
 from components.ingest.sources.rows import Range, RowBatch
 from components.ingest.sources.set_types import is_set_by_user
+from components.records.quarantine import printable
 from components.storage.paths import DataPath, open_whole
 
 _HEADER, _FOOTER = struct.Struct("<QI"), struct.Struct("<I")

@@ -9,7 +9,8 @@ from collections import defaultdict
 from dataclasses import dataclass, field
 
 from components.errors import BadInput
-from components.ingest.sources import Found, Refused, Source, SourceFile
+from components.ingest.sources import Found, Source, SourceFile
+from components.records.quarantine import Quarantined
 from components.storage.hashing import HashCache, digest_of
 from components.storage.paths import DataPath
 
@@ -29,7 +30,7 @@ class Listing:
     """What there is to ingest."""
 
     files: tuple[ListedFile, ...]
-    refused: tuple[Refused, ...]
+    refused: tuple[Quarantined, ...]
     ignored: tuple[str, ...]
 
     @property

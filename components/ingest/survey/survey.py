@@ -14,12 +14,13 @@ from typing import TYPE_CHECKING
 from components import refs
 from components.errors import BadInput
 from components.ingest.config import Needs
-from components.ingest.sources import Found, Refused, SourceFile
+from components.ingest.sources import Found, SourceFile
 from components.ingest.survey import detect, spans
 from components.ingest.survey import listing as manifest
 from components.ingest.survey.detect import Located, Place
 from components.ingest.survey.listing import Listing
 from components.ingest.survey.spans import Span
+from components.records.quarantine import Quarantined
 from components.settings.ingest import Ingest
 from components.storage import paths
 from components.storage.hashing import HashCache, digest_of
@@ -123,7 +124,7 @@ def _manifest(located: Located, table: Table | None, cache: HashCache) -> Listin
     if table is None:
         return manifest.take(refs.load(located.source), located.home, cache)
     names = [*located.files, *_referenced(located, table)]
-    refused = tuple(Refused(name, _LINK) for name in located.refused)
+    refused = tuple(Quarantined(name, _LINK) for name in located.refused)
     return manifest.hash_found(Found(tuple(SourceFile(name, "") for name in names), refused), located.home, cache)
 
 

@@ -15,10 +15,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from components.ingest.images.checks import Checks
-from components.ingest.sources import ImageSource, Record, Refused, Rejected, Source, printable
+from components.ingest.sources import ImageSource, Record, Rejected, Source
 from components.ingest.survey.listing import ListedFile
 from components.ingest.work.shards import ShardPlan
 from components.ingest.write.encode_record import example_parts
+from components.records.quarantine import Quarantined, printable
 from components.records.record_file import RecordFile
 from components.storage import durable
 from components.storage.hashing import stat_key
@@ -44,7 +45,7 @@ class ShardReport:
     classes: dict[str, int]
     sides: dict[int, int]  # shorter side in pixels -> records
     changed: dict[str, int]  # why bytes were re-encoded -> records
-    quarantined: tuple[Refused, ...]
+    quarantined: tuple[Quarantined, ...]
     failure: str = ""  # an input that could not be read: the run must stop
     read: int = 0  # rows that were looked at, where a file holds many
     looks: str = ""  # of its images, packed by near_duplicates
@@ -79,7 +80,7 @@ def write_shard(
     return tally.report(shard, written)
 
 
-_Outcomes = list[tuple[ListedFile, Record | Refused]]
+_Outcomes = list[tuple[ListedFile, Record | Quarantined]]
 
 
 class _InputGone(Exception):
@@ -93,13 +94,13 @@ class _Tally:
         self.classes: Counter[str] = Counter()
         self.sides: Counter[int] = Counter()
         self.changed: Counter[str] = Counter()
-        self.quarantined: list[Refused] = []
+        self.quarantined: list[Quarantined] = []
         self.looks: list[tuple[str, int]] = []
 
     def sort(self, batch: _Outcomes) -> Iterator[tuple[ListedFile, Record]]:
         """Counts each outcome, and yields those that are records."""
         for item, outcome in batch:
-            if isinstance(outcome, Refused):
+            if isinstance(outcome, Quarantined):
                 self.quarantined.append(outcome)
                 continue
             self.classes[item.file.label] += 1
@@ -149,17 +150,17 @@ class _Reader:
         for batch in _batches(files):
             yield [(item, self._read(item)) for item in batch]
 
-    def _read(self, item: ListedFile) -> Record | Refused:
+    def _read(self, item: ListedFile) -> Record | Quarantined:
         limit = self._settings.max_file_mb
         if item.size > limit << 20:
-            return Refused(printable(item.file.path), f"{item.size:,} bytes, more than max_file_mb = {limit}")
+            return Quarantined(printable(item.file.path), f"{item.size:,} bytes, more than max_file_mb = {limit}")
         content = _content(self._data, item)
         try:
             if self._images is None:
                 return self._source.read(item.file, content, self._settings)
             return self._images.record(item.file, self._checks.check(content, item.sha256))
         except Rejected as reason:
-            return Refused.of(printable(item.file.path), str(reason), reason.position, content)
+            return Quarantined.of(printable(item.file.path), str(reason), reason.position, content)
 
 
 def _batches(files: Sequence[ListedFile]) -> Iterator[Sequence[ListedFile]]:

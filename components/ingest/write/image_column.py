@@ -20,9 +20,10 @@ import pyarrow as pa
 from components.ingest.images import CheckedImage
 from components.ingest.images.checks import Checks
 from components.ingest.sources import Rejected
-from components.ingest.sources.rows import RAW_LIMIT, BadRow, Range, RowBatch
+from components.ingest.sources.rows import BadRow, Range, RowBatch
 from components.ingest.survey import references
 from components.ingest.survey.references import Image
+from components.records.quarantine import RAW_LIMIT
 from components.settings.ingest import Ingest
 from components.storage.paths import DataPath
 

@@ -16,7 +16,6 @@ import pyarrow as pa
 from components.errors import SettingsError
 from components.ingest.close import near_duplicates
 from components.ingest.close.duplicates import Notes
-from components.ingest.sources import Refused, printable
 from components.ingest.sources.rows import BadRow, Range, RowBatch, RowSource
 from components.ingest.survey import columns
 from components.ingest.write import keys
@@ -24,6 +23,7 @@ from components.ingest.write.files import ShardReport
 from components.ingest.write.image_column import Filled, Images, Shot
 from components.ingest.write.keys import Keyed, Numbers, Roles
 from components.records.framed import FramedFile, frame
+from components.records.quarantine import Quarantined, printable
 from components.settings.ingest import Ingest
 from components.settings.splits import SPLITS
 from components.storage import durable
@@ -93,7 +93,7 @@ class _Tally:
 
     part: Range
     label: str  # column whose values are counted, or empty
-    bad: list[Refused] = field(default_factory=list)
+    bad: list[Quarantined] = field(default_factory=list)
     read: int = 0
     classes: dict[str, Counter[str]] = field(default_factory=lambda: {split: Counter() for split in SPLITS})
     sides: dict[str, Counter[int]] = field(default_factory=lambda: {split: Counter() for split in SPLITS})
@@ -205,8 +205,8 @@ def _with_images(keyed: Keyed, image: str, pictures: Sequence[bytes]) -> Callabl
 _NO_SHARD = ShardReport("", "", 0, 0, "", {}, {}, {}, ())
 
 
-def _refused(part: Range, bad: BadRow, with_raw: bool) -> Refused:
-    return Refused.of(printable(part.path), bad.reason, bad.position, bad.raw if with_raw else b"")
+def _refused(part: Range, bad: BadRow, with_raw: bool) -> Quarantined:
+    return Quarantined.of(printable(part.path), bad.reason, bad.position, bad.raw if with_raw else b"")
 
 
 def _name(label: object) -> str:

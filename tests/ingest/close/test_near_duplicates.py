@@ -13,6 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from PIL import Image
 
+from components.ingest.close import manifest as closing
 from components.ingest.close import near_duplicates
 from components.ingest.close.near_duplicates import (
     NEAR_DUPLICATES,
@@ -28,7 +29,6 @@ from components.ingest.sources.image_folder import SOURCE
 from components.ingest.survey.listing import ListedFile, Listing
 from components.ingest.work import shards
 from components.ingest.write.files import write_shard
-from components.records import manifest as account
 from components.records.manifest import Manifest
 from components.settings.ingest import Ingest
 from components.settings.splits import Splits
@@ -197,7 +197,7 @@ def ingested(data: Path, artifact: Path, take: Take, settings: Ingest) -> Manife
     """Ingests a folder without Beam."""
     files = take(data)
     reports = [write_shard(plan, SOURCE, data, artifact, settings) for plan in shards.plan(files.files, settings)]
-    return account.close_books(artifact, files, reports, settings, artifact / "list")
+    return closing.close(artifact, files, reports, settings, artifact / "list")
 
 
 def scene(seed: int) -> Image.Image:

@@ -16,8 +16,9 @@ import pytest
 from components.errors import BadInput
 from components.ingest.sources import array_rows
 from components.ingest.sources.array_rows import SOURCE
-from components.ingest.sources.rows import RAW_LIMIT, BadRow, Range
+from components.ingest.sources.rows import BadRow, Range
 from components.ingest.write import encode_columns
+from components.records.quarantine import RAW_LIMIT
 
 MB = 1 << 20
 HOME = Path(__file__).resolve().parents[3]

@@ -9,8 +9,9 @@ from pathlib import Path
 import pytest
 
 from components.errors import BadInput
-from components.ingest.sources import Found, Record, Refused, Rejected, SourceFile
+from components.ingest.sources import Found, Record, Rejected, SourceFile
 from components.ingest.sources.image_folder import EXPECTED, SOURCE
+from components.records.quarantine import Quarantined
 from components.settings.ingest import Ingest
 
 OUTSIDE = "symbolic link that leads outside the data folder"
@@ -29,7 +30,7 @@ def found(*files: str, refused: dict[str, str] | None = None, ignored: tuple[str
     """Returns what the source must find; the class is the outermost folder."""
     return Found(
         tuple(SourceFile(file, file.partition("/")[0]) for file in files),
-        tuple(Refused(path, reason) for path, reason in (refused or {}).items()),
+        tuple(Quarantined(path, reason) for path, reason in (refused or {}).items()),
         ignored,
     )
 

@@ -15,7 +15,8 @@ from hypothesis import strategies as st
 from components.errors import BadInput
 from components.ingest.sources import jsonl_rows, text_ranges
 from components.ingest.sources.jsonl_rows import SOURCE
-from components.ingest.sources.rows import RAW_LIMIT, BadRow, Range
+from components.ingest.sources.rows import BadRow, Range
+from components.records.quarantine import RAW_LIMIT
 
 WHOLE = 1 << 40  # a target that no file reaches
 TARGETS = (1, 7, 40, 300, WHOLE)

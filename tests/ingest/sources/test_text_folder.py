@@ -9,10 +9,11 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from components.errors import BadInput
-from components.ingest.sources import Found, Record, Refused, Rejected, SourceFile
+from components.ingest.sources import Found, Record, Rejected, SourceFile
 from components.ingest.sources.text_folder import EXPECTED, SOURCE
 from components.ingest.survey import listing
 from components.ingest.work import shards
+from components.records.quarantine import Quarantined
 from components.settings.ingest import Ingest
 from components.storage.hashing import HashCache
 
@@ -32,7 +33,7 @@ def found(*files: str, refused: dict[str, str] | None = None, ignored: tuple[str
     """Returns what the source must find; the class is the outermost folder."""
     return Found(
         tuple(SourceFile(file, file.partition("/")[0]) for file in files),
-        tuple(Refused(path, reason) for path, reason in (refused or {}).items()),
+        tuple(Quarantined(path, reason) for path, reason in (refused or {}).items()),
         ignored,
     )
 

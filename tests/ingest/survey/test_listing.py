@@ -10,10 +10,11 @@ from pathlib import Path
 import pytest
 
 from components.errors import BadInput
-from components.ingest.sources import Found, Record, Refused, SourceFile
+from components.ingest.sources import Found, Record, SourceFile
 from components.ingest.sources.image_folder import SOURCE
 from components.ingest.survey import listing
 from components.ingest.survey.listing import ListedFile, Listing
+from components.records.quarantine import Quarantined
 from components.settings.ingest import Ingest
 from components.storage.hashing import HashCache
 from components.storage.paths import DataPath
@@ -40,7 +41,7 @@ def test_every_file_is_listed_with_size_and_digest(data: Path, take: Take) -> No
             ListedFile(SourceFile(path, path[:4]), len(content), hashlib.sha256(content).hexdigest())
             for path, content in (("cats/1.jpg", b"one"), ("cats/2.jpg", b"two"), ("dogs/3.jpg", b"three"))
         ),
-        refused=(Refused("4.jpg", "not inside a class folder"),),
+        refused=(Quarantined("4.jpg", "not inside a class folder"),),
         ignored=("README",),
     )
 

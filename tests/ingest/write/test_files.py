@@ -14,12 +14,13 @@ import tensorflow as tf
 
 from components.ingest.close import reports
 from components.ingest.images.checks import Checks
-from components.ingest.sources import Refused, Rejected
+from components.ingest.sources import Rejected
 from components.ingest.sources.image_folder import SOURCE
 from components.ingest.survey.listing import ListedFile, Listing
 from components.ingest.work.shards import ShardPlan
 from components.ingest.write.files import ShardReport, record_id, write_shard
 from components.records import checksum
+from components.records.quarantine import Quarantined
 from components.settings.ingest import Ingest
 from components.storage.hashing import stat_key
 
@@ -138,8 +139,8 @@ class TestReport:
         expected = "expected JPEG, PNG, GIF, WebP, BMP or TIFF"
 
         assert report.quarantined == (
-            Refused("cats/2.jpg", f"not an image: starts with '<html>', {expected}", raw="<html>"),
-            Refused("dogs/3.jpg", f"empty file, {expected}"),
+            Quarantined("cats/2.jpg", f"not an image: starts with '<html>', {expected}", raw="<html>"),
+            Quarantined("dogs/3.jpg", f"empty file, {expected}"),
         )
         assert (report.records, report.classes, report.failure) == (2, {"cats": 1, "dogs": 1}, "")
         assert [record["label"] for record in records(artifact)] == [[b"cats"], [b"dogs"]]
@@ -152,7 +153,7 @@ class TestReport:
         fill(data, {"cats/1.jpg": cut})
         (bad,) = write(take(data).files, data, artifact).quarantined
 
-        assert bad == Refused(
+        assert bad == Quarantined(
             "cats/1.jpg",
             "JPEG is truncated: no end marker, expected one after the image data",
             f"byte {len(cut)}",
@@ -167,7 +168,7 @@ class TestReport:
         (data / "cats" / "1.png").unlink()
         report = write_shard(plan, SOURCE, data, artifact, Ingest(max_file_mb=1))
 
-        assert report.quarantined == (Refused("cats/1.png", "1,048,577 bytes, more than max_file_mb = 1"),)
+        assert report.quarantined == (Quarantined("cats/1.png", "1,048,577 bytes, more than max_file_mb = 1"),)
 
     def test_a_shard_of_bad_files_is_empty(self, data: Path, artifact: Path, take: Take) -> None:
         """The file is there, with no record in it."""

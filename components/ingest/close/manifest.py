@@ -1,0 +1,128 @@
+"""Builds the manifest from the reports of all work units, and stops the run if records are lost or too many are bad.
+
+reports ─► failures ─► near duplicates ─► Manifest ─► max_bad_fraction ─► ledger ─► written into the artifact
+"""
+
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+from typing import Any
+
+from components.errors import BadInput
+from components.ingest.close import near_duplicates
+from components.ingest.survey.listing import Listing
+from components.records import ledger, manifest
+from components.records.manifest import Manifest, Shard
+from components.records.quarantine import Quarantined, printable
+from components.settings.ingest import Ingest
+from components.settings.splits import SPLITS
+
+_SHOWN = 5  # quarantined records named in a message
+
+
+def close(
+    artifact: Path,
+    listing: Listing,
+    reports: Sequence[Any],
+    settings: Ingest,
+    quarantine_list: Path,
+    found: int | None = None,
+    warnings: Sequence[str] = (),
+) -> Manifest:
+    """Builds the manifest, checks it, and writes it into the artifact.
+
+    Args:
+        artifact: where the shards are.
+        listing: the files that were surveyed.
+        reports: what each shard reports.
+        settings: of the ingest.
+        quarantine_list: a second copy of the quarantine list, which stays if the run stops.
+        found: records in, if a file is not one record.
+        warnings: of other checks.
+    """
+    for report in reports:
+        if report.failure:
+            raise BadInput(f"{report.failure}; nothing after it was run")
+    near, near_warnings = near_duplicates.close_look(listing, reports, settings)
+    built, quarantined = build(listing, reports, found, [*warnings, *near_warnings])
+    manifest.write_quarantine(quarantine_list, quarantined)
+    check_budget(quarantined, built.found, settings, quarantine_list)
+    ledger.check(built.entry())
+    manifest.write(artifact, built, quarantined)
+    near_duplicates.write(artifact, near)
+    return built
+
+
+def build(
+    listing: Listing, reports: Sequence[Any], found: int | None = None, warnings: Sequence[str] = ()
+) -> tuple[Manifest, tuple[Quarantined, ...]]:
+    """Returns the sum of the reports, and all that was quarantined, sorted by path."""
+    quarantined = [*listing.refused, *(bad for report in reports for bad in report.quarantined)]
+    quarantined.sort(key=lambda bad: bad.path)
+    # From the listed files too, not only from the records: a class that is quarantined whole must be listed with 0.
+    by_folder = {item.file.label for item in listing.files if item.file.label}
+    names = sorted(by_folder.union(*(report.classes for report in reports)))
+    classes = {split: _sum(r.classes for r in reports if r.split == split) for split in SPLITS}
+    built = Manifest(
+        data_digest=listing.digest,
+        found=listing.records if found is None else found,
+        sources=tuple((printable(item.file.path), item.size, item.sha256) for item in listing.files),
+        shards=tuple(Shard(r.split, r.name, r.records, r.bytes, r.checksum) for r in reports if r.name),
+        classes={split: {name: counts.get(name, 0) for name in names} for split, counts in classes.items()},
+        quarantined=len(quarantined),
+        changed=dict(sorted(_sum(report.changed for report in reports).items())),
+        median_side=_median(_sum(report.sides for report in reports if report.split == "train")),
+        warnings=(*_duplicates(listing), *warnings),
+    )
+    return built, tuple(quarantined)
+
+
+def check_budget(quarantined: Sequence[Quarantined], records_in: int, settings: Ingest, listed_in: Path) -> None:
+    """Stops the run if more than `ingest.max_bad_fraction` of the records, or all of them, were quarantined."""
+    if not records_in:
+        raise BadInput("0 examples in the data")
+    fraction = len(quarantined) / records_in
+    if fraction <= settings.max_bad_fraction and len(quarantined) < records_in:
+        return
+    shown = [f"  {': '.join(filter(None, (printable(b.path), b.position, b.reason)))}" for b in quarantined[:_SHOWN]]
+    more = [f"  … {len(quarantined) - _SHOWN} more"] if len(quarantined) > _SHOWN else []
+    limit = f"more than ingest.max_bad_fraction = {settings.max_bad_fraction:g} allows"
+    why = "0 examples are left" if len(quarantined) == records_in else limit
+    summary = f"{len(quarantined)} of {records_in} records were quarantined ({fraction:.1%}), {why}:"
+    advice = (
+        f"all of them are listed in {listed_in}; repair or remove them, "
+        "or raise the fraction (--set ingest.max_bad_fraction=…)"
+    )
+    raise BadInput("\n".join([summary, *shown, *more, advice]))
+
+
+def _sum(counts: Iterable[dict[Any, int]]) -> Counter[Any]:
+    total: Counter[Any] = Counter()
+    for count in counts:
+        total.update(count)
+    return total
+
+
+def _median(counts: Counter[Any]) -> int:
+    """Returns the lower median of values with their counts; 0 if there are none."""
+    half, seen = counts.total() / 2, 0
+    for value in sorted(counts):
+        seen += counts[value]
+        if seen >= half:
+            return int(value)
+    return 0
+
+
+def _duplicates(listing: Listing) -> list[str]:
+    """Returns warnings about files with the same bytes."""
+    groups = listing.duplicates()
+    if not groups:
+        return []
+    extra = sum(len(group) - 1 for group in groups)
+    first = " = ".join(printable(item.file.path) for item in groups[0])
+    lines = [f"{extra} exact duplicates in {len(groups)} groups, each kept within one split, such as {first}"]
+    conflicts = [group for group in groups if len({item.file.label for item in group}) > 1]
+    if conflicts:
+        names = " = ".join(printable(item.file.path) for item in conflicts[0])
+        lines.append(f"{len(conflicts)} groups have several labels, such as {names}")
+    return lines
