@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 PROJECT = Path(__file__).resolve().parents[1]
-SETUP = "import logging, os, subprocess, sys, warnings\nfrom pathlib import Path\nfrom pipelines import quiet\n"
+SETUP = "import logging, os, subprocess, sys, warnings\nfrom pathlib import Path\nfrom pipelines import log\n"
 
 
 @dataclass(frozen=True)
@@ -54,7 +54,7 @@ def run(script: str, log: Path, code: int = 0) -> Said:
 )
 def test_chatter_goes_to_the_log(log: Path, chatter: str) -> None:
     """All of it, and the user sees none."""
-    assert run(f"with quiet.diverted(LOG):\n    {chatter}\n", log) == Said("", "", "chatter\n")
+    assert run(f"with log.diverted(LOG):\n    {chatter}\n", log) == Said("", "", "chatter\n")
 
 
 @pytest.mark.parametrize(
@@ -64,7 +64,7 @@ def test_chatter_goes_to_the_log(log: Path, chatter: str) -> None:
 )
 def test_logged_chatter_goes_to_the_log(log: Path, chatter: str) -> None:
     """With whatever its logger puts around it."""
-    said = run(f"with quiet.diverted(LOG):\n    {chatter}\n", log)
+    said = run(f"with log.diverted(LOG):\n    {chatter}\n", log)
 
     assert (said.out, said.err) == ("", "")
     assert "chatter" in said.log
@@ -73,7 +73,7 @@ def test_logged_chatter_goes_to_the_log(log: Path, chatter: str) -> None:
 def test_the_stream_that_is_handed_out_reaches_the_user(log: Path) -> None:
     """At once, in order, and not the log."""
     said = run(
-        "with quiet.diverted(LOG) as user:\n"
+        "with log.diverted(LOG) as user:\n"
         "    print('one ✓', file=user)\n"
         "    print('chatter')\n"
         "    print('two', file=user)\n",
@@ -87,7 +87,7 @@ def test_what_was_said_before_and_after_is_not_diverted(log: Path) -> None:
     """Text that waits in a buffer belongs to the side that it was printed on."""
     said = run(
         "print('before'); print('before', file=sys.stderr)\n"
-        "with quiet.diverted(LOG):\n"
+        "with log.diverted(LOG):\n"
         "    print('within'); sys.stderr.write('within ')\n"
         "print('after'); os.write(2, b'after\\n')\n",
         log,
@@ -105,7 +105,7 @@ def test_both_descriptors_come_back(log: Path) -> None:
         "import absl.logging\n"
         "before = state()\n"
         "for _ in range(3):\n"
-        "    with quiet.diverted(LOG):\n"
+        "    with log.diverted(LOG):\n"
         "        print('chatter')\n"
         "names = ['st_dev', 'st_ino']\n"
         "now = state()\n"
@@ -121,7 +121,7 @@ def test_both_descriptors_come_back_after_an_exception(log: Path) -> None:
     """Which goes on to whoever catches it."""
     said = run(
         "try:\n"
-        "    with quiet.diverted(LOG):\n"
+        "    with log.diverted(LOG):\n"
         "        print('chatter')\n"
         "        raise ValueError('within')\n"
         "except ValueError as error:\n"
@@ -135,7 +135,7 @@ def test_both_descriptors_come_back_after_an_exception(log: Path) -> None:
 
 def test_a_traceback_after_the_block_reaches_the_user(log: Path) -> None:
     """A crash is not hidden."""
-    said = run("with quiet.diverted(LOG):\n    raise ValueError('crash')\n", log, code=1)
+    said = run("with log.diverted(LOG):\n    raise ValueError('crash')\n", log, code=1)
 
     assert said.err.endswith("ValueError: crash\n")
     assert said.log == ""
@@ -146,7 +146,7 @@ def test_a_log_that_cannot_be_written_diverts_nothing(log: Path) -> None:
     log.mkdir(parents=True)
     said = run(
         "try:\n"
-        "    with quiet.diverted(LOG):\n"
+        "    with log.diverted(LOG):\n"
         "        print('never')\n"
         "except IsADirectoryError:\n"
         "    print('refused')\n"
@@ -159,7 +159,7 @@ def test_a_log_that_cannot_be_written_diverts_nothing(log: Path) -> None:
 
 def test_a_log_is_continued(log: Path) -> None:
     """Two runs within one second share a file; neither loses a line."""
-    said = run("for n in range(2):\n    with quiet.diverted(LOG):\n        os.write(1, b'%d\\n' % n)\n", log)
+    said = run("for n in range(2):\n    with log.diverted(LOG):\n        os.write(1, b'%d\\n' % n)\n", log)
 
     assert said == Said("", "", "0\n1\n")
 
@@ -169,7 +169,7 @@ def test_the_environment_of_the_user_counts(log: Path) -> None:
     said = run(
         "os.environ.pop('KERAS_BACKEND', None)\n"
         "os.environ['TF_CPP_MIN_LOG_LEVEL'] = '0'\n"
-        "quiet.prepare_environment()\n"
+        "log.prepare_environment()\n"
         "print(os.environ['TF_CPP_MIN_LOG_LEVEL'], os.environ['KERAS_BACKEND'])\n",
         log,
     )

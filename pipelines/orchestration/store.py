@@ -1,11 +1,12 @@
-"""Reads and mends ML Metadata without importing TFX: opening it takes a fifth of a second.
+"""Reads ML Metadata (MLMD) without importing TFX: opening it takes 0.2 s.
 
-What one node did in one run is an execution. Its `fingerprint` says what it was made from (`plan.py`), its
-`ledger` and `facts` what came of it (`pipelines/orchestration/audit.py`).
+One node's work in one run is an execution. Its `fingerprint` records what it was made from (`plan.py`), its `ledger`
+and `facts` record the result (`audit.py`).
 """
 
+import sqlite3
 from collections.abc import Iterator
-from contextlib import suppress
+from contextlib import closing, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -15,6 +16,7 @@ from ml_metadata import errors as mlmd_errors
 from ml_metadata.metadata_store import metadata_store
 from ml_metadata.proto import metadata_store_pb2 as pb
 
+from components.errors import PenstockError
 from components.pretrained import extractor
 
 FINGERPRINT = "fingerprint"
@@ -26,7 +28,7 @@ _OPEN = (pb.Execution.NEW, pb.Execution.RUNNING)
 
 @dataclass(frozen=True)
 class Execution:
-    """What one node did once."""
+    """One node's work in one run."""
 
     id: int
     node: str
@@ -50,20 +52,20 @@ class Artifact:
 
 
 class Store:
-    """The MLMD store of one pipeline root; empty when there is none yet."""
+    """The MLMD store of one pipeline root; empty if there is none yet."""
 
     def __init__(self, database: Path, pipeline: str, *, read_only: bool = True) -> None:
-        """Opens the store; nothing is created in read-only mode."""
+        """Opens the store; read-only mode creates nothing."""
         self._pipeline = pipeline
-        self._store = _connect(database, read_only) if database.exists() or not read_only else None
+        self._store = _connect(database, read_only) if _is_complete(database) or not read_only else None
 
     def executions(self, node: str) -> Iterator[Execution]:
-        """Yields what a node has done, the newest first."""
+        """Yields the executions of a node, newest first."""
         for execution in self._of_context("node", f"{self._pipeline}.{node}"):
             yield _execution(execution, node)
 
     def finished(self, node: str) -> Iterator[Execution]:
-        """Yields the executions that did the work and succeeded, the newest first."""
+        """Yields the executions that ran and succeeded, newest first."""
         return (execution for execution in self.executions(node) if execution.state == "COMPLETE")
 
     def input_ids(self, execution_id: int) -> set[int]:
@@ -74,7 +76,7 @@ class Store:
         return {event.artifact_id for event in events if event.type == pb.Event.INPUT}
 
     def outputs(self, execution_id: int) -> list[Artifact]:
-        """Returns what an execution wrote."""
+        """Returns the output artifacts of an execution."""
         if self._store is None:
             return []
         events = self._store.get_events_by_execution_ids([execution_id])
@@ -83,35 +85,35 @@ class Store:
         return sorted((_artifact(artifact, keys[artifact.id]) for artifact in found), key=lambda a: (a.name, a.id))
 
     def latest_blessed_model(self, other_than: int) -> int | None:
-        """Returns the id of the newest blessed model that is not `other_than` and can be compared with it."""
+        """Returns the id of the newest blessed model that can be compared with `other_than` and is another one."""
         blessed: set[int] = set()
         for execution in self.finished("Evaluator"):
             for artifact in self.outputs(execution.id):
                 if artifact.name == "blessing" and artifact.properties.get("blessed") == 1:
                     blessed.add(artifact.properties["current_model_id"])
         folders = self._folders({*blessed, other_than})
-        mine = folders.get(other_than)
-        return max((b for b in blessed - {other_than} if _is_comparable(folders.get(b), mine)), default=None)
+        candidate = folders.get(other_than)
+        return max((b for b in blessed - {other_than} if _is_comparable(folders.get(b), candidate)), default=None)
 
     def _folders(self, artifacts: set[int]) -> dict[int, Path]:
         found = self._store.get_artifacts_by_id(sorted(artifacts)) if self._store else []
         return {artifact.id: Path(artifact.uri) for artifact in found}
 
     def close_open_executions(self, state: str) -> list[str]:
-        """Marks executions that no process works on any more; call it under the lock only. Returns their nodes."""
+        """Marks executions that a killed run left open; requires the root's lock. Returns their nodes."""
         if self._store is None:
             return []
-        dead = [e for e in self._of_context("pipeline", self._pipeline) if e.last_known_state in _OPEN]
-        for execution in dead:
+        left_open = [e for e in self._of_context("pipeline", self._pipeline) if e.last_known_state in _OPEN]
+        for execution in left_open:
             execution.last_known_state = pb.Execution.State.Value(state)
-        if dead:
-            self._store.put_executions(dead)
-        return [self._node_of(execution.id) for execution in dead]
+        if left_open:
+            self._store.put_executions(left_open)
+        return [self._node_of(execution.id) for execution in left_open]
 
     def _node_of(self, execution_id: int) -> str:
         names = [c.name for c in self._store.get_contexts_by_execution(execution_id)] if self._store else []
-        mine = [name for name in names if name.startswith(f"{self._pipeline}.")]
-        return mine[0].removeprefix(f"{self._pipeline}.") if mine else str(execution_id)
+        nodes = [name for name in names if name.startswith(f"{self._pipeline}.")]
+        return nodes[0].removeprefix(f"{self._pipeline}.") if nodes else str(execution_id)
 
     def _of_context(self, context_type: str, name: str) -> list[Any]:
         if self._store is None:
@@ -124,6 +126,24 @@ class Store:
         return []
 
 
+def _is_complete(database: Path) -> bool:
+    """Whether the database has all of MLMD's tables, which a new run creates in one transaction.
+
+    Opening an incomplete database read-only fails in MLMD ("attempt to write a readonly database"). Opened here for
+    writing, because SQLite then restores what a run that was killed in a transaction left; nothing else is written.
+    """
+    if not database.exists():
+        return False
+    try:
+        with closing(sqlite3.connect(f"{database.absolute().as_uri()}?mode=rw", uri=True)) as connection:
+            tables = connection.execute("SELECT name FROM sqlite_master WHERE name = 'MLMDEnv'").fetchall()
+            return bool(tables) and bool(connection.execute("SELECT schema_version FROM MLMDEnv").fetchall())
+    except sqlite3.DatabaseError as error:
+        raise PenstockError(
+            f"metadata {database}: cannot be read: {error}; restore the file, or choose another --root"
+        ) from error
+
+
 def _connect(database: Path, read_only: bool) -> metadata_store.MetadataStore:
     mode = pb.SqliteMetadataSourceConfig.READONLY if read_only else pb.SqliteMetadataSourceConfig.READWRITE_OPENCREATE
     sqlite = pb.SqliteMetadataSourceConfig(filename_uri=str(database), connection_mode=mode)
@@ -131,15 +151,15 @@ def _connect(database: Path, read_only: bool) -> metadata_store.MetadataStore:
 
 
 def _execution(execution: Any, node: str) -> Execution:
-    own = execution.custom_properties
+    properties = execution.custom_properties
     return Execution(
         id=execution.id,
         node=node,
         state=pb.Execution.State.Name(execution.last_known_state),
-        fingerprint=_json(own, FINGERPRINT) or {},
-        ledger=_json(own, LEDGER),
-        facts=_json(own, FACTS) or {},
-        seconds=own[SECONDS].double_value if SECONDS in own else 0.0,
+        fingerprint=_json(properties, FINGERPRINT) or {},
+        ledger=_json(properties, LEDGER),
+        facts=_json(properties, FACTS) or {},
+        seconds=properties[SECONDS].double_value if SECONDS in properties else 0.0,
         updated=execution.last_update_time_since_epoch / 1000,
     )
 

@@ -19,7 +19,7 @@ from pipelines.orchestration import lock
 ROOT = Path(__file__).resolve().parents[2]
 HOLD = """
 import pathlib, sys
-from pipelines import lock
+from pipelines.orchestration import lock
 
 print("ready", flush=True)
 with lock.hold(pathlib.Path(sys.argv[1]), wait=True):

@@ -1,10 +1,16 @@
-"""The metadata store is read as TFX writes it, and mended after a killed run."""
+"""The metadata store is read as TFX writes it, at any moment, and a killed run's executions are closed."""
 
+import signal
+import sqlite3
+import subprocess
+import sys
 from collections.abc import Callable
+from contextlib import closing
 from pathlib import Path
 
 import pytest
 
+from components.errors import PenstockError
 from pipelines.orchestration.store import Artifact, Store
 
 Record = Callable[..., tuple[int, dict[str, int]]]
@@ -12,25 +18,25 @@ Record = Callable[..., tuple[int, dict[str, int]]]
 
 @pytest.fixture
 def database(tmp_path: Path) -> Path:
-    """Where the store is, or will be."""
+    """The path of the store."""
     return tmp_path / "metadata.db"
 
 
 @pytest.fixture
 def record(database: Path, keep_books: Callable[[Path], Record]) -> Record:
-    """Writes executions into it."""
+    """Writes executions into the store."""
     return keep_books(database)
 
 
 def states(store: Store, *nodes: str) -> list[tuple[str, str]]:
-    """Returns what became of every execution of these nodes, the newest first."""
+    """Returns node and state of every execution of these nodes, newest first."""
     return [(execution.node, execution.state) for node in nodes for execution in store.executions(node)]
 
 
 class TestReading:
-    """What a node did."""
+    """Executions and their artifacts."""
 
-    def test_an_execution_is_read_with_all_that_was_noted(self, record: Record, database: Path) -> None:
+    def test_an_execution_is_read_with_all_its_properties(self, record: Record, database: Path) -> None:
         """Fingerprint, ledger and facts come back as plain values."""
         ledger = {"node": "Ingest", "records_in": 3, "records_out": 3, "quarantined": 0}
         number, _ = record("Ingest", fingerprint={"key": "k"}, ledger=ledger, facts={"classes": ["a"]})
@@ -39,28 +45,28 @@ class TestReading:
         assert (found.id, found.node, found.state) == (number, "Ingest", "COMPLETE")
         assert (found.fingerprint, found.ledger, found.facts) == ({"key": "k"}, ledger, {"classes": ["a"]})
 
-    def test_an_execution_without_notes_has_none(self, record: Record, database: Path) -> None:
-        """One that TFX made on its own is read too."""
+    def test_an_execution_without_properties_has_empty_values(self, record: Record, database: Path) -> None:
+        """TFX writes such executions for nodes that it resolves itself."""
         record("Ingest")
         (found,) = Store(database, "image").executions("Ingest")
 
         assert (found.fingerprint, found.ledger, found.facts, found.seconds) == ({}, None, {}, 0.0)
 
-    def test_only_what_did_the_work_is_finished(self, record: Record, database: Path) -> None:
-        """Failed, cached, canceled and running ones are left out; the newest comes first."""
+    def test_only_completed_executions_are_finished(self, record: Record, database: Path) -> None:
+        """Failed, cached, canceled and running ones are left out; newest first."""
         done = [record("Ingest", state=state)[0] for state in ("COMPLETE", "FAILED", "CACHED", "COMPLETE", "RUNNING")]
 
         assert [found.id for found in Store(database, "image").finished("Ingest")] == [done[3], done[0]]
 
     def test_pipelines_do_not_see_each_other(self, record: Record, database: Path) -> None:
-        """One store may hold several."""
+        """One store may hold several pipelines."""
         record("Ingest", pipeline="image")
         record("Ingest", pipeline="other")
 
         assert len(list(Store(database, "image").executions("Ingest"))) == 1
 
     def test_outputs_are_read_with_their_properties(self, record: Record, database: Path, tmp_path: Path) -> None:
-        """By the key under which they were written."""
+        """Sorted by the key under which they were written."""
         outputs = {"model": tmp_path / "model", "model_run": tmp_path / "run"}
         number, ids = record("Trainer", outputs=outputs, properties={"span": 3, "note": "x"})
 
@@ -70,13 +76,13 @@ class TestReading:
         ]
 
     def test_a_deleted_artifact_is_not_live(self, record: Record, database: Path, tmp_path: Path) -> None:
-        """The metadata says so, whatever the disk says."""
+        """The metadata decides, not the files."""
         number, _ = record("Trainer", outputs={"model": tmp_path / "model"}, live=False)
 
         assert [artifact.live for artifact in Store(database, "image").outputs(number)] == [False]
 
-    def test_inputs_are_told_from_outputs(self, record: Record, database: Path, tmp_path: Path) -> None:
-        """Only what was read counts."""
+    def test_inputs_do_not_include_outputs(self, record: Record, database: Path, tmp_path: Path) -> None:
+        """Only artifacts that the execution read are returned."""
         _, examples = record("Ingest", outputs={"examples": tmp_path / "examples"})
         number, _ = record("Trainer", inputs=(examples["examples"],), outputs={"model": tmp_path / "model"})
 
@@ -95,24 +101,113 @@ class TestEmpty:
         assert not database.exists()
 
     def test_a_new_store_has_no_executions(self, database: Path) -> None:
-        """A store that was only just created is read as empty."""
+        """It is read as empty."""
         store = Store(database, "image", read_only=False)
 
         assert list(store.executions("Ingest")) == []
         assert store.close_open_executions("FAILED") == []
 
     def test_another_pipelines_store_is_empty(self, record: Record, database: Path) -> None:
-        """A pipeline that has never run has done nothing."""
+        """A pipeline that has never run has no executions."""
         record("Ingest", pipeline="other")
 
         assert list(Store(database, "image").executions("Ingest")) == []
 
 
+READERS = 3
+ROUNDS = 8
+# Reads each new store while another process creates it, until it is complete.
+READ = """
+import sys
+from pathlib import Path
+from pipelines.orchestration.store import Store
+
+print("ready", flush=True)
+sys.stdin.readline()
+for database in map(Path, sys.argv[1:]):
+    while Store(database, "image")._store is None:
+        pass
+print("read all", flush=True)
+"""
+# Fills more pages than SQLite's cache holds, so the file itself has uncommitted pages; then ends as kill -9 does.
+DIE_IN_A_TRANSACTION = """
+import os, signal, sqlite3, sys
+
+connection = sqlite3.connect(sys.argv[1], isolation_level=None)
+connection.execute("PRAGMA cache_size=1")
+connection.execute("BEGIN IMMEDIATE")
+for number in range(2000):
+    connection.execute("INSERT INTO Type (name, version, type_kind) VALUES (?, '', 0)", ("x" * 200 + str(number),))
+os.kill(os.getpid(), signal.SIGKILL)
+"""
+
+
+class TestWhileItIsCreated:
+    """Another process may create the store, or may have been killed in it."""
+
+    def test_readers_never_fail_while_another_process_creates_it(self, tmp_path: Path) -> None:
+        """They read an empty store, then a complete one, however the processes interleave."""
+        databases = [tmp_path / f"{number}.db" for number in range(ROUNDS)]
+        readers = [
+            subprocess.Popen(
+                [sys.executable, "-c", READ, *map(str, databases)],
+                stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
+            )
+            for _ in range(READERS)
+        ]  # fmt: skip
+        for reader in readers:
+            assert reader.stdout is not None
+            assert reader.stdin is not None
+            reader.stdout.readline()
+            reader.stdin.write("\n")
+            reader.stdin.flush()
+        for database in databases:
+            Store(database, "image", read_only=False)
+
+        assert [reader.communicate() for reader in readers] == [("read all\n", "")] * READERS
+
+    def test_a_store_without_tables_is_empty(self, database: Path) -> None:
+        """The creating process has opened the file and committed nothing."""
+        database.touch()
+
+        assert list(Store(database, "image").executions("Ingest")) == []
+
+    def test_an_open_transaction_is_not_seen(self, record: Record, database: Path) -> None:
+        """The last committed state is read."""
+        record("Ingest")
+        with closing(sqlite3.connect(database, isolation_level=None)) as writer:
+            writer.execute("BEGIN IMMEDIATE")
+            writer.execute("DELETE FROM Execution")
+
+            assert states(Store(database, "image"), "Ingest") == [("Ingest", "COMPLETE")]
+
+    def test_a_run_killed_in_a_transaction_leaves_the_last_committed_state(
+        self, record: Record, database: Path
+    ) -> None:
+        """SQLite's journal is still there, and a read-only connection cannot apply it."""
+        record("Ingest")
+        died = subprocess.run([sys.executable, "-c", DIE_IN_A_TRANSACTION, str(database)], check=False)
+        left = sorted(path.name for path in database.parent.iterdir())
+
+        assert (died.returncode, left) == (-signal.SIGKILL, [database.name, f"{database.name}-journal"])
+        assert states(Store(database, "image"), "Ingest") == [("Ingest", "COMPLETE")]
+
+    def test_a_file_that_is_no_database_is_named(self, database: Path) -> None:
+        """With what to do about it."""
+        database.write_bytes(b"not a database" * 100)
+
+        with pytest.raises(PenstockError) as refused:
+            Store(database, "image")
+        assert str(refused.value) == (
+            f"metadata {database}: cannot be read: file is not a database; restore the file, or choose another --root"
+        )
+
+
 class TestClosing:
-    """Promise B1: what a killed run left open is closed by the next one."""
+    """Promise B1: the next run closes executions that a killed run left open."""
 
     def test_open_executions_are_marked_and_named(self, record: Record, database: Path) -> None:
-        """Running and new ones, the newest first."""
+        """Running and new ones, newest first."""
         record("Ingest", state="RUNNING")
         record("Trainer", state="NEW")
         store = Store(database, "image", read_only=False)
@@ -121,7 +216,7 @@ class TestClosing:
         assert states(store, "Ingest", "Trainer") == [("Ingest", "FAILED"), ("Trainer", "FAILED")]
 
     def test_a_stopped_run_is_marked_as_canceled(self, record: Record, database: Path) -> None:
-        """The caller knows what it was."""
+        """The caller names the state."""
         record("Ingest", state="RUNNING")
         store = Store(database, "image", read_only=False)
         store.close_open_executions("CANCELED")
@@ -138,15 +233,15 @@ class TestClosing:
         assert [state for _, state in states(store, "Ingest")] == ["CANCELED", "FAILED", "CACHED", "COMPLETE"]
 
     def test_other_pipelines_are_left_alone(self, record: Record, database: Path) -> None:
-        """Their lock is not ours."""
+        """Their runs may be alive: each pipeline has its own lock."""
         record("Ingest", pipeline="image-2", state="RUNNING")
         record("Ingest", pipeline="image", state="COMPLETE")
         Store(database, "image", read_only=False).close_open_executions("FAILED")
 
         assert states(Store(database, "image-2"), "Ingest") == [("Ingest", "RUNNING")]
 
-    def test_what_was_noted_survives(self, record: Record, database: Path, tmp_path: Path) -> None:
-        """Only the state changes: fingerprint and outputs stay."""
+    def test_properties_and_outputs_survive(self, record: Record, database: Path, tmp_path: Path) -> None:
+        """Only the state changes."""
         number, ids = record("Ingest", state="RUNNING", fingerprint={"key": "k"}, outputs={"examples": tmp_path / "e"})
         store = Store(database, "image", read_only=False)
         store.close_open_executions("FAILED")
@@ -157,7 +252,7 @@ class TestClosing:
 
 
 class TestBlessedModel:
-    """Which model a candidate is compared with."""
+    """The baseline model that a candidate is compared with."""
 
     @pytest.fixture
     def bless(self, record: Record, tmp_path: Path) -> Callable[..., None]:
@@ -170,19 +265,19 @@ class TestBlessedModel:
         return evaluate
 
     def test_without_a_blessing_there_is_none(self, record: Record, database: Path) -> None:
-        """The first model is compared with its bars alone."""
+        """The first model is compared with the metric thresholds alone."""
         record("Evaluator", state="FAILED")
 
         assert Store(database, "image").latest_blessed_model(other_than=1) is None
 
     def test_the_newest_blessed_model_is_found(self, bless: Callable[..., None], database: Path) -> None:
-        """Of several the one with the highest id."""
+        """The highest id wins."""
         bless(10)
         bless(20)
 
         assert Store(database, "image").latest_blessed_model(other_than=30) == 20
 
-    def test_a_model_that_was_not_blessed_is_passed_over(self, bless: Callable[..., None], database: Path) -> None:
+    def test_a_model_that_was_not_blessed_is_skipped(self, bless: Callable[..., None], database: Path) -> None:
         """It never served."""
         bless(10)
         bless(20, blessed=0)
@@ -196,10 +291,10 @@ class TestBlessedModel:
 
         assert Store(database, "image").latest_blessed_model(other_than=20) == 10
 
-    def test_one_that_reads_other_records_is_passed_over(
+    def test_a_model_that_reads_other_records_is_skipped(
         self, bless: Callable[..., None], record: Record, database: Path, tmp_path: Path
     ) -> None:
-        """Vectors of a pretrained network, where the candidate reads images."""
+        """It reads embeddings of a pretrained model, the candidate reads images."""
         made = [record("Trainer", outputs={"model": tmp_path / name})[1]["model"] for name in ("a", "b", "c")]
         note = tmp_path / "b" / "Format-Serving" / "assets.extra" / "looked_at_by.txt"
         note.parent.mkdir(parents=True)
