@@ -89,7 +89,7 @@ def arrays_of(path: DataPath) -> list[ArrayFile]:
     """Returns the arrays of a file in the order of their names, with the labels beside it."""
     with explained(path):
         found = _zipped(path) if path.suffix.lower() == ".npz" else [_plain(path, path.stem)]
-    if labels := _labels_of(path):
+    if labels := labels_of(path):
         with explained(labels):
             found.append(_plain(labels, _LABEL))
     found.sort(key=lambda array: array.name)
@@ -194,8 +194,8 @@ def _parse(stream: IO[bytes], name: str, path: DataPath, size: int) -> ArrayFile
     return found
 
 
-def _labels_of(path: DataPath) -> DataPath | None:
-    """Returns the file of labels that belongs to an .npy."""
+def labels_of(path: DataPath) -> DataPath | None:
+    """Returns the label file beside an .npy, if there is one."""
     if path.suffix.lower() != ".npy" or owner_of(path):
         return None
     own = path.with_name(f"{path.stem}_labels.npy")

@@ -41,6 +41,7 @@ FOLDER_SOURCES = {
     "components.ingest.sources.text_folder:SOURCE": Kind("class folders of texts", r"\.(txt|text|md)"),
 }
 IMAGE_FOLDER, TEXT_FOLDER = FOLDER_SOURCES
+ARRAYS = "components.ingest.sources.array_rows:SOURCE"
 Place = Path | RemotePath
 
 
@@ -75,8 +76,23 @@ def locate(data: str, sources: Collection[str] = ()) -> Located:
         return Located(home, (), source)
     if not inside:
         raise BadInput(f"{data}: 0 examples: {names[0]} is a link that leads outside its folder")
+    if source == ARRAYS:
+        files = _with_label_files(home, files)
     outside = [name for name in names if name not in inside and _match(name, {source: ROW_SOURCES[source]})]
     return Located(home, tuple(files), source, tuple(outside))
+
+
+def _with_label_files(home: Place, files: list[str]) -> list[str]:
+    """Returns arrays with the label files beside them, which are read although the user may name the arrays alone."""
+    from components.ingest.sources.array_files import labels_of
+
+    labels = [relative(found, home) for name in files if (found := labels_of(home / name))]
+    for name in set(labels).difference(_inside(home, labels, labels)):
+        raise BadInput(
+            f"{home / name}: label file is a symbolic link that leads outside the data folder; "
+            "copy the file into the folder"
+        )
+    return sorted({*files, *labels})
 
 
 def _source_of(data: str, names: list[str], sources: Collection[str]) -> tuple[str, list[str]]:
