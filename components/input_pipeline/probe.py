@@ -150,7 +150,7 @@ def _drawn(content: bytes, how: Ingest) -> bytes | None:
         if min(image.size) < _SMALLER * how.store_side:
             return None
         small: bytes = stored.as_jpeg(
-            stored.reduce(image.convert("RGB"), how.store_side), how.store_quality, _SUBSAMPLING
+            stored.resize(image.convert("RGB"), how.store_side), how.store_quality, _SUBSAMPLING
         )
         return small
 

@@ -43,7 +43,7 @@ def _drawn(record: bytes, key: str, settings: Ingest) -> bytes:
     with Image.open(io.BytesIO(held.value[0])) as image:
         if min(image.size) <= settings.store_side and settings.store != "raw":
             return record
-        small = storage_format.reduce(image.convert("RGB"), settings.store_side)
+        small = storage_format.resize(image.convert("RGB"), settings.store_side)
     raw = settings.store == "raw"
     held.value[0] = (
         storage_format.as_ppm(small) if raw else storage_format.as_jpeg(small, settings.store_quality, _SUBSAMPLING)

@@ -1,9 +1,9 @@
-"""Images in different splits that look the same: a copy that was encoded anew is a leak that no checksum finds.
+"""Images in different splits that look the same: a re-encoded copy is a leak that no checksum finds.
 
-    shards ─► (content, look) of every image ─► all looks within a few bits ─► pairs in different splits
+    shards ─► (content, perceptual hash) of every image ─► hashes within a few bits ─► pairs in different splits
 
-Looks that differ in at most `bits` of their 64 bits are found without comparing all with all. Cut both into
-`bits + k` bands: at least k of them must be equal. So for every choice of k bands the looks are sorted by these alone,
+Hashes that differ in at most `bits` of their 64 bits are found without comparing all with all. Cut both into
+`bits + k` bands: at least k of them must be equal. So for every choice of k bands the hashes are sorted by these alone,
 and only neighbours with the same key are compared. k is chosen so that a key has 16 bits or more: among 200,000
 images a few share it by chance.
 """
@@ -29,11 +29,11 @@ NEAR_DUPLICATES = "near_duplicates.jsonl"
 _BITS = 64
 _LISTED = 10_000  # pairs
 _COMPARED = 50_000_000  # some seconds: images that all look much the same must not take for ever
-_FOUND = 1_000_000  # pairs of looks
-_ROW = np.dtype([("content", "<u8"), ("look", "<u8")])
+_FOUND = 1_000_000  # pairs of perceptual hashes
+_ROW = np.dtype([("content", "<u8"), ("perceptual_hash", "<u8")])
 _ONES = np.array([number.bit_count() for number in range(256)], np.uint8)
 
-Looks = npt.NDArray[np.uint64]
+Hashes = npt.NDArray[np.uint64]
 Numbers = npt.NDArray[np.int64]
 
 
@@ -45,7 +45,7 @@ class Pair:
     split: str
     like: str
     like_split: str
-    bits: int  # in which their looks differ
+    bits: int  # in which their perceptual hashes differ
 
 
 @dataclass(frozen=True)
@@ -54,7 +54,7 @@ class NearDuplicates:
 
     count: int = 0  # pairs in different splits
     pairs: tuple[Pair, ...] = ()  # the first of them
-    complete: bool = True  # whether all looks were compared
+    complete: bool = True  # whether all perceptual hashes were compared
 
     def warnings(self, bits: int) -> list[str]:
         """Returns what a person should know of it, a line each."""
@@ -71,31 +71,31 @@ class NearDuplicates:
 
 @dataclass(frozen=True)
 class Seen:
-    """Images, each with its content, look and split; no content twice in a split."""
+    """Images, each with its content, perceptual hash and split; no content twice in a split."""
 
-    contents: Looks
-    looks: Looks
+    contents: Hashes
+    hashes: Hashes
     splits: Numbers
 
 
 @dataclass(frozen=True)
 class _Groups:
-    """Each look once, and who has it."""
+    """Each perceptual hash once, and who has it."""
 
-    looks: Looks
-    order: Numbers  # numbers of the images, by look
+    hashes: Hashes
+    order: Numbers  # numbers of the images, by perceptual hash
     starts: Numbers  # where in them a group starts, and the end
     sizes: Numbers  # images of a group, by split
 
     def members(self, group: int) -> list[int]:
-        """Returns the numbers of the images with a look."""
+        """Returns the numbers of the images with a perceptual hash."""
         members: list[int] = self.order[self.starts[group] : self.starts[group + 1]].tolist()
         return members
 
 
-def pack(looks: Sequence[tuple[str, int]]) -> str:
-    """Returns (sha256, look) of images as text: as JSON numbers they would be most of a shard's report."""
-    rows = np.array([(int(sha256[:16], 16), look) for sha256, look in looks], _ROW)
+def pack(hashes: Sequence[tuple[str, int]]) -> str:
+    """Returns (sha256, perceptual_hash) of images as text: as JSON numbers they would be most of a shard's report."""
+    rows = np.array([(int(sha256[:16], 16), value) for sha256, value in hashes], _ROW)
     return base64.b64encode(rows.tobytes()).decode()
 
 
@@ -118,9 +118,9 @@ def write(artifact: Path, found: NearDuplicates) -> None:
 
 
 def find(seen: Seen, paths: Sequence[str], bits: int) -> NearDuplicates:
-    """Returns all pairs in different splits whose looks differ in at most `bits` bits."""
+    """Returns all pairs in different splits whose perceptual hashes differ in at most `bits` bits."""
     groups = _group(seen)
-    near, complete = within(groups.looks, bits)
+    near, complete = within(groups.hashes, bits)
     same = np.flatnonzero(groups.sizes.sum(axis=1) > 1)
     pairs = np.concatenate([np.stack([same, same], axis=1), near])
     apart = _apart(groups, pairs)
@@ -129,21 +129,21 @@ def find(seen: Seen, paths: Sequence[str], bits: int) -> NearDuplicates:
     return NearDuplicates(int(apart.sum()), listed, complete)
 
 
-def within(looks: Looks, bits: int) -> tuple[Numbers, bool]:
-    """Returns the numbers of all pairs of different looks with at most `bits` bits of difference, and if it is all."""
+def within(hashes: Hashes, bits: int) -> tuple[Numbers, bool]:
+    """Returns the numbers of all pairs of different hashes that differ in at most `bits` bits, and if it is all."""
     found = np.empty(0, np.int64)
     budget, complete = _COMPARED, True
     for mask in _masks(bits):
-        fresh, budget = _neighbours(looks, mask, bits, budget)
+        fresh, budget = _neighbours(hashes, mask, bits, budget)
         found = np.unique(np.concatenate([found, fresh]))
         complete = budget >= 0 and len(found) <= _FOUND
         if not complete:
             break
-    return np.stack(np.divmod(found[:_FOUND], max(1, len(looks))), axis=1), complete
+    return np.stack(np.divmod(found[:_FOUND], max(1, len(hashes))), axis=1), complete
 
 
 def _masks(bits: int) -> Iterator[np.uint64]:
-    """Yields the bits that are looked at together; of looks that are near enough, some such choice is equal."""
+    """Yields the bits that are compared together; hashes that are near enough are equal in some such choice."""
     kept = max(1, -(-bits // 3))
     edges = [_BITS * band // (bits + kept) for band in range(bits + kept + 1)]
     bands = [(1 << stop) - (1 << start) for start, stop in pairwise(edges)]
@@ -151,10 +151,10 @@ def _masks(bits: int) -> Iterator[np.uint64]:
         yield np.uint64(sum(chosen))
 
 
-def _neighbours(looks: Looks, mask: np.uint64, bits: int, budget: int) -> tuple[Numbers, int]:
-    """Returns near pairs (smaller number * n + larger one) among looks with equal bits under the mask."""
-    order = np.argsort(looks & mask, kind="stable")
-    ordered = looks[order]
+def _neighbours(hashes: Hashes, mask: np.uint64, bits: int, budget: int) -> tuple[Numbers, int]:
+    """Returns near pairs (smaller number * n + larger one) among perceptual hashes with equal bits under the mask."""
+    order = np.argsort(hashes & mask, kind="stable")
+    ordered = hashes[order]
     keys = ordered & mask
     found = [np.empty(0, np.int64)]
     left = np.flatnonzero(keys[1:] == keys[:-1])
@@ -163,24 +163,24 @@ def _neighbours(looks: Looks, mask: np.uint64, bits: int, budget: int) -> tuple[
         budget -= len(left)
         near = left[_distance(ordered[left], ordered[left + step]) <= bits]
         one, other = order[near], order[near + step]
-        found.append(np.minimum(one, other) * len(looks) + np.maximum(one, other))
+        found.append(np.minimum(one, other) * len(hashes) + np.maximum(one, other))
         step += 1
         left = left[left + step < len(keys)]
         left = left[keys[left] == keys[left + step]]
     return np.concatenate(found), budget
 
 
-def _distance(one: Looks, other: Looks) -> Numbers:
-    """Returns in how many bits looks differ."""
+def _distance(one: Hashes, other: Hashes) -> Numbers:
+    """Returns in how many bits perceptual hashes differ."""
     ones: Numbers = _ONES[(one ^ other).view(np.uint8)].reshape(-1, 8).sum(axis=1)
     return ones
 
 
 def _group(seen: Seen) -> _Groups:
-    order = np.argsort(seen.looks, kind="stable")
-    looks, starts, which = np.unique(seen.looks[order], return_index=True, return_inverse=True)
-    sizes = np.bincount(which * len(SPLITS) + seen.splits[order], minlength=len(looks) * len(SPLITS))
-    return _Groups(looks, order, np.append(starts, len(order)), sizes.reshape(-1, len(SPLITS)))
+    order = np.argsort(seen.hashes, kind="stable")
+    hashes, starts, which = np.unique(seen.hashes[order], return_index=True, return_inverse=True)
+    sizes = np.bincount(which * len(SPLITS) + seen.splits[order], minlength=len(hashes) * len(SPLITS))
+    return _Groups(hashes, order, np.append(starts, len(order)), sizes.reshape(-1, len(SPLITS)))
 
 
 def _apart(groups: _Groups, pairs: Numbers) -> Numbers:
@@ -199,19 +199,20 @@ def _across(seen: Seen, groups: _Groups, one: int, other: int) -> Iterator[tuple
 
 
 def _pair(seen: Seen, paths: Sequence[str], one: int, other: int) -> Pair:
-    bits = int(_distance(seen.looks[[one]], seen.looks[[other]])[0])
+    bits = int(_distance(seen.hashes[[one]], seen.hashes[[other]])[0])
     (split, path), (like_split, like) = sorted((int(seen.splits[each]), paths[each]) for each in (one, other))
     return Pair(path, SPLITS[split], like, SPLITS[like_split], bits)
 
 
 def _unpack(reports: Sequence[Any]) -> Seen:
     """Returns what shards tell of; records with the same content are one."""
-    told = [report for report in reports if report.looks]
-    rows = [np.frombuffer(base64.b64decode(report.looks), _ROW) for report in told]
+    told = [report for report in reports if report.perceptual_hashes]
+    rows = [np.frombuffer(base64.b64decode(report.perceptual_hashes), _ROW) for report in told]
     splits = [np.full(len(each), SPLITS.index(report.split)) for each, report in zip(rows, told, strict=True)]
     every = np.concatenate([*rows, np.empty(0, _ROW)])
     _, first = np.unique(every["content"], return_index=True)
-    return Seen(every["content"][first], every["look"][first], np.concatenate([*splits, np.empty(0, int)])[first])
+    every_split = np.concatenate([*splits, np.empty(0, int)])
+    return Seen(every["content"][first], every["perceptual_hash"][first], every_split[first])
 
 
 def _paths(manifest: Listing, seen: Seen) -> list[str]:

@@ -1,30 +1,30 @@
-"""What ingest does to the bytes of one image, so that training sees what a person sees.
+"""Checks the bytes of one image, and re-encodes it where TensorFlow would decode something else than people see.
 
-    bytes ─► format ─► header: size, honest? ─► does TensorFlow show what a person sees?
-               │             │                    ├─ yes ─► read to the end ───► the very same bytes, or smaller
-               │             │                    └─ no ──► decode, set right ─► JPEG (from JPEG) or PNG
-               ▼             ▼                                     │
-           not an image   too large, lies                   truncated, corrupt           all of these: ImageRejected
+    bytes ─► format ─► header: size ─► does TensorFlow decode what a viewer shows?
+               │             │           ├─ yes ─► read to the end ──────► the same bytes, or a smaller copy
+               │             │           └─ no ──► decode and correct it ─► JPEG (from JPEG) or PNG
+               ▼             ▼                              │
+          not an image   too large, or more               truncated or corrupt           all of these: ImageRejected
+                         than the data can hold
 
-"TensorFlow" is a plain `tf.io.decode_image(content, channels=3)`, which ignores EXIF, drops alpha and knows neither
-WebP nor TIFF. "A person" has a viewer that honours EXIF and shows the first frame on white paper.
+"TensorFlow" is a plain `tf.io.decode_image(content, channels=3)`, which ignores EXIF, drops alpha and supports neither
+WebP nor TIFF. "A viewer" applies the EXIF orientation and shows the first frame on a white background.
 
-    jpeg_header ─► jpeg ──────────┐
-    png ─► png_rows ──────────────┼─► redraw ─► orientation, stored, looks, limits
+    jpeg ─────────────────────────┐
+    png ─► png_rows ──────────────┼─► reencode ─► orientation, storage_format, perceptual_hash, limits
     convert: GIF, WebP, BMP, TIFF ┘
 
-The headers of JPEG and PNG are read here and not by Pillow. The size is then known before anything is allocated.
-Pillow forgives PNG files that libpng, and so TensorFlow, refuses: missing rows, no IEND, wrong checksums. And what
-makes no pixel (text, profiles, thumbnails) is never parsed: Pillow is given the file without it.
+Our own code reads the headers of JPEG and PNG, not Pillow: it knows the size before anything is allocated. Pillow
+accepts PNG files that libpng, and so TensorFlow, rejects: missing rows, no IEND, wrong checksums. And Pillow never
+parses what makes no pixel (text, profiles, thumbnails), because it gets the file without that.
 
-What a check of the header alone lets pass (`Handling.full`): damage inside the coded data of a JPEG or PNG that
-stays as it is. What is cut off, lies about its size, is too large or is no image is found all the same.
+A check of the header alone (`Handling.full` is false) does not find damage inside the coded data of a JPEG or PNG that
+is stored unchanged. It does find files that are cut off, too large, no image, or that announce a wrong size.
 """
 
 import re
 from typing import Final
 
-from components.ingest.images import jpeg_header
 from components.ingest.images.limits import CheckedImage, Handling, ImageLimits, ImageRejected
 
 __all__ = ["CheckedImage", "Handling", "ImageLimits", "ImageRejected", "check_image"]
@@ -35,20 +35,20 @@ _MAGIC: Final = re.compile(
     re.DOTALL,
 )
 _HEAD_BYTES: Final = 24
-_AS_IT_IS: Final = Handling()
+_DEFAULT: Final = Handling()
 _EXPECTED: Final = "expected JPEG, PNG, GIF, WebP, BMP or TIFF"
 
 
-def check_image(content: bytes, limits: ImageLimits, handling: Handling = _AS_IT_IS) -> CheckedImage:
+def check_image(content: bytes, limits: ImageLimits, handling: Handling = _DEFAULT) -> CheckedImage:
     """Returns `content` as an image to train on.
 
     Args:
-        content: A whole file, of any origin and perhaps hostile.
-        limits: What it may cost.
-        handling: How far it is read, and as what it is stored.
+        content: A whole file, possibly hostile.
+        limits: Maximum size in pixels and bytes.
+        handling: How much of the file is read, and in which format it is stored.
 
     Raises:
-        ImageRejected: The content is no image, is damaged, or costs more than `limits`. Nothing else is raised.
+        ImageRejected: The content is no image, is damaged, or exceeds `limits`. Nothing else is raised.
     """
     source_format = _format_of(content, limits)
     try:
@@ -56,15 +56,13 @@ def check_image(content: bytes, limits: ImageLimits, handling: Handling = _AS_IT
     except ImageRejected:
         raise
     except Exception as error:
-        # On damaged files Pillow raises nearly every built-in exception, MemoryError among them.
+        # On damaged files Pillow raises nearly every built-in exception, MemoryError included.
         raise ImageRejected(f"{source_format} cannot be decoded: {_one_line(error)}") from error
 
 
 def _check(content: bytes, source_format: str, limits: ImageLimits, handling: Handling) -> CheckedImage:
-    """Has it checked by whoever knows the format; decoders are imported when there is something to decode."""
+    """Checks the content with the module of its format, which imports Pillow's decoder when it is first needed."""
     if source_format == "JPEG":
-        if not handling.full and (kept := jpeg_header.keep(content, limits, handling)):
-            return kept
         from components.ingest.images.jpeg import check_jpeg
 
         return check_jpeg(content, limits, handling)
@@ -78,7 +76,7 @@ def _check(content: bytes, source_format: str, limits: ImageLimits, handling: Ha
 
 
 def _format_of(content: bytes, limits: ImageLimits) -> str:
-    """Returns the format by the first bytes: a file's name proves nothing."""
+    """Returns the format that the first bytes show; the file name does not count."""
     if not content:
         raise ImageRejected(f"empty file, {_EXPECTED}")
     if len(content) > limits.max_bytes:
@@ -91,7 +89,7 @@ def _format_of(content: bytes, limits: ImageLimits) -> str:
 
 
 def _one_line(error: Exception) -> str:
-    """Returns a foreign exception's message as one short printable line, with its type when it is a bare value."""
+    """Returns a Pillow exception's message as one short printable line, with its type if the message is one word."""
     text = " ".join(str(error).split())
     words = text if " " in text else f"{type(error).__name__} {text}".strip()
     return ascii(words)[1:-1][:200]

@@ -19,7 +19,7 @@ from components.storage.hashing import digest_of
 if TYPE_CHECKING:
     from components.settings.ingest import Ingest
 
-# What makes pixels of bytes, and looks of pixels.
+# What makes pixels of bytes, and perceptual hashes of pixels.
 _LIBRARIES = ("numpy", "pillow")
 _SOURCES = {".py", ".h", ".cc"}
 
@@ -64,7 +64,7 @@ class Checks:
             return self._check_anew(content, sha256, self._memory)
         if known.reason:
             raise Rejected(known.reason, known.position)
-        return CheckedImage(content, known.width, known.height, known.source_format, "", known.look)
+        return CheckedImage(content, known.width, known.height, known.source_format, "", known.perceptual_hash)
 
     def _check_anew(self, content: bytes, sha256: str, memory: Memory) -> CheckedImage:
         try:
@@ -75,7 +75,7 @@ class Checks:
                 memory.note(sha256, Verdict(reason=str(error), position=error.position))
             raise
         if not image.changed:  # else its new bytes would have to be remembered, too
-            memory.note(sha256, Verdict(image.width, image.height, image.source_format, image.look))
+            memory.note(sha256, Verdict(image.width, image.height, image.source_format, image.perceptual_hash))
         return image
 
 

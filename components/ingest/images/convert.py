@@ -1,6 +1,6 @@
-"""GIF, WebP, BMP and TIFF: TensorFlow decodes them not at all or otherwise than a viewer, so each is drawn anew.
+"""GIF, WebP, BMP and TIFF: TensorFlow cannot decode them, or not as a viewer does, so they become PNG.
 
-header ─► size, tiles ─► first frame ─► on white paper ─► upright ─► PNG
+header ─► size, tiles ─► first frame ─► on a white background ─► upright ─► PNG
 """
 
 import io
@@ -16,9 +16,9 @@ from PIL.WebPImagePlugin import WebPImageFile
 
 from components.ingest.images.limits import CheckedImage, Handling, ImageLimits, ImageRejected, check_size
 from components.ingest.images.orientation import ORIENTATION_TAG, TURNS, UPRIGHT, read_orientation
-from components.ingest.images.redraw import ALPHA, FIRST_FRAME, ROTATED, load, on_white, store
+from components.ingest.images.reencode import ALPHA, FIRST_FRAME, ROTATED, load, on_white, store
 
-# Our own limit stands in for Pillow's; and a damaged TIFF tag, if it matters, also ends in an exception.
+# `check_size` replaces Pillow's limit; a damaged TIFF tag that matters raises an exception as well.
 warnings.filterwarnings("ignore", category=Image.DecompressionBombWarning)
 warnings.filterwarnings("ignore", category=UserWarning, module=r"PIL\.TiffImagePlugin")
 
@@ -32,7 +32,7 @@ _TILE_WIDTH, _TILE_HEIGHT = 322, 323
 
 
 def convert(content: bytes, source_format: str, limits: ImageLimits, handling: Handling) -> CheckedImage:
-    """Turns the first frame into a PNG, or what else was asked for."""
+    """Converts the first frame to PNG, or to the format in `handling`."""
     image = _OPENERS[source_format](io.BytesIO(content))
     check_size(*image.size, limits)
     changed = [source_format]
@@ -42,15 +42,15 @@ def convert(content: bytes, source_format: str, limits: ImageLimits, handling: H
     orientation = _orientation(image)
     changed += [ROTATED] if orientation != UPRIGHT else []
     load(image)
-    paper = on_white(image)
-    changed += [ALPHA] if paper else []
-    # Pillow turns a TIFF while it loads it, and no other format.
-    turned = UPRIGHT if source_format == "TIFF" else orientation
-    return store(paper or image, source_format, turned, changed, handling)
+    opaque = on_white(image)
+    changed += [ALPHA] if opaque else []
+    # Pillow rotates a TIFF while loading it, and no other format.
+    remaining = UPRIGHT if source_format == "TIFF" else orientation
+    return store(opaque or image, source_format, remaining, changed, handling)
 
 
 def _orientation(image: ImageFile.ImageFile) -> int:
-    """Returns how the image is stored; a TIFF tells it by a tag of its own."""
+    """Returns the orientation from EXIF or XMP; a TIFF has it in a tag of its own."""
     if not isinstance(image, TiffImageFile):
         return read_orientation(image.info.get("exif", b""), image.info.get("xmp", b""))
     value = image.tag_v2.get(ORIENTATION_TAG)
@@ -58,7 +58,7 @@ def _orientation(image: ImageFile.ImageFile) -> int:
 
 
 def _check_tiles(image: TiffImageFile, limits: ImageLimits) -> None:
-    """Rejects tiles that are larger than any image may be: they are decoded whole."""
+    """Rejects TIFF tiles above the pixel limit, because each is decoded as a whole."""
     width, height = image.tag_v2.get(_TILE_WIDTH, 1), image.tag_v2.get(_TILE_HEIGHT, 1)
     if width * height > limits.max_pixels:
         raise ImageRejected(f"TIFF tiles of {width} x {height}, expected at most {limits.max_pixels:,} pixels")

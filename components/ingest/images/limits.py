@@ -1,18 +1,18 @@
-"""What one image may cost, how it is handled, and how that ends: in a `CheckedImage` or in `ImageRejected`."""
+"""Limits on the size of one image, how it is handled, and the two results: `CheckedImage` or `ImageRejected`."""
 
 from dataclasses import dataclass, field
 from typing import Final, Literal
 
-# TensorFlow decodes at most 2**29 bytes of pixels; the libpng in it, at most a million pixels a side.
+# TensorFlow decodes at most 2**29 bytes of pixels; its libpng, at most a million pixels per side.
 _TENSORFLOW_PIXELS: Final = 2**29 // 3
 _LIBPNG_SIDE: Final = 1_000_000
 
 
 class ImageRejected(ValueError):
-    """These bytes are not an image to train on; the message is the reason, in one line.
+    """The bytes are not an image to train on; the message is the reason, in one line.
 
     Attributes:
-        at: The byte where the damage is, if that is known.
+        at: Offset of the damage in bytes, if known.
     """
 
     def __init__(self, reason: str, at: int | None = None) -> None:
@@ -22,11 +22,11 @@ class ImageRejected(ValueError):
 
 @dataclass(frozen=True)
 class ImageLimits:
-    """What one image may cost.
+    """Maximum size of one image.
 
     Attributes:
-        max_pixels: Width times height; the default decodes to 150 MB.
-        max_bytes: Size of the file.
+        max_pixels: Maximum width times height; the default decodes to 150 MB.
+        max_bytes: Maximum size of the file.
     """
 
     max_pixels: int = 50_000_000
@@ -43,13 +43,13 @@ class ImageLimits:
 
 @dataclass(frozen=True)
 class Handling:
-    """How far an image is read, and as what it is stored.
+    """How much of an image is read, and in which format it is stored.
 
     Attributes:
-        full: All of it is read; otherwise the header alone, unless the image must be encoded anew.
-        store: "original" keeps the bytes, "jpeg" reduces what is large, "raw" stores pixels (`stored.py`).
-        side: Shorter side of what is stored anew, at most.
-        quality: Of what is stored anew as JPEG.
+        full: Read the whole file; otherwise the header alone, unless the image must be re-encoded.
+        store: "original" keeps the bytes, "jpeg" shrinks large images, "raw" stores pixels (`storage_format.py`).
+        side: Maximum shorter side of a re-encoded image, in pixels.
+        quality: JPEG quality of a re-encoded image.
     """
 
     full: bool = True
@@ -59,25 +59,25 @@ class Handling:
 
     @property
     def decodes(self) -> bool:
-        """Whether all of a image is read of most of them."""
+        """Whether the coded data of most images is decoded."""
         return self.full or self.store != "original"
 
-    def redraws(self, width: int, height: int) -> bool:
-        """Whether a image that could stay as it is must be stored anew all the same."""
+    def reencodes(self, width: int, height: int) -> bool:
+        """Whether an image that needs no correction is re-encoded."""
         return self.store == "raw" or (self.store == "jpeg" and min(width, height) > self.side)
 
 
 @dataclass(frozen=True)
 class CheckedImage:
-    """An image that TensorFlow decodes to what a person sees.
+    """An image that TensorFlow decodes to what a viewer shows.
 
     Attributes:
-        content: JPEG or PNG, or pixels if that was asked for; the very input when nothing had to change.
-        width: In pixels, as a person sees it, so after rotation.
-        height: In pixels, as a person sees it.
-        source_format: What the input was: JPEG, PNG, GIF, WEBP, BMP or TIFF.
-        changed: Why it was encoded anew, such as "EXIF rotation" or "GIF, first frame"; empty when it was not.
-        look: What it looks like, in 64 bits (`looks.py`); None when it was not decoded or is too plain.
+        content: JPEG, PNG or raw pixels (PPM); the same bytes as the input if nothing had to change.
+        width: Width in pixels after rotation.
+        height: Height in pixels after rotation.
+        source_format: Format of the input: JPEG, PNG, GIF, WEBP, BMP or TIFF.
+        changed: Why it was re-encoded, such as "EXIF rotation" or "GIF, first frame"; empty if it was not.
+        perceptual_hash: 64-bit hash for near duplicates; None if the image was not decoded or has too little detail.
     """
 
     content: bytes
@@ -85,11 +85,11 @@ class CheckedImage:
     height: int
     source_format: str
     changed: str
-    look: int | None = field(default=None, compare=False)  # follows from the rest
+    perceptual_hash: int | None = field(default=None, compare=False)  # determined by `content`
 
 
 def check_size(width: int, height: int, limits: ImageLimits) -> None:
-    """Rejects a size that is empty, above the limit or beyond TensorFlow."""
+    """Rejects a size that is zero, above the limit, or more than TensorFlow decodes."""
     if width < 1 or height < 1:
         raise ImageRejected(f"size {width} x {height}, expected at least 1 x 1")
     if width * height > limits.max_pixels:
@@ -97,4 +97,4 @@ def check_size(width: int, height: int, limits: ImageLimits) -> None:
             f"size {width} x {height} is {width * height:,} pixels, expected at most {limits.max_pixels:,} (max_pixels)"
         )
     if max(width, height) > _LIBPNG_SIDE:
-        raise ImageRejected(f"size {width} x {height}, expected at most {_LIBPNG_SIDE:,} a side")
+        raise ImageRejected(f"size {width} x {height}, expected at most {_LIBPNG_SIDE:,} per side")

@@ -1,4 +1,4 @@
-"""Which way is up. Cameras store what the sensor saw, and beside it a number that tells how they were held.
+"""Reads and applies the orientation of an image: cameras store the sensor's pixels and a number from 1 to 8.
 
 EXIF: a TIFF directory with tag 0x0112 ─┐
 XMP:  tiff:Orientation="6" ─────────────┴─► 1: upright; 2 to 8: mirrored, turned, or both
@@ -27,7 +27,7 @@ _XMP_ORIENTATION: Final = re.compile(rb'tiff:Orientation(?:="|>)([0-9])')
 
 
 def read_orientation(exif: bytes, xmp: bytes) -> int:
-    """Returns 2 to 8 when the image must be turned, else `UPRIGHT`. EXIF counts before XMP, as in Pillow."""
+    """Returns 2 to 8 if the image must be turned, else `UPRIGHT`. EXIF takes precedence over XMP, as in Pillow."""
     value = _from_exif(exif)
     if value is None and (found := _XMP_ORIENTATION.search(xmp)):
         value = int(found[1])
@@ -35,12 +35,12 @@ def read_orientation(exif: bytes, xmp: bytes) -> int:
 
 
 def upright(image: Image.Image, orientation: int) -> Image.Image:
-    """Returns the image turned and mirrored as `orientation` says."""
+    """Returns the image rotated and mirrored to upright."""
     return image.transpose(TURNS[orientation]) if orientation in TURNS else image
 
 
 def _from_exif(exif: bytes) -> int | None:
-    """Returns the orientation in an EXIF block, or None when it has none or is damaged."""
+    """Returns the orientation in an EXIF block, or None if there is none or the block is damaged."""
     tiff = exif.removeprefix(b"Exif\0\0")
     order = _BYTE_ORDERS.get(tiff[:4])
     if order is None:

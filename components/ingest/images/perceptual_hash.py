@@ -1,13 +1,13 @@
-"""What a image looks like, in 64 bits: a copy that was encoded anew, resized or brightened differs in a few of them.
+"""A 64-bit perceptual hash: the hash of a re-encoded, resized or brightened copy differs in a few bits only.
 
-    image ─► gray, 16 x 16 ─► cosine transform ─► the 8 x 8 slowest waves ─► 1 for each that stands out
+    image ─► gray, 16 x 16 ─► cosine transform ─► the 8 x 8 lowest frequencies ─► 1 for each strong one
 
-A wave stands out when it is stronger than half of them, and than noise: without that floor the waves that a drawing or
-a gradient does not have would be 0 or 1 by the accidents of its encoding.
+A frequency is strong if it is above the median and above a noise floor. Without the floor, frequencies that a drawing
+or a gradient does not contain would be 0 or 1 by accidents of the encoding.
 
 Measured on the 1,797 digits of the sample data (1.6 million pairs, none a copy) and on re-encoded copies of them, with
-3 bits of difference allowed: the common dHash takes 6,280 pairs for copies and misses 46 % of those of half the size;
-this one takes about 30, and misses 1 %. Whole numbers only, so that every machine sees the same.
+3 bits of difference allowed: the common dHash reports 6,280 pairs as copies and misses 46 % of the copies of half the
+size; this hash reports about 30 and misses 1 %. It uses integers only, so the result is the same on every machine.
 """
 
 from functools import lru_cache
@@ -18,41 +18,41 @@ from PIL import Image
 if TYPE_CHECKING:
     import numpy.typing as npt
 
-SIDE: Final = 16  # of the image that is looked at: a decoder may leave out what is finer
+SIDE: Final = 16  # pixels per side of the image that is hashed; a decoder may omit finer detail
 _WHOLE: Final = (0, 0, SIDE, SIDE)
-_WAVES: Final = 8
+_FREQUENCIES: Final = 8
 _SCALE: Final = 1024
-_MEDIAN: Final = _WAVES * _WAVES // 2 - 1
+_MEDIAN: Final = _FREQUENCIES * _FREQUENCIES // 2 - 1
 _NOISE: Final = 2 * _SCALE * _SCALE  # an amplitude of half a gray level
-# Of blank paper and of gradients there are many that are not copies of each other.
+# Blank pages and gradients hash alike without being copies of each other.
 _LEAST_BITS: Final = 8
 
 
-def look_of(image: Image.Image, size: tuple[float, float] | None = None) -> int | None:
-    """Returns the look of a decoded image in gray or RGB, or None if it is too plain to have one.
+def perceptual_hash(image: Image.Image, size: tuple[float, float] | None = None) -> int | None:
+    """Returns the hash of a decoded gray or RGB image, or None if it has too little detail.
 
     Args:
-        image: the pixels.
-        size: how much of it is the image, from its upper left corner: a decoder may round up to whole pixels.
+        image: The pixels.
+        size: Width and height to hash, from the upper left corner; a decoder may round up to whole pixels.
     """
-    import numpy as np  # a check of headers does without
+    import numpy as np  # here, because a header check needs no NumPy
 
     box = (0, 0, *(size or image.size))
     if box != _WHOLE:
         image = image.resize((SIDE, SIDE), Image.Resampling.BILINEAR, box, reducing_gap=2.0)
     if image.mode != "L":
-        image = image.convert("L")  # last of all: there is least to do
+        image = image.convert("L")  # after resizing, when few pixels are left
     pixels = np.frombuffer(image.tobytes(), np.uint8).reshape(SIDE, SIDE)
-    waves = (_cosines() @ pixels @ _cosines().T).ravel()
-    bits = waves > max(int(np.partition(waves, _MEDIAN)[_MEDIAN]), _NOISE)
-    look = int.from_bytes(np.packbits(bits).tobytes(), "big")
-    return look if look.bit_count() >= _LEAST_BITS else None
+    strengths = (_cosines() @ pixels @ _cosines().T).ravel()
+    bits = strengths > max(int(np.partition(strengths, _MEDIAN)[_MEDIAN]), _NOISE)
+    value = int.from_bytes(np.packbits(bits).tobytes(), "big")
+    return value if value.bit_count() >= _LEAST_BITS else None
 
 
 @lru_cache(maxsize=1)
 def _cosines() -> "npt.NDArray[Any]":
-    """Returns whole numbers, as floats: those are multiplied faster, and exactly."""
+    """Returns the transform as integers in float64, which multiplies faster than int64 and just as exactly."""
     import numpy as np
 
-    places, numbers = np.arange(SIDE), np.arange(_WAVES)[:, None]
-    return np.rint(np.cos(np.pi * (2 * places + 1) * numbers / (2 * SIDE)) * np.sqrt(2 / SIDE) * _SCALE)
+    at, frequency = np.arange(SIDE), np.arange(_FREQUENCIES)[:, None]
+    return np.rint(np.cos(np.pi * (2 * at + 1) * frequency / (2 * SIDE)) * np.sqrt(2 / SIDE) * _SCALE)

@@ -1,10 +1,10 @@
-"""PNG: kept byte for byte when it is upright and opaque, whatever its depth and palette, else encoded anew.
+"""PNG: kept byte for byte if it is upright and opaque, whatever its depth and palette, else re-encoded.
 
     signature ─► chunks (length, name, body, checksum): IHDR ─► PLTE, tRNS ─► IDAT … ─► IEND
                                                           └─ size, depth      └─ rows, read to the end by png_rows
 
-The rules are those of libpng, which decodes the file in TensorFlow. Of the header alone: all chunks must be there, but
-what is in IDAT is not read.
+The rules are those of libpng, which decodes the file in TensorFlow. A header check requires all chunks, but does not
+read the contents of IDAT.
 """
 
 import io
@@ -18,14 +18,14 @@ from PIL.PngImagePlugin import PngImageFile
 
 from components.ingest.images.limits import CheckedImage, Handling, ImageLimits, ImageRejected, check_size
 from components.ingest.images.orientation import UPRIGHT, read_orientation
-from components.ingest.images.perceptual_hash import look_of
+from components.ingest.images.perceptual_hash import perceptual_hash
 from components.ingest.images.png_rows import Pass, check_rows, passes_of, raw_bytes
-from components.ingest.images.redraw import ALPHA, FIRST_FRAME, ROTATED, gray_or_rgb, load, on_white, store
+from components.ingest.images.reencode import ALPHA, FIRST_FRAME, ROTATED, gray_or_rgb, load, on_white, store
 
 _HEADER: Final = struct.Struct(">IIBBBBB")
 _HEADER_SPAN: Final = (16, 16 + _HEADER.size)
 _CHUNK: Final = struct.Struct(">I4s")
-_LOWER_CASE: Final = ord("a")  # the first letter of what a decoder may ignore
+_LOWER_CASE: Final = ord("a")  # chunks whose name begins with a lower-case letter may be ignored
 _MAX_CHUNKS: Final = 100_000
 _CRITICAL: Final = frozenset([b"IHDR", b"PLTE", b"IDAT", b"IEND"])
 _CHECKED: Final = _CRITICAL | {b"tRNS", b"acTL", b"eXIf"}
@@ -44,12 +44,12 @@ _DEPTHS: Final = {
 }
 _DEFLATE_RATIO: Final = 1032  # 258 bytes from two bits
 _DEFLATE_WINDOW: Final = 32 * 1024
-_LOOK_PIXELS: Final = 20_000_000  # decoded they take 80 MB: more is not worth a look
+_HASHED_PIXELS: Final = 20_000_000  # 80 MB decoded; larger images get no perceptual hash
 
-_Chunks = Mapping[bytes, Sequence[tuple[int, int]]]  # where the bodies start and end in the file, by name
+_Chunks = Mapping[bytes, Sequence[tuple[int, int]]]  # name -> start and end of each body in the file
 
 
-class _Header(NamedTuple):
+class _PngHeader(NamedTuple):
     width: int
     height: int
     depth: int
@@ -63,7 +63,7 @@ class _Header(NamedTuple):
 class _Png:
     content: bytes
     chunks: _Chunks
-    header: _Header
+    header: _PngHeader
 
     @property
     def data_bytes(self) -> int:
@@ -76,56 +76,56 @@ class _Png:
 
     @property
     def transparency(self) -> bytes:
-        """A transparent colour, or the alpha of a palette."""
+        """The transparent colour, or the alpha values of the palette."""
         return self.first(b"tRNS")
 
     @property
-    def may_be_seen_through(self) -> bool:
-        """Whether only the pixels tell that it is opaque."""
+    def may_be_transparent(self) -> bool:
+        """Whether the pixels must be decoded to find out if the image is opaque."""
         return bool(self.transparency) or self.header.colour in (_GRAY_ALPHA, _RGB_ALPHA)
 
     def first(self, name: bytes) -> bytes:
-        """Returns the body of the first chunk of this name, or nothing."""
+        """Returns the body of the first chunk with this name, or nothing."""
         return next((self.content[start:end] for start, end in self.chunks.get(name, ())), b"")
 
 
 def check_png(content: bytes, limits: ImageLimits, handling: Handling) -> CheckedImage:
-    """Keeps an upright opaque PNG; sets the others right, and reduces them if so told."""
+    """Keeps an upright opaque PNG; re-encodes the others, and those that `handling` resizes."""
     png = _read(content, full=handling.full)
     width, height = png.header.width, png.header.height
     check_size(width, height, limits)
     _check_data(png, full=handling.full)
     orientation = read_orientation(png.first(b"eXIf"), _xmp(png))
     changed = _changes(png, orientation)
-    if not (changed or png.may_be_seen_through or handling.redraws(width, height)):
-        return CheckedImage(content, width, height, "PNG", "", _look(png) if handling.full else None)
+    if not (changed or png.may_be_transparent or handling.reencodes(width, height)):
+        return CheckedImage(content, width, height, "PNG", "", _hash(png) if handling.full else None)
     image = _open(png)
     load(image)
-    paper = on_white(image)
-    changed += [ALPHA] if paper else []
-    image.info.pop("transparency", None)  # what is left of it shows nothing through, yet Pillow would warn of it
-    if changed or handling.redraws(width, height):
-        return store(paper or image, "PNG", orientation, changed, handling)
-    return CheckedImage(content, width, height, "PNG", "", look_of(gray_or_rgb(image)))
+    opaque = on_white(image)
+    changed += [ALPHA] if opaque else []
+    image.info.pop("transparency", None)  # no pixel uses it any more, yet Pillow would warn about it
+    if changed or handling.reencodes(width, height):
+        return store(opaque or image, "PNG", orientation, changed, handling)
+    return CheckedImage(content, width, height, "PNG", "", perceptual_hash(gray_or_rgb(image)))
 
 
-def _look(png: _Png) -> int | None:
-    """Returns the look of a image that is kept; libpng is its judge, so what Pillow makes of it decides nothing."""
-    if png.header.width * png.header.height > _LOOK_PIXELS:
+def _hash(png: _Png) -> int | None:
+    """Returns the perceptual hash of an image that is kept, or None if Pillow cannot decode what libpng accepts."""
+    if png.header.width * png.header.height > _HASHED_PIXELS:
         return None
     try:
         image = _open(png)
         load(image)
-        return look_of(gray_or_rgb(image))
+        return perceptual_hash(gray_or_rgb(image))
     except (OSError, SyntaxError, ValueError, zlib.error):
         return None
 
 
 def _read(content: bytes, *, full: bool) -> _Png:
-    """Finds the chunks and checks that they can make a image."""
+    """Finds the chunks and checks that they form an image."""
     chunks: dict[bytes, list[tuple[int, int]]] = {}
     for name, start, end in _chunks(content, _CHECKED if full else _CHECKED - {b"IDAT"}):
-        if name != b"tRNS" or b"IDAT" not in chunks:  # libpng ignores a tRNS chunk behind the data
+        if name != b"tRNS" or b"IDAT" not in chunks:  # libpng ignores a tRNS chunk after the data
             chunks.setdefault(name, []).append((start, end))
     header = _header(content, chunks)
     _check_order(chunks, header.colour)
@@ -133,7 +133,7 @@ def _read(content: bytes, *, full: bool) -> _Png:
 
 
 def _chunks(content: bytes, checked: Container[bytes]) -> Iterator[tuple[bytes, int, int]]:
-    """Yields name, start and end of the body of each chunk; compares the checksums of those that are named."""
+    """Yields name, body start and body end of each chunk; verifies the checksums of those named in `checked`."""
     view = memoryview(content)
     end = 4  # the first chunk follows the signature of eight bytes; a chunk ends with a checksum of four
     for _ in range(_MAX_CHUNKS):
@@ -143,7 +143,7 @@ def _chunks(content: bytes, checked: Container[bytes]) -> Iterator[tuple[bytes, 
         length, name = _CHUNK.unpack_from(content, start - 8)
         if not name.isalpha() or (name[0] < _LOWER_CASE and name not in _CRITICAL):
             raise ImageRejected(
-                f"PNG chunk {ascii(name)[1:]} at byte {start - 8}, expected one of the standard", start - 8
+                f"PNG chunk {ascii(name)[1:]} at byte {start - 8}, expected a standard chunk", start - 8
             )
         end = start + length
         if end + 4 > len(content):
@@ -160,11 +160,13 @@ def _chunks(content: bytes, checked: Container[bytes]) -> Iterator[tuple[bytes, 
     raise ImageRejected(f"PNG of more than {_MAX_CHUNKS:,} chunks, expected fewer")
 
 
-def _header(content: bytes, chunks: _Chunks) -> _Header:
-    """Reads the one header, which must come first and say what the standard knows."""
+def _header(content: bytes, chunks: _Chunks) -> _PngHeader:
+    """Reads the one header, which must be the first chunk and hold values of the standard."""
     if chunks.get(b"IHDR") != [_HEADER_SPAN]:
-        raise ImageRejected(f"PNG with {len(chunks.get(b'IHDR', ()))} headers, expected one of 13 bytes, first of all")
-    header = _Header._make(_HEADER.unpack_from(content, 16))
+        raise ImageRejected(
+            f"PNG with {len(chunks.get(b'IHDR', ()))} headers, expected one of 13 bytes as the first chunk"
+        )
+    header = _PngHeader._make(_HEADER.unpack_from(content, 16))
     _, _, depth, colour, compression, filters, interlace = header
     if depth not in _DEPTHS.get(colour, ()) or (compression, filters) != (0, 0) or interlace > 1:
         raise ImageRejected(
@@ -175,42 +177,42 @@ def _header(content: bytes, chunks: _Chunks) -> _Header:
 
 
 def _check_order(chunks: _Chunks, colour: int) -> None:
-    """Rejects image data that is missing or in pieces apart, and a palette that is not whole or not before it."""
+    """Rejects image data that is missing or not contiguous, and a palette that is incomplete or after the data."""
     data, palettes = chunks.get(b"IDAT", ()), chunks.get(b"PLTE", ())
-    held = sum(end - start for start, end in data)
-    if not held or data[-1][1] - data[0][0] != held + 12 * (len(data) - 1):
-        raise ImageRejected(f"PNG with {held:,} bytes of image data in {len(data)} chunks, expected some, in a row")
+    size = sum(end - start for start, end in data)
+    if not size or data[-1][1] - data[0][0] != size + 12 * (len(data) - 1):
+        raise ImageRejected(f"PNG with {size:,} bytes of image data in {len(data)} chunks, expected contiguous chunks")
     usable = [end - start in _PALETTE_BYTES and start < data[0][0] for start, end in palettes]
     if (colour == _PALETTE or palettes) and usable != [True]:
         raise ImageRejected(f"PNG with {len(palettes)} palettes, expected one of 1 to 256 colours before the data")
 
 
 def _check_data(png: _Png, *, full: bool) -> None:
-    """Rejects a header that announces more than the data behind it can hold, then reads all of it if it should."""
+    """Rejects a size that the data cannot hold; with `full`, reads all rows."""
     if raw_bytes(png.passes) > png.data_bytes * _DEFLATE_RATIO:
         raise ImageRejected(
             f"PNG header says {png.header.width} x {png.header.height} but {png.data_bytes:,} bytes of data follow, "
-            f"expected at least one for {_DEFLATE_RATIO:,} bytes of the image"
+            f"expected at least one per {_DEFLATE_RATIO:,} bytes of the image"
         )
     if full:
         check_rows(png.content, png.chunks[b"IDAT"], png.passes)
 
 
 def _changes(png: _Png, orientation: int) -> list[str]:
-    """Returns why TensorFlow would show another image or none, transparency aside."""
+    """Returns why TensorFlow would decode another image or none, except for transparency."""
     changed = []
     if int.from_bytes(png.first(b"acTL")[:4], "big") > 1:
         changed.append(f"APNG, {FIRST_FRAME}")
     if orientation != UPRIGHT:
         changed.append(ROTATED)
     if _window(png) < min(raw_bytes(png.passes), _DEFLATE_WINDOW):
-        # Some encoders refer further back than they announce; libpng then fails where browsers and Pillow do not.
+        # Some encoders refer further back than they announce. libpng rejects that; browsers and Pillow do not.
         changed.append("short zlib window")
     return changed
 
 
 def _window(png: _Png) -> int:
-    """Returns how many bytes back the compressed data says that it refers."""
+    """Returns the window size that the zlib header announces, in bytes."""
     first = next(start for start, end in png.chunks[b"IDAT"] if start < end)
     return 256 << (png.content[first] >> 4)
 
@@ -221,7 +223,7 @@ def _xmp(png: _Png) -> bytes:
 
 
 def _open(png: _Png) -> PngImageFile:
-    """Opens the image in Pillow, which gets to see nothing but the chunks that make it."""
+    """Opens the image in Pillow, with only those chunks that make pixels."""
     _, _, depth, colour, *_ = png.header
     if png.transparency and depth == _16_BIT:
         raise ImageRejected("PNG of 16 bits with a transparent colour, expected 8 bits or an alpha channel")
@@ -231,6 +233,6 @@ def _open(png: _Png) -> PngImageFile:
     view = memoryview(png.content)
     image = PngImageFile(io.BytesIO(b"".join([view[start:end] for start, end in spans])))
     if png.transparency and colour == _GRAY:
-        # Pillow stretches grays of 1, 2 and 4 bits to 8, but not the number of the transparent one.
+        # Pillow scales 1, 2 and 4-bit gray to 8 bits, but not the value of the transparent gray.
         image.info["transparency"] = int.from_bytes(png.transparency, "big") * 255 // (2**depth - 1)
     return image

@@ -1,7 +1,7 @@
-"""The rows of a PNG, all of them read and none of them kept: what is missing or senseless is found in little memory.
+"""Reads all rows of a PNG in constant memory, and rejects missing rows and unknown filters.
 
 IDAT bodies ─► inflated in pieces ─► [filter byte, pixels] [filter byte, pixels] …, pass by pass
-                                      └─ 0 to 4?                                    └─ as many bytes as announced?
+                                      └─ 0 to 4?                                    └─ as many bytes as expected?
 """
 
 import zlib
@@ -14,31 +14,31 @@ _LAST_FILTER: Final = 4
 _ONE_PASS: Final = ((0, 0, 1, 1),)
 # First x, first y, step of x, step of y.
 _ADAM7: Final = ((0, 0, 8, 8), (4, 0, 8, 8), (0, 4, 4, 8), (2, 0, 4, 4), (0, 2, 2, 4), (1, 0, 2, 2), (0, 1, 1, 2))
-_STEP: Final = 16 * 1024  # of input, so at most 16 MB come out at a time
-_EXTRA: Final = 64 * 1024
+_STEP: Final = 16 * 1024  # compressed bytes per step: at most 16 MB inflated
+_EXTRA: Final = 64 * 1024  # inflated bytes that may follow the rows
 
 
 class Pass(NamedTuple):
-    """Rows of the same length; an interlaced image has up to seven such passes, another one."""
+    """Rows of equal length; an interlaced image has up to seven passes, any other image has one."""
 
-    stride: int  # bytes of a row: its filter, then its pixels
+    stride: int  # bytes per row: its filter, then its pixels
     rows: int
 
 
 def passes_of(width: int, height: int, bits: int, *, interlaced: bool) -> list[Pass]:
-    """Returns the passes that have any pixels, which are of `bits` each."""
+    """Returns the passes that hold pixels, for pixels of `bits` bits."""
     steps = _ADAM7 if interlaced else _ONE_PASS
     sizes = [(len(range(x, width, dx)), len(range(y, height, dy))) for x, y, dx, dy in steps]
     return [Pass(1 + (columns * bits + 7) // 8, rows) for columns, rows in sizes if columns and rows]
 
 
 def raw_bytes(passes: Iterable[Pass]) -> int:
-    """Returns the size of the image when it is inflated."""
+    """Returns the inflated size of the image data."""
     return sum(stride * rows for stride, rows in passes)
 
 
 def check_rows(content: bytes, data: Iterable[tuple[int, int]], passes: Sequence[Pass]) -> None:
-    """Rejects rows that are not just those of `passes`; `data` tells where in `content` they are, compressed."""
+    """Rejects rows that differ from `passes`; `data` has start and end of their compressed bytes in `content`."""
     expected = raw_bytes(passes)
     found = _check_filters(_inflate(content, data, expected + _EXTRA), passes)
     if not expected <= found <= expected + _EXTRA:
@@ -46,7 +46,7 @@ def check_rows(content: bytes, data: Iterable[tuple[int, int]], passes: Sequence
 
 
 def _inflate(content: bytes, data: Iterable[tuple[int, int]], most: int) -> Iterator[bytes]:
-    """Yields the rows in pieces; stops at the end of the stream or when more than `most` bytes have come out."""
+    """Yields the rows in pieces; stops at the end of the stream or after more than `most` bytes."""
     view = memoryview(content)
     stream = zlib.decompressobj()
     for start, end in data:
@@ -61,8 +61,8 @@ def _inflate(content: bytes, data: Iterable[tuple[int, int]], most: int) -> Iter
 
 def _check_filters(pieces: Iterable[bytes], passes: Iterable[Pass]) -> int:
     """Returns the number of bytes in `pieces`; rejects a row that does not start with a known filter."""
-    waiting = iter(passes)
-    stride, rows = next(waiting)
+    remaining = iter(passes)
+    stride, rows = next(remaining)
     total = next_row = 0
     for piece in pieces:
         while rows and next_row < total + len(piece):
@@ -73,6 +73,6 @@ def _check_filters(pieces: Iterable[bytes], passes: Iterable[Pass]) -> int:
             next_row += stride * len(filters)
             rows -= len(filters)
             if not rows:
-                stride, rows = next(waiting, (0, 0))
+                stride, rows = next(remaining, (0, 0))
         total += len(piece)
     return total

@@ -18,8 +18,8 @@ from typing import Any
 
 _TABLE = """
 CREATE TABLE IF NOT EXISTS verdicts (
-    rules BLOB, sha256 BLOB, width INTEGER, height INTEGER, source_format TEXT, look BLOB, reason TEXT, position TEXT,
-    checksum INTEGER, PRIMARY KEY (rules, sha256)
+    rules BLOB, sha256 BLOB, width INTEGER, height INTEGER, source_format TEXT, perceptual_hash BLOB,
+    reason TEXT, position TEXT, checksum INTEGER, PRIMARY KEY (rules, sha256)
 ) WITHOUT ROWID
 """
 _ASKED = 500  # contents in one query
@@ -30,12 +30,12 @@ _Row = Sequence[object]  # what stands in the columns from sha256 to position
 
 @dataclass(frozen=True)
 class Verdict:
-    """What was found out about an image: its size, format and look, or why it was rejected."""
+    """What was found out about an image: its size, format and perceptual hash, or why it was rejected."""
 
     width: int = 0
     height: int = 0
     source_format: str = ""
-    look: int | None = None
+    perceptual_hash: int | None = None
     reason: str = ""
     position: str = ""
 
@@ -154,15 +154,15 @@ def _prepare(db: sqlite3.Connection, version: int) -> None:
 
 
 def _row(sha256: str, verdict: Verdict) -> _Row:
-    look = None if verdict.look is None else verdict.look.to_bytes(8, "big")
+    hashed = None if verdict.perceptual_hash is None else verdict.perceptual_hash.to_bytes(8, "big")
     size = verdict.width, verdict.height
-    return (bytes.fromhex(sha256), *size, verdict.source_format, look, verdict.reason, verdict.position)
+    return (bytes.fromhex(sha256), *size, verdict.source_format, hashed, verdict.reason, verdict.position)
 
 
 def _verdict(row: Iterable[Any]) -> tuple[str, Verdict]:
-    sha256, width, height, source_format, look, reason, position = row
-    seen = None if look is None else int.from_bytes(look, "big")
-    return sha256.hex(), Verdict(width, height, source_format, seen, reason, position)
+    sha256, width, height, source_format, hashed, reason, position = row
+    perceptual_hash = None if hashed is None else int.from_bytes(hashed, "big")
+    return sha256.hex(), Verdict(width, height, source_format, perceptual_hash, reason, position)
 
 
 def _checksum(row: Iterable[object]) -> int:

@@ -48,7 +48,7 @@ class Record:
     columns: Mapping[str, bytes | int]
     side: int  # shorter side in pixels
     changed: str = ""  # why the bytes are not those of the file
-    look: int | None = None  # of a image, by which copies are found that were encoded anew
+    perceptual_hash: int | None = None  # of a image, by which copies are found that were encoded anew
 
 
 class Source(Protocol):

@@ -29,7 +29,7 @@ class ImageFolder:
     def record(self, file: SourceFile, image: CheckedImage) -> Record:
         """Returns the record of an image that was checked."""
         columns = {"image": image.content, "label": file.label.encode()}
-        return Record(columns, min(image.width, image.height), image.changed, image.look)
+        return Record(columns, min(image.width, image.height), image.changed, image.perceptual_hash)
 
 
 SOURCE = ImageFolder()

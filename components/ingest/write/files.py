@@ -48,7 +48,7 @@ class ShardReport:
     quarantined: tuple[Quarantined, ...]
     failure: str = ""  # an input that could not be read: the run must stop
     read: int = 0  # rows that were looked at, where a file holds many
-    looks: str = ""  # of its images, packed by near_duplicates
+    perceptual_hashes: str = ""  # of its images, packed by near_duplicates
 
 
 def write_shard(
@@ -95,7 +95,7 @@ class _Tally:
         self.sides: Counter[int] = Counter()
         self.changed: Counter[str] = Counter()
         self.quarantined: list[Quarantined] = []
-        self.looks: list[tuple[str, int]] = []
+        self.hashes: list[tuple[str, int]] = []
 
     def sort(self, batch: _Outcomes) -> Iterator[tuple[ListedFile, Record]]:
         """Counts each outcome, and yields those that are records."""
@@ -107,8 +107,8 @@ class _Tally:
             self.sides[outcome.side] += 1
             if outcome.changed:
                 self.changed[outcome.changed] += 1
-            if outcome.look is not None:
-                self.looks.append((item.sha256, outcome.look))
+            if outcome.perceptual_hash is not None:
+                self.hashes.append((item.sha256, outcome.perceptual_hash))
             yield item, outcome
 
     def report(self, shard: ShardPlan, written: RecordFile | None = None, failure: str = "") -> ShardReport:
@@ -124,16 +124,16 @@ class _Tally:
             changed=dict(self.changed),
             quarantined=tuple(self.quarantined),
             failure=failure,
-            looks=_packed(self.looks),
+            perceptual_hashes=_packed(self.hashes),
         )
 
 
-def _packed(looks: Sequence[tuple[str, int]]) -> str:
-    if not looks:
+def _packed(hashes: Sequence[tuple[str, int]]) -> str:
+    if not hashes:
         return ""
     from components.ingest.close import near_duplicates  # with NumPy, which a check of headers does without
 
-    return near_duplicates.pack(looks)
+    return near_duplicates.pack(hashes)
 
 
 class _Reader:

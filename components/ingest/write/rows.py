@@ -98,7 +98,7 @@ class _Tally:
     classes: dict[str, Counter[str]] = field(default_factory=lambda: {split: Counter() for split in SPLITS})
     sides: dict[str, Counter[int]] = field(default_factory=lambda: {split: Counter() for split in SPLITS})
     changed: dict[str, Counter[str]] = field(default_factory=lambda: {split: Counter() for split in SPLITS})
-    looks: dict[str, list[tuple[str, int]]] = field(default_factory=lambda: {split: [] for split in SPLITS})
+    hashes: dict[str, list[tuple[str, int]]] = field(default_factory=lambda: {split: [] for split in SPLITS})
     known: set[str] = field(default_factory=set)
 
     def note_bad(self, bad: Sequence[BadRow]) -> None:
@@ -120,8 +120,8 @@ class _Tally:
         self.sides[split][min(image.width, image.height)] += 1
         if image.changed:
             self.changed[split][image.changed] += 1
-        if image.look is not None:
-            self.looks[split].append((shot.sha256, image.look))
+        if image.perceptual_hash is not None:
+            self.hashes[split].append((shot.sha256, image.perceptual_hash))
 
     def _count_classes(self, labels: pa.Array, splits: Numbers) -> None:
         found = labels.dictionary_encode()
@@ -185,7 +185,7 @@ class _Writers:
             classes=dict(tally.classes[split]),
             sides=dict(tally.sides[split]),
             changed=dict(tally.changed[split]),
-            looks=near_duplicates.pack(tally.looks[split]),
+            perceptual_hashes=near_duplicates.pack(tally.hashes[split]),
         )
 
 

@@ -36,7 +36,7 @@ from data.digits import write_image_folder
 
 Take = Callable[[Path], Listing]
 TRAIN, EVAL, TEST = range(3)
-LOOK = 0x0F0F_1234_5678_9ABC
+HASH = 0x0F0F_1234_5678_9ABC
 SAME = "pairs of images in different splits look the same (they differ in at most ingest.near_bits = 3 of 64 bits)"
 
 
@@ -45,14 +45,14 @@ class Report:
     """What is read of a shard's report."""
 
     split: str
-    looks: str
+    perceptual_hashes: str
     sides: dict[int, int]
 
 
 def seen(*rows: tuple[int, int]) -> Seen:
-    """Returns images of (look, split)."""
-    looks, splits = zip(*rows, strict=True) if rows else ((), ())
-    return Seen(np.arange(len(rows), dtype=np.uint64), np.array(looks, np.uint64), np.array(splits, np.int64))
+    """Returns images of (perceptual hash, split)."""
+    hashes, splits = zip(*rows, strict=True) if rows else ((), ())
+    return Seen(np.arange(len(rows), dtype=np.uint64), np.array(hashes, np.uint64), np.array(splits, np.int64))
 
 
 def found(*rows: tuple[int, int], bits: int = 3) -> NearDuplicates:
@@ -60,13 +60,13 @@ def found(*rows: tuple[int, int], bits: int = 3) -> NearDuplicates:
     return find(seen(*rows), [str(number) for number in range(len(rows))], bits)
 
 
-def brute(looks: npt.NDArray[np.uint64], bits: int) -> list[list[int]]:
+def brute(hashes: npt.NDArray[np.uint64], bits: int) -> list[list[int]]:
     """Compares all with all."""
     return [
         [one, other]
-        for one in range(len(looks))
-        for other in range(one + 1, len(looks))
-        if (int(looks[one]) ^ int(looks[other])).bit_count() <= bits
+        for one in range(len(hashes))
+        for other in range(one + 1, len(hashes))
+        if (int(hashes[one]) ^ int(hashes[other])).bit_count() <= bits
     ]
 
 
@@ -75,12 +75,12 @@ class TestWithin:
 
     @given(st.integers(0, 2**32), st.integers(0, 8))
     def test_it_finds_what_comparing_all_with_all_finds(self, seed: int, bits: int) -> None:
-        """For every distance that can be set, among looks of which many are near."""
+        """For every distance that can be set, among hashes of which many are near."""
         random = np.random.default_rng(seed)
-        looks = random.integers(0, 1 << 64, 12, np.uint64)
+        hashes = random.integers(0, 1 << 64, 12, np.uint64)
         flips = random.integers(0, 64, (90, random.integers(1, 11)), np.uint64)
-        near = random.choice(looks, 90) ^ np.bitwise_xor.reduce(np.uint64(1) << flips, axis=1)
-        every = np.unique(np.concatenate([looks, near]))
+        near = random.choice(hashes, 90) ^ np.bitwise_xor.reduce(np.uint64(1) << flips, axis=1)
+        every = np.unique(np.concatenate([hashes, near]))
         pairs, complete = within(every, bits)
 
         assert complete
@@ -106,13 +106,13 @@ class TestPairs:
 
     def test_near_looks_in_different_splits(self) -> None:
         """With both splits, and the bits that differ; the split that comes first stands first."""
-        assert found((LOOK ^ 0b101, EVAL), (1, TRAIN), (LOOK, TRAIN)) == NearDuplicates(
+        assert found((HASH ^ 0b101, EVAL), (1, TRAIN), (HASH, TRAIN)) == NearDuplicates(
             1, (Pair("2", "train", "0", "eval", 2),)
         )
 
     def test_equal_looks_in_different_splits(self) -> None:
         """Every one with every other."""
-        made = found((LOOK, TRAIN), (LOOK, TRAIN), (LOOK, EVAL), (LOOK, TEST))
+        made = found((HASH, TRAIN), (HASH, TRAIN), (HASH, EVAL), (HASH, TEST))
         named = [(pair.path, pair.like) for pair in made.pairs]
 
         assert made.count == 5
@@ -120,17 +120,17 @@ class TestPairs:
 
     def test_the_same_split_is_no_leak(self) -> None:
         """Nothing that is held out looks like them."""
-        assert found((LOOK, TRAIN), (LOOK ^ 1, TRAIN), (LOOK, TRAIN)) == NearDuplicates()
+        assert found((HASH, TRAIN), (HASH ^ 1, TRAIN), (HASH, TRAIN)) == NearDuplicates()
 
     def test_one_bit_more_is_another_image(self) -> None:
         """The setting is the limit."""
-        rows = ((LOOK, TRAIN), (LOOK ^ 0b1111, EVAL))
+        rows = ((HASH, TRAIN), (HASH ^ 0b1111, EVAL))
 
         assert [found(*rows, bits=bits).count for bits in (3, 4)] == [0, 1]
 
     def test_a_crowd_is_counted_and_its_first_pairs_are_listed(self) -> None:
-        """Half a million images of one look are a number, not a list."""
-        crowd = seen(*((LOOK, number % 2) for number in range(40_000)))
+        """Half a million images of one perceptual hash are a number, not a list."""
+        crowd = seen(*((HASH, number % 2) for number in range(40_000)))
         made = find(crowd, ["x"] * 40_000, 3)
 
         assert (made.count, len(made.pairs), made.complete) == (20_000 * 20_000, 10_000, True)
@@ -142,9 +142,9 @@ def manifest(*paths: str) -> Listing:
     return Listing(tuple(items), (), ())
 
 
-def packed(*looks: tuple[int, int]) -> str:
-    """Returns (number of the content, look) as a shard tells of them."""
-    return near_duplicates.pack([(f"{number:016x}" + 48 * "0", look) for number, look in looks])
+def packed(*hashes: tuple[int, int]) -> str:
+    """Returns (number of the content, perceptual hash) as a shard tells of them."""
+    return near_duplicates.pack([(f"{number:016x}" + 48 * "0", value) for number, value in hashes])
 
 
 class TestReports:
@@ -153,8 +153,8 @@ class TestReports:
     def test_files_are_named(self) -> None:
         """A content that stands there twice goes by its first name."""
         reports = [
-            Report("train", packed((0, LOOK), (1, LOOK ^ 255)), {9: 2}),
-            Report("eval", packed((2, LOOK ^ 1)), {9: 1}),
+            Report("train", packed((0, HASH), (1, HASH ^ 255)), {9: 2}),
+            Report("eval", packed((2, HASH ^ 1)), {9: 1}),
         ]
         files = Listing((*manifest("a.jpg", "b.jpg", "c.jpg").files, *manifest("z.jpg").files), (), ())
         made, warnings = close_look(files, reports, Ingest())
@@ -172,7 +172,7 @@ class TestReports:
 
     def test_it_can_be_turned_off(self) -> None:
         """ingest.near_bits = -1."""
-        reports = [Report("train", packed((0, LOOK)), {9: 1}), Report("eval", packed((1, LOOK)), {9: 1})]
+        reports = [Report("train", packed((0, HASH)), {9: 1}), Report("eval", packed((1, HASH)), {9: 1})]
 
         assert close_look(manifest("a", "b"), reports, Ingest(near_bits=-1)) == (NearDuplicates(), [])
 
@@ -184,7 +184,7 @@ class TestReports:
 
     @pytest.mark.parametrize("check", ["full", "header"])
     def test_what_is_no_image_is_left_alone(self, check: str) -> None:
-        """Rows have no looks, texts have no sides, and what was all bad is in no split."""
+        """Rows have no hashes, texts have no sides, and what was all bad is in no split."""
         reports = [Report("train", "", {}), Report("eval", "", {0: 7}), Report("", "", {})]
 
         assert close_look(manifest("a"), reports, Ingest.model_validate({"image_check": check})) == (

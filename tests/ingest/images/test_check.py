@@ -60,4 +60,4 @@ class TestLimits:
         """A side of more than a million pixels, which libpng refuses, is rejected."""
         content = encode(Image.new("1", (1_000_001, 1)), "PNG")
 
-        assert reason(content) == "size 1000001 x 1, expected at most 1,000,000 a side"
+        assert reason(content) == "size 1000001 x 1, expected at most 1,000,000 per side"

@@ -72,7 +72,7 @@ class TestHit:
         assert isinstance(first, CheckedImage)
         assert isinstance(again, CheckedImage)
         assert again == CheckedImage(b"no image", 60, 40, "JPEG", "")
-        assert again.look == first.look is not None
+        assert again.perceptual_hash == first.perceptual_hash is not None
 
     def test_a_known_rejection_is_not_decoded(self, file: Path) -> None:
         """Reason and position are the same."""

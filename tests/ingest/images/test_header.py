@@ -38,7 +38,7 @@ def test_what_is_kept_is_not_decoded(kind: str) -> None:
     checked = check(KEPT[kind])
 
     assert checked == CheckedImage(KEPT[kind], WIDTH, HEIGHT, kind.partition(" ")[0], "")
-    assert checked.look is None
+    assert checked.perceptual_hash is None
 
 
 def damaged(content: bytes, at: int) -> bytes:
@@ -66,7 +66,7 @@ REJECTED = {
     ),
     "JPEG that lies": (
         JPEG[:LIE] + b"\x1a\x00\x1a\x00" + JPEG[LIE + 4 :],
-        f"JPEG header says 6656 x 6656 but {DATA:,} bytes of data follow, expected at least one for 2,000 pixels",
+        f"JPEG header says 6656 x 6656 but {DATA:,} bytes of data follow, expected at least one per 2,000 pixels",
     ),
     "PNG that was cut": (PNG[:-6], "PNG is truncated: the file ends without an IEND chunk"),
 }

@@ -185,7 +185,7 @@ class TestDamaged:
         content = JPEG[:at] + b"\xff\xfe\0\2" + JPEG[at:]
 
         assert seen_by_tensorflow(content).shape == (HEIGHT, WIDTH, 3)
-        assert reason(content) == f"JPEG is corrupt: marker FFFE amid its data, at byte {at}, expected the end"
+        assert reason(content) == f"JPEG is corrupt: marker FFFE at byte {at} inside its data, expected the end marker"
 
     @pytest.mark.parametrize("progressive", [False, True])
     def test_every_cut(self, progressive: bool) -> None:
@@ -250,7 +250,7 @@ def resized(content: bytes, size: tuple[int, int]) -> bytes:
 
 LIE = (
     f"JPEG header says 7000 x 7000 but {len(JPEG) - SCAN - 14} bytes of data follow, "
-    "expected at least one for 2,000 pixels"
+    "expected at least one per 2,000 pixels"
 )
 BOMBS = {
     "lying JPEG": (resized(JPEG, (7000, 7000)), LIE),

@@ -7,7 +7,7 @@ import pytest
 from PIL import Image, ImageDraw, ImageEnhance
 
 from components.ingest.images import ImageLimits, check_image
-from components.ingest.images.perceptual_hash import look_of
+from components.ingest.images.perceptual_hash import perceptual_hash
 from tests.ingest.images.conftest import encode, exif
 
 NEAR = 3  # bits; the default of ingest.near_bits
@@ -27,7 +27,7 @@ def scene(seed: int, size: tuple[int, int] = (320, 240)) -> Image.Image:
 
 def look(content: bytes) -> int:
     """Returns the look of a file that must have one."""
-    found = check_image(content, ImageLimits()).look
+    found = check_image(content, ImageLimits()).perceptual_hash
     assert found is not None
     return found
 
@@ -81,7 +81,7 @@ PLAIN = {
 @pytest.mark.parametrize("kind", PLAIN)
 def test_a_plain_image_has_no_look(kind: str) -> None:
     """Blank sheets are no copies of each other."""
-    assert look_of(PLAIN[kind]) is None
+    assert perceptual_hash(PLAIN[kind]) is None
 
 
 def test_a_look_fits_into_64_bits() -> None:
@@ -93,4 +93,4 @@ def test_a_huge_png_is_not_decoded_for_its_look() -> None:
     """That would take more memory than all the rest of its check."""
     content = encode(Image.new("L", (5_000, 4_001)), "PNG")
 
-    assert check_image(content, ImageLimits()).look is None
+    assert check_image(content, ImageLimits()).perceptual_hash is None

@@ -38,8 +38,8 @@ ROWS = noise_rows(24)
 DAMAGED = {
     "no end": (PNG[:-12], "PNG is truncated: the file ends without an IEND chunk"),
     "cut in its end": (PNG[:-1], f"PNG is truncated: chunk IEND ends at byte {len(PNG)} of {len(PNG) - 1}"),
-    "no data": (without_chunk(PNG, b"IDAT"), "PNG with 0 bytes of image data in 0 chunks, expected some, in a row"),
-    "no header": (without_chunk(PNG, b"IHDR"), "PNG with 0 headers, expected one of 13 bytes, first of all"),
+    "no data": (without_chunk(PNG, b"IDAT"), "PNG with 0 bytes of image data in 0 chunks, expected contiguous chunks"),
+    "no header": (without_chunk(PNG, b"IHDR"), "PNG with 0 headers, expected one of 13 bytes as the first chunk"),
     "checksum": (
         flipped(PNG, len(PNG) - 14),
         f"PNG is corrupt: wrong checksum of chunk IDAT at byte {PNG.index(b'IDAT') - 4}",
@@ -67,7 +67,7 @@ DAMAGED = {
     ),
     "unknown critical chunk": (
         png_with(PNG, chunk(b"CgBI", b"")),
-        f"PNG chunk 'CgBI' at byte {PNG.index(b'IDAT') - 4}, expected one of the standard",
+        f"PNG chunk 'CgBI' at byte {PNG.index(b'IDAT') - 4}, expected a standard chunk",
     ),
     "unknown colour type": (
         raw_png(8, 5, noise_rows(8)),
@@ -93,7 +93,7 @@ class TestDamaged:
         content = png_with(PNG, after=chunk(b"tEXt", b"a\0b") + chunk(b"IDAT", b"more"))
         size = len(dict(chunks_of(PNG))[b"IDAT"]) + 4
 
-        assert reason(content) == f"PNG with {size:,} bytes of image data in 2 chunks, expected some, in a row"
+        assert reason(content) == f"PNG with {size:,} bytes of image data in 2 chunks, expected contiguous chunks"
 
 
 HUGE = zlib.compress(bytes(400_000_000))
@@ -104,7 +104,7 @@ BOMBS = {
     ),
     "lying PNG": (
         raw_png(16, 6, bytes(1000), size=(7000, 7000)),
-        "PNG header says 7000 x 7000 but 17 bytes of data follow, expected at least one for 1,032 bytes of the image",
+        "PNG header says 7000 x 7000 but 17 bytes of data follow, expected at least one per 1,032 bytes of the image",
     ),
     "PNG that never ends to inflate": (
         png_of([(name, HUGE if name == b"IDAT" else body) for name, body in chunks_of(PNG)]),

@@ -170,7 +170,9 @@ class TestRaw:
         """Five digits are what there is for a side."""
         content = encode(Image.new("1", (100_000, 2)), "PNG")
 
-        with pytest.raises(ImageRejected, match="size 100000 x 2, expected at most 99,999 a side to be stored raw"):
+        with pytest.raises(
+            ImageRejected, match=r"size 100000 x 2, expected at most 99,999 per side for ingest.store = raw"
+        ):
             stored(content, RAW)
 
 
@@ -179,7 +181,7 @@ def test_a_look_is_that_of_the_original(handling: Handling) -> None:
     """Near duplicates are found whatever is stored."""
     content = encode(LARGE, "PNG")
 
-    assert stored(content, handling).look == check_image(content, ImageLimits()).look is not None
+    assert stored(content, handling).perceptual_hash == check_image(content, ImageLimits()).perceptual_hash is not None
 
 
 def test_raw_pixels_are_shown_as_png() -> None:

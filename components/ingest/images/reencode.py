@@ -1,7 +1,7 @@
-"""A decoded image set right and stored anew: what is left to do when TensorFlow would not show what a person sees.
+"""Re-encodes a decoded image that TensorFlow would decode to something else than a viewer shows.
 
-load ─► on white paper, if one sees through it ─► gray or RGB, of 8 bits ─► upright ─┬─► JPEG (from JPEG) or PNG
-                                                                                     └─► reduced: JPEG or pixels
+load ─► alpha on a white background ─► 8-bit gray or RGB ─► upright ─┬─► JPEG (from JPEG) or PNG
+                                                                     └─► resized: JPEG or raw pixels
 """
 
 import io
@@ -13,10 +13,10 @@ from PIL.TiffImagePlugin import TiffImageFile
 
 from components.ingest.images.limits import CheckedImage, Handling, ImageRejected
 from components.ingest.images.orientation import upright
-from components.ingest.images.perceptual_hash import look_of
-from components.ingest.images.storage_format import as_jpeg, as_ppm, reduce
+from components.ingest.images.perceptual_hash import perceptual_hash
+from components.ingest.images.storage_format import as_jpeg, as_ppm, resize
 
-# Reasons for a change that more than one format has.
+# Reasons for re-encoding that several formats share.
 ROTATED: Final = "EXIF rotation"
 FIRST_FRAME: Final = "first frame"
 ALPHA: Final = "alpha"
@@ -29,55 +29,51 @@ _DEEPEST_WHITE: Final = 65535
 
 
 def load(image: ImageFile.ImageFile) -> None:
-    """Decodes the pixels; a cut file raises."""
-    # A switch of the whole process, which other libraries turn on: cut files would then pass, half of them gray.
+    """Decodes the pixels; a truncated file raises."""
+    # Other libraries turn this global switch on. Truncated files would then pass, with the rest in gray.
     ImageFile.LOAD_TRUNCATED_IMAGES = False
     image.load()
 
 
 def on_white(image: Image.Image) -> Image.Image | None:
-    """Returns the image on white paper when the paper shows through, else None."""
+    """Returns the image on a white background if it has transparent pixels, else None."""
     if not image.has_transparency_data:
         return None
     layer = image.convert("RGBA")
     alpha = layer.getchannel("A")
     if alpha.getextrema() == (_WHITE, _WHITE):
         return None
-    paper = Image.new("RGB", image.size, "white")
-    paper.paste(layer, mask=alpha)
-    return paper
+    background = Image.new("RGB", image.size, "white")
+    background.paste(layer, mask=alpha)
+    return background
 
 
 def store(
     image: Image.Image, source_format: str, orientation: int, changed: Iterable[str], handling: Handling
 ) -> CheckedImage:
-    """Encodes an opaque image, upright and without any metadata."""
-    picture = upright(gray_or_rgb(image), orientation)
-    picture.info = {}
-    look = look_of(picture)
-    anew = handling.redraws(*picture.size)
-    if anew:
-        picture = reduce(picture, handling.side)
-    content = _as_asked(picture, handling) if anew else _as_it_came(picture, source_format)
-    why = [*changed, _STORED[handling.store]] if anew else changed
-    return CheckedImage(content, *picture.size, source_format, ", ".join(why), look)
+    """Encodes an opaque image, upright and without metadata."""
+    image = upright(gray_or_rgb(image), orientation)
+    image.info = {}
+    hashed = perceptual_hash(image)
+    if not handling.reencodes(*image.size):
+        content = _in_own_format(image, source_format)
+        return CheckedImage(content, *image.size, source_format, ", ".join(changed), hashed)
+    image = resize(image, handling.side)
+    content = as_ppm(image) if handling.store == "raw" else as_jpeg(image, handling.quality, "4:2:0")
+    return CheckedImage(content, *image.size, source_format, ", ".join([*changed, _STORED[handling.store]]), hashed)
 
 
-def _as_asked(picture: Image.Image, handling: Handling) -> bytes:
-    return as_ppm(picture) if handling.store == "raw" else as_jpeg(picture, handling.quality, "4:2:0")
-
-
-def _as_it_came(picture: Image.Image, source_format: str) -> bytes:
-    """Encodes a JPEG as JPEG, and all others as PNG, without loss."""
+def _in_own_format(image: Image.Image, source_format: str) -> bytes:
+    """Encodes a JPEG as JPEG, and all other formats losslessly as PNG."""
     if source_format == "JPEG":
-        return as_jpeg(picture, quality=95, subsampling="4:4:4")
+        return as_jpeg(image, quality=95, subsampling="4:4:4")
     out = io.BytesIO()
-    picture.save(out, "PNG", compress_level=4)  # of a photo: half the time of the default, 2 % more bytes
+    image.save(out, "PNG", compress_level=4)  # for a photo, half the time of the default level and 2 % more bytes
     return out.getvalue()
 
 
 def gray_or_rgb(image: Image.Image) -> Image.Image:
-    """Returns the image in 8 bits, gray ("L") or "RGB"."""
+    """Returns the image as 8-bit gray ("L") or "RGB"."""
     if image.mode in ("L", "RGB"):
         return image
     if image.mode == "1":
@@ -88,10 +84,10 @@ def gray_or_rgb(image: Image.Image) -> Image.Image:
 
 
 def _gray_8_bit(image: Image.Image) -> Image.Image:
-    """Returns a deep gray image in 8 bits, where Pillow would clip it at 255.
+    """Returns a 16-bit, 32-bit or float gray image in 8 bits; Pillow would clip it at 255.
 
-    16 bits keep their upper half, as in TensorFlow. In 32 bits and floats no file says what white is, so it is the
-    least of 1 (floats only), 255 and 65535 that no pixel exceeds.
+    Of 16 bits the upper 8 are kept, as in TensorFlow. No file of 32 bits or floats says which value is white, so white
+    is the smallest of 1 (floats only), 255 and 65535 that no pixel exceeds.
     """
     import numpy as np
 
