@@ -177,7 +177,7 @@ def outcome(content: bytes, handling: Handling = FULL) -> tuple[object, ...]:
         checked = check_image(content, ImageLimits(max_pixels=1_000_000), handling)
     except ImageRejected as error:
         return str(error), error.at
-    return checked.width, checked.height, checked.changed, checked.look
+    return checked.width, checked.height, checked.changed, checked.perceptual_hash
 
 
 @pytest.mark.parametrize(("handling", "earliest"), [(FULL, 20), (HEADER, 2)])
