@@ -69,11 +69,11 @@ def _run(wish: Wish, artifact: Path, notes: Path, surveyed: Callable[[Survey], N
     from apache_beam.options.pipeline_options import PipelineOptions
 
     from components.ingest import run
-    from components.ingest.work.files_unit import Target
+    from components.ingest.work.units import Output
 
     def pipeline() -> Any:
         return beam.Pipeline(options=PipelineOptions(list(wish.beam_args)))
 
     listed = wish.out.with_name(f"{wish.out.name}.quarantine.jsonl")
-    job = run.Job(found, Target(artifact, wish.settings, notes / "checks.db"), listed, wish.earlier)
+    job = run.Job(found, Output(artifact, wish.settings, notes / "checks.db"), listed, wish.earlier)
     return run.run(job, pipeline, look)

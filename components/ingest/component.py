@@ -18,7 +18,7 @@ from components.ingest import run
 from components.ingest.config import IngestConfig
 from components.ingest.survey import survey
 from components.ingest.survey.survey import Survey
-from components.ingest.work.files_unit import Target
+from components.ingest.work.units import Output
 from components.storage.hashing import HashCache
 
 FINGERPRINT = "input_fingerprint"
@@ -73,8 +73,8 @@ class IngestExecutor(base_beam_executor.BaseBeamExecutor):
             raise BadInput(f"{data}: changed while the run started; run again when nothing writes to it")
         artifact = Path(examples.uri)
         # The folder beside it holds the outputs of earlier runs: what has not changed since is taken over from there.
-        target = Target(artifact, config.settings, Path(config.checks))
-        job = run.Job(found, target, Path(config.quarantine_list), earlier=artifact.parent)
+        output = Output(artifact, config.settings, Path(config.checks))
+        job = run.Job(found, output, Path(config.quarantine_list), earlier=artifact.parent)
         run.run(job, self._make_beam_pipeline, lambda: _look(data, config))
         examples.split_names = artifact_utils.encode_split_names([n for n, _ in config.settings.splits.fractions()])
         examples_utils.set_payload_format(examples, example_gen_pb2.FORMAT_TF_EXAMPLE)

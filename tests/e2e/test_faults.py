@@ -206,12 +206,12 @@ def test_input_that_vanishes_stops_the_run(pipeline: Any) -> None:
     vanish = (
         "import os\n"
         "from pipelines import quiet; quiet.prepare_environment()\n"
-        "import components.ingest.work.files_unit as units\n"
-        "whole = units.write_shard\n"
+        "import components.ingest.write.files as files\n"
+        "whole = files.write_shard\n"
         "def write_shard(*arguments):\n"
         f"    if os.path.exists({str(victim)!r}): os.unlink({str(victim)!r})\n"
         "    return whole(*arguments)\n"
-        "units.write_shard = write_shard"
+        "files.write_shard = write_shard"
     )
     result = pipeline.run(before=vanish)
 

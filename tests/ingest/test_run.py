@@ -16,7 +16,7 @@ from components.errors import BadInput, SettingsError
 from components.ingest import run as ingesting
 from components.ingest.survey import survey
 from components.ingest.work import units
-from components.ingest.work.files_unit import Target
+from components.ingest.work.units import Output
 from components.records import manifest
 from components.settings.ingest import Ingest
 from components.settings.splits import Splits
@@ -44,7 +44,7 @@ def run(
     def look() -> survey.Survey:
         return survey.take(str(data), chosen, cache)
 
-    job = ingesting.Job(look(), Target(out, chosen), out / "bad.jsonl", earlier)
+    job = ingesting.Job(look(), Output(out, chosen), out / "bad.jsonl", earlier)
     return ingesting.run(job, lambda: beam.Pipeline(options=PipelineOptions(list(flags))), look)
 
 
@@ -76,7 +76,7 @@ def data(tmp_path: Path) -> Path:
 @pytest.fixture
 def small_ranges(monkeypatch: pytest.MonkeyPatch) -> None:
     """Cuts small files too."""
-    monkeypatch.setattr(units, "_LEAST_RANGE", 4096)
+    monkeypatch.setattr(units, "_MIN_RANGE", 4096)
 
 
 @pytest.mark.usefixtures("small_ranges")
@@ -298,7 +298,7 @@ def test_a_file_that_changes_meanwhile_ends_the_ingest(data: Path, tmp_path: Pat
         (data / "b.csv").write_text((data / "b.csv").read_text() + "1,2.0,x,odd\n")
         return beam.Pipeline()
 
-    job = ingesting.Job(look(), Target(tmp_path / "out", settings), tmp_path / "bad.jsonl")
+    job = ingesting.Job(look(), Output(tmp_path / "out", settings), tmp_path / "bad.jsonl")
     with pytest.raises(BadInput, match=r"changed while it was being ingested|ends at byte"):
         ingesting.run(job, pipeline, look)
 

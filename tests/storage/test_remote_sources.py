@@ -22,7 +22,7 @@ from components.errors import BadInput
 from components.ingest.sources import csv_rows, image_folder
 from components.ingest.sources.rows import BadRow, Range, RowSource
 from components.ingest.survey import listing
-from components.ingest.work.shards import ShardPlan
+from components.ingest.work.shards import ShardFiles
 from components.ingest.write.files import write_shard
 from components.settings.ingest import Ingest
 from components.storage.hashing import HashCache
@@ -270,7 +270,7 @@ def test_files_of_long_ago_become_records(ground: Any, address: Address, tmp_pat
     ground.timed = True
     there = address(ground.folder / "set")
     files = listing.take(image_folder.SOURCE, there, HashCache(None)).files
-    report = write_shard(ShardPlan("train", 0, 1, files), image_folder.SOURCE, there, tmp_path, Ingest())
+    report = write_shard(ShardFiles("train", 0, 1, files), image_folder.SOURCE, there, tmp_path, Ingest())
 
     assert all(item.stat for item in files)
     assert (report.failure, report.records, len(report.quarantined)) == ("", 3, 1)

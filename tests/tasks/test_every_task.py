@@ -35,7 +35,7 @@ from components.fitting import preprocessing
 from components.fitting.fitted import Fitted
 from components.ingest import run
 from components.ingest.survey import survey
-from components.ingest.work.files_unit import Target
+from components.ingest.work.units import Output
 from components.input_pipeline import Position, Reader, RecordFile, artifacts
 from components.input_pipeline.artifacts import ColumnFeature
 from components.models.heads import Classification
@@ -181,7 +181,7 @@ def make(name: str, home: Path) -> Made:
 def ingest(config: run_config.RunConfig, found: survey.Survey, artifact: Path, *beam_args: str) -> None:
     """Writes records, as the ingest node does."""
     artifact.mkdir()
-    job = run.Job(found, Target(artifact, config.settings.ingest), artifact.with_suffix(".quarantine"))
+    job = run.Job(found, Output(artifact, config.settings.ingest), artifact.with_suffix(".quarantine"))
     run.run(job, lambda: beam.Pipeline(options=PipelineOptions(list(beam_args))), lambda: found)
 
 

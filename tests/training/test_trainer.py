@@ -26,7 +26,7 @@ from components.fitting import preprocessing
 from components.ingest.close import manifest as closing
 from components.ingest.sources.image_folder import SOURCE
 from components.ingest.survey import listing
-from components.ingest.work.shards import ShardPlan
+from components.ingest.work.shards import ShardFiles
 from components.ingest.write.files import write_shard
 from components.models import joined
 from components.progress import Progress
@@ -64,7 +64,7 @@ def ingest(data: Path, examples: Path) -> None:
     reports = []
     for split in COUNTS:
         files = [item for item in found.files if f"/{split}-" in item.file.path]
-        plans = [ShardPlan(split, index, 2, tuple(files[index::2])) for index in range(2)]
+        plans = [ShardFiles(split, index, 2, tuple(files[index::2])) for index in range(2)]
         reports += [write_shard(plan, SOURCE, data, examples, Ingest()) for plan in plans]
     manifest.write(examples, *closing.build(found, reports))
 

@@ -1,7 +1,7 @@
-"""How shard reports come back from the workers: as files beside the shards.
+"""Reports of work units, as files beside the shards.
 
-What a Beam runner hands back to its caller differs from runner to runner; a folder that all workers share does not,
-and the shards need one anyway.
+What a Beam runner returns to its caller differs from runner to runner. A folder that all workers share does not, the
+shards need one anyway, and a file survives a retried bundle.
 """
 
 import shutil
@@ -21,26 +21,26 @@ _FOLDER = "reports"
 
 
 def store(artifact: Path, unit: str, reports: Sequence[ShardReport]) -> None:
-    """Leaves the reports of one unit of work; a retried bundle leaves the same ones again."""
+    """Stores the reports of one work unit; a retried bundle stores the same ones again."""
     target = _file_of(artifact, unit)
     target.parent.mkdir(parents=True, exist_ok=True)
     rows = [asdict(report) for report in reports]
-    # Whole or not there, but not forced to the disk: after a crash of the machine no one will ask for it.
+    # Renamed, so that it is whole or absent, but not synced: after a crash of the machine nothing reads it.
     aside = durable.aside_of(target)
     aside.write_bytes(orjson.dumps(rows, option=orjson.OPT_NON_STR_KEYS))
     aside.replace(target)
 
 
 def collect(artifact: Path, units: Sequence[str]) -> list[ShardReport]:
-    """Returns all reports; a unit without any was not done."""
+    """Returns the reports of all work units; raises LedgerMismatch if one has none."""
     missing = [unit for unit in units if not _file_of(artifact, unit).exists()]
     if missing:
-        raise LedgerMismatch(f"{len(missing)} of {len(units)} shards were not written, such as {missing[0]}")
+        raise LedgerMismatch(f"{len(missing)} of {len(units)} work units were not written, such as {missing[0]}")
     return [report for unit in units for report in _read(_file_of(artifact, unit))]
 
 
 def clear(artifact: Path) -> None:
-    """Removes the files of all units, when their reports have been collected."""
+    """Removes all reports."""
     if (artifact / _FOLDER).exists():
         shutil.rmtree(artifact / _FOLDER)
 
@@ -54,7 +54,7 @@ def _read(path: Path) -> list[ShardReport]:
 
 
 def from_json(stored: dict[str, Any]) -> ShardReport:
-    """Returns a report that was stored as plain values."""
+    """Returns a report from its JSON form."""
     stored["sides"] = {int(side): count for side, count in stored["sides"].items()}
     stored["quarantined"] = tuple(Quarantined(**row) for row in stored["quarantined"])
     return ShardReport(**stored)

@@ -1,8 +1,8 @@
-"""What an earlier ingest has read already: a span that has not changed is taken over, shards and account.
+"""Reuse of spans that an earlier ingest has read: unchanged spans keep their shards and reports.
 
     artifact/spans/s00003.json   key (content, settings, columns, code, libraries), and the reports of its shards
 
-A shard is linked, or copied where links are not to be had, after its bytes were compared with its checksum.
+A shard is linked, or copied where the filesystem has no links, after its bytes were compared with its checksum.
 """
 
 import os
@@ -30,19 +30,45 @@ _LIBRARIES = ("numpy", "pillow", "pyarrow", "tensorflow")
 
 
 def key_of(part: Part, table: Table | None, settings: Ingest) -> str:
-    """Returns what the shards of a part depend on."""
-    code = fingerprint.sources(["components.ingest.work.units", refs.module_of(part.located.source)])
-    told = {
+    """Returns a digest of everything that the shards of a span depend on."""
+    depends_on = {
         "data": part.manifest.digest,
         "settings": settings.model_dump(mode="json", exclude={"spans", "max_bad_fraction", "near_bits"}),
         "columns": [str(table.schema), table.label, table.images, dict(table.names)] if table else [],
-        "code": code,
+        "code": fingerprint.sources(["components.ingest.work.units", refs.module_of(part.located.source)]),
         "libraries": {name: metadata.version(name) for name in _LIBRARIES},
     }
-    return digest_of([orjson.dumps(told, option=orjson.OPT_SORT_KEYS).decode()])
+    return digest_of([orjson.dumps(depends_on, option=orjson.OPT_SORT_KEYS).decode()])
 
 
-def artifacts(folder: Path) -> list[Path]:
+def link_shards(part: Part, key: str, earlier: Path, artifact: Path) -> list[ShardReport] | None:
+    """Links the shards of a span from the newest earlier artifact that has them intact; None if there is none.
+
+    Args:
+        part: the span.
+        key: what its shards depend on.
+        earlier: an earlier artifact, or the folder of all of them.
+        artifact: where the shards go.
+    """
+    for old in _artifacts(earlier):
+        stored = _read(old, part)
+        if stored.get("key") == key and (found := [reports.from_json(row) for row in stored["reports"]]):
+            if all(_link_intact(old, artifact, report) for report in found):
+                return found
+            for report in found:
+                (artifact / report.name).unlink(missing_ok=True)
+    return None
+
+
+def store(artifact: Path, part: Part, key: str, written: Sequence[ShardReport]) -> None:
+    """Stores the key and the reports of a span, for the next ingest."""
+    target = _file_of(artifact, part)
+    target.parent.mkdir(exist_ok=True)
+    stored = {"key": key, "reports": [asdict(report) for report in written]}
+    durable.write_bytes(target, orjson.dumps(stored, option=orjson.OPT_NON_STR_KEYS))
+
+
+def _artifacts(folder: Path) -> list[Path]:
     """Returns finished artifacts, newest first: `folder` itself, or those in it, which are numbered."""
     if (folder / MANIFEST).exists():
         return [folder]
@@ -50,48 +76,28 @@ def artifacts(folder: Path) -> list[Path]:
     return sorted(found, key=lambda path: int(path.name), reverse=True)
 
 
-def take_over(part: Part, key: str, earlier: Sequence[Path], artifact: Path) -> list[ShardReport] | None:
-    """Brings the shards of a part over from the first artifact that has them unbroken; None if there is none."""
-    for old in earlier:
-        stored = _read(old, part)
-        if stored.get("key") == key and (found := [reports.from_json(row) for row in stored["reports"]]):
-            if all(_bring(old, artifact, report) for report in found):
-                return found
-            for report in found:
-                (artifact / report.name).unlink(missing_ok=True)
-    return None
-
-
-def keep(artifact: Path, part: Part, key: str, written: Sequence[ShardReport]) -> None:
-    """Stores what the next ingest needs to take this part over."""
-    target = _file(artifact, part)
-    target.parent.mkdir(exist_ok=True)
-    told = {"key": key, "reports": [asdict(report) for report in written]}
-    durable.write_bytes(target, orjson.dumps(told, option=orjson.OPT_NON_STR_KEYS))
-
-
-def _file(artifact: Path, part: Part) -> Path:
+def _file_of(artifact: Path, part: Part) -> Path:
     return artifact / _FOLDER / f"{part.span.name}.json"
 
 
 def _read(artifact: Path, part: Part) -> dict[str, Any]:
     try:
-        stored: dict[str, Any] = orjson.loads(_file(artifact, part).read_bytes())
+        stored: dict[str, Any] = orjson.loads(_file_of(artifact, part).read_bytes())
     except (OSError, ValueError):
         return {}
     return stored
 
 
-def _bring(old: Path, artifact: Path, report: ShardReport) -> bool:
-    """Links or copies one shard; False if it is not what it was."""
+def _link_intact(old: Path, artifact: Path, report: ShardReport) -> bool:
+    """Links one shard and its fingerprints; False if the shard is missing or not what was written."""
     if not report.name:
-        return True  # a range of nothing but bad rows
+        return True  # a range with no good row has no shard
     source = old / report.name
     if not source.is_file() or source.stat().st_size != report.bytes or checksum.of_file(source) != report.checksum:
         return False
-    notes = duplicates.file_of(old, report.name)
-    if notes.exists():
-        _link(notes, duplicates.file_of(artifact, report.name))
+    fingerprints = duplicates.file_of(old, report.name)
+    if fingerprints.exists():
+        _link(fingerprints, duplicates.file_of(artifact, report.name))
     _link(source, artifact / report.name)
     return True
 

@@ -44,13 +44,13 @@ class ParquetRows:
         with parquet_file.opened(path) as file:
             groups = [file.metadata.row_group(index) for index in range(file.num_row_groups)]
             pieces = [piece for group in groups for piece in _cut(group.num_rows, group.total_byte_size, target)]
-        parquet_decoder.expect()
+        parquet_decoder.start()
         return _pack(pieces, relative, target)
 
     def read(self, path: DataPath, part: Range, schema: pa.Schema) -> Iterator[RowBatch]:
         """Reads the rows of a range, whatever row groups they stand in."""
         number = part.start
-        for batch in parquet_decoder.decoded(path, part, schema.names):
+        for batch in parquet_decoder.decode(path, part, schema.names):
             yield _row_batch(batch, number, schema, path)
             number += batch.num_rows
         if number != part.stop:

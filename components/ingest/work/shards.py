@@ -1,9 +1,9 @@
-"""Which record goes where: decided from content hashes alone, before any byte is moved.
+"""The split and shard of each file: decided by content hashes alone, before any byte is moved.
 
     sha256 ─► split (fraction of the hash space) ─► order within the split ─► shard
 
-So the plan is the same on any machine and any number of workers, exact duplicates share a split, and a Beam element
-is a whole shard: no record crosses a shuffle, and a retried bundle writes the same file again.
+So the result is the same on any machine and for any number of workers, exact duplicates share a split, and a Beam
+element is a whole shard: no record crosses a shuffle, and a retried bundle writes the same file again.
 """
 
 import hashlib
@@ -21,8 +21,8 @@ _HASH_SPACE = 1 << 64
 
 
 @dataclass(frozen=True)
-class ShardPlan:
-    """One shard to be written: its records in order."""
+class ShardFiles:
+    """The files of one shard, in the order of its records."""
 
     split: str
     index: int
@@ -37,7 +37,7 @@ class ShardPlan:
 
 
 def numbered(index: int, of: int, span: str = "") -> str:
-    """Returns the end of a shard's name: shards of different spans never have the same."""
+    """Returns the end of a shard's name, unique over all spans."""
     return f"{span}-{index:05d}-of-{of:05d}".removeprefix("-")
 
 
@@ -53,21 +53,21 @@ def _split_of(sha256: str, salt: str, fractions: Sequence[tuple[str, float]]) ->
         edge += fraction
         if place < edge:
             return name
-    return fractions[-1][0]  # the fractions' sum may end a rounding error short of 1
+    return fractions[-1][0]  # rounding may leave the sum of the fractions just below 1
 
 
-def plan(files: Sequence[ListedFile], settings: "Ingest", span: str = "") -> list[ShardPlan]:
-    """Deals all files into shards, split by split."""
-    shards: list[ShardPlan] = []
+def assign(files: Sequence[ListedFile], settings: "Ingest", span: str = "") -> list[ShardFiles]:
+    """Assigns every file to one shard, split by split."""
+    shards: list[ShardFiles] = []
     salt, fractions = settings.splits.salt, settings.splits.fractions()
-    dealt: dict[str, list[ListedFile]] = {split: [] for split, _ in fractions}
+    by_split: dict[str, list[ListedFile]] = {split: [] for split, _ in fractions}
     for item in files:
-        dealt[_split_of(item.sha256, salt, fractions)].append(item)
-    for split, mine in dealt.items():
-        # By hash, so that classes are mixed within every shard and the shuffle buffer need not be large.
+        by_split[_split_of(item.sha256, salt, fractions)].append(item)
+    for split, mine in by_split.items():
+        # Sorted by hash, which mixes the classes within every shard: a small shuffle buffer is enough.
         mine.sort(key=lambda item: (item.sha256, item.file.path))
         count = _shard_count(mine, settings)
-        shards += [ShardPlan(split, index, count, tuple(mine[index::count]), span) for index in range(count)]
+        shards += [ShardFiles(split, index, count, tuple(mine[index::count]), span) for index in range(count)]
     return shards
 
 

@@ -1,88 +1,195 @@
-"""Units of work: what one Beam element reads and writes, decided before any byte is moved.
+"""Work units: what one Beam element reads and writes, decided before any byte is moved.
 
-    part of the data ─┬─ a file is a record ─► shards dealt by content hash ─► a unit a shard
-                      └─ rows ─► ranges of files, the same on any machine ───► a unit a range, a shard a split
+    one span ─┬─ a file is a record ─► shards assigned by content hash ───► one work unit per shard
+              └─ rows ─► ranges of files, the same on any machine ─► one work unit per range, one shard per split
 
 No record crosses a shuffle, and a retried bundle writes the same files again.
+
+Beam, TensorFlow, Arrow and pydantic are not imported at the top: a worker process, which writes units of files, does
+without them and so starts in 0.1 s.
 """
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+import os
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor, as_completed
+from dataclasses import dataclass, replace
 from pathlib import Path
+from types import SimpleNamespace
+from typing import TYPE_CHECKING, cast
 
 from components import refs
-from components.ingest.sources.rows import Range, RowSource
+from components.ingest.close import reports
 from components.ingest.survey.detect import Place
-from components.ingest.survey.renames import Renamed
-from components.ingest.survey.survey import Part, Table
 from components.ingest.work import shards
-from components.ingest.work.files_unit import FilesUnit, Target
+from components.ingest.work.pool import Pool
+from components.ingest.work.shards import ShardFiles
+from components.ingest.write import files
 from components.ingest.write.files import ShardReport
-from components.ingest.write.rows import write_range
-from components.settings.ingest import Ingest
 
-_LEAST_RANGE = 256 << 10  # bytes: below this a range costs more to start than to read
+if TYPE_CHECKING:
+    from components.ingest.sources.rows import Range, RowSource
+    from components.ingest.survey.survey import Part, Table
+    from components.settings.ingest import Ingest
+
+_MIN_RANGE = 256 << 10  # bytes: a smaller range costs more to start than to read
+_MANY_FILES, _MANY_BYTES = 2_000, 64 << 20  # from either of them on, starting worker processes pays
+_CORES = os.cpu_count() or 1
+
+
+@dataclass(frozen=True)
+class Output:
+    """Where work units write their shards, and by which settings."""
+
+    artifact: Path
+    settings: "Ingest"
+    checks: Path | None = None  # cache of image checks
+
+    def plain(self) -> "Output":
+        """Returns the output with settings that a worker process can read without importing pydantic."""
+        return replace(self, settings=cast("Ingest", SimpleNamespace(**self.settings.model_dump())))
+
+
+@dataclass(frozen=True)
+class FilesUnit:
+    """One shard of records that are files."""
+
+    shard: ShardFiles
+    source: str
+    home: Place
+
+    @property
+    def name(self) -> str:
+        """Name of the shard."""
+        return self.shard.name
+
+    def write(self, output: Output) -> Sequence[ShardReport]:
+        """Reads, checks and writes the files of the shard."""
+        source = refs.load(self.source)
+        return [files.write_shard(self.shard, source, self.home, output.artifact, output.settings, output.checks)]
 
 
 @dataclass(frozen=True)
 class RowsUnit:
-    """One range of rows: a shard for every split that it has records of."""
+    """One range of rows: a shard for each split that it has records of."""
 
-    part: Range
+    part: "Range"
     shard: str  # end of the shards' names
     source: str
     home: Place
-    table: Table
+    table: "Table"
 
     @property
     def name(self) -> str:
-        """The range's number."""
+        """Number of the range."""
         return f"range-{self.shard}"
 
-    def sent(self, artifact: Path) -> "RowsUnit":
-        """A range is small: nothing is sent ahead."""
-        del artifact
-        return self
-
-    def write(self, target: Target) -> Sequence[ShardReport]:
+    def write(self, output: Output) -> Sequence[ShardReport]:
         """Reads the range and writes its shards."""
-        table, settings = self.table, target.settings
+        from components.ingest.survey.renames import Renamed
+        from components.ingest.write.rows import write_range
+
+        table, settings = self.table, output.settings
         split_by = table.names.get(settings.split_by, settings.split_by)
         return write_range(
             self.part, self.shard, source=Renamed(refs.load(self.source), table.names), schema=table.schema,
-            data=self.home, artifact=target.artifact, settings=settings.model_copy(update={"split_by": split_by}),
-            label=table.label, images=table.images, checks=target.checks,
+            data=self.home, artifact=output.artifact, settings=settings.model_copy(update={"split_by": split_by}),
+            label=table.label, images=table.images, checks=output.checks,
         )  # fmt: skip
 
 
-Unit = FilesUnit | RowsUnit  # with a name that tells it from all others of the same ingest
+Unit = FilesUnit | RowsUnit
 
 
-def of_part(part: Part, table: Table | None, settings: Ingest) -> list[Unit]:
-    """Returns the units of one part of the data."""
+def write(unit: Unit, output: Output) -> int:
+    """Writes a unit and its report; returns its number of records, the quarantined ones included."""
+    made = unit.write(output)
+    reports.store(output.artifact, unit.name, made)
+    return sum(report.records + len(report.quarantined) for report in made)
+
+
+def write_all(units: Sequence[Unit], output: Output, done: Callable[[int], None]) -> None:
+    """Writes units on all cores of this machine; calls `done` with the records of each.
+
+    Rows are written by threads: Arrow and TensorFlow release Python's lock. Files are not: reading, checking and
+    writing them is half Python, and on images of 100 KB two threads took longer than one. Many files are written by
+    worker processes, few by one thread.
+    """
+    if isinstance(units[0], RowsUnit):
+        _write_concurrently(_CORES, lambda unit: write(unit, output), units, done)
+    elif not _is_long(units):
+        _write_concurrently(1, lambda unit: write(unit, output), units, done)
+    else:
+        _write_in_workers(units, output.plain(), done)
+
+
+def _write_in_workers(units: Sequence[Unit], output: Output, done: Callable[[int], None]) -> None:
+    from components.native import checker
+
+    with Pool(checker.environment()) as pool:
+        pool.start(_CORES)
+
+        def write_there(unit: Unit) -> int:
+            with pool.lease() as worker:
+                return sum(worker.call(f"{__name__}:write_here", unit, output))
+
+        _write_concurrently(_CORES, write_there, units, done, pool.kill)
+
+
+def write_here(unit: Unit, output: Output) -> Iterator[int]:
+    """What a worker process runs: `write` as a generator."""
+    yield write(unit, output)
+
+
+def _write_concurrently(
+    count: int,
+    write_one: Callable[[Unit], int],
+    units: Sequence[Unit],
+    done: Callable[[int], None],
+    interrupt: Callable[[], None] = lambda: None,
+) -> None:
+    """Writes units in so many threads; the first error cancels the rest, interrupts what runs, and is raised."""
+    with ThreadPoolExecutor(count) as threads:
+        running = [threads.submit(write_one, unit) for unit in units]
+        try:
+            for finished in as_completed(running):
+                done(finished.result())
+        except BaseException:
+            threads.shutdown(wait=False, cancel_futures=True)
+            interrupt()
+            raise
+
+
+def _is_long(units: Sequence[Unit]) -> bool:
+    """Whether these are files of this machine that take long enough to start worker processes."""
+    listed = [item for unit in units if isinstance(unit, FilesUnit) for item in unit.shard.files]
+    local = isinstance(units[0].home, Path)
+    return local and (len(listed) >= _MANY_FILES or sum(item.size for item in listed) >= _MANY_BYTES)
+
+
+def of_part(part: "Part", table: "Table | None", settings: "Ingest") -> list[Unit]:
+    """Returns the work units of one span."""
     source, home, span = part.located.source, part.located.home, part.span.name
     if table is None:
-        plans = shards.plan(part.manifest.files, settings, span)
-        return [FilesUnit(plan, source, home) for plan in plans]
-    ranges = cut(part, settings)
+        return [FilesUnit(shard, source, home) for shard in shards.assign(part.manifest.files, settings, span)]
+    ranges = divide(part, settings)
     return [
         RowsUnit(each, shards.numbered(index, len(ranges), span), source, home, table)
         for index, each in enumerate(ranges)
     ]
 
 
-def cut(part: Part, settings: Ingest) -> list[Range]:
-    """Cuts the files of a part into ranges: as many as the bytes want, at least `min_shards` if they can be had."""
+def divide(part: "Part", settings: "Ingest") -> "list[Range]":
+    """Divides the files of a span into ranges of about `shard_mb`, at least `min_shards` of them if possible."""
     source: RowSource = refs.load(part.located.source)
     sizes = {item.file.path: item.size for item in part.manifest.files}
     rows = sum(sizes[name] for name in part.located.files)
-    target = _target(rows, sum(sizes.values()), settings)
+    target = _range_bytes(rows, sum(sizes.values()), settings)
     return [each for name in part.located.files for each in source.divide(part.located.home / name, name, target)]
 
 
-def _target(rows: int, everything: int, settings: Ingest) -> int:
-    """Returns the bytes of rows that make a range; images that rows refer to count for its size, too."""
+def _range_bytes(rows: int, everything: int, settings: "Ingest") -> int:
+    """Returns the bytes of rows per range; images that rows refer to count as part of its size."""
     heavier = max(1.0, everything / max(1, rows))
     by_size = int((settings.shard_mb << 20) / heavier)
     by_count = -(-rows // settings.min_shards)
-    return max(int(_LEAST_RANGE / heavier), 1, min(by_size, by_count))
+    return max(int(_MIN_RANGE / heavier), 1, min(by_size, by_count))

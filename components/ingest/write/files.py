@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING
 from components.ingest.images.checks import Checks
 from components.ingest.sources import ImageSource, Record, Rejected, Source
 from components.ingest.survey.listing import ListedFile
-from components.ingest.work.shards import ShardPlan
+from components.ingest.work.shards import ShardFiles
 from components.ingest.write.encode_record import example_parts
 from components.records.quarantine import Quarantined, printable
 from components.records.record_file import RecordFile
@@ -52,7 +52,7 @@ class ShardReport:
 
 
 def write_shard(
-    shard: ShardPlan, source: Source, data: DataPath, artifact: Path, settings: "Ingest", checks: Path | None = None
+    shard: ShardFiles, source: Source, data: DataPath, artifact: Path, settings: "Ingest", checks: Path | None = None
 ) -> ShardReport:
     """Writes one shard and accounts for every file of it.
 
@@ -111,7 +111,7 @@ class _Tally:
                 self.hashes.append((item.sha256, outcome.perceptual_hash))
             yield item, outcome
 
-    def report(self, shard: ShardPlan, written: RecordFile | None = None, failure: str = "") -> ShardReport:
+    def report(self, shard: ShardFiles, written: RecordFile | None = None, failure: str = "") -> ShardReport:
         """Returns the account of the shard; records are counted at the file, for the ledger to compare."""
         return ShardReport(
             split=shard.split,

@@ -196,7 +196,7 @@ class TestReports:
 def ingested(data: Path, artifact: Path, take: Take, settings: Ingest) -> Manifest:
     """Ingests a folder without Beam."""
     files = take(data)
-    reports = [write_shard(plan, SOURCE, data, artifact, settings) for plan in shards.plan(files.files, settings)]
+    reports = [write_shard(plan, SOURCE, data, artifact, settings) for plan in shards.assign(files.files, settings)]
     return closing.close(artifact, files, reports, settings, artifact / "list")
 
 
@@ -258,7 +258,7 @@ def test_digits_are_not_taken_for_copies(tmp_path: Path, take: Take) -> None:
     files, settings = take(tmp_path / "digits"), SPLITS
     reports = [
         write_shard(plan, SOURCE, tmp_path / "digits", tmp_path / "out", settings)
-        for plan in shards.plan(files.files, settings)
+        for plan in shards.assign(files.files, settings)
     ]
 
     assert close_look(files, reports, settings)[0].count <= 6

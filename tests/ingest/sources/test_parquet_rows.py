@@ -2,6 +2,7 @@
 
 import datetime as dt
 import os
+import signal
 from decimal import Decimal
 from pathlib import Path
 from typing import Any
@@ -402,26 +403,32 @@ def test_a_flipped_bit_in_the_footer_is_told_or_harmless(tmp_path: Path) -> None
     assert refused > 100
 
 
-def test_a_decoder_that_dies_at_work_is_told(tmp_path: Path) -> None:
-    """A1: a few flipped bits in a thousand end the process that decodes them; it is not ours."""
+@pytest.mark.parametrize(
+    ("cause", "message"),
+    [
+        (signal.SIGSEGV, r"the decoder process crashed \(exit code -11\); the file may be damaged"),
+        (signal.SIGKILL, r"the decoder process was killed \(SIGKILL\), possibly out of memory"),
+    ],
+)
+def test_a_decoder_that_crashes_names_the_file(tmp_path: Path, cause: signal.Signals, message: str) -> None:
+    """A1: a few flipped bits in a thousand crash the process that decodes them, which is not this one."""
     path = write(tmp_path / "large.parquet", {"x": [os.urandom(MB) for _ in range(20)]}, use_dictionary=False)
     [part] = SOURCE.divide(path, "l", 1 << 40)
     reading = SOURCE.read(path, part, SOURCE.schema(path))
     next(reading)
-    assert parquet_decoder._IDLE == []
-    [child] = [each for each in psutil.Process().children() if ":serve" in each.cmdline()[-1]]
-    child.kill()
+    [worker] = parquet_decoder._decoders._leased
+    os.kill(worker.pid, cause)
 
-    with pytest.raises(BadInput, match=r"large\.parquet: cannot be decoded: Arrow's process ended with -9"):
+    with pytest.raises(BadInput, match=rf"large\.parquet: cannot be decoded: {message}"):
         list(reading)
 
 
-def test_a_decoder_that_dies_at_rest_is_replaced(plain: Path) -> None:
-    """The next file is not to blame."""
+def test_a_decoder_that_dies_while_idle_is_replaced(plain: Path) -> None:
+    """The next file is read by a new one."""
     assert len(read(plain)[0]) == 4_995
-    for idle in parquet_decoder._IDLE:
-        idle._helper._process.kill()
-        idle._helper._process.wait()
+    for worker in parquet_decoder._decoders._idle:
+        psutil.Process(worker.pid).kill()
+        worker._process.wait()
 
     assert len(read(plain)[0]) == 4_995
 

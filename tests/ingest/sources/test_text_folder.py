@@ -177,7 +177,7 @@ def test_the_same_text_is_on_one_side(tmp_path: Path) -> None:
     fill(tmp_path, *(f"ham/{number}.txt" for number in range(200)))
     shutil.copytree(tmp_path / "ham", tmp_path / "spam")
     taken = listing.take(SOURCE, tmp_path, HashCache(None))
-    side = {item.file.path: shard.split for shard in shards.plan(taken.files, Ingest()) for item in shard.files}
+    side = {item.file.path: shard.split for shard in shards.assign(taken.files, Ingest()) for item in shard.files}
     pairs = [{side[item.file.path] for item in group} for group in taken.duplicates()]
 
     assert len(pairs) == 200

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from components.ingest.sources import SourceFile
 from components.ingest.survey.listing import ListedFile
-from components.ingest.work.shards import ShardPlan, plan, split_of
+from components.ingest.work.shards import ShardFiles, assign, split_of
 from components.settings.ingest import Ingest
 from components.settings.splits import Splits
 
@@ -46,7 +46,7 @@ INGESTS = st.builds(
 @given(files=FILES, ingest=INGESTS)
 def test_every_file_is_in_exactly_one_shard(files: list[ListedFile], ingest: Ingest) -> None:
     """Nothing is lost and nothing stands twice."""
-    dealt = Counter(item.file.path for shard in plan(files, ingest) for item in shard.files)
+    dealt = Counter(item.file.path for shard in assign(files, ingest) for item in shard.files)
 
     assert dealt == Counter(item.file.path for item in files)
 
@@ -54,7 +54,7 @@ def test_every_file_is_in_exactly_one_shard(files: list[ListedFile], ingest: Ing
 @given(files=FILES, ingest=INGESTS)
 def test_every_file_is_in_the_split_of_its_content(files: list[ListedFile], ingest: Ingest) -> None:
     """Path, label, size and neighbours have no say."""
-    for shard in plan(files, ingest):
+    for shard in assign(files, ingest):
         assert {split_of(item.sha256, ingest.splits) for item in shard.files} <= {shard.split}
 
 
@@ -62,7 +62,7 @@ def test_every_file_is_in_the_split_of_its_content(files: list[ListedFile], inge
 def test_the_same_bytes_are_in_the_same_split(files: list[ListedFile], ingest: Ingest) -> None:
     """Promise A6: no exact duplicate leaks from training into the test."""
     splits: dict[str, set[str]] = {}
-    for shard in plan(files, ingest):
+    for shard in assign(files, ingest):
         for item in shard.files:
             splits.setdefault(item.sha256, set()).add(shard.split)
 
@@ -75,14 +75,14 @@ def test_the_order_of_the_files_does_not_matter(files: list[ListedFile], ingest:
     mixed = list(files)
     seed.shuffle(mixed)
 
-    assert plan(mixed, ingest) == plan(files, ingest)
+    assert assign(mixed, ingest) == assign(files, ingest)
 
 
 @given(files=FILES, ingest=INGESTS)
 @settings(max_examples=50)
 def test_every_split_has_its_shards_numbered(files: list[ListedFile], ingest: Ingest) -> None:
     """Even an empty split has one, so that readers find it; names count from 0 to the number of shards."""
-    shards = plan(files, ingest)
+    shards = assign(files, ingest)
     counts = Counter(shard.split for shard in shards)
 
     assert counts.keys() == {"train", "eval", "test"}
@@ -111,7 +111,7 @@ def test_another_salt_is_another_split() -> None:
 
 def test_a_new_file_moves_no_other() -> None:
     """The split of a content does not depend on what else there is."""
-    before, after = ({i.sha256: s.split for s in plan(many(n), Ingest()) for i in s.files} for n in (200, 300))
+    before, after = ({i.sha256: s.split for s in assign(many(n), Ingest()) for i in s.files} for n in (200, 300))
 
     assert {digest: after[digest] for digest in before} == before
 
@@ -119,7 +119,7 @@ def test_a_new_file_moves_no_other() -> None:
 def count(files: list[ListedFile], ingest: Ingest) -> int:
     """Returns the number of shards when everything is in one split, near enough."""
     everything = Splits(train=1 - 2e-9, eval=1e-9, test=1e-9)
-    return sum(shard.split == "train" for shard in plan(files, ingest.model_copy(update={"splits": everything})))
+    return sum(shard.split == "train" for shard in assign(files, ingest.model_copy(update={"splits": everything})))
 
 
 def test_large_data_has_a_shard_for_each_piece_of_that_size() -> None:
@@ -139,24 +139,24 @@ def test_few_files_have_a_shard_each() -> None:
 
 def test_no_files_have_one_empty_shard_a_split() -> None:
     """The gate speaks about empty splits, not the reader."""
-    assert plan([], Ingest()) == [ShardPlan(split, 0, 1, ()) for split in ("train", "eval", "test")]
+    assert assign([], Ingest()) == [ShardFiles(split, 0, 1, ()) for split in ("train", "eval", "test")]
 
 
 def test_classes_are_mixed_within_every_shard() -> None:
     """Two classes listed one after the other both stand in the first shard."""
     files = [file(f"{name}/{index}.jpg", f"{name}{index}".encode()) for name in ("cats", "dogs") for index in range(99)]
-    shards = [shard for shard in plan(files, Ingest()) if shard.split == "train"]
+    shards = [shard for shard in assign(files, Ingest()) if shard.split == "train"]
 
     assert [{item.file.label for item in shard.files} for shard in shards] == [{"cats", "dogs"}] * 8
 
 
 def test_shards_of_a_split_differ_by_one_file_at_most() -> None:
     """The work is dealt evenly."""
-    sizes = {len(shard.files) for shard in plan(many(1_000), Ingest()) if shard.split == "train"}
+    sizes = {len(shard.files) for shard in assign(many(1_000), Ingest()) if shard.split == "train"}
 
     assert max(sizes) - min(sizes) <= 1
 
 
 def test_a_shard_is_named_as_tfx_readers_expect() -> None:
     """Split folder, index and number of shards."""
-    assert ShardPlan("eval", 3, 12, ()).name == "Split-eval/data_tfrecord-00003-of-00012"
+    assert ShardFiles("eval", 3, 12, ()).name == "Split-eval/data_tfrecord-00003-of-00012"

@@ -17,7 +17,7 @@ from components.ingest.images.checks import Checks
 from components.ingest.sources import Rejected
 from components.ingest.sources.image_folder import SOURCE
 from components.ingest.survey.listing import ListedFile, Listing
-from components.ingest.work.shards import ShardPlan
+from components.ingest.work.shards import ShardFiles
 from components.ingest.write.files import ShardReport, record_id, write_shard
 from components.records import checksum
 from components.records.quarantine import Quarantined
@@ -38,7 +38,7 @@ def fill(data: Path, files: dict[str, bytes]) -> None:
 
 def write(files: tuple[ListedFile, ...], data: Path, artifact: Path) -> ShardReport:
     """Writes one shard of these files."""
-    return write_shard(ShardPlan("train", 0, 1, files), SOURCE, data, artifact, Ingest())
+    return write_shard(ShardFiles("train", 0, 1, files), SOURCE, data, artifact, Ingest())
 
 
 def records(artifact: Path) -> list[dict[str, Any]]:
@@ -164,7 +164,7 @@ class TestReport:
     def test_a_file_above_the_limit_is_set_aside_unread(self, data: Path, artifact: Path, take: Take) -> None:
         """Its size in the manifest is enough."""
         fill(data, {"cats/1.png": bytes((1 << 20) + 1)})
-        plan = ShardPlan("train", 0, 1, take(data).files)
+        plan = ShardFiles("train", 0, 1, take(data).files)
         (data / "cats" / "1.png").unlink()
         report = write_shard(plan, SOURCE, data, artifact, Ingest(max_file_mb=1))
 
@@ -190,7 +190,7 @@ class TestReport:
     ) -> None:
         """Reports travel as files beside the shards, and are cleared away when all are there."""
         fill(data, {"cats/1.png": image(1), "cats/2.jpg": b"<html>"})
-        plan = ShardPlan("train", 0, 1, take(data).files)
+        plan = ShardFiles("train", 0, 1, take(data).files)
         report = write_shard(plan, SOURCE, data, artifact, Ingest())
         reports.store(artifact, plan.name, [report])
 
@@ -203,7 +203,7 @@ class TestReport:
     ) -> None:
         """Its odd byte is spelt out, as it is for files refused before they were opened."""
         fill(data, {"cats/1.png": image(1), os.fsdecode(b"cats/caf\xe9.jpg"): b""})
-        plan = ShardPlan("train", 0, 1, take(data).files)
+        plan = ShardFiles("train", 0, 1, take(data).files)
         reports.store(artifact, plan.name, [write_shard(plan, SOURCE, data, artifact, Ingest())])
         (collected,) = reports.collect(artifact, [plan.name])
 
@@ -215,7 +215,7 @@ class TestReport:
         """The failure reaches the caller like any other."""
         name = os.fsdecode(b"cats/caf\xe9.png")
         fill(data, {name: image(1)})
-        plan = ShardPlan("train", 0, 1, take(data).files)
+        plan = ShardFiles("train", 0, 1, take(data).files)
         (data / name).unlink()
         reports.store(artifact, plan.name, [write_shard(plan, SOURCE, data, artifact, Ingest())])
         (collected,) = reports.collect(artifact, [plan.name])
@@ -229,7 +229,7 @@ class TestStored:
     def test_pixels_are_stored_and_counted(self, data: Path, artifact: Path, take: Take, image: Image) -> None:
         """The record holds them, and the report says why its bytes are not those of the file."""
         fill(data, {"cats/1.png": image(1, size=(20, 10)), "cats/2.png": image(2, size=(6, 4))})
-        plan = ShardPlan("train", 0, 1, take(data).files)
+        plan = ShardFiles("train", 0, 1, take(data).files)
         report = write_shard(plan, SOURCE, data, artifact, Ingest(store="raw", store_side=8))
         images = [record["image"] for record in records(artifact)]
 
@@ -243,7 +243,7 @@ class TestStored:
         """Augmentation draws the same numbers whatever the stored size."""
         fill(data, {"cats/1.png": image(1)})
         (item,) = take(data).files
-        write_shard(ShardPlan("train", 0, 1, (item,)), SOURCE, data, artifact, Ingest(store="raw"))
+        write_shard(ShardFiles("train", 0, 1, (item,)), SOURCE, data, artifact, Ingest(store="raw"))
 
         assert [record["id"] for record in records(artifact)] == [[record_id(item.sha256)]]
 
@@ -257,7 +257,7 @@ class TestRemembered:
         """A verdict that was changed by hand is believed; without the memory the image is looked at."""
         fill(data, {"cats/1.png": image(1)})
         (item,) = take(data).files
-        plan = ShardPlan("train", 0, 1, (item,))
+        plan = ShardFiles("train", 0, 1, (item,))
         with Checks(tmp_path / "checks.db", Ingest()) as checks:
             checks.check(image(1, size=(50, 30)), item.sha256)
         known = write_shard(plan, SOURCE, data, artifact, Ingest(), tmp_path / "checks.db")
@@ -271,7 +271,7 @@ class TestRemembered:
         """Good and bad, for the next run."""
         fill(data, {"cats/1.png": image(1), "cats/2.jpg": b"<html>"})
         good, bad = take(data).files
-        write_shard(ShardPlan("train", 0, 1, (good, bad)), SOURCE, data, artifact, Ingest(), tmp_path / "checks.db")
+        write_shard(ShardFiles("train", 0, 1, (good, bad)), SOURCE, data, artifact, Ingest(), tmp_path / "checks.db")
         with Checks(tmp_path / "checks.db", Ingest()) as checks:
             assert checks.check(b"no image", good.sha256).content == b"no image"
             with pytest.raises(Rejected, match="starts with '<html>'"):
