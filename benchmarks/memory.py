@@ -108,7 +108,7 @@ def _reader(case: Case) -> Any:
     from components.features.tensor import TensorFeature
     from components.features.text import TextFeature, looked_up
     from components.input_pipeline import Reader
-    from components.native import loader
+    from components.native.decode import loader
     from components.settings.input import Augmentation, Input
 
     settings = Input(

@@ -26,7 +26,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from benchmarks import images
-from components.native import build, loader
+from components.native import build
+from components.native.decode import loader
 
 _SIZE = (224, 224)
 _BATCH = 64
@@ -102,7 +103,7 @@ def drain(data: Any, count: int) -> Time:
     return Time(seen, time.perf_counter() - begun, time.process_time() - cpu)
 
 
-def native(work: Work, threads: int, how: loader.How) -> Any:
+def native(work: Work, threads: int, how: loader.DecodeOptions) -> Any:
     """A batch at a time by the op."""
     ops, data = _ops(), _source(work).batch(_BATCH, drop_remainder=True)
     decode = lambda contents, boxes, flips: ops.decode_crop_resize(contents, boxes, flips, _SIZE, how)  # noqa: E731
@@ -155,9 +156,9 @@ def main() -> None:
         program, file = build_limit(Path(home)), Path(home, "images")
         write_limit(work, file)
         datasets = {
-            "native, bilinear": native(work, threads, loader.How()),
-            "native, antialias": native(work, threads, loader.How(antialias=True)),
-            "native, one thread a batch": native(work, threads, loader.How(parallel=False)),
+            "native, bilinear": native(work, threads, loader.DecodeOptions()),
+            "native, antialias": native(work, threads, loader.DecodeOptions(antialias=True)),
+            "native, one thread a batch": native(work, threads, loader.DecodeOptions(parallel=False)),
             "TensorFlow, bilinear": tensorflow_own(work, threads, antialias=False),
             "TensorFlow, antialias": tensorflow_own(work, threads, antialias=True),
         }

@@ -143,14 +143,15 @@ def native_check(environment: Mapping[str, str]) -> Check:
         "and ingest checks JPEGs at half of it."
     )
     try:
-        library = build.find(build.recipe())
+        found = [build.find(library) for library in (build.DECODE, build.CHECK)]
     except build.NotBuilt as error:
         return Check("native JPEG", ok=False, found=str(error), advice=advice, required=False)
-    if library is None:
+    decoder, checker = found
+    if decoder is None or checker is None:
         return Check("native JPEG", ok=False, found="not built for these versions", advice=advice, required=False)
-    made_of = build.built_for(library)
-    found = f"decoder and checker, built for TensorFlow {made_of['tensorflow']}, Pillow {made_of['pillow']}"
-    return Check("native JPEG", ok=True, found=found, advice="", required=False)
+    recipe = build.built_for(decoder)
+    versions = f"decoder and checker, built for TensorFlow {recipe['tensorflow']}, Pillow {recipe['pillow']}"
+    return Check("native JPEG", ok=True, found=versions, advice="", required=False)
 
 
 def disk_check(folder: Path) -> Check:

@@ -116,11 +116,12 @@ class TestNative:
     ) -> None:
         """Those that are installed: with others it would not be found."""
         monkeypatch.setattr(sys, "prefix", str(tmp_path))
-        recipe = build.recipe()
-        folder = build.home() / recipe.key
-        folder.mkdir(parents=True)
-        (folder / build.LIBRARY).touch()
-        (folder / "built.json").write_text(json.dumps(dataclasses.asdict(recipe)))
+        for library in (build.CHECK, build.DECODE):
+            recipe = build.recipe(library)
+            folder = build.home(library) / recipe.key
+            folder.mkdir(parents=True)
+            (folder / library.file).touch()
+            (folder / "built.json").write_text(json.dumps(dataclasses.asdict(recipe)))
 
         check = native_check({})
 

@@ -213,7 +213,7 @@ def test_the_trainers_fingerprint_holds_the_model() -> None:
 
 def test_the_trainers_fingerprint_holds_the_native_decoder() -> None:
     """A15: C++ that a package builds is code as well."""
-    assert "components/native/jpeg_batch.cc" in closure("Trainer")
+    assert "components/native/decode/jpeg_batch.cc" in closure("Trainer")
 
 
 @pytest.mark.parametrize("node", ["Ingest", "Schema", "StatisticsGen", "ExampleValidator", "Gate", "Transform"])

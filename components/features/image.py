@@ -9,7 +9,7 @@ import tensorflow as tf
 
 from components.features import DataShape, Fitted, colors, crops, patches, randomness
 from components.features import pixels as images
-from components.native import loader
+from components.native.decode import loader
 from components.records.roles import Column
 from components.settings.input import Augmentation, Input
 

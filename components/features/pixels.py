@@ -14,7 +14,7 @@ from typing import Any
 
 import tensorflow as tf
 
-from components.native import loader
+from components.native.decode import loader
 
 CHANNELS = 3
 _RAW_HEADER = 19  # bytes of b"P6 %05d %05d 255\n"
@@ -109,7 +109,7 @@ def shapes(contents: tf.Tensor) -> tf.Tensor:
 
 
 def _natively(ops: loader.Ops, contents: tf.Tensor, boxes: tf.Tensor, flips: tf.Tensor, how: How) -> tf.Tensor:
-    chosen = loader.How(how.antialias, how.antialias and how.dct_shrink, _MAX_PIXELS, nice=how.nice)
+    chosen = loader.DecodeOptions(how.antialias, how.antialias and how.dct_shrink, _MAX_PIXELS, nice=how.nice)
     pixels, problems = ops.try_decode_crop_resize(contents, boxes, flips, (how.size, how.size), chosen)
     problems = tf.ensure_shape(problems, [None])
 

@@ -1,20 +1,15 @@
-"""JPEG decode of our own: whole batches, only the box of each image, resized and mirrored, straight into the batch.
+"""Native JPEG code in C++: two libraries, each with its own recipe and fingerprint.
 
-    contents [n] ─► shapes ─► boxes drawn by the caller ─► decode_crop_resize ─► uint8 [n, height, width, 3]
+    decode/   TensorFlow ops for training: batches of encoded images to cropped and resized pixels
+    check/    plain library for ingest: reads a JPEG to its end and returns it at an eighth of its size
+    build.py  compiles both with g++, TensorFlow's headers and the libjpeg-turbo in Pillow's wheel
 
-    image.h       what the first bytes tell
-    huffman.h       the coded data ─► jpeg_reader.h: libjpeg, row by row ─┐
-    huffman_code.h  its tables                                           ├─► decode.h ─► jpeg_batch.cc
-    resize.h        rows to rows ────────────────────────────────────────┘   a image   two TensorFlow ops
-    check.h         the coded data, read to its end ─► jpeg_check.cc: a library without TensorFlow
-    build.py        g++ with the headers in TensorFlow's wheel and the libjpeg-turbo in Pillow's
-    loader.py       `load()`: the ops, or None and `why_not()`
-    checker.py      `regular_gray()`: a JPEG at an eighth of its size, if it is whole
+    bytes.h, huffman.h, huffman_code.h   the Huffman reader, shared by both
 
-Training and ingest may use it when it is there. Evaluation and serving never do, so an exported model needs nothing of
-ours; and what ingest makes of a file is the same without it.
+Everything works without them, more slowly: training then decodes with TensorFlow's ops, and ingest with libjpeg alone.
+Evaluation and serving never use them, so an exported model needs nothing of ours.
 """
 
 from typing import Final
 
-SWITCH: Final = "PENSTOCK_NATIVE"  # 0 turns all of it off
+SWITCH: Final = "PENSTOCK_NATIVE"  # environment variable; 0 turns both libraries off

@@ -1,13 +1,12 @@
-"""Builds the native libraries beside the environment, once for each combination of what they are made from.
+"""Compile the native libraries, once per combination of sources, compiler and installed versions.
 
-    source, TensorFlow, Pillow, flags ─┐
-    g++ ───────────────────────────────┴─► key ─► <environment>/share/penstock/native/<key>/jpeg_batch.so  ops, training
-                                                                                           /jpeg_check.so  ingest
-                                                                                           /built.json
+    sources, TensorFlow, Pillow, flags, g++ ─► Recipe.key
+        ─► <environment>/share/penstock/native/decode/<key>/jpeg_batch.so, built.json
+        ─► <environment>/share/penstock/native/check/<key>/jpeg_check.so, built.json
 
-It needs no system package but a compiler: TensorFlow's wheel brings the header files, those of libjpeg too, and that
-of Pillow brings libjpeg-turbo. What was built proves itself in a process of its own before it is published, for a
-library that does not match its headers would not raise but crash.
+Only a compiler is needed: TensorFlow's wheel contains the header files, those of libjpeg too, and Pillow's wheel
+contains libjpeg-turbo. A new library is tested in a separate process before it is published, because a library that
+does not match its headers crashes instead of raising an error.
 
     python -m components.native.build
 """
@@ -19,6 +18,7 @@ import platform
 import shutil
 import subprocess
 import sys
+import warnings
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass
@@ -30,25 +30,39 @@ from components import native
 from components.storage import durable
 
 SOURCES: Final = Path(__file__).parent
-LIBRARY: Final = "jpeg_batch.so"
-CHECKER: Final = "jpeg_check.so"  # beside it
 SWITCH: Final = native.SWITCH
 _STAMP: Final = "built.json"
 _FLAGS: Final = ("-O3", "-shared", "-fPIC", "-fvisibility=hidden", "-fno-math-errno", "-Wall", "-Wextra")
-_KEPT: Final = 4
-_SECONDS: Final = 600  # a compiler that takes longer hangs
+_QUIET: Final = {"TF_CPP_MIN_LOG_LEVEL": "3"}  # TensorFlow prints a dozen lines about CUDA while it is imported
+_KEPT: Final = 4  # builds per library
+_TIMEOUT: Final = 600  # seconds
 
 
 class NotBuilt(Exception):
-    """The op cannot be had; the message says why, and what helps."""
+    """A library is missing and cannot be built; the message gives the reason and what to do."""
+
+
+@dataclass(frozen=True)
+class Library:
+    """One native library: `folder` holds its sources, `module` tests a build given its path."""
+
+    folder: str
+    file: str
+    module: str
+    purpose: str
+
+
+DECODE: Final = Library("decode", "jpeg_batch.so", "components.native.decode.loader", "JPEG decoder for training")
+CHECK: Final = Library("check", "jpeg_check.so", "components.native.check.checker", "JPEG checker for ingest")
 
 
 @dataclass(frozen=True)
 class Recipe:
-    """All that decides what the library is."""
+    """Everything that determines a build of one library."""
 
+    library: str
     source: str
-    tensorflow: str
+    tensorflow: str  # empty if the library does not use it
     pillow: str
     machine: str
     flags: str
@@ -56,26 +70,27 @@ class Recipe:
 
     @property
     def key(self) -> str:
-        """The name of its folder: what it is made from, then what by."""
-        return f"{self.material}-{_digest(self.compiler)[:8]}"
+        """Name of the build's folder: digest of the inputs, then of the compiler."""
+        return f"{self.inputs}-{_digest(self.compiler)[:8]}"
 
     @property
-    def material(self) -> str:
+    def inputs(self) -> str:
         """The part of the key that is known without a compiler."""
         parts = asdict(self)
         del parts["compiler"]
         return _digest(json.dumps(parts, sort_keys=True))[:16]
 
 
-def recipe() -> Recipe:
-    """Returns what a build would be made from here and now.
+def recipe(library: Library) -> Recipe:
+    """Returns the recipe of a build on this machine, now.
 
     Raises:
         NotBuilt: TensorFlow or Pillow is missing.
     """
     return Recipe(
-        source=_digest("".join(f"{path.name}\n{path.read_text()}" for path in _source_files())),
-        tensorflow=_version("tensorflow"),
+        library=library.folder,
+        source=_digest("".join(f"{path.name}\n{path.read_text()}" for path in _source_files(library))),
+        tensorflow=_version("tensorflow") if library is DECODE else "",
         pillow=_version("pillow"),
         machine=platform.machine(),
         flags=" ".join(_FLAGS),
@@ -84,7 +99,7 @@ def recipe() -> Recipe:
 
 
 def compiler() -> str:
-    """Returns the first line that g++ says of itself, or nothing when there is none."""
+    """Returns the first line of `g++ --version`; empty if there is no g++."""
     try:
         done = subprocess.run(["g++", "--version"], capture_output=True, text=True, timeout=10, check=True)
     except (OSError, subprocess.SubprocessError):
@@ -92,145 +107,147 @@ def compiler() -> str:
     return done.stdout.split("\n")[0]
 
 
-def home() -> Path:
-    """Returns where libraries go: with the environment, which they are built for, and not into the source tree."""
-    return Path(sys.prefix, "share", "penstock", "native")
+def home(library: Library) -> Path:
+    """Returns the folder of a library's builds: in the environment they are built for, not in the source tree."""
+    return Path(sys.prefix, "share", "penstock", "native", library.folder)
 
 
-def find(wanted: Recipe) -> Path | None:
-    """Returns the library of a recipe; on a machine without a compiler, one that any compiler has built of it."""
-    names = [wanted.key] if wanted.compiler else sorted(path.name for path in home().glob(f"{wanted.material}-*"))
-    built = (home() / name / LIBRARY for name in names)
-    return next((path for path in built if path.is_file()), None)
+def find(library: Library) -> Path | None:
+    """Returns the built library; on a machine without a compiler, one built from the same inputs by any compiler.
+
+    Raises:
+        NotBuilt: TensorFlow or Pillow is missing.
+    """
+    wanted, folder = recipe(library), home(library)
+    names = [wanted.key] if wanted.compiler else sorted(path.name for path in folder.glob(f"{wanted.inputs}-*"))
+    return next((path for name in names if (path := folder / name / library.file).is_file()), None)
 
 
 def built_for(library: Path) -> Mapping[str, str]:
-    """Returns the recipe that stands beside a library."""
+    """Returns the recipe that was stored next to a built library."""
     stamp: Mapping[str, str] = json.loads((library.parent / _STAMP).read_text())
     return stamp
 
 
-def ensure() -> Path:
-    """Returns the library, built now if it is not there yet.
+def ensure(library: Library) -> Path:
+    """Returns the built library; builds it first if it is missing.
 
     Raises:
-        NotBuilt: It is not there and cannot be built.
+        NotBuilt: It is missing and cannot be built.
     """
-    wanted = recipe()
-    if library := find(wanted):
-        return library
+    if found := find(library):
+        return found
+    wanted = recipe(library)
     if not wanted.compiler:
-        raise NotBuilt("not built, and there is no g++ on the PATH to build it with")
+        raise NotBuilt("not built, and there is no g++ on the PATH; install g++")
     try:
-        with _turn(wanted):
-            return find(wanted) or _build(wanted)
+        with _lock(library, wanted):
+            return find(library) or _build(library, wanted)
     except OSError as error:
         raise NotBuilt(f"not built: {error}") from error
 
 
-def command(out: Path) -> list[str]:
-    """Returns the compiler's command line for the op."""
+def command(library: Library, out: Path) -> list[str]:
+    """Returns the compiler's command line."""
+    return [*_command(library, out.parent), "-o", str(out)]
+
+
+def _command(library: Library, folder: Path) -> list[str]:
+    source = str(SOURCES / library.folder / f"{Path(library.file).stem}.cc")
+    if library is CHECK:
+        return ["g++", "-std=c++17", *_FLAGS, f"-I{SOURCES}", source]
     import tensorflow as tf
 
     packages = Path(tf.__file__).parents[1]
-    own = [flag for flag in tf.sysconfig.get_compile_flags() if not flag.startswith("-I")]
-    # As system headers: what is not ours is not warned about.
-    headers = ["-isystem", tf.sysconfig.get_include(), *jpeg_headers(packages)]
-    source = str(SOURCES / "jpeg_batch.cc")
-    jpeg = jpeg_link(packages, out.parent)
-    return ["g++", *own, *_FLAGS, *headers, source, "-o", str(out), *tf.sysconfig.get_link_flags(), *jpeg]
-
-
-def checker_command(out: Path) -> list[str]:
-    """Returns the compiler's command line for the checker, which needs nothing but C++."""
-    return ["g++", "-std=c++17", *_FLAGS, str(SOURCES / "jpeg_check.cc"), "-o", str(out)]
+    flags = [flag for flag in tf.sysconfig.get_compile_flags() if not flag.startswith("-I")]
+    # As system headers, so that g++ does not warn about code that is not ours.
+    headers = [f"-I{SOURCES}", "-isystem", tf.sysconfig.get_include(), *jpeg_headers(packages)]
+    links = [*tf.sysconfig.get_link_flags(), *jpeg_link(packages, folder)]
+    return ["g++", *flags, *_FLAGS, *headers, source, *links]
 
 
 def jpeg_headers(packages: Path) -> list[str]:
-    """Returns where TensorFlow's wheel keeps libjpeg's header files."""
+    """Returns the flag for libjpeg's header files in TensorFlow's wheel."""
     return ["-isystem", str(packages / "tensorflow" / "include" / "external" / "libjpeg_turbo")]
 
 
 def jpeg_link(packages: Path, folder: Path) -> list[str]:
-    """Returns how to link against the libjpeg in Pillow's wheel, found again from the library's own folder."""
+    """Returns the flags to link the libjpeg in Pillow's wheel, with a path relative to the library's own folder."""
     libraries = packages / "pillow.libs"
     found = sorted(libraries.glob("libjpeg*.so.62*"))
     if not found:
-        raise NotBuilt(f"no libjpeg of version 6.2 in {libraries}: Pillow was not installed from a wheel for Linux")
-    way = os.path.relpath(libraries, folder)
-    return [f"-L{libraries}", f"-l:{found[0].name}", f"-Wl,-rpath,$ORIGIN/{way}"]
+        raise NotBuilt(f"no libjpeg of version 6.2 in {libraries}; install Pillow from its Linux wheel")
+    return [f"-L{libraries}", f"-l:{found[0].name}", f"-Wl,-rpath,$ORIGIN/{os.path.relpath(libraries, folder)}"]
 
 
 def main() -> int:
-    """Builds, or says why not; returns 1 when there is no library in the end."""
+    """Builds both libraries; returns 1 if one of them is missing in the end."""
+    os.environ.update(_QUIET)
+    warnings.simplefilter("ignore")  # google.api_core warns about Python 3.10
+    return max(_show(library) for library in (DECODE, CHECK))
+
+
+def _show(library: Library) -> int:
     try:
-        print(f"native JPEG decode: {ensure()}")
+        print(f"{library.purpose}: {ensure(library)}")
     except NotBuilt as error:
-        print(f"native JPEG decode is not to be had, images take the plain path: {error}", file=sys.stderr)
+        print(f"{library.purpose}: {error}. Penstock works without it, more slowly.", file=sys.stderr)
         return 1
     return 0
 
 
 @contextmanager
-def _turn(wanted: Recipe) -> Iterator[None]:
-    """Lets one process build, and the others wait for what it builds."""
-    from filelock import FileLock  # not above: whoever only looks for a library starts sooner
+def _lock(library: Library, wanted: Recipe) -> Iterator[None]:
+    """Lets one process build while others wait for its result."""
+    from filelock import FileLock  # here: looking for a library is faster without it
 
-    home().mkdir(parents=True, exist_ok=True)
-    with FileLock(home() / f".{wanted.key}.lock"):
+    home(library).mkdir(parents=True, exist_ok=True)
+    with FileLock(home(library) / f".{wanted.key}.lock"):
         yield
 
 
-def _build(wanted: Recipe) -> Path:
-    print("building the native JPEG decoder, once for these versions: about 20 s", file=sys.stderr)
-    target = home() / wanted.key
-    shutil.rmtree(target, ignore_errors=True)  # without its library it is of no use, and the new one must not exist
+def _build(library: Library, wanted: Recipe) -> Path:
+    print(f"building the {library.purpose}, once for these versions", file=sys.stderr)
+    target = home(library) / wanted.key
+    shutil.rmtree(target, ignore_errors=True)  # a folder without its library blocks publishing
     with durable.publish_folder(target) as aside:
-        _run(command(aside / LIBRARY), "g++ failed")
-        _try(aside / LIBRARY, "components.native.loader")
-        _run(checker_command(aside / CHECKER), "g++ failed")
-        _try(aside / CHECKER, "components.native.checker")
+        _run(command(library, aside / library.file), "g++ failed")
+        _run([sys.executable, "-m", library.module, str(aside / library.file)], "its first test failed")
         (aside / _STAMP).write_text(json.dumps(asdict(wanted), indent=1))
-    _sweep()
-    return target / LIBRARY
+    _sweep(library)
+    return target / library.file
 
 
-def _sweep() -> None:
-    """Removes all but the newest libraries; a process that has one of the others open keeps it."""
-    folders = [path for path in home().iterdir() if path.is_dir() and not path.name.startswith(durable.ASIDE)]
+def _sweep(library: Library) -> None:
+    """Removes all but the newest builds; a process that has loaded an older one keeps it."""
+    folders = [path for path in home(library).iterdir() if path.is_dir() and not path.name.startswith(durable.ASIDE)]
     for folder in sorted(folders, key=lambda path: path.stat().st_mtime)[:-_KEPT]:
         shutil.rmtree(folder, ignore_errors=True)
 
 
-def _try(library: Path, module: str) -> None:
-    _run([sys.executable, "-m", module, str(library)], "it failed its first test")
-
-
 def _run(words: list[str], fault: str) -> None:
-    environment = {**os.environ, "TF_CPP_MIN_LOG_LEVEL": "3", "LC_ALL": "C"}
-    place = SOURCES.parents[1]  # where `components` is found, installed or not
+    environment = {**os.environ, **_QUIET, "LC_ALL": "C"}
+    root = SOURCES.parents[1]  # so that `components` can be imported, installed or not
     try:
         done = subprocess.run(
-            words, capture_output=True, text=True, timeout=_SECONDS, check=False, cwd=place, env=environment
+            words, capture_output=True, text=True, timeout=_TIMEOUT, check=False, cwd=root, env=environment
         )
     except subprocess.TimeoutExpired:
-        raise NotBuilt(f"{fault}: no end after {_SECONDS} s") from None
+        raise NotBuilt(f"{fault}: not finished after {_TIMEOUT} s") from None
     if done.returncode:
-        raise NotBuilt(f"{fault} ({_ended(done.returncode)}): {_reason(done.stderr)}")
+        how = f"exit code {done.returncode}" if done.returncode > 0 else f"killed by signal {-done.returncode}"
+        raise NotBuilt(f"{fault} ({how}): {_reason(done.stderr)}")
 
 
-def _ended(code: int) -> str:
-    return f"exit code {code}" if code > 0 else f"killed by signal {-code}"
+def _reason(stderr: str) -> str:
+    """Returns the compiler's first error, or else the last line."""
+    lines = [line for line in stderr.splitlines() if line.strip()]
+    return next((line for line in lines if " error: " in line), lines[-1] if lines else "no error message")
 
 
-def _reason(said: str) -> str:
-    """Returns a compiler's first error, or else the last line."""
-    lines = [line for line in said.splitlines() if line.strip()]
-    return next((line for line in lines if " error: " in line), lines[-1] if lines else "it said nothing")
-
-
-def _source_files() -> list[Path]:
-    return sorted([*SOURCES.glob("*.h"), *SOURCES.glob("*.cc")])
+def _source_files(library: Library) -> list[Path]:
+    shared = sorted(SOURCES.glob("*.h"))
+    return [*shared, *sorted(path for path in (SOURCES / library.folder).iterdir() if path.suffix in {".cc", ".h"})]
 
 
 def _version(name: str) -> str:

@@ -1,13 +1,13 @@
-// The coded data of a sequential JPEG, read faster than libjpeg reads it: two thirds of a decode are spent here.
+// Reads the Huffman-coded data of a sequential JPEG faster than libjpeg, which spends two thirds of a decode on it.
 //
-//   coded bytes ─► without stuffing, cut at restart markers ─► bits ─► table ─► run, value and length in one look
-//                                                                 └─► where no pixel is wanted: several at one look
+//   coded bytes ─► remove byte stuffing, split at restart markers ─► bits ─► table: run, value and length in one lookup
+//                                                                      └─► blocks to skip: several symbols per lookup
 //
-// Tables are looked up by the next kLook bits. Most coefficients are small: code and value fit, and one look gives all.
-// Blocks outside the box are only stepped over; of them, the DC value is all that counts, as later ones build on it.
+// Tables are indexed by the next kLookupBits bits. Most coefficients are small: code and value fit into one lookup. Blocks
+// outside the crop box are skipped; only their DC values are needed, because later DC values are coded as differences.
 //
-// This reader knows what is regular and gives up on the rest: libjpeg then reads the image from the start, and
-// decides what is damaged and what is merely odd.
+// The reader handles regular files and gives up on all others: libjpeg then reads the image from the start and decides
+// whether it is damaged or only unusual.
 
 #ifndef PENSTOCK_NATIVE_HUFFMAN_H_
 #define PENSTOCK_NATIVE_HUFFMAN_H_
@@ -17,21 +17,21 @@
 #include <cstring>
 #include <vector>
 
+#include "bytes.h"
 #include "huffman_code.h"
-#include "image.h"
 
 namespace penstock {
 
-constexpr int kMostBlocks = 10;   // in an MCU, by the standard
-constexpr size_t kMargin = 4096;  // zeros behind the data: more than the longest codes of an MCU take
+constexpr int kMostBlocks = 10;   // per MCU, by the standard
+constexpr size_t kMargin = 4096;  // zeros after the data: more than the longest codes of one MCU
 
-// Bits from bytes in which there is no stuffing; they may be read some way beyond the end.
+// A bit reader over bytes without stuffing; it may read up to kMargin bytes beyond the end.
 struct Bits {
   const uint8_t* next = nullptr;
-  uint64_t ahead = 0;  // the next ones, from the top
+  uint64_t ahead = 0;  // the next bits, from the top
   int count = 0;
 
-  // Makes 56 or more ready. Those beyond `count` are right already, and are read again by the next call.
+  // Makes 56 or more bits available. Bits beyond `count` are correct already and are read again by the next call.
   void Refill() {
     uint64_t word;
     std::memcpy(&word, next, 8);
@@ -51,26 +51,26 @@ struct Bits {
   }
 };
 
-// What stays from image to image: tables, which are mostly the same, and room for the data.
+// Reused from image to image: tables, which are mostly equal, and the buffer for the data.
 struct HuffmanScratch {
   Code dc[4], ac[4];
   std::vector<uint8_t> data;
   std::vector<size_t> ends;  // of the data between restart markers
 };
 
-// Which tables the blocks of an MCU use, and how the image is made of MCUs.
+// The tables of each block of an MCU, and the grid of MCUs in the image.
 struct Layout {
   int blocks;
   uint8_t component[kMostBlocks], dc[kMostBlocks], ac[kMostBlocks];
-  bool dc_alone[kMostBlocks];     // of a block that becomes one pixel no more is wanted
+  bool dc_alone[kMostBlocks];     // the block becomes one pixel, so its AC values are not needed
   int columns;                    // of MCUs
-  int first_column, last_column;  // of those that are wanted
+  int first_column, last_column;  // inside the crop box
   int restart_interval;           // MCUs; 0: none
 };
 
 class HuffmanReader {
  public:
-  // Takes the data behind the header; the tables in `scratch` are set by the caller.
+  // Takes the data after the header; the caller has set the tables in `scratch`.
   void Start(Bytes coded, const Layout& layout, HuffmanScratch* scratch) {
     scratch_ = scratch;
     layout_ = layout;
@@ -81,7 +81,7 @@ class HuffmanReader {
     Begin(0);
   }
 
-  // Reads the next MCU into `blocks`, which are zero, unless nobody wants it; false when something is not regular.
+  // Reads the next MCU into `blocks`, which must be zero, or skips it if it is outside the box; false if irregular.
   bool Next(int16_t (**blocks)[kBlock]) {
     if (layout_.restart_interval && left_-- == 0 && !Restart()) return false;
     const bool wanted = blocks && column_ >= layout_.first_column && column_ <= layout_.last_column;
@@ -98,13 +98,13 @@ class HuffmanReader {
     return Position() <= 8 * scratch_->ends[segment_];
   }
 
-  // Whether all data has been read: nothing but the bits that fill up the last byte may be left.
+  // Whether all data was read: only bits that pad the last byte may be left.
   bool AtEnd() const { return segment_ + 1 == scratch_->ends.size() && IsSpent(); }
-  // Where the data ends: at the first marker that is no restart, or behind the last byte.
+  // The end of the data: the first marker other than a restart marker, or after the last byte.
   const uint8_t* end() const { return end_; }
 
  private:
-  // Copies the data without the zeros that follow each FF in it, up to the first marker that is no restart.
+  // Copies the data without the zero after each FF, up to the first marker other than a restart marker.
   void Unstuff(Bytes coded) {
     std::vector<uint8_t>& data = scratch_->data;
     if (data.size() < coded.size + kMargin) data.resize(coded.size + kMargin);
@@ -148,52 +148,52 @@ class HuffmanReader {
 
   bool IsSpent() const { return Position() + 8 > 8 * scratch_->ends[segment_]; }
 
-  // In bits, of what has been read.
+  // Number of bits read.
   size_t Position() const {
     return 8 * static_cast<size_t>(bits_.next - scratch_->data.data()) - static_cast<size_t>(bits_.count);
   }
 
   static bool ReadDc(const Code& code, Bits* bits, int* value) {
     bits->Refill();
-    const Look look = code.looks()[bits->Peek(kLook)];
-    if (look.length) {
-      bits->Drop(look.first_length);
-      *value = look.first_value;
+    const Lookup entry = code.lookups()[bits->Peek(kLookupBits)];
+    if (entry.length) {
+      bits->Drop(entry.first_length);
+      *value = entry.first_value;
       return true;
     }
     int advance;
-    return ReadLong(code, look, bits, &advance, value);
+    return ReadLong(code, entry, bits, &advance, value);
   }
 
   static bool ReadAc(const Code& code, Bits* shared, int16_t* block) {
-    const Look* looks = code.looks();
+    const Lookup* lookups = code.lookups();
     Bits bits = *shared;  // in registers
     int k = 1;
     while (k < kBlock) {
       bits.Refill();
-      for (int i = 0; i < 56 / kLook && k < kBlock; ++i) {
-        const Look look = looks[bits.Peek(kLook)];
-        if (!look.length) {
+      for (int i = 0; i < 56 / kLookupBits && k < kBlock; ++i) {
+        const Lookup entry = lookups[bits.Peek(kLookupBits)];
+        if (!entry.length) {
           bits.Refill();
           int advance, value;
-          if (!ReadLong(code, look, &bits, &advance, &value)) return false;
+          if (!ReadLong(code, entry, &bits, &advance, &value)) return false;
           k += advance;
           block[kPlaces.at[k - 1]] = static_cast<int16_t>(value);
           break;
         }
-        k += look.first_advance;
-        block[kPlaces.at[k - 1]] = look.first_value;
-        if (k >= kBlock) {  // what follows is of the next block
-          bits.Drop(look.first_length);
+        k += entry.first_advance;
+        block[kPlaces.at[k - 1]] = entry.first_value;
+        if (k >= kBlock) {  // the second symbol belongs to the next block
+          bits.Drop(entry.first_length);
           break;
         }
-        bits.Drop(look.length);
-        k += look.second_advance;
-        block[kPlaces.at[k - 1]] = look.second_value;
+        bits.Drop(entry.length);
+        k += entry.second_advance;
+        block[kPlaces.at[k - 1]] = entry.second_value;
       }
     }
     *shared = bits;
-    return k == kBlock || k > kEnd;  // else a run went beyond the block
+    return k == kBlock || k > kEnd;  // otherwise a run exceeds the block
   }
 
   static bool StepOver(const Code& code, Bits* shared) {
@@ -203,9 +203,9 @@ class HuffmanReader {
     while (k < kBlock) {
       bits.Refill();
       for (int i = 0; i < 56 / kLongestStep && k < kBlock; ++i) {
-        const uint32_t step = steps[bits.Peek(kStepLook)];
+        const uint32_t step = steps[bits.Peek(kStepBits)];
         const int after = k + static_cast<int>(step >> 8);
-        // Symbols beyond the last coefficient are of the next block; and "end" does not stand behind the last one.
+        // Symbols after the last coefficient belong to the next block, and a full block has no end-of-block symbol.
         if (!(step & 255) || (after != kBlock && after % kEnd >= kBlock)) {
           bits.Refill();
           int advance, value;
@@ -221,20 +221,20 @@ class HuffmanReader {
     return k == kBlock || k > kEnd;
   }
 
-  // Reads one symbol and its value, of any length; needs 31 bits.
+  // Reads one symbol of any length and its value; needs 31 bits.
   static bool ReadOne(const Code& code, Bits* bits, int* advance, int* value) {
-    const Look look = code.looks()[bits->Peek(kLook)];
-    if (!look.length) return ReadLong(code, look, bits, advance, value);
-    *advance = look.first_advance;
-    *value = look.first_value;
-    bits->Drop(look.first_length);
+    const Lookup entry = code.lookups()[bits->Peek(kLookupBits)];
+    if (!entry.length) return ReadLong(code, entry, bits, advance, value);
+    *advance = entry.first_advance;
+    *value = entry.first_value;
+    bits->Drop(entry.first_length);
     return true;
   }
 
-  // Reads a symbol whose value is not within `look`; needs 31 bits. False when there is no such symbol.
-  static bool ReadLong(const Code& code, const Look& look, Bits* bits, int* advance, int* value) {
-    int length = look.first_length;
-    const int symbol = length ? look.first_advance : code.LongSymbol(bits->Peek(16), &length);
+  // Reads a symbol whose value is not in `entry`; needs 31 bits. False if there is no such symbol.
+  static bool ReadLong(const Code& code, const Lookup& entry, Bits* bits, int* advance, int* value) {
+    int length = entry.first_length;
+    const int symbol = length ? entry.first_advance : code.LongSymbol(bits->Peek(16), &length);
     if (symbol < 0) return false;
     bits->Drop(length);
     const int size = symbol & 15;

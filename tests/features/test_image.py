@@ -14,7 +14,7 @@ from components.features import crops, randomness
 from components.features import pixels as images
 from components.features.image import ImageFeature
 from components.ingest.images import storage_format
-from components.native import loader
+from components.native.decode import loader
 from components.settings.input import Augmentation, Input
 
 Pixels = NDArray[np.uint8]

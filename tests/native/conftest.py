@@ -1,4 +1,4 @@
-"""The ops, and real photographs in the forms that JPEG files take."""
+"""The native ops, and photographs as JPEG files of all kinds."""
 
 import io
 from collections.abc import Callable
@@ -9,7 +9,7 @@ import pytest
 from numpy.typing import NDArray
 from PIL import Image
 
-from components.native import loader
+from components.native.decode import loader
 
 Pixels = NDArray[np.uint8]
 
@@ -25,7 +25,7 @@ def ops() -> loader.Ops:
 
 @pytest.fixture(scope="session")
 def photo() -> Callable[[int, int], Pixels]:
-    """Cuts a piece of the given height and width out of a photograph that scikit-learn brings."""
+    """Cuts a piece of the given height and width out of a photograph from scikit-learn."""
     from sklearn.datasets import load_sample_image
 
     whole = Image.fromarray(load_sample_image("china.jpg"))
@@ -40,7 +40,7 @@ def photo() -> Callable[[int, int], Pixels]:
 
 @pytest.fixture(scope="session")
 def jpeg() -> Callable[..., bytes]:
-    """Encodes pixels as a JPEG; options are those of Pillow."""
+    """Encodes pixels as a JPEG with Pillow's options."""
 
     def encode(pixels: Pixels, mode: str = "RGB", kind: str = "JPEG", **options: Any) -> bytes:
         out = io.BytesIO()
@@ -52,7 +52,7 @@ def jpeg() -> Callable[..., bytes]:
 
 @pytest.fixture(scope="session")
 def raw() -> Callable[[Pixels], bytes]:
-    """Writes pixels as a raw image of ours."""
+    """Encodes pixels in Penstock's raw format."""
 
     def write(pixels: Pixels) -> bytes:
         height, width = pixels.shape[:2]

@@ -1,12 +1,12 @@
-// Images that were tampered with, decoded under the eyes of AddressSanitizer: nothing may crash, leak or differ.
+// Decodes mutated images under AddressSanitizer: no crash, no leak, no difference between implementations.
 //
-//   seeds ─► record i: a seed, a few faults, a box, all drawn from (seed, i) ─► decode in several ways ─► compare
+//   seeds ─► record i: a seed image, some faults and a box, drawn from (seed, i) ─► decode in several ways ─► compare
 //
-//   fuzz SEEDS COUNT SEED [INDEX]    SEEDS: for each image its size as a little-endian int32, then its bytes;
-//                                    with INDEX, that record alone
+//   fuzz SEEDS COUNT SEED [INDEX]    SEEDS: per image its size as a little-endian int32, then its bytes;
+//                                    INDEX: only this record
 //
-// A record is decoded or refused with a reason. Our own Huffman reader and libjpeg's must agree on the pixels of what
-// both decode; vectors and plain code must agree on all; and what the checker calls regular, libjpeg must decode.
+// A record is decoded or rejected with a reason. Our Huffman reader and libjpeg's must agree on the pixels of records
+// that both decode; AVX2 and plain code must always agree; and libjpeg must decode what the checker calls regular.
 
 #include <algorithm>
 #include <cctype>
@@ -21,9 +21,8 @@
 #include <string>
 #include <vector>
 
-#include "check.h"
-#include "decode.h"
-#include "header.h"
+#include "check/check.h"
+#include "decode/decode.h"
 
 namespace {
 
@@ -39,7 +38,7 @@ class Dice {
     std::seed_seq both{seed, index};
     engine_.seed(both);
   }
-  // From 0 to `below` - 1.
+  // A number from 0 to `below` - 1.
   size_t Below(size_t below) { return below ? engine_() % below : 0; }
   bool OneIn(size_t many) { return Below(many) == 0; }
   char Byte() { return static_cast<char>(Below(256)); }
@@ -54,7 +53,7 @@ void FlipBits(Dice* dice, std::string* file) {
   }
 }
 
-// In the coded data, where no header check helps.
+// In the coded data, which no header check covers.
 void FlipLate(Dice* dice, std::string* file) {
   const size_t half = file->size() / 2;
   for (size_t i = 1 + dice->Below(4); i-- > 0;) {
@@ -110,7 +109,7 @@ void Tamper(Dice* dice, const std::vector<std::string>& seeds, std::string* file
   }
 }
 
-// Mostly inside the image that the header tells of, sometimes anywhere.
+// Mostly inside the image that the header describes, sometimes anywhere.
 Box DrawBox(Dice* dice, const penstock::Shape& shape) {
   const auto any = [&] { return static_cast<int>(dice->Below(1u << dice->Below(32))) - (dice->OneIn(9) ? 5 : 0); };
   if (dice->OneIn(20) || shape.height <= 0 || shape.width <= 0) return {any(), any(), any(), any()};
@@ -126,7 +125,7 @@ struct Decoded {
   std::vector<uint8_t> pixels;
 };
 
-// Into memory of exactly the right size, so that a byte too many is found out; the file as well.
+// Copies the file and decodes into buffers of exactly the right size, so that any byte beyond them is detected.
 Decoded Decode(const std::string& file, const Box& box, bool flip, const Options& options, penstock::Scratch* scratch) {
   const std::unique_ptr<uint8_t[]> copy(new uint8_t[file.size()]);
   std::memcpy(copy.get(), file.data(), file.size());
@@ -138,9 +137,9 @@ Decoded Decode(const std::string& file, const Box& box, bool flip, const Options
   return decoded;
 }
 
-// Whether the checker finds nothing wrong, up to the last end marker; the room for its pixels is just as large as needed.
+// Whether the checker accepts the file up to its last end marker; the pixel buffer has exactly the size needed.
 bool IsRegular(const std::string& file, const penstock::Shape& shape, penstock::HuffmanScratch* scratch) {
-  const size_t size = file.rfind("\xff\xd9") + 2;  // 1 where there is none
+  const size_t size = file.rfind("\xff\xd9") + 2;  // 1 if there is none
   const std::unique_ptr<uint8_t[]> copy(new uint8_t[size]);
   std::memcpy(copy.get(), file.data(), std::min(size, file.size()));
   const auto eighth = [](int side) { return static_cast<size_t>((side + 7) / 8); };
@@ -148,24 +147,14 @@ bool IsRegular(const std::string& file, const penstock::Shape& shape, penstock::
   return penstock::IsRegular({copy.get(), size}, shape.height, shape.width, scratch, gray.get());
 }
 
-// Whether the reader of headers says the same size, if it says any; the file ends where its memory does.
-bool HasOutlineOf(const std::string& file, const penstock::Shape& shape) {
-  const std::unique_ptr<uint8_t[]> copy(new uint8_t[file.size()]);
-  std::memcpy(copy.get(), file.data(), file.size());
-  penstock::Outline outline;
-  if (!penstock::ReadOutline({copy.get(), file.size()}, &outline)) return true;
-  const bool inside = 0 < outline.data && outline.data < outline.end && outline.end <= static_cast<int>(file.size());
-  return inside && outline.height == shape.height && outline.width == shape.width;
-}
-
 [[noreturn]] void Fail(unsigned index, const char* what) {
   std::fprintf(stderr, "record %u: %s\n", index, what);
   std::exit(1);
 }
 
-int regular = 0;  // records, to the checker
+int regular = 0;  // records that the checker accepts
 
-// Returns the reason why the record was refused, or nothing.
+// Returns the reason why the record was rejected, or an empty string.
 std::string Try(unsigned seed, unsigned index, const std::vector<std::string>& seeds, penstock::Scratch* scratch) {
   Dice dice(seed, index);
   std::string file = seeds[dice.Below(seeds.size())];
@@ -186,12 +175,11 @@ std::string Try(unsigned seed, unsigned index, const std::vector<std::string>& s
   if (ours.problem.empty() && plain.pixels != ours.pixels) Fail(index, "plain code and vectors give different pixels");
   options.own_huffman = false;
   const Decoded theirs = Decode(file, box, flip, options, scratch);
-  if (theirs.problem.empty() && !ours.problem.empty()) Fail(index, "refused, though libjpeg decodes it");
+  if (theirs.problem.empty() && !ours.problem.empty()) Fail(index, "rejected, but libjpeg decodes it");
   if (theirs.problem.empty() && theirs.pixels != ours.pixels) Fail(index, "the Huffman readers give different pixels");
-  if (!HasOutlineOf(file, shape)) Fail(index, "its header is of another size");
   if (IsRegular(file, shape, &scratch->huffman) && static_cast<int64_t>(shape.height) * shape.width <= kMaxPixels) {
     const Decoded whole = Decode(file, {0, 0, shape.height, shape.width}, flip, options, scratch);
-    if (!whole.problem.empty()) Fail(index, "regular to the checker, though libjpeg refuses it");
+    if (!whole.problem.empty()) Fail(index, "regular to the checker, but libjpeg rejects it");
     ++regular;
   }
   return ours.problem;
@@ -210,12 +198,12 @@ std::vector<std::string> ReadSeeds(const char* path) {
   return seeds;
 }
 
-// Numbers in a message are a record's own; the rest says what kind it is of.
+// Replaces numbers in a message, so that equal kinds of problems have equal texts.
 std::string Kind(std::string problem) {
   bool hexadecimal = false;
   for (size_t i = 0; i < problem.size(); ++i) {
     const auto letter = static_cast<unsigned char>(problem[i]);
-    if (i > 1 && problem[i - 1] == 'x' && problem[i - 2] == '#') hexadecimal = true;  // behind 0x
+    if (i > 1 && problem[i - 1] == 'x' && problem[i - 2] == '#') hexadecimal = true;  // after 0x
     hexadecimal = hexadecimal && std::isxdigit(letter);
     if (std::isdigit(letter) || hexadecimal) problem[i] = '#';
   }

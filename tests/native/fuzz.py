@@ -1,8 +1,8 @@
-"""Builds the fuzzer with sanitizers and runs it on images that were tampered with.
+"""Build the fuzzer with sanitizers and run it on mutated images.
 
     python tests/native/fuzz.py --count 20000
 
-Exit code 0: every record was decoded or refused with a reason, and nothing crashed, leaked or differed.
+Exit code 0: every record was decoded or rejected with a reason, and nothing crashed, leaked or differed.
 """
 
 import argparse
@@ -32,36 +32,36 @@ KINDS: tuple[dict[str, Any], ...] = (
 )
 
 
-def picture(height: int, width: int) -> Image.Image:
-    """Returns waves with some noise, so that blocks have many coefficients and few."""
+def waves(height: int, width: int) -> Image.Image:
+    """Returns an image of waves with noise in one half: blocks with few and with many coefficients."""
     down, across = np.mgrid[:height, :width]
-    waves = np.stack([np.sin(down / 9) + np.cos(across / 5), np.sin(across / 30), np.cos(down * across / 900)], 2)
-    noise = np.random.default_rng(height).normal(0, 8, waves.shape) * (across > width // 2)[..., None]
-    return Image.fromarray(np.clip(128 + 60 * waves + noise, 0, 255).astype(np.uint8))
+    smooth = np.stack([np.sin(down / 9) + np.cos(across / 5), np.sin(across / 30), np.cos(down * across / 900)], 2)
+    noise = np.random.default_rng(height).normal(0, 8, smooth.shape) * (across > width // 2)[..., None]
+    return Image.fromarray(np.clip(128 + 60 * smooth + noise, 0, 255).astype(np.uint8))
 
 
 def jpegs() -> Iterator[bytes]:
     """Yields JPEGs of all kinds that are decoded, and one that is not."""
     for (height, width), kind in itertools.product(SIZES, KINDS):
         for mode in ("RGB", "L"):
-            yield encoded(picture(height, width).convert(mode), **kind)
-    yield encoded(picture(30, 40).convert("CMYK"))
+            yield encoded(waves(height, width).convert(mode), **kind)
+    yield encoded(waves(30, 40).convert("CMYK"))
 
 
 def encoded(image: Image.Image, **options: Any) -> bytes:
-    """Returns a image as a JPEG file."""
+    """Returns an image as a JPEG file."""
     out = io.BytesIO()
     image.save(out, "JPEG", **options)
     return out.getvalue()
 
 
 def raw(image: Image.Image) -> bytes:
-    """Returns a image as a raw file of ours."""
+    """Returns an image in Penstock's raw format."""
     return b"P6 %05d %05d 255\n" % image.size + image.tobytes()
 
 
 def build(out: Path) -> None:
-    """Compiles the fuzzer against the library that the op is linked with."""
+    """Compiles the fuzzer against the libjpeg that the ops are linked with."""
     sys.path.insert(0, str(HERE.parents[1]))
     from components.native.build import SOURCES, jpeg_headers, jpeg_link
 
@@ -73,15 +73,15 @@ def build(out: Path) -> None:
 
 
 def main() -> int:
-    """Builds, runs, and prints how many records ended in which way."""
+    """Builds and runs the fuzzer, and prints the number of records per outcome."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--count", type=int, default=20_000)
     parser.add_argument("--seed", type=int, default=1)
-    parser.add_argument("--index", type=int, help="one record alone")
+    parser.add_argument("--index", type=int, help="run only this record")
     arguments = parser.parse_args()
     with tempfile.TemporaryDirectory() as home:
         seeds, program = Path(home, "seeds"), Path(home, "fuzz")
-        files = [*jpegs(), raw(picture(33, 47)), raw(picture(100, 75))]
+        files = [*jpegs(), raw(waves(33, 47)), raw(waves(100, 75))]
         seeds.write_bytes(b"".join(struct.pack("<i", len(file)) + file for file in files))
         build(program)
         words = [str(program), str(seeds), str(arguments.count), str(arguments.seed)]

@@ -1,4 +1,4 @@
-"""The op is built once for what it is made from, whole or not at all, and a machine that cannot build it says why."""
+"""Each library is built once per recipe, completely or not at all; a machine that cannot build it says why."""
 
 import dataclasses
 import os
@@ -11,174 +11,208 @@ from pathlib import Path
 import pytest
 
 from components.native import build
-from components.native.build import NotBuilt, Recipe
+from components.native.build import CHECK, DECODE, Library, NotBuilt, Recipe
 
 ROOT = Path(__file__).resolve().parents[2]
 
 
 @pytest.fixture
 def home(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Path:
-    """An environment in which nothing was built yet."""
+    """An environment without builds; returns the decoder's folder."""
     monkeypatch.setattr(sys, "prefix", str(tmp_path))
-    return build.home()
+    return build.home(DECODE)
 
 
-@pytest.fixture
-def recipe() -> Recipe:
-    """What this machine would build."""
-    return build.recipe()
+def touch(library: Library, recipe: Recipe) -> Path:
+    """Creates an empty file in place of a built library."""
+    path = build.home(library) / recipe.key / library.file
+    path.parent.mkdir(parents=True)
+    path.touch()
+    return path
 
 
-def pretend(recipe: Recipe) -> Path:
-    """Puts an empty library where that of a recipe belongs."""
-    library = build.home() / recipe.key / build.LIBRARY
-    library.parent.mkdir(parents=True)
-    library.touch()
-    return library
-
-
-def g_plus_plus(folder: Path, script: str) -> None:
-    """Writes a compiler that does as the script says, and is the same as the real one by its own account."""
+def fake_compiler(folder: Path, script: str) -> None:
+    """Writes a g++ that runs a shell script."""
     folder.mkdir()
-    (folder / "g++").write_text(f"#!/bin/sh\n{script}\n")
+    (folder / "g++").write_text(f'#!/bin/sh\n[ "$1" = --version ] && echo g++ 1 && exit\n{script}\n')
     (folder / "g++").chmod(0o755)
 
 
 class TestKey:
-    """What a library is found by."""
+    """The key by which a build is found."""
 
     @pytest.mark.parametrize("part", [field.name for field in dataclasses.fields(Recipe)])
-    def test_a_change_of_any_part_asks_for_another_library(self, recipe: Recipe, part: str) -> None:
-        """Source, TensorFlow, Pillow, machine, flags, compiler."""
+    def test_it_changes_with_every_part_of_the_recipe(self, part: str) -> None:
+        """Library, source, TensorFlow, Pillow, machine, flags, compiler."""
+        recipe = build.recipe(DECODE)
+
         changed: Recipe = dataclasses.replace(recipe, **{part: "another"})
 
         assert changed.key != recipe.key
 
     @pytest.mark.usefixtures("home")
-    @pytest.mark.parametrize("part", ["tensorflow", "pillow", "source", "compiler"])
-    def test_a_library_of_other_parts_is_not_found(self, recipe: Recipe, part: str) -> None:
-        """After an update the old one stays unused."""
-        library = pretend(recipe)
+    def test_a_build_for_other_versions_is_not_found(self) -> None:
+        """After an update the old build is not used."""
+        recipe = build.recipe(DECODE)
+        touch(DECODE, dataclasses.replace(recipe, tensorflow="0.1"))
+        assert build.find(DECODE) is None
 
-        assert build.find(recipe) == library
-        assert build.find(dataclasses.replace(recipe, **{part: "another"})) is None
+        path = touch(DECODE, recipe)
+
+        assert build.find(DECODE) == path
 
     @pytest.mark.usefixtures("home")
-    def test_without_a_compiler_any_compilers_library_will_do(self, recipe: Recipe) -> None:
-        """Built in one image of a container, used in another."""
-        library = pretend(recipe)
+    def test_without_a_compiler_a_build_of_any_compiler_is_found(
+        self, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+    ) -> None:
+        """Built in one container image, used in another."""
+        path = touch(DECODE, dataclasses.replace(build.recipe(DECODE), compiler="another"))
+        monkeypatch.setenv("PATH", str(tmp_path))
 
-        assert build.find(dataclasses.replace(recipe, compiler="")) == library
+        assert build.find(DECODE) == path
 
-    def test_every_source_file_counts(self, recipe: Recipe, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-        """A header is as good a reason to build as the op itself."""
+    @pytest.mark.parametrize(
+        ("file", "changed"),
+        [
+            ("decode/resize.h", {DECODE}),
+            ("decode/jpeg_batch.cc", {DECODE}),
+            ("check/check.h", {CHECK}),
+            ("huffman.h", {DECODE, CHECK}),
+        ],
+    )
+    def test_a_source_file_counts_for_the_libraries_that_include_it(
+        self, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, file: str, changed: set[Library]
+    ) -> None:
+        """An edit of resize.h does not rebuild the checker."""
+        before = {library: build.recipe(library).key for library in (DECODE, CHECK)}
         shutil.copytree(build.SOURCES, tmp_path / "native")
         monkeypatch.setattr(build, "SOURCES", tmp_path / "native")
-        assert build.recipe() == recipe
+        with (tmp_path / "native" / file).open("a") as source:
+            source.write("\n")
 
-        with (tmp_path / "native" / "resize.h").open("a") as header:
-            header.write("\n")
-
-        assert build.recipe().key != recipe.key
+        assert {library for library in before if build.recipe(library).key != before[library]} == changed
 
 
 class TestBuild:
-    """From sources to a library that works."""
+    """From sources to a working library."""
 
     @pytest.mark.slow
     @pytest.mark.skipif(not shutil.which("g++"), reason="there is no g++")
     def test_two_processes_at_once_build_one_library(self, tmp_path: Path) -> None:
-        """The second waits for the first and finds what it built."""
+        """The second process waits for the first and uses its build."""
         script = (
-            f"import sys; sys.prefix = {str(tmp_path)!r}; from components.native import build; print(build.ensure())"
+            f"import sys; sys.prefix = {str(tmp_path)!r}; from components.native import build; "
+            "print(build.ensure(build.CHECK))"
         )
         words = [sys.executable, "-c", script]
         processes = [subprocess.Popen(words, cwd=ROOT, stdout=subprocess.PIPE, text=True) for _ in range(2)]
         printed = [process.communicate()[0].strip() for process in processes]
 
-        (library,) = (tmp_path / "share" / "penstock" / "native").glob(f"*/{build.LIBRARY}")
+        (library,) = (tmp_path / "share" / "penstock" / "native" / "check").glob(f"*/{CHECK.file}")
         assert printed == [str(library)] * 2
-        assert sorted(path.name for path in library.parent.iterdir()) == ["built.json", build.LIBRARY, build.CHECKER]
-        assert build.built_for(library) == dataclasses.asdict(build.recipe())
+        assert sorted(path.name for path in library.parent.iterdir()) == ["built.json", CHECK.file]
+        assert build.built_for(library) == dataclasses.asdict(build.recipe(CHECK))
 
-    def test_what_the_compiler_says_is_the_reason(
-        self, home: Path, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-    ) -> None:
-        """Its first error, and nothing is left behind."""
-        g_plus_plus(
-            tmp_path / "bin", '[ "$1" = --version ] && echo g++ 1 && exit\necho "x.cc:1: error: no" >&2\nexit 1'
-        )
+    def test_a_compiler_error_is_the_reason(self, home: Path, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+        """The first error is quoted, and no folder is left over."""
+        fake_compiler(tmp_path / "bin", 'echo "x.cc:1: error: no" >&2\nexit 1')
         monkeypatch.setenv("PATH", str(tmp_path / "bin"))
 
         with pytest.raises(NotBuilt, match=r"g\+\+ failed \(exit code 1\): x\.cc:1: error: no"):
-            build.ensure()
+            build.ensure(DECODE)
         assert [path for path in home.iterdir() if path.is_dir()] == []
 
-    def test_a_library_that_does_not_work_is_not_published(
+    def test_a_library_that_fails_its_test_is_not_published(
         self, home: Path, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
     ) -> None:
-        """It is loaded and tried in a process of its own, which may crash."""
-        words = '[ "$1" = --version ] && echo g++ 1 && exit\nwhile [ "$1" != -o ]; do shift; done\necho no ELF > "$2"'
-        g_plus_plus(tmp_path / "bin", words)
+        """It is loaded and tested in a separate process, which may crash."""
+        fake_compiler(tmp_path / "bin", 'while [ "$1" != -o ]; do shift; done\necho no ELF > "$2"')
         monkeypatch.setenv("PATH", str(tmp_path / "bin"))
 
-        with pytest.raises(NotBuilt, match=r"it failed its first test \(exit code 1\): .* does not load"):
-            build.ensure()
-        assert [path for path in home.iterdir() if path.is_dir()] == []
+        with pytest.raises(NotBuilt, match=r"its first test failed \(exit code 1\): .* does not load"):
+            build.ensure(CHECK)
+        assert [path for path in home.with_name("check").iterdir() if path.is_dir()] == []
 
-    def test_without_a_compiler_there_is_a_reason(
+    def test_a_missing_compiler_is_the_reason(
         self, home: Path, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
     ) -> None:
-        """Nothing is tried, and nothing is written."""
+        """Nothing is written."""
         monkeypatch.setenv("PATH", str(tmp_path))
 
         with pytest.raises(NotBuilt, match=r"no g\+\+ on the PATH"):
-            build.ensure()
+            build.ensure(DECODE)
         assert not home.exists()
 
-    def test_an_environment_that_is_closed_is_a_reason(
+    def test_a_read_only_environment_is_the_reason(
         self, open_folder: Path, monkeypatch: pytest.MonkeyPatch, without_rights: Callable[[], object]
     ) -> None:
-        """Read-only environments are common in containers."""
+        """Containers often have one."""
         open_folder.chmod(0o555)
         monkeypatch.setattr(sys, "prefix", str(open_folder))
 
         with without_rights(), pytest.raises(NotBuilt, match="Permission denied"):  # type: ignore[attr-defined]
-            build.ensure()
+            build.ensure(CHECK)
 
-    def test_a_pillow_without_its_library_is_a_reason(self, tmp_path: Path) -> None:
-        """One that was built on the machine uses the system's libjpeg, whose version nobody knows."""
+    def test_a_pillow_without_libjpeg_is_the_reason(self, tmp_path: Path) -> None:
+        """A Pillow that was built locally uses the system's libjpeg, of unknown version."""
         with pytest.raises(NotBuilt, match=r"no libjpeg of version 6\.2 in .*pillow\.libs"):
             build.jpeg_link(tmp_path, tmp_path)
 
-    def test_old_libraries_are_removed(self, home: Path, recipe: Recipe) -> None:
-        """The newest are kept: a process of yesterday's sources may start again."""
-        libraries = [pretend(dataclasses.replace(recipe, source=str(number))) for number in range(6)]
-        for age, library in enumerate(reversed(libraries)):
-            os.utime(library.parent, (10**9 - age, 10**9 - age))
+    def test_old_builds_are_removed(self, home: Path) -> None:
+        """The newest four are kept: a process with older sources may start again."""
+        recipe = build.recipe(DECODE)
+        builds = [touch(DECODE, dataclasses.replace(recipe, source=str(number))) for number in range(6)]
+        for age, path in enumerate(reversed(builds)):
+            os.utime(path.parent, (10**9 - age, 10**9 - age))
 
-        build._sweep()
+        build._sweep(DECODE)
 
-        assert sorted(path.name for path in home.iterdir()) == sorted(path.parent.name for path in libraries[-4:])
+        assert sorted(path.name for path in home.iterdir()) == sorted(path.parent.name for path in builds[-4:])
 
 
 class TestCommand:
-    """`python -m components.native.build`, as set-up calls it."""
-
-    def test_it_prints_the_library(self, capsys: pytest.CaptureFixture[str], home: Path, recipe: Recipe) -> None:
-        """At once when it is built already."""
-        library = pretend(recipe)
-
-        assert build.main() == 0
-        assert capsys.readouterr().out == f"native JPEG decode: {library}\n"
-        assert library.is_relative_to(home)
+    """`python -m components.native.build`, as set-up runs it."""
 
     @pytest.mark.usefixtures("home")
-    def test_a_failure_says_what_happens_instead(
+    def test_it_prints_one_line_per_library(self, capsys: pytest.CaptureFixture[str]) -> None:
+        """At once if both are built."""
+        decoder, checker = (touch(library, build.recipe(library)) for library in (DECODE, CHECK))
+
+        assert build.main() == 0
+        assert capsys.readouterr().out == f"JPEG decoder for training: {decoder}\nJPEG checker for ingest: {checker}\n"
+
+    @pytest.mark.usefixtures("home")
+    def test_a_failure_says_that_penstock_works_without_it(
         self, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
     ) -> None:
-        """Set-up goes on after it."""
+        """Set-up continues after it."""
         monkeypatch.setenv("PATH", str(tmp_path))
 
         assert build.main() == 1
-        assert "images take the plain path: not built, and there is no g++" in capsys.readouterr().err
+        assert capsys.readouterr().err.splitlines() == [
+            f"{library.purpose}: not built, and there is no g++ on the PATH; install g++. "
+            "Penstock works without it, more slowly."
+            for library in (DECODE, CHECK)
+        ]
+
+    @pytest.mark.slow
+    def test_it_prints_only_our_own_lines(self, tmp_path: Path) -> None:
+        """TensorFlow's messages about CUDA and a warning of google.api_core are suppressed."""
+        fake_compiler(tmp_path / "bin", "exit 1")
+        script = f"import sys; sys.prefix = {str(tmp_path)!r}; from components.native import build; build.main()"
+
+        done = subprocess.run(
+            [sys.executable, "-c", script],
+            cwd=ROOT,
+            env={**os.environ, "PATH": str(tmp_path / "bin")},
+            capture_output=True,
+            text=True,
+            check=True,
+        )
+
+        assert [line.partition(",")[0].partition(": ")[0] for line in done.stderr.splitlines()] == [
+            "building the JPEG decoder for training",
+            "JPEG decoder for training",
+            "building the JPEG checker for ingest",
+            "JPEG checker for ingest",
+        ]

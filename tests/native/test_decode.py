@@ -1,4 +1,4 @@
-"""Boxes of images become the pixels that TensorFlow's own ops make of them, to within a rounding."""
+"""Decoded crop boxes equal those of TensorFlow's ops, to within one rounding."""
 
 import functools
 import os
@@ -12,14 +12,14 @@ import pytest
 import tensorflow as tf
 from numpy.typing import NDArray
 
-from components.native.loader import DEFAULT, How, Ops
+from components.native.decode.loader import DEFAULT, DecodeOptions, Ops
 
 Pixels = NDArray[np.uint8]
 Box = Sequence[int]
 Photo = Callable[[int, int], Pixels]
 Encode = Callable[..., bytes]
 
-SMOOTH = How(antialias=True)
+SMOOTH = DecodeOptions(antialias=True)
 KINDS: dict[str, dict[str, Any]] = {
     "4:2:0": {"subsampling": 2},
     "4:2:2": {"subsampling": 1},
@@ -35,16 +35,16 @@ KINDS: dict[str, dict[str, Any]] = {
 }
 
 
-def plain(content: bytes, box: Box, flip: bool, size: tuple[int, int], how: How = DEFAULT) -> Pixels:
-    """What the plain path does: TensorFlow's fused decode and crop, its resize, rounded."""
+def plain(content: bytes, box: Box, flip: bool, size: tuple[int, int], options: DecodeOptions = DEFAULT) -> Pixels:
+    """Returns the result of TensorFlow's ops: fused decode and crop, resize, round."""
     pixels = tf.io.decode_and_crop_jpeg(content, box, channels=3)
-    resized = tf.image.resize(pixels, size, antialias=how.antialias)
+    resized = tf.image.resize(pixels, size, antialias=options.antialias)
     rounded: Pixels = tf.cast(tf.clip_by_value(tf.round(resized), 0, 255), tf.uint8).numpy()
     return rounded[:, ::-1] if flip else rounded
 
 
 def resized(pixels: Pixels, box: Box, size: tuple[int, int], *, antialias: bool) -> Pixels:
-    """A part of decoded pixels at another size."""
+    """Returns a part of decoded pixels at another size."""
     top, left, height, width = box
     part = pixels[top : top + height, left : left + width]
     rounded: Pixels = tf.cast(tf.round(tf.image.resize(part, size, antialias=antialias)), tf.uint8).numpy()
@@ -52,12 +52,12 @@ def resized(pixels: Pixels, box: Box, size: tuple[int, int], *, antialias: bool)
 
 
 def difference(a: Pixels, b: Pixels) -> NDArray[np.int16]:
-    """By how much two images differ, number by number."""
+    """Returns the absolute differences of two images."""
     return np.abs(a.astype(np.int16) - b.astype(np.int16))
 
 
 def draw_boxes(count: int, height: int, width: int) -> NDArray[np.int32]:
-    """Random boxes of all sizes, the whole image and its corners among them."""
+    """Returns random boxes of all sizes, including the whole image and its corners."""
     random = np.random.default_rng(count)
     heights, widths = random.integers(1, height + 1, count), random.integers(1, width + 1, count)
     tops, lefts = random.integers(0, height - heights + 1), random.integers(0, width - widths + 1)
@@ -67,40 +67,51 @@ def draw_boxes(count: int, height: int, width: int) -> NDArray[np.int32]:
 
 
 class TestPixels:
-    """Against TensorFlow, which evaluation and serving use."""
+    """Compared with TensorFlow, which evaluation and serving use."""
 
-    @pytest.mark.parametrize("how", [DEFAULT, SMOOTH], ids=["bilinear", "antialias"])
+    @pytest.mark.parametrize("options", [DEFAULT, SMOOTH], ids=["bilinear", "antialias"])
     @pytest.mark.parametrize("kind", KINDS.values(), ids=KINDS.keys())
-    def test_boxes_have_the_pixels_of_the_plain_path(
-        self, ops: Ops, photo: Photo, jpeg: Encode, kind: dict[str, Any], how: How
+    def test_boxes_have_the_pixels_of_tensorflow(
+        self, ops: Ops, photo: Photo, jpeg: Encode, kind: dict[str, Any], options: DecodeOptions
     ) -> None:
-        """No number differs by more than one, and hardly any differs: 0.0015 of 255 in the mean."""
+        """No value differs by more than one; the mean difference is 0.0015 of 255."""
         content, size = jpeg(photo(187, 250), **kind), (64, 96)
         boxes = draw_boxes(24, 187, 250)
         flips = [index % 2 == 1 for index in range(24)]
 
-        found = ops.decode_crop_resize([content] * 24, boxes, flips, size, how).numpy()
+        found = ops.decode_crop_resize([content] * 24, boxes, flips, size, options).numpy()
 
-        expected = np.stack([plain(content, box, flip, size, how) for box, flip in zip(boxes, flips, strict=True)])
+        expected = np.stack([plain(content, box, flip, size, options) for box, flip in zip(boxes, flips, strict=True)])
         differences = difference(found, expected)
         assert differences.max() <= 1
         assert differences.mean() <= 0.005
 
-    @pytest.mark.parametrize("how", [DEFAULT, SMOOTH], ids=["bilinear", "antialias"])
-    @pytest.mark.parametrize("size", [(1, 1), (7, 5), (48, 33), (224, 224), (301, 401)])
-    @pytest.mark.parametrize("source", [(1, 1), (3, 500), (48, 33), (61, 17), (500, 375)])
+    @pytest.mark.parametrize("options", [DEFAULT, SMOOTH], ids=["bilinear", "antialias"])
+    @pytest.mark.parametrize(
+        ("source", "size"),
+        [
+            ((1, 1), (1, 1)), ((1, 1), (224, 224)), ((3, 500), (7, 5)), ((3, 500), (301, 401)),
+            ((48, 33), (48, 33)), ((61, 17), (48, 33)), ((500, 375), (1, 1)), ((500, 375), (224, 224)),
+        ],
+    )  # fmt: skip
     def test_any_size_becomes_any_size(
-        self, ops: Ops, photo: Photo, jpeg: Encode, source: tuple[int, int], size: tuple[int, int], how: How
+        self,
+        ops: Ops,
+        photo: Photo,
+        jpeg: Encode,
+        source: tuple[int, int],
+        size: tuple[int, int],
+        options: DecodeOptions,
     ) -> None:
-        """Smaller, larger and the same; odd, narrow and of a single pixel."""
+        """Smaller, larger and equal; odd, narrow and of one pixel."""
         content, box = jpeg(photo(*source)), [0, 0, *source]
 
-        found = ops.decode_crop_resize([content], [box], [False], size, how).numpy()[0]
+        found = ops.decode_crop_resize([content], [box], [False], size, options).numpy()[0]
 
-        assert difference(found, plain(content, box, False, size, how)).max() <= 1
+        assert difference(found, plain(content, box, False, size, options)).max() <= 1
 
     def test_whole_images_have_the_pixels_of_evaluation(self, ops: Ops, photo: Photo, jpeg: Encode) -> None:
-        """Training and serving see the same, but for a rounding: 0.0015 of 255 in the mean."""
+        """Training and serving see the same up to one rounding; the mean difference is 0.0015 of 255."""
         content = jpeg(photo(375, 500))
 
         found = ops.decode_crop_resize([content], [[0, 0, 375, 500]], [False], (160, 160), SMOOTH).numpy()[0]
@@ -111,7 +122,7 @@ class TestPixels:
         assert differences.mean() <= 0.005
 
     def test_only_edges_of_boxes_differ_from_a_decode_of_the_whole(self, ops: Ops, photo: Photo, jpeg: Encode) -> None:
-        """Chroma is made without what lies outside the box: 0.003 of 255 in the mean, single pixels up to 20."""
+        """Chroma is interpolated without pixels outside the box: 0.003 of 255 in the mean, single pixels up to 20."""
         content, size = jpeg(photo(375, 500)), (96, 96)
         boxes = draw_boxes(40, 375, 500)
         whole = tf.io.decode_jpeg(content, channels=3).numpy()
@@ -123,18 +134,20 @@ class TestPixels:
         assert differences.mean() <= 0.05
 
     def test_a_shrink_in_the_dct_stays_close(self, ops: Ops, photo: Photo, jpeg: Encode) -> None:
-        """Images of many times the size lose 1.5 of 255 in the mean, where bilinear alone is off by far more."""
+        """Much larger images differ by 1.5 of 255 in the mean; bilinear alone differs by far more."""
         content, box, size = jpeg(photo(427, 640)), [3, 5, 420, 630], (64, 64)
         smooth = plain(content, box, False, size, SMOOTH)
 
-        found = ops.decode_crop_resize([content], [box], [False], size, How(antialias=True, shrink_in_dct=True)).numpy()
+        found = ops.decode_crop_resize(
+            [content], [box], [False], size, DecodeOptions(antialias=True, shrink_in_dct=True)
+        ).numpy()
 
         mean = difference(found[0], smooth).mean()
         assert 0 < mean <= 1.5
         assert mean < difference(plain(content, box, False, size), smooth).mean() / 4
 
     def test_a_mirrored_image_is_the_same_image_mirrored(self, ops: Ops, photo: Photo, jpeg: Encode) -> None:
-        """Number by number."""
+        """Every value is equal."""
         contents, boxes = [jpeg(photo(80, 90))] * 2, [[3, 10, 60, 71]] * 2
 
         left, right = ops.decode_crop_resize(contents, boxes, [False, True], (37, 41)).numpy()
@@ -143,30 +156,30 @@ class TestPixels:
 
 
 class TestRaw:
-    """Images stored as pixels."""
+    """Images stored as uncompressed pixels."""
 
     def test_a_box_at_its_own_size_is_cut_out(self, ops: Ops, photo: Photo, raw: Callable[[Pixels], bytes]) -> None:
-        """Bytes come through unchanged."""
+        """Bytes are unchanged."""
         pixels = photo(61, 83)
 
         found = ops.decode_crop_resize([raw(pixels)], [[7, 11, 50, 64]], [False], (50, 64)).numpy()[0]
 
         np.testing.assert_array_equal(found, pixels[7:57, 11:75])
 
-    @pytest.mark.parametrize("how", [DEFAULT, SMOOTH], ids=["bilinear", "antialias"])
+    @pytest.mark.parametrize("options", [DEFAULT, SMOOTH], ids=["bilinear", "antialias"])
     def test_it_is_resized_as_tensorflow_does(
-        self, ops: Ops, photo: Photo, raw: Callable[[Pixels], bytes], how: How
+        self, ops: Ops, photo: Photo, raw: Callable[[Pixels], bytes], options: DecodeOptions
     ) -> None:
-        """To within a rounding."""
+        """To within one rounding."""
         pixels, boxes = photo(61, 83), draw_boxes(30, 61, 83)
 
-        found = ops.decode_crop_resize([raw(pixels)] * 30, boxes, [False] * 30, (32, 48), how).numpy()
+        found = ops.decode_crop_resize([raw(pixels)] * 30, boxes, [False] * 30, (32, 48), options).numpy()
 
-        expected = np.stack([resized(pixels, box, (32, 48), antialias=how.antialias) for box in boxes])
+        expected = np.stack([resized(pixels, box, (32, 48), antialias=options.antialias) for box in boxes])
         assert difference(found, expected).max() <= 1
 
-    def test_halves_go_to_even(self, ops: Ops, raw: Callable[[Pixels], bytes]) -> None:
-        """As tf.round has it: 0.5 is 0 and 1.5 is 2."""
+    def test_halves_are_rounded_to_even(self, ops: Ops, raw: Callable[[Pixels], bytes]) -> None:
+        """As tf.round does: 0.5 to 0 and 1.5 to 2."""
         pixels = np.zeros((2, 4, 3), np.uint8)
         pixels[:, :, 0] = [[0, 1, 1, 2], [0, 1, 1, 2]]
 
@@ -174,8 +187,8 @@ class TestRaw:
 
         np.testing.assert_array_equal(found[0, :, 0], [0, 2])
 
-    def test_an_even_surface_stays_even(self, ops: Ops, raw: Callable[[Pixels], bytes]) -> None:
-        """No weights add up to less than one, however many there are."""
+    def test_a_uniform_area_stays_uniform(self, ops: Ops, raw: Callable[[Pixels], bytes]) -> None:
+        """Weights sum to one, however many there are."""
         contents = [raw(np.full((400, 300, 3), gray, np.uint8)) for gray in (1, 127, 255)]
         boxes = [[0, 0, 400, 300]] * 3
 
@@ -185,12 +198,12 @@ class TestRaw:
 
 
 class TestInTfData:
-    """Where it is used."""
+    """Inside a tf.data pipeline."""
 
-    def test_batches_are_those_of_eager_calls(
+    def test_batches_equal_those_of_eager_calls(
         self, ops: Ops, photo: Photo, jpeg: Encode, raw: Callable[[Pixels], bytes]
     ) -> None:
-        """Several batches at a time, of JPEGs and raw images, on shared and on single threads."""
+        """Several batches in parallel, of JPEGs and raw images, with shared and with single threads."""
         contents = [raw(photo(40, 50)) if index % 5 == 0 else jpeg(photo(60 + index, 80)) for index in range(32)]
         boxes = np.stack([draw_boxes(32, 40, 50)[index] for index in range(32)])
         flips = np.arange(32) % 3 == 0
@@ -198,14 +211,14 @@ class TestInTfData:
 
         for parallel in (False, True):
             data = tf.data.Dataset.from_tensor_slices((contents, boxes, flips)).batch(8)
-            decode = functools.partial(ops.decode_crop_resize, size=(24, 24), how=How(parallel=parallel))
+            decode = functools.partial(ops.decode_crop_resize, size=(24, 24), options=DecodeOptions(parallel=parallel))
             data = data.map(decode, num_parallel_calls=2)
 
             assert data.element_spec == tf.TensorSpec([None, 24, 24, 3], tf.uint8)
             np.testing.assert_array_equal(np.concatenate(list(data.as_numpy_iterator())), eager)
 
     def test_sizes_come_from_headers(self, ops: Ops, photo: Photo, jpeg: Encode) -> None:
-        """Boxes may be drawn in the graph."""
+        """So boxes can be drawn inside the graph."""
         contents = [jpeg(photo(60 + index, 80)) for index in range(4)]
 
         data = tf.data.Dataset.from_tensor_slices(contents).batch(4, drop_remainder=True).map(ops.shapes)
@@ -213,25 +226,27 @@ class TestInTfData:
         assert data.element_spec == tf.TensorSpec([4, 3], tf.int32)
         np.testing.assert_array_equal(next(data.as_numpy_iterator()), [[60 + index, 80, 1] for index in range(4)])
 
-    def test_the_thread_that_decodes_steps_back(self, ops: Ops, photo: Photo, jpeg: Encode) -> None:
-        """So far as it is told, and no nearer again; no other thread does."""
+    def test_only_the_thread_that_decodes_gets_the_niceness(self, ops: Ops, photo: Photo, jpeg: Encode) -> None:
+        """A thread's niceness is raised and never lowered."""
         content, box = [jpeg(photo(32, 32))], [[0, 0, 32, 32]]
 
         def decode_twice() -> list[int]:
             found = []
             for nice in (7, 3):
-                ops.decode_crop_resize(content, box, [False], (8, 8), How(nice=nice))
+                ops.decode_crop_resize(content, box, [False], (8, 8), DecodeOptions(nice=nice))
                 found.append(os.getpriority(os.PRIO_PROCESS, threading.get_native_id()))
             return found
 
         before = os.getpriority(os.PRIO_PROCESS, threading.get_native_id())
         with ThreadPoolExecutor(1) as pool:
-            assert pool.submit(decode_twice).result() == [max(before, 7)] * 2  # the tests may be nice themselves
+            assert (
+                pool.submit(decode_twice).result() == [max(before, 7)] * 2
+            )  # the tests themselves may run with a niceness
         ops.decode_crop_resize(content, box, [False], (8, 8))
         assert os.getpriority(os.PRIO_PROCESS, threading.get_native_id()) == before
 
-    def test_an_empty_batch_is_an_empty_batch(self, ops: Ops) -> None:
-        """The last one of a filtered set may be."""
+    def test_an_empty_batch_stays_empty(self, ops: Ops) -> None:
+        """The last batch of a filtered dataset may be empty."""
         boxes, flips = tf.zeros([0, 4], tf.int32), tf.zeros([0], tf.bool)
 
         found = ops.decode_crop_resize(tf.zeros([0], tf.string), boxes, flips, (8, 8))

@@ -1,4 +1,4 @@
-"""What cannot be decoded is named, with its place in the batch and the reason; what is not ours is left to others."""
+"""Damaged records are reported with their index and the reason; unsupported formats are left to TensorFlow."""
 
 import re
 import struct
@@ -10,7 +10,7 @@ import pytest
 import tensorflow as tf
 from numpy.typing import NDArray
 
-from components.native.loader import JPEG, OTHER, RAW, How, Ops
+from components.native.decode.loader import JPEG, OTHER, RAW, DecodeOptions, Ops
 
 Pixels = NDArray[np.uint8]
 Photo = Callable[[int, int], Pixels]
@@ -18,17 +18,17 @@ Encode = Callable[..., bytes]
 
 SIZE = (16, 16)
 WHOLE = [0, 0, 48, 64]
-DATA = 700  # in a file of 48 x 64 pixels: amid the coded data, behind tables that take 600 bytes
+DATA = 700  # offset within the coded data of a file of 48 x 64 pixels; the tables take 600 bytes
 
 
 @pytest.fixture(scope="session")
 def sound(photo: Photo, jpeg: Encode) -> bytes:
-    """A JPEG that decodes."""
+    """An intact JPEG."""
     return jpeg(photo(48, 64), quality=95)
 
 
 def frame(content: bytes, **claims: int) -> bytes:
-    """A JPEG whose frame header claims another height or width."""
+    """Returns a JPEG whose frame header claims another height or width."""
     at = content.index(b"\xff\xc0") + 5
     height, width = struct.unpack_from(">HH", content, at)
     claimed = struct.pack(">HH", claims.get("height", height), claims.get("width", width))
@@ -46,28 +46,30 @@ class TestDamage:
             (lambda file: file[:DATA] + bytes(900) + b"\xff\xd9", "Corrupt JPEG data"),
             (lambda file: file.replace(b"\xff\xdb", b"\xff\xe9"), "Quantization table 0x00 was not defined"),
             (lambda file: frame(file, width=65_000, height=65_000), "65000 x 65000 pixels, expected at most 50000000"),
-            (lambda file: frame(file, width=40), "in a image of 48 x 40, expected one inside it"),
+            (lambda file: frame(file, width=40), "in an image of 48 x 40, expected one inside it"),
         ],
         ids=["cut", "cut and closed", "blanked", "no table", "claims too much", "claims another width"],
     )
-    def test_a_damaged_record_is_named(
+    def test_a_damaged_record_is_reported(
         self, ops: Ops, sound: bytes, damage: Callable[[bytes], bytes], reason: str
     ) -> None:
-        """By its place in the batch, with libjpeg's own words."""
+        """With its index in the batch and libjpeg's message."""
         contents = [sound, sound, damage(sound), sound]
 
         with pytest.raises(tf.errors.InvalidArgumentError, match=f"record 2 of the batch.*{re.escape(reason)}"):
             ops.decode_crop_resize(contents, [WHOLE] * 4, [False] * 4, SIZE)
 
-    def test_the_first_of_several_is_named(self, ops: Ops, sound: bytes) -> None:
-        """Whichever thread came first."""
+    def test_the_first_of_several_is_reported(self, ops: Ops, sound: bytes) -> None:
+        """Whichever thread fails first."""
         contents = [sound, b"", sound[:DATA], b"GIF89a"] * 8
 
-        with pytest.raises(tf.errors.InvalidArgumentError, match="record 1 of the batch cannot be decoded: neither"):
+        with pytest.raises(
+            tf.errors.InvalidArgumentError, match="record 1 of the batch cannot be decoded: expected a JPEG"
+        ):
             ops.decode_crop_resize(contents, [WHOLE] * 32, [False] * 32, SIZE)
 
-    def test_it_is_named_in_tf_data_too(self, ops: Ops, sound: bytes) -> None:
-        """The batch before it is still delivered."""
+    def test_it_is_reported_in_tf_data(self, ops: Ops, sound: bytes) -> None:
+        """The batch before it is still returned."""
         data = tf.data.Dataset.from_tensor_slices([sound, sound, sound, sound[:DATA]]).batch(2)
         data = data.map(lambda batch: ops.decode_crop_resize(batch, [WHOLE] * 2, [False] * 2, SIZE))
         batches = iter(data)
@@ -76,8 +78,8 @@ class TestDamage:
         with pytest.raises(tf.errors.InvalidArgumentError, match="record 1 of the batch"):
             next(batches)
 
-    def test_problems_are_reported_instead_when_asked_for(self, ops: Ops, sound: bytes) -> None:
-        """The others are decoded; a record without pixels is black."""
+    def test_problems_can_be_returned_instead_of_raised(self, ops: Ops, sound: bytes) -> None:
+        """Other records are decoded; a damaged record is black."""
         contents = [sound, sound[:DATA], b"\x89PNG", sound]
 
         pixels, problems = ops.try_decode_crop_resize(contents, [WHOLE] * 4, [False] * 4, SIZE)
@@ -87,12 +89,12 @@ class TestDamage:
         assert problems.numpy().tolist() == [
             b"",
             b"Premature end of JPEG file",
-            b"neither a JPEG of 1 or 3 components of 8 bits nor a raw image of ours",
+            b"expected a JPEG with 1 or 3 components of 8 bits, or a raw image",
             b"",
         ]
 
-    def test_what_lies_below_the_box_is_not_looked_at(self, ops: Ops, photo: Photo, jpeg: Encode) -> None:
-        """Nor paid for."""
+    def test_rows_below_the_box_are_not_read(self, ops: Ops, photo: Photo, jpeg: Encode) -> None:
+        """A file that is truncated below the box still decodes."""
         content = jpeg(photo(400, 64))
 
         whole, cut = ops.decode_crop_resize([content, content[:-500]], [[0, 0, 32, 64]] * 2, [False] * 2, SIZE).numpy()
@@ -108,10 +110,10 @@ class TestDamage:
             lambda file: file.replace(b"JFIF\0\x01", b"JFIF\0\x09", 1),
             lambda file: file[:2] + b"\xff\xee\x00\x0eAdobe\0\x64\0\0\0\0\x09" + file[2:],
         ],
-        ids=["stray bytes", "fill bytes", "bytes behind the end", "version of JFIF", "version of Adobe"],
+        ids=["stray bytes", "fill bytes", "bytes after the end", "version of JFIF", "version of Adobe"],
     )
-    def test_what_does_no_harm_is_passed_over(self, ops: Ops, sound: bytes, oddity: Callable[[bytes], bytes]) -> None:
-        """TensorFlow decodes these, and so does this."""
+    def test_harmless_oddities_are_ignored(self, ops: Ops, sound: bytes, oddity: Callable[[bytes], bytes]) -> None:
+        """As TensorFlow does."""
         content = oddity(sound)
         expected = tf.image.resize(tf.io.decode_jpeg(content, channels=3), SIZE)
 
@@ -120,7 +122,7 @@ class TestDamage:
         assert np.abs(found.numpy() - expected.numpy()).max() <= 1
 
     def test_memory_does_not_grow_with_faults(self, ops: Ops, sound: bytes) -> None:
-        """What a decode that failed has opened is closed."""
+        """A failed decode frees everything."""
         import psutil
 
         contents = [sound[:DATA], sound[:100], frame(sound, width=9000, height=5000)] * 100
@@ -146,33 +148,35 @@ class TestBoxes:
         ],
     )  # fmt: skip
     @pytest.mark.parametrize("kind", ["JPEG", "raw"])
-    def test_a_box_outside_the_image_is_refused(
+    def test_a_box_outside_the_image_is_rejected(
         self, ops: Ops, sound: bytes, photo: Photo, raw: Callable[[Pixels], bytes], kind: str, box: list[int]
     ) -> None:
-        """Both the box and the image's size are told."""
+        """The message gives the box and the size of the image."""
         content = sound if kind == "JPEG" else raw(photo(48, 64))
-        expected = f"record 0 .*box of {box[2]} x {box[3]} at .* in a image of 48 x 64"
+        expected = f"record 0 .*box of {box[2]} x {box[3]} at .* in an image of 48 x 64"
 
         with pytest.raises(tf.errors.InvalidArgumentError, match=expected):
             ops.decode_crop_resize([content], [box], [False], SIZE)
 
     @pytest.mark.parametrize(("boxes", "flips"), [([WHOLE] * 3, [True] * 2), ([WHOLE] * 2, [True] * 3)])
-    def test_one_box_and_one_flip_a_record(self, ops: Ops, sound: bytes, boxes: Any, flips: Any) -> None:
-        """Other numbers of them are an error, not a crash."""
+    def test_one_box_and_one_flip_per_record(self, ops: Ops, sound: bytes, boxes: Any, flips: Any) -> None:
+        """Other numbers are an error, not a crash."""
         with pytest.raises(tf.errors.InvalidArgumentError, match=r"expected|must be equal"):
             ops.decode_crop_resize([sound] * 2, boxes, flips, SIZE)
 
-    def test_large_images_are_refused_by_their_header(self, ops: Ops, sound: bytes) -> None:
-        """The limit is the caller's."""
+    def test_large_images_are_rejected_by_their_header(self, ops: Ops, sound: bytes) -> None:
+        """The caller sets the limit."""
         with pytest.raises(tf.errors.InvalidArgumentError, match="48 x 64 pixels, expected at most 3071"):
-            ops.decode_crop_resize([sound], [WHOLE], [False], SIZE, How(max_pixels=3071))
+            ops.decode_crop_resize([sound], [WHOLE], [False], SIZE, DecodeOptions(max_pixels=3071))
 
 
 class TestShapes:
-    """What headers tell."""
+    """Sizes and formats from headers."""
 
-    def test_formats_are_told_apart(self, ops: Ops, photo: Photo, jpeg: Encode, raw: Callable[[Pixels], bytes]) -> None:
-        """JPEGs of one or three components and raw images are decoded here; others are someone else's."""
+    def test_each_format_is_identified(
+        self, ops: Ops, photo: Photo, jpeg: Encode, raw: Callable[[Pixels], bytes]
+    ) -> None:
+        """JPEGs of one or three components and raw images are decoded here; TensorFlow decodes the others."""
         pixels = photo(48, 64)
         contents = {
             "JPEG": (jpeg(pixels), [48, 64, JPEG]),
@@ -193,7 +197,7 @@ class TestShapes:
             "JPEG without a height": (frame(jpeg(pixels), height=0), [0, 64, OTHER]),
             "raw, cut": (raw(pixels)[:-1], [0, 0, OTHER]),
             "raw, longer": (raw(pixels) + b"\0", [0, 0, OTHER]),
-            "PPM of others": (b"P6 64 48 255\n" + pixels.tobytes(), [0, 0, OTHER]),
+            "PPM of another program": (b"P6 64 48 255\n" + pixels.tobytes(), [0, 0, OTHER]),
         }
 
         found = ops.shapes([content for content, _ in contents.values()]).numpy().tolist()
@@ -201,9 +205,11 @@ class TestShapes:
         assert dict(zip(contents, found, strict=True)) == {name: shape for name, (_, shape) in contents.items()}
 
     @pytest.mark.parametrize("mode", ["RGB", "L", "CMYK"])
-    def test_other_formats_are_refused_not_guessed(self, ops: Ops, photo: Photo, jpeg: Encode, mode: str) -> None:
-        """What `shapes` calls OTHER is not decoded."""
+    def test_other_formats_are_rejected(self, ops: Ops, photo: Photo, jpeg: Encode, mode: str) -> None:
+        """The op does not decode what `shapes` calls OTHER."""
         content = jpeg(photo(48, 64), mode=mode, kind="TIFF" if mode != "CMYK" else "JPEG")
 
-        with pytest.raises(tf.errors.InvalidArgumentError, match="record 0 of the batch cannot be decoded: neither"):
+        with pytest.raises(
+            tf.errors.InvalidArgumentError, match="record 0 of the batch cannot be decoded: expected a JPEG"
+        ):
             ops.decode_crop_resize([content], [WHOLE], [False], SIZE)

@@ -1,4 +1,4 @@
-"""The ops are there or the reason is; asking never raises, and imports TensorFlow only when asked."""
+"""`load` returns the ops or None with a reason; it never raises, and TensorFlow is imported on the first call."""
 
 import subprocess
 import sys
@@ -8,34 +8,35 @@ from pathlib import Path
 import pytest
 import tensorflow as tf
 
-from components.native import build, loader
+from components.native import build
 from components.native.build import NotBuilt
+from components.native.decode import loader
 
 ROOT = Path(__file__).resolve().parents[2]
 
 
 @pytest.fixture
-def afresh() -> Iterator[None]:
-    """Forgets what was loaded, before and after."""
+def reload() -> Iterator[None]:
+    """Clears the cache of loaded ops before and after a test."""
     loader._load.cache_clear()
     yield
     loader._load.cache_clear()
 
 
 def test_the_ops_are_loaded_once(ops: loader.Ops) -> None:
-    """Later calls give the same."""
+    """Later calls return the same object."""
     assert loader.load() is ops
     assert loader.why_not() == ""
 
 
-def test_what_decodes_has_a_name(ops: loader.Ops) -> None:
-    """It is that of the build, and changes with it."""
-    assert loader.identity() == f"native:{build.recipe().key}"
+def test_the_identity_is_the_key_of_the_build(ops: loader.Ops) -> None:
+    """It is stored with the results of a training."""
+    assert loader.identity() == f"native:{build.recipe(build.DECODE).key}"
     assert loader.identity() == f"native:{ops.key}"
 
 
-def test_a_variable_turns_it_off(monkeypatch: pytest.MonkeyPatch) -> None:
-    """For comparison: at any time, and on again."""
+def test_an_environment_variable_turns_it_off(monkeypatch: pytest.MonkeyPatch) -> None:
+    """For comparisons; it is read at every call."""
     monkeypatch.setenv("PENSTOCK_NATIVE", "0")
 
     assert loader.load() is None
@@ -43,22 +44,22 @@ def test_a_variable_turns_it_off(monkeypatch: pytest.MonkeyPatch) -> None:
     assert loader.identity() == "plain: turned off by PENSTOCK_NATIVE=0"
 
 
-@pytest.mark.usefixtures("afresh")
-def test_without_a_compiler_nothing_fails(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    """There are no ops, and the reason names what is missing."""
+@pytest.mark.usefixtures("reload")
+def test_without_a_compiler_there_are_no_ops(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """The reason names what is missing."""
     monkeypatch.setattr(sys, "prefix", str(tmp_path))
     monkeypatch.setenv("PATH", str(tmp_path))
 
     assert loader.load() is None
-    assert loader.why_not() == "not built, and there is no g++ on the PATH to build it with"
+    assert loader.why_not() == "not built, and there is no g++ on the PATH; install g++"
     assert loader.identity() == f"plain: {loader.why_not()}"
 
 
-@pytest.mark.usefixtures("afresh")
-def test_a_library_that_does_not_load_is_a_reason(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    """A file that was cut, say by a full disk."""
+@pytest.mark.usefixtures("reload")
+def test_a_damaged_library_is_a_reason(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """For example a file that a full disk has truncated."""
     monkeypatch.setattr(sys, "prefix", str(tmp_path))
-    library = build.home() / build.recipe().key / build.LIBRARY
+    library = build.home(build.DECODE) / build.recipe(build.DECODE).key / build.DECODE.file
     library.parent.mkdir(parents=True)
     library.write_bytes(b"\x7fELF")
 
@@ -66,7 +67,7 @@ def test_a_library_that_does_not_load_is_a_reason(monkeypatch: pytest.MonkeyPatc
     assert loader.why_not().startswith(f"{library} does not load: ")
 
 
-def test_other_pixels_than_tensorflows_are_refused(ops: loader.Ops) -> None:
+def test_a_library_with_wrong_pixels_is_rejected(ops: loader.Ops) -> None:
     """A decoder that runs and is wrong is worse than none."""
 
     class Negative:
@@ -77,13 +78,13 @@ def test_other_pixels_than_tensorflows_are_refused(ops: loader.Ops) -> None:
             pixels, problems = ops.module.penstock_decode_crop_resize(*arguments, **options)
             return 255 - pixels, problems
 
-    with pytest.raises(NotBuilt, match="its pixels are not those of TensorFlow's own decoder"):
+    with pytest.raises(NotBuilt, match="its pixels differ from those of TensorFlow's decoder"):
         loader._check(loader.Ops(Negative(), "wrong"))
 
 
-@pytest.mark.usefixtures("afresh", "ops")
-def test_it_may_be_asked_while_a_graph_is_traced() -> None:
-    """Inside the function of a map, where nothing runs at once."""
+@pytest.mark.usefixtures("reload", "ops")
+def test_it_loads_while_a_graph_is_traced() -> None:
+    """Inside the function of a `map`, where ops do not run eagerly."""
     found: list[loader.Ops | None] = []
 
     def trace(number: tf.Tensor) -> tf.Tensor:
@@ -96,8 +97,8 @@ def test_it_may_be_asked_while_a_graph_is_traced() -> None:
 
 
 def test_importing_it_does_not_import_tensorflow() -> None:
-    """Planning commands may know of it."""
-    script = "import sys; import components.native.loader; print(*sys.modules)"
+    """Planning commands may import it."""
+    script = "import sys; import components.native.decode.loader; print(*sys.modules)"
 
     done = subprocess.run([sys.executable, "-c", script], cwd=ROOT, capture_output=True, text=True, check=True)
 

@@ -14,6 +14,7 @@ from components.ingest import images
 from components.ingest.images import CheckedImage, Handling, ImageLimits, ImageRejected, check_image
 from components.ingest.images.verdicts import Memory, Verdict
 from components.ingest.sources import Rejected
+from components.native import check as native_check
 from components.storage.hashing import digest_of
 
 if TYPE_CHECKING:
@@ -98,6 +99,8 @@ def _code() -> str:
     from importlib import metadata
 
     # Not by `fingerprint`, which would parse them all: 0.1 s of every process that checks.
-    files = [file for door in (images, native) for file in sorted(Path(str(door.__file__)).parent.iterdir())]
+    files = [
+        file for door in (images, native, native_check) for file in sorted(Path(str(door.__file__)).parent.iterdir())
+    ]
     texts = [f"{file.name}\0{file.read_text()}" for file in files if file.suffix in _SOURCES]
     return digest_of([*texts, *map(metadata.version, _LIBRARIES)])

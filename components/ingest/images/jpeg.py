@@ -21,7 +21,7 @@ from components.ingest.images.limits import CheckedImage, Handling, ImageLimits,
 from components.ingest.images.orientation import UPRIGHT, read_orientation
 from components.ingest.images.reencode import ROTATED, load, store
 from components.ingest.images.storage_format import REDUCING_GAP, fit
-from components.native import checker
+from components.native.check import checker
 
 # Each scan of a progressive file costs a pass over the whole image; encoders write about ten.
 _MAX_SCANS: Final = 100

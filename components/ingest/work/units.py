@@ -123,7 +123,7 @@ def write_all(units: Sequence[Unit], output: Output, done: Callable[[int], None]
 
 
 def _write_in_workers(units: Sequence[Unit], output: Output, done: Callable[[int], None]) -> None:
-    from components.native import checker
+    from components.native.check import checker
 
     with Pool(checker.environment()) as pool:
         pool.start(_CORES)

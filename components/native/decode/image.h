@@ -1,10 +1,10 @@
-// What a image's first bytes tell: its size, and whether it is decoded here.
+// Size and format of an image from its first bytes, and whether it is decoded here.
 //
 //   "\xff\xd8\xff"        JPEG ─► segments ─► frame header: bits, height, width, components
 //   "P6 00640 00480 255\n" raw ─► width, height; RGB bytes follow
 //   "\x89PNG…"             size only: TensorFlow decodes it
 //
-// Nothing is allocated and nothing beyond the given bytes is read; sizes are claims until they have been compared.
+// Allocates nothing and reads nothing beyond the given bytes. Sizes are unverified claims of the file.
 
 #ifndef PENSTOCK_NATIVE_IMAGE_H_
 #define PENSTOCK_NATIVE_IMAGE_H_
@@ -12,6 +12,8 @@
 #include <cstddef>
 #include <cstdint>
 #include <cstring>
+
+#include "bytes.h"
 
 namespace penstock {
 
@@ -27,21 +29,14 @@ struct Box {
   int top, left, height, width;
 };
 
-struct Bytes {
-  const uint8_t* data;
-  size_t size;
-};
-
 constexpr size_t kRawHeader = 19;  // "P6 ddddd ddddd 255\n"
-
-inline int BigEndian16(const uint8_t* at) { return at[0] << 8 | at[1]; }
 
 inline bool Inside(const Box& box, int height, int width) {
   return box.top >= 0 && box.left >= 0 && box.height > 0 && box.width > 0 && box.top <= height - box.height &&
          box.left <= width - box.width;
 }
 
-// Reads five digits; -1 where something else stands.
+// Reads five digits; -1 if there are others.
 inline int FiveDigits(const uint8_t* at) {
   int number = 0;
   for (int i = 0; i < 5; ++i) {
@@ -63,7 +58,7 @@ inline Shape RawShape(Bytes bytes) {
   return {height, width, kRaw};
 }
 
-// The frame header holds what counts; other segments are stepped over by their lengths.
+// Reads a frame header; other segments are skipped by their lengths.
 inline Shape FrameShape(int marker, const uint8_t* body, int length) {
   if (length < 8) return {};
   const int bits = body[2], height = BigEndian16(body + 3), width = BigEndian16(body + 5), components = body[7];
@@ -75,7 +70,7 @@ inline Shape FrameShape(int marker, const uint8_t* body, int length) {
 inline Shape JpegShape(Bytes bytes) {
   const uint8_t* data = bytes.data;
   for (size_t at = 2; at + 4 <= bytes.size;) {
-    if (data[at] != 0xFF || data[at + 1] == 0xFF) {  // stray bytes and fill bytes, which libjpeg passes over too
+    if (data[at] != 0xFF || data[at + 1] == 0xFF) {  // stray bytes and fill bytes, which libjpeg skips too
       ++at;
       continue;
     }
@@ -95,7 +90,7 @@ inline Shape JpegShape(Bytes bytes) {
 
 inline Shape PngShape(Bytes bytes) {
   if (bytes.size < 24 || std::memcmp(bytes.data + 12, "IHDR", 4) != 0) return {};
-  if (bytes.data[16] || bytes.data[17] || bytes.data[20] || bytes.data[21]) return {};  // above 65,535: not worth it
+  if (bytes.data[16] || bytes.data[17] || bytes.data[20] || bytes.data[21]) return {};  // above 65,535: left to TensorFlow
   return {BigEndian16(bytes.data + 22), BigEndian16(bytes.data + 18), kOther};
 }
 

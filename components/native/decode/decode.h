@@ -1,10 +1,10 @@
-// One image: decode only the box, resize it, mirror it perhaps, write it where it belongs.
+// Decodes a crop box of one image, resizes it, optionally mirrors it, and writes it to its place in the batch.
 //
-//   JPEG ─► rows of the box, a few at a time, in a ring ─┐
-//   raw  ─► rows where they lie ─────────────────────────┴─► resize ─► out: height x width x 3 bytes
+//   JPEG ─► rows of the box, a few at a time, in a ring buffer ─┐
+//   raw  ─► rows in place ──────────────────────────────────────┴─► resize ─► out: height x width x 3 bytes
 //
-// Rows are used while they are in the cache, so the box is never in memory as a whole. Nothing of TensorFlow is known
-// here: the fuzzer and the benchmark are built from this file alone.
+// Rows are used while they are in the CPU cache, so the box is never in memory as a whole. This file does not depend on
+// TensorFlow: the fuzzer is built from it alone.
 
 #ifndef PENSTOCK_NATIVE_DECODE_H_
 #define PENSTOCK_NATIVE_DECODE_H_
@@ -14,24 +14,24 @@
 #include <string>
 #include <vector>
 
-#include "jpeg_reader.h"
 #include "image.h"
+#include "jpeg_reader.h"
 #include "resize.h"
 
 namespace penstock {
 
 struct Options {
   int height, width;     // of the output
-  bool antialias;        // whether a image that shrinks is smoothed first
-  bool shrink_in_dct;    // whether libjpeg may decode at 1/2, 1/4 or 1/8, where antialias would average that much
-  int64_t max_pixels;    // of a image: its header may claim anything
+  bool antialias;        // smooth images that shrink
+  bool shrink_in_dct;    // let libjpeg decode at 1/2, 1/4 or 1/8 where antialias averages that much
+  int64_t max_pixels;    // per image: a header may claim any size
   bool vectors = BestVectors();
   bool own_huffman = true;
 };
 
 constexpr size_t kKept = 4 << 20;  // bytes
 
-// What one image after another needs; a thread keeps its own.
+// Buffers reused from image to image; one per thread.
 struct Scratch {
   Taps down, sideways;
   Across across;
@@ -40,19 +40,19 @@ struct Scratch {
   std::vector<const uint8_t*> rows;
   HuffmanScratch huffman;
 
-  // Gives back what only a large image has needed.
+  // Frees buffers that only a large image needed.
   void Relax() {
     if (ring.size() > kKept) ring = {};
     if (huffman.data.size() > kKept) huffman.data = {};
   }
 };
 
-// What one side of the output may be at most: that of a JPEG.
+// Maximum side of the output: the maximum of a JPEG.
 constexpr int kMostPixels = 65535;
 
-constexpr int kReadAhead = 16;  // rows: as many as libjpeg makes at once from 4:2:0
+constexpr int kReadAhead = 16;  // rows: as many as libjpeg decodes at once from 4:2:0
 
-// Rows of a image that lies in memory.
+// Rows of an uncompressed image in memory.
 class RawRows {
  public:
   RawRows(const uint8_t* first, size_t stride) : first_(first), stride_(stride) {}
@@ -64,7 +64,7 @@ class RawRows {
   size_t stride_;
 };
 
-// Rows of a JPEG, as they are asked for: downward, never back by more than the taps of one output row.
+// Rows of a JPEG, read on demand from top to bottom; never back by more than the taps of one output row.
 class JpegRows {
  public:
   JpegRows(JpegReader* reader, int rows, int taps, std::vector<uint8_t>* ring)
@@ -73,7 +73,7 @@ class JpegRows {
     ring_ = ring->data();
   }
 
-  // Makes sure that the rows before `end` have been read.
+  // Reads all rows before `end`.
   bool Prepare(int end) {
     if (end <= next_) return true;
     const int upto = std::min(rows_, end + kReadAhead);
@@ -99,7 +99,7 @@ class JpegRows {
   int next_ = 0;
 };
 
-// Writes the output row by row; false when a row could not be read.
+// Writes the output row by row; false if a row could not be read.
 template <typename Rows>
 bool Resize(Rows* rows, int in_height, int in_width, const Options& options, Scratch* scratch, uint8_t* out) {
   const Taps& down = scratch->down;
@@ -124,9 +124,9 @@ inline void Prepare(const Axis& down, const Axis& sideways, bool flip, const Opt
   FillAcross(scratch->sideways, flip, &scratch->across);
 }
 
-// The largest of 8, 4, 2 and 1 by which libjpeg may shrink the image and leave the box 1.5 times the output: nearer
-// to its size, what libjpeg averages shows (mean difference 4 of 255 at 1.0 times, 1.4 at 1.5, 1.0 at 2, on a photo
-// of much detail).
+// The largest of 8, 4, 2 and 1 by which libjpeg may shrink the image so that the box stays at least 1.5 times the
+// output. Closer to the output size, libjpeg's averaging becomes visible (mean difference 4 of 255 at 1.0 times, 1.4 at
+// 1.5, 1.0 at 2, on a detailed photo).
 inline int Shrinkage(const Box& box, const Options& options) {
   if (!options.antialias || !options.shrink_in_dct) return 1;
   const auto enough = [](int length, int shrink, int out) { return 2 * int64_t{length} >= 3 * int64_t{shrink} * out; };
@@ -136,7 +136,7 @@ inline int Shrinkage(const Box& box, const Options& options) {
   return 1;
 }
 
-// One axis of a box in a image that was shrunk: its borders fall between pixels.
+// One axis of a box in a shrunk image: its borders may fall between pixels.
 struct Window {
   int first, count;
   Axis axis;
@@ -159,22 +159,22 @@ inline std::string Describe(const Box& box) {
          std::to_string(box.top) + ", " + std::to_string(box.left) + ")";
 }
 
-// Compares what a header claims with what may be; the message is empty when all is well.
+// Checks the header's size and the box; the message is empty if both are valid.
 inline std::string Objection(int height, int width, const Box& box, const Options& options) {
   if (static_cast<int64_t>(height) * width > options.max_pixels) {
     return std::to_string(height) + " x " + std::to_string(width) + " pixels, expected at most " +
            std::to_string(options.max_pixels);
   }
   if (Inside(box, height, width)) return "";
-  return Describe(box) + " in a image of " + std::to_string(height) + " x " + std::to_string(width) +
+  return Describe(box) + " in an image of " + std::to_string(height) + " x " + std::to_string(width) +
          ", expected one inside it";
 }
 
-// Decodes by `reader`, which has not been opened.
+// Decodes with `reader`, which is not open yet.
 inline std::string DecodeBy(JpegReader* reader, Bytes bytes, const Box& box, bool flip, const Options& options,
                             Scratch* scratch, uint8_t* out) {
   if (!reader->Open(bytes)) return reader->problem();
-  if (!reader->supported()) return "not a JPEG of 1 or 3 components of 8 bits, coded by Huffman";
+  if (!reader->supported()) return "expected a Huffman-coded JPEG with 1 or 3 components of 8 bits";
   std::string objection = Objection(reader->height(), reader->width(), box, options);
   if (!objection.empty()) return objection;
   const int shrink = Shrinkage(box, options);
@@ -213,14 +213,14 @@ inline std::string DecodeRaw(Bytes bytes, const Shape& shape, const Box& box, bo
   return "";
 }
 
-// Writes options.height x options.width x 3 bytes and returns "", or returns why it could not; then what is in `out` is
-// of no use.
+// Writes options.height x options.width x 3 bytes and returns "", or returns the reason for failing; `out` is then
+// undefined.
 inline std::string DecodeCropResize(Bytes bytes, const Box& box, bool flip, const Options& options, Scratch* scratch,
                                     uint8_t* out) {
   const Shape shape = ReadShape(bytes);
   if (shape.format == kRaw) return DecodeRaw(bytes, shape, box, flip, options, scratch, out);
   if (shape.format == kJpeg) return DecodeJpeg(bytes, box, flip, options, scratch, out);
-  return "neither a JPEG of 1 or 3 components of 8 bits nor a raw image of ours";
+  return "expected a JPEG with 1 or 3 components of 8 bits, or a raw image";
 }
 
 }  // namespace penstock

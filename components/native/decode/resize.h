@@ -1,13 +1,13 @@
-// Rows of RGB bytes in, rows of another size out, in integers: the same result on every machine.
+// Resizes rows of RGB bytes with integer arithmetic: the same result on every machine.
 //
-//   source rows ──► blend: 1 to n rows ─► one row of 16-bit numbers, 7 bits of fraction ─► blend across ─► bytes
-//                   (contiguous, no shuffles)                                             (mirrored or not)
+//   source rows ──► blend 1 to n rows ─► one row of 16-bit numbers, 7 fraction bits ─► blend horizontally ─► bytes
+//                   (contiguous, no shuffles)                                         (mirrored or not)
 //
-// Rows first: they are blended where they lie, and a image that shrinks has fewer of them to blend across.
-// A filter is a table of taps: for an output pixel, the first source pixel and a weight for each from there on.
-// Weights have 14 bits of fraction and add up to one, so an even surface stays even.
+// Vertical first: rows are blended in place, and an image that shrinks has fewer rows to blend horizontally.
+// A filter is a table of taps: for each output pixel the first source pixel and one weight per source pixel.
+// Weights have 14 fraction bits and sum to one, so a uniform area stays uniform.
 // Positions and weights are those of tf.image.resize(method="bilinear"), without and with antialias; the result is
-// rounded to the nearest, halves to even, as tf.round does.
+// rounded to nearest, halves to even, as tf.round does.
 
 #ifndef PENSTOCK_NATIVE_RESIZE_H_
 #define PENSTOCK_NATIVE_RESIZE_H_
@@ -26,16 +26,16 @@
 namespace penstock {
 
 constexpr int kOne = 1 << 14;          // a weight of one
-constexpr int kRowBits = 7;            // fraction of a blended row: 255 << 7 still fits 16 bits with a sign
-constexpr int kSumBits = 14 + kRowBits;  // fraction of a sum across
+constexpr int kRowBits = 7;            // fraction of a blended row: 255 << 7 fits a signed 16-bit number
+constexpr int kSumBits = 14 + kRowBits;  // fraction of a horizontal sum
 
 struct Taps {
-  int count = 0;  // a pixel, even and the same for all: those that one does not need weigh nothing
+  int count = 0;  // per pixel; even and equal for all pixels, unused taps have weight zero
   std::vector<int> starts;
-  std::vector<int16_t> weights;  // count a pixel
+  std::vector<int16_t> weights;  // `count` per pixel
 };
 
-// One axis of the work: `out` pixels from `in`; pixel x has its centre at origin + (x + 0.5) * scale.
+// One axis of a resize: `out` pixels from `in`; the centre of pixel x is at origin + (x + 0.5) * scale.
 struct Axis {
   int in, out;
   float origin, scale;
@@ -48,7 +48,7 @@ inline Axis WholeAxis(int in, int out, bool antialias) {
   return {in, out, 0.0f, scale};
 }
 
-// Turns weights into integers that add up to one: what rounding takes from one weight, it gives to the next.
+// Rounds weights to integers that sum to one: the rounding error of a weight is carried over to the next.
 inline void Quantize(const float* weights, int count, int16_t* out) {
   float sum = 0;
   for (int i = 0; i < count; ++i) sum += weights[i];
@@ -79,7 +79,7 @@ inline void BilinearTaps(const Axis& axis, Taps* taps) {
   }
 }
 
-// A triangle that is as wide as an output pixel is in the source, or as one source pixel when the image grows.
+// A triangle as wide as an output pixel in the source, or as one source pixel if the image grows.
 inline void TriangleTaps(const Axis& axis, Taps* taps) {
   const float radius = std::max(axis.scale, 1.0f), slope = 1.0f / radius;
   const int most = (std::min(2 * static_cast<int>(std::ceil(radius)) + 1, axis.in) + 1) / 2 * 2;
@@ -95,7 +95,7 @@ inline void TriangleTaps(const Axis& axis, Taps* taps) {
     for (int i = first; i <= last && count < most; ++i) {
       const float height = std::max(0.0f, 1.0f - std::abs(static_cast<float>(i) + 0.5f - at) * slope);
       if (count == 0 && height == 0.0f && i < last) {
-        first = i + 1;  // a source pixel on the very foot of the triangle
+        first = i + 1;  // a source pixel exactly at the foot of the triangle
       } else {
         heights[count++] = height;
       }
@@ -106,7 +106,7 @@ inline void TriangleTaps(const Axis& axis, Taps* taps) {
   }
 }
 
-// Leaves out taps that no pixel uses: a image that grows has two of four.
+// Removes taps that no pixel uses: an image that grows uses two of four.
 inline void Trim(Taps* taps) {
   const int old = taps->count;
   int used = 2;
@@ -128,12 +128,12 @@ inline void FillTaps(const Axis& axis, bool antialias, Taps* taps) {
   Trim(taps);
 }
 
-// The taps across, in the order in which they are used: two output pixels by two taps, each weight pair four times,
-// once a channel. Mirroring is a matter of this order.
+// The horizontal taps in the order of use: two output pixels by two taps, each pair of weights four times, once per
+// channel. Mirroring only changes this order.
 struct Across {
-  int pairs = 0;                 // of taps a pixel
+  int pairs = 0;                 // of taps per pixel
   int width = 0;                 // of the output
-  std::vector<int> offsets;      // of the first number in a blended row, a pixel; 4 pixels at a time
+  std::vector<int> offsets;      // per pixel, of its first number in a blended row; 4 pixels at a time
   std::vector<int16_t> weights;  // [pixel / 2][pair][pixel % 2][channel][tap % 2]
 };
 
@@ -156,12 +156,12 @@ inline void FillAcross(const Taps& taps, bool mirrored, Across* across) {
   }
 }
 
-// How many numbers a blended row needs behind its end: taps of no weight and whole vectors are read there.
+// Extra numbers after a blended row: taps of zero weight and whole vectors read there.
 inline size_t PaddingAcross(const Taps& taps) { return 3 * static_cast<size_t>(taps.count + 1) + 16; }
 
-// ---- plain C++: what every machine can do, and what the vectors below must equal
+// ---- plain C++ for every machine; the AVX2 code below gives equal results
 
-// a + (b - a) * weight, with the rounding of the x86 instruction for it.
+// a + (b - a) * weight, rounded like the x86 instruction.
 inline void MixTwoPlain(const uint8_t* a, const uint8_t* b, int weight, int begin, int end, int16_t* out) {
   for (int i = begin; i < end; ++i) {
     const int slope = (b[i] - a[i]) * (1 << kRowBits);
@@ -196,7 +196,7 @@ inline void MixAcrossPlain(const int16_t* row, const Across& across, int begin, 
   }
 }
 
-// ---- AVX2: chosen when the program runs
+// ---- AVX2, selected at run time
 
 #ifdef PENSTOCK_AVX2
 #define PENSTOCK_FOR_AVX2 __attribute__((target("avx2")))
@@ -216,7 +216,7 @@ PENSTOCK_FOR_AVX2 inline void MixTwoAvx2(const uint8_t* a, const uint8_t* b, int
   MixTwoAt(a + n - 16, b + n - 16, factor, out + n - 16);
 }
 
-// Two rows at a time: the bytes of both side by side, times their two weights, summed.
+// Two rows at a time: their bytes interleaved, times the two weights, summed.
 template <int kPairs>
 PENSTOCK_FOR_AVX2 inline void MixManyAt(const uint8_t* const* rows, const int16_t* weights, int pairs, int i,
                                         int16_t* out) {
@@ -234,14 +234,14 @@ PENSTOCK_FOR_AVX2 inline void MixManyAt(const uint8_t* const* rows, const int16_
   _mm256_storeu_si256(reinterpret_cast<__m256i*>(out + i), _mm256_permute4x64_epi64(mixed, 0xD8));
 }
 
-template <int kPairs>  // 0: as many as `pairs` says
+template <int kPairs>  // 0: use `pairs`
 PENSTOCK_FOR_AVX2 inline void MixManyAvx2(const uint8_t* const* rows, const int16_t* weights, int pairs, int n,
                                           int16_t* out) {
   for (int i = 0; i + 16 <= n; i += 16) MixManyAt<kPairs>(rows, weights, pairs, i, out);
   MixManyAt<kPairs>(rows, weights, pairs, n - 16, out);
 }
 
-// Two output pixels: of each, r g b of two source pixels side by side, times their weights, summed.
+// Two output pixels: r g b of two source pixels each, times their weights, summed.
 PENSTOCK_FOR_AVX2 inline __m256i SumAcross(const int16_t* first, const int16_t* second, const int16_t* weights,
                                            int pairs) {
   const __m256i channels = _mm256_setr_epi8(0, 1, 6, 7, 2, 3, 8, 9, 4, 5, 10, 11, -1, -1, -1, -1,  //
@@ -259,7 +259,7 @@ PENSTOCK_FOR_AVX2 inline __m256i SumAcross(const int16_t* first, const int16_t* 
   return _mm256_srli_epi32(_mm256_add_epi32(_mm256_add_epi32(sum, half), odd), kSumBits);
 }
 
-template <int kPairs>  // 0: as many as the table says
+template <int kPairs>  // 0: use the table's number
 PENSTOCK_FOR_AVX2 inline int MixAcrossAvx2(const int16_t* row, const Across& across, uint8_t* out) {
   const int pairs = kPairs ? kPairs : across.pairs;
   const int* offsets = across.offsets.data();
@@ -286,11 +286,11 @@ inline bool HasAvx2() {
 }
 #endif  // PENSTOCK_AVX2
 
-// ---- the steps, by the best means
+// ---- selection of the implementation
 
-// Blends `n` numbers of two or more rows, which lie below each other, into 16-bit numbers.
+// Blends `n` bytes of two or more adjacent rows into 16-bit numbers.
 inline void MixRows(const uint8_t* const* rows, const int16_t* weights, int count, int n, bool vectors, int16_t* out) {
-  // A weight of one does not fit the factor of two rows' mix, and needs no mix: it is the other row alone.
+  // A weight of one does not fit the 16-bit factor; the result is then the other row.
   const bool all = weights[1] == kOne;
   const uint8_t *above = rows[all ? 1 : 0], *below = rows[1];
   const int share = all ? 0 : weights[1];
@@ -305,7 +305,7 @@ inline void MixRows(const uint8_t* const* rows, const int16_t* weights, int coun
   count == 2 ? MixTwoPlain(above, below, share, 0, n, out) : MixManyPlain(rows, weights, count, 0, n, out);
 }
 
-// Blends a row of 16-bit numbers across into a row of the output, exactly across.width * 3 bytes.
+// Blends a row of 16-bit numbers horizontally into a row of the output, exactly across.width * 3 bytes.
 inline void MixAcross(const int16_t* row, const Across& across, bool vectors, uint8_t* out) {
   int done = 0;
 #ifdef PENSTOCK_AVX2

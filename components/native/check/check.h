@@ -1,11 +1,11 @@
-// A JPEG read to its end without a pixel being made: is it whole, and what are its blocks like on average?
+// Reads a JPEG to its end without decoding pixels: is it complete, and what is the mean of each block?
 //
-//   segments ─► sizes, tables ─► every Huffman code ─► all blocks there, nothing left over?
-//                                     └─► mean of each block of brightness = the image at an eighth of its size
+//   segments ─► sizes, tables ─► every Huffman code ─► all blocks present, no data left?
+//                                     └─► mean of each luma block = the image at an eighth of its size
 //
-// The answer is "regular" or "I cannot tell". Regular means: libjpeg decodes the file without a warning, to gray at an
-// eighth, to these very pixels. Whatever is damaged, odd or of a kind that is rare is left to libjpeg, so with or
-// without this the verdict on a file is the same.
+// The answer is "regular" or "unknown". Regular means that libjpeg decodes the file without a warning and that its gray
+// image at an eighth of the size has exactly these pixels. Damaged, unusual and rare files are left to libjpeg, so the
+// verdict on a file is the same with and without this library.
 
 #ifndef PENSTOCK_NATIVE_CHECK_H_
 #define PENSTOCK_NATIVE_CHECK_H_
@@ -16,7 +16,7 @@
 #include <cstring>
 
 #include "huffman.h"
-#include "image.h"
+#include "bytes.h"
 
 namespace penstock {
 
@@ -30,18 +30,18 @@ struct Component {
   int dc = 0, ac = 0;               // table numbers
 };
 
-// What the segments before the coded data say.
+// The contents of the segments before the coded data.
 struct Header {
   int height = 0, width = 0, components = 0;
   Component component[kMostComponents] = {};
-  int first_quantum[kTables] = {};  // of each table, that of the mean; 0: there is no such table
+  int first_quantum[kTables] = {};  // quantizer of the mean (DC) per table; 0: no such table
   bool has_dc[kTables] = {}, has_ac[kTables] = {};
   int restart_interval = 0;
   bool jfif = false;
-  const uint8_t* data = nullptr;  // where the coded data begins
+  const uint8_t* data = nullptr;  // start of the coded data
 };
 
-// The body of a segment, taken from its front; `ok` turns false when more is taken than there is.
+// Reads the body of a segment from its start; `ok_` becomes false when it ends too early.
 class Body {
  public:
   explicit Body(Bytes bytes) : at_(bytes.data), left_(bytes.size) {}
@@ -57,7 +57,7 @@ class Body {
   int Byte() { return *Take(1); }
   int Word() { return BigEndian16(Take(2)); }
   bool More() const { return ok_ && left_ > 0; }
-  bool Whole() const { return ok_ && left_ == 0; }  // nothing is missing, nothing is left
+  bool Whole() const { return ok_ && left_ == 0; }  // read exactly to its end
 
  private:
   const uint8_t* at_;
@@ -65,7 +65,7 @@ class Body {
   bool ok_ = true;
 };
 
-// Numbers of 8 bits; those of 16 are for deeper images.
+// Tables of 8 bits; those of 16 bits are for deeper images.
 inline bool ReadQuantizers(Body body, Header* header) {
   while (body.More()) {
     const int number = body.Byte();
@@ -138,8 +138,8 @@ inline bool ReadRestarts(Body body, Header* header) {
   return body.Whole();
 }
 
-// Adobe's segment may say that the first component is red or not brightness; "1" is the usual colours.
-inline bool HasUsualColours(Bytes body) {
+// Adobe's segment may declare RGB or CMYK; "1" is YCbCr.
+inline bool IsYCbCr(Bytes body) {
   return body.size >= 12 && std::memcmp(body.data, "Adobe", 5) == 0 && body.data[11] == 1;
 }
 
@@ -151,14 +151,14 @@ inline bool ReadSegment(int marker, Bytes body, Header* header, HuffmanScratch* 
     case 0xDA: return ReadScan(Body(body), header);
     case 0xDB: return ReadQuantizers(Body(body), header);
     case 0xDD: return ReadRestarts(Body(body), header);
-    case 0xEE: return HasUsualColours(body);
+    case 0xEE: return IsYCbCr(body);
     case 0xE0: header->jfif |= body.size >= 14 && std::memcmp(body.data, "JFIF", 5) == 0; return true;
     default: return (marker > 0xE0 && marker <= 0xEF) || marker == 0xFE;  // metadata, comments
   }
 }
 
-// Whether the first component is brightness, at the full size: then it is all that gray takes.
-inline bool IsBrightness(const Header& header) {
+// Whether the first component is luma at full resolution: then gray needs no other component.
+inline bool StartsWithLuma(const Header& header) {
   const Component* component = header.component;
   if (header.components == 1) return true;
   const bool numbered = component[0].id == 1 && component[1].id == 2 && component[2].id == 3;
@@ -187,7 +187,7 @@ inline bool ReadHeader(Bytes bytes, Header* header, HuffmanScratch* scratch) {
     at += 2 + length;
     if (marker == 0xDA) {
       header->data = data + at;
-      return IsBrightness(*header);
+      return StartsWithLuma(*header);
     }
   }
   return false;
@@ -195,7 +195,7 @@ inline bool ReadHeader(Bytes bytes, Header* header, HuffmanScratch* scratch) {
 
 inline int Pieces(int length, int piece) { return (length + piece - 1) / piece; }
 
-// Blocks of brightness side by side in an MCU; that of a single component is one block, whatever its factors say.
+// Luma blocks side by side in an MCU; an MCU of a single component is one block, whatever its sampling factors.
 inline int AcrossMcu(const Header& header) { return header.components == 1 ? 1 : header.component[0].across; }
 
 inline Layout LayoutOf(const Header& header) {
@@ -216,8 +216,8 @@ inline Layout LayoutOf(const Header& header) {
   return layout;
 }
 
-// The mean of a block as libjpeg's inverse transform to one pixel has it; false when it is not a gray of 8 bits, nor
-// so little beyond as rounding makes it.
+// The mean of a block as libjpeg's inverse transform to one pixel computes it; false if it is out of range by more than
+// quantization can explain.
 inline bool Mean(int coefficient, int quantum, uint8_t* gray) {
   const int mean = 128 + ((coefficient * quantum + 4) >> 3);
   if (mean < -128 || mean > 383) return false;
@@ -225,7 +225,7 @@ inline bool Mean(int coefficient, int quantum, uint8_t* gray) {
   return true;
 }
 
-// Reads all blocks, and writes what those of brightness are like on average.
+// Reads all blocks and writes the means of the luma blocks.
 inline bool ReadMeans(const Header& header, int mcus, HuffmanReader* reader, uint8_t* gray) {
   const int across = AcrossMcu(header), down = header.components == 1 ? 1 : header.component[0].down;
   const int quantum = header.first_quantum[header.component[0].quantizer];
@@ -238,7 +238,7 @@ inline bool ReadMeans(const Header& header, int mcus, HuffmanReader* reader, uin
       if (!reader->Next(places)) return false;
       for (int i = 0; i < across * down; ++i) {
         const int row = top + i / across, column = mcu * across + i % across;
-        if (row >= rows || column >= columns) continue;  // what fills up the last MCUs
+        if (row >= rows || column >= columns) continue;  // padding of the last MCUs
         if (!Mean(blocks[i][0], quantum, gray + static_cast<size_t>(row) * columns + column)) return false;
       }
     }
@@ -246,8 +246,8 @@ inline bool ReadMeans(const Header& header, int mcus, HuffmanReader* reader, uin
   return true;
 }
 
-// Reads the file that ends with its end marker, at the end of `bytes`, and is of the given size. When it is regular,
-// writes its image at an eighth, with sides that are rounded up, to `gray` and returns true.
+// Checks a file of the given height and width whose end marker is at the end of `bytes`. If it is regular, writes the
+// image at an eighth of its size, sides rounded up, to `gray` and returns true.
 inline bool IsRegular(Bytes bytes, int height, int width, HuffmanScratch* scratch, uint8_t* gray) {
   Header header;
   if (!ReadHeader(bytes, &header, scratch) || header.height != height || header.width != width) return false;

@@ -1,9 +1,9 @@
-// Two TensorFlow ops on whole batches: what the headers say, and boxes of images as pixels of one size.
+// Two TensorFlow ops on whole batches: image sizes from headers, and crop boxes decoded to one size.
 //
 //   contents [n] ──────────────────────────► PenstockShapes ───────────► [n, 3]: height, width, format
 //   contents [n], boxes [n, 4], flips [n] ─► PenstockDecodeCropResize ─► pixels [n, h, w, 3], problems [n]
 //
-// A batch in, a batch out: no map per record, and no copy by `batch` afterwards.
+// A batch in, a batch out: no map call per record, and no copy by `batch` afterwards.
 
 #include <sys/resource.h>
 
@@ -32,13 +32,13 @@ using tensorflow::shape_inference::DimensionHandle;
 using tensorflow::shape_inference::InferenceContext;
 using tensorflow::shape_inference::ShapeHandle;
 
-constexpr int64_t kCyclesADecode = 1'000'000;
+constexpr int64_t kCyclesPerDecode = 1'000'000;
 
 Bytes BytesOf(const tstring& text) { return {reinterpret_cast<const uint8_t*>(text.data()), text.size()}; }
 
-// Has this thread give way to others of a lower `nice`: whoever asks for batches should not wait for a core that makes
-// one. Elsewhere than on Linux it would be the whole process that steps back.
-void StepBack(int nice) {
+// Raises the niceness of this thread, so that the training loop does not wait for a core that decodes. Linux only:
+// elsewhere it would change the whole process.
+void SetNiceness(int nice) {
 #ifdef __linux__
   static thread_local int done = 0;
   if (nice <= done) return;
@@ -116,7 +116,7 @@ class DecodeBatch : public OpKernel {
     OP_REQUIRES_OK(context, context->GetAttr("width", &options_.width));
     OP_REQUIRES(context, options_.height <= kMostPixels && options_.width <= kMostPixels,
                 errors::InvalidArgument("size of ", options_.height, " x ", options_.width, ", expected at most ",
-                                        kMostPixels, " a side"));
+                                        kMostPixels, " pixels per side"));
     OP_REQUIRES_OK(context, context->GetAttr("antialias", &options_.antialias));
     OP_REQUIRES_OK(context, context->GetAttr("shrink_in_dct", &options_.shrink_in_dct));
     OP_REQUIRES_OK(context, context->GetAttr("max_pixels", &options_.max_pixels));
@@ -133,7 +133,7 @@ class DecodeBatch : public OpKernel {
                 errors::InvalidArgument("boxes of ", boxes.shape().DebugString(), " and flips of ",
                                         flips.shape().DebugString(), ", expected [", records, ", 4] and [", records,
                                         "]"));
-    StepBack(nice_);
+    SetNiceness(nice_);
     Tensor *pixels = nullptr, *problems = nullptr;
     OP_REQUIRES_OK(context, context->allocate_output(
                                 0, TensorShape({records, options_.height, options_.width, 3}), &pixels));
@@ -158,12 +158,12 @@ class DecodeBatch : public OpKernel {
         wrong(i) = DecodeCropResize(BytesOf(from(i)), {b[0], b[1], b[2], b[3]}, flip[i], options_, &scratch,
                                     to + bytes * i);
         scratch.Relax();
-        if (!wrong(i).empty()) std::memset(to + bytes * i, 0, bytes);  // never what was in memory before
+        if (!wrong(i).empty()) std::memset(to + bytes * i, 0, bytes);  // never uninitialised memory
       }
     };
     if (!parallel_) return decode(0, contents.dim_size(0));
     const auto& workers = *context->device()->tensorflow_cpu_worker_threads();
-    tensorflow::Shard(workers.num_threads, workers.workers, contents.dim_size(0), kCyclesADecode, decode);
+    tensorflow::Shard(workers.num_threads, workers.workers, contents.dim_size(0), kCyclesPerDecode, decode);
   }
 
   static void RaiseFirst(OpKernelContext* context, const Tensor& problems) {

@@ -1,15 +1,15 @@
-// libjpeg behind a door that raises nothing and jumps nowhere: every call returns whether it went well.
+// libjpeg with error codes instead of longjmp: every call returns whether it succeeded.
 //
 //   Open ─► header: size, components ─► Start ─► only the columns and rows of the box ─► ReadRows, ReadRows, …
 //
-// libjpeg reports a fault by a function that must not return. Each call below sets the place to jump back to and calls
-// nothing but libjpeg, so that no destructor is ever jumped over; what is open is closed by our own destructor.
-// Damaged data is a mere warning to libjpeg, which goes on with gray: here it is a fault. What does no harm to a pixel
-// (stray bytes between segments, versions of headers) is not, as the decoder in TensorFlow has it.
+// libjpeg reports an error by calling a function that must not return. Each call below sets the place to jump back to
+// and calls only libjpeg, so that no destructor is skipped; our own destructor closes what is open. Damaged data is only
+// a warning to libjpeg, which continues with gray pixels: here it is an error. Warnings that affect no pixel (stray
+// bytes between segments, header versions) are ignored, as TensorFlow's decoder does.
 //
-// Coded data of the usual kind is read by a HuffmanReader in place of libjpeg's own. It is put where libjpeg keeps the
-// function that reads an MCU: the second word of a structure that is no part of its interface, but has begun with the
-// same two functions since 1995. Both must lie in libjpeg's code, or all is left as it is.
+// Sequential data is read by a HuffmanReader instead of libjpeg's own. It replaces the function with which libjpeg reads
+// an MCU: the second word of a structure that is not part of libjpeg's interface, but has started with the same two
+// functions since 1995. If either function is not in libjpeg's code, libjpeg's own reader is used.
 
 #ifndef PENSTOCK_NATIVE_JPEG_READER_H_
 #define PENSTOCK_NATIVE_JPEG_READER_H_
@@ -23,17 +23,17 @@
 #include <dlfcn.h>
 
 #include "huffman.h"
-#include "jpeglib.h"
 #include "image.h"
+#include "jpeglib.h"
 
-static_assert(JPEG_LIB_VERSION == 62 && LIBJPEG_TURBO_VERSION_NUMBER >= 1005000, "partial decode begins with 1.5");
+static_assert(JPEG_LIB_VERSION == 62 && LIBJPEG_TURBO_VERSION_NUMBER >= 1005000, "partial decoding needs libjpeg-turbo 1.5");
 
 namespace penstock {
 
-// Each scan of a progressive file costs a walk over the whole image; encoders write about ten.
+// Each scan of a progressive file costs a pass over the whole image; encoders write about ten.
 constexpr int kMostScans = 100;
 
-// The beginning of libjpeg's structure.
+// The start of libjpeg's structure.
 struct EntropyDecoder {
   void (*start_pass)(j_decompress_ptr);
   boolean (*decode_mcu)(j_decompress_ptr, JBLOCKROW*);
@@ -47,7 +47,7 @@ inline bool IsInLibjpeg(const void* code) {
 
 class JpegReader {
  public:
-  // With `scratch`, coded data is read by our own reader where that is possible.
+  // With `scratch`, our own Huffman reader is used where possible.
   explicit JpegReader(HuffmanScratch* scratch) : scratch_(scratch) { jpeg_.mem = nullptr; }
   ~JpegReader() { jpeg_destroy_decompress(&jpeg_); }
   JpegReader(const JpegReader&) = delete;
@@ -61,7 +61,7 @@ class JpegReader {
     errors_.output_message = [](j_common_ptr) {};
     jpeg_.client_data = this;
     if (setjmp(back_)) return false;
-    jpeg_create_decompress(&jpeg_);  // fails when header files and library are of different makes
+    jpeg_create_decompress(&jpeg_);  // fails if headers and library do not match
     progress_.progress_monitor = CountScans;
     jpeg_.progress = &progress_;
     jpeg_mem_src(&jpeg_, bytes.data, bytes.size);
@@ -75,29 +75,29 @@ class JpegReader {
     return jpeg_.data_precision == 8 && (jpeg_.num_components == 1 || jpeg_.num_components == 3) && !jpeg_.arith_code;
   }
 
-  // Makes ready to read the rows of `box`, which is in pixels of the image at 1 / `shrink` of its size.
+  // Starts reading the rows of `box`, given in pixels of the image at 1 / `shrink` of its size.
   bool Start(const Box& box, int shrink) {
     if (setjmp(back_)) return false;
     jpeg_.out_color_space = JCS_RGB;
-    jpeg_.dct_method = JDCT_IFAST;  // what TensorFlow's decoders use, all of them
+    jpeg_.dct_method = JDCT_IFAST;  // as all of TensorFlow's decoders do
     jpeg_.scale_num = 1;
     jpeg_.scale_denom = static_cast<unsigned>(shrink);
     jpeg_start_decompress(&jpeg_);
     JDIMENSION left = static_cast<JDIMENSION>(box.left), width = static_cast<JDIMENSION>(box.width);
-    // Columns begin where a block of pixels does, so there may be some to the left of the box.
+    // Columns start at a block of pixels, so there may be some to the left of the box.
     if (width != jpeg_.output_width) jpeg_crop_scanline(&jpeg_, &left, &width);
     margin_ = box.left - static_cast<int>(left);
-    own_ = scratch_ && ReadsItself(static_cast<int>(left));
+    own_ = scratch_ && StartOwnReader(static_cast<int>(left));
     if (own_) Entropy()->decode_mcu = DecodeMcu;
     if (box.top) jpeg_skip_scanlines(&jpeg_, static_cast<JDIMENSION>(box.top));
     return true;
   }
 
   int shrunk_height() const { return static_cast<int>(jpeg_.output_height); }
-  int stride() const { return static_cast<int>(jpeg_.output_width) * 3; }  // bytes of a row as it is read
-  int margin() const { return margin_; }                                   // pixels of a row before the box
+  int stride() const { return static_cast<int>(jpeg_.output_width) * 3; }  // bytes per row read
+  int margin() const { return margin_; }                                   // pixels per row to the left of the box
 
-  // Reads `count` rows into `rows`, which have room for `stride` bytes each.
+  // Reads `count` rows into `rows` of `stride` bytes each.
   bool ReadRows(uint8_t** rows, int count) {
     volatile int done = 0;
     if (setjmp(back_)) return false;
@@ -109,9 +109,9 @@ class JpegReader {
     return true;
   }
 
-  // Why the last call went wrong.
+  // The reason of the last failure.
   const char* problem() const { return problem_; }
-  // Whether it did so in our own reader, so that libjpeg's may still succeed.
+  // Whether our own Huffman reader was used, so that libjpeg's may still succeed.
   bool irregular() const { return own_; }
 
  private:
@@ -132,7 +132,7 @@ class JpegReader {
     if (level < 0 && !Harmless(jpeg->err)) Fail(jpeg);
   }
 
-  // By text: the numbers of messages differ between versions of the library.
+  // By text: message numbers differ between versions of the library.
   static bool Harmless(const jpeg_error_mgr* errors) {
     static const char* const kHarmless[] = {"Corrupt JPEG data: %u extraneous bytes", "Unknown Adobe color transform",
                                             "Warning: unknown JFIF revision", "Corrupt JPEG data: bad ICC marker"};
@@ -153,8 +153,8 @@ class JpegReader {
 
   EntropyDecoder* Entropy() { return reinterpret_cast<EntropyDecoder*>(jpeg_.entropy); }
 
-  // Makes our own reader ready for the columns from `left` on; false when the image is none of its kind.
-  bool ReadsItself(int left) {
+  // Starts our own reader at column `left`; false if it does not support the image.
+  bool StartOwnReader(int left) {
     static const bool fits = IsInLibjpeg(reinterpret_cast<const void*>(Entropy()->start_pass)) &&
                              IsInLibjpeg(reinterpret_cast<const void*>(Entropy()->decode_mcu));
     const bool one_scan = !jpeg_.progressive_mode && jpeg_.comps_in_scan == jpeg_.num_components;
@@ -173,7 +173,7 @@ class JpegReader {
         return false;
       }
     }
-    // An MCU of a single component is one block, whatever its sampling factors say.
+    // An MCU of a single component is one block, whatever its sampling factors.
     const int mcu = (jpeg_.num_components == 1 ? 1 : jpeg_.max_h_samp_factor) * jpeg_.min_DCT_scaled_size;
     layout.columns = static_cast<int>(jpeg_.MCUs_per_row);
     layout.first_column = left / mcu;

@@ -1,10 +1,10 @@
-"""The native ops as Python functions, or the reason why there are none.
+"""Load the native decoding ops as Python functions, or say why they are missing.
 
     load() ─► Ops: shapes, decode_crop_resize, try_decode_crop_resize
-          └─► None; why_not() tells the reason, and the plain path does the work
+          └─► None; why_not() returns the reason, and TensorFlow's own ops do the work
 
-The library is built when it is missing, for the versions that are installed now. TensorFlow is imported on the first
-call and not before. PENSTOCK_NATIVE=0 turns the ops off.
+A missing library is built for the installed versions. TensorFlow is imported on the first call, not before.
+PENSTOCK_NATIVE=0 turns the ops off.
 """
 
 import os
@@ -19,21 +19,21 @@ from components.native import build
 if TYPE_CHECKING:
     import tensorflow as tf
 
-OTHER, JPEG, RAW = 0, 1, 2  # formats, as `shapes` tells them
-_SIDE = 40  # of the image that is decoded before any other: several blocks, and a rest
+OTHER, JPEG, RAW = 0, 1, 2  # image formats as `shapes` returns them
+_SIDE = 40  # of the test image, in pixels: several JPEG blocks and a partial one
 
 
 @dataclass(frozen=True)
-class How:
-    """What may be chosen when images are decoded.
+class DecodeOptions:
+    """Options of the decoding op.
 
     Attributes:
-        antialias: Whether to smooth what shrinks, as `tf.image.resize` does with the same flag.
-        shrink_in_dct: With antialias, whether a box of three times the size and more may be decoded at 1/2, 1/4 or 1/8:
-            faster, and no longer within a rounding of TensorFlow's pixels.
-        max_pixels: Of a whole image; larger ones are refused by their header.
-        parallel: Whether the images of one batch are shared out among TensorFlow's threads.
-        nice: How far the thread that decodes steps back behind others, for good: for threads of one's own alone.
+        antialias: Smooth images that shrink, as `tf.image.resize` does with the same flag.
+        shrink_in_dct: With antialias, decode a box of three or more times the output size at 1/2, 1/4 or 1/8: faster,
+            and no longer within one rounding of TensorFlow's pixels.
+        max_pixels: Maximum of a whole image; larger ones are rejected by their header.
+        parallel: Share the images of one batch among TensorFlow's threads.
+        nice: Niceness of the thread that decodes. It stays with the thread, so use private threads only.
     """
 
     antialias: bool = False
@@ -43,25 +43,25 @@ class How:
     nice: int = 0
 
 
-DEFAULT: Final = How()
+DEFAULT: Final = DecodeOptions()
 
 
 @dataclass(frozen=True)
 class Ops:
-    """What the library does, a batch at a time."""
+    """The ops of a loaded library; each takes a whole batch."""
 
     module: Any
     key: str
 
     def shapes(self, contents: "tf.Tensor") -> "tf.Tensor":
-        """Reads headers alone.
+        """Reads image sizes from headers.
 
         Args:
             contents: string [n], whole files.
 
         Returns:
-            int32 [n, 3]: height, width and format. The format is JPEG or RAW for what is decoded here, else OTHER;
-            height and width are then 0 where they were not easily found.
+            int32 [n, 3]: height, width and format. The format is JPEG or RAW if the op can decode the image, else
+            OTHER; height and width are 0 where the header does not give them easily.
         """
         return self.module.penstock_shapes(contents)
 
@@ -71,24 +71,24 @@ class Ops:
         boxes: "tf.Tensor",
         flips: "tf.Tensor",
         size: tuple[int, int],
-        how: How = DEFAULT,
+        options: DecodeOptions = DEFAULT,
     ) -> "tf.Tensor":
-        """Decodes a box of each image to pixels of one size.
+        """Decodes a box of each image and resizes it.
 
         Args:
-            contents: string [n], whole files of the formats JPEG and RAW.
+            contents: string [n], whole files of format JPEG or RAW.
             boxes: int32 [n, 4]: top, left, height, width in pixels.
-            flips: bool [n], whether to mirror.
+            flips: bool [n], whether to mirror left to right.
             size: height and width of the result.
-            how: What else there is to choose.
+            options: how to decode.
 
         Returns:
             uint8 [n, height, width, 3].
 
         Raises:
-            tf.errors.InvalidArgumentError: A record cannot be decoded; it says which, by its place in the batch.
+            tf.errors.InvalidArgumentError: A record cannot be decoded; the message gives its index in the batch.
         """
-        pixels, _ = self._decode(contents, boxes, flips, size, how, strict=True)
+        pixels, _ = self._decode(contents, boxes, flips, size, options, strict=True)
         return pixels
 
     def try_decode_crop_resize(
@@ -97,14 +97,14 @@ class Ops:
         boxes: "tf.Tensor",
         flips: "tf.Tensor",
         size: tuple[int, int],
-        how: How = DEFAULT,
+        options: DecodeOptions = DEFAULT,
     ) -> tuple["tf.Tensor", "tf.Tensor"]:
-        """Decodes as `decode_crop_resize` does, and reports what cannot be decoded instead of raising.
+        """Decodes as `decode_crop_resize` does, but returns errors instead of raising.
 
         Returns:
-            The pixels, black where there are none, and string [n]: what is wrong with a record, or nothing.
+            The pixels, black where decoding failed, and string [n]: the reason, or an empty string.
         """
-        return self._decode(contents, boxes, flips, size, how, strict=False)
+        return self._decode(contents, boxes, flips, size, options, strict=False)
 
     def _decode(
         self,
@@ -112,44 +112,44 @@ class Ops:
         boxes: "tf.Tensor",
         flips: "tf.Tensor",
         size: tuple[int, int],
-        how: How,
+        options: DecodeOptions,
         *,
         strict: bool,
     ) -> tuple["tf.Tensor", "tf.Tensor"]:
         height, width = size
         decoded: tuple[tf.Tensor, tf.Tensor] = self.module.penstock_decode_crop_resize(
-            contents, boxes, flips, height=height, width=width, strict=strict, **asdict(how)
+            contents, boxes, flips, height=height, width=width, strict=strict, **asdict(options)
         )
         return decoded
 
 
 def load() -> Ops | None:
-    """Returns the ops, or None where they cannot be had. Never raises; later calls cost nothing."""
+    """Returns the ops, or None if they are not available. Never raises; the result is cached."""
     return None if _is_off() else _load()[0]
 
 
 def why_not() -> str:
-    """Returns why `load` gives None, or nothing when it does not."""
+    """Returns why `load` returns None; empty if it does not."""
     return f"turned off by {build.SWITCH}=0" if _is_off() else _load()[1]
 
 
 def identity() -> str:
-    """Returns what decodes the images of a training, in a word that may be kept with its result."""
+    """Returns the decoder that training uses, as one string to store with its results."""
     ops = load()
     return f"native:{ops.key}" if ops else f"plain: {why_not()}"
 
 
 def open_library(library: Path) -> Ops:
-    """Loads a library and lets it decode a image.
+    """Loads a library and tests it on a small image.
 
     Raises:
-        build.NotBuilt: It does not load, or its pixels are not TensorFlow's.
+        build.NotBuilt: It does not load, or its pixels differ from TensorFlow's.
     """
     import tensorflow as tf
 
     try:
         ops = Ops(tf.load_op_library(str(library)), library.parent.name)
-        # Called while a graph is traced, the test must still run at once; a GPU has no part in it.
+        # init_scope: the test must run even when this is called while a graph is traced.
         with tf.init_scope(), tf.device("CPU"):
             _check(ops)
     except (tf.errors.OpError, OSError) as error:
@@ -160,7 +160,7 @@ def open_library(library: Path) -> Ops:
 @lru_cache(maxsize=1)
 def _load() -> tuple[Ops | None, str]:
     try:
-        return open_library(build.ensure()), ""
+        return open_library(build.ensure(build.DECODE)), ""
     except build.NotBuilt as error:
         return None, str(error)
 
@@ -170,7 +170,7 @@ def _is_off() -> bool:
 
 
 def _check(ops: Ops) -> None:
-    """Compares a box of a small image with what TensorFlow makes of it."""
+    """Compares a box of a small image with TensorFlow's decoder."""
     import tensorflow as tf
 
     steps = tf.range(_SIDE)
@@ -183,11 +183,11 @@ def _check(ops: Ops) -> None:
     expected = tf.image.resize(tf.io.decode_and_crop_jpeg(content, box, channels=3), size)
     shape = ops.shapes([content]).numpy().tolist()
     if shape != [[_SIDE, _SIDE, JPEG]] or tf.reduce_max(tf.abs(found - expected)) > 1:
-        raise build.NotBuilt("its pixels are not those of TensorFlow's own decoder")
+        raise build.NotBuilt("its pixels differ from those of TensorFlow's decoder")
 
 
 def main() -> int:
-    """Tries the library that is named on the command line; this is the process that may crash."""
+    """Tests the library named on the command line, in a process that may crash."""
     try:
         open_library(Path(sys.argv[1]))
     except build.NotBuilt as error:

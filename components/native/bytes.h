@@ -1,0 +1,20 @@
+// A view of encoded bytes, shared by both libraries.
+
+#ifndef PENSTOCK_NATIVE_BYTES_H_
+#define PENSTOCK_NATIVE_BYTES_H_
+
+#include <cstddef>
+#include <cstdint>
+
+namespace penstock {
+
+struct Bytes {
+  const uint8_t* data;
+  size_t size;
+};
+
+inline int BigEndian16(const uint8_t* at) { return at[0] << 8 | at[1]; }
+
+}  // namespace penstock
+
+#endif  // PENSTOCK_NATIVE_BYTES_H_
