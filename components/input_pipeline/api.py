@@ -25,7 +25,7 @@ from components.features.tensor import TensorFeature
 from components.input_pipeline import artifacts, source
 from components.input_pipeline.reader import Reader, Records
 from components.input_pipeline.sharding import RecordFile, Worker
-from components.records import record_walk
+from components.records.tfrecord_walk import count_records
 from components.settings.input import Input
 from components.settings.tree import load
 
@@ -99,7 +99,7 @@ def from_records(
 ) -> tf.data.Dataset:
     """Reads TFRecord files of tf.Example, plain or `.gz`, whoever wrote them; their records are counted first."""
     found = [Path(path) for path in paths]
-    files = [RecordFile(path, record_walk.count_records(path), path.stat().st_size) for path in found]
+    files = [RecordFile(path, count_records(path), path.stat().st_size) for path in found]
     if not sum(file.records for file in files):
         raise BadInput(f"0 examples in {len(files)} files")
     reader = Reader(features, label, label_number, _settings(settings), seed, label_type=label_type)

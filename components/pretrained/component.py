@@ -28,8 +28,8 @@ from components.errors import BadInput
 from components.pretrained import extractor
 from components.records import manifest
 from components.records.manifest import Manifest, Shard
-from components.records.record_file import RecordFile
 from components.records.roles import vectors_of
+from components.records.tfrecord import TFRecordWriter
 from components.storage import durable
 
 MODEL = extractor.SERVING
@@ -144,9 +144,9 @@ class _Look(beam.DoFn):
     def process(self, shard: Shard) -> tuple[()]:
         path = self._target / shard.name
         path.parent.mkdir(parents=True, exist_ok=True)
-        with durable.publish_file(path) as aside, RecordFile(aside) as file:
+        with durable.publish_file(path) as aside, TFRecordWriter(aside) as file:
             for records in self._read(shard):
-                file.write_many([[record] for record in self._looked_at(records)])
+                file.write([record] for record in self._looked_at(records))
         if file.records != shard.records:
             raise BadInput(f"{shard.name}: {file.records} records came out of {shard.records}")
         told = Shard(shard.split, shard.name, file.records, file.size, file.checksum)

@@ -1,7 +1,7 @@
-"""The checksum of a shard: CRC32C, which tells bytes lost or altered by accident from those that were written.
+"""The checksum of a shard: CRC32C, which finds bytes that were lost or changed by accident.
 
-It is what TFRecord has for every record, and storage services for every object. A cryptographic digest takes six times
-as long, at every ingest and before every training; against who alters a shard on purpose there is the seal.
+TFRecord has it for every record, and storage services for every object. A cryptographic digest takes six times as
+long, at every ingest and before every training; the seal protects against changes on purpose.
 """
 
 from pathlib import Path
@@ -12,19 +12,19 @@ _CHUNK = 1 << 20
 
 
 def of_bytes(content: bytes) -> str:
-    """Returns the checksum of a content."""
-    return told(google_crc32c.value(content))
+    """Returns the checksum of bytes."""
+    return formatted(google_crc32c.value(content))
 
 
 def of_file(path: Path) -> str:
-    """Returns the checksum of a file's content."""
-    checksum = 0
+    """Returns the checksum of a file."""
+    crc = 0
     with path.open("rb", 0) as stream:
         while chunk := stream.read(_CHUNK):
-            checksum = google_crc32c.extend(checksum, chunk)
-    return told(checksum)
+            crc = google_crc32c.extend(crc, chunk)
+    return formatted(crc)
 
 
-def told(checksum: int) -> str:
-    """Returns a checksum as manifests hold it, with the name of its kind."""
-    return f"crc32c:{checksum:08x}"
+def formatted(crc: int) -> str:
+    """Returns a CRC32C as manifests hold it, such as crc32c:0a1b2c3d."""
+    return f"crc32c:{crc:08x}"

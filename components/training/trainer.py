@@ -21,13 +21,13 @@ from components import features as modalities
 from components import progress, refs
 from components.errors import PenstockError, SettingsError
 from components.fitting.fitted import Fitted
-from components.input_pipeline import Reader, artifacts, diagnosis, probe
+from components.input_pipeline import Reader, RecordFile, artifacts, diagnosis, probe
 from components.input_pipeline.waiting import Meter
 from components.models.heads import Classification, Head, Regression, class_weights
 from components.pretrained import extractor
 from components.records import manifest, verify
 from components.records.roles import vectors_of
-from components.records.verify import Checked
+from components.records.verify import Verified
 from components.serving import export
 from components.settings.input import Input
 from components.settings.train import Train
@@ -64,7 +64,7 @@ def run_fn(args: FnArgs) -> None:
     keras.utils.set_random_seed(fit.seed)
     shards = [accounts.shards_of(split) for split in ("train", "eval")]
     with contextlib.ExitStack() as stack:
-        train, held_out = (stack.enter_context(verify.readable(examples, mine, settings)) for mine in shards)
+        train, held_out = (stack.enter_context(verify.verified(examples, mine, settings)) for mine in shards)
         stack.enter_context(_damage_named(examples, [shard for mine in shards for shard in mine], settings))
         inputs = modalities.keras_inputs(reader.features)
         model = refs.load(config["model"])(inputs, assign.encodings(wanted, inputs, fitted), head)
@@ -205,11 +205,12 @@ class _InputClock(keras.callbacks.Callback):
 
 
 def _fit(
-    model: keras.Model, head: Head, reader: Reader, train: Checked, held_out: Checked, fit: Train, run: Path
+    model: keras.Model, head: Head, reader: Reader, train: Verified, held_out: Verified, fit: Train, run: Path
 ) -> dict[str, Any]:
     """Fits the model, leaves it with the weights of its best epoch, and returns the history."""
-    steps, meter = reader.steps(train.files), Meter()
-    records = sum(file.records for file in train.files)
+    files, eval_files = _files(train), _files(held_out)
+    steps, meter = reader.steps(files), Meter()
+    records = sum(file.records for file in files)
     seen = min(records, steps * reader.settings.batch_size)
     schedule = keras.optimizers.schedules.CosineDecay(fit.learning_rate, fit.epochs * steps)
     model.compile(
@@ -218,7 +219,7 @@ def _fit(
         metrics=[*head.metrics(), Records()],
     )
     checkpoint = run / "best.weights.h5"
-    clock = _InputClock(meter, seen, lambda waiting, rate: probe.explain(reader, train.files, waiting, rate))
+    clock = _InputClock(meter, seen, lambda waiting, rate: probe.explain(reader, files, waiting, rate))
     callbacks = [
         _Watch(fit.epochs, reader.settings.batch_size, seen, clock),
         clock,
@@ -226,11 +227,11 @@ def _fit(
         keras.callbacks.TensorBoard(str(run / "tensorboard"), write_graph=False),
     ]
     history = model.fit(
-        meter.watch(reader.training(train.files)),
+        meter.watch(reader.training(files)),
         steps_per_epoch=steps,
         epochs=fit.epochs,
-        validation_data=reader.evaluation(held_out.files),
-        validation_steps=reader.evaluation_steps(held_out.files),
+        validation_data=reader.evaluation(eval_files),
+        validation_steps=reader.evaluation_steps(eval_files),
         callbacks=callbacks,
         verbose=0,
     ).history
@@ -246,13 +247,17 @@ def _fit(
     }
 
 
+def _files(verified: Verified) -> list[RecordFile]:
+    return [RecordFile(Path(shard.name), shard.records, shard.bytes) for shard in verified.shards]
+
+
 @contextlib.contextmanager
 def _damage_named(examples: Path, shards: list[manifest.Shard], settings: Input) -> Iterator[None]:
     """Says which shard it was and where, when one is damaged while it is read."""
     try:
         yield
     except tf.errors.DataLossError:
-        with verify.readable(examples, shards, settings.model_copy(update={"on_bad": "stop"})):
+        with verify.verified(examples, shards, settings.model_copy(update={"on_bad": "stop"})):
             raise
 
 

@@ -12,7 +12,8 @@ import tensorflow as tf
 from PIL import Image
 
 from components.ingest.images import storage_format
-from components.records import checksum, manifest
+from components.records import manifest
+from components.records.tfrecord import TFRecordWriter
 from components.settings.ingest import Ingest
 
 _RECORDS = 512  # enough for a second of reading, epoch after epoch
@@ -53,7 +54,6 @@ def _drawn(record: bytes, key: str, settings: Ingest) -> bytes:
 
 def _shard(out: Path, number: int, records: list[bytes]) -> manifest.Shard:
     name = f"Split-train/data_tfrecord-{number:05d}-of-{_SHARDS:05d}"
-    with tf.io.TFRecordWriter(str(out / name)) as writer:
-        for record in records:
-            writer.write(record)
-    return manifest.Shard("train", name, len(records), (out / name).stat().st_size, checksum.of_file(out / name))
+    with TFRecordWriter(out / name) as writer:
+        writer.write([record] for record in records)
+    return manifest.Shard("train", name, writer.records, writer.size, writer.checksum)

@@ -173,9 +173,9 @@ def test_gate_stops_a_class_that_a_split_lacks(pipeline: Any) -> None:
 def test_lost_record_stops_the_run(pipeline: Any) -> None:
     """A16: a writer that drops one record of a batch is found out by the ledger, and its output is not published."""
     drop = (
-        "from components.records.record_file import RecordFile\n"
-        "whole = RecordFile.write_many\n"
-        "RecordFile.write_many = lambda self, records: whole(self, records[:-1])"
+        "from components.records.tfrecord import TFRecordWriter\n"
+        "whole = TFRecordWriter.write\n"
+        "TFRecordWriter.write = lambda self, records: whole(self, list(records)[:-1])"
     )
     result = pipeline.run("--to", "Ingest", before=drop)
 

@@ -1,17 +1,14 @@
-"""Whatever was done to a shard is found before training, named by place and kind, and costs no more than it must."""
+"""Damage of a shard is found before training, reported with its offset, and costs no more than its own records."""
 
-import gzip
-import struct
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-import google_crc32c
 import pytest
 import tensorflow as tf
 
 from components.errors import BadInput
-from components.records import checksum, record_walk, verify
+from components.records import checksum, verify
 from components.records.manifest import Shard
 from components.settings.input import Input
 
@@ -23,12 +20,12 @@ Fault = Callable[[bytes], bytes]
 
 
 def record(number: int) -> bytes:
-    """Returns a record that spells its number; there are noughts in it, as in most."""
+    """Returns a record that starts with its number, and contains zeros as most records do."""
     return bytes([number, 0, 0, 0, 0, 0, 0, 0] * (SIZE // 8)) + b"abcd"
 
 
 def write(path: Path, numbers: range) -> Shard:
-    """Writes a shard, and what the manifest says of it."""
+    """Writes a shard, and returns its entry in the manifest."""
     options = tf.io.TFRecordOptions("GZIP") if path.suffix == ".gz" else None
     with tf.io.TFRecordWriter(str(path), options) as writer:
         for number in numbers:
@@ -41,18 +38,20 @@ def flipped(offset: int, bit: int = 0) -> Fault:
     return lambda data: data[:offset] + bytes([data[offset] ^ 1 << bit]) + data[offset + 1 :]
 
 
-def read(checked: verify.Checked) -> list[int]:
-    """Returns the numbers that are read of checked shards, by TensorFlow."""
+def read(verified: verify.Verified) -> list[int]:
+    """Returns the numbers that TensorFlow reads from verified shards."""
     return [
         found[0]
-        for file in checked.files
-        for found in tf.data.TFRecordDataset(str(file.path), file.compression).as_numpy_iterator()
+        for shard in verified.shards
+        for found in tf.data.TFRecordDataset(
+            shard.name, "GZIP" if shard.name.endswith(".gz") else ""
+        ).as_numpy_iterator()
     ]
 
 
-def checked(home: Path, shards: list[Shard], **settings: Any) -> tuple[list[int], list[dict[str, Any]]]:
-    """Returns what is read, and what is told of damages."""
-    with verify.readable(home, shards, Input(**settings)) as found:
+def verified(home: Path, shards: list[Shard], **settings: Any) -> tuple[list[int], list[dict[str, Any]]]:
+    """Returns the numbers that are read, and the damages."""
+    with verify.verified(home, shards, Input(**settings)) as found:
         return read(found), [damage.to_dict() for damage in found.damages]
 
 
@@ -93,48 +92,48 @@ FAULTS: dict[str, tuple[Fault, int, str, int]] = {
         "the checksum of a record does not match its data", 2,
     ),
     "other records": (
-        lambda data: data[FRAME:] + data[:FRAME], 0, "holds whole records that ingest did not write", 40,
+        lambda data: data[FRAME:] + data[:FRAME], 0, "contains intact records that ingest did not write", 40,
     ),
 }  # fmt: skip
 CASES = [pytest.param(*fault, id=name) for name, fault in FAULTS.items()]
 
 
-def test_shards_as_ingest_wrote_them_are_read_where_they_are(tmp_path: Path, shards: list[Shard]) -> None:
+def test_intact_shards_are_read_from_the_artifact(tmp_path: Path, shards: list[Shard]) -> None:
     """Nothing is copied."""
-    with verify.readable(tmp_path, shards, Input()) as found:
-        assert [file.path for file in found.files] == [tmp_path / "one", tmp_path / "two"]
+    with verify.verified(tmp_path, shards, Input()) as found:
+        assert [shard.name for shard in found.shards] == [str(tmp_path / "one"), str(tmp_path / "two")]
         assert read(found) == list(range(80))
         assert found.damages == ()
 
 
 @pytest.mark.parametrize(("fault", "offset", "reason", "lost"), CASES)
-def test_a_damage_stops_the_run_by_name(
+def test_damage_stops_the_run_and_is_named(
     tmp_path: Path, shards: list[Shard], fault: Fault, offset: int, reason: str, lost: int
 ) -> None:
-    """A1, A2: shard, byte offset, what is wrong, what it would cost, and what to do."""
+    """A1, A2: shard, byte offset, fault, loss, and what to do."""
     path = tmp_path / "one"
     path.write_bytes(fault(path.read_bytes()))
 
-    with pytest.raises(BadInput) as refused:
-        checked(tmp_path, shards)
+    with pytest.raises(BadInput) as stopped:
+        verified(tmp_path, shards)
 
-    first, advice = str(refused.value).splitlines()
+    first, advice = str(stopped.value).splitlines()
     assert first.startswith(f"{path}: {reason} at byte offset {offset:,}")
     assert first.endswith(f"{lost} of 40 records are lost" if lost else "no record is lost")
     assert advice == (
-        "expected the shards that ingest wrote: run again with --force Ingest, or go on without what is lost "
+        "expected the shards that ingest wrote: run again with --force Ingest, or continue without the lost records "
         "(--set input.on_bad=skip)"
     )
 
 
 @pytest.mark.parametrize(("fault", "offset", "reason", "lost"), CASES)
-def test_what_is_intact_can_be_read_and_the_loss_is_listed(
+def test_intact_records_are_read_and_the_loss_is_reported(
     tmp_path: Path, shards: list[Shard], fault: Fault, offset: int, reason: str, lost: int
 ) -> None:
-    """Record by record: one flipped bit costs one record, wherever it is."""
+    """One flipped bit costs one record, wherever it is."""
     path = tmp_path / "one"
     path.write_bytes(fault(path.read_bytes()))
-    numbers, (damage,) = checked(tmp_path, shards, on_bad="skip", max_bad_fraction=0.5)
+    numbers, (damage,) = verified(tmp_path, shards, on_bad="skip", max_bad_fraction=0.5)
 
     assert (damage["shard"], damage["records"], damage["lost"]) == ("one", 40, lost)
     assert damage["faults"][0] == {"offset": offset, "reason": reason}
@@ -143,156 +142,106 @@ def test_what_is_intact_can_be_read_and_the_loss_is_listed(
     assert len(set(numbers)) == len(numbers)
 
 
-def test_several_places_are_all_listed(tmp_path: Path, shards: list[Shard]) -> None:
+def test_all_faults_are_reported(tmp_path: Path, shards: list[Shard]) -> None:
     """Each with its offset."""
     path = tmp_path / "two"
     damaged = flipped(3 * FRAME + 50)(flipped(9 * FRAME)(path.read_bytes()))
     path.write_bytes(damaged)
-    numbers, (damage,) = checked(tmp_path, shards, on_bad="skip", max_bad_fraction=0.5)
+    numbers, (damage,) = verified(tmp_path, shards, on_bad="skip", max_bad_fraction=0.5)
 
     assert [fault["offset"] for fault in damage["faults"]] == [3 * FRAME, 9 * FRAME]
     assert numbers == [n for n in range(80) if n not in {43, 49}]
 
 
-def test_a_loss_beyond_its_budget_stops_the_run(tmp_path: Path, shards: list[Shard]) -> None:
-    """Two of eighty are more than a hundredth."""
+def test_a_loss_above_the_limit_stops_the_run(tmp_path: Path, shards: list[Shard]) -> None:
+    """Two of eighty are more than 1 %."""
     path = tmp_path / "two"
     path.write_bytes(flipped(3 * FRAME + 50)(flipped(9 * FRAME)(path.read_bytes())))
 
     with pytest.raises(BadInput, match=r"2 of 80 records are lost, more than input\.max_bad_fraction = 0\.01 allows"):
-        checked(tmp_path, shards, on_bad="skip")
+        verified(tmp_path, shards, on_bad="skip")
 
 
-def test_a_shard_that_is_gone_is_all_lost(tmp_path: Path, shards: list[Shard]) -> None:
-    """It says so, and goes on only if that much may be lost."""
+def test_a_deleted_shard_is_lost_whole(tmp_path: Path, shards: list[Shard]) -> None:
+    """The run continues only if the settings allow that loss."""
     (tmp_path / "one").unlink()
 
     with pytest.raises(BadInput, match="one: cannot be read: No such file or directory at byte offset 0; 40 of 40"):
-        checked(tmp_path, shards)
-    assert checked(tmp_path, shards, on_bad="skip", max_bad_fraction=0.5)[0] == list(range(40, 80))
+        verified(tmp_path, shards)
+    assert verified(tmp_path, shards, on_bad="skip", max_bad_fraction=0.5)[0] == list(range(40, 80))
 
 
-def test_nothing_left_stops_the_run(tmp_path: Path, shards: list[Shard]) -> None:
-    """However much may be lost."""
+def test_no_record_left_stops_the_run(tmp_path: Path, shards: list[Shard]) -> None:
+    """At any max_bad_fraction."""
     for name in ("one", "two"):
         (tmp_path / name).unlink()
 
     with pytest.raises(BadInput, match="80 of 80 records are lost"):
-        checked(tmp_path, shards, on_bad="skip", max_bad_fraction=1)
+        verified(tmp_path, shards, on_bad="skip", max_bad_fraction=1)
 
 
-def test_copies_are_gone_afterwards(tmp_path: Path, shards: list[Shard]) -> None:
+def test_copies_are_deleted_afterwards(tmp_path: Path, shards: list[Shard]) -> None:
     """Nothing is written beside the shards."""
     path = tmp_path / "one"
     path.write_bytes(flipped(50)(path.read_bytes()))
-    with verify.readable(tmp_path, shards, Input(on_bad="skip", max_bad_fraction=0.5)) as found:
-        copies = [file.path for file in found.files if file.path.parent != tmp_path]
+    with verify.verified(tmp_path, shards, Input(on_bad="skip", max_bad_fraction=0.5)) as found:
+        copies = [path for shard in found.shards if (path := Path(shard.name)).parent != tmp_path]
         assert [copy.exists() for copy in copies] == [True]
 
     assert not copies[0].exists()
     assert sorted(item.name for item in tmp_path.iterdir()) == ["one", "two"]
 
 
-def test_shards_without_a_record_are_left_out(tmp_path: Path) -> None:
-    """They are whole, and there is nothing in them to read."""
+def test_shards_without_records_are_left_out(tmp_path: Path) -> None:
+    """They are intact, and there is nothing to read in them."""
     shards = [write(tmp_path / "none", range(0)), write(tmp_path / "some", range(3))]
 
-    assert checked(tmp_path, shards) == ([0, 1, 2], [])
+    assert verified(tmp_path, shards) == ([0, 1, 2], [])
 
 
 class TestGzip:
-    """Shards that are packed."""
+    """Compressed shards."""
 
     @pytest.fixture
     def packed(self, tmp_path: Path) -> list[Shard]:
-        """One packed shard of many records, so that it has some length."""
+        """One compressed shard with many records."""
         return [write(tmp_path / "shard.gz", range(200))]
 
-    def test_they_are_read_where_they_are(self, tmp_path: Path, packed: list[Shard]) -> None:
-        """By their name."""
-        assert checked(tmp_path, packed) == (list(range(200)), [])
+    def test_intact_ones_are_read_from_the_artifact(self, tmp_path: Path, packed: list[Shard]) -> None:
+        """Their names end in .gz."""
+        assert verified(tmp_path, packed) == (list(range(200)), [])
 
-    def test_a_trailer_that_is_cut_costs_nothing(self, tmp_path: Path, packed: list[Shard]) -> None:
-        """A2: TensorFlow reads it without a word; all records are there."""
+    def test_a_cut_trailer_costs_no_record(self, tmp_path: Path, packed: list[Shard]) -> None:
+        """A2: TensorFlow reads it silently; all records are there."""
         path = tmp_path / "shard.gz"
         path.write_bytes(path.read_bytes()[:-4])
-        numbers, (damage,) = checked(tmp_path, packed, on_bad="skip")
+        numbers, (damage,) = verified(tmp_path, packed, on_bad="skip")
 
         assert numbers == list(range(200))
         assert damage["lost"] == 0
         assert damage["faults"] == ({"offset": 200 * FRAME, "reason": "its gzip stream ends before its trailer"},)
 
-    def test_a_stream_that_is_cut_is_read_up_to_there(self, tmp_path: Path, packed: list[Shard]) -> None:
-        """The records before it are intact."""
+    def test_a_cut_stream_is_read_up_to_the_cut(self, tmp_path: Path, packed: list[Shard]) -> None:
+        """The records before it are intact, and the others are counted as lost."""
         path = tmp_path / "shard.gz"
         path.write_bytes(path.read_bytes()[: packed[0].bytes // 2])
-        numbers, (damage,) = checked(tmp_path, packed, on_bad="skip", max_bad_fraction=0.9)
+        numbers, (damage,) = verified(tmp_path, packed, on_bad="skip", max_bad_fraction=0.9)
 
         assert numbers == list(range(len(numbers)))
         assert 0 < len(numbers) == 200 - damage["lost"] < 200
 
+    @pytest.mark.slow
     def test_a_flipped_bit_never_gives_a_wrong_record(self, tmp_path: Path, packed: list[Shard]) -> None:
-        """Anywhere in the file: what is read was written, and what is lost is counted."""
+        """Anywhere in the file: every record that is read was written, and every lost one is counted."""
         path = tmp_path / "shard.gz"
         whole = path.read_bytes()
         for offset in range(10, len(whole), 37):
             path.write_bytes(flipped(offset, 3)(whole))
             try:
-                numbers, (damage,) = checked(tmp_path, packed, on_bad="skip", max_bad_fraction=1)
-            except BadInput as refused:
-                assert "200 of 200 records are lost" in str(refused)  # noqa: PT017 - either outcome is right
+                numbers, (damage,) = verified(tmp_path, packed, on_bad="skip", max_bad_fraction=1)
+            except BadInput as stopped:
+                assert "200 of 200 records are lost" in str(stopped)  # noqa: PT017 - either outcome is right
                 continue
 
             assert len(numbers) == 200 - damage["lost"]
             assert len(set(numbers)) == len(numbers)
-
-
-class TestWalk:
-    """Records told from what is none."""
-
-    @pytest.mark.parametrize("suffix", ["", ".gz"])
-    def test_records_are_counted(self, tmp_path: Path, suffix: str) -> None:
-        """By their lengths."""
-        write(tmp_path / f"shard{suffix}", range(23))
-
-        assert record_walk.count_records(tmp_path / f"shard{suffix}") == 23
-
-    def test_a_lookalike_of_a_record_is_not_taken_for_one(self) -> None:
-        """A record whose data holds the bytes of another one: while the frames hold, it is data."""
-        inner = framed(b"x" * 8)
-        data = framed(inner) + framed(b"y")
-
-        assert record_walk.walk(data) == ([framed(inner), framed(b"y")], [])
-
-    def test_the_next_record_is_found_far_away(self) -> None:
-        """Beyond any window that is searched at once."""
-        rest = framed(b"after")
-        data = b"\xff" * (9 << 20) + rest
-        intact, faults = record_walk.walk(data)
-
-        assert intact == [rest]
-        assert [(fault.offset, fault.reason) for fault in faults] == [(0, "a record's header is damaged")]
-
-    def test_any_bit_of_a_small_file_is_found_out(self) -> None:
-        """No flipped bit goes unseen, and none costs more than its record."""
-        data = b"".join(framed(bytes([n]) * n) for n in range(6))
-        for offset in range(len(data)):
-            intact, faults = record_walk.walk(flipped(offset, offset % 8)(data))
-
-            assert len(intact) == 5
-            assert len(faults) == 1
-
-    def test_gzip_of_any_program_is_unpacked(self) -> None:
-        """It need not be TensorFlow's."""
-        assert record_walk.unpack(gzip.compress(b"content")) == (b"content", [])
-
-
-def framed(data: bytes) -> bytes:
-    """Returns a record in its frame."""
-
-    def masked(content: bytes) -> bytes:
-        crc = google_crc32c.value(content)
-        return struct.pack("<I", ((crc >> 15 | crc << 17) + 0xA282EAD8) & 0xFFFFFFFF)
-
-    length = struct.pack("<Q", len(data))
-    return length + masked(length) + data + masked(data)

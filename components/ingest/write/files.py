@@ -20,7 +20,7 @@ from components.ingest.survey.listing import ListedFile
 from components.ingest.work.shards import ShardFiles
 from components.ingest.write.encode_record import example_parts
 from components.records.quarantine import Quarantined, printable
-from components.records.record_file import RecordFile
+from components.records.tfrecord import TFRecordWriter
 from components.storage import durable
 from components.storage.hashing import stat_key
 from components.storage.paths import DataPath, open_whole
@@ -30,7 +30,6 @@ if TYPE_CHECKING:
 
 # What is written at a time: enough to be worth a call, few enough to stay small in memory.
 _BATCH_FILES, _BATCH_BYTES = 64, 1 << 20
-_AROUND = 256  # bytes of a record around its content, about
 
 
 @dataclass(frozen=True)
@@ -71,10 +70,10 @@ def write_shard(
         with (
             Checks(checks, settings) as known,
             durable.publish_part(target) as aside,
-            RecordFile(aside, sum(item.size + _AROUND for item in shard.files)) as written,
+            TFRecordWriter(aside) as written,
         ):
             for batch in _Reader(source, data, settings, known).read_all(shard.files):
-                written.write_many([_parts(item, record) for item, record in tally.sort(batch)])
+                written.write(_parts(item, record) for item, record in tally.sort(batch))
     except _InputGone as error:
         return tally.report(shard, failure=str(error))
     return tally.report(shard, written)
@@ -111,7 +110,7 @@ class _Tally:
                 self.hashes.append((item.sha256, outcome.perceptual_hash))
             yield item, outcome
 
-    def report(self, shard: ShardFiles, written: RecordFile | None = None, failure: str = "") -> ShardReport:
+    def report(self, shard: ShardFiles, written: TFRecordWriter | None = None, failure: str = "") -> ShardReport:
         """Returns the account of the shard; records are counted at the file, for the ledger to compare."""
         return ShardReport(
             split=shard.split,

@@ -22,8 +22,8 @@ from components.ingest.write import keys
 from components.ingest.write.files import ShardReport
 from components.ingest.write.image_column import Filled, Images, Shot
 from components.ingest.write.keys import Keyed, Numbers, Roles
-from components.records.framed import FramedFile, frame
 from components.records.quarantine import Quarantined, printable
+from components.records.tfrecord import TFRecordWriter, frame_batch
 from components.settings.ingest import Ingest
 from components.settings.splits import SPLITS
 from components.storage import durable
@@ -145,7 +145,7 @@ class _Writers:
     def __init__(self, stack: contextlib.ExitStack, artifact: Path, shard: str, image: str, *, gzip: bool) -> None:
         self._stack, self._artifact, self._image = stack, artifact, image
         self._end, self._gzip = f"{shard}.gz" if gzip else shard, gzip
-        self._open: dict[str, tuple[FramedFile, Notes]] = {}
+        self._open: dict[str, tuple[TFRecordWriter, Notes]] = {}
 
     def write(self, keyed: Keyed, pictures: Sequence[bytes]) -> None:
         """Appends records to the files of their splits."""
@@ -163,18 +163,18 @@ class _Writers:
         first = made[0] if made else _NO_SHARD
         return [replace(first, quarantined=tuple(tally.bad), read=tally.read), *made[1:]]
 
-    def _start(self, split: str) -> tuple[FramedFile, Notes]:
+    def _start(self, split: str) -> tuple[TFRecordWriter, Notes]:
         target = self._artifact / self._name(split)
         target.parent.mkdir(parents=True, exist_ok=True)
         aside = self._stack.enter_context(durable.publish_part(target))
         notes = self._stack.enter_context(Notes(self._artifact, self._name(split)))
-        self._open[split] = self._stack.enter_context(FramedFile(aside, gzip=self._gzip)), notes
+        self._open[split] = self._stack.enter_context(TFRecordWriter(aside, gzip=self._gzip)), notes
         return self._open[split]
 
     def _name(self, split: str) -> str:
         return f"Split-{split}/data_tfrecord-{self._end}"
 
-    def _report(self, split: str, file: FramedFile, tally: _Tally) -> ShardReport:
+    def _report(self, split: str, file: TFRecordWriter, tally: _Tally) -> ShardReport:
         return replace(
             _NO_SHARD,
             split=split,
@@ -189,17 +189,17 @@ class _Writers:
         )
 
 
-def _all_at_once(keyed: Keyed) -> Callable[[FramedFile, Numbers], None]:
+def _all_at_once(keyed: Keyed) -> Callable[[TFRecordWriter, Numbers], None]:
     """Returns what writes some of the records."""
-    framed = frame(keyed.entries.records())
-    return lambda file, mine: file.write_all(framed.take(pa.array(mine)))
+    framed = frame_batch(keyed.entries.records().array)
+    return lambda file, mine: file.write_framed(framed.take(pa.array(mine)))
 
 
-def _with_images(keyed: Keyed, image: str, pictures: Sequence[bytes]) -> Callable[[FramedFile, Numbers], None]:
+def _with_images(keyed: Keyed, image: str, pictures: Sequence[bytes]) -> Callable[[TFRecordWriter, Numbers], None]:
     """Returns what writes some of the records, their images from where they are."""
     around = keyed.entries.around(image, np.fromiter(map(len, pictures), np.int64, len(pictures)))
     records = list(zip(around[0].rows(), pictures, around[1].rows(), strict=True))
-    return lambda file, mine: file.write_many([records[index] for index in mine.tolist()])
+    return lambda file, mine: file.write(records[index] for index in mine.tolist())
 
 
 _NO_SHARD = ShardReport("", "", 0, 0, "", {}, {}, {}, ())
