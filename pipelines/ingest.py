@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from components.errors import DiskFull, SettingsError
-from components.ingest.survey import survey
+from components.ingest.survey import cached
 from components.ingest.survey.survey import Survey
 from components.records.manifest import Manifest
 from components.settings.ingest import Ingest
@@ -59,7 +59,7 @@ def _run(wish: Wish, artifact: Path, notes: Path, surveyed: Callable[[Survey], N
     cache = HashCache(notes / "hashes.db")
 
     def look() -> Survey:
-        return survey.take(wish.data, wish.settings, cache)
+        return cached.take(wish.data, wish.settings, cache)
 
     paths.prepare(wish.data, wish.beam_args)
     found = look()

@@ -115,7 +115,7 @@ def test_a_heavy_import_would_be_found() -> None:
     found = imported_at_once("pipelines/orchestration/build.py")
 
     assert "tfx" in found["pipelines/orchestration/build.py"]
-    assert "tensorflow" in found["components/ingest/write/keys.py"]
+    assert any("tensorflow" in packages for file, packages in found.items() if file.startswith("components/"))
 
 
 def modules_after(script: str, cwd: Path) -> set[str]:

@@ -1,4 +1,4 @@
-"""Raw files to sharded TFRecords, every one accounted for.
+"""Raw files to sharded TFRecords, with every record accounted for.
 
-source ─► manifest (path, size, sha256) ─► split and shard plan ─► Beam: one element a shard ─► shards, quarantine
+data ─► survey (path, size and hash of each file) ─► work units ─► Beam: one element per unit ─► shards ─► manifest
 """

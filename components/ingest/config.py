@@ -1,4 +1,4 @@
-"""What the ingest node is told: which source, which settings, where it may keep its notes."""
+"""Configuration of the Ingest node: what the Task expects of its data, settings, and paths of caches."""
 
 from dataclasses import asdict, dataclass
 
@@ -9,31 +9,31 @@ from components.settings.ingest import Ingest
 
 @dataclass(frozen=True)
 class Needs:
-    """What a Task asks of its data; nothing, where records are made without one."""
+    """What a Task expects of its data; empty if records are written without a Task."""
 
-    sources: tuple[str, ...] = ()  # references of those that can be used; none named: all of them
-    label: str = ""  # what the label is called in a record
-    roles: tuple[str, ...] = ()  # of columns without which there is nothing to learn from
+    sources: tuple[str, ...] = ()  # references of the sources that the Task can use; empty: all of them
+    label: str = ""  # name of the label in a record
+    roles: tuple[str, ...] = ()  # roles for each of which there must be a column
 
 
 @dataclass(frozen=True)
 class IngestConfig:
-    """Travels as JSON in the component's custom_config."""
+    """Configuration of the node, passed as JSON in the component's custom_config."""
 
     needs: Needs
     settings: Ingest
-    hash_cache: str  # digests of source files, by stat
-    checks: str  # verdicts on images, by content
-    quarantine_list: str  # the newest quarantine list, kept even when the run stops over it
+    hash_cache: str  # file: SHA-256 of source files, by path and stat
+    checks: str  # file: results of image checks, by content
+    quarantine_list: str  # file: copy of the newest quarantine list, which stays if the run stops
 
     def to_json(self) -> str:
-        """Returns the configuration as text."""
+        """Returns the configuration as JSON."""
         plain = {"needs": asdict(self.needs), "settings": self.settings.model_dump(mode="json")}
         return orjson.dumps({**vars(self), **plain}).decode()
 
     @staticmethod
     def from_json(text: str) -> "IngestConfig":
-        """Reads what `to_json` wrote."""
+        """Returns the configuration that `to_json` wrote."""
         stored = orjson.loads(text)
         needs = stored["needs"]
         plain = {

@@ -18,7 +18,8 @@ import orjson
 
 from components import fingerprint, refs
 from components.errors import SettingsError
-from components.ingest.survey import survey
+from components.ingest.survey import cached
+from components.ingest.survey.survey import Survey
 from components.pretrained import extractor
 from components.records import manifest, seal
 from components.records.quarantine import printable
@@ -92,7 +93,7 @@ class _Planner:
         self._held = graph.before(request.first, chain) if request.first else set()
         wanted = {request.last, *graph.before(request.last, chain)} if request.last else {node.id for node in chain}
         self._wanted = wanted
-        self._found: survey.Survey | None = None
+        self._found: Survey | None = None
         self.schema: Curated | None = None
         self.decided: dict[str, NodePlan] = {}
 
@@ -194,11 +195,11 @@ class _Planner:
         latest = self._store.latest_blessed_model(other_than=candidate)
         return {latest} if latest is not None else set()
 
-    def _look(self) -> survey.Survey:
+    def _look(self) -> Survey:
         if self._found is None:
             config = self._config
             paths.prepare(config.data, config.beam_args)
-            self._found = survey.take(config.data, config.settings.ingest, self._cache, config.needs)
+            self._found = cached.take(config.data, config.settings.ingest, self._cache, config.needs)
         return self._found
 
     def _modules(self, node: Node) -> list[str]:

@@ -17,7 +17,7 @@ from typing import Any, TextIO
 
 from components import progress
 from components.errors import Cancelled, DiskFull, PenstockError
-from components.ingest.survey import survey
+from components.ingest.survey import cached
 from components.storage import durable
 from components.storage.hashing import HashCache
 from pipelines import log
@@ -128,6 +128,8 @@ class _Run:
             display.finished(node)
 
         pipeline = compiled if compiled is not None else compiling.compile_pipeline(self._config, self._schema())
+        if self._plan.of("Ingest").action != plan.RUN:
+            cached.forget()  # else Ingest does, when it is done
         LocalRunner(self._config, self._plan, display.started, finished).run(pipeline)
 
     def _schema(self) -> bytes:
@@ -182,7 +184,7 @@ def _disk_full(error: Exception, config: RunConfig) -> DiskFull | None:
 
 def _size_of_data(config: RunConfig) -> int:
     cache = HashCache(config.hash_cache, read_only=True)
-    found = survey.take(config.data, config.settings.ingest, cache, config.needs)
+    found = cached.take(config.data, config.settings.ingest, cache, config.needs)
     return sum(item.size for item in found.manifest.files)
 
 

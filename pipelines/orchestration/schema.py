@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from components.errors import SettingsError
-from components.ingest.survey import survey
+from components.ingest.survey import cached
 from components.ingest.survey.survey import Survey, Table
 from components.storage import durable, paths
 from components.storage.hashing import HashCache
@@ -45,7 +45,7 @@ def current(config: RunConfig) -> bytes:
     """Returns the schema that would be in force now, for who compiles a pipeline before it is run."""
     cache = HashCache(config.hash_cache, read_only=True)
     paths.prepare(config.data, config.beam_args)
-    return in_force(config, find(config, survey.take(config.data, config.settings.ingest, cache, config.needs)))
+    return in_force(config, find(config, cached.take(config.data, config.settings.ingest, cache, config.needs)))
 
 
 def in_force(config: RunConfig, schema: Curated) -> bytes:

@@ -1,0 +1,69 @@
+"""The survey is taken once per run: planner, driver and executor share it as long as no file has changed.
+
+    take ─► surveyed in this process before? ─► listed again: same files, same stats? ─┬─ yes ─► the same survey
+                                                                                       └─ no ──► a new one
+
+Listing and stat are cheap. What is not repeated: opening files, inferring columns, reading the rows that refer to
+images, and looking up a hash for every file.
+"""
+
+import os
+from pathlib import Path
+
+from components import refs
+from components.ingest.config import Needs
+from components.ingest.sources import Found
+from components.ingest.survey import detect, spans, survey
+from components.ingest.survey.survey import NOTHING, Part, Survey
+from components.settings.ingest import Ingest
+from components.storage import paths
+from components.storage.hashing import HashCache, stat_key
+
+_Key = tuple[str, str, Needs]
+_latest: dict[_Key, Survey] = {}
+
+
+def take(data: str, settings: Ingest, cache: HashCache, needs: Needs = NOTHING) -> Survey:
+    """Returns the survey of this process if its files are unchanged, else a new one; see `survey.take`."""
+    key = data, settings.model_dump_json(), needs
+    known = _latest.get(key)
+    if known is None or not _is_current(known, settings, needs):
+        _latest.clear()
+        _latest[key] = survey.take(data, settings, cache, needs)
+    return _latest[key]
+
+
+def forget() -> None:
+    """Frees the memory of the survey: for a million files that is half a gigabyte."""
+    _latest.clear()
+
+
+def _is_current(known: Survey, settings: Ingest, needs: Needs) -> bool:
+    """Whether the data has the same files as in the survey, each with the stat of the bytes that were hashed."""
+    listed = spans.find(known.data, settings.spans, paths.matches)
+    same_spans = listed == tuple(part.span for part in known.parts)
+    return same_spans and all(_is_unchanged(part, needs) for part in known.parts)
+
+
+def _is_unchanged(part: Part, needs: Needs) -> bool:
+    located, listing = part.located, part.manifest
+    if detect.locate(part.span.data, needs.sources) != located:
+        return False
+    if located.is_folder:
+        found = Found(tuple(item.file for item in listing.files), listing.refused, listing.ignored)
+        if refs.load(located.source).find(located.home) != found:
+            return False
+    # The stat of a file that was written just before it was hashed is empty: it might change without a new one.
+    stats = [item.stat for item in listing.files]
+    return all(stats) and stats == _stats(part)
+
+
+def _stats(part: Part) -> list[str]:
+    """Returns the stats of the files as they are now; none if one of them is gone."""
+    home, names = part.located.home, [item.file.path for item in part.manifest.files]
+    try:
+        if isinstance(home, Path):
+            return [stat_key(os.stat(f"{home}/{name}")) for name in names]  # noqa: PTH116 - a Path takes longer
+        return [stat_key(stat) for stat in paths.stats(home, names)]
+    except OSError:
+        return []
