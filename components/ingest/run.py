@@ -15,11 +15,11 @@ from apache_beam.runners.direct.direct_runner import DirectRunner
 from components import beam_workers, progress
 from components.errors import BadInput
 from components.ingest.close import duplicates, manifest, reports, reuse
+from components.ingest.survey import schema
 from components.ingest.survey.survey import Part, Survey
 from components.ingest.work import units
 from components.ingest.work.units import Output, Unit
 from components.ingest.write.files import ShardReport
-from components.records import schema
 from components.records.manifest import Manifest
 
 

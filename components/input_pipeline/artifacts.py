@@ -21,7 +21,7 @@ from components.features.image import ImageFeature
 from components.features.tensor import TensorFeature
 from components.input_pipeline.sharding import RecordFile
 from components.records import manifest
-from components.records import schema as schemas
+from components.records.schema import id_of, tensor_of
 from components.settings.input import Input
 
 _SCHEMA = "schema.pbtxt"
@@ -97,7 +97,7 @@ def describe(artifact: Path, settings: Input, label: str = "label") -> Described
 def record_id(artifact: Path) -> str:
     """Returns the column that names records; empty if they have none."""
     schema, record = _schema(artifact), _first_record(artifact)
-    name = schemas.id_of(schema) if schema else "id"
+    name = id_of(schema) if schema else "id"
     held = record.features.feature[name].int64_list.value if name in record.features.feature else ()
     return name if len(held) == 1 else ""
 
@@ -130,7 +130,7 @@ def _of_schema(schema: schema_pb2.Schema, books: manifest.Manifest, settings: In
 
 
 def _feature(feature: schema_pb2.Feature, books: manifest.Manifest, settings: Input) -> Feature:
-    if (tensor := schemas.tensor_of(feature)) is not None:
+    if (tensor := tensor_of(feature)) is not None:
         dtype, shape = tensor
         return TensorFeature(shape, np.dtype(dtype).name)
     if feature.HasField("image_domain"):

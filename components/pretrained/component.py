@@ -28,7 +28,7 @@ from components.errors import BadInput
 from components.pretrained import extractor
 from components.records import manifest
 from components.records.manifest import Manifest, Shard
-from components.records.roles import vectors_of
+from components.records.roles import embedding_column
 from components.records.tfrecord import TFRecordWriter
 from components.storage import durable
 
@@ -175,6 +175,6 @@ def _replaced(record: bytes, image: str, vector: bytes) -> bytes:
     example = tf.train.Example.FromString(record)
     columns: Mapping[str, Any] = example.features.feature
     del columns[image]  # type: ignore[attr-defined]
-    columns[vectors_of(image)].bytes_list.value.append(vector)
+    columns[embedding_column(image)].bytes_list.value.append(vector)
     changed: bytes = example.SerializeToString(deterministic=True)
     return changed

@@ -26,7 +26,7 @@ from components.input_pipeline.waiting import Meter
 from components.models.heads import Classification, Head, Regression, class_weights
 from components.pretrained import extractor
 from components.records import manifest, verify
-from components.records.roles import vectors_of
+from components.records.roles import embedding_column
 from components.records.verify import Verified
 from components.serving import export
 from components.settings.input import Input
@@ -99,7 +99,7 @@ class _Network:
         """Returns what a client's images must go through, if training saw vectors."""
         if not self.path or self.where != "beam":
             return None
-        return export.Looks(self.image, vectors_of(self.image), extractor.load(self.path), self.digest)
+        return export.Looks(self.image, embedding_column(self.image), extractor.load(self.path), self.digest)
 
 
 def _classification(fitted: Fitted, fit: Train, *, is_soft: bool) -> Classification:

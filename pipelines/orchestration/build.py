@@ -44,10 +44,10 @@ def build(config: RunConfig, schema_in_force: bytes) -> Pipeline:
         source = extractor.find(settings.extract, HashCache(config.hash_cache, read_only=True))
         taken = component.Extractor(path=source.path, digest=source.digest)
         network = taken.outputs["model"]
-        look = {"where": settings.extract.where, "image": roles.looked_at(told), "digest": source.digest}
+        look = {"where": settings.extract.where, "image": roles.embedded_image(told), "digest": source.digest}
         before = [taken, ingest]
         if settings.extract.where == "beam":
-            looks = component.Extract(examples, network, roles.looked_at(told), settings.extract.batch_size)
+            looks = component.Extract(examples, network, roles.embedded_image(told), settings.extract.batch_size)
             examples, before = looks.outputs["extracted"], [ingest, taken, looks]
     schema = ImportSchemaGen(schema_file=str(config.schema_in_force)).with_id("Schema")
     statistics = StatisticsGen(examples=examples, schema=schema.outputs["schema"])

@@ -89,7 +89,7 @@ def _extracted(config: RunConfig, schema: "schema_pb2.Schema") -> "schema_pb2.Sc
 
     cache = HashCache(config.hash_cache, read_only=True)
     width = extractor.width(extractor.find(config.settings.extract, cache), config.notes)
-    return roles.with_vectors(schema, config.task.label, width)
+    return roles.with_embeddings(schema, config.task.label, width)
 
 
 def _columns(schema: bytes) -> set[tuple[str, int, str]]:
@@ -97,13 +97,13 @@ def _columns(schema: bytes) -> set[tuple[str, int, str]]:
     from google.protobuf import text_format
     from tensorflow_metadata.proto.v0 import schema_pb2
 
-    from components.records import schema as schemas
+    from components.records.schema import tensor_of
 
     features = text_format.Parse(schema, schema_pb2.Schema()).feature
-    return {(feature.name, feature.type, str(schemas.tensor_of(feature))) for feature in features}
+    return {(feature.name, feature.type, str(tensor_of(feature))) for feature in features}
 
 
 def _inferred(table: Table) -> bytes:
-    from components.records import schema as schemas
+    from components.ingest.survey.schema import as_text
 
-    return schemas.as_text(table.schema, table.label, table.images)
+    return as_text(table.schema, table.label, table.images)

@@ -1,4 +1,4 @@
-"""What a column is for stands in the schema, and what stands for a gap is put there for every reader."""
+"""The schema decides the role of each column, and the default of a missing value."""
 
 import math
 from typing import Any
@@ -7,6 +7,7 @@ import pytest
 from google.protobuf import text_format
 from tensorflow_metadata.proto.v0 import schema_pb2
 
+from components.errors import SettingsError
 from components.records import roles
 from components.records.roles import MISSING, Column, Layout
 
@@ -47,8 +48,8 @@ def tagged(*tags: str) -> str:
         ("type: FLOAT", ("unused", "float32", ())),
     ],
 )
-def test_a_column(feature: str, expected: tuple[str, str, tuple[int, ...]]) -> None:
-    """By its type, its domain and its tags; of several values in a record no model sees any."""
+def test_the_role_of_a_column(feature: str, expected: tuple[str, str, tuple[int, ...]]) -> None:
+    """By type, domain and tags; a column with several values per record is unused."""
     found = roles.read(schema(f"it {feature}", f"label type: BYTES {ALWAYS}"), "label")
 
     assert found.columns == (Column("it", *expected),)  # type: ignore[arg-type]
@@ -56,27 +57,46 @@ def test_a_column(feature: str, expected: tuple[str, str, tuple[int, ...]]) -> N
 
 @pytest.mark.parametrize(("kind", "expected"), [("BYTES", "class"), ("INT", "class"), ("FLOAT", "quantity")])
 def test_the_kind_of_a_label(kind: str, expected: str) -> None:
-    """What has a fraction is a quantity."""
+    """A FLOAT is a quantity."""
     assert roles.read(schema(f"y type: {kind} {ALWAYS}"), "y") == Layout("y", expected, ())  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize("own", ["id", "record_id"])
-def test_the_id_of_a_record_is_no_column(own: str) -> None:
-    """Whatever it is called."""
-    told = schema(f"{own} type: INT {ALWAYS} {tagged('record id')}", f"x type: FLOAT {ALWAYS}", "y type: BYTES")
+def test_the_record_id_is_not_a_column(own: str) -> None:
+    """Whatever its name."""
+    given = schema(f"{own} type: INT {ALWAYS} {tagged('record id')}", f"x type: FLOAT {ALWAYS}", "y type: BYTES")
 
-    assert [column.name for column in roles.read(told, "y").columns] == ["x"]
+    assert [column.name for column in roles.read(given, "y").columns] == ["x"]
 
 
-def test_columns_of_some_roles_are_in_the_order_of_the_schema() -> None:
-    """Whatever order the roles are asked for in."""
+class TestEmbeddings:
+    """Records with an embedding instead of the image."""
+
+    def test_the_image_becomes_a_tensor(self) -> None:
+        """With the width of the pretrained model, and the name of its image."""
+        given = schema(f"photo type: BYTES {ALWAYS} image_domain {{}}", f"y type: BYTES {ALWAYS}")
+        changed = roles.with_embeddings(given, "y", 64)
+
+        assert roles.read(changed, "y").columns == (Column("photo_features", "tensor", "float32", (64,)),)
+        assert (roles.embedded_image(changed), roles.embedded_image(given)) == ("photo", "")
+
+    def test_one_image_is_expected(self) -> None:
+        """The pretrained model has one input."""
+        with pytest.raises(
+            SettingsError, match=r"^extract\.model: records have 0 image columns, expected exactly one$"
+        ):
+            roles.with_embeddings(schema(f"y type: BYTES {ALWAYS}"), "y", 64)
+
+
+def test_columns_are_selected_in_the_order_of_the_schema() -> None:
+    """Not in the order of the roles."""
     columns = tuple(Column(name, role, "") for name, role in (("a", "number"), ("b", "text"), ("c", "date")))  # type: ignore[arg-type]
 
     assert Layout("y", "class", columns).of(["date", "number"]) == (columns[0], columns[2])
 
 
-def test_a_column_travels_as_plain_values() -> None:
-    """JSON would make a list of the shape."""
+def test_a_column_is_rebuilt_from_plain_values() -> None:
+    """The shape is a list, as JSON has no tuples."""
     column = Column("x", "tensor", "uint8", (8, 8))
 
     assert column.to_dict() == {"name": "x", "role": "tensor", "dtype": "uint8", "shape": [8, 8]}
@@ -84,7 +104,7 @@ def test_a_column_travels_as_plain_values() -> None:
 
 
 class TestDefaults:
-    """What every reader of the schema sees in the place of what a record lacks."""
+    """Default values of missing ones."""
 
     GAPPY = schema(
         f"number type: FLOAT {SOMETIMES}",
@@ -96,50 +116,50 @@ class TestDefaults:
         f"label type: BYTES {ALWAYS}",
     )
 
-    def told(self, given: Any) -> dict[str, Any]:
-        """Returns how each column is read."""
+    def representations(self, given: Any) -> dict[str, Any]:
+        """Returns the tensor representation of each column."""
         return dict(roles.with_defaults(given, "label").tensor_representation_group[""].tensor_representation)
 
-    def test_a_gap_has_a_value_of_its_type(self) -> None:
-        """NaN, the least integer, the empty text."""
-        told = self.told(self.GAPPY)
+    def test_a_missing_value_has_a_default_of_its_type(self) -> None:
+        """NaN, the smallest integer, the empty string."""
+        found = self.representations(self.GAPPY)
 
-        assert math.isnan(told["number"].dense_tensor.default_value.float_value)
-        assert told["count"].dense_tensor.default_value.int_value == MISSING["int64"] == -(2**63)
-        assert told["kind"].dense_tensor.default_value.bytes_value == b""
-        assert told["kind"].dense_tensor.default_value.HasField("bytes_value")
+        assert math.isnan(found["number"].dense_tensor.default_value.float_value)
+        assert found["count"].dense_tensor.default_value.int_value == MISSING["int64"] == -(2**63)
+        assert found["kind"].dense_tensor.default_value.bytes_value == b""
+        assert found["kind"].dense_tensor.default_value.HasField("bytes_value")
 
-    def test_what_is_always_there_has_none(self) -> None:
-        """A record without it is an error, not a gap."""
-        told = self.told(self.GAPPY)
+    def test_a_required_column_has_no_default(self) -> None:
+        """A record without it is an error."""
+        found = self.representations(self.GAPPY)
 
-        assert [name for name in ("said", "image", "label") if told[name].dense_tensor.HasField("default_value")] == []
+        assert [name for name in ("said", "image", "label") if found[name].dense_tensor.HasField("default_value")] == []
 
-    def test_every_column_is_told(self) -> None:
-        """TFX takes all of them from there, or none; several values stay several."""
-        told = self.told(self.GAPPY)
+    def test_every_column_has_a_representation(self) -> None:
+        """TFX takes all columns from there, or none; several values are a sparse tensor."""
+        found = self.representations(self.GAPPY)
 
-        assert told.keys() == {feature.name for feature in self.GAPPY.feature}
-        assert told["many"].WhichOneof("kind") == "varlen_sparse_tensor"
+        assert found.keys() == {feature.name for feature in self.GAPPY.feature}
+        assert found["many"].WhichOneof("kind") == "varlen_sparse_tensor"
 
-    def test_a_schema_without_gaps_stays_as_it_is(self) -> None:
-        """Nothing needs to be said."""
+    def test_a_schema_without_optional_columns_is_not_changed(self) -> None:
+        """It needs no representation."""
         given = schema(f"image type: BYTES {ALWAYS} image_domain {{}}", f"label type: BYTES {ALWAYS}")
 
         assert roles.with_defaults(given, "label") == given
 
-    def test_what_the_user_has_said_stays(self) -> None:
-        """A default of their own, say."""
+    def test_a_representation_of_the_user_is_kept(self) -> None:
+        """With its default value."""
         given = schema_pb2.Schema()
         given.CopyFrom(self.GAPPY)
         own = given.tensor_representation_group[""].tensor_representation["number"].dense_tensor
         own.column_name = "number"
         own.default_value.float_value = 7.0
 
-        assert self.told(given)["number"].dense_tensor.default_value.float_value == 7.0
+        assert self.representations(given)["number"].dense_tensor.default_value.float_value == 7.0
 
     def test_the_given_schema_is_not_changed(self) -> None:
-        """It is the user's."""
+        """A copy is returned."""
         before = self.GAPPY.SerializeToString(deterministic=True)
         roles.with_defaults(self.GAPPY, "label")
 

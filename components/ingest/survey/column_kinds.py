@@ -12,7 +12,8 @@ import pyarrow as pa
 from components.errors import BadInput, SettingsError
 from components.ingest.sources.rows import RowSource
 from components.ingest.survey import columns, references
-from components.records.roles import DATE, DATE_PATTERN, TEXT, UNUSED
+from components.records.roles import DATE_PATTERN
+from components.records.schema import DATE, TEXT, UNUSED
 from components.storage.paths import DataPath
 
 MEANING = b"meaning"

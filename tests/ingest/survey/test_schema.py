@@ -1,4 +1,4 @@
-"""The inferred schema says what the records are, in TensorFlow Metadata's own words, and survives being text."""
+"""The inferred schema describes the records, and is read back from its text."""
 
 from pathlib import Path
 
@@ -7,7 +7,8 @@ import pyarrow as pa
 from google.protobuf import text_format
 from tensorflow_metadata.proto.v0 import schema_pb2
 
-from components.records import schema
+from components.ingest.survey import schema
+from components.records.schema import id_of, tensor_of
 
 COLUMNS = pa.schema(
     [
@@ -42,14 +43,14 @@ def read(path: Path) -> schema_pb2.Schema:
 
 
 def test_the_schema_is_written_as_text(tmp_path: Path) -> None:
-    """Types, presence and counts of values, and what only tags can tell."""
+    """Types, presence, value counts and tags."""
     schema.write(tmp_path / "schema.pbtxt", COLUMNS, "class")
 
     assert read(tmp_path / "schema.pbtxt") == text_format.Parse(EXPECTED, schema_pb2.Schema())
 
 
-def test_a_path_has_become_a_image(tmp_path: Path) -> None:
-    """Which is in every record and no category."""
+def test_a_path_becomes_an_image(tmp_path: Path) -> None:
+    """Which every record has; the user's column `id` stays."""
     schema.write(tmp_path / "schema.pbtxt", pa.schema([("file", pa.string()), ("id", pa.int64())]), "", "file")
     image, users, own = read(tmp_path / "schema.pbtxt").feature
 
@@ -60,10 +61,10 @@ def test_a_path_has_become_a_image(tmp_path: Path) -> None:
 
 
 def test_dtype_and_shape_of_tensors_are_read_back(tmp_path: Path) -> None:
-    """Of a feature of raw bytes, and of no other."""
+    """Other features have none."""
     columns = pa.schema([*COLUMNS, pa.field("c", pa.binary(), metadata={"dtype": "<c8", "shape": ""})])
     schema.write(tmp_path / "schema.pbtxt", columns, "class")
-    found = {feature.name: schema.tensor_of(feature) for feature in read(tmp_path / "schema.pbtxt").feature}
+    found = {feature.name: tensor_of(feature) for feature in read(tmp_path / "schema.pbtxt").feature}
 
     assert found == {
         **dict.fromkeys(["age", "share", "ok", "words", "class", "id"]),
@@ -72,8 +73,8 @@ def test_dtype_and_shape_of_tensors_are_read_back(tmp_path: Path) -> None:
     }
 
 
-def test_the_column_of_ids_is_read_back() -> None:
-    """It is `id` in a schema that was written by hand, too."""
-    taken = schema.infer(pa.schema([("id", pa.string())]), "")
+def test_the_column_of_record_ids_is_read_back() -> None:
+    """It is `id` in a schema without the tag."""
+    inferred = schema.infer(pa.schema([("id", pa.string())]), "")
 
-    assert [schema.id_of(each) for each in (taken, schema_pb2.Schema())] == ["record_id", "id"]
+    assert [id_of(each) for each in (inferred, schema_pb2.Schema())] == ["record_id", "id"]
