@@ -1,4 +1,4 @@
-"""Is the input pipeline fast enough, and if not, what holds it up? Measured on the user's own records.
+"""Measures the input pipeline on the user's own records: its speed, its slowest stage, and the fastest settings.
 
-artifact of Ingest ─► measured in processes of their own ─► shares of the stages, utilisation ─► one sentence
+Examples artifact ─► jobs, each in a fresh worker process ─► cost per stage, device utilisation ─► one-sentence verdict
 """

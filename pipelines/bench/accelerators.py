@@ -1,8 +1,7 @@
-"""Devices to simulate: how many samples a second one would take.
+"""Accelerators to simulate, as a number of samples per second.
 
-The figures are MLPerf Storage's (`storage-conf/workload/resnet50_*.yaml`): ResNet-50 at 224 px, a batch of 400 and the
-seconds that it computes on one device. Nobody has published such figures for the user's own model: `--accelerator 350`
-says that it takes 350 samples a second.
+The named ones are MLPerf Storage's figures (`storage-conf/workload/resnet50_*.yaml`): ResNet-50 at 224 px, a batch of
+400 and the seconds one device computes on it. For any other model, give the rate itself: `--accelerator 350`.
 """
 
 import math
@@ -17,31 +16,24 @@ _RESNET_50_SECONDS = {"a100": 0.435, "h100": 0.224}
 
 @dataclass(frozen=True)
 class Accelerator:
-    """A device of a given speed."""
+    """A simulated device."""
 
     name: str
-    rate: float  # samples a second
+    rate: float  # samples per second
 
 
-def named() -> dict[str, Accelerator]:
-    """Returns the devices that are known by name."""
-    return {
-        name: Accelerator(f"{name.upper()}, ResNet-50", _RESNET_50_BATCH / seconds)
-        for name, seconds in _RESNET_50_SECONDS.items()
-    }
-
-
-def of(text: str) -> Accelerator:
-    """Returns the device that a name or a rate stands for."""
-    known = named()
-    if text.lower() in known:
-        return known[text.lower()]
+def parse(text: str) -> Accelerator:
+    """Returns the accelerator for a name (`h100`) or a rate in samples per second (`350`)."""
+    name = text.lower()
+    if name in _RESNET_50_SECONDS:
+        return Accelerator(f"{name.upper()}, ResNet-50", _RESNET_50_BATCH / _RESNET_50_SECONDS[name])
     try:
         rate = float(text)
     except ValueError:
         raise SettingsError(
-            f"--accelerator {text}: expected samples a second, such as 350, or a device: {nearest(text.lower(), known)}"
+            f"--accelerator {text}: expected samples per second, such as 350, or a device name; "
+            f"{nearest(name, _RESNET_50_SECONDS)}"
         ) from None
     if not (rate > 0 and math.isfinite(rate)):
-        raise SettingsError(f"--accelerator {text}: expected more than 0 samples a second")
+        raise SettingsError(f"--accelerator {text}: expected a finite number of samples per second greater than 0")
     return Accelerator(f"{rate:,.0f} samples/s", rate)

@@ -1,9 +1,9 @@
-"""What batches cost their consumer, measured from the consumer's side.
+"""Measures batches from the consumer's side: rate, CPU time, waiting time, memory.
 
     next() ──wait──► batch ─► touch every byte ─► next()
-                                  └─► a simulated device computes, and asks for the next one
+                                  └─► a simulated device computes, then asks for the next one
 
-Standard library and NumPy only: the environments of the peers that benchmarks compare with have nothing else.
+Standard library and NumPy only: benchmarks run it in the environments of other data loaders, which have nothing else.
 """
 
 import os
@@ -17,55 +17,55 @@ from typing import Any
 
 import numpy as np
 
-_TICKS = 100  # of a second, in /proc: the same on every Linux
+_TICKS = 100  # per second in /proc, on every Linux
 _WORD = 8
 _FIRST_STEP = 1.0  # seconds
 
-Filled = Callable[[Any], tuple[int, int]]  # of a batch: how many values are no padding, of how many
+Filled = Callable[[Any], tuple[int, int]]  # of a batch: (values that are not padding, all values)
 
 
 @dataclass(frozen=True)
-class Window:
-    """What a consumer got between two points of time."""
+class Interval:
+    """What a consumer received in one interval of time."""
 
     samples: int
     seconds: float
-    cpu_seconds: float  # of the process and of its workers
-    others_seconds: float  # CPU that other processes of the machine used meanwhile
-    waits: tuple[float, ...]  # seconds for each batch
-    filled: int = 0  # values that are no padding …
-    cells: int = 0  # … of these, where it was counted
+    cpu_seconds: float  # of this process and its workers
+    others_seconds: float  # CPU time of all other processes on the machine
+    waits: tuple[float, ...]  # seconds per batch
+    filled: int = 0  # values that are not padding, if counted
+    cells: int = 0  # all values, if counted
 
     @property
     def rate(self) -> float:
-        """Samples a second."""
+        """Samples per second."""
         return self.samples / self.seconds
 
     @property
     def cpu_us(self) -> float:
-        """Microseconds of CPU a sample."""
+        """Microseconds of CPU time per sample."""
         return 1e6 * self.cpu_seconds / self.samples
 
     @property
     def others(self) -> float:
-        """Share of the machine that others used: above a few hundredths, rates say little."""
+        """Share of the machine used by other processes; above a few percent, rates are unreliable."""
         return self.others_seconds / (self.seconds * (os.cpu_count() or 1))
 
 
 @dataclass(frozen=True)
 class Simulated:
-    """What a device of a given speed would have seen, as MLPerf Storage defines it."""
+    """How well a simulated device was fed, as MLPerf Storage defines it."""
 
-    rate: float  # samples a second that the device can take
-    utilisation: float  # time of computing / time in all, first step excluded
-    stall_p50: float  # seconds a step
+    rate: float  # samples per second that the device can process
+    utilisation: float  # computing time / total time, without the first step
+    stall_p50: float  # seconds per step
     stall_p99: float
     steps: int
 
 
 @dataclass(frozen=True)
 class Clock:
-    """Time, as it is told and as it passes."""
+    """The current time and a way to sleep; tests replace both."""
 
     now: Callable[[], float] = time.perf_counter
     sleep: Callable[[float], None] = time.sleep
@@ -75,7 +75,7 @@ _REAL = Clock()
 
 
 class Feed:
-    """Batches without end, and the clock beside them."""
+    """Consumes endless batches and measures them."""
 
     def __init__(
         self,
@@ -84,57 +84,56 @@ class Feed:
         clock: Clock = _REAL,
         samples: Callable[[Any], int] | None = None,
     ) -> None:
-        """Makes the batches and takes the first.
+        """Builds the pipeline and takes the first batch.
 
         Args:
-            make: returns the batches; the time to the first batch begins here.
-            filled: counts padding, where there is some.
-            clock: another one in tests.
-            samples: reads a batch and returns how many samples it holds; without it every byte is read.
+            make: returns the batches; the time to the first batch includes it.
+            filled: counts padding.
+            clock: a fake one in tests.
+            samples: reads a batch and returns its number of samples; default: reads every byte.
         """
         self._clock, self._touch = clock, samples or touch
-        begun = clock.now()
+        start = clock.now()
         self._batches: Iterator[Any] = iter(make())
         self._filled = filled
         self.first = next(self._batches)
         self._touch(self.first)
-        self.first_batch_seconds = clock.now() - begun
+        self.first_batch_seconds = clock.now() - start
 
     def take(self) -> Any:
-        """Returns the next batch, unmeasured."""
+        """Returns the next batch without measuring it."""
         return next(self._batches)
 
-    def run(self, seconds: float) -> Window:
-        """Consumes as fast as batches come, for so long."""
+    def run(self, seconds: float) -> Interval:
+        """Consumes batches as fast as they come."""
         samples = filled = cells = 0
         waits = []
-        cpu, busy, begun = cpu_seconds(), busy_seconds(), self._clock.now()
-        now = begun
-        while now < begun + seconds:
+        cpu, busy, start = cpu_seconds(), busy_seconds(), self._clock.now()
+        now = start
+        while now < start + seconds:
             batch = next(self._batches)
             waits.append(self._clock.now() - now)
             samples += self._touch(batch)
             if self._filled:
-                real, of = self._filled(batch)
-                filled, cells = filled + real, cells + of
+                real, total = self._filled(batch)
+                filled, cells = filled + real, cells + total
             now = self._clock.now()
         cpu, busy = cpu_seconds() - cpu, busy_seconds() - busy
-        return Window(samples, now - begun, cpu, max(0.0, busy - cpu), tuple(waits), filled, cells)
+        return Interval(samples, now - start, cpu, max(0.0, busy - cpu), tuple(waits), filled, cells)
 
     def simulate(self, rate: float, seconds: float) -> Simulated:
-        """Consumes as a device would that takes `rate` samples a second, in turn, as MLPerf Storage does.
+        """Consumes as a device that processes `rate` samples per second would, as MLPerf Storage simulates it.
 
-        A step is a sleep; the next batch is asked for when it is over, and until it comes the device waits. What the
-        sleep takes too long is neither: it is this machine's clock. The first step is not counted, and takes a second,
-        as where a model is compiled in it: whoever has just taken all there was would else be measured with buffers
-        that are empty, which at this rate they never are again.
+        A step is a sleep. When it is over, the device asks for the next batch and stalls until it comes. The time by
+        which a sleep lasts too long counts as neither. The first step is not counted and takes a second, like the step
+        in which a model is compiled: right after `run` the buffers are empty, which at this rate they never are again.
         """
         stalls: list[float] = []
         computed = waited = 0.0
         self._touch(next(self._batches))
         done = self._clock.now() + _FIRST_STEP
         while computed + waited < seconds:
-            self._rest(done - self._clock.now())
+            self._sleep(done - self._clock.now())
             asked = self._clock.now()
             batch = next(self._batches)
             ready = self._clock.now()
@@ -144,13 +143,13 @@ class Feed:
         stall = quantiles(stalls)
         return Simulated(rate, computed / (computed + waited), stall[50], stall[99], len(stalls))
 
-    def _rest(self, seconds: float) -> None:
+    def _sleep(self, seconds: float) -> None:
         if seconds > 0:
             self._clock.sleep(seconds)
 
 
 def touch(batch: Any) -> int:
-    """Reads every byte of a batch, and returns how many samples it holds."""
+    """Reads every byte of a batch and returns its number of samples."""
     arrays = list(leaves(batch))
     for array in arrays:
         _read(array)
@@ -158,7 +157,7 @@ def touch(batch: Any) -> int:
 
 
 def leaves(batch: Any) -> Iterator[Any]:
-    """Yields the arrays of a batch, however nested; a ragged one is its rows' ends and its values."""
+    """Yields the arrays of a nested batch; a ragged tensor yields its row ends and its values."""
     if isinstance(batch, Mapping):
         for value in batch.values():
             yield from leaves(value)
@@ -173,58 +172,58 @@ def leaves(batch: Any) -> Iterator[Any]:
 
 
 def _read(array: Any) -> None:
-    if array.dtype == object:  # strings, as TensorFlow hands them over
+    if array.dtype == object:  # strings from TensorFlow
         for value in array.ravel().tolist():
             len(value)
         return
     content = np.ascontiguousarray(array).reshape(-1).view(np.uint8)
     words = len(content) // _WORD * _WORD
-    # The fastest reduction that NumPy has: a tenth of what the cheapest image costs.
+    # NumPy's fastest reduction: a tenth of the cost of the cheapest image.
     np.max(content[:words].view(np.uint64), initial=0)
     np.max(content[words:], initial=0)
 
 
 def quantiles(values: Iterable[float]) -> dict[int, float]:
-    """Returns median and 99th percentile."""
-    found = sorted(values)
-    return {50: statistics.median(found), 99: found[min(len(found) - 1, int(0.99 * len(found)))]}
+    """Returns the median and the 99th percentile."""
+    ordered = sorted(values)
+    return {50: statistics.median(ordered), 99: ordered[min(len(ordered) - 1, int(0.99 * len(ordered)))]}
 
 
 def cpu_seconds() -> float:
-    """Returns what this process and its living workers have used."""
+    """Returns the CPU time of this process and its living workers."""
     return time.process_time() + sum(_cpu_of(worker) for worker in _workers())
 
 
 def busy_seconds() -> float:
-    """Returns the CPU time that all processes of the machine have used."""
+    """Returns the CPU time of all processes on the machine."""
     user, nice, system, _, _, irq, softirq, steal = map(int, Path("/proc/stat").read_text().split()[1:9])
     return (user + nice + system + irq + softirq + steal) / _TICKS
 
 
 def peak_mb() -> float:
-    """Returns the most memory that this process has held, and what its workers hold now of their own."""
+    """Returns the peak memory of this process plus the current memory of its workers."""
     own = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
     return own + sum(_proportional_mb(worker) for worker in _workers())
 
 
 def _workers() -> list[Path]:
-    """Returns the processes below this one."""
+    """Returns the descendants of this process."""
     parents = {}
     for stat in Path("/proc").glob("[0-9]*/stat"):
         fields = _stat(stat)
         if fields:
             parents[int(stat.parent.name)] = int(fields[1])
-    found, waiting = [], [int(Path("/proc/self").resolve().name)]
-    while waiting:
-        parent = waiting.pop()
-        children = [child for child, of in parents.items() if of == parent]
-        found += children
-        waiting += children
-    return [Path("/proc", str(worker)) for worker in found]
+    workers, queue = [], [os.getpid()]
+    while queue:
+        parent = queue.pop()
+        children = [child for child, its_parent in parents.items() if its_parent == parent]
+        workers += children
+        queue += children
+    return [Path("/proc", str(worker)) for worker in workers]
 
 
 def _stat(stat: Path) -> list[str]:
-    """Returns the fields after the command's name, which may hold blanks and brackets; none if the process is gone."""
+    """Returns the fields after the command name, which may contain spaces and brackets; [] if the process has ended."""
     try:
         return stat.read_text().rpartition(")")[2].split()
     except OSError:
@@ -237,7 +236,7 @@ def _cpu_of(worker: Path) -> float:
 
 
 def _proportional_mb(worker: Path) -> float:
-    """Returns the memory of a process, with what it shares divided among those who share it."""
+    """Returns the memory of a process; shared pages are divided among the processes that share them."""
     try:
         lines = (worker / "smaps_rollup").read_text().splitlines()
     except OSError:

@@ -1,83 +1,81 @@
-"""What `bench input` and `tune input` say in the end, as lines of text."""
+"""The results of `bench input` and `tune input` as lines of text."""
 
 from collections.abc import Sequence
 
 from components.input_pipeline import diagnosis
-from pipelines.bench.bench import SIMULATED_AT, Result
-from pipelines.bench.trials import Figures
-from pipelines.bench.tune import Tried, Tuned
+from pipelines.bench.bench import SIMULATED_SHARE, BenchResult
+from pipelines.bench.jobs import Measurement
+from pipelines.bench.tune import Candidate, TuneResult
 
-_QUIET = 0.1  # share of the machine that others may use before rates say little
-_HEAD, _CELL = 18, 20
+_QUIET = 0.1  # share of the machine that other processes may use before rates become unreliable
+_NAME_WIDTH, _CELL_WIDTH = 18, 20
 
 
-def result(found: Result) -> list[str]:
-    """Returns the figures, the stages and the verdict."""
-    facts = found.facts
+def benched(result: BenchResult) -> list[str]:
+    """Returns the comparison with the tutorial, the cost of each stage, the device and the verdict."""
+    facts = result.facts
     data = f"{facts.records:,} records of {facts.bytes / facts.records / 1e3:,.1f} KB"
     lines = [
-        f"{data}, batches of {found.batch_size}, {found.cores} cores, decoder {', '.join(facts.decoders)}",
+        f"{data}, batches of {result.batch_size}, {result.cores} cores, decoder {', '.join(facts.decoders)}",
         "",
-        *_comparison(found.ours, found.tutorial),
+        *_comparison(result.ours, result.tutorial),
         "",
-        *_stages(found),
+        *_stages(result),
         "",
-        _row("device", [_device(found)]),
-        _row("verdict", [found.verdict]),
+        _row("device", [_device(result)]),
+        _row("verdict", [result.verdict]),
     ]
-    if found.ours.others > _QUIET:
-        lines.append(_row("beware", [f"others used {_percent(found.ours.others)} of the machine: only CPU-µs hold"]))
+    if result.ours.others > _QUIET:
+        busy = f"other processes used {_percent(result.ours.others)} of the machine: trust only the CPU-µs"
+        lines.append(_row("warning", [busy]))
     return lines
 
 
-def tuned(found: Tuned) -> list[str]:
-    """Returns all that was tried, the best first."""
-    width = max(len(each.name) for each in found.tried)
-    lines = [f"{'':{width}}  {'samples/s':>12}  {'CPU-µs':>10}  {'gain':>7}"]
-    lines += [_tried(each, found.current, width) for each in sorted(found.tried, key=lambda each: -each.rate)]
-    return [*lines, "", found.verdict]
+def tuned(result: TuneResult) -> list[str]:
+    """Returns all candidates, the fastest first, and the verdict."""
+    width = max(len(each.name) for each in result.candidates)
+    ranked = sorted(result.candidates, key=lambda each: -each.rate)
+    head = f"{'':{width}}  {'samples/s':>12}  {'CPU-µs':>10}  {'gain':>7}"
+    return [head, *(_candidate(each, result.current, width) for each in ranked), "", result.verdict]
 
 
-def _tried(each: Tried, current: Tried, width: int) -> str:
+def _candidate(each: Candidate, current: Candidate, width: int) -> str:
     return f"{each.name:{width}}  {each.rate:>12,.0f}  {each.cpu_us:>10,.1f}  {each.rate / current.rate:>6.2f}x"
 
 
-def _comparison(ours: Figures, theirs: Figures | None) -> list[str]:
+def _comparison(ours: Measurement, tutorial: Measurement | None) -> list[str]:
+    both = [ours, tutorial] if tutorial else [ours]
     rows = [
-        ("samples/s", [f"{each.rate:,.0f}" for each in _both(ours, theirs)]),
-        ("CPU-µs a sample", [f"{each.cpu_us:,.1f}" for each in _both(ours, theirs)]),
-        ("wait p50 / p99", [f"{_ms(each.wait_p50)} / {_ms(each.wait_p99)} ms" for each in _both(ours, theirs)]),
-        ("first batch", [f"{each.first_batch:.2f} s" for each in _both(ours, theirs)]),
-        ("peak memory", [f"{each.peak_mb:,.0f} MB" for each in _both(ours, theirs)]),
+        ("samples/s", [f"{each.rate:,.0f}" for each in both]),
+        ("CPU-µs per sample", [f"{each.cpu_us:,.1f}" for each in both]),
+        ("wait p50 / p99", [f"{_ms(each.wait_p50)} / {_ms(each.wait_p99)} ms" for each in both]),
+        ("first batch", [f"{each.first_batch:.2f} s" for each in both]),
+        ("peak memory", [f"{each.peak_mb:,.0f} MB" for each in both]),
     ]
-    if theirs is None:
-        return [_row("", ["ours"]), *(_row(*row) for row in rows)]
+    if tutorial is None:
+        return [_row("", ["Penstock"]), *(_row(*row) for row in rows)]
     ratios = [
-        ours.rate / theirs.rate,
-        theirs.cpu_us / ours.cpu_us,
-        theirs.wait_p50 / ours.wait_p50,
-        theirs.first_batch / ours.first_batch,
-        theirs.peak_mb / ours.peak_mb,
+        ours.rate / tutorial.rate,
+        tutorial.cpu_us / ours.cpu_us,
+        tutorial.wait_p50 / ours.wait_p50,
+        tutorial.first_batch / ours.first_batch,
+        tutorial.peak_mb / ours.peak_mb,
     ]
-    lines = [_row("", ["ours", "tutorial", "ratio"])]
+    lines = [_row("", ["Penstock", "tutorial", "ratio"])]
     return lines + [_row(name, [*cells, f"{ratio:.1f}x"]) for (name, cells), ratio in zip(rows, ratios, strict=True)]
 
 
-def _stages(found: Result) -> list[str]:
-    shares = diagnosis.shares_of(found.stages)
-    lines = [_row("stage", ["CPU-µs a sample", "share"])]
+def _stages(result: BenchResult) -> list[str]:
+    shares = diagnosis.shares_of(result.stages)
+    lines = [_row("stage", ["CPU-µs per sample", "share"])]
     return lines + [
-        _row(stage.name, [f"{stage.cpu_us:,.1f}", _percent(shares.get(stage.name, 0.0))]) for stage in found.stages
+        _row(stage.name, [f"{stage.cpu_us:,.1f}", _percent(shares.get(stage.name, 0.0))]) for stage in result.stages
     ]
 
 
-def _both(ours: Figures, theirs: Figures | None) -> list[Figures]:
-    return [ours, theirs] if theirs else [ours]
-
-
-def _device(found: Result) -> str:
-    ours = found.ours
-    name = f"{found.device.name} ({found.device.rate:,.0f}/s)" if found.device else f"{SIMULATED_AT:g} of our rate"
+def _device(result: BenchResult) -> str:
+    ours, device = result.ours, result.device
+    name = f"{device.name} ({device.rate:,.0f}/s)" if device else f"simulated at {SIMULATED_SHARE:g} of Penstock's rate"
     return (
         f"{name}: utilisation {_percent(ours.utilisation)}, "
         f"stall p50 {_ms(ours.stall_p50)} ms, p99 {_ms(ours.stall_p99)} ms"
@@ -86,7 +84,7 @@ def _device(found: Result) -> str:
 
 def _row(name: str, cells: Sequence[str]) -> str:
     *first, last = cells
-    return f"{name:<{_HEAD}}{''.join(f'{cell:<{_CELL}}' for cell in first)}{last}"
+    return f"{name:<{_NAME_WIDTH}}{''.join(f'{cell:<{_CELL_WIDTH}}' for cell in first)}{last}"
 
 
 def _percent(share: float) -> str:

@@ -1,8 +1,8 @@
-"""The tutorial way to read the same shards: what one finds when one asks how to read TFRecords.
+"""The common tutorial code for reading TFRecords, as a reference for comparison.
 
     files ─► parse one by one ─► decode, to float32, resize, flip, brighten ─► shuffle 1000 ─► batch ─► prefetch
 
-Kept as it is found, with the task's own columns, sizes and batch size, so that what the user gains can be said on the
+It is kept as the tutorials have it, with the task's own columns, sizes and batch size, so the gain is measured on the
 user's own records.
 """
 
@@ -14,36 +14,36 @@ import tensorflow as tf
 from components import features as modalities
 from components.features import Feature
 from components.features.image import ImageFeature
-from pipelines.bench.subject import Subject
+from pipelines.bench.training_data import TrainingData
 
 _BUFFER = 1000
 
 
-def batches(subject: Subject) -> tf.data.Dataset:
-    """Returns batches without end."""
-    label, size = subject.described.label, subject.settings.batch_size
+def batches(data: TrainingData) -> tf.data.Dataset:
+    """Returns endless batches."""
+    label, size = data.described.label, data.settings.batch_size
 
     def parse(example: tf.Tensor) -> Any:
-        parsed = tf.io.parse_single_example(example, subject.spec())
-        values = {key: _one(feature, parsed, key) for key, feature in subject.features.items()}
+        parsed = tf.io.parse_single_example(example, data.spec())
+        values = {key: _decode(feature, parsed, key) for key, feature in data.features.items()}
         return (values, parsed[label]) if label else values
 
-    files = [str(file.path) for file in subject.shards]
-    dataset = tf.data.TFRecordDataset(files, compression_type=subject.shards[0].compression)
+    files = [str(file.path) for file in data.shards]
+    dataset = tf.data.TFRecordDataset(files, compression_type=data.shards[0].compression)
     dataset = dataset.map(parse, num_parallel_calls=tf.data.AUTOTUNE)
     dataset = dataset.shuffle(_BUFFER)
     dataset = dataset.repeat()
-    ragged = any(feature.is_ragged for feature in subject.features.values())
+    ragged = any(feature.is_ragged for feature in data.features.values())
     dataset = dataset.padded_batch(size) if ragged else dataset.batch(size)
     return dataset.prefetch(buffer_size=tf.data.AUTOTUNE)
 
 
-def _one(feature: Feature, parsed: Mapping[str, tf.Tensor], key: str) -> Any:
+def _decode(feature: Feature, parsed: Mapping[str, tf.Tensor], key: str) -> Any:
     if isinstance(feature, ImageFeature):
         return _image(parsed[key], feature)
-    # The feature's own decoder, a record at a time.
-    alone = tf.nest.map_structure(lambda value: value[tf.newaxis], modalities.stored(parsed, key, feature))
-    return tf.nest.map_structure(lambda value: value[0], feature.decode(alone))
+    # The feature's own decoder works on batches: a batch of one record.
+    one = tf.nest.map_structure(lambda value: value[tf.newaxis], modalities.stored(parsed, key, feature))
+    return tf.nest.map_structure(lambda value: value[0], feature.decode(one))
 
 
 def _image(content: tf.Tensor, feature: ImageFeature) -> tf.Tensor:

@@ -1,4 +1,4 @@
-"""A small artifact of ingest: images in two classes, written by hand."""
+"""A small Examples artifact: images of two classes, written with TensorFlow."""
 
 from pathlib import Path
 
@@ -39,7 +39,7 @@ def artifact(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The folder of the artifact."""
     folder = tmp_path_factory.mktemp("artifact")
     (folder / "Split-train").mkdir()
-    books = manifest.Manifest(
+    written = manifest.Manifest(
         data_digest="",
         found=RECORDS,
         sources=(),
@@ -50,5 +50,5 @@ def artifact(tmp_path_factory: pytest.TempPathFactory) -> Path:
         median_side=HEIGHT,
         warnings=(),
     )
-    manifest.write(folder, books, ())
+    manifest.write(folder, written, ())
     return folder

@@ -1,4 +1,4 @@
-"""Devices by name and by rate."""
+"""Accelerators by name and by rate."""
 
 import pytest
 
@@ -16,27 +16,26 @@ from pipelines.bench.accelerators import Accelerator
         ("1e5", "100,000 samples/s", 100_000),
     ],
 )
-def test_a_device(text: str, name: str, rate: float) -> None:
-    """MLPerf's figures behind a name, or the user's own."""
-    found = accelerators.of(text)
+def test_names_and_rates(text: str, name: str, rate: float) -> None:
+    """A name gives MLPerf's rate; a number is the rate."""
+    found = accelerators.parse(text)
 
     assert Accelerator(found.name, round(found.rate)) == Accelerator(name, rate)
 
 
 @pytest.mark.parametrize(
-    ("text", "said"),
+    ("text", "message"),
     [
-        ("h10", "--accelerator h10: expected samples a second, such as 350, or a device: did you mean 'h100'?"),
-        ("tpu", "--accelerator tpu: expected samples a second, such as 350, or a device: known: a100, h100"),
-        ("0", "--accelerator 0: expected more than 0 samples a second"),
-        ("-3", "--accelerator -3: expected more than 0 samples a second"),
-        ("nan", "--accelerator nan: expected more than 0 samples a second"),
-        ("inf", "--accelerator inf: expected more than 0 samples a second"),
+        ("h10", "--accelerator h10: expected samples per second, such as 350, or a device name; did you mean 'h100'?"),
+        ("tpu", "--accelerator tpu: expected samples per second, such as 350, or a device name; known: a100, h100"),
+        ("0", "--accelerator 0: expected a finite number of samples per second greater than 0"),
+        ("-3", "--accelerator -3: expected a finite number of samples per second greater than 0"),
+        ("nan", "--accelerator nan: expected a finite number of samples per second greater than 0"),
     ],
 )
-def test_what_is_no_device(text: str, said: str) -> None:
-    """The nearest name, or what was expected."""
+def test_invalid_accelerators(text: str, message: str) -> None:
+    """The error suggests the nearest name, or says what is expected."""
     with pytest.raises(SettingsError) as caught:
-        accelerators.of(text)
+        accelerators.parse(text)
 
-    assert str(caught.value) == said
+    assert str(caught.value) == message

@@ -1,52 +1,54 @@
-"""What `bench input` makes of its measurements, and how it says so."""
+"""`penstock bench input`: the command, the verdict, the table."""
 
+import subprocess
+import sys
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from typer.testing import CliRunner
 
+from components.errors import SettingsError
 from components.input_pipeline.diagnosis import Stage
-from pipelines import config
-from pipelines.bench import bench, show
+from pipelines.bench import bench, cli, jobs, show, worker
 from pipelines.bench.accelerators import Accelerator
-from pipelines.bench.bench import Result, Wish
-from pipelines.bench.trials import Facts, Figures
+from pipelines.bench.bench import BenchResult
+from pipelines.bench.jobs import Measurement, RecordFacts
 
-OURS = Figures(1800.0, 1000.0, 0.01, 0.5, 0.03, 0.05, 700.0, 0.66, 0.001, 0.02)
-TUTORIAL = Figures(800.0, 2200.0, 0.01, 1.5, 0.06, 0.1, 1400.0)
-STAGES = (Stage("read", 50.0), Stage("parse", 50.0), Stage("decode", 900.0))
-RESULT = Result(
-    artifact=Path("/a"),
-    facts=Facts(4000, 304_000_000, ("native:1",), 600.0, "image"),
+NO_TENSORFLOW = ("accelerators", "bench", "cli", "jobs", "locate", "settings_file", "show", "tune")
+OURS = Measurement(1800.0, 1000.0, 0.01, 0.5, 0.03, 0.05, 700.0, 0.66, 0.001, 0.02)
+RESULT = BenchResult(
+    facts=RecordFacts(4000, 304_000_000, ("native:1",), 600.0, "image"),
     batch_size=64,
     cores=2,
     ours=OURS,
-    tutorial=TUTORIAL,
-    stages=STAGES,
+    tutorial=Measurement(800.0, 2200.0, 0.01, 1.5, 0.06, 0.1, 1400.0),
+    stages=(Stage("read", 50.0), Stage("parse", 50.0), Stage("decode", 900.0)),
     device=Accelerator("H100, ResNet-50", 1786),
     verdict="input-bound 34 %: decoding is the limit",
 )
 
 
-def test_a_stage_is_the_difference_to_the_one_before_it() -> None:
-    """The first one stands for itself."""
+def test_stage_costs_are_differences() -> None:
+    """A stage costs what it adds to the stage before it."""
     costs = {"read": 50.0, "parse": 60.0, "decode": 660.0}
 
     assert bench.differences(costs) == (Stage("read", 50.0), Stage("parse", 10.0), Stage("decode", 600.0))
 
 
-def test_what_is_shown() -> None:
-    """Figures beside the tutorial's, stages, device, verdict."""
-    assert show.result(RESULT) == [
+def test_table() -> None:
+    """The table shows figures beside the tutorial's, stages, device and verdict."""
+    assert show.benched(RESULT) == [
         "4,000 records of 76.0 KB, batches of 64, 2 cores, decoder native:1",
         "",
-        "                  ours                tutorial            ratio",
+        "                  Penstock            tutorial            ratio",
         "samples/s         1,800               800                 2.2x",
-        "CPU-µs a sample   1,000.0             2,200.0             2.2x",
+        "CPU-µs per sample 1,000.0             2,200.0             2.2x",
         "wait p50 / p99    30.00 / 50.00 ms    60.00 / 100.00 ms   2.0x",
         "first batch       0.50 s              1.50 s              3.0x",
         "peak memory       700 MB              1,400 MB            2.0x",
         "",
-        "stage             CPU-µs a sample     share",
+        "stage             CPU-µs per sample   share",
         "read              50.0                5 %",
         "parse             50.0                5 %",
         "decode            900.0               90 %",
@@ -56,33 +58,68 @@ def test_what_is_shown() -> None:
     ]
 
 
-def test_a_busy_machine_is_said() -> None:
-    """Rates that were taken beside others say little."""
-    busy = Figures(**{**vars(OURS), "others": 0.4})
-    shown = show.result(Result(**{**vars(RESULT), "ours": busy}))
+def test_table_on_a_busy_machine() -> None:
+    """A machine that other processes use gets a warning."""
+    shown = show.benched(replace(RESULT, ours=replace(OURS, others=0.4)))
 
-    assert shown[-1] == "beware            others used 40 % of the machine: only CPU-µs hold"
+    assert shown[-1] == "warning           other processes used 40 % of the machine: trust only the CPU-µs"
 
 
-def test_without_the_tutorial() -> None:
-    """Where it cannot read the records, ours stands alone; without a device a part of our own rate is taken."""
-    shown = show.result(Result(**{**vars(RESULT), "tutorial": None, "device": None}))
+def test_table_without_tutorial_and_device() -> None:
+    """One column if the tutorial cannot read the records; a share of our own rate if no device is named."""
+    shown = show.benched(replace(RESULT, tutorial=None, device=None))
 
-    assert shown[2:4] == ["                  ours", "samples/s         1,800"]
-    assert shown[-2] == "device            0.9 of our rate: utilisation 66 %, stall p50 1.00 ms, p99 20.00 ms"
+    assert shown[2:4] == ["                  Penstock", "samples/s         1,800"]
+    assert shown[-2] == (
+        "device            simulated at 0.9 of Penstock's rate: utilisation 66 %, stall p50 1.00 ms, p99 20.00 ms"
+    )
+
+
+def test_commands_import_no_tensorflow(tmp_path: Path) -> None:
+    """TensorFlow is imported by worker processes only."""
+    names = ", ".join(f"pipelines.bench.{name}" for name in NO_TENSORFLOW)
+    script = f"import sys, {names}\nprint(*sorted({{'tensorflow', 'keras', 'tfx', 'apache_beam'}} & set(sys.modules)))"
+    done = subprocess.run([sys.executable, "-c", script], cwd=tmp_path, capture_output=True, text=True, check=True)
+
+    assert done.stdout.split() == []
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["image", "--accelerator", "tpu"], "--accelerator tpu: expected samples per second"),
+        (["image", "--set", "input.prefech=3"], "unknown setting 'input.prefech': did you mean 'prefetch'?"),
+        (["images"], "unknown task 'images': did you mean 'image'?"),
+        (["image", "--records", "."], "--records .: no manifest.json in it"),
+    ],
+    ids=["accelerator", "setting", "task", "records"],
+)
+def test_invalid_flags(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, arguments: list[str], message: str) -> None:
+    """Invalid flags are rejected before anything is measured."""
+    monkeypatch.chdir(tmp_path)
+    result = CliRunner().invoke(cli.bench, ["input", *arguments, "--data", str(tmp_path)])
+
+    assert isinstance(result.exception, SettingsError)
+    assert str(result.exception).startswith(message)
 
 
 @pytest.mark.slow
-def test_the_whole_of_it(artifact: Path, tmp_path: Path) -> None:
-    """A device that no input can feed: it waits, the stages are measured, and the advice is measured too."""
-    said: list[str] = []
+def test_bench_input(artifact: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A device that no input can feed: every stage is measured, and the verdict names a measured remedy."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(jobs, "run", worker.measure)  # in this process: TensorFlow is imported already
     flags = ["input.batch_size=8", "input.image_size=32", "ingest.store_side=64"]
-    chosen = config.make("image", data=str(tmp_path), root=str(tmp_path / "root"), flags=flags)
-    found = bench.bench(chosen, Wish(str(artifact), "1e7", rounds=1, seconds=0.2), said.append)
+    arguments = ["--data", str(tmp_path), "--records", str(artifact), "--accelerator", "1e7"]
+    arguments += [part for flag in flags for part in ("--set", flag)]
+    result = CliRunner().invoke(cli.bench, ["input", "image", *arguments, "--rounds", "1", "--seconds", "0.1"])
+    names = [line[:18].strip() for line in result.stdout.splitlines()]
+    verdict = next(line for line in result.stdout.splitlines() if line.startswith("verdict"))
 
-    assert [stage.name for stage in found.stages] == list(bench.STAGES)
-    assert found.tutorial is not None
-    assert found.verdict.startswith("input-bound ")
-    assert "use " in found.verdict
-    assert " px (" in found.verdict or "input.cache=memory" in found.verdict
-    assert said[-1] == "the device waits; measuring what would help …"
+    assert result.exception is None
+    assert [name for name in names if name in {"samples/s", "device", *bench.STAGES}] == [
+        "samples/s",
+        *bench.STAGES,
+        "device",
+    ]
+    assert "input-bound " in verdict
+    assert " px (" in verdict or "input.cache=memory" in verdict

@@ -1,4 +1,4 @@
-"""What `tune input` tries, what it takes, and what it writes."""
+"""`penstock tune input`: what it measures, what it chooses, what it writes."""
 
 from pathlib import Path
 
@@ -6,22 +6,22 @@ import pytest
 
 from components.settings.input import Input
 from pipelines import config
-from pipelines.bench import show, tune
-from pipelines.bench.tune import Tried, Tuned, Wish
+from pipelines.bench import jobs, show, tune, worker
+from pipelines.bench.tune import Candidate, TuneRequest, TuneResult
 
-CURRENT = Tried({}, (100.0, 102.0, 98.0), 50.0)
+CURRENT = Candidate({}, (100.0, 102.0, 98.0), 50.0)
 
 
-def tried(rates: tuple[float, ...], **change: int | str | bool) -> Tried:
+def candidate(rates: tuple[float, ...], **change: int | str | bool) -> Candidate:
     """A change and its rates."""
-    return Tried(dict(change), rates, 50.0)
+    return Candidate(dict(change), rates, 50.0)
 
 
 class TestSearch:
-    """One change at a time, then all that gained."""
+    """Single changes, then the combination of those that gain."""
 
-    def test_what_is_tried(self) -> None:
-        """Everything but what is set already; cores that are the default are no change."""
+    def test_changes(self) -> None:
+        """Every value but the current one; the default of `parallel` is the number of cores."""
         assert tune.changes(Input(prefetch=4), cores=2) == [
             {"parallel": 1},
             {"parallel": 4},
@@ -44,73 +44,71 @@ class TestSearch:
             ((110.0, 140.0, 100.0), False),
             ((90.0, 90.0, 90.0), False),
         ],
-        ids=["clear", "just", "below the least noise", "as noisy as it is fast", "slower"],
+        ids=["clear", "just", "below the minimum gain", "as noisy as it is fast", "slower"],
     )
     def test_a_gain_must_exceed_the_noise(self, rates: tuple[float, ...], expected: bool) -> None:
-        """That of either."""
-        assert tune.beats(tried(rates), CURRENT) is expected
+        """The noise of either candidate counts."""
+        assert tune.beats(candidate(rates), CURRENT) is expected
 
-    def test_the_best_of_each_setting_is_combined(self) -> None:
-        """What does not gain is left out."""
+    def test_the_best_values_are_combined(self) -> None:
+        """The fastest value of each setting; settings without a gain are left out."""
         others = [
-            tried((120.0,) * 3, prefetch=4),
-            tried((130.0,) * 3, prefetch=8),
-            tried((90.0,) * 3, interleave=1),
-            tried((110.0,) * 3, parallel=4),
+            candidate((130.0,) * 3, prefetch=8),
+            candidate((120.0,) * 3, prefetch=4),
+            candidate((90.0,) * 3, interleave=1),
+            candidate((110.0,) * 3, parallel=4),
         ]
 
         assert tune.combined(CURRENT, others) == {"prefetch": 8, "parallel": 4}
         assert tune.combined(CURRENT, others[2:3]) == {}
 
 
-class TestShown:
-    """The table."""
+def test_table() -> None:
+    """The fastest candidate comes first, with its gain over the current settings."""
+    winner = candidate((150.0,), prefetch=8, order="fastest")
 
-    def test_the_best_first(self) -> None:
-        """With the gain over the current settings."""
-        winner = tried((150.0,), prefetch=8, order="fastest")
-
-        assert show.tuned(Tuned((CURRENT, winner), CURRENT, winner, "written")) == [
-            "                              samples/s      CPU-µs     gain",
-            "prefetch=8, order=fastest           150        50.0    1.50x",
-            "current settings                    100        50.0    1.00x",
-            "",
-            "written",
-        ]
+    assert show.tuned(TuneResult((CURRENT, winner), CURRENT, winner, "written")) == [
+        "                              samples/s      CPU-µs     gain",
+        "prefetch=8, order=fastest           150        50.0    1.50x",
+        "current settings                    100        50.0    1.00x",
+        "",
+        "written",
+    ]
 
 
-class TestWritten:
-    """The user's file."""
+class TestWrite:
+    """The user's settings file."""
 
     def test_the_winner_is_written(self, tmp_path: Path) -> None:
-        """Into the file that is named, and read by the next run."""
+        """It goes into the named file, and the next run reads it."""
         path = tmp_path / "mine.toml"
         path.write_text("[image.train]\nepochs = 3  # enough\n")
         chosen = config.make("image", data=str(tmp_path), settings_file=str(path))
-        said = tune._written(chosen, Wish(settings_file=str(path)), tried((150.0,), prefetch=8), CURRENT)
+        verdict = tune.write(chosen, TuneRequest(settings_file=str(path)), candidate((150.0,), prefetch=8), CURRENT)
 
-        assert said == f"prefetch=8: 1.50x the current settings; written to {path}"
+        assert verdict == f"prefetch=8: 1.50x the rate of the current settings; written to {path}"
         assert path.read_text() == "[image.train]\nepochs = 3  # enough\n\n[image.input]\nprefetch = 8\n"
         again = config.make("image", data=str(tmp_path), settings_file=str(path))
         assert again.settings.input.prefetch == 8
 
     def test_a_dry_run_writes_nothing(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-        """It tells what it would have written."""
+        """The verdict says so."""
         monkeypatch.chdir(tmp_path)
         chosen = config.make("image", data=str(tmp_path))
-        said = tune._written(chosen, Wish(dry_run=True), tried((150.0,), prefetch=8), CURRENT)
+        verdict = tune.write(chosen, TuneRequest(dry_run=True), candidate((150.0,), prefetch=8), CURRENT)
 
-        assert said == "prefetch=8: 1.50x the current settings; nothing was written (--dry-run)"
+        assert verdict == "prefetch=8: 1.50x the rate of the current settings; nothing was written (--dry-run)"
         assert list(tmp_path.iterdir()) == []
 
 
 @pytest.mark.slow
-def test_the_whole_of_it(artifact: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Every setting is tried on real records; a file is written if and only if there is a winner."""
+def test_tune_input(artifact: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Every setting is measured on real records; a file is written if and only if there is a winner."""
     monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(jobs, "run", worker.measure)  # in this process: TensorFlow is imported already
     flags = ["input.batch_size=8", "input.image_size=32"]
     chosen = config.make("image", data=str(tmp_path), root=str(tmp_path / "root"), flags=flags)
-    found = tune.tune(chosen, Wish(str(artifact), rounds=1, seconds=0.05), lambda _: None)
+    result = tune.tune(chosen, TuneRequest(str(artifact), rounds=1, seconds=0.05), lambda _: None)
 
-    assert {tuple(each.change) for each in found.tried} >= {(), ("parallel",), ("prefetch",), ("order",)}
-    assert (tmp_path / "penstock.toml").exists() is (found.winner is not None)
+    assert {tuple(each.change) for each in result.candidates} >= {(), ("parallel",), ("prefetch",), ("order",)}
+    assert (tmp_path / "penstock.toml").exists() is (result.winner is not None)

@@ -1,12 +1,12 @@
-"""What is measured: the batches that training would read, the same up to each stage, and the tutorial way.
+"""The training records of an artifact: as training reads them, and read up to each stage only.
 
     read      serialized records in the order of an epoch
     parse     … and their columns
-    decode    … and what is in them, for images the part that is shown
-    augment   … and varied
-    batch     … and cut into batches, padded, mixed, handed over: all that training reads
+    decode    … and their content; for images, the crop that training uses
+    augment   … and augmented
+    batch     … and batched, padded, mixed, handed over: everything that training reads
 
-A stage's cost is the difference to the one before it. What comes before `batch` hands over a count and next to no data.
+The cost of a stage is its difference to the stage before it. Stages before `batch` return a count and almost no data.
 """
 
 from collections.abc import Mapping
@@ -21,14 +21,14 @@ from components.input_pipeline import Reader, RecordFile, artifacts, probe
 from components.records import manifest
 from components.settings.input import Input
 from components.tasks import Task, assign
-from pipelines.bench import records
+from pipelines.bench import locate
 
 STAGES = (*probe.STAGES, "batch")
 
 
 @dataclass(frozen=True)
-class Subject:
-    """The training records of one artifact, and how they are read."""
+class TrainingData:
+    """The training records of one artifact, and how a task reads them."""
 
     features: Mapping[str, Feature]
     described: artifacts.Described
@@ -38,15 +38,15 @@ class Subject:
     record_id: str
 
     def training(self) -> tf.data.Dataset:
-        """Returns what a trainer reads."""
+        """Returns the batches that a trainer reads."""
         return self._reader().training(self.shards)
 
     def until(self, stage: str) -> tf.data.Dataset:
-        """Returns the pipeline up to a stage; all but the last give (records, next to nothing)."""
+        """Returns the pipeline up to a stage; every stage but the last yields (number of records, almost no data)."""
         return self.training() if stage == STAGES[-1] else probe.until(self._reader(), self.shards, stage)
 
     def spec(self) -> dict[str, Any]:
-        """Returns the columns that are parsed, the label among them."""
+        """Returns the parsing spec of the columns, label included."""
         return self._reader().spec()
 
     def _reader(self) -> Reader:
@@ -62,10 +62,10 @@ class Subject:
         )
 
 
-def of(task: Task, artifact: Path, settings: Input, seed: int, fitted: Any = None) -> Subject:
-    """Returns the training records of an artifact as the task reads them, with what Transform fitted if it needs it."""
-    return Subject(
-        features=assign.features(records.assigned(task, artifact), fitted, settings, manifest.read(artifact)),
+def load(task: Task, artifact: Path, settings: Input, seed: int, fitted: Any = None) -> TrainingData:
+    """Returns the training records of an artifact; `fitted` is Transform's output for tasks that need it."""
+    return TrainingData(
+        features=assign.features(locate.assigned(task, artifact), fitted, settings, manifest.read(artifact)),
         described=artifacts.describe(artifact, settings, task.label),
         shards=tuple(artifacts.shards(artifact, "train")),
         settings=settings,

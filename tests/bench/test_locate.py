@@ -1,4 +1,4 @@
-"""Which records are measured."""
+"""Which artifact is measured."""
 
 from collections.abc import Callable
 from pathlib import Path
@@ -8,13 +8,13 @@ import pytest
 
 from components.errors import SettingsError
 from pipelines import config
-from pipelines.bench import records
+from pipelines.bench import locate
 from pipelines.config import RunConfig
 
 
 @pytest.fixture
 def pipeline(tmp_path: Path) -> RunConfig:
-    """A root where nothing ran yet."""
+    """A pipeline that has not run yet."""
     return config.make("image", data=str(tmp_path), root=str(tmp_path / "root"))
 
 
@@ -25,23 +25,23 @@ def artifact(folder: Path) -> Path:
     return folder
 
 
-def test_an_artifact_that_is_named(tmp_path: Path, pipeline: RunConfig) -> None:
-    """Is taken, whatever the root holds."""
+def test_a_named_artifact(tmp_path: Path, pipeline: RunConfig) -> None:
+    """The user's choice wins."""
     named = artifact(tmp_path / "shards")
 
-    assert records.find(pipeline, str(named)) == named
+    assert locate.examples(pipeline, str(named)) == named
 
 
 def test_a_folder_that_is_no_artifact(tmp_path: Path, pipeline: RunConfig) -> None:
-    """It says what was expected."""
-    with pytest.raises(SettingsError, match="expected a folder that `penstock ingest` or the Ingest node wrote"):
-        records.find(pipeline, str(tmp_path))
+    """The error says what is expected."""
+    with pytest.raises(SettingsError, match="expected a folder that `penstock ingest` or the Ingest node has written"):
+        locate.examples(pipeline, str(tmp_path))
 
 
-def test_the_newest_that_is_still_there(
+def test_the_newest_artifact(
     tmp_path: Path, pipeline: RunConfig, keep_books: Callable[[Path], Callable[..., Any]]
 ) -> None:
-    """What failed, was deleted or belongs to another pipeline does not count."""
+    """Failed, deleted, missing and other pipelines' artifacts do not count."""
     pipeline.root.mkdir()
     record = keep_books(pipeline.metadata)
     wanted = artifact(tmp_path / "2")
@@ -52,10 +52,10 @@ def test_the_newest_that_is_still_there(
     record("Ingest", outputs={"examples": artifact(tmp_path / "5")}, state="FAILED")
     record("Ingest", outputs={"examples": artifact(tmp_path / "6")}, pipeline="other")
 
-    assert records.find(pipeline) == wanted
+    assert locate.examples(pipeline) == wanted
 
 
-def test_no_root_yet(pipeline: RunConfig) -> None:
-    """Nothing is found, and nothing is made by looking."""
-    assert records.newest(pipeline) is None
+def test_a_pipeline_that_has_not_run(pipeline: RunConfig) -> None:
+    """Nothing is found, and looking for it creates nothing."""
+    assert locate.newest(pipeline, "Ingest", "manifest.json") is None
     assert not pipeline.root.exists()

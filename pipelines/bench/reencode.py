@@ -1,6 +1,6 @@
-"""What storing images smaller would gain, tried on some of the user's own: records drawn anew into a folder aside.
+"""A small artifact whose images are stored smaller, to measure what `ingest.store` would gain.
 
-some shards' records ─► as ingest would store them (`ingest.store`) ─► shards with an account, as Ingest writes them
+the first training records ─► images re-encoded as ingest would store them ─► shards and a manifest
 """
 
 import io
@@ -21,32 +21,32 @@ _SHARDS = 8
 _SUBSAMPLING = "4:2:0"
 
 
-def write(artifact: Path, out: Path, key: str, settings: Ingest) -> None:
-    """Writes some training records with their images stored anew."""
-    books = manifest.read(artifact)
-    drawn = [_drawn(record, key, settings) for record in _records(artifact, books)]
+def write(artifact: Path, out: Path, column: str, settings: Ingest) -> None:
+    """Writes some training records of an artifact to `out`, with the images of `column` re-encoded."""
+    original = manifest.read(artifact)
+    records = [_reencoded(record, column, settings) for record in _records(artifact, original)]
     (out / "Split-train").mkdir(parents=True)
-    shards = [_shard(out, number, drawn[number::_SHARDS]) for number in range(min(_SHARDS, len(drawn)))]
-    manifest.write(out, replace(books, shards=tuple(shards), sources=()), ())
+    shards = [_shard(out, number, records[number::_SHARDS]) for number in range(min(_SHARDS, len(records)))]
+    manifest.write(out, replace(original, shards=tuple(shards), sources=()), ())
 
 
-def _records(artifact: Path, books: manifest.Manifest) -> Iterator[bytes]:
-    files = [str(artifact / shard.name) for shard in books.shards_of("train") if shard.records]
+def _records(artifact: Path, original: manifest.Manifest) -> Iterator[bytes]:
+    files = [str(artifact / shard.name) for shard in original.shards_of("train") if shard.records]
     compression = "GZIP" if files[0].endswith(".gz") else ""
     for record in tf.data.TFRecordDataset(files, compression).take(_RECORDS):
         yield record.numpy()
 
 
-def _drawn(record: bytes, key: str, settings: Ingest) -> bytes:
-    """Returns the record with its image at the stored size; one that is no larger stays as it is."""
+def _reencoded(record: bytes, column: str, settings: Ingest) -> bytes:
+    """Returns the record with its image at the stored size; an image that is not larger stays as it is."""
     example = tf.train.Example.FromString(record)
-    held = example.features.feature[key].bytes_list
-    with Image.open(io.BytesIO(held.value[0])) as image:
-        if min(image.size) <= settings.store_side and settings.store != "raw":
+    values = example.features.feature[column].bytes_list.value
+    raw = settings.store == "raw"
+    with Image.open(io.BytesIO(values[0])) as image:
+        if min(image.size) <= settings.store_side and not raw:
             return record
         small = storage_format.resize(image.convert("RGB"), settings.store_side)
-    raw = settings.store == "raw"
-    held.value[0] = (
+    values[0] = (
         storage_format.as_ppm(small) if raw else storage_format.as_jpeg(small, settings.store_quality, _SUBSAMPLING)
     )
     return example.SerializeToString(deterministic=True)

@@ -1,0 +1,122 @@
+"""Measurement jobs: each one runs in a fresh worker process, so nothing of an earlier job is in its memory.
+
+    Job ─► spawned process: worker.measure ─► JobResult: facts about the records, measurements per variant and round
+
+The variants of one job take turns round by round, so a machine that is busy for a while slows all of them equally.
+"""
+
+import multiprocessing
+import statistics
+from collections.abc import Sequence
+from concurrent.futures import ProcessPoolExecutor
+from concurrent.futures.process import BrokenProcessPool
+from dataclasses import asdict, dataclass
+from pathlib import Path
+
+from components.errors import PenstockError
+from components.settings.ingest import Ingest
+from components.settings.input import Input
+from components.settings.transform import Transform
+from pipelines.bench import locate
+from pipelines.config import RunConfig
+
+
+@dataclass(frozen=True)
+class Variant:
+    """One way to read the records."""
+
+    kind: str  # "training", "tutorial", a stage, or "stored": images stored as `ingest` says
+    settings: Input
+    ingest: Ingest | None = None
+
+
+@dataclass(frozen=True)
+class Job:
+    """What a worker process measures."""
+
+    task: str
+    seed: int
+    artifact: Path
+    graph: Path | None  # Transform's output, if the task reads records with it
+    transform: Transform
+    variants: tuple[Variant, ...]
+    rounds: int = 1
+    warm_up: float = 1.0  # seconds
+    seconds: float = 3.0
+    device_rate: float = 0.0  # samples per second of a simulated device; 0: none
+    device_share: float = 0.0  # alternatively, as a fraction of the measured rate
+
+
+@dataclass(frozen=True)
+class Measurement:
+    """The figures of one variant in one round."""
+
+    rate: float  # samples per second
+    cpu_us: float  # per sample
+    others: float  # share of the machine used by other processes
+    first_batch: float  # seconds
+    wait_p50: float  # seconds per batch
+    wait_p99: float
+    peak_mb: float
+    utilisation: float = 0.0  # of the simulated device
+    stall_p50: float = 0.0  # seconds per step
+    stall_p99: float = 0.0
+
+
+@dataclass(frozen=True)
+class RecordFacts:
+    """Facts about the records that were measured."""
+
+    records: int
+    bytes: int
+    decoders: tuple[str, ...]
+    cache_mb: float  # size of all decoded records
+    images: str  # the image column, or ""
+
+
+@dataclass(frozen=True)
+class JobResult:
+    """What a worker process returns."""
+
+    facts: RecordFacts
+    measured: tuple[tuple[Measurement, ...], ...]  # per variant and round
+
+    def medians(self) -> list[Measurement]:
+        """Returns the median measurement of each variant."""
+        return [median(rounds) for rounds in self.measured]
+
+
+def make(config: RunConfig, artifact: Path, variants: Sequence[Variant]) -> Job:
+    """Returns a job that reads an artifact as the configured task does."""
+    return Job(
+        task=config.task.name,
+        seed=config.settings.train.seed,
+        artifact=artifact,
+        graph=locate.transform_graph(config, artifact),
+        transform=config.settings.transform,
+        variants=tuple(variants),
+    )
+
+
+def run(job: Job) -> JobResult:
+    """Runs a job in a fresh process; raises what it raises, and PenstockError if the process dies."""
+    with ProcessPoolExecutor(max_workers=1, mp_context=multiprocessing.get_context("spawn")) as pool:
+        try:
+            return pool.submit(_measure, job).result()
+        except BrokenProcessPool:
+            raise PenstockError(
+                "the process that measures the input pipeline died, possibly out of memory; "
+                "free some memory, or lower input.batch_size or input.ram_mb"
+            ) from None
+
+
+def median(rounds: Sequence[Measurement]) -> Measurement:
+    """Returns the median of each figure."""
+    values = [asdict(each) for each in rounds]
+    return Measurement(**{key: statistics.median(each[key] for each in values) for key in values[0]})
+
+
+def _measure(job: Job) -> JobResult:
+    from pipelines.bench import worker  # TensorFlow, for the worker process only
+
+    return worker.measure(job)
