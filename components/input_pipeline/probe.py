@@ -21,12 +21,13 @@ from typing import Any
 import tensorflow as tf
 from PIL import Image
 
+from components import diagnosis
 from components import features as modalities
+from components.diagnosis import Demand, Remedy, Stage
 from components.features import Feature
 from components.features.image import ImageFeature
 from components.ingest.images import storage_format as stored
-from components.input_pipeline import budget, diagnosis, held
-from components.input_pipeline.diagnosis import Demand, Remedy, Stage
+from components.input_pipeline import budget, held
 from components.input_pipeline.reader import Reader
 from components.input_pipeline.sharding import RecordFile
 from components.input_pipeline.shards import Shards

@@ -17,11 +17,11 @@ import orjson
 import tensorflow as tf
 from tfx.components.trainer.fn_args_utils import FnArgs
 
+from components import diagnosis, progress, refs
 from components import features as modalities
-from components import progress, refs
 from components.errors import PenstockError, SettingsError
 from components.fitting.fitted import Fitted
-from components.input_pipeline import Reader, RecordFile, artifacts, diagnosis, probe
+from components.input_pipeline import Reader, RecordFile, artifacts, probe
 from components.input_pipeline.waiting import Meter
 from components.models.heads import Classification, Head, Regression, class_weights
 from components.pretrained import extractor

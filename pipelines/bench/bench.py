@@ -10,9 +10,9 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
+from components import diagnosis
+from components.diagnosis import Demand, Remedy, Stage
 from components.errors import BadInput
-from components.input_pipeline import diagnosis
-from components.input_pipeline.diagnosis import Demand, Remedy, Stage
 from components.records import manifest
 from pipelines.bench import accelerators, jobs, locate
 from pipelines.bench.accelerators import Accelerator

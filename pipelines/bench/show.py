@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 
-from components.input_pipeline import diagnosis
+from components import diagnosis
 from pipelines.bench.bench import SIMULATED_SHARE, BenchResult
 from pipelines.bench.jobs import Measurement
 from pipelines.bench.tune import Candidate, TuneResult

@@ -14,9 +14,10 @@ from components.records import manifest
 from components.settings.ingest import Ingest
 from components.settings.input import Input
 from pipelines.bench import reencode, training_data, tutorial
-from pipelines.bench.training_data import STAGES, TrainingData
+from pipelines.bench.training_data import TrainingData
 
 RECORDS, BATCH, SIZE = 40, 8, 32
+pytestmark = pytest.mark.slow  # each test builds a tf.data graph
 
 
 def load(artifact: Path) -> TrainingData:

@@ -6,7 +6,8 @@ import pytest
 
 from components.settings.input import Input
 from pipelines import config
-from pipelines.bench import jobs, show, tune, worker
+from pipelines.bench import jobs, show, tune
+from pipelines.bench.jobs import Job, JobResult, Measurement, RecordFacts
 from pipelines.bench.tune import Candidate, TuneRequest, TuneResult
 
 CURRENT = Candidate({}, (100.0, 102.0, 98.0), 50.0)
@@ -101,14 +102,33 @@ class TestWrite:
         assert list(tmp_path.iterdir()) == []
 
 
-@pytest.mark.slow
-def test_tune_input(artifact: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Every setting is measured on real records; a file is written if and only if there is a winner."""
-    monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr(jobs, "run", worker.measure)  # in this process: TensorFlow is imported already
-    flags = ["input.batch_size=8", "input.image_size=32"]
-    chosen = config.make("image", data=str(tmp_path), root=str(tmp_path / "root"), flags=flags)
-    result = tune.tune(chosen, TuneRequest(str(artifact), rounds=1, seconds=0.05), lambda _: None)
+@pytest.mark.parametrize(
+    ("any_order", "written"),
+    [(False, "[image.input]\nprefetch = 8\n"), (True, '[image.input]\norder = "fastest"\nprefetch = 8\n')],
+)
+def test_tune_input(
+    artifact: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, any_order: bool, written: str
+) -> None:
+    """Every change is measured, the faster ones together once more; `order` needs permission."""
 
-    assert {tuple(each.change) for each in result.candidates} >= {(), ("parallel",), ("prefetch",), ("order",)}
-    assert (tmp_path / "penstock.toml").exists() is (result.winner is not None)
+    def rate(settings: Input) -> float:
+        return 100 + 100 * (settings.prefetch == 8) + 50 * (settings.order == "fastest")
+
+    def run(job: Job) -> JobResult:
+        rates = [rate(each.settings) for each in job.variants]
+        measured = [(Measurement(each, 50.0, 0.0, 0.5, 0.01, 0.02, 700.0),) * job.rounds for each in rates]
+        return JobResult(RecordFacts(40, 4000, (), 1.0, "image"), tuple(measured))
+
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(jobs, "run", run)
+    chosen = config.make("image", data=str(tmp_path), root=str(tmp_path / "root"))
+    result = tune.tune(chosen, TuneRequest(str(artifact), any_order=any_order), lambda _: None)
+
+    assert {key for each in result.candidates for key in each.change} == {
+        "parallel",
+        "interleave",
+        "prefetch",
+        "autotune",
+        "order",
+    }
+    assert (tmp_path / "penstock.toml").read_text() == written

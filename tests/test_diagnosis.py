@@ -2,7 +2,7 @@
 
 import pytest
 
-from components.input_pipeline.diagnosis import (
+from components.diagnosis import (
     Demand,
     Remedy,
     Stage,
