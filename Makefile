@@ -1,33 +1,42 @@
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test check lock clean
+.PHONY: help setup demo test test-fast test-all check lock clean
 
 TASK ?= image
 ARGS ?=
+WORKERS ?= 2
 BIN := .venv/bin
+# A file of tests runs in one worker, so that its fixtures are built once.
+PYTEST := $(BIN)/pytest -n $(WORKERS) --dist loadfile --no-loadscope-reorder
 
 help:  ## list the targets
-	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "make %-6s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-9s  %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
-setup:  ## make .venv from requirements.lock (done once; demo, test and check call it)
+setup:  ## create .venv from requirements.lock (once; demo, test and check call it)
 	@scripts/setup.sh
 
-demo: setup  ## generate the sample data and run TASK (default: image) end to end
+demo: setup  ## generate sample data and run TASK (default: image) from raw data to a pushed model
 	@$(BIN)/python -m data $(TASK)
 	@$(BIN)/penstock run $(TASK) $(ARGS)
 
-test: setup  ## pass all tests; ARGS goes to pytest
-	@$(BIN)/pytest $(ARGS)
+test: setup  ## run the tests that every change must pass, in WORKERS (default: 2) processes; ARGS goes to pytest
+	@$(PYTEST) -m "not all" $(ARGS)
 
-check: setup  ## lint, format and types
+test-fast: setup  ## run the tests that take less than about 3 seconds each and run no pipeline
+	@$(PYTEST) -m "not slow and not e2e and not all" $(ARGS)
+
+test-all: setup  ## run all tests, with long fuzzing and the benchmarks' own tests
+	@$(PYTEST) $(ARGS)
+
+check: setup  ## check lint rules, formatting and types
 	@$(BIN)/ruff check .
 	@$(BIN)/ruff format --check .
 	@$(BIN)/mypy
 
-lock:  ## resolve requirements.lock anew after a change of pyproject.toml
+lock:  ## resolve requirements.lock again after a change of pyproject.toml
 	@"$$(scripts/setup.sh --uv)" pip compile pyproject.toml --extra dev --extra hub --python 3.10 --generate-hashes \
 		--no-annotate --no-header --no-emit-index-url --quiet -o requirements.lock
 
-clean:  ## remove all that was made: environment, tools, runs, sample data, caches
+clean:  ## remove everything that is generated: environment, tools, runs, sample data, caches
 	@rm -rf .venv .tools runs data/samples build dist *.egg-info \
 		.mypy_cache .pytest_cache .ruff_cache .hypothesis
 	@find components pipelines schemas data tests -type d -name __pycache__ -prune -exec rm -rf {} +

@@ -1,4 +1,4 @@
-"""What faults are injected with: a user without rights, a disk that is soon full, a metadata store filled by hand."""
+"""What the whole suite shares: one thread per worker, deterministic property tests, and fixtures that inject faults."""
 
 import contextlib
 import os
@@ -10,27 +10,42 @@ from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import Any
 
+import hypothesis
 import orjson
 import pytest
 
 _NOBODY = 65534
 
+if "PYTEST_XDIST_WORKER" in os.environ:
+    # One worker per core: a thread pool in each of them would only make them wait for each other.
+    for _variable in ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "TF_NUM_INTRAOP_THREADS", "TF_NUM_INTEROP_THREADS"):
+        os.environ.setdefault(_variable, "1")
+
+# No deadline and no random seed: a test gives the same result on a busy machine and on every run.
+hypothesis.settings.register_profile("suite", derandomize=True, database=None, deadline=None, max_examples=50)
+hypothesis.settings.load_profile("suite")
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Moves the end-to-end tests to the front: they are the longest, and short tests then fill up both workers."""
+    items.sort(key=lambda item: item.get_closest_marker("e2e") is None)
+
 
 @pytest.fixture
 def open_folder() -> Iterator[Path]:
-    """An empty folder for any user; pytest's own are closed to all but their owner."""
+    """An empty folder that any user may write to; pytest's own folders belong to one user."""
     folder = Path(tempfile.mkdtemp())
     folder.chmod(0o777)
     yield folder
     for parent, names, _ in os.walk(folder):
         for name in names:
-            Path(parent, name).chmod(0o700)  # before it is listed, or what a test has closed stays closed
+            Path(parent, name).chmod(0o700)  # before os.walk enters it: a test may have closed it
     shutil.rmtree(folder)
 
 
 @pytest.fixture
 def without_rights() -> Callable[[], AbstractContextManager[None]]:
-    """Opens a block in which permissions count, as they do not for root."""
+    """A context manager that gives up root, for whom file permissions do not count."""
 
     @contextlib.contextmanager
     def block() -> Iterator[None]:
@@ -48,12 +63,12 @@ def without_rights() -> Callable[[], AbstractContextManager[None]]:
 
 @pytest.fixture
 def tiny_disk(tmp_path: Path) -> Iterator[Path]:
-    """A filesystem of its own with room for 64 KB."""
+    """A file system of 64 KB."""
     folder = tmp_path / "tiny"
     folder.mkdir()
     mount = ["mount", "-t", "tmpfs", "-o", "size=64k", "tmpfs", str(folder)]
     if os.geteuid() != 0 or subprocess.run(mount, check=False, capture_output=True).returncode:
-        pytest.skip("a full disk needs the right to mount a tmpfs")
+        pytest.skip("a full disk needs permission to mount a tmpfs")
     yield folder
     subprocess.run(["umount", str(folder)], check=True)
 

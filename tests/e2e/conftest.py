@@ -1,16 +1,21 @@
-"""A pipeline root with one finished run on the sample digits, shared by the tests that look at it or go on from it."""
+"""Pipelines that are driven through the command line: forked for speed, or started as a user starts them."""
 
+import json
 import os
 import re
 import shutil
 import signal
+import socket
 import subprocess
 import sys
+import tempfile
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
+from typing import IO
 
 import pytest
 
@@ -18,77 +23,219 @@ from data.digits import write_image_folder
 from pipelines.orchestration.store import Execution, Store
 
 PROJECT = Path(__file__).resolve().parents[2]
+PENSTOCK = Path(sys.executable).with_name("penstock")
+COMMAND = "from pipelines.cli import main; main()"
+# What the command sets before it imports libraries; OpenBLAS must not start threads before a fork.
+IMPORT_ENVIRONMENT = {
+    "GRPC_VERBOSITY": "ERROR",
+    "KERAS_BACKEND": "tensorflow",
+    "OPENBLAS_NUM_THREADS": "1",
+    "TF_CPP_MIN_LOG_LEVEL": "2",
+}
+LONGEST = 600  # seconds; only a hanging command takes that long
 
 
 @dataclass(frozen=True)
 class Result:
-    """How a command ended and what it said."""
+    """A command's exit code and what it printed, standard error included."""
 
     code: int
-    said: str
+    output: str
 
     def actions(self) -> dict[str, str]:
-        """Returns what a plan says about each node: "runs" or "up to date"."""
-        return dict(re.findall(r"^  (\w+) +(runs|up to date|kept|looked up|skipped) ", self.said, re.MULTILINE))
+        """Returns what the plan does with each node, such as "runs" or "up to date"."""
+        return {node: action for node, action, _ in self._plan()}
 
     def reason(self, node: str) -> str:
-        """Returns why a plan treats a node as it does."""
-        found = re.search(rf"^  {node} +(?:runs|up to date|kept|looked up|skipped) +(.*)$", self.said, re.MULTILINE)
-        return found[1].strip() if found else ""
+        """Returns the plan's reason for a node."""
+        return next(reason for name, _, reason in self._plan() if name == node)
+
+    def _plan(self) -> list[tuple[str, str, str]]:
+        line = r"^  (\w+) +(runs|up to date|kept|looked up|skipped) +(.*?) *$"
+        return re.findall(line, self.output, re.MULTILINE)
+
+
+@dataclass
+class Process:
+    """A forked command that may still be running."""
+
+    pid: int
+    _status: socket.socket
+    _output: IO[bytes]
+    _result: Result | None = None
+
+    def ended(self) -> Result | None:
+        """Returns the result, or None while the command runs."""
+        return self._result_within(0)
+
+    def wait(self) -> Result:
+        """Waits for the end of the command."""
+        result = self._result_within(LONGEST)
+        if result is None:
+            os.kill(self.pid, signal.SIGKILL)
+            raise AssertionError(f"the command did not end within {LONGEST} s")
+        return result
+
+    def stop(self, signum: signal.Signals) -> Result:
+        """Sends a signal and waits for the end of the command."""
+        os.kill(self.pid, signum)
+        return self.wait()
+
+    def _result_within(self, seconds: float) -> Result | None:
+        if self._result is None:
+            self._status.settimeout(seconds)
+            try:
+                code = int(self._status.recv(32))
+            except (BlockingIOError, TimeoutError):
+                return None
+            with self._status, self._output:
+                self._output.seek(0)
+                self._result = Result(code, self._output.read().decode())
+        return self._result
+
+
+@dataclass(frozen=True)
+class ForkServer:
+    """The process of fork_server.py, which forks commands."""
+
+    control: socket.socket
+
+    def start(self, code: str, arguments: Sequence[str], environment: Mapping[str, str], folder: Path) -> Process:
+        """Starts `python -c CODE ARGUMENTS` and returns at once."""
+        status, other = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        output = tempfile.TemporaryFile()  # noqa: SIM115 - lives as long as the process
+        request = {"code": code, "arguments": arguments, "environment": dict(environment), "folder": str(folder)}
+        socket.send_fds(self.control, [json.dumps(request).encode()], [output.fileno(), other.fileno()])
+        other.close()
+        pid = status.recv(32)
+        if not pid:
+            raise RuntimeError("tests/e2e/fork_server.py has ended; start it by hand to see its error")
+        return Process(int(pid), status, output)
+
+    def start_command(self, *arguments: str) -> Process:
+        """Starts `penstock ARGUMENTS` and returns at once."""
+        return self.start(COMMAND, arguments, os.environ, PROJECT)
+
+    def run(self, *arguments: str) -> Result:
+        """Runs `penstock ARGUMENTS` to its end."""
+        return self.start_command(*arguments).wait()
 
 
 @dataclass(frozen=True)
 class Pipeline:
-    """A pipeline root and its data, driven by the real command in its own process."""
+    """A pipeline root, its data, and the commands to run on them."""
 
+    server: ForkServer
     data: Path
     root: Path
-    code: Path = PROJECT  # where components/ and pipelines/ are taken from
+    code: Path = PROJECT  # folder that components/ and pipelines/ are imported from
     environment: dict[str, str] = field(default_factory=dict)
     task: str = "image"
 
-    def run(self, *arguments: str, before: str = "") -> Result:
-        """Runs `penstock run TASK`; `before` is Python to execute first, such as the injection of a fault."""
-        process = self.start(*arguments, before=before)
-        said, _ = process.communicate(timeout=600)
-        return Result(process.returncode, said)
+    def arguments(self, *more: str) -> list[str]:
+        """Returns the arguments of `penstock` for this pipeline."""
+        return ["run", self.task, "--data", str(self.data), "--root", str(self.root), *more]
 
-    def start(self, *arguments: str, before: str = "", stdout: int = subprocess.PIPE) -> "subprocess.Popen[str]":
-        """Starts the command and returns at once."""
-        script = f"{before}\nfrom pipelines.cli import main\nmain()"
-        command = [sys.executable, "-c", script, "run", self.task, "--data", str(self.data), "--root", str(self.root)]
-        return subprocess.Popen(
-            [*command, *arguments],
-            stdout=stdout,
+    def run(self, *arguments: str, before: str = "") -> Result:
+        """Runs `penstock run TASK` to its end; `before` is Python code to run first, which injects a fault."""
+        return self.start(*arguments, before=before).wait()
+
+    def start(self, *arguments: str, before: str = "") -> Process:
+        """Starts `penstock run TASK` and returns at once."""
+        environment = {**os.environ, **self.environment}
+        return self.server.start(f"{before}\n{COMMAND}", self.arguments(*arguments), environment, self.code)
+
+    def run_installed(self, *arguments: str) -> Result:
+        """Runs the installed `penstock` command in a new Python process."""
+        done = subprocess.run(
+            [str(PENSTOCK), *self.arguments(*arguments)],
+            stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,
             text=True,
-            cwd=self.code,
-            env={**os.environ, **self.environment},
+            cwd=PROJECT,
+            check=False,
         )
+        return Result(done.returncode, done.stdout)
 
     def store(self) -> Store:
         """Opens the metadata for reading."""
         return Store(self.root / "metadata.db", self.task)
 
     def newest(self, node: str) -> Execution:
-        """Returns what a node did last."""
+        """Returns the last execution of a node."""
         return next(self.store().executions(node))
 
-    def wait_for(self, node: str, process: "subprocess.Popen[str]", state: str = "RUNNING") -> None:
-        """Waits until a node is in a state, as the metadata tells it."""
-        deadline = time.monotonic() + 120
-        while time.monotonic() < deadline and process.poll() is None:
-            if (self.root / "metadata.db").exists():
-                newest = next(self.store().executions(node), None)
-                if newest is not None and newest.state == state:
-                    return
-            time.sleep(0.1)
-        raise AssertionError(f"{node} was never {state}; the command ended with {process.poll()}")
+    def wait_until_running(self, node: str, process: Process) -> None:
+        """Waits until the metadata says that a node is running."""
+
+        def running() -> bool:
+            if not (self.root / "metadata.db").exists():
+                return False
+            newest = next(self.store().executions(node), None)
+            return newest is not None and newest.state == "RUNNING"
+
+        wait_until(running, process)
+
+
+def wait_until(condition: Callable[[], bool], process: Process) -> None:
+    """Waits for a condition while a command runs."""
+    deadline = time.monotonic() + LONGEST
+    while not condition():
+        if process.ended() or time.monotonic() > deadline:
+            raise AssertionError(f"the condition was not met before the command ended: {process.wait()}")
+        time.sleep(0.05)
+
+
+@pytest.fixture(scope="session")
+def fork_server() -> Iterator[ForkServer]:
+    """One server per test process; it ends when its connection is closed."""
+    control, other = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+    script = Path(__file__).with_name("fork_server.py")
+    server = subprocess.Popen(
+        [sys.executable, str(script), str(other.fileno())],
+        pass_fds=[other.fileno()],
+        env={**os.environ, **IMPORT_ENVIRONMENT},
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.DEVNULL,
+    )
+    other.close()
+    yield ForkServer(control)
+    control.close()
+    server.wait(timeout=60)
+
+
+@pytest.fixture(scope="session")
+def make_pipeline(fork_server: ForkServer) -> Callable[..., Pipeline]:
+    """The class Pipeline, with its server: test folders are not packages, so fixtures are how they share code."""
+    return partial(Pipeline, fork_server)
+
+
+@pytest.fixture(scope="session")
+def wait_for() -> Callable[[Callable[[], bool], Process], None]:
+    """The function that waits for a condition while a command runs."""
+    return wait_until
+
+
+@pytest.fixture(scope="session")
+def restored() -> Callable[[Path], AbstractContextManager[None]]:
+    """A context manager that gives a folder its content back, so that tests may share a finished run."""
+
+    @contextmanager
+    def block(folder: Path) -> Iterator[None]:
+        copy = folder.with_name(f"{folder.name} copy")
+        subprocess.run(["cp", "-a", str(folder), str(copy)], check=True)
+        try:
+            yield
+        finally:
+            shutil.rmtree(folder)
+            copy.rename(folder)
+
+    return block
 
 
 @pytest.fixture(scope="session")
 def digits(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """All sample digits, not to be changed."""
+    """All 1,797 sample digits; tests must not change them."""
     folder = tmp_path_factory.mktemp("digits") / "images"
     write_image_folder(folder)
     return folder
@@ -96,64 +243,9 @@ def digits(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture
 def some_digits(digits: Path, tmp_path: Path) -> Path:
-    """Three hundred digits, to be changed at will."""
+    """A copy of 300 digits that a test may change."""
     folder = tmp_path / "images"
-    for index, image in enumerate(sorted(digits.glob("*/*"))):
-        if index % 6 == 0:
-            (folder / image.parent.name).mkdir(parents=True, exist_ok=True)
-            shutil.copyfile(image, folder / image.parent.name / image.name)
+    for image in sorted(digits.glob("*/*"))[::6]:
+        (folder / image.parent.name).mkdir(parents=True, exist_ok=True)
+        shutil.copyfile(image, folder / image.parent.name / image.name)
     return folder
-
-
-@pytest.fixture(scope="module")
-def finished(digits: Path, tmp_path_factory: pytest.TempPathFactory) -> tuple[Pipeline, Result]:
-    """A first run on all digits with the default settings, and what it said."""
-    home = tmp_path_factory.mktemp("finished")
-    shutil.copytree(digits, home / "images")
-    pipeline = Pipeline(home / "images", home / "root")
-    return pipeline, pipeline.run()
-
-
-def stop(process: "subprocess.Popen[str]", signum: signal.Signals) -> Result:
-    """Sends a signal and waits for the end."""
-    process.send_signal(signum)
-    said, _ = process.communicate(timeout=60)
-    return Result(process.returncode, said)
-
-
-@pytest.fixture(params=["500k", "800k"])
-def small_disk(tmp_path: Path, request: pytest.FixtureRequest) -> Iterator[Path]:
-    """A filesystem of its own without room for a run."""
-    folder = tmp_path / "small"
-    folder.mkdir()
-    mount = ["mount", "-t", "tmpfs", "-o", f"size={request.param}", "tmpfs", str(folder)]
-    if os.geteuid() != 0 or subprocess.run(mount, check=False, capture_output=True).returncode:
-        pytest.skip("a full disk needs the right to mount a tmpfs")
-    yield folder
-    subprocess.run(["umount", str(folder)], check=True)
-
-
-@pytest.fixture(scope="session")
-def make_pipeline() -> Callable[..., Pipeline]:
-    """The class of pipelines: fixtures are how tests share code here."""
-    return Pipeline
-
-
-@pytest.fixture(scope="session")
-def run_all() -> Callable[..., dict[str, Result]]:
-    """Runs pipelines two at a time: much of a run is one thread that loads libraries."""
-
-    def run(
-        pipelines: Mapping[str, Pipeline], arguments: Mapping[str, Sequence[str]] | None = None
-    ) -> dict[str, Result]:
-        with ThreadPoolExecutor(2) as pool:
-            begun = {name: pool.submit(each.run, *(arguments or {}).get(name, ())) for name, each in pipelines.items()}
-            return {name: each.result() for name, each in begun.items()}
-
-    return run
-
-
-@pytest.fixture
-def stopping() -> Callable[["subprocess.Popen[str]", signal.Signals], Result]:
-    """The function that stops a process."""
-    return stop

@@ -1,7 +1,7 @@
-"""A task from outside: its own files, its name in one line that was there, and the whole chain runs it.
+"""A new task takes files of its own and one changed line: its name in the list of tasks.
 
-The toy is gene classification: strands of A, C, G and T, which no shipped modality reads. What is fitted is how long
-a strand is on average; what the model sees is the share of each letter, and the length in units of that average.
+The example classifies genes: strands of A, C, G and T, which no shipped modality reads. Transform fits the mean length
+of a strand; the model sees the fraction of each letter, and the length divided by that mean.
 """
 
 import difflib
@@ -22,7 +22,7 @@ NAMES = Path("components/tasks/__init__.py")
 
 FILES = {
     "components/tasks/gene.py": '''\
-"""Strands of DNA: which organism they come from."""
+"""Strands of DNA: which organism does a strand come from?"""
 
 from components.tasks import Part, Task, parts
 
@@ -44,19 +44,19 @@ TASK = Task(
 )
 ''',
     "components/fitting/strand.py": '''\
-"""Strands: how long they are on average."""
+"""Strands: their mean length."""
 
 import tensorflow as tf
 import tensorflow_transform as tft
 
 
 def fit(inputs, columns, settings):
-    """Returns each strand's length in units of the mean."""
+    """Returns each strand's length divided by the mean length."""
     lengths = {column.name: tf.cast(tf.strings.length(inputs[column.name]), tf.float32) for column in columns}
     return {f"{name}_length": length / tft.mean(length) for name, length in lengths.items()}
 ''',
     "components/features/strand.py": '''\
-"""Strands: letters in the record, shares of the four bases and the length on the device."""
+"""Strands: letters in the record, fractions of the four bases and the length in the model."""
 
 from dataclasses import dataclass
 from typing import Any
@@ -79,34 +79,34 @@ class StrandFeature(Unvaried):
     decoded_bytes = 4 * (len(BASES) + 1)
 
     def spec(self):
-        """One string."""
+        """Returns how the record stores a strand: as one string."""
         return tf.io.FixedLenFeature([], tf.string, "")
 
     def decode(self, stored):
         """Returns float32 [n, 5]."""
         counts = [tf.strings.length(tf.strings.regex_replace(stored, f"[^{base}]", "")) for base in BASES]
-        shares = tf.cast(tf.stack(counts, axis=1), tf.float32)
-        shares /= tf.maximum(tf.reduce_sum(shares, axis=1, keepdims=True), 1.0)
+        fractions = tf.cast(tf.stack(counts, axis=1), tf.float32)
+        fractions /= tf.maximum(tf.reduce_sum(fractions, axis=1, keepdims=True), 1.0)
         length = self.fitted.apply({self.name: stored})[f"{self.name}_length"]
-        return tf.concat([shares, length[:, tf.newaxis]], axis=1)
+        return tf.concat([fractions, length[:, tf.newaxis]], axis=1)
 
     def keras_input(self, name):
-        """Declares it."""
+        """Returns the model's input."""
         return keras.Input([len(BASES) + 1], name=name)
 
 
 def from_columns(columns, fitted, settings, data):
-    """Returns a feature for every strand."""
+    """Returns one feature per column."""
     return {column.name: StrandFeature(column.name, fitted) for column in columns}
 ''',
     "components/models/strand.py": '''\
-"""Strands: a small network over five numbers."""
+"""Strands: a dense layer over five numbers."""
 
 from keras import layers
 
 
 def encodings(inputs, columns, fitted):
-    """Returns the encoding of every strand."""
+    """Returns one encoding per column."""
     return [layers.Dense(16, activation="relu")(inputs[column.name]) for column in columns]
 ''',
     "schemas/gene.pbtxt": """\
@@ -132,7 +132,7 @@ feature {
 }
 """,
     "pipelines/gene.py": '''\
-"""The gene pipeline, as the `tfx` CLI takes it."""
+"""The gene pipeline for the `tfx` command."""
 
 from pipelines.tfx_entry import main
 
@@ -143,19 +143,19 @@ if __name__ == "__main__":
 
 
 def write_strands(path: Path) -> None:
-    """Writes strands of two organisms: one has more of G and C than the other."""
-    chance = random.Random(5)
+    """Writes strands of two organisms; one has more G and C than the other."""
+    generator = random.Random(5)
     weights = {"hot spring": (1, 3, 3, 1), "soil": (3, 1, 1, 3)}
     with path.open("w") as file:
         for row in range(400):
             label = ("hot spring", "soil")[row % 2]
-            strand = "".join(chance.choices("ACGT", weights[label], k=chance.randint(30, 90)))
+            strand = "".join(generator.choices("ACGT", weights[label], k=generator.randint(30, 90)))
             file.write(json.dumps({"strand": strand, "label": label}) + "\n")
 
 
 @pytest.fixture(scope="module")
 def copy(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The repository with the new task."""
+    """A copy of the repository with the new task."""
     folder = tmp_path_factory.mktemp("copy")
     for name in COPIED:
         source = PROJECT / name
@@ -172,8 +172,8 @@ def copy(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
-def test_one_line_of_one_file_is_another(copy: Path) -> None:
-    """All else of the task is in files of its own."""
+def test_new_task_changes_one_line(copy: Path) -> None:
+    """Everything else of the task is in new files."""
     changed = []
     for path in sorted(copy.rglob("*")):
         name = path.relative_to(copy)
@@ -186,23 +186,23 @@ def test_one_line_of_one_file_is_another(copy: Path) -> None:
 
 
 @pytest.fixture(scope="module")
-def finished(
+def first_run(
     copy: Path, make_pipeline: Callable[..., Any], tmp_path_factory: pytest.TempPathFactory
 ) -> tuple[Any, Any]:
-    """A first run of the task, and what it said."""
+    """A first run of the task, and its result."""
     home = tmp_path_factory.mktemp("gene")
     write_strands(home / "strands.jsonl")
     pipeline = make_pipeline(home / "strands.jsonl", home / "root", copy, {"PYTHONPATH": str(copy)}, task="gene")
     return pipeline, pipeline.run()
 
 
-def test_the_chain_runs_it(finished: tuple[Any, Any]) -> None:
-    """Fitted, trained, blessed, pushed; the served model takes strands, and what was fitted is inside of it."""
+def test_new_task_is_trained_and_pushed(first_run: tuple[Any, Any]) -> None:
+    """The served model takes strands and contains what Transform fitted."""
     import tensorflow as tf
 
-    pipeline, result = finished
-    assert result.code == 0, result.said
-    assert "blessed and pushed as version 1" in result.said
+    pipeline, result = first_run
+    assert result.code == 0, result.output
+    assert "blessed and pushed as version 1" in result.output
 
     raw = tf.saved_model.load(str(pipeline.root / "serving" / "1")).signatures["raw"]
     found = raw(strand=tf.constant(["GGCCGCGGCCGTGCGGCACC" * 3, "ATTATAATATCTAATTAGAT" * 3]))["label"].numpy()
@@ -213,11 +213,11 @@ def test_the_chain_runs_it(finished: tuple[Any, Any]) -> None:
     ("file", "node"),
     [("components/models/strand.py", "Trainer"), ("components/fitting/strand.py", "Transform")],
 )
-def test_an_edit_of_it_is_due_where_it_matters(finished: tuple[Any, Any], file: str, node: str) -> None:
-    """A15: its files are in the cache keys of the nodes that use them, without a word said of them anywhere."""
-    pipeline, _ = finished
+def test_edit_of_the_task_runs_the_nodes_that_use_it(first_run: tuple[Any, Any], file: str, node: str) -> None:
+    """A15: the new files are in the cache keys of the nodes that import them; nothing has to declare them."""
+    pipeline, _ = first_run
     content = (pipeline.code / file).read_text()
-    (pipeline.code / file).write_text(f"{content}# another thought\n")
+    (pipeline.code / file).write_text(f"{content}# edited\n")
     edited = pipeline.run("--dry-run")
     (pipeline.code / file).write_text(content)
 

@@ -1,9 +1,9 @@
-"""`penstock ingest` as a user runs it: rows and images in, a folder of shards out, or a clear refusal."""
+"""`penstock ingest` as a user runs it: raw data in, a folder of shards out, or an error message."""
 
 import csv
+import signal
 import subprocess
 import sys
-import time
 from pathlib import Path
 from typing import Any
 
@@ -12,17 +12,11 @@ import psutil
 import pytest
 import tensorflow as tf
 
-pytestmark = [pytest.mark.e2e]
-
-
-def ingest(*arguments: str) -> subprocess.CompletedProcess[str]:
-    """Runs the command in a process of its own."""
-    command = [sys.executable, "-c", "from pipelines.cli import main; main()", "ingest", *arguments]
-    return subprocess.run(command, capture_output=True, text=True, check=False, timeout=120)
+pytestmark = [pytest.mark.e2e, pytest.mark.slow]
 
 
 def records(folder: Path) -> list[dict[str, Any]]:
-    """Reads every record back with nothing but TensorFlow; the id, which names its content, is left out."""
+    """Reads all records with plain TensorFlow and leaves out the id, which is a digest of the content."""
     found = []
     for path in sorted(folder.rglob("data_tfrecord-*")):
         for record in tf.data.TFRecordDataset(str(path)).as_numpy_iterator():
@@ -31,75 +25,66 @@ def records(folder: Path) -> list[dict[str, Any]]:
     return found
 
 
-def test_a_table_of_another_program_becomes_shards(tmp_path: Path) -> None:
-    """What pandas wrote comes back whole, and the summary says where it is."""
+def test_csv_file_becomes_shards(tmp_path: Path) -> None:
+    """The installed command reads every value that pandas wrote and prints nothing but its summary."""
     table = pd.DataFrame({"n": range(500), "half": [n / 2 for n in range(500)], "kind": ["a", "ü,b"] * 250})
     table.to_csv(tmp_path / "t.csv", index=False)
-    done = ingest(str(tmp_path / "t.csv"), "--out", str(tmp_path / "out"), "--label", "kind")
+    penstock = str(Path(sys.executable).with_name("penstock"))
+    arguments = ["ingest", str(tmp_path / "t.csv"), "--out", str(tmp_path / "out"), "--label", "kind"]
+    done = subprocess.run([penstock, *arguments], capture_output=True, text=True, check=False)
     found = sorted(records(tmp_path / "out"), key=lambda record: record["n"])
 
-    assert done.returncode == 0, done.stderr
+    assert (done.returncode, done.stderr) == (0, "")
     assert "500 of 500" in done.stdout
     assert found == [{"n": n, "half": n / 2, "kind": ("a", "ü,b")[n % 2].encode()} for n in range(500)]
-    assert done.stderr == ""
 
 
-def test_images_become_shards_by_themselves(digits: Path, tmp_path: Path) -> None:
-    """A folder of class folders needs no task and no chain."""
-    done = ingest(str(digits), "--out", str(tmp_path / "out"))
+def test_class_folders_of_images_become_shards(fork_server: Any, digits: Path, tmp_path: Path) -> None:
+    """The command needs no task."""
+    result = fork_server.run("ingest", str(digits), "--out", str(tmp_path / "out"))
 
-    assert done.returncode == 0, done.stderr
-    assert "1,797 of 1,797" in done.stdout
+    assert result.code == 0, result.output
+    assert "1,797 of 1,797" in result.output
 
 
-def test_a_folder_that_is_there_is_not_overwritten(tmp_path: Path) -> None:
-    """Nothing is read for it."""
+def test_existing_folder_is_not_overwritten(fork_server: Any, tmp_path: Path) -> None:
+    """The command ends before it reads any data."""
     (tmp_path / "out").mkdir()
-    done = ingest(str(tmp_path / "none.csv"), "--out", str(tmp_path / "out"))
+    result = fork_server.run("ingest", str(tmp_path / "none.csv"), "--out", str(tmp_path / "out"))
 
-    assert done.returncode == 2
-    assert done.stderr == f"penstock: --out {tmp_path}/out: is there already; choose another, or remove it\n"
+    assert result.code == 2
+    assert result.output == f"penstock: --out {tmp_path}/out: is there already; choose another, or remove it\n"
 
 
-def test_bad_rows_beyond_the_budget_leave_no_folder(tmp_path: Path) -> None:
-    """A12: exit 4 with file and line; the list of bad rows is kept beside where the folder would be."""
+def test_too_many_bad_rows_leave_no_folder(fork_server: Any, tmp_path: Path) -> None:
+    """A12: exit code 4 with file and line; the list of quarantined rows is kept beside the missing folder."""
     (tmp_path / "t.csv").write_text("a,b\n1,2\n3\n4,5,6\n7,8\n")
-    done = ingest(str(tmp_path / "t.csv"), "--out", str(tmp_path / "out"))
+    result = fork_server.run("ingest", str(tmp_path / "t.csv"), "--out", str(tmp_path / "out"))
 
-    assert done.returncode == 4
-    assert "t.csv: line 3: " in done.stderr
-    assert "t.csv: line 4: " in done.stderr
+    assert result.code == 4
+    assert "t.csv: line 3: " in result.output
+    assert "t.csv: line 4: " in result.output
     assert sorted(path.name for path in tmp_path.iterdir()) == [
         ".penstock", "out.log", "out.quarantine.jsonl", "t.csv",
     ]  # fmt: skip
 
 
-@pytest.mark.slow
-def test_a_killed_worker_ends_the_ingest(tmp_path: Path) -> None:
-    """B11: Beam would wait for its answer for ever; here the command ends, and leaves no folder behind."""
+def test_killed_beam_worker_ends_the_command(fork_server: Any, wait_for: Any, tmp_path: Path) -> None:
+    """B11: Beam itself would wait for the worker's answer forever; the command ends and leaves no folder."""
     with (tmp_path / "t.csv").open("w", newline="") as file:
         csv.writer(file).writerows([["n", "word"], *([n, f"word {n} " * 20] for n in range(300_000))])
     flags = ["--direct_num_workers=2", "--direct_running_mode=multi_processing"]
-    command = [sys.executable, "-c", "from pipelines.cli import main; main()", "ingest", str(tmp_path / "t.csv")]
-    run = subprocess.Popen(
-        [*command, "--out", str(tmp_path / "out"), "--", *flags], stdout=subprocess.DEVNULL, stderr=subprocess.PIPE,
-        text=True,
-    )  # fmt: skip
-    killed = kill_a_busy_worker(run, tmp_path)
-    _, said = run.communicate(timeout=300)
+    process = fork_server.start_command("ingest", str(tmp_path / "t.csv"), "--out", str(tmp_path / "out"), "--", *flags)
+    wait_for(lambda: any(tmp_path.glob(".aside-*/Split-*/*")), process)
+    workers = beam_workers(process.pid)
+    workers[0].send_signal(signal.SIGKILL)
+    result = process.wait()
 
-    assert killed
-    assert (run.returncode, said.partition(",")[0]) == (1, "penstock: a Beam worker process died")
+    assert (result.code, result.output.partition(",")[0]) == (1, "penstock: a Beam worker process died")
     assert sorted(path.name for path in tmp_path.iterdir()) == [".penstock", "out.log", "t.csv"]
 
 
-def kill_a_busy_worker(run: subprocess.Popen[str], home: Path) -> bool:
-    """Kills one of Beam's worker processes when shards are being written."""
-    end = time.monotonic() + 120
-    while run.poll() is None and time.monotonic() < end:
-        if any(home.glob(".aside-*/Split-*/*")):
-            for child in psutil.Process(run.pid).children(recursive=True):
-                if "sdk_worker_main" in " ".join(child.cmdline()) and "python" in child.name():
-                    child.kill()
-                    return True
-    return False
+def beam_workers(pid: int) -> list[psutil.Process]:
+    """Returns the worker processes that Beam has started for a command."""
+    children = psutil.Process(pid).children(recursive=True)
+    return [each for each in children if "sdk_worker_main" in " ".join(each.cmdline()) and "python" in each.name()]

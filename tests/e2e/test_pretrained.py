@@ -1,7 +1,6 @@
-"""A pipeline whose input is another pipeline's output: the pushed image model looks at images for the questions."""
+"""A pipeline that uses another pipeline's output: the pushed image model extracts features for the questions task."""
 
-import subprocess
-import sys
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -14,65 +13,71 @@ from data.digit_questions import write_questions
 from data.digits import write_image_folder
 
 pytestmark = [pytest.mark.e2e, pytest.mark.slow]
-PROJECT = Path(__file__).resolve().parents[2]
-QUICK = ["--set", "train.epochs=1", "--set", "evaluate.min_accuracy=0", "--set", "gate.min_per_class=0"]
+QUICK = ("--set", "train.epochs=1", "--set", "evaluate.min_accuracy=0", "--set", "gate.min_per_class=0")
 
-
-def penstock(*arguments: str) -> str:
-    """Runs the command and returns what it said; it must succeed."""
-    command = [sys.executable, "-c", "from pipelines.cli import main; main()", "run", *arguments, *QUICK]
-    done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=400, cwd=PROJECT)
-    assert done.returncode == 0, done.stdout + done.stderr
-    return done.stdout
+Run = Callable[..., str]
 
 
 @pytest.fixture(scope="module")
-def home(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """An image pipeline and one of questions that builds on what it has pushed."""
-    folder = tmp_path_factory.mktemp("pretrained")
+def home(tmp_path_factory: pytest.TempPathFactory, make_pipeline: Any) -> Path:
+    """A folder with an image pipeline, and a pipeline of questions that uses its pushed model."""
+    folder = tmp_path_factory.mktemp("pretrained") / "home"
     write_image_folder(folder / "digits", 300)
     write_questions(folder / "questions", 400)
-    penstock("image", "--data", str(folder / "digits"), "--root", str(folder / "one"))
-    penstock(*second(folder))
+    image = make_pipeline(folder / "digits", folder / "image").run(*QUICK)
+    assert image.code == 0, image.output
     return folder
 
 
-def second(home: Path, *more: str) -> list[str]:
-    """Returns the arguments of the second pipeline."""
-    return [
-        "multimodal", "--data", str(home / "questions"), "--root", str(home / "two"),
-        "--set", f"extract.model={home}/one/serving/1", *more,
-    ]  # fmt: skip
+@pytest.fixture(scope="module")
+def run_questions(home: Path, make_pipeline: Any) -> Run:
+    """Runs the pipeline of questions, which must succeed, and returns what it printed."""
+
+    def run(*arguments: str, root: str = "questions run") -> str:
+        pipeline = make_pipeline(home / "questions", home / root, task="multimodal")
+        result = pipeline.run("--set", f"extract.model={home}/image/serving/1", *QUICK, *arguments)
+        assert result.code == 0, result.output
+        return result.output
+
+    run()
+    return run
+
+
+@pytest.fixture
+def root(home: Path, run_questions: Run) -> Path:
+    """The root of the finished pipeline of questions."""
+    del run_questions
+    return home / "questions run"
 
 
 def models(root: Path) -> list[Any]:
-    """Returns all artifacts of type Model in a pipeline's store."""
+    """Returns all artifacts of type Model in a pipeline's metadata."""
     config = pb.ConnectionConfig()
     config.sqlite.filename_uri = str(root / "metadata.db")
     return list(metadata_store.MetadataStore(config).get_artifacts_by_type("Model"))
 
 
-def test_lineage_goes_on_in_the_other_pipeline(home: Path) -> None:
-    """The network's artifact names the pipeline, the store and the artifact that it was pushed from."""
-    (trained,) = models(home / "one")
-    taken = models(home / "two")[0]
-    told = {key: value.string_value for key, value in taken.custom_properties.items() if key.startswith("source")}
+def test_lineage_continues_in_the_other_pipeline(home: Path, root: Path) -> None:
+    """The model's artifact names the pipeline, the metadata and the artifact that it was pushed from."""
+    (trained,) = models(home / "image")
+    imported = models(root)[0]
+    lineage = {key: each.string_value for key, each in imported.custom_properties.items() if key.startswith("source")}
 
-    assert told == {
-        "source": f"{home}/one/serving/1",
+    assert lineage == {
+        "source": f"{home}/image/serving/1",
         "source_pipeline": "image",
-        "source_metadata": f"{home}/one/metadata.db",
+        "source_metadata": f"{home}/image/metadata.db",
         "source_id": str(trained.id),
         "source_uri": trained.uri,
     }
 
 
-def test_records_hold_vectors_and_the_served_model_takes_images(home: Path) -> None:
-    """D1: what is served answers for a image as it does for the vector that Beam made of it."""
-    served = tf.saved_model.load(str(home / "two" / "serving" / "1"))
-    records = first_records(home / "two" / "Extract" / "extracted")
-    looked_at = [tf.train.Example.FromString(record).features.feature for record in records]
-    ingested = map(tf.train.Example.FromString, first_records(home / "two" / "Ingest" / "examples"))
+def test_records_hold_features_and_the_served_model_takes_images(root: Path) -> None:
+    """D1: the served model predicts the same from an image as from the features that Beam extracted from it."""
+    served = tf.saved_model.load(str(root / "serving" / "1"))
+    records = first_records(root / "Extract" / "extracted")
+    extracted = [tf.train.Example.FromString(record).features.feature for record in records]
+    ingested = map(tf.train.Example.FromString, first_records(root / "Ingest" / "examples"))
     columns = [each.features.feature for each in ingested]
     by_records = served.signatures["serving_default"](examples=tf.constant(records))["probabilities"]
     by_raw = served.signatures["raw"](
@@ -82,38 +87,42 @@ def test_records_hold_vectors_and_the_served_model_takes_images(home: Path) -> N
         ink=tf.constant([each["ink"].float_list.value[0] for each in columns]),
     )["probabilities"]
 
-    assert [set(each) for each in looked_at] == [{*each} - {"image"} | {"image_features"} for each in columns]
+    assert [set(each) for each in extracted] == [{*each} - {"image"} | {"image_features"} for each in columns]
     tf.debugging.assert_near(by_records, by_raw, atol=1e-5)
 
 
 def first_records(artifacts: Path) -> list[bytes]:
-    """Returns the first records of the first training shard of the only artifact."""
+    """Returns the first five training records of the only artifact in a folder."""
     (artifact,) = artifacts.iterdir()
     shard = min((artifact / "Split-train").iterdir())
     return list(tf.data.TFRecordDataset(str(shard)).take(5).as_numpy_iterator())
 
 
-def test_nothing_is_due_until_the_network_changes(home: Path) -> None:
-    """The same path with another content is another network."""
-    again = penstock(*second(home))
-    penstock("image", "--data", str(home / "digits"), "--root", str(home / "one"), "--force", "Trainer")
-    other = penstock(*second(home), "--dry-run", "--set", f"extract.model={home}/one/serving/2")
+def test_extraction_runs_again_only_if_the_model_changes(home: Path, run_questions: Run, restored: Any) -> None:
+    """Other content of the model at the same path runs the Extractor and what follows it."""
+    with restored(home):
+        again = run_questions()
+        weights = home / "image" / "serving" / "1" / "variables" / "variables.data-00000-of-00001"
+        content = weights.read_bytes()
+        weights.write_bytes(content[:-1] + bytes([content[-1] ^ 1]))
+        changed = run_questions("--dry-run")
 
-    assert "Trainer" not in [line.split()[1] for line in again.splitlines() if line.startswith("✓")]
-    assert "extract.model changed" in other
-    assert "after Extractor, which runs" in other
-
-
-def test_it_can_be_a_part_of_the_model(home: Path) -> None:
-    """Records keep their images then."""
-    said = penstock(*second(home, "--set", "extract.where=finetune", "--root", str(home / "three")))
-
-    assert "blessed and pushed as version 1" in said
-    assert not (home / "three" / "Extract").exists()
+    assert "nothing to do" in again
+    assert "extract.model changed" in changed
+    assert "after Extractor, which runs" in changed
 
 
-def test_a_model_of_images_may_follow_one_of_vectors(home: Path) -> None:
-    """In the same root: the one that is blessed cannot read what the new one reads, and is not asked."""
-    said = penstock(*second(home, "--set", "extract.where=frozen"))
+def test_model_can_be_finetuned(home: Path, run_questions: Run) -> None:
+    """With extract.where=finetune records keep their images and nothing is extracted."""
+    output = run_questions("--set", "extract.where=finetune", root="finetuned")
 
-    assert "blessed and pushed as version 2" in said
+    assert "blessed and pushed as version 1" in output
+    assert not (home / "finetuned" / "Extract").exists()
+
+
+def test_model_on_images_may_follow_a_model_on_features(home: Path, run_questions: Run, restored: Any) -> None:
+    """In the same root, the blessed model cannot read the new model's records and is not used as baseline."""
+    with restored(home):
+        output = run_questions("--set", "extract.where=frozen")
+
+    assert "blessed and pushed as version 2" in output
