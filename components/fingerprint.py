@@ -1,50 +1,46 @@
-"""The source of the code a node uses, as a digest a file: the part of the cache key that TFX leaves out.
+"""Digests of the source files that a node's code reaches: the part of the cache key that TFX leaves out.
 
-    node's entry modules ─► what they import of ours, and what that imports, … (read by `ast`, nothing is run)
-                         ─► {"components/training/trainer.py": "3f2a…", …}
+    entry modules of a node ─► the modules that they import, and so on (parsed by `ast`, never run)
+                            ─► {"components/training/trainer.py": "3f2a…", …}
 
-An import inside a function counts too. Code that is named by a string (a Task's parts) is not seen here: the graph
-hands those modules in as entries of the nodes that load them.
+An import inside a function counts. An import under `if TYPE_CHECKING:` never runs, so it does not count. A module that
+is named by a string (parts of a Task, `input.maps`) cannot be seen here: the planner passes it as an entry of the node
+that loads it.
+
+Entries outside this project are found on the Python path; their imports are followed within the folder that holds their
+top-level package. A package installed by pip counts as a whole, by the digests that pip recorded for its files.
 """
 
 import ast
 import hashlib
-from collections.abc import Iterable, Mapping
+import platform
+import re
+import sys
+import sysconfig
+from collections.abc import Iterable, Iterator, Mapping
 from functools import lru_cache
+from importlib import machinery, metadata
 from pathlib import Path
 
-from components.errors import PenstockError
+from components.errors import PenstockError, SettingsError
 
 PACKAGES = ("components", "pipelines", "schemas", "data")
-_NATIVE = {".cc", ".h"}
 HOME = Path(__file__).resolve().parent.parent
+_NATIVE = {".cc", ".h"}
+_MODULE_FILES = (".py", "/__init__.py", *machinery.EXTENSION_SUFFIXES)
+_INSTALLED = {Path(sysconfig.get_path(kind)) for kind in ("stdlib", "platstdlib", "purelib", "platlib")}
 
 
 def sources(entries: Iterable[str], home: Path = HOME) -> dict[str, str]:
-    """Returns the digest of every source file that `entries` reach, by path relative to `home`."""
+    """Returns the digest of every source file that `entries` reach, by its path below `home` or the Python path."""
     seen: dict[str, str] = {}
-    waiting = [module for entry in entries for module in _with_packages(entry)]
-    while waiting:
-        module = waiting.pop()
-        file = _file_of(module, home)
-        if file is None:
-            raise ModuleNotFoundError(f"no source file for {module!r} below {home}")
-        name = file.relative_to(home).as_posix()
-        if name in seen:
-            continue
-        content = file.read_bytes()
-        seen[name] = hashlib.sha256(content).hexdigest()[:16]
-        seen.update(_native_sources(file, home))
-        waiting.extend(_imports_of(content, module, home))
+    for entry in entries:
+        folder = _folder_of(entry, home)
+        if folder in _INSTALLED:
+            seen.update(_installed(entry.partition(".")[0], folder))
+        else:
+            _add_reachable(entry, folder, home, seen)
     return dict(sorted(seen.items()))
-
-
-def _native_sources(file: Path, home: Path) -> dict[str, str]:
-    """Returns the C++ beside a package's door, which it builds: it is as much its code as its Python is."""
-    if file.name != "__init__.py":
-        return {}
-    found = sorted(path for path in file.parent.iterdir() if path.suffix in _NATIVE)
-    return {path.relative_to(home).as_posix(): hashlib.sha256(path.read_bytes()).hexdigest()[:16] for path in found}
 
 
 def changed(old: Mapping[str, str], new: Mapping[str, str]) -> list[str]:
@@ -52,29 +48,81 @@ def changed(old: Mapping[str, str], new: Mapping[str, str]) -> list[str]:
     return sorted(name for name in old.keys() | new.keys() if old.get(name) != new.get(name))
 
 
+def _add_reachable(entry: str, folder: Path, home: Path, seen: dict[str, str]) -> None:
+    waiting = [(module, folder) for module in _with_packages(entry)]
+    while waiting:
+        module, folder = waiting.pop()
+        file = _file_of(module, folder)
+        if file is None:  # a namespace package
+            continue
+        name = file.relative_to(folder).as_posix()
+        if name not in seen:
+            content = file.read_bytes()
+            seen[name] = _digest(content)
+            seen.update(_native_sources(file, folder))
+            if file.suffix == ".py":
+                waiting.extend(_imports_of(content, module, folder, home))
+
+
+def _native_sources(file: Path, folder: Path) -> dict[str, str]:
+    """Returns the digests of the C++ files in a package's folder, which the package builds."""
+    if file.name != "__init__.py":
+        return {}
+    found = sorted(path for path in file.parent.iterdir() if path.suffix in _NATIVE)
+    return {path.relative_to(folder).as_posix(): _digest(path.read_bytes()) for path in found}
+
+
+def _installed(top: str, folder: Path) -> dict[str, str]:
+    """Returns the digest of what pip recorded about the distribution of a package, else Python's version."""
+    for distribution in metadata.distributions(path=[str(folder)]):
+        record = distribution.read_text("RECORD") or ""
+        if re.search(rf"^{re.escape(top)}(/|\.)", record, re.MULTILINE):
+            return {f"{top} (installed)": _digest(record.encode())}
+    return {f"{top} (Python)": platform.python_version()}
+
+
 @lru_cache(maxsize=1024)
-def _imports_of(content: bytes, module: str, home: Path) -> tuple[str, ...]:
-    found: list[str] = []
+def _imports_of(content: bytes, module: str, folder: Path, home: Path) -> tuple[tuple[str, Path], ...]:
+    """Returns the imported modules of this project and of the module's own folder, each with its folder."""
     try:
         tree = ast.parse(content)
     except SyntaxError as error:
-        raise PenstockError(f"{module}, line {error.lineno}: {error.msg}; nothing can run until it is mended") from None
-    for node in ast.walk(tree):
-        if isinstance(node, ast.Import):
-            for alias in node.names:
-                found += _with_packages(alias.name)
-        elif isinstance(node, ast.ImportFrom):
-            base = _absolute(node, module, home)
-            found += _with_packages(base)
-            # `from package import name`: name is a module of ours, or something inside the package.
-            found += [f"{base}.{alias.name}" for alias in node.names]
-    return tuple(name for name in found if name.split(".")[0] in PACKAGES and _file_of(name, home))
+        raise PenstockError(f"{module}, line {error.lineno}: {error.msg}; correct it before running") from None
+    names = [name for node in _statements(tree) for name in _imported_names(node, module, folder)]
+    found = [(name, home if _is_ours(name) else folder) for name in names if _is_ours(name) or not _is_ours(module)]
+    return tuple((name, where) for name, where in found if _file_of(name, where))
 
 
-def _absolute(node: ast.ImportFrom, module: str, home: Path) -> str:
+def _is_ours(module: str) -> bool:
+    return module.split(".")[0] in PACKAGES
+
+
+def _statements(node: ast.AST) -> Iterator[ast.AST]:
+    """Yields everything that can run."""
+    for child in ast.iter_child_nodes(node):
+        if isinstance(child, ast.If) and "TYPE_CHECKING" in ast.dump(child.test):
+            for other in child.orelse:
+                yield other
+                yield from _statements(other)
+        else:
+            yield child
+            yield from _statements(child)
+
+
+def _imported_names(node: ast.AST, module: str, folder: Path) -> list[str]:
+    if isinstance(node, ast.Import):
+        return [name for alias in node.names for name in _with_packages(alias.name)]
+    if isinstance(node, ast.ImportFrom):
+        base = _absolute(node, module, folder)
+        # `from package import name`: name is a module, or something inside the package.
+        return [*_with_packages(base), *(f"{base}.{alias.name}" for alias in node.names)]
+    return []
+
+
+def _absolute(node: ast.ImportFrom, module: str, folder: Path) -> str:
     if not node.level:
         return node.module or ""
-    file = _file_of(module, home)
+    file = _file_of(module, folder)
     package = module if file is not None and file.name == "__init__.py" else module.rpartition(".")[0]
     parts = package.split(".")[: len(package.split(".")) - node.level + 1]
     return ".".join([*parts, node.module] if node.module else parts)
@@ -86,9 +134,23 @@ def _with_packages(module: str) -> list[str]:
     return [".".join(parts[: index + 1]) for index in range(len(parts))]
 
 
-def _file_of(module: str, home: Path) -> Path | None:
-    base = home.joinpath(*module.split("."))
-    for candidate in (base.with_suffix(".py"), base / "__init__.py"):
-        if candidate.is_file():
-            return candidate
-    return None
+def _folder_of(module: str, home: Path) -> Path:
+    """Returns the folder of the Python path that holds a module; nothing is imported."""
+    folders = [home] if _is_ours(module) else [Path(entry).absolute() for entry in sys.path]
+    for folder in folders:
+        if _file_of(module, folder):
+            return folder
+    raise SettingsError(
+        f"module {module!r}: no source file below {home}"
+        if _is_ours(module)
+        else f"module {module!r}: not found on the Python path; install it, or add its folder to PYTHONPATH"
+    )
+
+
+def _file_of(module: str, folder: Path) -> Path | None:
+    base = f"{folder}/{module.replace('.', '/')}"
+    return next((file for end in _MODULE_FILES if (file := Path(base + end)).is_file()), None)
+
+
+def _digest(content: bytes) -> str:
+    return hashlib.sha256(content).hexdigest()[:16]

@@ -1,4 +1,4 @@
-"""Promise A15: a node's fingerprint holds every source file that its code imports, and no other."""
+"""Promise A15: a node's fingerprint holds every source file that its code can run, and no other."""
 
 import hashlib
 import subprocess
@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from components import tasks
+from components.errors import SettingsError
 from components.fingerprint import HOME, PACKAGES, changed, sources
 from pipelines.orchestration import graph
 
@@ -184,12 +185,86 @@ def test_a_new_and_a_removed_file_are_changes() -> None:
     assert changed({"a": "1", "b": "2", "c": "3"}, {"b": "2", "c": "4", "d": "5"}) == ["a", "c", "d"]
 
 
-def test_an_entry_without_source_is_an_error(tree: Tree) -> None:
-    """A misspelt module must not end in an empty fingerprint."""
+def test_a_module_without_source_file_is_an_error(tree: Tree) -> None:
+    """A misspelt name must not produce an empty fingerprint."""
     home = tree({"components/a.py": ""})
 
-    with pytest.raises(ModuleNotFoundError, match=r"no source file for 'components\.b' below "):
+    with pytest.raises(SettingsError) as refused:
         sources(["components.b"], home)
+    assert str(refused.value) == f"module 'components.b': no source file below {home}"
+
+
+@pytest.mark.parametrize(
+    "guard",
+    ["from typing import TYPE_CHECKING\nif TYPE_CHECKING:", "import typing\nif typing.TYPE_CHECKING:"],
+)
+def test_imports_for_type_checkers_do_not_count(guard: str, tree: Tree) -> None:
+    """They never run; what stands in the `else` branch does."""
+    home = tree(
+        {
+            "components/a.py": f"{guard}\n    from components import b\nelse:\n    from components import c\n",
+            "components/b.py": "",
+            "components/c.py": "",
+        }
+    )
+
+    assert reached(home, "components.a") == {"components/a.py", "components/c.py"}
+
+
+class TestModulesOfTheUser:
+    """`input.maps` may name modules outside this project."""
+
+    @pytest.fixture
+    def user(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+        """A folder on the Python path with a package and single modules, all of which fail when they run."""
+        folder = tmp_path / "user"
+        for name, content in {
+            "mine/__init__.py": "",
+            "mine/maps.py": "import numpy\nfrom mine import noise\nfrom components import refs",
+            "mine/noise.py": "",
+            "mine/other.py": "",
+            "single.py": "import beside\nimport os",
+            "beside.py": "",
+        }.items():
+            (folder / name).parent.mkdir(parents=True, exist_ok=True)
+            (folder / name).write_text(f"{content}\nraise AssertionError('run')\n")
+        monkeypatch.syspath_prepend(folder)
+        return folder
+
+    def test_a_package_is_followed_within_itself_and_into_this_project(self, user: Path) -> None:
+        """Nothing is run."""
+        del user
+        assert set(sources(["mine.maps"])) == {
+            "mine/__init__.py",
+            "mine/maps.py",
+            "mine/noise.py",
+            "components/__init__.py",
+            "components/refs.py",
+        }
+
+    def test_a_single_module_is_followed_within_its_folder(self, user: Path) -> None:
+        """Modules beside it are the user's too."""
+        del user
+        assert set(sources(["single"])) == {"single.py", "beside.py"}
+
+    def test_an_edit_changes_the_digest(self, user: Path) -> None:
+        """Of that file alone."""
+        before = sources(["mine.maps"])
+        (user / "mine" / "noise.py").write_text("x = 2")
+
+        assert changed(before, sources(["mine.maps"])) == ["mine/noise.py"]
+
+    def test_an_installed_package_counts_by_what_pip_recorded(self) -> None:
+        """Its files are not read one by one."""
+        assert list(sources(["rich.console"])) == ["rich (installed)"]
+
+    def test_a_module_that_does_not_exist_is_named(self) -> None:
+        """Before anything runs."""
+        with pytest.raises(SettingsError) as refused:
+            sources(["no_such_module"])
+        assert str(refused.value) == (
+            "module 'no_such_module': not found on the Python path; install it, or add its folder to PYTHONPATH"
+        )
 
 
 def closure(node: str) -> set[str]:
