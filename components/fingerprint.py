@@ -94,19 +94,22 @@ def _imports_of(content: bytes, module: str, folder: Path, home: Path) -> tuple[
 
 
 def _is_ours(module: str) -> bool:
-    return module.split(".")[0] in PACKAGES
+    return module.partition(".")[0] in PACKAGES
 
 
-def _statements(node: ast.AST) -> Iterator[ast.AST]:
-    """Yields everything that can run."""
-    for child in ast.iter_child_nodes(node):
-        if isinstance(child, ast.If) and "TYPE_CHECKING" in ast.dump(child.test):
-            for other in child.orelse:
-                yield other
-                yield from _statements(other)
-        else:
-            yield child
-            yield from _statements(child)
+def _statements(block: ast.AST) -> Iterator[ast.AST]:
+    """Yields the statements of a block that can run, with those of the blocks inside it."""
+    for name in ("body", "handlers", "cases", "orelse", "finalbody"):
+        if name == "body" and _is_for_type_checkers(block):
+            continue
+        for statement in getattr(block, name, ()):
+            yield statement
+            yield from _statements(statement)
+
+
+def _is_for_type_checkers(block: ast.AST) -> bool:
+    test = getattr(block, "test", None)
+    return isinstance(block, ast.If) and "TYPE_CHECKING" in {getattr(test, "id", ""), getattr(test, "attr", "")}
 
 
 def _imported_names(node: ast.AST, module: str, folder: Path) -> list[str]:

@@ -67,7 +67,7 @@ def run(
 ) -> None:
     """Bring a pipeline up to date: run what is due, say why, show the result."""
     from pipelines import config
-    from pipelines.orchestration import run as execute
+    from pipelines import run as execute
     from pipelines.orchestration.plan import Request
 
     chosen = config.make(

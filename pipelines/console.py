@@ -1,4 +1,4 @@
-"""What a person sees while a run goes on and when it is over: a live line on a terminal, plain lines elsewhere."""
+"""What a run prints: a live line on a terminal, plain lines elsewhere, and a summary at the end."""
 
 import time
 from collections.abc import Iterable, Iterator, Sequence
@@ -18,40 +18,41 @@ from components.progress import Progress
 from components.records.manifest import QUARANTINE, Manifest
 from pipelines.config import RunConfig
 from pipelines.orchestration import plan
+from pipelines.orchestration.outcome import NodeFacts
 from pipelines.orchestration.plan import NodePlan, Plan
 from pipelines.orchestration.schema import Curated
-from pipelines.report.facts import NodeFacts, RunFacts
+from pipelines.report.facts import RunFacts
 
 _SYMBOLS = {"ran": "✓", "cached": "=", "failed": "✗", "skipped": "·"}
 _STYLES = {"ran": "green", "cached": "cyan", "failed": "red bold", "skipped": "dim"}
 _WORDS = {
     plan.RUN: "runs",
     plan.CACHED: "up to date",
-    plan.HELD: "kept",
+    plan.KEPT: "kept",
     plan.LOOK_UP: "looked up",
     plan.SKIP: "skipped",
 }
-_PLAIN_INTERVAL = 10.0  # seconds between progress lines where there is no terminal
+_PLAIN_INTERVAL = 10.0  # seconds between progress lines without a terminal
 
 
 class Display:
-    """Shows a run on one stream."""
+    """Prints the progress and the result of a run to one stream."""
 
     def __init__(self, stream: TextIO) -> None:
-        """Finds out whether the stream is a terminal."""
-        # Names, paths and reasons are the user's: printed as they are, and never broken in two.
+        """Detects whether the stream is a terminal."""
+        # Names, paths and reasons are the user's text: printed as they are, without markup and line breaks.
         self._console = Console(file=stream, highlight=False, markup=False, emoji=False, soft_wrap=True)
         self._live: Live | None = None
-        self._node, self._begun, self._said = "", 0.0, 0.0
+        self._node, self._begun, self._printed = "", 0.0, 0.0
         self._progress: Progress | None = None
 
     @contextmanager
     def live(self) -> Iterator[None]:
-        """Keeps a moving last line on a terminal."""
+        """Keeps a live last line on a terminal."""
         if not self._console.is_terminal:
             yield
             return
-        # Without redirection: what libraries print belongs into the log.
+        # Without redirection: the output of libraries goes to the log.
         with Live(
             get_renderable=self._line,
             console=self._console,
@@ -64,32 +65,31 @@ class Display:
             yield
         self._live = None
 
-    def swept(self, nodes: list[str]) -> None:
-        """Tells about executions that a killed run left open."""
+    def closed(self, nodes: list[str]) -> None:
+        """Reports executions that a killed run left open."""
         for node in nodes:
-            self._console.print(f"{node}: an earlier run was killed in it; marked as failed")
+            self._console.print(f"{node}: an earlier run was killed in this node; marked as failed")
 
     def loading(self) -> None:
-        """Tells that the heavy imports begin."""
+        """Reports that TFX is being imported, which takes seconds."""
         self._node, self._begun, self._progress = "loading TFX", time.monotonic(), None
         if self._live is None:
             self._console.print("loading TFX …")
 
     def started(self, planned: NodePlan) -> None:
-        """Tells that a node begins."""
-        self._node, self._begun, self._said, self._progress = planned.node.id, time.monotonic(), time.monotonic(), None
-        if self._live is None and planned.action == plan.RUN:
-            self._console.print(f"  {planned.node.id}: {planned.reason}")
+        """Starts the clock of a node; its line is printed when it has finished."""
+        self._begun = self._printed = time.monotonic()
+        self._node, self._progress = planned.node.id, None
 
     def progress(self, progress: Progress) -> None:
-        """Shows how far the node is."""
+        """Shows the progress of the current node."""
         self._progress = progress
-        if self._live is None and time.monotonic() - self._said > _PLAIN_INTERVAL:
-            self._said = time.monotonic()
+        if self._live is None and time.monotonic() - self._printed > _PLAIN_INTERVAL:
+            self._printed = time.monotonic()
             self._console.print(self._line())
 
     def finished(self, node: NodeFacts) -> None:
-        """Leaves a line about a node that is done."""
+        """Prints the line of a node that has finished."""
         speed = _speed(node.records, node.seconds) if node.state == "ran" else ""
         records = f"{node.records:,} records" if node.records is not None else ""
         text = Text.assemble(
@@ -100,7 +100,7 @@ class Display:
         self._console.print(text)
 
     def plan(self, planned: Plan, config: RunConfig) -> None:
-        """Says for each node what is to be done and why."""
+        """Prints for each node whether it runs, and why."""
         self._console.print(f"{config.name}: {config.data} in {config.root}")
         for each in planned.nodes:
             style = "yellow" if each.action == plan.RUN else "cyan" if each.action == plan.CACHED else "dim"
@@ -111,30 +111,29 @@ class Display:
         self._console.print("nothing to do" if not due else f"{due} of {len(planned.nodes)} nodes would run")
 
     def summary(self, facts: RunFacts, config: RunConfig) -> None:
-        """Shows the one table at the end."""
-        rows = _summary_rows(facts, config)
+        """Prints the table at the end of a run."""
         self._console.print()
-        self._rows(rows)
+        self._rows(_summary_rows(facts, config))
 
     def schema(self, schema: Curated) -> None:
-        """Says where a schema that was inferred just now can be curated."""
+        """Prints the path of a schema that was inferred in this run."""
         if schema.is_new:
-            self._console.print(f"schema: inferred from the data; look at it and curate it: {schema.file}")
+            self._console.print(f"schema: inferred from the data; check it and edit it if needed: {schema.file}")
 
     def surveyed(self, found: Survey) -> None:
-        """Shows what is about to be read, and as what."""
+        """Prints what will be read: source, spans, columns by type."""
         files, size = len(found.manifest.files), sum(item.size for item in found.manifest.files)
         rows = [("source", f"{detect.name_of(found.source)}: {files:,} files, {size / 1e6:,.1f} MB")]
         if found.parts[0].span.number is not None:
-            rows.append(("spans", ", ".join(_span_words(part.span) for part in found.parts)))
+            rows.append(("spans", ", ".join(_span_text(part.span) for part in found.parts)))
         if found.table is not None:
-            from components.ingest.survey import columns as infer
+            from components.ingest.survey import columns
 
-            rows += _by_type(infer.shown(found.table.schema, found.table.label, found.table.images))
+            rows += _by_type(columns.shown(found.table.schema, found.table.label, found.table.images))
         self._rows(rows)
 
     def ingested(self, made: Manifest, out: Path) -> None:
-        """Shows what an ingest by itself has made."""
+        """Prints the result of `penstock ingest`."""
         counts = ", ".join(f"{split} {count:,}" for split, count in made.records.items())
         size = sum(shard.bytes for shard in made.shards)
         rows = [
@@ -147,9 +146,9 @@ class Display:
         self._rows(rows)
 
     def failure(self, error: BaseException, log: Path) -> None:
-        """Says what went wrong, in full if it is an error of ours, else with the place to look."""
-        said = str(error) if isinstance(error, PenstockError) else f"{type(error).__name__}: {str(error)[:2000]}"
-        self._console.print(Text(f"\n{said or 'interrupted'}", style="red"))
+        """Prints the error, in full if it is one of ours, and the path of the log."""
+        text = str(error) if isinstance(error, PenstockError) else f"{type(error).__name__}: {str(error)[:2000]}"
+        self._console.print(Text(f"\n{text or 'interrupted'}", style="red"))
         self._console.print(f"log: {log}", style="dim")
 
     def _rows(self, rows: Sequence[tuple[str, str]]) -> None:
@@ -196,12 +195,12 @@ def _summary_rows(facts: RunFacts, config: RunConfig) -> list[tuple[str, str]]:
     return rows
 
 
-def _span_words(span: Span) -> str:
+def _span_text(span: Span) -> str:
     return f"{span.number}" + (f" version {span.version}" if span.version is not None else "")
 
 
 def _by_type(columns: Iterable[tuple[str, str, str]]) -> list[tuple[str, str]]:
-    """Returns a line for every type, and for every column that more is known of."""
+    """Returns one row per column type, and one per column that has a note."""
     plain: dict[str, list[str]] = {}
     noted: list[tuple[str, str]] = []
     for name, kind, note in columns:

@@ -20,7 +20,8 @@ from tfx.proto.orchestration import pipeline_pb2  # noqa: E402
 
 from components.errors import PenstockError  # noqa: E402
 from pipelines import config as run_config  # noqa: E402
-from pipelines.orchestration import run, schema  # noqa: E402
+from pipelines import run  # noqa: E402
+from pipelines.orchestration import schema  # noqa: E402
 from pipelines.orchestration.build import build  # noqa: E402
 from pipelines.orchestration.plan import Request  # noqa: E402
 

@@ -1,4 +1,4 @@
-"""Where there is no terminal, a run is told in plain lines: no escape codes, nothing wrapped, nothing interpreted."""
+"""What a run prints: plain lines without a terminal, never wrapped, markup in the user's text left as it is."""
 
 import io
 import os
@@ -20,8 +20,9 @@ from pipelines import console
 from pipelines.config import RunConfig
 from pipelines.console import Display
 from pipelines.orchestration import graph
-from pipelines.orchestration.plan import CACHED, HELD, LOOK_UP, RUN, SKIP, NodePlan, Plan
-from pipelines.report.facts import LedgerRow, NodeFacts, RunFacts
+from pipelines.orchestration.outcome import NodeFacts
+from pipelines.orchestration.plan import CACHED, KEPT, LOOK_UP, RUN, SKIP, NodePlan, Plan
+from pipelines.report.facts import LedgerRow, RunFacts
 
 MARKUP = "[red]stop[/red] [/] [link=x]y :warning: \\"
 LOG = Path("logs/1.log")
@@ -33,7 +34,7 @@ FACTS = RunFacts(
 
 @pytest.fixture
 def stream(monkeypatch: pytest.MonkeyPatch) -> io.StringIO:
-    """A stream that is no terminal, whatever the environment says of colours."""
+    """A stream that is not a terminal, whatever the environment says about colours."""
     for name in ("FORCE_COLOR", "TTY_COMPATIBLE", "TTY_INTERACTIVE", "COLUMNS"):
         monkeypatch.delenv(name, raising=False)
     return io.StringIO()
@@ -41,7 +42,7 @@ def stream(monkeypatch: pytest.MonkeyPatch) -> io.StringIO:
 
 @pytest.fixture
 def display(stream: io.StringIO) -> Display:
-    """The display on it."""
+    """A display on the stream."""
     return Display(stream)
 
 
@@ -56,7 +57,7 @@ def clock(monkeypatch: pytest.MonkeyPatch) -> SimpleNamespace:
 
 @pytest.fixture
 def make_config(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., RunConfig]:
-    """Makes configurations, away from any settings."""
+    """Makes configurations without a settings file."""
     monkeypatch.chdir(tmp_path)
     monkeypatch.delenv("PENSTOCK_SETTINGS", raising=False)
 
@@ -67,30 +68,25 @@ def make_config(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[...
 
 
 def lines(stream: io.StringIO) -> list[str]:
-    """Returns what was printed, without blanks at the ends of lines."""
+    """Returns the printed lines without trailing spaces."""
     return [line.rstrip() for line in stream.getvalue().split("\n")[:-1]]
 
 
 def planned(node: str, action: str = RUN, reason: str = "first run") -> NodePlan:
-    """Returns what is planned for a node."""
+    """Returns the plan of a node."""
     return NodePlan(graph.find(node), action, reason)
 
 
 class TestNodes:
-    """What is told while nodes run."""
+    """What is printed while nodes run."""
 
-    def test_a_node_that_begins_says_why(self, display: Display, stream: io.StringIO) -> None:
-        """One line."""
-        display.started(planned("Trainer", reason="settings changed: train.epochs"))
+    @pytest.mark.parametrize("action", [RUN, CACHED])
+    def test_a_node_is_announced_once(self, display: Display, stream: io.StringIO, action: str) -> None:
+        """When it has finished, with its reason."""
+        display.started(planned("Schema", action))
+        display.finished(NodeFacts("Schema", "ran", 0.01, "first run"))
 
-        assert lines(stream) == ["  Trainer: settings changed: train.epochs"]
-
-    @pytest.mark.parametrize("action", [CACHED, HELD, LOOK_UP])
-    def test_a_node_that_does_not_run_does_not_begin(self, display: Display, stream: io.StringIO, action: str) -> None:
-        """Its line comes when it is done."""
-        display.started(planned("Trainer", action))
-
-        assert lines(stream) == []
+        assert lines(stream) == ["✓ Schema               0.0 s                                    first run"]
 
     @pytest.mark.parametrize(
         ("facts", "line"),
@@ -118,43 +114,43 @@ class TestNodes:
         ],
         ids=["ran", "ran without records", "cached", "failed", "skipped"],
     )
-    def test_a_node_that_is_done_leaves_a_line(
+    def test_a_finished_node_has_one_line(
         self, display: Display, stream: io.StringIO, facts: NodeFacts, line: str
     ) -> None:
-        """Time, records, speed if it worked, and why."""
+        """Time, records, records per second if it ran, and the reason."""
         display.finished(facts)
 
         assert lines(stream) == [line]
 
-    def test_a_node_done_in_no_time_has_no_speed(self, display: Display, stream: io.StringIO) -> None:
-        """Nothing is divided by zero."""
+    def test_a_node_that_took_no_time_has_no_speed(self, display: Display, stream: io.StringIO) -> None:
+        """There is no division by zero."""
         display.finished(NodeFacts("Ingest", "ran", 0.0, "first run", 7))
 
         assert lines(stream) == ["✓ Ingest               0.0 s         7 records                  first run"]
 
-    def test_the_long_import_is_told(self, display: Display, stream: io.StringIO) -> None:
-        """Else nothing would be seen for ten seconds."""
+    def test_the_import_of_tfx_is_announced(self, display: Display, stream: io.StringIO) -> None:
+        """It takes up to ten seconds."""
         display.loading()
 
         assert lines(stream) == ["loading TFX …"]
 
-    def test_killed_runs_are_told(self, display: Display, stream: io.StringIO) -> None:
-        """A line for each node that was left open."""
-        display.swept(["Trainer", "Pusher"])
+    def test_executions_of_killed_runs_are_reported(self, display: Display, stream: io.StringIO) -> None:
+        """One line per execution that was left open."""
+        display.closed(["Trainer", "Pusher"])
 
         assert lines(stream) == [
-            "Trainer: an earlier run was killed in it; marked as failed",
-            "Pusher: an earlier run was killed in it; marked as failed",
+            "Trainer: an earlier run was killed in this node; marked as failed",
+            "Pusher: an earlier run was killed in this node; marked as failed",
         ]
 
 
 class TestProgress:
-    """How far a node is."""
+    """Progress of the current node."""
 
-    def test_a_line_is_due_every_ten_seconds(
+    def test_one_line_is_printed_every_ten_seconds(
         self, display: Display, stream: io.StringIO, clock: SimpleNamespace
     ) -> None:
-        """A log file is no place for four lines a second."""
+        """A log file should not get four lines per second."""
         display.started(planned("Trainer", CACHED))
         for second in range(1, 26):
             clock.now = 100.0 + second
@@ -165,10 +161,8 @@ class TestProgress:
             "▸ Trainer             22.0 s  1,760 of 2,000 records  80/s  epoch 22/25",
         ]
 
-    def test_what_has_no_known_end_has_none_in_its_line(
-        self, display: Display, stream: io.StringIO, clock: SimpleNamespace
-    ) -> None:
-        """Nor a note, if there is none."""
+    def test_an_unknown_total_is_left_out(self, display: Display, stream: io.StringIO, clock: SimpleNamespace) -> None:
+        """So is an empty note."""
         display.started(planned("Ingest", CACHED))
         clock.now = 120.0
         display.progress(Progress(1500))
@@ -177,14 +171,14 @@ class TestProgress:
 
 
 class TestPlan:
-    """What a dry run says."""
+    """What a dry run prints."""
 
-    def test_every_node_has_its_word_and_its_reason(
+    def test_every_node_has_its_action_and_its_reason(
         self, display: Display, stream: io.StringIO, make_config: Callable[..., RunConfig], tmp_path: Path
     ) -> None:
-        """And the last line counts what is due."""
+        """The last line counts the nodes that run."""
         nodes = (
-            planned("Ingest", HELD, "before --from Trainer"),
+            planned("Ingest", KEPT, "before --from Trainer"),
             planned("Trainer", RUN, "code changed: components/training/trainer.py"),
             planned("ExampleValidator", CACHED, "same inputs; outputs intact"),
             planned("Baseline", LOOK_UP, "looked up in every run"),
@@ -202,22 +196,22 @@ class TestPlan:
             "1 of 5 nodes would run",
         ]
 
-    def test_nothing_due_is_said(
+    def test_nothing_due_is_reported(
         self, display: Display, stream: io.StringIO, make_config: Callable[..., RunConfig]
     ) -> None:
-        """In so many words."""
+        """The last line says so."""
         display.plan(Plan((planned("Ingest", CACHED, "same"),)), make_config())
 
         assert lines(stream)[-1] == "nothing to do"
 
 
 class TestSummary:
-    """The one table at the end."""
+    """The table at the end of a run."""
 
-    def test_all_that_is_known_is_shown(
+    def test_everything_known_is_shown(
         self, display: Display, stream: io.StringIO, make_config: Callable[..., RunConfig], tmp_path: Path
     ) -> None:
-        """Counts, metrics, verdict and where things are."""
+        """Counts, metrics, blessing and paths."""
         config = make_config()
         config.root.mkdir()
         config.report.touch()
@@ -247,17 +241,17 @@ class TestSummary:
             "  time           78 s",
         ]
 
-    def test_what_is_not_known_is_left_out(
+    def test_unknown_values_are_left_out(
         self, display: Display, stream: io.StringIO, make_config: Callable[..., RunConfig]
     ) -> None:
-        """A run that failed at once has little to show."""
+        """A run that failed early has only its outcome."""
         display.summary(replace(FACTS, outcome="failed: 0 examples", exit_code=4, seconds=0.0), make_config())
 
         assert lines(stream) == ["", "  outcome    failed: 0 examples (exit code 4)"]
 
 
 class TestFailure:
-    """What went wrong."""
+    """Errors."""
 
     @pytest.mark.parametrize(
         ("error", "said"),
@@ -271,32 +265,28 @@ class TestFailure:
         ],
         ids=["an error of ours", "an error of a library", "a signal"],
     )
-    def test_an_error_is_told_with_the_place_to_look(
+    def test_an_error_is_printed_with_the_path_of_the_log(
         self, display: Display, stream: io.StringIO, error: BaseException, said: list[str]
     ) -> None:
-        """Ours in full and as they are, others with their type."""
+        """Our own errors in full, others with their type."""
         display.failure(error, LOG)
 
         assert lines(stream) == ["", *said, "log: logs/1.log"]
 
 
 class TestAsItIs:
-    """Names and reasons are the user's: nothing in them is a command to the display."""
+    """Names and reasons are the user's text: markup in them is printed, not interpreted."""
 
     def test_reasons_are_not_interpreted(self, display: Display, stream: io.StringIO) -> None:
-        """When a node begins and when it is done."""
-        display.started(planned("Trainer", reason=MARKUP))
+        """In the line of a finished node."""
         display.finished(NodeFacts("Trainer", "ran", 1.0, MARKUP))
 
-        assert lines(stream) == [
-            f"  Trainer: {MARKUP}",
-            f"✓ Trainer              1.0 s                                    {MARKUP}",
-        ]
+        assert lines(stream) == [f"✓ Trainer              1.0 s                                    {MARKUP}"]
 
     def test_paths_of_a_plan_are_not_interpreted(
         self, display: Display, stream: io.StringIO, make_config: Callable[..., RunConfig], tmp_path: Path
     ) -> None:
-        """A folder may be called [red]."""
+        """A folder may be named [red]."""
         display.plan(Plan((planned("Ingest", RUN, MARKUP),)), make_config("[red]", "[bold]:x:"))
 
         assert lines(stream) == [
@@ -314,7 +304,7 @@ class TestAsItIs:
         assert lines(stream) == ["", f"  outcome    failed: {MARKUP} (exit code 0)"]
 
     def test_an_error_and_its_log_are_not_interpreted(self, display: Display, stream: io.StringIO) -> None:
-        """Both hold paths."""
+        """Both contain paths."""
         display.failure(BadInput(MARKUP), Path("[red]/:x:/1.log"))
 
         assert lines(stream) == ["", MARKUP, "log: [red]/:x:/1.log"]
@@ -322,17 +312,15 @@ class TestAsItIs:
     def test_long_lines_stay_whole(
         self, display: Display, stream: io.StringIO, make_config: Callable[..., RunConfig], tmp_path: Path
     ) -> None:
-        """A path that is broken in two can neither be searched for nor copied."""
+        """A path with a line break can neither be searched for nor copied."""
         long = "/".join(["folder of photos"] * 30)
         display.plan(Plan((planned("Ingest", RUN, f"changed: {long}"),)), make_config(long))
-        display.started(planned("Ingest", RUN, f"changed: {long}"))
         display.failure(BadInput(long), Path(long))
 
         assert lines(stream) == [
             f"image: {tmp_path}/{long} in {tmp_path}/root",
             f"  Ingest           runs       changed: {long}",
             "1 of 1 nodes would run",
-            f"  Ingest: changed: {long}",
             "",
             long,
             f"log: {long}",
@@ -341,7 +329,7 @@ class TestAsItIs:
     def test_a_long_path_in_the_summary_stays_whole(
         self, display: Display, stream: io.StringIO, make_config: Callable[..., RunConfig]
     ) -> None:
-        """The model's, most of all."""
+        """For example that of the model."""
         long = "/".join(["folder of models"] * 30)
         display.summary(replace(FACTS, model_path=long, seconds=0.0), make_config())
 
@@ -350,7 +338,7 @@ class TestAsItIs:
 
 @pytest.fixture
 def terminal(monkeypatch: pytest.MonkeyPatch) -> Iterator[tuple[TextIO, Callable[[], str]]]:
-    """A terminal, and what it has been sent once it is closed."""
+    """A terminal, and a function that closes it and returns what it received."""
     monkeypatch.setenv("TERM", "xterm-256color")
     monkeypatch.delenv("NO_COLOR", raising=False)
     reader, writer = pty.openpty()
@@ -359,7 +347,7 @@ def terminal(monkeypatch: pytest.MonkeyPatch) -> Iterator[tuple[TextIO, Callable
     def sent() -> str:
         stream.close()
         received = b""
-        with suppress(OSError):  # how a terminal says that it was closed
+        with suppress(OSError):  # raised by a closed terminal
             while chunk := os.read(reader, 1 << 16):
                 received += chunk
         return received.decode()
@@ -368,8 +356,8 @@ def terminal(monkeypatch: pytest.MonkeyPatch) -> Iterator[tuple[TextIO, Callable
     os.close(reader)
 
 
-def test_a_terminal_shows_the_node_that_runs(terminal: tuple[TextIO, Callable[[], str]]) -> None:
-    """In a line that moves and never lacks a name; a node that is done leaves one line, as anywhere."""
+def test_a_terminal_shows_the_current_node(terminal: tuple[TextIO, Callable[[], str]]) -> None:
+    """A live line with the node's name; a finished node has one line, as without a terminal."""
     stream, sent = terminal
     display = Display(stream)
     with display.live():

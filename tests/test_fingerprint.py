@@ -74,6 +74,10 @@ def test_what_is_imported_by_an_import_counts(tree: Tree) -> None:
         "def f():\n    if True:\n        import components.helper",
         "class A:\n    import components.helper",
         "try:\n    import components.helper\nexcept ImportError:\n    pass",
+        "try:\n    import os\nexcept ImportError:\n    import components.helper",
+        "try:\n    import os\nfinally:\n    import components.helper",
+        "while True:\n    match 1:\n        case 1:\n            import components.helper",
+        "if not TYPE_CHECKING:\n    import components.helper",
     ],
 )
 def test_every_way_to_import_counts(line: str, tree: Tree) -> None:

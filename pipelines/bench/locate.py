@@ -54,7 +54,7 @@ def _newest_or_run(config: RunConfig, node: str, inside: str) -> Path:
 
 
 def _run(config: RunConfig, node: str) -> None:
-    from pipelines.orchestration import run
+    from pipelines import run
     from pipelines.orchestration.plan import Request
 
     if run.run(config, Request(last=node)):

@@ -1,7 +1,7 @@
-"""What each node did, read back from what it wrote: its line in the ledger, and facts for people.
+"""Counts the records of each node from its outputs: its entry in the ledger, and facts for the report.
 
-The counts come from the outputs themselves (statistics, vocabulary, history, evaluation), not from the code that
-wrote them, so a node that drops a record on any runner is found out before its output is published.
+The counts come from the outputs themselves (statistics, vocabulary, history, evaluation), not from the code that wrote
+them. A node that drops a record, on any Beam runner, is detected before its output is published.
 """
 
 from collections.abc import Callable, Mapping
@@ -19,23 +19,18 @@ Uris = Mapping[str, Path]  # the node's input or output artifacts by name
 
 @dataclass(frozen=True)
 class Audit:
-    """The outcome of looking at one node's outputs."""
+    """What the outputs of one node say."""
 
     entry: ledger.Entry | None = None
     facts: Mapping[str, Any] = field(default_factory=dict)
 
 
 def audit(node: str, inputs: Uris, outputs: Uris) -> Audit:
-    """Counts what a node wrote; stops the run when it does not add up."""
-    looked = _AUDITS.get(node, _nothing)(inputs, outputs)
-    if looked.entry is not None:
-        ledger.check(looked.entry)
-    return looked
-
-
-def _nothing(inputs: Uris, outputs: Uris) -> Audit:
-    del inputs, outputs
-    return Audit()
+    """Returns the counts of a node; raises LedgerMismatch if records were lost or added."""
+    audited = _AUDITS[node](inputs, outputs) if node in _AUDITS else Audit()
+    if audited.entry is not None:
+        ledger.check(audited.entry)
+    return audited
 
 
 def _ingest(inputs: Uris, outputs: Uris) -> Audit:
@@ -44,8 +39,8 @@ def _ingest(inputs: Uris, outputs: Uris) -> Audit:
 
 
 def _extract(inputs: Uris, outputs: Uris) -> Audit:
-    given, made = (sum(manifest.read(uri).records.values()) for uri in (inputs["examples"], outputs["extracted"]))
-    return Audit(ledger.Entry("Extract", given, made))
+    read, written = (sum(manifest.read(uri).records.values()) for uri in (inputs["examples"], outputs["extracted"]))
+    return Audit(ledger.Entry("Extract", read, written))
 
 
 def _statistics(inputs: Uris, outputs: Uris) -> Audit:
@@ -71,7 +66,7 @@ def _transform(inputs: Uris, outputs: Uris) -> Audit:
 
 
 def _trainer(inputs: Uris, outputs: Uris) -> Audit:
-    """Every epoch must have seen every record of the training and the held-out split once."""
+    """Checks that every epoch read every record of the train and eval splits once."""
     history = orjson.loads((outputs["model_run"] / "history.json").read_bytes())
     records = manifest.read(inputs["examples"]).records
     epochs, unread = history["epochs"], history.get("unread", {"train": 0, "eval": 0})
@@ -79,8 +74,8 @@ def _trainer(inputs: Uris, outputs: Uris) -> Audit:
         for number, count in enumerate(seen or [0]):
             name = f"Trainer, split {split}, epoch {number + 1}"
             ledger.check(ledger.Entry(name, records[split], int(count), unread[split]))
-    total, aside = records["train"] + records["eval"], unread["train"] + unread["eval"]
-    return Audit(ledger.Entry("Trainer", total, total - aside, aside), {"epochs": len(epochs["records"])})
+    total, skipped = records["train"] + records["eval"], unread["train"] + unread["eval"]
+    return Audit(ledger.Entry("Trainer", total, total - skipped, skipped), {"epochs": len(epochs["records"])})
 
 
 def _evaluator(inputs: Uris, outputs: Uris) -> Audit:

@@ -1,14 +1,19 @@
 """RunConfig → TFX pipeline: the only file that wires nodes. `graph.py` lists the same nodes."""
 
+from dataclasses import dataclass, field
+from typing import Any
+
 from google.protobuf import text_format
 from tensorflow_metadata.proto.v0 import schema_pb2
 from tfx import types
 from tfx.components import Evaluator, ExampleValidator, StatisticsGen, Trainer, Transform
 from tfx.components.schema_gen.import_schema_gen.component import ImportSchemaGen
+from tfx.dsl.compiler import compiler
 from tfx.dsl.components.common import resolver
 from tfx.orchestration import metadata
 from tfx.orchestration.pipeline import Pipeline
 from tfx.proto import pusher_pb2
+from tfx.proto.orchestration import pipeline_pb2
 from tfx.types import standard_artifacts
 
 from components.evaluation import gate, thresholds
@@ -22,100 +27,146 @@ from components.tasks import assign
 from pipelines.config import RunConfig
 
 
+@dataclass(frozen=True)
+class _Examples:
+    """The records that later nodes read, and the pretrained model, if there is one."""
+
+    channel: Any
+    nodes: tuple[Any, ...]
+    model: Any = None
+    extract: dict[str, Any] = field(default_factory=dict)  # what the Trainer needs to know about the model
+
+
+@dataclass(frozen=True)
+class _Checks:
+    """The nodes between Ingest and Transform."""
+
+    schema: Any
+    gate: Any
+    nodes: tuple[Any, ...]
+
+
+def compiled(config: RunConfig, schema_in_force: bytes) -> pipeline_pb2.Pipeline:
+    """Returns the pipeline in TFX's intermediate representation."""
+    return compiler.Compiler().compile(build(config, schema_in_force))
+
+
 def build(config: RunConfig, schema_in_force: bytes) -> Pipeline:
-    """Returns the whole chain for one task, on records as the schema describes them."""
-    task, settings = config.task, config.settings
-    told = text_format.Parse(schema_in_force, schema_pb2.Schema())
-    layout = roles.read(told, task.label)
-    assigned = assign.assign(task.parts, layout)
+    """Returns the TFX pipeline of one task, for records as the schema describes them."""
+    schema = text_format.Parse(schema_in_force, schema_pb2.Schema())
+    layout = roles.read(schema, config.task.label)
+    examples = _examples(config, schema)
+    checks = _checks(config, examples)
+    transform, trainer = _training(config, layout, examples, checks)
+    release = _release(config, layout, examples, trainer)
+    return Pipeline(
+        pipeline_name=config.name,
+        pipeline_root=str(config.root),
+        components=[*examples.nodes, *checks.nodes, transform, trainer, *release],
+        metadata_connection_config=metadata.sqlite_metadata_connection_config(str(config.metadata)),
+        # plan.py decides which nodes are due; TFX's own cache would return outdated results.
+        enable_cache=False,
+        beam_pipeline_args=list(config.beam_args),
+    )
+
+
+def _examples(config: RunConfig, schema: schema_pb2.Schema) -> _Examples:
     ingest = Ingest(
         data=config.data,
         config=IngestConfig(
             needs=config.needs,
-            settings=settings.ingest,
+            settings=config.settings.ingest,
             hash_cache=str(config.hash_cache),
             checks=str(config.image_checks),
             quarantine_list=str(config.quarantine_list),
         ),
     )
-    before = [ingest]
-    examples, network, look = ingest.outputs["examples"], None, {}
-    if settings.extract.model:
-        source = extractor.find(settings.extract, HashCache(config.hash_cache, read_only=True))
-        taken = component.Extractor(path=source.path, digest=source.digest)
-        network = taken.outputs["model"]
-        look = {"where": settings.extract.where, "image": roles.embedded_image(told), "digest": source.digest}
-        before = [taken, ingest]
-        if settings.extract.where == "beam":
-            looks = component.Extract(examples, network, roles.embedded_image(told), settings.extract.batch_size)
-            examples, before = looks.outputs["extracted"], [ingest, taken, looks]
+    examples = _Examples(ingest.outputs["examples"], (ingest,))
+    return _with_pretrained(config, schema, examples) if config.settings.extract.model else examples
+
+
+def _with_pretrained(config: RunConfig, schema: schema_pb2.Schema, examples: _Examples) -> _Examples:
+    settings, image = config.settings.extract, roles.embedded_image(schema)
+    source = extractor.find(settings, HashCache(config.hash_cache, read_only=True))
+    node = component.Extractor(path=source.path, digest=source.digest)
+    model, nodes = node.outputs["model"], (*examples.nodes, node)
+    facts = {"where": settings.where, "image": image, "digest": source.digest}
+    if settings.where != "beam":
+        return _Examples(examples.channel, nodes, model, facts)
+    extract = component.Extract(examples.channel, model, image, settings.batch_size)
+    return _Examples(extract.outputs["extracted"], (*nodes, extract), model, facts)
+
+
+def _checks(config: RunConfig, examples: _Examples) -> _Checks:
     schema = ImportSchemaGen(schema_file=str(config.schema_in_force)).with_id("Schema")
-    statistics = StatisticsGen(examples=examples, schema=schema.outputs["schema"])
+    statistics = StatisticsGen(examples=examples.channel, schema=schema.outputs["schema"])
     validator = ExampleValidator(statistics=statistics.outputs["statistics"], schema=schema.outputs["schema"])
     passed = gate.Gate(
-        examples=examples, anomalies=validator.outputs["anomalies"], min_per_class=settings.gate.min_per_class
+        examples=examples.channel,
+        anomalies=validator.outputs["anomalies"],
+        min_per_class=config.settings.gate.min_per_class,
     )
+    return _Checks(schema.outputs["schema"], passed, (schema, statistics, validator, passed))
+
+
+def _training(config: RunConfig, layout: roles.Layout, examples: _Examples, checks: _Checks) -> tuple[Any, Any]:
+    task, settings = config.task, config.settings
+    assigned = assign.assign(task.parts, layout)
+    common = {"label": task.label, "kind": layout.kind}
     transform = Transform(
-        examples=examples,
-        schema=schema.outputs["schema"],
+        examples=examples.channel,
+        schema=checks.schema,
         preprocessing_fn="components.fitting.preprocessing.preprocessing_fn",
         custom_config={
-            "label": task.label,
-            "kind": layout.kind,
+            **common,
             "parts": [[each.part.fit, [c.to_dict() for c in each.columns]] for each in assigned if each.part.fit],
             "settings": settings.section("transform"),
         },
-        materialize=False,  # the trainer reads the shards of ingest: nothing is copied
+        materialize=False,  # the Trainer reads Ingest's shards, so no copy is needed
         disable_statistics=True,
         disable_analyzer_cache=True,
     )
     trainer = Trainer(
         run_fn="components.training.trainer.run_fn",
-        examples=examples,
+        examples=examples.channel,
         transform_graph=transform.outputs["transform_graph"],
-        base_model=network,
+        base_model=examples.model,
         custom_config={
+            **common,
             "parts": [each.to_dict() for each in assigned],
-            "label": task.label,
-            "kind": layout.kind,
             "model": task.model,
-            "transform": settings.section("transform"),
-            "extract": look,
-            "input": settings.section("input"),
-            "train": settings.section("train"),
+            "extract": examples.extract,
+            **{name: settings.section(name) for name in ("transform", "input", "train")},
         },
     )
     for node in (transform, trainer):
-        node.add_upstream_node(passed)
+        node.add_upstream_node(checks.gate)
+    return transform, trainer
+
+
+def _release(config: RunConfig, layout: roles.Layout, examples: _Examples, trainer: Any) -> tuple[Any, ...]:
+    """Returns the nodes that compare the trained model with thresholds and baseline, and push it."""
+    model = trainer.outputs["model"]
     baseline = resolver.Resolver(
         strategy_class=thresholds.LatestBlessedOther,
         model=types.Channel(type=standard_artifacts.Model),
         model_blessing=types.Channel(type=standard_artifacts.ModelBlessing),
-        candidate=trainer.outputs["model"],
+        candidate=model,
     ).with_id("Baseline")
     evaluator = Evaluator(
-        examples=examples,
-        model=trainer.outputs["model"],
+        examples=examples.channel,
+        model=model,
         baseline_model=baseline.outputs["model"],
-        eval_config=thresholds.eval_config(layout, settings.evaluate),
+        eval_config=thresholds.eval_config(layout, config.settings.evaluate),
         example_splits=[thresholds.SPLIT],
     )
     pusher = Pusher(
-        model=trainer.outputs["model"],
+        model=model,
         model_blessing=evaluator.outputs["blessing"],
         push_destination=pusher_pb2.PushDestination(
             filesystem=pusher_pb2.PushDestination.Filesystem(base_directory=str(config.serving))
         ),
-        # Goes into the pushed folder, so that another pipeline can tell what it builds on.
+        # Written into the pushed folder, so that another pipeline can find out what it builds on.
         custom_config={"pipeline": config.name, "metadata": str(config.metadata)},
     )
-    data = [*before, schema, statistics, validator, passed]
-    return Pipeline(
-        pipeline_name=config.name,
-        pipeline_root=str(config.root),
-        components=[*data, transform, trainer, baseline, evaluator, pusher],
-        metadata_connection_config=metadata.sqlite_metadata_connection_config(str(config.metadata)),
-        # What is due is decided by pipelines/orchestration/plan.py; TFX's own cache would serve stale results.
-        enable_cache=False,
-        beam_pipeline_args=list(config.beam_args),
-    )
+    return baseline, evaluator, pusher

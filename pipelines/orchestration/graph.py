@@ -1,13 +1,13 @@
-"""The chain as a table: what each node needs, and what its result depends on.
+"""The nodes of the pipeline as a table: what each node reads, and what its result depends on.
 
     Ingest ─┬► StatisticsGen ─► ExampleValidator ─► Gate ┄┬► Transform ─┬► Trainer ─┬► Evaluator ─► Pusher
     Schema ─┴─────────┴────────────────┴───────────────────┴────────────┘    Baseline ┘
-    (examples go to Transform, Trainer and Evaluator too; the gate's arrow is an order, not data)
+    (Transform, Trainer and Evaluator read the examples too; the Gate's arrow is an order, not data)
 
-    With a pretrained network: Ingest, Extractor ─► Extract, in the place of Ingest; or Extractor ─► Trainer.
+    With a pretrained model: Ingest, Extractor ─► Extract replaces Ingest; or Extractor ─► Trainer.
 
-`build.py` wires the same nodes in TFX; a test compares the two. This file imports nothing heavy, so what
-is due can be decided before TensorFlow, Beam or TFX are imported.
+`build.py` wires the same nodes in TFX; a test compares the two. This file imports nothing heavy, so the plan is made
+before TensorFlow, Beam or TFX are imported.
 """
 
 from collections.abc import Iterable, Sequence
@@ -22,16 +22,16 @@ from components.tasks import Task
 
 @dataclass(frozen=True)
 class Node:
-    """One node, and everything that belongs into its cache key."""
+    """One node, and everything that belongs to its cache key."""
 
     id: str
     upstream: tuple[str, ...] = ()  # nodes whose outputs it reads
     after: tuple[str, ...] = ()  # nodes that must have passed, whose outputs it does not read
-    code: tuple[str, ...] = ()  # modules it enters
+    code: tuple[str, ...] = ()  # modules that it enters
     parts: tuple[str, ...] = ()  # fields of the Task that it uses
     settings: tuple[str, ...] = ()  # sections of the settings that it reads
     packages: tuple[str, ...] = ()  # libraries whose version can change its result
-    resolves: bool = False  # it only looks a thing up, each time anew
+    resolves: bool = False  # it runs no code: TFX looks its output up in every run
 
 
 NODES = (
@@ -39,7 +39,7 @@ NODES = (
         "Ingest",
         code=("components.ingest.component",),
         settings=("ingest",),
-        packages=("pillow", "tensorflow"),
+        packages=("numpy", "pillow", "pyarrow", "tensorflow"),
     ),
     Node("Schema"),
     Node("StatisticsGen", upstream=("Ingest", "Schema"), packages=("tensorflow-data-validation", "tfx")),
@@ -74,53 +74,51 @@ NODES = (
     ),
     Node("Pusher", upstream=("Trainer", "Evaluator"), code=("components.serving.pusher",), settings=("push",)),
 )
-IDS = tuple(node.id for node in NODES)
 
 
 def nodes(extract: Extract) -> tuple[Node, ...]:
-    """Returns the chain, with what a pretrained network needs if there is one."""
+    """Returns the nodes in order, with those that a pretrained model needs if there is one."""
     if not extract.model:
         return NODES
+    ingest, *rest = (_reading_extractor(node) if node.id == "Trainer" else node for node in NODES)
     extractor = Node("Extractor", code=("components.pretrained.component",))
     if extract.where != "beam":
-        return (extractor, *(_reading(node, "Extractor") if node.id == "Trainer" else node for node in NODES))
-    looks = Node(
+        return (ingest, extractor, *rest)
+    extracting = Node(
         "Extract",
         upstream=("Ingest", "Extractor"),
         code=("components.pretrained.component",),
         settings=("extract",),
         packages=("tensorflow", "keras"),
     )
-    ingest, *rest = NODES
-    later = [_reading(node, "Extractor") if node.id == "Trainer" else node for node in rest]
-    return (ingest, extractor, looks, *(_instead(node, "Ingest", "Extract") for node in later))
+    return (ingest, extractor, extracting, *(_reading_extracted(node) for node in rest))
 
 
-def _instead(node: Node, old: str, new: str) -> Node:
-    return replace(node, upstream=tuple(new if up == old else up for up in node.upstream))
+def _reading_extractor(node: Node) -> Node:
+    return replace(node, upstream=(*node.upstream, "Extractor"), settings=(*node.settings, "extract"))
 
 
-def _reading(node: Node, other: str) -> Node:
-    return replace(node, upstream=(*node.upstream, other), settings=(*node.settings, "extract"))
+def _reading_extracted(node: Node) -> Node:
+    return replace(node, upstream=tuple("Extract" if up == "Ingest" else up for up in node.upstream))
 
 
-def find(node_id: str, chain: Sequence[Node] = NODES) -> Node:
-    """Returns the node of that name, in any case of letters."""
-    for node in chain:
+def find(node_id: str, within: Sequence[Node] = NODES) -> Node:
+    """Returns the node of that name; upper and lower case are the same."""
+    for node in within:
         if node.id.lower() == node_id.lower():
             return node
-    raise SettingsError(f"unknown node {node_id!r}: {nearest(node_id, [node.id for node in chain])}")
+    raise SettingsError(f"unknown node {node_id!r}: {nearest(node_id, [node.id for node in within])}")
 
 
-def before(node_id: str, chain: Sequence[Node] = NODES) -> set[str]:
+def before(node_id: str, within: Sequence[Node] = NODES) -> set[str]:
     """Returns every node that must have run before `node_id`."""
-    node = find(node_id, chain)
+    node = find(node_id, within)
     direct = {*node.upstream, *node.after}
-    return direct.union(*(before(other, chain) for other in direct))
+    return direct.union(*(before(other, within) for other in direct))
 
 
 def entry_modules(node: Node, task: Task) -> tuple[str, ...]:
-    """Returns the modules that a node enters, with the Task's parts that it loads by name."""
+    """Returns the modules that a node enters, including those that the Task names by reference."""
     return (*node.code, *sorted({module_of(ref) for part in node.parts for ref in _refs(getattr(task, part))}))
 
 

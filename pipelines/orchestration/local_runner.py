@@ -1,8 +1,8 @@
-"""Runs a compiled pipeline on this machine: TFX's launcher and metadata, our decisions about what is due.
+"""Runs a compiled pipeline on this machine with TFX's launcher and metadata, according to a plan.
 
-for each node:  up to date ─► its outputs are published again as CACHED
-                due        ─► launch ─► audit ─► seal ─► published as COMPLETE
-                failed or unresolved ─► the run ends there, with that error
+for each node:  up to date ─► its outputs are published again, in state CACHED
+                due        ─► launch ─► audit ─► seal ─► published, in state COMPLETE
+                failed or unresolved ─► the run ends with that error
 """
 
 import time
@@ -35,19 +35,19 @@ from components.storage.hashing import HashCache
 from pipelines.config import RunConfig
 from pipelines.orchestration import plan, store
 from pipelines.orchestration.audit import Audit, audit
+from pipelines.orchestration.outcome import NodeFacts
 from pipelines.orchestration.plan import NodePlan, Plan
-from pipelines.report.facts import NodeFacts
 
-_UNSEEN = Audit()
+_NO_AUDIT = Audit()
 Started = Callable[[NodePlan], None]
 Finished = Callable[[NodeFacts], None]
 
 
 class LocalRunner:
-    """Runs one pipeline by a plan that was made under the root's lock."""
+    """Runs one pipeline by a plan; the caller holds the root's lock."""
 
     def __init__(self, config: RunConfig, planned: Plan, started: Started, finished: Finished) -> None:
-        """Keeps the plan and whom to tell about each node."""
+        """Takes the plan, and callbacks for the start and the end of each node."""
         self._config, self._plan, self._started, self._finished = config, planned, started, finished
 
     def run(self, pipeline: pipeline_pb2.Pipeline) -> None:
@@ -71,14 +71,14 @@ class LocalRunner:
         begun = time.monotonic()
         try:
             if planned.execution is not None:
-                looked = _reuse(planned, node, connection)
+                audited = _reuse(planned, node, connection)
             else:
-                looked = self._launch(planned, node, pipeline, deployment, connection)
+                audited = self._launch(planned, node, pipeline, deployment, connection)
         except BaseException:
             self._finished(_facts(planned, "failed", time.monotonic() - begun))
             raise
         state = "cached" if planned.execution is not None else "ran"
-        self._finished(_facts(planned, state, time.monotonic() - begun, looked))
+        self._finished(_facts(planned, state, time.monotonic() - begun, audited))
 
     def _launch(self, planned: NodePlan, node: Any, pipeline: Any, deployment: Any, connection: Any) -> Audit:
         parameter = node.parameters.parameters[store.FINGERPRINT]
@@ -95,18 +95,18 @@ class LocalRunner:
             custom_executor_operators=inspector.operators(),
         ).launch()
         _require_success(node_id, info, connection)
-        return inspector.looked
+        return inspector.audited
 
 
 class _Inspector:
-    """Stands between a node's executor and its publication: counts, seals, and lets only whole outputs through."""
+    """Checks a node's outputs after its executor and before they are published: audit, then seal."""
 
     def __init__(self, config: RunConfig) -> None:
         self._config = config
-        self.looked = Audit()
+        self.audited = Audit()
 
     def operators(self) -> dict[type[message.Message], Any]:
-        """Returns TFX's executor operators, each with our inspection after it."""
+        """Returns TFX's executor operators, each followed by our inspection."""
         inspect = self._inspect
 
         class InspectedPython(python_executor_operator.PythonExecutorOperator):
@@ -129,18 +129,18 @@ class _Inspector:
         begun = time.monotonic()
         output = run(info)
         node_id = info.pipeline_node.node_info.id
-        self.looked = audit(node_id, _uris(info.input_dict), _uris(info.output_dict))
+        self.audited = audit(node_id, _uris(info.input_dict), _uris(info.output_dict))
         self._seal(info.output_dict)
         properties = output.execution_properties
         properties[store.SECONDS].double_value = time.monotonic() - begun
-        properties[store.FACTS].string_value = orjson.dumps(self.looked.facts).decode()
-        if self.looked.entry is not None:
-            properties[store.LEDGER].string_value = orjson.dumps(self.looked.entry.to_dict()).decode()
+        properties[store.FACTS].string_value = orjson.dumps(self.audited.facts).decode()
+        if self.audited.entry is not None:
+            properties[store.LEDGER].string_value = orjson.dumps(self.audited.entry.to_dict()).decode()
         return output
 
     def _seal(self, outputs: dict[str, list[Any]]) -> None:
         folders = [Path(artifact.uri) for artifacts in outputs.values() for artifact in artifacts]
-        if served := self.looked.facts.get("destination"):
+        if served := self.audited.facts.get("destination"):
             folders.append(Path(served))
         cache = HashCache(self._config.hash_cache)
         for folder in folders:
@@ -149,7 +149,7 @@ class _Inspector:
 
 
 def _reuse(planned: NodePlan, node: Any, connection: Any) -> Audit:
-    """Publishes the outputs of an earlier execution as this run's, in state CACHED."""
+    """Publishes the outputs of an earlier execution for this run, in state CACHED."""
     with metadata.Metadata(connection) as handle:
         contexts = context_lib.prepare_contexts(metadata_handle=handle, node_contexts=node.contexts)
         resolved = inputs_utils.resolve_input_artifacts(pipeline_node=node, metadata_handle=handle)
@@ -176,21 +176,21 @@ def _load_outputs(planned: NodePlan, handle: Any) -> dict[str, list[Any]]:
 
 
 def _require_success(node_id: str, info: Any, connection: Any) -> None:
-    """TFX marks some failures in the metadata only, and goes on; here they end the run."""
+    """Raises an error for failures that TFX records in the metadata without raising."""
     if info is None or not info.execution_id:
-        raise PenstockError(f"{node_id} was not run: its inputs could not be resolved")
+        raise PenstockError(f"{node_id} did not run: its inputs were not found in the metadata")
     with metadata.Metadata(connection) as handle:
         (execution,) = handle.store.get_executions_by_id([info.execution_id])
     state = execution.State.Name(execution.last_known_state)
     if state not in ("COMPLETE", "CACHED"):
-        raise PenstockError(f"{node_id} ended in state {state}: its inputs could not be resolved")
+        raise PenstockError(f"{node_id} ended in state {state}: its inputs were not found in the metadata")
 
 
 def _uris(artifacts: Any) -> dict[str, Path]:
     return {key: Path(found[0].uri) for key, found in artifacts.items() if found}
 
 
-def _facts(planned: NodePlan, state: str, seconds: float, looked: Audit = _UNSEEN) -> NodeFacts:
+def _facts(planned: NodePlan, state: str, seconds: float, audited: Audit = _NO_AUDIT) -> NodeFacts:
     ledger = planned.execution.ledger if planned.execution is not None else None
-    records = ledger["records_in"] if ledger else looked.entry.records_in if looked.entry else None
+    records = ledger["records_in"] if ledger else audited.entry.records_in if audited.entry else None
     return NodeFacts(planned.node.id, state, seconds, planned.reason, records)

@@ -1,4 +1,4 @@
-"""One run at a time on a pipeline root. The kernel holds the lock, so it dies with its holder."""
+"""One run at a time per pipeline root. The kernel releases the lock when its holder ends, however it ends."""
 
 import os
 import sys
@@ -19,7 +19,14 @@ _FOREVER = -1
 
 @contextmanager
 def hold(notes: Path, *, wait: bool = False, place: Path | None = None, flag: str = "--root") -> Iterator[None]:
-    """Holds the lock of a place, the root; without `wait`, raises Locked at once when another run has it."""
+    """Holds the lock of a folder; raises Locked if another run has it, or waits for it.
+
+    Args:
+        notes: folder of the lock file.
+        wait: whether to wait for the other run.
+        place: the locked folder; the default is the folder of `notes`.
+        flag: the command-line flag that names the folder, for messages.
+    """
     place = place or notes.parent
     lock = filelock.FileLock(_prepared(notes, place, flag) / "lock")
     try:
@@ -56,5 +63,5 @@ def _holder(notes: Path) -> str:
         holder = orjson.loads((notes / "holder.json").read_bytes())
         started = datetime.fromtimestamp(holder["started"], timezone.utc)
     except (OSError, ValueError, KeyError):
-        return "by a run that has just begun"
+        return "by a run that has just started"
     return f"by pid {holder['pid']}, started {started:%Y-%m-%d %H:%M:%S} UTC"

@@ -1,8 +1,8 @@
-"""Which schema the data is held against: the user's own, the shipped one, or one to be curated.
+"""Which schema the data must satisfy: the user's own, the shipped one, or an inferred one.
 
---schema FILE ────────────────────────────────► that file
-the data has the columns of the shipped one ──► the shipped one
-else ─────────────────────────────────────────► <root>/schema.pbtxt: inferred by the first run, the user's from then on
+--schema FILE ──────────────────────────────────────► that file
+the data has the columns of the task's schema ──────► the task's schema
+else ───────────────────────────────────────────────► <root>/schema.pbtxt: inferred by the first run, then the user's
 """
 
 from dataclasses import dataclass
@@ -22,11 +22,11 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Curated:
-    """A schema and where it is kept."""
+    """A schema and its file."""
 
     file: Path
     content: bytes
-    is_new: bool = False  # inferred just now: the file is not there yet
+    is_new: bool = False  # inferred now: the file does not exist yet
 
 
 def find(config: RunConfig, found: Survey) -> Curated:
@@ -34,7 +34,7 @@ def find(config: RunConfig, found: Survey) -> Curated:
     if config.schema:
         return _read(Path(config.schema))
     shipped = _read(HOME / config.task.schema)
-    # Files of class folders always become the same columns.
+    # Class folders always have the same columns.
     if found.table is None or _columns(shipped.content) == _columns(_inferred(found.table)):
         return shipped
     own = config.root / "schema.pbtxt"
@@ -42,27 +42,27 @@ def find(config: RunConfig, found: Survey) -> Curated:
 
 
 def current(config: RunConfig) -> bytes:
-    """Returns the schema that would be in force now, for who compiles a pipeline before it is run."""
+    """Returns the schema that a run would use now; for compiling a pipeline before it runs."""
     cache = HashCache(config.hash_cache, read_only=True)
     paths.prepare(config.data, config.beam_args)
     return in_force(config, find(config, cached.take(config.data, config.settings.ingest, cache, config.needs)))
 
 
 def in_force(config: RunConfig, schema: Curated) -> bytes:
-    """Returns the schema as nodes read it: with what stands for a missing value."""
+    """Returns the schema as nodes read it: with a default for every value that may be missing."""
     from google.protobuf import text_format
     from tensorflow_metadata.proto.v0 import schema_pb2
 
     from components.records import roles
 
-    told = text_format.Parse(schema.content, schema_pb2.Schema())
+    parsed = text_format.Parse(schema.content, schema_pb2.Schema())
     if config.settings.extract.model and config.settings.extract.where == "beam":
-        told = _extracted(config, told)
-    return text_format.MessageToString(roles.with_defaults(told, config.task.label)).encode()
+        parsed = _extracted(config, parsed)
+    return text_format.MessageToString(roles.with_defaults(parsed, config.task.label)).encode()
 
 
 def bring_into_force(config: RunConfig, schema: Curated) -> None:
-    """Stores the schema where the pipeline takes it from, and where the user finds it if it is new."""
+    """Writes the schema where the Schema node reads it; a new one also where the user edits it."""
     if schema.is_new:
         durable.write_bytes(schema.file, schema.content)
     durable.write_bytes(config.schema_in_force, in_force(config, schema))
@@ -78,12 +78,12 @@ def _read(file: Path) -> Curated:
     except OSError as error:
         raise SettingsError(f"schema {file}: {error.strerror}") from None
     except (text_format.ParseError, UnicodeDecodeError) as error:
-        raise SettingsError(f"schema {file}: not a TensorFlow Metadata schema as text: {error}") from None
+        raise SettingsError(f"schema {file}: not a TensorFlow Metadata schema in text format: {error}") from None
     return Curated(file, content)
 
 
 def _extracted(config: RunConfig, schema: "schema_pb2.Schema") -> "schema_pb2.Schema":
-    """Returns the schema of records with a vector in the place of the image."""
+    """Returns the schema of records with an embedding in place of the image."""
     from components.pretrained import extractor
     from components.records import roles
 
@@ -93,7 +93,7 @@ def _extracted(config: RunConfig, schema: "schema_pb2.Schema") -> "schema_pb2.Sc
 
 
 def _columns(schema: bytes) -> set[tuple[str, int, str]]:
-    """Returns what tells one set of columns from another: names, types, and dtype and shape of tensors."""
+    """Returns what identifies a set of columns: names, types, and dtype and shape of tensors."""
     from google.protobuf import text_format
     from tensorflow_metadata.proto.v0 import schema_pb2
 

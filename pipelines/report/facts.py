@@ -3,16 +3,7 @@
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-
-@dataclass(frozen=True)
-class NodeFacts:
-    """One node of the chain in one run."""
-
-    id: str
-    state: str  # "ran", "cached", "failed", "skipped"
-    seconds: float
-    reason: str  # why it ran, or why it is up to date
-    records: int | None = None
+from pipelines.orchestration.outcome import NodeFacts
 
 
 @dataclass(frozen=True)

@@ -10,9 +10,10 @@ from components.errors import NotBlessed, exit_code_of
 from components.records import manifest
 from pipelines.config import RunConfig
 from pipelines.orchestration import plan
+from pipelines.orchestration.outcome import NodeFacts
 from pipelines.orchestration.plan import Plan
 from pipelines.orchestration.store import Artifact, Execution, Store
-from pipelines.report.facts import Bar, LedgerRow, NodeFacts, QuarantinedFile, RunFacts, SampleImage
+from pipelines.report.facts import Bar, LedgerRow, QuarantinedFile, RunFacts, SampleImage
 
 _QUARANTINE_SHOWN = 200
 _SAMPLES = 30

@@ -25,8 +25,9 @@ from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from markupsafe import Markup
 from PIL import Image, ImageOps
 
+from pipelines.orchestration.outcome import NodeFacts
 from pipelines.report import charts
-from pipelines.report.facts import NodeFacts, RunFacts, SampleImage
+from pipelines.report.facts import RunFacts, SampleImage
 
 MOST_NODES = 60
 MOST_ROWS = 50

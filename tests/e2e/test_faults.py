@@ -271,7 +271,7 @@ def test_root_without_write_permission_is_named(pipeline: Any, make_pipeline: An
     """B9: a read-only root ends the run at once, with the reason."""
     (open_folder / "root").mkdir(mode=0o555)
     # Root may write anywhere; modules are imported first because another user may not be allowed to read them.
-    limited = "import os, pipelines.config, pipelines.orchestration.run, components.tasks.image\n"
+    limited = "import os, pipelines.config, pipelines.run, components.tasks.image\n"
     limited += "os.seteuid(65534)" if os.geteuid() == 0 else ""
     result = make_pipeline(pipeline.data, open_folder / "root" / "inner").run(before=limited)
 

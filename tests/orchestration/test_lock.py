@@ -188,7 +188,7 @@ def test_a_holder_that_has_not_signed_yet_is_described(notes: Path) -> None:
     """Between taking the lock and writing the note there is no pid to name."""
     with lock.hold(notes):
         (notes / "holder.json").write_bytes(b"")
-        with pytest.raises(Locked, match="is in use: by a run that has just begun; "), lock.hold(notes):
+        with pytest.raises(Locked, match="is in use: by a run that has just started; "), lock.hold(notes):
             pass
 
 

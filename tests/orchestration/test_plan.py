@@ -1,6 +1,6 @@
-"""What is due and why, on a real metadata store, with real seals and hashes, and without TFX.
+"""Which nodes are due, and why: on a real metadata store, with real seals and hashes, without TFX.
 
-A history is made by playing plans: what a plan says is due gets outputs, seals and an execution, as the runner does.
+Earlier runs are simulated from plans: each due node gets outputs, seals and an execution, as the runner writes them.
 """
 
 import os
@@ -22,25 +22,26 @@ from components.settings.tree import Settings
 from components.storage.hashing import HashCache
 from pipelines import config as run_config
 from pipelines.config import RunConfig
-from pipelines.orchestration import graph, plan
+from pipelines.orchestration import graph, keys, plan
 from pipelines.orchestration import schema as curated
 from pipelines.orchestration.plan import (
     CACHED,
-    HELD,
+    KEPT,
     LOOK_UP,
     RUN,
     SKIP,
     NodePlan,
     Plan,
     Request,
-    describe_change,
     seal_path,
 )
+from pipelines.orchestration.reasons import data_difference
 from pipelines.orchestration.store import Store
 
 Record = Callable[..., tuple[int, dict[str, int]]]
 Due = dict[str, str]
 
+IDS = tuple(node.id for node in graph.NODES)
 EPOCHS = Settings().train.epochs
 
 OUTPUTS = {
@@ -67,12 +68,12 @@ INPUTS = {
 
 @dataclass
 class Root:
-    """A pipeline root, planned and played without TFX."""
+    """A pipeline root, planned and run without TFX."""
 
     home: Path
     keep_books: Callable[[Path], Record]
     blessed: bool = True
-    played: list[str] = field(default_factory=list)
+    done_nodes: list[str] = field(default_factory=list)
 
     def config(self, *flags: str) -> RunConfig:
         """Returns the configuration of a run on this root."""
@@ -84,17 +85,17 @@ class Root:
         return self.home / "data"
 
     def planned(self, *flags: str, request: Request | None = None) -> Plan:
-        """Decides what is due, as `penstock run` does before it imports TFX."""
+        """Makes the plan, as `penstock run` does before it imports TFX."""
         config = self.config(*flags)
         with opened(config) as cache:
             return plan.make(config, Store(config.metadata, config.name), cache, request or Request())
 
     def due(self, *flags: str, request: Request | None = None) -> Due:
-        """Returns the nodes that would run, and why."""
+        """Returns the due nodes and why they are due."""
         return {each.node.id: each.reason for each in self.planned(*flags, request=request).due}
 
     def run(self, *flags: str, request: Request | None = None) -> None:
-        """Plays a plan: everything due is done."""
+        """Makes a plan and simulates every due node."""
         config, planned = self.config(*flags), self.planned(*flags, request=request)
         config.notes.mkdir(parents=True, exist_ok=True)
         record = self.keep_books(config.metadata)
@@ -106,8 +107,8 @@ class Root:
                 made |= {artifact.name: artifact.id for artifact in each.outputs}
 
     def _do(self, each: NodePlan, config: RunConfig, made: Mapping[str, int], record: Record) -> dict[str, int]:
-        self.played.append(each.node.id)
-        node, number = each.node.id, len(self.played)
+        self.done_nodes.append(each.node.id)
+        node, number = each.node.id, len(self.done_nodes)
         folders = {name: self.home / "root" / node / name / str(number) for name in OUTPUTS[node]}
         served = [config.serving / str(number)] if node == "Pusher" and self.blessed else []
         for folder in (*folders.values(), *served):
@@ -156,8 +157,8 @@ def opened(config: RunConfig) -> Iterator[HashCache]:
 
 @pytest.fixture
 def new(tmp_path: Path, keep_books: Callable[[Path], Record], monkeypatch: pytest.MonkeyPatch) -> Root:
-    """A root that nothing has been done on, with two cats and two dogs to be ingested."""
-    monkeypatch.chdir(tmp_path)  # away from any penstock.toml
+    """A root without any run, and data of two cats and two dogs."""
+    monkeypatch.chdir(tmp_path)  # so that no penstock.toml is read
     monkeypatch.delenv("PENSTOCK_SETTINGS", raising=False)
     for name in ("cats/1.png", "cats/2.png", "dogs/3.png", "dogs/4.png"):
         (tmp_path / "data" / name).parent.mkdir(parents=True, exist_ok=True)
@@ -167,30 +168,30 @@ def new(tmp_path: Path, keep_books: Callable[[Path], Record], monkeypatch: pytes
 
 @pytest.fixture
 def root(new: Root) -> Root:
-    """A root on which everything has been done once."""
+    """A root after one complete run."""
     new.run()
     return new
 
 
 def after(first: Mapping[str, str]) -> Due:
-    """Returns `first` and all that runs because of it, each with the first running node that it reads from."""
+    """Returns `first` and the nodes that run after it, each with the first running node that it reads."""
     due = dict(first)
     for node in graph.NODES:
         running = [up for up in node.upstream if up in due]
         if running and node.id not in due and not node.resolves:
             due[node.id] = f"after {running[0]}, which runs"
-    return {node: due[node] for node in graph.IDS if node in due}
+    return {node: due[node] for node in IDS if node in due}
 
 
 class TestUpToDate:
-    """Nothing changed, nothing runs, and every node says why."""
+    """If nothing changed, nothing runs, and every node says why."""
 
     def test_on_a_new_root_everything_is_due(self, new: Root) -> None:
         """Nodes without inputs run for the first time, the others after them."""
         assert new.due() == after({"Ingest": "first run", "Schema": "first run"})
 
     def test_after_a_run_nothing_is_due(self, root: Root) -> None:
-        """Each node says what it was compared by."""
+        """Each node says what was compared."""
         assert [(each.node.id, each.action, each.reason) for each in root.planned().nodes] == [
             ("Ingest", CACHED, "same data, settings, code, libraries; outputs intact"),
             ("Schema", CACHED, "same schema; outputs intact"),
@@ -204,11 +205,11 @@ class TestUpToDate:
             ("Pusher", CACHED, "same inputs, settings, code; outputs intact"),
         ]
 
-    def test_a_plan_hands_on_what_is_used_again(self, root: Root) -> None:
-        """The outputs of the execution that was found."""
+    def test_a_plan_names_the_outputs_that_are_reused(self, root: Root) -> None:
+        """Those of the execution with the same key."""
         outputs = {each.node.id: [artifact.name for artifact in each.outputs] for each in root.planned().nodes}
 
-        assert outputs == {node: list(OUTPUTS.get(node, ())) for node in graph.IDS}
+        assert outputs == {node: list(OUTPUTS.get(node, ())) for node in IDS}
 
     def test_touched_files_change_nothing(self, root: Root) -> None:
         """Neither in the data nor in an artifact."""
@@ -218,7 +219,7 @@ class TestUpToDate:
         assert root.due() == {}
 
     def test_planning_with_a_read_only_cache_writes_nothing(self, root: Root) -> None:
-        """As a dry run does: no file of the root is added, removed or altered."""
+        """A dry run adds, removes and alters no file of the root."""
         config = root.config()
 
         def contents() -> dict[Path, bytes]:
@@ -234,7 +235,7 @@ class TestUpToDate:
 
 
 class TestChanges:
-    """What changed is named by the node that it changes; the others run after it or not at all."""
+    """The node that a change concerns names it; other nodes run after that node, or not at all."""
 
     @pytest.mark.parametrize(
         ("flag", "node", "reason"),
@@ -251,45 +252,45 @@ class TestChanges:
         assert root.due(flag) == after({node: reason})
 
     def test_a_setting_of_the_gate(self, root: Root) -> None:
-        """Nobody reads what the gate writes: Transform and Trainer stay as they are."""
+        """No node reads the Gate's output: Transform and Trainer do not run."""
         assert root.due("gate.min_per_class=2") == {"Gate": "setting gate.min_per_class changed: 1 to 2"}
 
     def test_another_serving_folder(self, root: Root) -> None:
-        """The model is pushed there too."""
+        """The model is pushed there as well."""
         due = root.due(f"push.directory={root.home / 'elsewhere'}")
 
         assert due == {"Pusher": f"setting push.directory changed: '' to '{root.home / 'elsewhere'}'"}
 
     def test_a_setting_put_back(self, root: Root) -> None:
-        """What was made with it before is still good, and still serves when nothing was blessed since."""
+        """Results with the old value are reused, if no other model was blessed since."""
         root.blessed = False
         root.run("train.epochs=3")
 
         assert root.due() == {}
 
     def test_a_helper_of_the_trainer(self, root: Root, monkeypatch: pytest.MonkeyPatch) -> None:
-        """Promise A15: the file is named; nodes that do not import it are left alone."""
+        """Promise A15: the file is named; nodes that do not import it do not run."""
         edit(monkeypatch, "components/models/image.py")
 
         assert root.due() == after({"Trainer": "code changed: components/models/image.py"})
 
     def test_a_helper_of_several_nodes(self, root: Root, monkeypatch: pytest.MonkeyPatch) -> None:
-        """Promise A15: each of them runs, and the first says why."""
+        """Promise A15: each of them runs, and the first names the file."""
         edit(monkeypatch, "components/storage/durable.py")
 
         assert root.due()["Ingest"] == "code changed: components/storage/durable.py"
 
     def test_an_unrelated_file(self, root: Root, monkeypatch: pytest.MonkeyPatch) -> None:
-        """Promise A15: the code of the command line is nobody's input."""
+        """Promise A15: no node depends on the code of the command line."""
         edit(monkeypatch, "pipelines/cli.py")
 
         assert root.due() == {}
 
     def test_a_library(self, root: Root, monkeypatch: pytest.MonkeyPatch) -> None:
-        """Both versions are told."""
-        versions = plan._version
-        keras = versions("keras")
-        monkeypatch.setattr(plan, "_version", lambda name: "9.9" if name == "keras" else versions(name))
+        """Both versions are named."""
+        installed = keys.version
+        keras = installed("keras")
+        monkeypatch.setattr(keys, "version", lambda name: "9.9" if name == "keras" else installed(name))
 
         assert root.due() == after({"Trainer": f"keras changed: {keras} to 9.9"})
 
@@ -306,19 +307,19 @@ class TestChanges:
         assert found == [{}, after({"Schema": "schema changed"})]
 
     def test_an_image_moved_to_another_class(self, root: Root) -> None:
-        """Promise A13: ingest and all after it."""
+        """Promise A13: Ingest and all nodes after it run."""
         (root.data / "cats" / "1.png").rename(root.data / "dogs" / "1.png")
 
         assert root.due() == after({"Ingest": "data changed: 1 moved (cats/1.png to dogs/1.png)"})
 
     def test_an_image_whose_name_is_not_utf8(self, root: Root) -> None:
-        """The reason can be printed: the odd byte is spelt out."""
+        """The reason can be printed: the byte is escaped."""
         (root.data / os.fsdecode(b"cats/caf\xe9.png")).write_text("café")
 
         assert root.due() == after({"Ingest": "data changed: 1 added (cats/caf\\xe9.png)"})
 
-    def test_something_beside_an_image_whose_name_is_not_utf8(self, root: Root) -> None:
-        """It is known again by its name, and not taken for one that was moved."""
+    def test_a_change_beside_an_image_whose_name_is_not_utf8(self, root: Root) -> None:
+        """That image is recognised by its name and not reported as moved."""
         (root.data / os.fsdecode(b"cats/caf\xe9.png")).write_text("café")
         root.run()
         (root.data / "cats" / "1.png").unlink()
@@ -326,24 +327,22 @@ class TestChanges:
         assert root.due() == after({"Ingest": "data changed: 1 removed (cats/1.png)"})
 
     def test_another_blessed_model(self, root: Root) -> None:
-        """The same candidate is compared anew when another model has been blessed since."""
+        """The same candidate is compared again if another model was blessed since."""
         root.run("train.epochs=3")
 
         assert root.due() == after({"Evaluator": "another blessed model to compare with"})
 
 
 @pytest.mark.parametrize(("source", "runs"), [("image_folder", True), ("csv_rows", False)])
-def test_of_the_tasks_sources_the_one_in_use_counts(
-    root: Root, monkeypatch: pytest.MonkeyPatch, source: str, runs: bool
-) -> None:
-    """A15: an edit of the code that reads this data is a miss, one of the code that reads other data is not."""
+def test_only_the_source_in_use_counts(root: Root, monkeypatch: pytest.MonkeyPatch, source: str, runs: bool) -> None:
+    """A15: Ingest depends on the code that reads this data, not on that of the task's other sources."""
     edit(monkeypatch, f"components/ingest/sources/{source}.py")
 
     assert ("Ingest" in root.due()) == runs
 
 
 def edit(monkeypatch: pytest.MonkeyPatch, name: str) -> None:
-    """Makes fingerprints see another content of one source file."""
+    """Makes fingerprints see other content in one source file."""
     sources = fingerprint.sources
 
     def edited(entries: tuple[str, ...]) -> dict[str, str]:
@@ -353,10 +352,10 @@ def edit(monkeypatch: pytest.MonkeyPatch, name: str) -> None:
 
 
 class TestTampering:
-    """Promise A14: an artifact that is not what its node left is refused, and the node says why."""
+    """Promise A14: an artifact that differs from what its node wrote is not reused, and the node says why."""
 
     def test_an_altered_file(self, root: Root) -> None:
-        """The output and the file inside it are named."""
+        """The output and the file in it are named."""
         (root.newest("Trainer", "model") / "content").write_text("another model")
 
         assert root.due() == after({"Trainer": "its output was tampered with: model: content altered"})
@@ -368,13 +367,13 @@ class TestTampering:
         assert root.due() == after({"Trainer": "its output was tampered with: model_run: content deleted"})
 
     def test_an_added_file(self, root: Root) -> None:
-        """A shard smuggled in."""
+        """For example a foreign shard."""
         (root.newest("Ingest", "examples") / "extra").write_text("more")
 
         assert root.due() == after({"Ingest": "its output was tampered with: examples: extra added"})
 
     def test_a_folder_that_is_gone(self, root: Root) -> None:
-        """The whole output."""
+        """The whole output is missing."""
         folder = root.newest("Transform", "transform_graph")
         shutil.rmtree(folder)
 
@@ -383,22 +382,22 @@ class TestTampering:
         )
 
     @pytest.mark.parametrize("damage", ["missing", "cut"])
-    def test_a_seal_that_says_nothing(self, damage: str, root: Root) -> None:
-        """Without its seal an output cannot be trusted."""
+    def test_a_missing_or_damaged_seal(self, damage: str, root: Root) -> None:
+        """Without its seal an output cannot be verified."""
         path = seal_path(root.config(), root.newest("Gate", "verdict"))
         path.unlink() if damage == "missing" else path.write_bytes(b"{")
 
         assert root.due() == {"Gate": "its output was tampered with: verdict: its seal is missing"}
 
     def test_the_served_model(self, root: Root) -> None:
-        """What serves is checked with what was made."""
+        """The pushed folder is verified as well."""
         (served,) = root.config().serving.iterdir()
         (served / "content").write_text("another model")
 
         assert root.due() == {"Pusher": f"its output was tampered with: served version {served.name}: content altered"}
 
-    def test_an_artifact_that_the_metadata_gave_up(self, root: Root, keep_books: Callable[[Path], Record]) -> None:
-        """Its files may be there still, but nobody vouches for them."""
+    def test_an_artifact_that_is_not_live(self, root: Root, keep_books: Callable[[Path], Record]) -> None:
+        """Its files may still exist."""
         gate = root.planned().of("Gate")
         assert gate.execution is not None
         inputs = Store(root.config().metadata, "image").input_ids(gate.execution.id)
@@ -413,20 +412,20 @@ class TestTampering:
 
         assert root.due() == {"Gate": "its output was tampered with: verdict is not marked live in the metadata"}
 
-    def test_an_older_result_that_is_whole(self, root: Root) -> None:
-        """Two equal results, one of them broken: the other one is used, and what was made from it."""
+    def test_an_older_intact_result(self, root: Root) -> None:
+        """Of two results with the same key, the intact one is reused."""
         root.run(request=Request(force=frozenset({"Trainer"})))
         (root.newest("Trainer", "model") / "content").write_text("another model")
         planned = root.planned().of("Trainer")
 
-        assert (planned.action, planned.outputs[0].uri.name) == (CACHED, str(root.played.index("Trainer") + 1))
+        assert (planned.action, planned.outputs[0].uri.name) == (CACHED, str(root.done_nodes.index("Trainer") + 1))
 
 
 class TestHistory:
-    """What earlier runs left behind."""
+    """Results of earlier runs."""
 
     def test_other_inputs_under_the_same_key(self, root: Root) -> None:
-        """A node that was run again gives new artifacts: who read the old ones is due."""
+        """Ingest ran again and wrote new artifacts: nodes that read the old ones are due."""
         root.run(request=Request(force=frozenset({"Ingest"}), last="Ingest"))
         inputs = "its inputs are other artifacts than last time"
 
@@ -435,7 +434,7 @@ class TestHistory:
         }
 
     def test_a_new_model_under_the_same_key(self, root: Root) -> None:
-        """The evaluator says that its inputs are new, and not that another model was blessed, for none was."""
+        """The Evaluator names its new inputs, because no other model was blessed."""
         root.blessed = False
         root.run("train.epochs=3")
         root.run("train.epochs=3", request=Request(force=frozenset({"Trainer"}), last="Trainer"))
@@ -443,20 +442,20 @@ class TestHistory:
         assert root.due("train.epochs=3") == after({"Evaluator": "its inputs are other artifacts than last time"})
 
     def test_a_node_that_only_ever_failed(self, new: Root, keep_books: Callable[[Path], Record]) -> None:
-        """It is told from one that was never tried."""
+        """The reason differs from that of a node that was never tried."""
         new.config().root.mkdir()
         keep_books(new.config().metadata)("Ingest", state="FAILED")
 
         assert new.due()["Ingest"] == "never finished before"
 
     def test_a_run_that_stopped_half_way(self, new: Root) -> None:
-        """What was finished is used, the rest goes on from there."""
+        """Finished nodes are reused, the run continues after them."""
         new.run(request=Request(last="Transform"))
 
         assert new.due() == after({"Trainer": "first run"})
 
     def test_a_result_without_a_fingerprint(self, root: Root, keep_books: Callable[[Path], Record]) -> None:
-        """One that TFX made on its own is passed over, however new it is."""
+        """It is ignored, even if it is the newest."""
         keep_books(root.config().metadata)("Schema", outputs={"schema": root.newest("Schema", "schema")})
 
         assert root.due() == {}
@@ -473,27 +472,27 @@ class TestRequests:
     """--from, --to and --force."""
 
     def test_a_forced_node_runs_with_all_after_it(self, root: Root) -> None:
-        """In any case of letters."""
+        """Upper and lower case are the same."""
         assert root.due(request=Request(force=frozenset({"transform"}))) == after({"Transform": "forced by --force"})
 
     def test_nodes_after_the_last_are_skipped(self, new: Root) -> None:
-        """Only what the last node needs is done."""
+        """Only the nodes that the last one needs run."""
         planned = new.planned(request=Request(last="StatisticsGen"))
 
         assert [(each.node.id, each.action, each.reason) for each in planned.nodes] == [
             ("Ingest", RUN, "first run"),
             ("Schema", RUN, "first run"),
             ("StatisticsGen", RUN, "after Ingest, which runs"),
-            *((name, SKIP, "after --to StatisticsGen") for name in graph.IDS[3:]),
+            *((name, SKIP, "after --to StatisticsGen") for name in IDS[3:]),
         ]
 
     def test_nodes_before_the_first_are_kept(self, root: Root) -> None:
-        """Whatever has changed in the data since."""
+        """Even if the data has changed since."""
         (root.data / "cats" / "1.png").unlink()
         planned = root.planned("train.epochs=3", request=Request(first="Trainer"))
 
         assert [(each.node.id, each.action, each.reason) for each in planned.nodes] == [
-            *((name, HELD, "before --from Trainer") for name in graph.IDS[:6]),
+            *((name, KEPT, "before --from Trainer") for name in IDS[:6]),
             ("Trainer", RUN, f"setting train.epochs changed: {EPOCHS} to 3"),
             ("Baseline", LOOK_UP, "looked up in every run"),
             ("Evaluator", RUN, "after Trainer, which runs"),
@@ -501,7 +500,7 @@ class TestRequests:
         ]
 
     def test_the_first_node_is_not_forced(self, root: Root) -> None:
-        """It runs only if something that it depends on has changed."""
+        """It runs only if something it depends on has changed."""
         assert root.due(request=Request(first="Trainer")) == {}
 
     def test_first_and_last_may_be_the_same(self, root: Root) -> None:
@@ -517,44 +516,44 @@ class TestRequests:
         [
             (Request(first="Trainr"), "unknown node 'Trainr': did you mean 'Trainer'?"),
             (Request(last="gates"), "unknown node 'gates': did you mean 'Gate'?"),
-            (Request(force=frozenset({"zzz"})), f"unknown node 'zzz': known: {', '.join(sorted(graph.IDS))}"),
+            (Request(force=frozenset({"zzz"})), f"unknown node 'zzz': known: {', '.join(sorted(IDS))}"),
             (
                 Request(first="Pusher", last="Trainer"),
                 "--from Pusher --to Trainer: Pusher does not come before Trainer",
             ),
         ],
     )
-    def test_what_cannot_be_done_is_refused(self, request_: Request, message: str, new: Root) -> None:
-        """With the nearest name, or the order."""
+    def test_an_impossible_request_is_rejected(self, request_: Request, message: str, new: Root) -> None:
+        """The message has the nearest name, or the order."""
         with pytest.raises(SettingsError) as refused:
             new.planned(request=request_)
 
         assert str(refused.value) == message
 
-    def test_nothing_to_start_from_is_refused(self, new: Root) -> None:
-        """The node without output is named, with the way out."""
+    def test_from_without_earlier_outputs_is_rejected(self, new: Root) -> None:
+        """The message names the node without output and what to do."""
         with pytest.raises(SettingsError) as refused:
             new.planned(request=Request(first="Trainer"))
 
         assert str(refused.value) == "--from Trainer: Ingest has no output yet; run without --from first"
 
-    def test_a_broken_output_to_start_from_is_refused(self, root: Root) -> None:
-        """Promise A14 holds for what is kept, too."""
+    def test_from_with_a_broken_output_is_rejected(self, root: Root) -> None:
+        """Promise A14 holds for kept outputs as well."""
         (root.newest("Transform", "transform_graph") / "content").unlink()
 
         with pytest.raises(SettingsError) as refused:
             root.planned(request=Request(first="Trainer"))
 
         assert str(refused.value) == (
-            "--from Trainer: the output of Transform is broken (transform_graph: content deleted)"
+            "--from Trainer: the output of Transform is broken (transform_graph: content deleted); run without --from"
         )
 
 
-class TestDescribeChange:
-    """How two sets of files differ, in one sentence."""
+class TestDataDifference:
+    """How two sets of files differ."""
 
     @pytest.mark.parametrize(
-        ("old", "new", "said"),
+        ("old", "new", "text"),
         [
             ({"a": "1"}, {"a": "1"}, "data changed"),
             ({"a": "1"}, {"b": "1"}, "data changed: 1 moved (a to b)"),
@@ -582,7 +581,7 @@ class TestDescribeChange:
         ],
     )
     def test_every_kind_of_change_is_counted_with_an_example(
-        self, old: dict[str, str], new: dict[str, str], said: str
+        self, old: dict[str, str], new: dict[str, str], text: str
     ) -> None:
-        """Moves first, then what was altered, added and removed."""
-        assert describe_change(old, new) == said
+        """Moved files first, then altered, added and removed ones."""
+        assert data_difference(old, new) == text

@@ -5,7 +5,8 @@ from io import BytesIO
 import pytest
 from PIL import Image
 
-from pipelines.report.facts import Bar, LedgerRow, NodeFacts, QuarantinedFile, RunFacts, SampleImage
+from pipelines.orchestration.outcome import NodeFacts
+from pipelines.report.facts import Bar, LedgerRow, QuarantinedFile, RunFacts, SampleImage
 
 
 def encode(kind: str, side: int = 8) -> bytes:

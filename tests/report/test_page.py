@@ -16,8 +16,9 @@ import pytest
 from markupsafe import Markup
 from PIL import Image
 
+from pipelines.orchestration.outcome import NodeFacts
 from pipelines.report import page
-from pipelines.report.facts import Bar, LedgerRow, NodeFacts, QuarantinedFile, RunFacts, SampleImage
+from pipelines.report.facts import Bar, LedgerRow, QuarantinedFile, RunFacts, SampleImage
 
 EVIL = "<script>alert(1)</script>"
 HUGE = "x" * 10_000_000

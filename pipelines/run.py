@@ -1,7 +1,7 @@
 """One run from lock to summary, the same for `penstock run` and for the `tfx` CLI.
 
-lock ─► sweep what a killed run left ─► plan ─► nothing due? say why, done
-                                             └► import TFX, build, run by plan ─► facts ─► summary, report
+lock ─► clean up after a killed run ─► plan ─► nothing due: print why
+                                            └► import TFX, build, run the due nodes ─► facts ─► summary, report
 """
 
 import shutil
@@ -24,15 +24,16 @@ from pipelines import log
 from pipelines.config import RunConfig
 from pipelines.console import Display
 from pipelines.orchestration import lock, plan, schema
+from pipelines.orchestration.outcome import NodeFacts
 from pipelines.orchestration.plan import Plan, Request
 from pipelines.orchestration.store import Store
-from pipelines.report.facts import NodeFacts, RunFacts
+from pipelines.report.facts import RunFacts
 
-_NO_ROOM = 1 << 20  # with less than this free, whatever failed failed for lack of room
+_NO_ROOM = 1 << 20  # bytes; with less than this free, a full disk is the cause of any failure
 
 
 def dry_run(config: RunConfig, request: Request, out: TextIO = sys.stdout) -> int:
-    """Says for each node whether it would run, and why. Writes nothing."""
+    """Prints for each node whether it would run, and why. Writes nothing."""
     cache = HashCache(config.hash_cache, read_only=True)
     planned = plan.make(config, Store(config.metadata, config.name), cache, request)
     Display(out).plan(planned, config)
@@ -43,25 +44,24 @@ def run(config: RunConfig, request: Request, *, wait: bool = False, compiled: An
     """Brings the pipeline up to date and returns the exit code.
 
     Args:
-        config: which pipeline, where.
-        request: which part of it.
+        config: which pipeline, on which data, in which root.
+        request: which of its nodes.
         wait: whether to wait for another run on the same root.
-        compiled: the pipeline's IR, when the `tfx` CLI has compiled it; then up-to-date nodes are recorded as well.
+        compiled: the pipeline's IR if the `tfx` CLI has compiled it; up-to-date nodes are then recorded as well.
     """
     with lock.hold(config.notes, wait=wait), _disk_explained(config):
         for folder in (config.root, config.notes, config.notes / "seals"):
             durable.sweep(folder)
         store = Store(config.metadata, config.name, read_only=False)
-        swept = store.close_open_executions("FAILED")
         display = Display(sys.stdout)
-        display.swept(swept)
+        display.closed(store.close_open_executions("FAILED"))
         planned = _plan(config, store, request)
         if planned.schema is not None:
             schema.bring_into_force(config, planned.schema)
             display.schema(planned.schema)
         if not planned.due and compiled is None:
             return _nothing_due(config, store, planned, display)
-        return _Run(config, store, planned).go(compiled)
+        return _TfxRun(config, store, planned).go(compiled)
 
 
 def _plan(config: RunConfig, store: Store, request: Request) -> Plan:
@@ -82,8 +82,8 @@ def _nothing_due(config: RunConfig, store: Store, planned: Plan, display: Displa
     return facts.exit_code
 
 
-class _Run:
-    """The part of a run that needs TFX."""
+class _TfxRun:
+    """The part of a run that imports TFX."""
 
     def __init__(self, config: RunConfig, store: Store, planned: Plan) -> None:
         self._config, self._store, self._plan = config, store, planned
@@ -111,29 +111,29 @@ class _Run:
         except KeyboardInterrupt as error:
             self._store.close_open_executions("CANCELED")
             return error
-        except Exception as error:  # noqa: BLE001 - it is shown, logged and becomes the exit code
+        except Exception as error:  # noqa: BLE001 - it is shown, logged and decides the exit code
             traceback.print_exc()  # to the log
-            with suppress(Exception):  # the metadata may be what failed; the next run sweeps
+            with suppress(Exception):  # the metadata itself may have failed; the next run closes the executions
                 self._store.close_open_executions("FAILED")
             return _disk_full(error, self._config) or error
         return None
 
     def _run_nodes(self, compiled: Any, display: Display) -> None:
         display.loading()
-        from pipelines.orchestration import compile as compiling
+        from pipelines.orchestration import build
         from pipelines.orchestration.local_runner import LocalRunner
 
         def finished(node: NodeFacts) -> None:
             self._nodes.append(node)
             display.finished(node)
 
-        pipeline = compiled if compiled is not None else compiling.compile_pipeline(self._config, self._schema())
+        pipeline = compiled if compiled is not None else build.compiled(self._config, self._schema())
         if self._plan.of("Ingest").action != plan.RUN:
-            cached.forget()  # else Ingest does, when it is done
+            cached.forget()  # otherwise Ingest does it when it has finished
         LocalRunner(self._config, self._plan, display.started, finished).run(pipeline)
 
     def _schema(self) -> bytes:
-        """Returns the schema that nodes are set up by; none is in force yet if the run ends before it would be."""
+        """Returns the schema that nodes are configured by; a run that ends before the Schema node has none stored."""
         if self._plan.of("Schema").action == plan.SKIP:
             return schema.current(self._config)
         return self._config.schema_in_force.read_bytes()
@@ -161,7 +161,7 @@ class _Run:
 
 @contextmanager
 def _disk_explained(config: RunConfig) -> Iterator[None]:
-    """Says so when an error outside of a node comes from a full disk."""
+    """Raises DiskFull for an error that a full disk causes outside of a node."""
     try:
         yield
     except Exception as error:
@@ -171,14 +171,14 @@ def _disk_explained(config: RunConfig) -> Iterator[None]:
 
 
 def _disk_full(error: Exception, config: RunConfig) -> DiskFull | None:
-    """Returns what to say when the disk is full; libraries put it in many words, or in none."""
+    """Returns an explanation if the disk is full; libraries report it in different words, or not at all."""
     free = shutil.disk_usage(config.root).free
     if isinstance(error, PenstockError) or (free > _NO_ROOM and "No space left on device" not in str(error)):
         return None
     return DiskFull(
         f"{config.root}: no space left on its disk: {free / 1e6:,.1f} MB free, "
-        f"the data alone is {_size_of_data(config) / 1e6:,.1f} MB. "
-        "Nothing half-written was published; make room, or choose another --root"
+        f"the data alone has {_size_of_data(config) / 1e6:,.1f} MB. "
+        "No incomplete output was published; free disk space, or choose another --root"
     )
 
 
@@ -190,7 +190,7 @@ def _size_of_data(config: RunConfig) -> int:
 
 @contextmanager
 def _signals_raise() -> Iterator[None]:
-    """Turns SIGTERM and Ctrl-C into an exception, so that a stopped run still closes its books."""
+    """Turns SIGTERM and Ctrl-C into an exception, so that a stopped run still closes its executions."""
 
     def cancel(signum: int, frame: FrameType | None) -> None:
         del frame

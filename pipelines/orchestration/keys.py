@@ -1,0 +1,80 @@
+"""The fingerprint of a node: everything that its result depends on, and one key over all of it."""
+
+import os
+from collections.abc import Mapping
+from functools import lru_cache
+from importlib import metadata
+from typing import Any
+
+import orjson
+
+from components import fingerprint, refs
+from components.native import build as native
+from components.storage.hashing import digest_of, sha256_of
+from pipelines.config import HOME, RunConfig
+from pipelines.orchestration import graph
+from pipelines.orchestration.graph import Node
+
+_WIRING = "pipelines/orchestration/build.py"
+_DECODER = "components/native/loader.py"
+
+
+def make(node: Node, config: RunConfig, upstream: Mapping[str, str], source: str, content: Mapping[str, Any]) -> Any:
+    """Returns the fingerprint of a node.
+
+    Args:
+        node: the node.
+        config: the run.
+        upstream: keys of the nodes that it reads.
+        source: reference of the source that reads the data; only Ingest depends on its code.
+        content: what the node reads that no other node wrote.
+    """
+    code = fingerprint.sources(_modules(node, config, source))
+    parts = {
+        "settings": {name: config.settings.section(name) for name in node.settings},
+        "parts": {name: _plain(getattr(config.task, name)) for name in node.parts},
+        "code": {**code, _WIRING: wiring()},
+        "packages": versions(node.packages),
+        "upstream": dict(upstream),
+        **({"decoder": _decoder()} if _DECODER in code else {}),
+        **content,
+    }
+    return {**parts, "key": digest_of([node.id, orjson.dumps(parts, option=orjson.OPT_SORT_KEYS).decode()])}
+
+
+def versions(packages: tuple[str, ...]) -> dict[str, str]:
+    """Returns the installed version of each package."""
+    return {name: version(name) for name in packages}
+
+
+@lru_cache(maxsize=64)
+def version(package: str) -> str:
+    """Returns the installed version of a package."""
+    return metadata.version(package)
+
+
+@lru_cache(maxsize=1)
+def wiring() -> str:
+    """Returns the digest of the file that sets the nodes up; what it imports is the nodes' own code."""
+    return sha256_of(HOME / _WIRING)[:16]
+
+
+def _modules(node: Node, config: RunConfig, source: str) -> list[str]:
+    sources = [refs.module_of(source)] if node.id == "Ingest" else []
+    maps = [refs.module_of(ref) for ref in config.settings.input.maps] if "input" in node.settings else []
+    return [*graph.entry_modules(node, config.task), *sources, *maps]
+
+
+def _decoder() -> str:
+    """Returns what will decode JPEGs in training: the native library if it is built or can be, else TensorFlow."""
+    if os.environ.get(native.SWITCH) == "0":
+        return "TensorFlow"
+    try:
+        recipe = native.recipe()
+    except native.NotBuilt:
+        return "TensorFlow"
+    return f"native {recipe.material}" if recipe.compiler or native.find(recipe) else "TensorFlow"
+
+
+def _plain(value: object) -> Any:
+    return [_plain(item) for item in value] if isinstance(value, tuple) else value
