@@ -18,7 +18,7 @@ Tree = Callable[[Mapping[str, str]], Path]
 
 @pytest.fixture
 def tree(tmp_path: Path) -> Tree:
-    """Writes source files, each with the packages above it, and returns their home."""
+    """Writes source files, with an `__init__.py` in each package, and returns their folder."""
 
     def write(files: Mapping[str, str]) -> Path:
         for name, content in files.items():
@@ -33,19 +33,19 @@ def tree(tmp_path: Path) -> Tree:
 
 
 def reached(home: Path, *entries: str) -> set[str]:
-    """Returns the modules that entries reach, without the package files, which are all empty here."""
+    """Returns the files that entries reach, without the `__init__.py` files."""
     return {name for name in sources(entries, home) if not name.endswith("__init__.py")}
 
 
-def test_a_digest_is_that_of_the_source(tree: Tree) -> None:
-    """Every file reached is there, by its path below the home, with 16 digits of its content's hash."""
+def test_a_file_has_the_digest_of_its_content(tree: Tree) -> None:
+    """The first 16 digits of its SHA-256."""
     home = tree({"components/a.py": "x = 1\n"})
 
     assert sources(["components.a"], home)["components/a.py"] == hashlib.sha256(b"x = 1\n").hexdigest()[:16]
 
 
-def test_what_is_imported_by_an_import_counts(tree: Tree) -> None:
-    """A helper of a helper is reached."""
+def test_imports_of_imports_count(tree: Tree) -> None:
+    """And no other file does."""
     home = tree(
         {
             "components/a.py": "import components.b",
@@ -98,7 +98,7 @@ def test_every_way_to_import_counts(line: str, tree: Tree) -> None:
     ],
 )
 def test_relative_imports_are_resolved(line: str, helper: str, tree: Tree) -> None:
-    """Dots lead up from the package that the module stands in."""
+    """Dots go up from the module's package."""
     home = tree(
         {
             "components/deep/a.py": line,
@@ -111,8 +111,8 @@ def test_relative_imports_are_resolved(line: str, helper: str, tree: Tree) -> No
     assert reached(home, "components.deep.a") == {"components/deep/a.py", helper}
 
 
-def test_a_relative_import_of_a_package_starts_in_the_package(tree: Tree) -> None:
-    """`from . import x` in an __init__ is a module beside that file."""
+def test_a_relative_import_in_a_package_starts_in_the_package(tree: Tree) -> None:
+    """`from . import x` in an `__init__.py` names a module next to that file."""
     home = tree(
         {"components/deep/near.py": "", "components/near.py": "", "components/deep/__init__.py": "from . import near"}
     )
@@ -121,7 +121,7 @@ def test_a_relative_import_of_a_package_starts_in_the_package(tree: Tree) -> Non
 
 
 def test_the_packages_above_an_import_count(tree: Tree) -> None:
-    """Python runs their __init__ files on the way to the module."""
+    """Python runs their `__init__.py` files first."""
     home = tree({"components/a.py": "import components.deep.b", "components/deep/b.py": ""})
 
     assert sources(["components.a"], home).keys() == {
@@ -133,7 +133,7 @@ def test_the_packages_above_an_import_count(tree: Tree) -> None:
 
 
 def test_the_packages_above_an_entry_count(tree: Tree) -> None:
-    """Python runs them too, though the entry itself imports nothing of ours."""
+    """Even if the entry itself imports nothing of ours."""
     home = tree({"components/deep/a.py": "import os"})
 
     assert sources(["components.deep.a"], home).keys() == {
@@ -144,7 +144,7 @@ def test_the_packages_above_an_entry_count(tree: Tree) -> None:
 
 
 def test_what_a_package_file_imports_counts(tree: Tree) -> None:
-    """A helper that only the __init__ above a module names is code that runs."""
+    """It runs when any module of the package is imported."""
     home = tree(
         {"components/a.py": "", "components/helper.py": "", "components/__init__.py": "from components import helper"}
     )
@@ -153,14 +153,14 @@ def test_what_a_package_file_imports_counts(tree: Tree) -> None:
 
 
 def test_libraries_do_not_count(tree: Tree) -> None:
-    """Their versions stand elsewhere in the key."""
+    """Their versions are another part of the key."""
     home = tree({"components/a.py": "import os\nimport numpy as np\nfrom tfx import v1", "numpy.py": ""})
 
     assert reached(home, "components.a") == {"components/a.py"}
 
 
 def test_modules_that_import_each_other_are_read_once(tree: Tree) -> None:
-    """A circle comes to an end."""
+    """A cycle ends."""
     home = tree({"components/a.py": "import components.b", "components/b.py": "import components.a"})
 
     assert reached(home, "components.a") == {"components/a.py", "components/b.py"}
@@ -176,7 +176,7 @@ def test_an_edit_of_a_helper_is_named(tree: Tree) -> None:
 
 
 def test_an_unrelated_edit_changes_nothing(tree: Tree) -> None:
-    """A file that is not reached may be what it likes."""
+    """Only files that are reached count."""
     home = tree({"components/a.py": "import components.b", "components/b.py": "", "components/other.py": "x = 1"})
     before = sources(["components.a"], home)
     tree({"components/other.py": "x = 2", "pipelines/new.py": "import components.a"})
@@ -185,7 +185,7 @@ def test_an_unrelated_edit_changes_nothing(tree: Tree) -> None:
 
 
 def test_a_new_and_a_removed_file_are_changes() -> None:
-    """Both sides of the comparison count."""
+    """Files of either fingerprint are compared."""
     assert changed({"a": "1", "b": "2", "c": "3"}, {"b": "2", "c": "4", "d": "5"}) == ["a", "c", "d"]
 
 
@@ -285,19 +285,19 @@ TRAINER_ONLY = {
 }
 
 
-def test_the_trainers_fingerprint_holds_the_model() -> None:
-    """The model is named by a string in the Task and reached through the graph."""
+def test_the_trainers_fingerprint_has_the_model() -> None:
+    """The Task names the model by reference."""
     assert closure("Trainer") >= TRAINER_ONLY
 
 
-def test_the_trainers_fingerprint_holds_the_native_decoder() -> None:
-    """A15: C++ that a package builds is code as well."""
+def test_the_trainers_fingerprint_has_the_native_decoder() -> None:
+    """A15: C++ sources of a package count as well."""
     assert "components/native/decode/jpeg_batch.cc" in closure("Trainer")
 
 
 @pytest.mark.parametrize("node", ["Ingest", "Schema", "StatisticsGen", "ExampleValidator", "Gate", "Transform"])
-def test_an_edit_of_the_trainers_own_code_is_no_concern_of_earlier_nodes(node: str) -> None:
-    """Only the trainer and what comes after it would run again."""
+def test_earlier_nodes_do_not_depend_on_the_trainers_code(node: str) -> None:
+    """After an edit only the Trainer and the nodes after it run."""
     assert closure(node) & TRAINER_ONLY == set()
 
 
@@ -321,21 +321,21 @@ def test_an_edit_of_the_trainers_own_code_is_no_concern_of_earlier_nodes(node: s
     ],
 )
 def test_a_nodes_own_code_is_in_its_fingerprint(node: str, files: set[str]) -> None:
-    """Including what the Task names by a string."""
+    """Including modules that the Task names by reference."""
     assert files - closure(node) == set()
 
 
 LIST_IMPORTED = """
-import sys, components.ingest.sources.image_folder, pipelines.orchestration.run
+import sys, components.ingest.sources.image_folder, pipelines.run
 print(*(module.__file__ for module in list(sys.modules.values()) if getattr(module, "__file__", None)), sep="\\n")
 """
 
 
 def test_no_file_that_python_imports_is_missed() -> None:
-    """What a fresh interpreter has loaded is in the fingerprint of the modules that it was asked for."""
+    """Every module that a new interpreter has loaded is in the fingerprint of what was imported."""
     done = subprocess.run([sys.executable, "-c", LIST_IMPORTED], cwd=HOME, capture_output=True, text=True, check=True)
     loaded = {Path(line).resolve() for line in done.stdout.splitlines()}
     ours = {file.relative_to(HOME).as_posix() for file in loaded if file.is_relative_to(HOME)}
     ours = {name for name in ours if name.split("/")[0] in PACKAGES}
 
-    assert ours - sources(["components.ingest.sources.image_folder", "pipelines.orchestration.run"]).keys() == set()
+    assert ours - sources(["components.ingest.sources.image_folder", "pipelines.run"]).keys() == set()

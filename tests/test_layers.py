@@ -128,7 +128,7 @@ def modules_after(script: str, cwd: Path) -> set[str]:
 def test_planning_imports_nothing_heavy(tmp_path: Path) -> None:
     """Plan, store and the run up to its decision load in a fraction of a second."""
     loaded = modules_after(
-        "import pipelines.orchestration.run, pipelines.orchestration.plan, pipelines.orchestration.store", tmp_path
+        "import pipelines.run, pipelines.orchestration.plan, pipelines.orchestration.store", tmp_path
     )
 
     assert loaded & HEAVY == set()

@@ -16,7 +16,7 @@ from pipelines.orchestration import graph
 from pipelines.orchestration.graph import Node
 
 _WIRING = "pipelines/orchestration/build.py"
-_DECODER = "components/native/loader.py"
+_DECODER = "components/native/decode/loader.py"
 
 
 def make(node: Node, config: RunConfig, upstream: Mapping[str, str], source: str, content: Mapping[str, Any]) -> Any:
@@ -70,10 +70,11 @@ def _decoder() -> str:
     if os.environ.get(native.SWITCH) == "0":
         return "TensorFlow"
     try:
-        recipe = native.recipe()
+        recipe = native.recipe(native.DECODE)
+        usable = recipe.compiler or native.find(native.DECODE)
     except native.NotBuilt:
         return "TensorFlow"
-    return f"native {recipe.material}" if recipe.compiler or native.find(recipe) else "TensorFlow"
+    return f"native {recipe.inputs}" if usable else "TensorFlow"
 
 
 def _plain(value: object) -> Any:
