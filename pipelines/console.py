@@ -122,14 +122,14 @@ class Display:
 
     def surveyed(self, found: Survey) -> None:
         """Prints what will be read: source, spans, columns by type."""
-        files, size = len(found.manifest.files), sum(item.size for item in found.manifest.files)
+        files, size = len(found.listing.files), sum(item.size for item in found.listing.files)
         rows = [("source", f"{detect.name_of(found.source)}: {files:,} files, {size / 1e6:,.1f} MB")]
-        if found.parts[0].span.number is not None:
-            rows.append(("spans", ", ".join(_span_text(part.span) for part in found.parts)))
+        if found.spans[0].span.number is not None:
+            rows.append(("spans", ", ".join(_span_text(part.span) for part in found.spans)))
         if found.table is not None:
             from components.ingest.survey import columns
 
-            rows += _by_type(columns.shown(found.table.schema, found.table.label, found.table.images))
+            rows += _by_type(columns.describe(found.table.schema, found.table.label, found.table.images))
         self._rows(rows)
 
     def ingested(self, made: Manifest, out: Path) -> None:

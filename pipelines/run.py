@@ -185,7 +185,7 @@ def _disk_full(error: Exception, config: RunConfig) -> DiskFull | None:
 def _size_of_data(config: RunConfig) -> int:
     cache = HashCache(config.hash_cache, read_only=True)
     found = cached.take(config.data, config.settings.ingest, cache, config.needs)
-    return sum(item.size for item in found.manifest.files)
+    return sum(item.size for item in found.listing.files)
 
 
 @contextmanager

@@ -46,7 +46,7 @@ class _SurveyProcessor(input_processor.FileBasedInputProcessor):
         self._found = _survey(input_base_uri, config)
 
     def resolve_span_and_version(self) -> tuple[int, int | None]:
-        newest = self._found.parts[-1].span
+        newest = self._found.spans[-1].span
         return newest.number or 0, newest.version
 
     def get_input_fingerprint(self, span: int | None = None, version: int | None = None) -> str:

@@ -16,7 +16,7 @@ from components import beam_workers, progress
 from components.errors import BadInput
 from components.ingest.close import duplicates, manifest, reports, reuse
 from components.ingest.survey import schema
-from components.ingest.survey.survey import Part, Survey
+from components.ingest.survey.survey import SpanFiles, Survey
 from components.ingest.work import units
 from components.ingest.work.units import Output, Unit
 from components.ingest.write.files import ShardReport
@@ -35,7 +35,7 @@ class Job:
 
 def run(job: Job, make_pipeline: Callable[[], beam.Pipeline], survey_again: Callable[[], Survey]) -> Manifest:
     """Ingests the data and returns its manifest."""
-    spans = [_work_of(job, part) for part in job.found.parts]
+    spans = [_work_of(job, part) for part in job.found.spans]
     todo = [unit for span in spans for unit in span.units]
     if todo:
         _write_units(job, todo, make_pipeline)
@@ -51,13 +51,13 @@ def run(job: Job, make_pipeline: Callable[[], beam.Pipeline], survey_again: Call
 class _SpanWork:
     """What is to be done for one span."""
 
-    part: Part
+    part: SpanFiles
     key: str  # decides whether a later ingest can reuse the span; empty if the data has no spans
     reused: Sequence[ShardReport] | None  # of shards that were linked
     units: Sequence[Unit]
 
 
-def _work_of(job: Job, part: Part) -> _SpanWork:
+def _work_of(job: Job, part: SpanFiles) -> _SpanWork:
     table, settings = job.found.table, job.output.settings
     key = reuse.key_of(part, table, settings) if part.span.name else ""
     reused = reuse.link_shards(part, key, job.earlier, job.output.artifact) if key and job.earlier else None
@@ -65,7 +65,7 @@ def _work_of(job: Job, part: Part) -> _SpanWork:
 
 
 def _write_units(job: Job, todo: Sequence[Unit], make_pipeline: Callable[[], beam.Pipeline]) -> None:
-    _progress.start(len(job.found.manifest.files) if job.found.table is None else 0)
+    _progress.start(len(job.found.listing.files) if job.found.table is None else 0)
     pipeline = make_pipeline()
     if _is_local(pipeline):
         # Beam would run the units one after another in this process, and pickle them several times before: a third
@@ -108,18 +108,18 @@ def _with_prefix(report: ShardReport, prefix: str) -> ShardReport:
 
 def _close_files(job: Job, found: Sequence[ShardReport]) -> Manifest:
     output = job.output
-    return manifest.close(output.artifact, job.found.manifest, found, output.settings, job.quarantine_list)
+    return manifest.close(output.artifact, job.found.listing, found, output.settings, job.quarantine_list)
 
 
 def _close_rows(job: Job, found: Sequence[ShardReport]) -> Manifest:
     """Builds the manifest of rows, with warnings about duplicates, and writes the inferred schema."""
     survey, output, table = job.found, job.output, job.found.table
     repeated = duplicates.find(output.artifact, [report.name for report in found if report.name])
-    if not survey.parts[0].span.name:
+    if not survey.spans[0].span.name:
         duplicates.clear(output.artifact)  # only spans are reused, and their fingerprints with them
-    rows = sum(report.read for report in found) + len(survey.manifest.refused)
+    rows = sum(report.read for report in found) + len(survey.listing.quarantined)
     made = manifest.close(
-        output.artifact, survey.manifest, found, output.settings, job.quarantine_list, rows, repeated.warnings()
+        output.artifact, survey.listing, found, output.settings, job.quarantine_list, rows, repeated.warnings()
     )
     if table is not None:
         schema.write(output.artifact / "schema.pbtxt", table.schema, table.label, table.images)

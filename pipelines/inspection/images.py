@@ -29,7 +29,7 @@ _Row = tuple[str, str, str, int, int, int]
 
 def read(home: Place, found: Found) -> Iterator[RowBatch]:
     """Yields a row a file, with those that are no images as bad rows."""
-    yield RowBatch(_batch([]), tuple(BadRow(bad.path, bad.reason) for bad in found.refused))
+    yield RowBatch(_batch([]), tuple(BadRow(bad.path, bad.reason) for bad in found.quarantined))
     files = iter(found.files)
     while some := tuple(islice(files, _BATCH)):
         made = [_row(home, file) for file in some]

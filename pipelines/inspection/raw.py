@@ -14,8 +14,7 @@ from components import refs
 from components.errors import BadInput
 from components.ingest.sources import Found
 from components.ingest.sources.rows import RowBatch, RowSource
-from components.ingest.survey import columns as infer
-from components.ingest.survey import detect, spans
+from components.ingest.survey import columns, detect, spans
 from components.records.quarantine import printable
 from pipelines.inspection.reasons import Reasons
 from pipelines.inspection.records import FirstRecords, Taker, column_of
@@ -102,7 +101,7 @@ class _Tally:
         if schema == self._started:
             return
         self._started = schema
-        self.label = self.label or infer.label_of(schema, "")
+        self.label = self.label or columns.label_column(schema, "")
         new = [each for each in schema if _key(each) not in self.columns]
         room = max(0, MOST_COLUMNS - len(self.columns))
         kept = [each for index, each in enumerate(new) if index < room or each.name == self.label]
@@ -143,7 +142,7 @@ def _add_folders(located: detect.Located, tally: _Tally, gallery: Gallery | None
             gallery.offer(file.label, partial(_content, home / file.path))
     with _reading(str(home)):
         size = sum((home / file.path).stat().st_size for file in found.files)
-    return len(found.files) + len(found.refused), size
+    return len(found.files) + len(found.quarantined), size
 
 
 def _add_rows(located: detect.Located, tally: _Tally) -> tuple[int, int]:

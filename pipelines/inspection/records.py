@@ -5,7 +5,7 @@ from functools import partial
 
 import pyarrow as pa
 
-from components.ingest.survey.columns import label_of
+from components.ingest.survey.columns import label_column
 from pipelines.inspection.sheet import Gallery
 from pipelines.inspection.statistics import class_name, is_binary, is_list
 from pipelines.inspection.tensors import as_png, is_image, shape_of
@@ -81,7 +81,7 @@ def _cell(batch: pa.RecordBatch, name: str, index: int) -> str:
 
 
 def _offer(gallery: Gallery, batch: pa.RecordBatch, image: str) -> None:
-    images, label, shape = column_of(batch, image), label_of(batch.schema, ""), shape_of(batch.schema.field(image))
+    images, label, shape = column_of(batch, image), label_column(batch.schema, ""), shape_of(batch.schema.field(image))
     labels = column_of(batch, label) if label else None
     for index in range(batch.num_rows):
         named = class_name(labels[index].as_py()) if labels is not None and labels[index].is_valid else ""

@@ -18,7 +18,7 @@ _BATCH = 256  # files
 
 def read(home: Place, found: Found) -> Iterator[RowBatch]:
     """Yields a row a file, with those that are no texts as bad rows."""
-    yield RowBatch(_batch([]), tuple(BadRow(bad.path, bad.reason) for bad in found.refused))
+    yield RowBatch(_batch([]), tuple(BadRow(bad.path, bad.reason) for bad in found.quarantined))
     files, settings = iter(found.files), Ingest()
     while some := tuple(islice(files, _BATCH)):
         made = [_row(home, file, settings) for file in some]

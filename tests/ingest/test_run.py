@@ -192,7 +192,7 @@ def test_files_must_agree_on_their_columns(data: Path, tmp_path: Path) -> None:
     """A file with another header is named, with what it lacks and what it has too much."""
     (data / "c.csv").write_text("number,share,word,klass\n1,2.0,x,odd\n")
 
-    with pytest.raises(BadInput, match=r"c\.csv: its columns are not those of a\.csv: missing class; extra klass"):
+    with pytest.raises(BadInput, match=r"c\.csv: its columns differ from those of a\.csv: missing class; extra klass"):
         run(data, tmp_path / "out")
 
 

@@ -80,7 +80,7 @@ def test_no_more_is_read_than_is_allowed(
     ground: Any, address: Address, monkeypatch: pytest.MonkeyPatch, most: int, expected: bytes
 ) -> None:
     """One byte more shows that it is too large, however many requests it takes."""
-    monkeypatch.setattr(references, "_PIECE", 3)
+    monkeypatch.setattr(references, "_READ_BYTES", 3)
     (ground.folder / "set" / "1.png").write_bytes(b"0123456789")
     found = references.finder(address(ground.folder / "set")).find("", "1.png")
 

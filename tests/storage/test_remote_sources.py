@@ -258,7 +258,7 @@ def test_class_folders_are_listed_and_hashed_alike(
     here = listing.take(source, ground.folder / "set", HashCache(None))
 
     assert listing.take(source, address(ground.folder / "set"), HashCache(None)) == here
-    assert here.refused
+    assert here.quarantined
     assert here.ignored
 
 
@@ -283,7 +283,7 @@ def test_class_folders_that_are_not_there_are_refused(module: str, ground: Any, 
     (ground.folder / "set" / "a.txt").write_bytes(b"x")
     for name, what in (("none", "no such folder"), ("a.txt", "not a folder")):
         path = address(ground.folder / "set" / name)
-        with pytest.raises(BadInput, match=rf"^{path}: {what}; expected a folder with one sub-folder"):
+        with pytest.raises(BadInput, match=rf"^{path}: {what}; expected one sub-folder"):
             source.find(path)
 
 

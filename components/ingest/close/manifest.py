@@ -57,7 +57,7 @@ def build(
     listing: Listing, reports: Sequence[Any], found: int | None = None, warnings: Sequence[str] = ()
 ) -> tuple[Manifest, tuple[Quarantined, ...]]:
     """Returns the sum of the reports, and all that was quarantined, sorted by path."""
-    quarantined = [*listing.refused, *(bad for report in reports for bad in report.quarantined)]
+    quarantined = [*listing.quarantined, *(bad for report in reports for bad in report.quarantined)]
     quarantined.sort(key=lambda bad: bad.path)
     # From the listed files too, not only from the records: a class that is quarantined whole must be listed with 0.
     by_folder = {item.file.label for item in listing.files if item.file.label}

@@ -17,7 +17,7 @@ import orjson
 
 from components import fingerprint, refs
 from components.ingest.close import duplicates, reports
-from components.ingest.survey.survey import Part, Table
+from components.ingest.survey.survey import SpanFiles, Table
 from components.ingest.write.files import ShardReport
 from components.records import checksum
 from components.records.manifest import MANIFEST
@@ -29,10 +29,10 @@ _FOLDER = "spans"
 _LIBRARIES = ("numpy", "pillow", "pyarrow", "tensorflow")
 
 
-def key_of(part: Part, table: Table | None, settings: Ingest) -> str:
+def key_of(part: SpanFiles, table: Table | None, settings: Ingest) -> str:
     """Returns a digest of everything that the shards of a span depend on."""
     depends_on = {
-        "data": part.manifest.digest,
+        "data": part.listing.digest,
         "settings": settings.model_dump(mode="json", exclude={"spans", "max_bad_fraction", "near_bits"}),
         "columns": [str(table.schema), table.label, table.images, dict(table.names)] if table else [],
         "code": fingerprint.sources(["components.ingest.work.units", refs.module_of(part.located.source)]),
@@ -41,7 +41,7 @@ def key_of(part: Part, table: Table | None, settings: Ingest) -> str:
     return digest_of([orjson.dumps(depends_on, option=orjson.OPT_SORT_KEYS).decode()])
 
 
-def link_shards(part: Part, key: str, earlier: Path, artifact: Path) -> list[ShardReport] | None:
+def link_shards(part: SpanFiles, key: str, earlier: Path, artifact: Path) -> list[ShardReport] | None:
     """Links the shards of a span from the newest earlier artifact that has them intact; None if there is none.
 
     Args:
@@ -60,7 +60,7 @@ def link_shards(part: Part, key: str, earlier: Path, artifact: Path) -> list[Sha
     return None
 
 
-def store(artifact: Path, part: Part, key: str, written: Sequence[ShardReport]) -> None:
+def store(artifact: Path, part: SpanFiles, key: str, written: Sequence[ShardReport]) -> None:
     """Stores the key and the reports of a span, for the next ingest."""
     target = _file_of(artifact, part)
     target.parent.mkdir(exist_ok=True)
@@ -76,11 +76,11 @@ def _artifacts(folder: Path) -> list[Path]:
     return sorted(found, key=lambda path: int(path.name), reverse=True)
 
 
-def _file_of(artifact: Path, part: Part) -> Path:
+def _file_of(artifact: Path, part: SpanFiles) -> Path:
     return artifact / _FOLDER / f"{part.span.name}.json"
 
 
-def _read(artifact: Path, part: Part) -> dict[str, Any]:
+def _read(artifact: Path, part: SpanFiles) -> dict[str, Any]:
     try:
         stored: dict[str, Any] = orjson.loads(_file_of(artifact, part).read_bytes())
     except (OSError, ValueError):

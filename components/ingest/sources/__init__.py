@@ -1,7 +1,11 @@
-"""One kind of raw data a file. Each module has a `SOURCE` with two methods.
+"""Sources of raw data: one format per module, each with an object `SOURCE`.
 
-find(data)                     -> Found: the files, their labels, what was refused and why
-read(file, content, settings)  -> one record's columns, or `Rejected` with the reason
+A file source (class folders) has one record per file:
+
+    find(data)                     ─► Found: the files with their labels, and quarantined files with the reason
+    read(file, content, settings)  ─► FileRecord; raises `Rejected` with the reason
+
+A row source (tables) has many records per file: see `rows.py`.
 """
 
 from collections.abc import Mapping
@@ -11,7 +15,7 @@ from typing import TYPE_CHECKING, Protocol, runtime_checkable
 from components.records.quarantine import Quarantined
 from components.storage.paths import DataPath
 
-if TYPE_CHECKING:  # for a helper to start soon
+if TYPE_CHECKING:  # so that worker processes start sooner
     from components.ingest.images import CheckedImage
     from components.settings.ingest import Ingest
 
@@ -21,7 +25,7 @@ class Rejected(ValueError):
 
     def __init__(self, reason: str, position: str = "") -> None:
         super().__init__(reason)
-        self.position = position  # of the damage, such as "byte 1234", if it is known
+        self.position = position  # of the damage, such as "byte 1234", if known
 
 
 @dataclass(frozen=True)
@@ -34,36 +38,36 @@ class SourceFile:
 
 @dataclass(frozen=True)
 class Found:
-    """All that a source found: in the ledger, files + refused are the records in."""
+    """The files that a source found: in the ledger, files + quarantined are the records in."""
 
     files: tuple[SourceFile, ...]
-    refused: tuple[Quarantined, ...]
-    ignored: tuple[str, ...] = ()  # hidden and side files that no one would expect to be data
+    quarantined: tuple[Quarantined, ...]
+    ignored: tuple[str, ...] = ()  # hidden files, and files that describe the data
 
 
 @dataclass(frozen=True)
-class Record:
-    """One record, and what a person may want to know of it."""
+class FileRecord:
+    """The record of one file, and facts for the manifest."""
 
     columns: Mapping[str, bytes | int]
-    side: int  # shorter side in pixels
-    changed: str = ""  # why the bytes are not those of the file
-    perceptual_hash: int | None = None  # of a image, by which copies are found that were encoded anew
+    side: int  # shorter side in pixels; 0 for text
+    changed: str = ""  # why an image was re-encoded
+    perceptual_hash: int | None = None  # of an image, to find near duplicates
 
 
-class Source(Protocol):
-    """How one kind of raw data is found and read."""
+class FileSource(Protocol):
+    """Lists and reads data with one record per file."""
 
     def find(self, data: DataPath) -> Found:
-        """Lists the data."""
+        """Lists the files."""
 
-    def read(self, file: SourceFile, content: bytes, settings: "Ingest") -> Record:
-        """Turns one file into a record."""
+    def read(self, file: SourceFile, content: bytes, settings: "Ingest") -> FileRecord:
+        """Returns the record of one file."""
 
 
 @runtime_checkable
-class ImageSource(Source, Protocol):
-    """A source of images: what was found out about one is true of every file with the same bytes."""
+class ImageSource(FileSource, Protocol):
+    """A file source of images, whose checks can be cached by content."""
 
-    def record(self, file: SourceFile, image: "CheckedImage") -> Record:
-        """Turns a image that was checked into a record."""
+    def record(self, file: SourceFile, image: "CheckedImage") -> FileRecord:
+        """Returns the record of an image that was checked."""

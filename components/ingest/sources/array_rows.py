@@ -55,8 +55,6 @@ _LAST_CHARACTER, _SURROGATES = 0x10FFFF, (0xD800, 0xDFFF)
 class ArrayRows:
     """Reads .npz and .npy files."""
 
-    suffixes: tuple[str, ...] = (".npz", ".npy")
-
     def schema(self, path: DataPath) -> pa.Schema:
         """Returns a column an array."""
         return pa.schema([_field(array) for array in arrays_of(owner_of(path) or path)])

@@ -61,8 +61,6 @@ _HEAD = 64 << 10  # bytes in which a header is looked for first
 class CsvRows:
     """Reads tables of text."""
 
-    suffixes: tuple[str, ...] = (".csv", ".tsv", ".csv.gz", ".tsv.gz")
-
     def schema(self, path: DataPath) -> pa.Schema:
         """Returns the header's names, with types that fit nearly all rows of the first megabyte."""
         header = _header(path)

@@ -49,8 +49,6 @@ class _Bad(ValueError):
 class JsonlRows:
     """Reads objects in lines."""
 
-    suffixes: tuple[str, ...] = (".jsonl", ".ndjson", ".jsonl.gz", ".ndjson.gz")
-
     def schema(self, path: DataPath) -> pa.Schema:
         """Returns the keys in the first megabyte, each with the type that most of its values have."""
         votes: dict[str, Counter[Kind]] = defaultdict(Counter)

@@ -32,8 +32,6 @@ _FLATTEN = "store it as columns of their own, for example with pandas.json_norma
 class ParquetRows:
     """Reads Parquet files."""
 
-    suffixes: tuple[str, ...] = (".parquet", ".pq")
-
     def schema(self, path: DataPath) -> pa.Schema:
         """Returns the columns as records will hold them, from the footer alone."""
         with parquet_file.opened(path) as file:

@@ -1,9 +1,9 @@
-"""Raw data with many records a file: what a source of rows has to offer.
+"""Sources whose files hold many records each: CSV, JSON Lines, Parquet, NumPy arrays, TFRecords.
 
-    file ─► divide ─► ranges (bytes or rows, the same on any machine) ─► read ─► batches of columns, and bad rows
+    file ─► divide ─► ranges (of bytes or rows, the same on any machine) ─► read ─► batches of columns, and bad rows
 
-A range is what one Beam element reads and writes: no row crosses a shuffle, a big file keeps all workers busy, and a
-retried bundle writes the same shards again.
+One Beam element reads and writes one range: no row crosses a shuffle, a big file keeps all workers busy, and a retried
+bundle writes the same shards again.
 """
 
 from collections.abc import Callable, Iterator, Sequence
@@ -12,18 +12,21 @@ from typing import Protocol
 
 import pyarrow as pa
 
+from components.records.quarantine import RAW_LIMIT
 from components.storage.paths import DataPath
+
+WHOLE = 1 << 62  # target bytes of `divide` that keep a file in one range
 
 
 @dataclass(frozen=True)
 class Range:
-    """A part of one file, in the source's own unit: bytes of text, rows of an array."""
+    """A part of one file, in the unit of the source: bytes of text, or rows of an array."""
 
     path: str  # relative to the data folder
     start: int
     stop: int
     first: int  # number of its first row or line in the file, from 1
-    size: int  # bytes, about
+    size: int  # approximate bytes
 
 
 @dataclass(frozen=True)
@@ -34,27 +37,39 @@ class BadRow:
     reason: str
     raw: bytes = b""
 
+    @staticmethod
+    def of(described: tuple[str, bytes], reason: str) -> "BadRow":
+        """Returns a bad row from its position and raw bytes, of which up to RAW_LIMIT are kept."""
+        return BadRow(described[0], reason, described[1][:RAW_LIMIT])
+
 
 @dataclass(frozen=True)
 class RowBatch:
-    """Rows as columns; integers, floats, booleans, strings, bytes, or lists of them. Missing values are null."""
+    """Rows as columns: integers, floats, booleans, strings, bytes, or lists of them. Missing values are null."""
 
     columns: pa.RecordBatch
     bad: Sequence[BadRow] = ()
-    # Tells position and raw bytes of a row of `columns`, should it turn out to be bad later on; asked for seldom.
+    # Returns position and raw bytes of a row of `columns` that turns out to be bad later; rarely called.
     describe: Callable[[int], tuple[str, bytes]] | None = field(default=None, compare=False, repr=False)
 
 
 class RowSource(Protocol):
-    """How one format of rows is read."""
-
-    suffixes: tuple[str, ...]  # of file names, such as (".csv", ".csv.gz")
+    """Reads one format of rows."""
 
     def schema(self, path: DataPath) -> pa.Schema:
-        """Returns columns and types as the first rows show them; raises BadInput for a file without any."""
+        """Returns columns and types, inferred from the first rows; raises BadInput for a file without rows."""
 
     def divide(self, path: DataPath, relative: str, target: int) -> list[Range]:
-        """Cuts a file into ranges of about `target` bytes; one range where the format cannot be cut."""
+        """Divides a file into ranges of about `target` bytes; one range if the format cannot be divided."""
 
     def read(self, path: DataPath, part: Range, schema: pa.Schema) -> Iterator[RowBatch]:
-        """Reads a range, a bounded batch at a time; every row of it comes out, as a record or as a bad row."""
+        """Reads a range in bounded batches; yields every row once, in a batch or as a bad row."""
+
+
+def first_rows(source: RowSource, path: DataPath, schema: pa.Schema) -> pa.RecordBatch:
+    """Returns the first batch of a file that is not empty."""
+    for part in source.divide(path, path.name, WHOLE):
+        for batch in source.read(path, part, schema):
+            if batch.columns.num_rows:
+                return batch.columns
+    return pa.RecordBatch.from_pylist([], schema=schema)

@@ -40,8 +40,6 @@ _MORE = 0x80  # the bit of a varint's byte that says another byte follows
 class TfRecordRows:
     """Reads TFRecord files of tf.Example."""
 
-    suffixes: tuple[str, ...] = (".tfrecord", ".tfrecords", ".tfrecord.gz", ".tfrecords.gz")
-
     def schema(self, path: DataPath) -> pa.Schema:
         """Returns the features of the first 1,000 records."""
         sample = [record.data for record in _sample(path)]

@@ -14,7 +14,7 @@ from components import refs
 from components.ingest.config import Needs
 from components.ingest.sources import Found
 from components.ingest.survey import detect, spans, survey
-from components.ingest.survey.survey import NOTHING, Part, Survey
+from components.ingest.survey.survey import NOTHING, SpanFiles, Survey
 from components.settings.ingest import Ingest
 from components.storage import paths
 from components.storage.hashing import HashCache, stat_key
@@ -41,16 +41,16 @@ def forget() -> None:
 def _is_current(known: Survey, settings: Ingest, needs: Needs) -> bool:
     """Whether the data has the same files as in the survey, each with the stat of the bytes that were hashed."""
     listed = spans.find(known.data, settings.spans, paths.matches)
-    same_spans = listed == tuple(part.span for part in known.parts)
-    return same_spans and all(_is_unchanged(part, needs) for part in known.parts)
+    same_spans = listed == tuple(part.span for part in known.spans)
+    return same_spans and all(_is_unchanged(part, needs) for part in known.spans)
 
 
-def _is_unchanged(part: Part, needs: Needs) -> bool:
-    located, listing = part.located, part.manifest
+def _is_unchanged(part: SpanFiles, needs: Needs) -> bool:
+    located, listing = part.located, part.listing
     if detect.locate(part.span.data, needs.sources) != located:
         return False
     if located.is_folder:
-        found = Found(tuple(item.file for item in listing.files), listing.refused, listing.ignored)
+        found = Found(tuple(item.file for item in listing.files), listing.quarantined, listing.ignored)
         if refs.load(located.source).find(located.home) != found:
             return False
     # The stat of a file that was written just before it was hashed is empty: it might change without a new one.
@@ -58,9 +58,9 @@ def _is_unchanged(part: Part, needs: Needs) -> bool:
     return all(stats) and stats == _stats(part)
 
 
-def _stats(part: Part) -> list[str]:
+def _stats(part: SpanFiles) -> list[str]:
     """Returns the stats of the files as they are now; none if one of them is gone."""
-    home, names = part.located.home, [item.file.path for item in part.manifest.files]
+    home, names = part.located.home, [item.file.path for item in part.listing.files]
     try:
         if isinstance(home, Path):
             return [stat_key(os.stat(f"{home}/{name}")) for name in names]  # noqa: PTH116 - a Path takes longer

@@ -1,24 +1,37 @@
-"""What the columns are: which one is the label, which types the user has set right, and how all that is shown.
+"""What the columns of a table are: label, text, dates, unused columns, types set by the user, and names in records.
 
-    schema as a source infers it ─► types from the settings ─► label ─► what a person reads
+    schema inferred by a source ─► types from the settings ─► label, text, dates, unused ─► names in the record
 
-A type that the user sets is read by the source itself, so a code such as 007 that was taken for a number comes back
-as it stands in the file.
+The source itself reads a column with the type that the user sets, so a code such as 007 that was inferred as a number
+comes back as it is in the file. The meaning of a column (text, date, unused) is stored in the metadata of its field,
+and later in the tags of the schema.
 """
 
-from collections.abc import Iterable, Mapping
-from itertools import chain, count
+import re
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from itertools import chain, count, islice
 
 import pyarrow as pa
 
-from components.errors import SettingsError
+from components.errors import BadInput, SettingsError
+from components.ingest.sources.rows import RowSource, first_rows
 from components.ingest.sources.set_types import SET_BY_USER
+from components.records.roles import DATE_PATTERN
+from components.records.schema import DATE, TEXT, UNUSED
 from components.settings.ingest import ColumnType
 from components.settings.names import nearest
+from components.storage.paths import DataPath
 
-# In the order in which they are looked for, whatever their case. Other programs write paths: image/class/label.
+# Names of label and text columns, in order of preference, in any case. Other programs write paths: image/class/label.
 LABELS = ("label", "labels", "class", "classes", "target", "targets", "y", "category", "class_label", "class_name")
+TEXTS = (
+    "text", "texts", "sentence", "document", "content", "body", "review", "comment", "message", "question", "prompt",
+    "description", "title",
+)  # fmt: skip
+SAMPLE = 50  # values that decide what a column holds
 _IMAGE, _IDS = "image", ("id", "record_id")
+_MEANING = b"meaning"
+_IS_DATE = re.compile(DATE_PATTERN, re.ASCII)  # as RE2 reads it
 _TYPES: Mapping[ColumnType, pa.DataType] = {
     "int": pa.int64(),
     "float": pa.float64(),
@@ -26,105 +39,7 @@ _TYPES: Mapping[ColumnType, pa.DataType] = {
     "text": pa.string(),
     "bytes": pa.binary(),
 }
-
-
-def label_of(schema: pa.Schema, asked: str) -> str:
-    """Returns the column of the label: the one asked for, else one that is called so, else none."""
-    if asked:
-        return known(schema, asked, "label")
-    single = [field.name for field in schema if not is_list(field.type) and not is_tensor(field)]
-    for wanted in LABELS:
-        for called in (str.lower, _last_part):
-            if found := [name for name in single if called(name) == wanted]:
-                return found[0]
-    return ""
-
-
-def with_types(schema: pa.Schema, overrides: Mapping[str, ColumnType]) -> pa.Schema:
-    """Returns the schema with the types that the user has set; of a list, the type of its values."""
-    for name, kind in overrides.items():
-        place = schema.get_field_index(known(schema, name, "columns"))
-        field = schema.field(place)
-        if is_tensor(field) and kind != "bytes":
-            raise SettingsError(f"setting ingest.columns: {name!r} is a tensor of {shape_of(field)}, expected bytes")
-        told = {**(field.metadata or {}), SET_BY_USER: b""}
-        schema = schema.set(place, field.with_type(_retyped(field.type, _TYPES[kind])).with_metadata(told))
-    return schema
-
-
-def with_classes(schema: pa.Schema, label: str) -> pa.Schema:
-    """Returns the schema with a label that names classes: as text, unless it is a quantity."""
-    kind = schema.field(label).type
-    return schema if pa.types.is_floating(kind) else with_types(schema, {label: "text"})
-
-
-def known(schema: pa.Schema, name: str, setting: str) -> str:
-    """Returns a column's name if there is such a column; else the setting is wrong, and the nearest name is told."""
-    if name not in schema.names:
-        raise SettingsError(f"setting ingest.{setting}: no column {name!r} in the data; {nearest(name, schema.names)}")
-    return name
-
-
-def record_schema(schema: pa.Schema, images: str = "") -> pa.Schema:
-    """Returns the columns of records: images where the rows have paths, and the record's id."""
-    if images:
-        schema = schema.set(schema.get_field_index(images), pa.field(image_name(schema, images), pa.binary()))
-    return schema.append(pa.field(id_name(schema), pa.int64()))
-
-
-def image_name(schema: pa.Schema, images: str) -> str:
-    """Returns what the images are called in records that have paths in the column `images`."""
-    return images if _IMAGE in schema.names else _IMAGE
-
-
-def id_name(schema: pa.Schema) -> str:
-    """Returns what our own column of record ids is called: a column of the user's is never replaced."""
-    names = chain(_IDS, (f"{_IDS[-1]}_{number}" for number in count(2)))
-    return next(name for name in names if name not in schema.names)
-
-
-def shown(schema: pa.Schema, label: str, images: str = "") -> list[tuple[str, str, str]]:
-    """Returns name, type and a note for every column, for people."""
-    return [(field.name, _spoken(field), _note(field, label, images)) for field in schema]
-
-
-def is_list(kind: pa.DataType) -> bool:
-    """Whether a column has several values in a row."""
-    return bool(pa.types.is_list(kind) or pa.types.is_large_list(kind))
-
-
-def is_tensor(field: pa.Field) -> bool:
-    """Whether a column is the raw bytes of a tensor; its dtype and shape are in the metadata of the field."""
-    return b"dtype" in (field.metadata or {})
-
-
-def shape_of(field: pa.Field) -> str:
-    """Returns dtype and shape of a tensor as people read them: "float32 28 x 28"."""
-    import numpy as np
-
-    shape = field.metadata.get(b"shape", b"").decode().replace(",", " x ")
-    return f"{np.dtype(field.metadata[b'dtype'].decode()).name} {shape}".strip()
-
-
-def _last_part(name: str) -> str:
-    return name.lower().replace(".", "/").rpartition("/")[2]
-
-
-def _retyped(kind: pa.DataType, wanted: pa.DataType) -> pa.DataType:
-    return pa.list_(wanted) if is_list(kind) else wanted
-
-
-def _spoken(field: pa.Field) -> str:
-    if is_tensor(field):
-        return "tensor"
-    return f"list of {_word(field.type.value_type)}" if is_list(field.type) else _word(field.type)
-
-
-def _word(kind: pa.DataType) -> str:
-    return next((word for word, fits in _WORDS if fits(kind)), str(kind))
-
-
-_WORDS = (
+_TYPE_NAMES = (
     ("int", pa.types.is_integer),
     ("float", pa.types.is_floating),
     ("bool", pa.types.is_boolean),
@@ -135,10 +50,174 @@ _WORDS = (
 )
 
 
+def check_column(schema: pa.Schema, name: str, setting: str) -> str:
+    """Returns the name of an existing column; otherwise reports a wrong setting, with the nearest name."""
+    if name not in schema.names:
+        raise SettingsError(f"setting ingest.{setting}: no column {name!r} in the data; {nearest(name, schema.names)}")
+    return name
+
+
+def label_column(schema: pa.Schema, setting: str) -> str:
+    """Returns the label column: the one in the setting, else the first with a usual name, else ""."""
+    if setting:
+        return check_column(schema, setting, "label")
+    single = [field.name for field in schema if not is_list(field.type) and not is_tensor(field)]
+    for wanted in LABELS:
+        for normalize in (str.lower, _last_part):
+            if found := [name for name in single if normalize(name) == wanted]:
+                return found[0]
+    return ""
+
+
+def text_column(path: DataPath, schema: pa.Schema, setting: str, others: Collection[str]) -> str:
+    """Returns the text column: the one in the setting, else the first with a usual name, else the only string column.
+
+    Args:
+        path: a file of the table, for messages.
+        schema: its columns.
+        setting: `ingest.text`.
+        others: columns that have another meaning.
+    """
+    if setting:
+        return check_column(schema, setting, "text")
+    names = [name for name in _strings(schema) if name not in others]
+    usual = [name for wanted in TEXTS for name in names if name.lower() == wanted]
+    if usual or len(names) == 1:
+        return (usual or names)[0]
+    found = f"{len(names)} candidates ({', '.join(names)})" if names else f"none of {', '.join(schema.names)} is text"
+    raise BadInput(f"{path}: no column for the text: {found}; name it with --set ingest.text=COLUMN")
+
+
+def date_columns(source: RowSource, path: DataPath, schema: pa.Schema, others: Collection[str]) -> list[str]:
+    """Returns the columns whose first values are all dates."""
+    names = [name for name in _strings(schema) if name not in others]
+    if not names:
+        return []
+    sample = first_rows(source, path, schema)
+    return [name for name in names if _are_dates(sample.column(schema.get_field_index(name)))]
+
+
+def unused_columns(schema: pa.Schema, setting: Sequence[str], needed: Collection[str]) -> list[str]:
+    """Returns the columns that models do not use; rejects a column that is needed, such as the label."""
+    for name in setting:
+        if check_column(schema, name, "unused") in needed:
+            raise SettingsError(f"setting ingest.unused: the model needs {name!r}; remove it from the list")
+    return list(setting)
+
+
+def with_types(schema: pa.Schema, overrides: Mapping[str, ColumnType]) -> pa.Schema:
+    """Returns the schema with the types that the user has set; for a list, the type of its values."""
+    for name, kind in overrides.items():
+        place = schema.get_field_index(check_column(schema, name, "columns"))
+        field = schema.field(place)
+        if is_tensor(field) and kind != "bytes":
+            raise SettingsError(f"setting ingest.columns: {name!r} is a tensor of {shape_of(field)}, expected bytes")
+        wanted = pa.list_(_TYPES[kind]) if is_list(field.type) else _TYPES[kind]
+        schema = schema.set(place, _with_metadata(field.with_type(wanted), SET_BY_USER, b""))
+    return schema
+
+
+def with_class_names(schema: pa.Schema, label: str) -> pa.Schema:
+    """Returns the schema with the label as text, unless the label is a float."""
+    return schema if pa.types.is_floating(schema.field(label).type) else with_types(schema, {label: "text"})
+
+
+def with_meanings(schema: pa.Schema, text: str, dates: Sequence[str], unused: Sequence[str] = ()) -> pa.Schema:
+    """Returns the schema with the meanings of its columns in the metadata of the fields."""
+    for name, meaning in ((text, TEXT), *((name, DATE) for name in dates), *((name, UNUSED) for name in unused)):
+        if name:
+            place = schema.get_field_index(name)
+            schema = schema.set(place, _with_metadata(schema.field(place), _MEANING, meaning.encode()))
+    return schema
+
+
+def meaning_of(field: pa.Field) -> str:
+    """Returns the meaning of a column, or ""."""
+    return str((field.metadata or {}).get(_MEANING, b"").decode())
+
+
+def record_schema(schema: pa.Schema, images: str = "") -> pa.Schema:
+    """Returns the columns of records: images instead of their paths, and the record id."""
+    if images:
+        schema = schema.set(schema.get_field_index(images), pa.field(image_name(schema, images), pa.binary()))
+    return schema.append(pa.field(id_name(schema), pa.int64()))
+
+
+def image_name(schema: pa.Schema, images: str) -> str:
+    """Returns the name of the image column in records whose rows have image paths in the column `images`."""
+    return images if _IMAGE in schema.names else _IMAGE
+
+
+def id_name(schema: pa.Schema) -> str:
+    """Returns the name of the record id column, which never replaces a column of the user."""
+    names = chain(_IDS, (f"{_IDS[-1]}_{number}" for number in count(2)))
+    return next(name for name in names if name not in schema.names)
+
+
+def describe(schema: pa.Schema, label: str, images: str = "") -> list[tuple[str, str, str]]:
+    """Returns name, type and a note for every column, to show to the user."""
+    return [(field.name, _type_name(field), _note(field, label, images)) for field in schema]
+
+
+def is_list(kind: pa.DataType) -> bool:
+    """Whether a column has several values per row."""
+    return bool(pa.types.is_list(kind) or pa.types.is_large_list(kind))
+
+
+def is_tensor(field: pa.Field) -> bool:
+    """Whether a column holds the raw bytes of a tensor; dtype and shape are in the metadata of the field."""
+    return b"dtype" in (field.metadata or {})
+
+
+def shape_of(field: pa.Field) -> str:
+    """Returns dtype and shape of a tensor to show to the user, such as "float32 28 x 28"."""
+    import numpy as np
+
+    shape = field.metadata.get(b"shape", b"").decode().replace(",", " x ")
+    return f"{np.dtype(field.metadata[b'dtype'].decode()).name} {shape}".strip()
+
+
+def is_text(kind: pa.DataType) -> bool:
+    """Whether a column holds one string per row."""
+    return bool(pa.types.is_string(kind) or pa.types.is_large_string(kind))
+
+
+def first_values(column: pa.Array) -> list[str]:
+    """Returns up to `SAMPLE` values that are neither missing nor empty."""
+    return list(islice(filter(None, column.to_pylist()), SAMPLE))
+
+
+def _with_metadata(field: pa.Field, key: bytes, value: bytes) -> pa.Field:
+    return field.with_metadata({**(field.metadata or {}), key: value})
+
+
+def _strings(schema: pa.Schema) -> Iterator[str]:
+    return (field.name for field in schema if is_text(field.type))
+
+
+def _are_dates(values: pa.Array) -> bool:
+    sample = first_values(values)
+    return bool(sample) and all(map(_IS_DATE.match, sample))
+
+
+def _last_part(name: str) -> str:
+    return name.lower().replace(".", "/").rpartition("/")[2]
+
+
+def _type_name(field: pa.Field) -> str:
+    if is_tensor(field):
+        return "tensor"
+    return f"list of {_value_name(field.type.value_type)}" if is_list(field.type) else _value_name(field.type)
+
+
+def _value_name(kind: pa.DataType) -> str:
+    return next((name for name, fits in _TYPE_NAMES if fits(kind)), str(kind))
+
+
 def _note(field: pa.Field, label: str, images: str) -> str:
     notes: Iterable[str] = (
         "label" if field.name == label else "",
-        "paths of images" if images and field.name == images else "",
+        "image paths" if images and field.name == images else "",
         shape_of(field) if is_tensor(field) else "",
     )
     return ", ".join(filter(None, notes))

@@ -1,4 +1,4 @@
-"""Which source reads a file, folder or pattern of the user's: decided by the names of what stands there."""
+"""Finds the source that reads a file, folder or pattern: file extensions decide the format."""
 
 import contextlib
 import os
@@ -16,56 +16,56 @@ from components.storage.paths import place, split_pattern
 from components.storage.remote_path import RemotePath
 
 
-class Kind(NamedTuple):
-    """A source, as people call it, and the ends of the names that it reads."""
+class Format(NamedTuple):
+    """The name of a source for messages, and how its file names end."""
 
     name: str
-    ends: str
+    suffix: str  # regular expression
 
 
-# One line a source. In these a file holds many records, …
+ARRAYS = "components.ingest.sources.array_rows:SOURCE"
+IMAGE_FOLDER = "components.ingest.sources.image_folder:SOURCE"
+TEXT_FOLDER = "components.ingest.sources.text_folder:SOURCE"
+# Sources whose files hold many records, …
 ROW_SOURCES = {
-    "components.ingest.sources.csv_rows:SOURCE": Kind("CSV", r"\.(csv|tsv)(\.gz)?"),
-    "components.ingest.sources.jsonl_rows:SOURCE": Kind("JSON Lines", r"\.(jsonl|ndjson)(\.gz)?"),
-    "components.ingest.sources.parquet_rows:SOURCE": Kind("Parquet", r"\.(parquet|pq)"),
-    "components.ingest.sources.array_rows:SOURCE": Kind("NumPy arrays", r"\.(npz|npy)"),
-    "components.ingest.sources.tfrecord_rows:SOURCE": Kind(
+    "components.ingest.sources.csv_rows:SOURCE": Format("CSV", r"\.(csv|tsv)(\.gz)?"),
+    "components.ingest.sources.jsonl_rows:SOURCE": Format("JSON Lines", r"\.(jsonl|ndjson)(\.gz)?"),
+    "components.ingest.sources.parquet_rows:SOURCE": Format("Parquet", r"\.(parquet|pq)"),
+    ARRAYS: Format("NumPy arrays", r"\.(npz|npy)"),
+    "components.ingest.sources.tfrecord_rows:SOURCE": Format(
         "TFRecords", r"(\.tfrecords?|tfrecord-(s\d+-)?\d+-of-\d+)(\.gz)?"
     ),
 }
-# … and in these a file is a record, and its class is the folder it stands in.
+# … and sources whose files are one record each, with the folder as its class.
 FOLDER_SOURCES = {
-    "components.ingest.sources.image_folder:SOURCE": Kind(
-        "class folders of images", r"\.(jpe?g|png|gif|webp|bmp|tiff?)"
-    ),
-    "components.ingest.sources.text_folder:SOURCE": Kind("class folders of texts", r"\.(txt|text|md)"),
+    IMAGE_FOLDER: Format("class folders of images", r"\.(jpe?g|png|gif|webp|bmp|tiff?)"),
+    TEXT_FOLDER: Format("class folders of texts", r"\.(txt|text|md)"),
 }
-IMAGE_FOLDER, TEXT_FOLDER = FOLDER_SOURCES
-ARRAYS = "components.ingest.sources.array_rows:SOURCE"
+_SOURCES = {**FOLDER_SOURCES, **ROW_SOURCES}
 Place = Path | RemotePath
 
 
 @dataclass(frozen=True)
 class Located:
-    """Where the data is and who reads it."""
+    """Where the data is, and which source reads it."""
 
     home: Place
-    files: tuple[str, ...]  # relative to home; for a source of rows only
+    files: tuple[str, ...]  # relative to home; empty for a source of class folders, which lists its own
     source: str
-    refused: tuple[str, ...] = ()  # links that lead out of the folder; a source of folders finds its own
+    links_outside: tuple[str, ...] = ()  # links that lead outside the folder, which are quarantined
 
     @property
     def is_folder(self) -> bool:
-        """Whether a file is a record."""
+        """Whether each file is one record."""
         return self.source in FOLDER_SOURCES
 
 
 def locate(data: str, sources: Collection[str] = ()) -> Located:
-    """Finds out what `data` names: a file, a folder, or a pattern such as logs/*.csv.
+    """Finds the files and the source of `data`: a file, a folder, or a pattern such as logs/*.csv.
 
     Args:
-        data: what the user said.
-        sources: the ones that can be used; none named: all of them.
+        data: path or pattern from the user.
+        sources: references of the sources that are allowed; empty for all.
     """
     home, names, links = _names(data, sources)
     inside = _inside(home, names, links)
@@ -78,8 +78,18 @@ def locate(data: str, sources: Collection[str] = ()) -> Located:
         raise BadInput(f"{data}: 0 examples: {names[0]} is a link that leads outside its folder")
     if source == ARRAYS:
         files = _with_label_files(home, files)
-    outside = [name for name in names if name not in inside and _match(name, {source: ROW_SOURCES[source]})]
+    outside = [name for name in names if name not in inside and _source_by_name(_tail(name)) == source]
     return Located(home, tuple(files), source, tuple(outside))
+
+
+def name_of(source: str) -> str:
+    """Returns the name of a source for messages."""
+    return _SOURCES[source].name
+
+
+def relative(path: Any, home: Any) -> str:
+    """Returns a path relative to a folder above it, "" for the folder itself; both local or both remote."""
+    return "" if path == home else path.relative_to(home).as_posix()
 
 
 def _with_label_files(home: Place, files: list[str]) -> list[str]:
@@ -96,30 +106,39 @@ def _with_label_files(home: Place, files: list[str]) -> list[str]:
 
 
 def _source_of(data: str, names: list[str], sources: Collection[str]) -> tuple[str, list[str]]:
-    """Returns who reads the data, and the files to hand over."""
-    holds_rows = _end("|".join(f"({kind.ends})" for kind in ROW_SOURCES.values()))
-    rowlike = {end for end in set(map(_tail, names)) if holds_rows.search(end)}
-    rows = [name for name in names if _tail(name) in rowlike] if rowlike else []
-    if not rows:
+    """Returns the source of the data, and the files that it reads."""
+    by_name = {name: _source_by_name(_tail(name)) for name in names}
+    found = set(by_name.values())
+    row_sources = ROW_SOURCES.keys() & found
+    if not row_sources:
         return _folder_source(data, names, sources), names
-    others = set(names) - set(rows)
-    kinds = {_match(name, ROW_SOURCES) or "" for name in rows}
-    if len(kinds) == 1 and all(_match(name, FOLDER_SOURCES) == IMAGE_FOLDER for name in others):
-        return kinds.pop(), rows  # images beside a table are what its rows refer to
+    if len(row_sources) == 1 and found <= row_sources | {IMAGE_FOLDER}:  # images beside a table are referenced by rows
+        return next(iter(row_sources)), [name for name in names if by_name[name] in ROW_SOURCES]
     shown = ", ".join(sorted({Path(name).suffix or name for name in names})[:5])
-    raise SettingsError(f"{data}: files of several kinds ({shown}); name one kind by a pattern, such as '*.csv'")
+    raise SettingsError(f"{data}: files of several formats ({shown}); select one with a pattern, such as '*.csv'")
 
 
 def _folder_source(data: str, names: list[str], sources: Collection[str]) -> str:
     if not place(data).is_dir():
-        raise BadInput(f"{data}: {names[0]} is of no known kind by its name; {_expected(sources)}")
-    inside = {_match(end, FOLDER_SOURCES) for end in {_tail(name) for name in names if "/" in name}}
-    # Images may have their captions beside them; what says nothing by its name is looked into as a image.
+        raise BadInput(f"{data}: unsupported file {names[0]}; {_expected(sources)}")
+    inside = {_source_by_name(_tail(name)) for name in names if "/" in name}
+    # Images may have captions beside them; files with an unknown extension are tried as images.
     return TEXT_FOLDER if TEXT_FOLDER in inside and IMAGE_FOLDER not in inside else IMAGE_FOLDER
 
 
+@lru_cache(maxsize=4096)
+def _source_by_name(tail: str) -> str | None:
+    return next((source for source, (_, end) in _SOURCES.items() if re.search(f"({end})$", tail, re.IGNORECASE)), None)
+
+
+def _tail(name: str) -> str:
+    """Returns the end of a name that decides its format: mostly the suffix, which many files share."""
+    dot = name.rfind(".")
+    return name if dot < 0 or name[dot:].lower() == ".gz" else name[dot:]
+
+
 def _names(data: str, sources: Collection[str]) -> tuple[Place, list[str], Collection[str]]:
-    """Returns a folder, the names of what is meant in it, and those among them that may lead elsewhere."""
+    """Returns the folder, the names of the selected files in it, and those names that may be links."""
     path = place(data)
     if path.is_file():
         return path.parent, [path.name], [path.name]
@@ -131,50 +150,22 @@ def _names(data: str, sources: Collection[str]) -> tuple[Place, list[str], Colle
         names = sorted(relative(each, home) for each in home.glob(pattern) if _is_data(each, home))
         links = set(names)
     if not names:
-        said = f"0 examples in it; {_expected(sources)}" if path is home else "0 examples: no such file or folder"
-        raise BadInput(f"{data}: {said}")
+        reason = f"0 examples in it; {_expected(sources)}" if path is home else "0 examples: no such file or folder"
+        raise BadInput(f"{data}: {reason}")
     return home, names, links
 
 
 def _expected(sources: Collection[str]) -> str:
-    return f"expected {', '.join(map(name_of, sources or [*FOLDER_SOURCES, *ROW_SOURCES]))}"
-
-
-def _tail(name: str) -> str:
-    """Returns as much of a name as tells its kind: mostly the suffix, which many have in common."""
-    dot = name.rfind(".")
-    return name if dot < 0 or name[dot:].lower() == ".gz" else name[dot:]
-
-
-def _match(name: str, sources: dict[str, Kind]) -> str | None:
-    return next((ref for ref, kind in sources.items() if _end(kind.ends).search(name)), None)
-
-
-@lru_cache(maxsize=64)
-def _end(pattern: str) -> re.Pattern[str]:
-    return re.compile(f"{pattern}$", re.IGNORECASE)
-
-
-def name_of(source: str) -> str:
-    """Returns what people call a source."""
-    return {**ROW_SOURCES, **FOLDER_SOURCES}[source].name
-
-
-def relative(path: Any, home: Any) -> str:
-    """Returns a path as seen from a folder above, both of this machine or both at an address; itself is nothing."""
-    return "" if path == home else path.relative_to(home).as_posix()
+    return f"expected {', '.join(map(name_of, sources or _SOURCES))}"
 
 
 def _is_data(path: Place, home: Place) -> bool:
-    """Whether a path is a file that could be read: hidden ones are not."""
+    """Whether a path is a file that is not hidden."""
     return path.is_file() and not any(part.startswith((".", "_")) for part in relative(path, home).split("/"))
 
 
 def _files_below(folder: str, prefix: str = "") -> Iterator[tuple[str, bool]]:
-    """Yields the files below a folder of this machine that could be read, and whether they are links.
-
-    Hidden ones could not, nor what is below a link to a folder. Only links are asked.
-    """
+    """Yields the files below a local folder, and whether each is a link; skips hidden files and linked folders."""
     with contextlib.suppress(PermissionError), os.scandir(folder) as entries:
         for entry in entries:
             if entry.name.startswith((".", "_")):
@@ -186,17 +177,18 @@ def _files_below(folder: str, prefix: str = "") -> Iterator[tuple[str, bool]]:
 
 
 def _inside(home: Place, names: list[str], links: Collection[str]) -> list[str]:
-    """Returns the names that lead nowhere else, of which only some may; there are no links at an address."""
+    """Returns the names that do not lead outside the folder; only `links` are checked, and object stores have none."""
     if not isinstance(home, Path):
         return names
     base = os.path.realpath(home)
-    real = lru_cache(maxsize=4096)(os.path.realpath)  # of folders, in each of which many files stand
+    real_folder = lru_cache(maxsize=4096)(os.path.realpath)  # many files share a folder
 
     def leads_inside(name: str) -> bool:
         if name not in links:
             return True
         path = f"{home}/{name}"
-        leads = os.path.realpath(path) if stat.S_ISLNK(os.lstat(path).st_mode) else real(posixpath.dirname(path))
-        return leads == base or leads.startswith(base.rstrip("/") + "/")
+        is_link = stat.S_ISLNK(os.lstat(path).st_mode)
+        target = os.path.realpath(path) if is_link else real_folder(posixpath.dirname(path))
+        return target == base or target.startswith(base.rstrip("/") + "/")
 
     return [name for name in names if leads_inside(name)]

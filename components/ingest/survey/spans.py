@@ -1,9 +1,9 @@
-"""Data that grows by spans: one folder or file a day, say, each perhaps corrected by a later version.
+"""Data in spans: for example one folder or file per day, each of which may be corrected by a later version.
 
-    logs/{SPAN}/v{VERSION}/*.csv ─► what stands there ─► (span 3, version 2), (span 4, version 1) ─► logs/3/v2/*.csv …
+    logs/{SPAN}/v{VERSION}/*.csv ─► files there ─► (span 3, version 2), (span 4, version 1) ─► logs/3/v2/*.csv …
 
-A span is a number that never comes back; of its versions only the highest counts. `{SPAN:3}` stands for exactly three
-digits. A pattern without `{SPAN}` is one whole.
+A span is a number that is never reused; of its versions only the highest counts. `{SPAN:3}` matches exactly three
+digits. A pattern without `{SPAN}` is one span without a number.
 """
 
 import re
@@ -13,13 +13,13 @@ from dataclasses import dataclass
 from components.errors import BadInput, SettingsError
 
 _FIELD = re.compile(r"\{(SPAN|VERSION)(?::([1-9]))?\}")
-_WANTED = re.compile(r"all|latest|last (?P<last>[1-9]\d*)|(?P<first>\d+)-(?P<final>\d+)")
+_SELECTION = re.compile(r"all|latest|last (?P<last>[1-9]\d*)|(?P<first>\d+)-(?P<final>\d+)")
 EXPECTED = "expected all, latest, 'last N', or A-B as in 3-7"
 
 
 @dataclass(frozen=True)
 class Span:
-    """One part of the data, and where it stands."""
+    """One span of the data, and where it is."""
 
     data: str  # the pattern with its numbers filled in
     number: int | None = None
@@ -27,35 +27,28 @@ class Span:
 
     @property
     def name(self) -> str:
-        """What tells the files of one span from those of others; empty for data that is one whole."""
+        """Prefix of the shard names of this span; empty for data without spans."""
         return "" if self.number is None else f"s{self.number:05d}"
 
 
-def find(data: str, wanted: str, glob: Callable[[str], Iterable[str]]) -> tuple[Span, ...]:
-    """Returns the wanted spans in rising order, each at its highest version.
+def find(data: str, selection: str, glob: Callable[[str], Iterable[str]]) -> tuple[Span, ...]:
+    """Returns the selected spans in ascending order, each at its highest version.
 
     Args:
-        data: a path or pattern, perhaps with {SPAN} and {VERSION}.
-        wanted: which spans; see `EXPECTED`.
+        data: a path or pattern, possibly with {SPAN} and {VERSION}.
+        selection: which spans; see `EXPECTED`.
         glob: lists the paths that match a pattern with * and ?.
     """
-    check_wanted(wanted)
+    check_selection(selection)
     _check_pattern(data)
     if "{SPAN" not in data:
         return (Span(data),)
-    head = _head(data)
-    newest: dict[int, Span] = {}
-    for path in sorted(glob(as_pattern(head))):
-        if found := _matcher(head).fullmatch(path):
-            span = _span(data, found)
-            known = newest.get(span.number or 0)
-            if known is None or (span.version or 0) > (known.version or 0):
-                newest[span.number or 0] = span
-    chosen = _choose(sorted(newest), wanted)
-    if not chosen:
-        there = f"spans {', '.join(map(str, sorted(newest)[-5:]))}" if newest else "no span at all"
-        raise BadInput(f"{data}: 0 examples: nothing for ingest.spans = {wanted}; there: {there}")
-    return tuple(newest[number] for number in chosen)
+    newest = _newest(data, glob)
+    selected = _select(sorted(newest), selection)
+    if not selected:
+        found = f"found spans {', '.join(map(str, sorted(newest)[-5:]))}" if newest else "found no span"
+        raise BadInput(f"{data}: 0 examples: no span for ingest.spans = {selection}; {found}")
+    return tuple(newest[number] for number in selected)
 
 
 def as_pattern(data: str) -> str:
@@ -63,28 +56,39 @@ def as_pattern(data: str) -> str:
     return _FIELD.sub("*", data)
 
 
-def check_wanted(wanted: str) -> None:
-    """Refuses a wish for spans that cannot be understood."""
-    found = _WANTED.fullmatch(wanted)
+def check_selection(selection: str) -> None:
+    """Rejects a selection of spans that cannot be parsed."""
+    found = _SELECTION.fullmatch(selection)
     if not found or (found["first"] and int(found["first"]) > int(found["final"])):
-        raise SettingsError(f"setting ingest.spans: {EXPECTED} (got {wanted!r})")
+        raise SettingsError(f"setting ingest.spans: {EXPECTED} (got {selection!r})")
+
+
+def _newest(data: str, glob: Callable[[str], Iterable[str]]) -> dict[int, Span]:
+    """Returns every span by number, at its highest version."""
+    head = _head(data)
+    matcher = _matcher(head)
+    spans = [_span(data, found) for path in sorted(glob(as_pattern(head))) if (found := matcher.fullmatch(path))]
+    newest: dict[int, Span] = {}
+    for span in sorted(spans, key=lambda span: span.version or 0, reverse=True):  # stable: the first path of equal ones
+        newest.setdefault(span.number or 0, span)
+    return newest
 
 
 def _check_pattern(data: str) -> None:
-    """Refuses braces that would otherwise be taken for a part of a file's name."""
+    """Rejects braces that would otherwise be taken as part of a file name."""
     kinds = [found[1] for found in _FIELD.finditer(data)]
     if kinds.count("SPAN") > 1 or kinds.count("VERSION") > 1:
-        raise SettingsError(f"{data}: {{SPAN}} and {{VERSION}} may stand in it once")
+        raise SettingsError(f"{data}: {{SPAN}} and {{VERSION}} may each occur once")
     if "VERSION" in kinds and "SPAN" not in kinds:
-        raise SettingsError(f"{data}: {{VERSION}} without {{SPAN}}; a version is one of a span")
+        raise SettingsError(f"{data}: {{VERSION}} without {{SPAN}}; a version belongs to a span")
     if re.search(r"\{(SPAN|VERSION)", _FIELD.sub("", data)):
         raise SettingsError(
-            f"{data}: expected {{SPAN}} or {{SPAN:3}}, the digits from 1 to 9; the same for {{VERSION}}"
+            f"{data}: expected {{SPAN}} or {{SPAN:3}}, with 1 to 9 digits; the same holds for {{VERSION}}"
         )
 
 
 def _head(data: str) -> str:
-    """Returns the pattern up to the path segment that holds its last field: what is below belongs to the span."""
+    """Returns the pattern up to the path segment with the last field; everything below belongs to the span."""
     last = [found.end() for found in _FIELD.finditer(data)][-1]
     slash = data.find("/", last)
     return data if slash < 0 else data[:slash]
@@ -94,14 +98,14 @@ def _matcher(head: str) -> re.Pattern[str]:
     pattern, at = "", 0
     for found in _FIELD.finditer(head):
         digits = rf"\d{{{found[2]}}}" if found[2] else r"\d+"
-        pattern += _wild(head[at : found.start()]) + f"(?P<{found[1]}>{digits})"
+        pattern += _as_regex(head[at : found.start()]) + f"(?P<{found[1]}>{digits})"
         at = found.end()
-    return re.compile(pattern + _wild(head[at:]))
+    return re.compile(pattern + _as_regex(head[at:]))
 
 
-def _wild(text: str) -> str:
-    """Returns a pattern of the shell as one of `re`."""
-    return re.escape(text).replace(r"\*", "[^/]*").replace(r"\?", "[^/]")
+def _as_regex(pattern: str) -> str:
+    """Returns a shell pattern as a regular expression."""
+    return re.escape(pattern).replace(r"\*", "[^/]*").replace(r"\?", "[^/]")
 
 
 def _span(data: str, found: re.Match[str]) -> Span:
@@ -110,9 +114,9 @@ def _span(data: str, found: re.Match[str]) -> Span:
     return Span(filled, int(found["SPAN"]), None if version is None else int(version))
 
 
-def _choose(numbers: list[int], wanted: str) -> list[int]:
-    found = _WANTED.fullmatch(wanted)
-    if not found or wanted == "all":
+def _select(numbers: list[int], selection: str) -> list[int]:
+    found = _SELECTION.fullmatch(selection)
+    if not found or selection == "all":
         return numbers
     if found["first"]:
         return [number for number in numbers if int(found["first"]) <= number <= int(found["final"])]

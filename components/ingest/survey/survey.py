@@ -1,8 +1,8 @@
-"""What there is to ingest, before any of it is: spans, sources, columns, and the content of every file.
+"""The survey: spans, source, columns and content digests of the input, before anything is ingested.
 
-    data ─► spans ─► source of each ─► files, and images that rows refer to ─► manifest ─► digest
+    data ─► spans ─► source of each ─► files, and images that rows refer to ─► listing ─► digest
 
-The digest is the data's part of the cache key, so it is taken before TensorFlow or Beam are imported.
+The digest is the data's part of the cache key, so the survey imports neither TensorFlow nor Beam.
 """
 
 import posixpath
@@ -15,8 +15,7 @@ from components import refs
 from components.errors import BadInput
 from components.ingest.config import Needs
 from components.ingest.sources import Found, SourceFile
-from components.ingest.survey import detect, spans
-from components.ingest.survey import listing as manifest
+from components.ingest.survey import detect, listing, spans
 from components.ingest.survey.detect import Located, Place
 from components.ingest.survey.listing import Listing
 from components.ingest.survey.spans import Span
@@ -25,7 +24,7 @@ from components.settings.ingest import Ingest
 from components.storage import paths
 from components.storage.hashing import HashCache, digest_of
 
-if TYPE_CHECKING:  # Arrow takes a quarter of a second to import, which data that is no rows need not pay
+if TYPE_CHECKING:  # Arrow takes 0.25 s to import, and only tables need it
     import pyarrow as pa
 
     from components.ingest.sources.rows import RowSource
@@ -36,128 +35,141 @@ _LINK = "symbolic link that leads outside the data folder"
 
 @dataclass(frozen=True)
 class Table:
-    """What the columns of rows are."""
+    """The columns of rows."""
 
     schema: "pa.Schema"
     label: str  # column, or empty
     images: str  # column with paths of images, or empty
-    names: Mapping[str, str] = field(default_factory=dict)  # of columns that are called otherwise in the files
+    names: Mapping[str, str] = field(default_factory=dict)  # name in the files -> name in the record, where they differ
 
 
 @dataclass(frozen=True)
-class Part:
-    """One span of the data, or all of it."""
+class SpanFiles:
+    """The files of one span, or of all data without spans."""
 
     span: Span
     located: Located
-    prefix: str  # of its paths, in what is told of several parts
-    manifest: Listing  # paths relative to the part's own home
+    prefix: str  # of its paths in listings of several spans
+    listing: Listing  # paths relative to its own home
 
 
 @dataclass(frozen=True)
 class Survey:
-    """All that will be read."""
+    """Everything that will be read."""
 
     data: str
-    parts: tuple[Part, ...]
-    table: Table | None  # of rows
+    spans: tuple[SpanFiles, ...]
+    table: Table | None  # None for class folders
 
     @cached_property
-    def manifest(self) -> Listing:
-        """All files of all parts."""
-        if not any(part.prefix for part in self.parts) and len(self.parts) == 1:
-            return self.parts[0].manifest
+    def listing(self) -> Listing:
+        """All files of all spans."""
         return Listing(
             tuple(
-                replace(item, file=replace(item.file, path=part.prefix + item.file.path))
-                for part in self.parts
-                for item in part.manifest.files
+                replace(item, file=replace(item.file, path=each.prefix + item.file.path)) if each.prefix else item
+                for each in self.spans
+                for item in each.listing.files
             ),
-            tuple(replace(bad, path=part.prefix + bad.path) for part in self.parts for bad in part.manifest.refused),
-            tuple(part.prefix + name for part in self.parts for name in part.manifest.ignored),
+            tuple(replace(bad, path=each.prefix + bad.path) for each in self.spans for bad in each.listing.quarantined),
+            tuple(each.prefix + name for each in self.spans for name in each.listing.ignored),
         )
 
     @cached_property
     def digest(self) -> str:
-        """Changes with any path, label or content, and with the number of a span."""
-        rows = [f"{part.span.name}\0{part.prefix}\0{part.manifest.digest}" for part in self.parts]
+        """Digest that changes with any path, label or content, and with the number of a span."""
+        rows = [f"{each.span.name}\0{each.prefix}\0{each.listing.digest}" for each in self.spans]
         return digest_of([self.source, *rows])
 
     @property
     def source(self) -> str:
-        """Reference of the source that reads all parts."""
-        return self.parts[0].located.source
+        """Reference of the source that reads all spans."""
+        return self.spans[0].located.source
 
 
 def take(data: str, settings: Ingest, cache: HashCache, needs: Needs = NOTHING) -> Survey:
-    """Looks at the data; reads every file that the cache does not know.
+    """Surveys the data; hashes every file that the cache does not have.
 
     Args:
-        data: what the user calls data.
-        settings: of the ingest.
-        cache: knows files that have not changed.
-        needs: what must be in it.
+        data: path or pattern from the user.
+        settings: settings of Ingest.
+        cache: digests of files that have not changed.
+        needs: what the task requires of the data.
     """
     found = spans.find(data, settings.spans, paths.matches)
     located = [detect.locate(span.data, needs.sources) for span in found]
-    _check_one_kind(data, located)
+    _check_one_source(data, located)
     table = None if located[0].is_folder else _table(located, settings, needs)
     base = paths.common_folder([each.home for each in located])
-    parts = [
-        Part(span, each, _prefix(each.home, base), _manifest(each, table, cache))
+    files = [
+        SpanFiles(span, each, _prefix(each.home, base), _listing(each, table, cache))
         for span, each in zip(found, located, strict=True)
     ]
-    return Survey(data, tuple(parts), table)
+    return Survey(data, tuple(files), table)
 
 
-def _check_one_kind(data: str, located: Sequence[Located]) -> None:
+def common_schema(source: "RowSource", files: Sequence[Place]) -> "pa.Schema":
+    """Returns the columns of the first file; every other file must have the same names."""
+    first = source.schema(files[0])
+    for file in files[1:]:
+        other = source.schema(file)
+        if set(other.names) != set(first.names):
+            differences = _differences(first.names, other.names)
+            raise BadInput(f"{file}: its columns differ from those of {files[0].name}: {differences}")
+    return first
+
+
+def _check_one_source(data: str, located: Sequence[Located]) -> None:
+    first = located[0]
     for each in located[1:]:
-        if each.source != located[0].source:
-            raise BadInput(f"{data}: {each.home} is of another kind than {located[0].home}; spans must be of one kind")
+        if each.source != first.source:
+            raise BadInput(
+                f"{data}: {each.home} holds {detect.name_of(each.source)} but {first.home} holds "
+                f"{detect.name_of(first.source)}; all spans must have the same format"
+            )
 
 
 def _prefix(home: Place, base: Place) -> str:
     return f"{detect.relative(home, base)}/".lstrip("/")
 
 
-def _manifest(located: Located, table: Table | None, cache: HashCache) -> Listing:
+def _listing(located: Located, table: Table | None, cache: HashCache) -> Listing:
     if table is None:
-        return manifest.take(refs.load(located.source), located.home, cache)
+        return listing.take(refs.load(located.source), located.home, cache)
     names = [*located.files, *_referenced(located, table)]
-    refused = tuple(Quarantined(name, _LINK) for name in located.refused)
-    return manifest.hash_found(Found(tuple(SourceFile(name, "") for name in names), refused), located.home, cache)
+    quarantined = tuple(Quarantined(name, _LINK) for name in located.links_outside)
+    return listing.hash_found(Found(tuple(SourceFile(name, "") for name in names), quarantined), located.home, cache)
 
 
 def _referenced(located: Located, table: Table) -> list[str]:
-    """Returns the images that rows refer to and that can be read; the others become bad rows, with their reason."""
+    """Returns the images that rows refer to and that can be read; rows with other references will be quarantined."""
     from components.ingest.survey import references
-    from components.ingest.survey.renames import Renamed
+    from components.ingest.survey.renames import RenamedRows
 
     if not table.images:
         return []
-    source = Renamed(refs.load(located.source), table.names)
+    source = RenamedRows(refs.load(located.source), table.names)
     return references.paths(source, located.home, located.files, table.schema, table.images)
 
 
 def _table(located: Sequence[Located], settings: Ingest, needs: Needs) -> Table:
-    from components.ingest.survey import column_kinds, columns, references, renames
+    from components.ingest.survey import columns, references, renames
 
     source: RowSource = refs.load(located[0].source)
-    schema = columns.with_types(common_schema(source, _files(located)), settings.columns)
-    first = located[0].home / located[0].files[0]
+    files = [each.home / name for each in located for name in each.files]
+    schema = columns.with_types(common_schema(source, files), settings.columns)
     folder = posixpath.dirname(located[0].files[0])
-    images = references.image_column(source, first, schema, settings.images, located[0].home, folder)
-    label = columns.label_of(schema, settings.label)
-    _check_needs(first, schema, label, images, needs)
-    unused = column_kinds.unused_columns(schema, settings.unused, {label, images, settings.text} - {""})
+    images = references.image_column(source, files[0], schema, settings.images, located[0].home, folder)
+    label = columns.label_column(schema, settings.label)
+    _check_needs(files[0], schema, label, images, needs)
+    unused = columns.unused_columns(schema, settings.unused, {label, images, settings.text} - {""})
     others = {label, images, *unused}
-    text = column_kinds.text_column(first, schema, settings.text, others) if "text" in needs.roles else settings.text
-    dates = column_kinds.date_columns(source, first, schema, {*others, text})
-    schema = column_kinds.marked(schema, text, dates, unused)
+    text = columns.text_column(files[0], schema, settings.text, others) if "text" in needs.roles else settings.text
+    dates = columns.date_columns(source, files[0], schema, {*others, text})
+    schema = columns.with_meanings(schema, text, dates, unused)
     if not needs.label:
         return Table(schema, label, images)
     names = {label: needs.label}
-    return Table(renames.rename(columns.with_classes(schema, label), names), needs.label, images, names)
+    return Table(renames.rename(columns.with_class_names(schema, label), names), needs.label, images, names)
 
 
 def _check_needs(first: Place, schema: "pa.Schema", label: str, images: str, needs: Needs) -> None:
@@ -172,23 +184,7 @@ def _check_needs(first: Place, schema: "pa.Schema", label: str, images: str, nee
         raise BadInput(f"{first}: no column of tensors among {has}; expected arrays, or lists of numbers")
 
 
-def _files(located: Sequence[Located]) -> list[Place]:
-    return [each.home / name for each in located for name in each.files]
-
-
-def common_schema(source: "RowSource", files: Sequence[Place]) -> "pa.Schema":
-    """Returns the columns of the first file; every other file must have the same names."""
-    first = source.schema(files[0])
-    for file in files[1:]:
-        other = source.schema(file)
-        if set(other.names) != set(first.names):
-            raise BadInput(
-                f"{file}: its columns are not those of {files[0].name}: {_differences(first.names, other.names)}"
-            )
-    return first
-
-
 def _differences(wanted: Sequence[str], found: Sequence[str]) -> str:
     missing, extra = sorted(set(wanted) - set(found)), sorted(set(found) - set(wanted))
-    told = {"missing": missing, "extra": extra}
-    return "; ".join(f"{what} {', '.join(names)}" for what, names in told.items() if names)
+    differences = {"missing": missing, "extra": extra}
+    return "; ".join(f"{what} {', '.join(names)}" for what, names in differences.items() if names)

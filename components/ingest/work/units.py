@@ -28,7 +28,7 @@ from components.ingest.write.files import ShardReport
 
 if TYPE_CHECKING:
     from components.ingest.sources.rows import Range, RowSource
-    from components.ingest.survey.survey import Part, Table
+    from components.ingest.survey.survey import SpanFiles, Table
     from components.settings.ingest import Ingest
 
 _MIN_RANGE = 256 << 10  # bytes: a smaller range costs more to start than to read
@@ -85,13 +85,13 @@ class RowsUnit:
 
     def write(self, output: Output) -> Sequence[ShardReport]:
         """Reads the range and writes its shards."""
-        from components.ingest.survey.renames import Renamed
+        from components.ingest.survey.renames import RenamedRows
         from components.ingest.write.rows import write_range
 
         table, settings = self.table, output.settings
         split_by = table.names.get(settings.split_by, settings.split_by)
         return write_range(
-            self.part, self.shard, source=Renamed(refs.load(self.source), table.names), schema=table.schema,
+            self.part, self.shard, source=RenamedRows(refs.load(self.source), table.names), schema=table.schema,
             data=self.home, artifact=output.artifact, settings=settings.model_copy(update={"split_by": split_by}),
             label=table.label, images=table.images, checks=output.checks,
         )  # fmt: skip
@@ -166,11 +166,11 @@ def _is_long(units: Sequence[Unit]) -> bool:
     return local and (len(listed) >= _MANY_FILES or sum(item.size for item in listed) >= _MANY_BYTES)
 
 
-def of_part(part: "Part", table: "Table | None", settings: "Ingest") -> list[Unit]:
+def of_part(part: "SpanFiles", table: "Table | None", settings: "Ingest") -> list[Unit]:
     """Returns the work units of one span."""
     source, home, span = part.located.source, part.located.home, part.span.name
     if table is None:
-        return [FilesUnit(shard, source, home) for shard in shards.assign(part.manifest.files, settings, span)]
+        return [FilesUnit(shard, source, home) for shard in shards.assign(part.listing.files, settings, span)]
     ranges = divide(part, settings)
     return [
         RowsUnit(each, shards.numbered(index, len(ranges), span), source, home, table)
@@ -178,10 +178,10 @@ def of_part(part: "Part", table: "Table | None", settings: "Ingest") -> list[Uni
     ]
 
 
-def divide(part: "Part", settings: "Ingest") -> "list[Range]":
+def divide(part: "SpanFiles", settings: "Ingest") -> "list[Range]":
     """Divides the files of a span into ranges of about `shard_mb`, at least `min_shards` of them if possible."""
     source: RowSource = refs.load(part.located.source)
-    sizes = {item.file.path: item.size for item in part.manifest.files}
+    sizes = {item.file.path: item.size for item in part.listing.files}
     rows = sum(sizes[name] for name in part.located.files)
     target = _range_bytes(rows, sum(sizes.values()), settings)
     return [each for name in part.located.files for each in source.divide(part.located.home / name, name, target)]

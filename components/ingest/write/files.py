@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from components.ingest.images.checks import Checks
-from components.ingest.sources import ImageSource, Record, Rejected, Source
+from components.ingest.sources import FileRecord, FileSource, ImageSource, Rejected
 from components.ingest.survey.listing import ListedFile
 from components.ingest.work.shards import ShardFiles
 from components.ingest.write.encode_record import example_parts
@@ -51,7 +51,12 @@ class ShardReport:
 
 
 def write_shard(
-    shard: ShardFiles, source: Source, data: DataPath, artifact: Path, settings: "Ingest", checks: Path | None = None
+    shard: ShardFiles,
+    source: FileSource,
+    data: DataPath,
+    artifact: Path,
+    settings: "Ingest",
+    checks: Path | None = None,
 ) -> ShardReport:
     """Writes one shard and accounts for every file of it.
 
@@ -79,7 +84,7 @@ def write_shard(
     return tally.report(shard, written)
 
 
-_Outcomes = list[tuple[ListedFile, Record | Quarantined]]
+_Outcomes = list[tuple[ListedFile, FileRecord | Quarantined]]
 
 
 class _InputGone(Exception):
@@ -96,7 +101,7 @@ class _Tally:
         self.quarantined: list[Quarantined] = []
         self.hashes: list[tuple[str, int]] = []
 
-    def sort(self, batch: _Outcomes) -> Iterator[tuple[ListedFile, Record]]:
+    def sort(self, batch: _Outcomes) -> Iterator[tuple[ListedFile, FileRecord]]:
         """Counts each outcome, and yields those that are records."""
         for item, outcome in batch:
             if isinstance(outcome, Quarantined):
@@ -138,7 +143,7 @@ def _packed(hashes: Sequence[tuple[str, int]]) -> str:
 class _Reader:
     """Reads files and checks them."""
 
-    def __init__(self, source: Source, data: DataPath, settings: "Ingest", checks: Checks) -> None:
+    def __init__(self, source: FileSource, data: DataPath, settings: "Ingest", checks: Checks) -> None:
         self._source, self._data, self._settings, self._checks = source, data, settings, checks
         self._images = source if isinstance(source, ImageSource) else None
 
@@ -149,7 +154,7 @@ class _Reader:
         for batch in _batches(files):
             yield [(item, self._read(item)) for item in batch]
 
-    def _read(self, item: ListedFile) -> Record | Quarantined:
+    def _read(self, item: ListedFile) -> FileRecord | Quarantined:
         limit = self._settings.max_file_mb
         if item.size > limit << 20:
             return Quarantined(printable(item.file.path), f"{item.size:,} bytes, more than max_file_mb = {limit}")
@@ -204,7 +209,7 @@ def _remote(path: DataPath) -> tuple[bytes, str]:
         return stream.read(), ""
 
 
-def _parts(item: ListedFile, record: Record) -> list[bytes]:
+def _parts(item: ListedFile, record: FileRecord) -> list[bytes]:
     # The id names the content, so that augmentation can be seeded by the record wherever it stands.
     return example_parts({**record.columns, "id": record_id(item.sha256)})
 

@@ -22,7 +22,7 @@ from components.ingest.images.checks import Checks
 from components.ingest.sources import Rejected
 from components.ingest.sources.rows import BadRow, Range, RowBatch
 from components.ingest.survey import references
-from components.ingest.survey.references import Image
+from components.ingest.survey.references import ReferencedImage
 from components.records.quarantine import RAW_LIMIT
 from components.settings.ingest import Ingest
 from components.storage.paths import DataPath
@@ -52,13 +52,13 @@ class Filled:
 @dataclass(frozen=True)
 class _Slice:
     start: int
-    found: Sequence[Image | Rejected]  # of each row
+    found: Sequence[ReferencedImage | Rejected]  # of each row
     tasks: Sequence[Future[dict[str, Shot | Rejected]]]
 
     def ends(self) -> list[Shot | Rejected]:
         """Returns what became of each row's image, when all of them are read."""
         shots = {path: shot for task in self.tasks for path, shot in task.result().items()}
-        return [shots[each.path] if isinstance(each, Image) else each for each in self.found]
+        return [shots[each.path] if isinstance(each, ReferencedImage) else each for each in self.found]
 
 
 class Images:
@@ -85,28 +85,28 @@ class Images:
         """Yields slices of a batch with their images."""
         found = [self._find(value) for value in batch.columns.column(self._place).to_pylist()]
         running: deque[_Slice] = deque()
-        for start, stop in _slices([each.size if isinstance(each, Image) else 0 for each in found]):
+        for start, stop in _slices([each.size if isinstance(each, ReferencedImage) else 0 for each in found]):
             running.append(_Slice(start, found[start:stop], self._ask(found[start:stop])))
             if len(running) > _AHEAD:
                 yield self._filled(batch, running.popleft())
         for some in running:
             yield self._filled(batch, some)
 
-    def _find(self, value: str | None) -> Image | Rejected:
+    def _find(self, value: str | None) -> ReferencedImage | Rejected:
         try:
             return self._finder.find(self._folder, value)
         except Rejected as reason:
             return reason
 
-    def _ask(self, found: Sequence[Image | Rejected]) -> list[Future[dict[str, Shot | Rejected]]]:
+    def _ask(self, found: Sequence[ReferencedImage | Rejected]) -> list[Future[dict[str, Shot | Rejected]]]:
         """Has each image read and checked once, however many rows refer to it."""
-        wanted = list({each.path: each for each in found if isinstance(each, Image)}.values())
+        wanted = list({each.path: each for each in found if isinstance(each, ReferencedImage)}.values())
         return [self._pool.submit(self._read, wanted[at : at + _TASK]) for at in range(0, len(wanted), _TASK)]
 
-    def _read(self, images: Sequence[Image]) -> dict[str, Shot | Rejected]:
+    def _read(self, images: Sequence[ReferencedImage]) -> dict[str, Shot | Rejected]:
         return {picture.path: self._shot(picture) for picture in images}
 
-    def _shot(self, picture: Image) -> Shot | Rejected:
+    def _shot(self, picture: ReferencedImage) -> Shot | Rejected:
         if picture.size > self._limit << 20:
             return Rejected(f"image {picture.path!r}: {picture.size:,} bytes, more than max_file_mb = {self._limit}")
         try:

@@ -71,7 +71,7 @@ def write_range(
 def _roles(schema: pa.Schema, settings: Ingest, label: str, images: str) -> Roles:
     if label and label == images:
         raise SettingsError(f"column {label!r} cannot be both the label and the path of an image; set ingest.label")
-    split_by = settings.split_by and columns.known(schema, settings.split_by, "split_by")
+    split_by = settings.split_by and columns.check_column(schema, settings.split_by, "split_by")
     if split_by == images:
         split_by = ""  # the path has become a image, which decides about the split anyway
     own = columns.record_schema(schema, images).names[-1]

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from components.errors import BadInput
-from components.ingest.sources import Found, Record, Rejected, SourceFile
+from components.ingest.sources import FileRecord, Found, Rejected, SourceFile
 from components.ingest.sources.image_folder import EXPECTED, SOURCE
 from components.records.quarantine import Quarantined
 from components.settings.ingest import Ingest
@@ -218,7 +218,7 @@ class TestNothingToRead:
         """The most likely mistake is answered with the first file and its reason."""
         fill(data, "1.jpg", "2.jpg")
 
-        assert stopped(data) == f"{data}: 0 examples in it; {EXPECTED}; 2 refused, such as 1.jpg: {TOP}"
+        assert stopped(data) == f"{data}: 0 examples in it; {EXPECTED}; 2 quarantined, such as 1.jpg: {TOP}"
 
 
 class TestPermissions:
@@ -268,7 +268,7 @@ class TestReading:
         content = image(1, size=(6, 4))
         read = SOURCE.read(SourceFile("chat noir/1.png", "chat noir"), content, Ingest())
 
-        assert read == Record({"image": content, "label": b"chat noir"}, side=4, changed="")
+        assert read == FileRecord({"image": content, "label": b"chat noir"}, side=4, changed="")
 
     def test_a_converted_image_says_so(self, image: Callable[..., bytes]) -> None:
         """A BMP is stored as PNG, and the reason is kept for the report."""

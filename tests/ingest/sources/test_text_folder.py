@@ -9,7 +9,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from components.errors import BadInput
-from components.ingest.sources import Found, Record, Rejected, SourceFile
+from components.ingest.sources import FileRecord, Found, Rejected, SourceFile
 from components.ingest.sources.text_folder import EXPECTED, SOURCE
 from components.ingest.survey import listing
 from components.ingest.work import shards
@@ -17,7 +17,7 @@ from components.records.quarantine import Quarantined
 from components.settings.ingest import Ingest
 from components.storage.hashing import HashCache
 
-NOT_TEXT = "not a text by its name, expected .txt, .text or .md"
+NOT_TEXT = "no text file extension, expected .txt, .text or .md"
 IMAGE = "an image, expected .txt, .text or .md"
 FILE = SourceFile("ham/1.txt", "ham")
 
@@ -113,7 +113,9 @@ class TestReading:
     @pytest.mark.parametrize("text", KEPT.values(), ids=KEPT.keys())
     def test_text_is_kept_to_the_byte(self, text: str) -> None:
         """Nothing is cut, joined, reordered or made another."""
-        assert SOURCE.read(FILE, text.encode(), Ingest()) == Record({"text": text.encode(), "label": b"ham"}, side=0)
+        assert SOURCE.read(FILE, text.encode(), Ingest()) == FileRecord(
+            {"text": text.encode(), "label": b"ham"}, side=0
+        )
 
     @pytest.mark.parametrize("text", KEPT.values(), ids=KEPT.keys())
     def test_a_byte_order_mark_is_no_text(self, text: str) -> None:
@@ -167,7 +169,7 @@ class TestReading:
         subprocess.run(["sh", "-c", r"printf 'caf\303\251\r\n\000end' > ham/1.txt"], cwd=tmp_path, check=True)
         [file] = SOURCE.find(tmp_path).files
 
-        assert SOURCE.read(file, (tmp_path / file.path).read_bytes(), Ingest()) == Record(
+        assert SOURCE.read(file, (tmp_path / file.path).read_bytes(), Ingest()) == FileRecord(
             {"text": "café\r\n\0end".encode(), "label": b"ham"}, side=0
         )
 

@@ -8,8 +8,8 @@ import pytest
 
 from components import refs
 from components.errors import BadInput, SettingsError
-from components.ingest.survey import column_kinds
-from components.ingest.survey.column_kinds import date_columns, marked, meaning_of, text_column
+from components.ingest.survey import columns as known_columns
+from components.ingest.survey.columns import date_columns, meaning_of, text_column, with_meanings
 
 HERE = Path("rows.csv")
 
@@ -41,7 +41,7 @@ class TestText:
     @pytest.mark.parametrize(
         ("schema", "said"),
         [
-            (columns("author", "said"), "2 could be it (author, said)"),
+            (columns("author", "said"), "2 candidates (author, said)"),
             (columns(n=pa.int64(), m=pa.float64()), "none of n, m is text"),
         ],
         ids=["too many", "none"],
@@ -95,13 +95,13 @@ class TestDates:
 
     def test_digits_that_no_reader_knows_are_no_date(self) -> None:
         """TensorFlow reads 0 to 9: Python alone would take these for a date."""
-        assert not column_kinds._are_dates(pa.array(["٢٠٢٦-١١-١٦"]))
+        assert not known_columns._are_dates(pa.array(["٢٠٢٦-١١-١٦"]))
 
 
 def test_what_is_known_is_kept_with_the_column() -> None:
     """Beside what was known before."""
     known = pa.schema([pa.field("said", pa.string(), metadata={b"set": b"1"}), ("day", pa.string()), ("n", pa.int64())])
-    found = marked(known, "said", ["day"])
+    found = with_meanings(known, "said", ["day"])
 
     assert {field.name: meaning_of(field) for field in found} == {"said": "text", "day": "date", "n": ""}
     assert found.field("said").metadata == {b"set": b"1", b"meaning": b"text"}
@@ -113,22 +113,22 @@ class TestUnused:
     def test_they_are_marked(self) -> None:
         """Numbers too."""
         known = columns("customer", "kind", n=pa.int64())
-        unused = column_kinds.unused_columns(known, ["customer", "n"], {"kind"})
-        found = marked(known, "", [], unused)
+        unused = known_columns.unused_columns(known, ["customer", "n"], {"kind"})
+        found = with_meanings(known, "", [], unused)
 
         assert {field.name: meaning_of(field) for field in found} == {"customer": "unused", "kind": "", "n": "unused"}
 
     @pytest.mark.parametrize(
         ("name", "said"),
         [
-            ("kind", "setting ingest.unused: the model needs 'kind'; take it out of the list"),
+            ("kind", "setting ingest.unused: the model needs 'kind'; remove it from the list"),
             ("costumer", "setting ingest.unused: no column 'costumer' in the data; did you mean 'customer'?"),
         ],
     )
     def test_what_is_needed_or_unknown_is_refused(self, name: str, said: str) -> None:
         """It is a setting that is wrong."""
         with pytest.raises(SettingsError) as error:
-            column_kinds.unused_columns(columns("customer", "kind"), [name], {"kind"})
+            known_columns.unused_columns(columns("customer", "kind"), [name], {"kind"})
 
         assert str(error.value) == said
 
@@ -137,4 +137,4 @@ def test_without_a_text_nothing_is_marked() -> None:
     """A table has none."""
     known = columns("kind", n=pa.int64())
 
-    assert marked(known, "", []).equals(known, check_metadata=True)
+    assert with_meanings(known, "", []).equals(known, check_metadata=True)

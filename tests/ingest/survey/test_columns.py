@@ -32,22 +32,22 @@ class TestLabel:
     )
     def test_one_that_is_called_so_is_the_label(self, names: list[str], found: str) -> None:
         """In any case, the most usual name first, also at the end of a path."""
-        assert infer.label_of(columns(*names), "") == found
+        assert infer.label_column(columns(*names), "") == found
 
     def test_the_one_that_is_asked_for_is_the_label(self) -> None:
         """Whatever else is called so."""
-        assert infer.label_of(columns("label", "species"), "species") == "species"
+        assert infer.label_column(columns("label", "species"), "species") == "species"
 
     def test_a_missing_one_is_told_with_the_nearest_name(self) -> None:
         """A misspelt setting is mended at once."""
         with pytest.raises(SettingsError, match=r"setting ingest.label: no column 'klass' .* did you mean 'class'\?"):
-            infer.label_of(columns("text", "class"), "klass")
+            infer.label_column(columns("text", "class"), "klass")
 
     def test_lists_and_tensors_are_no_labels(self) -> None:
         """Whatever they are called."""
         schema = pa.schema([pa.field("y", pa.binary(), metadata=TENSOR.metadata), ("labels", pa.list_(pa.int64()))])
 
-        assert infer.label_of(schema, "") == ""
+        assert infer.label_column(schema, "") == ""
 
 
 class TestTypes:
@@ -125,13 +125,13 @@ def test_columns_are_shown_to_people() -> None:
         ]
     )
 
-    assert infer.shown(schema, "class", "file") == [
+    assert infer.describe(schema, "class", "file") == [
         ("age", "int", ""),
         ("share", "float", ""),
         ("words", "list of text", ""),
         ("ok", "bool", ""),
         ("raw", "bytes", ""),
         ("pixels", "tensor", "float32 28 x 28"),
-        ("file", "text", "paths of images"),
+        ("file", "text", "image paths"),
         ("class", "text", "label"),
     ]

@@ -57,7 +57,7 @@ def test_two_kinds_at_once_are_refused(data: Path) -> None:
         locate(str(data))
 
     assert str(refused.value) == (
-        f"{data}: files of several kinds (.CSV, .csv, .gz, .jsonl); name one kind by a pattern, such as '*.csv'"
+        f"{data}: files of several formats (.CSV, .csv, .gz, .jsonl); select one with a pattern, such as '*.csv'"
     )
 
 
@@ -76,7 +76,7 @@ def test_links_out_of_the_folder_are_not_followed(data: Path, tmp_path: Path) ->
     located = locate(str(data))
 
     assert "link.csv" not in located.files
-    assert located.refused == ("link.csv",)
+    assert located.links_outside == ("link.csv",)
 
 
 @pytest.mark.parametrize("name", ["notes.txt", "*.txt"])
@@ -84,7 +84,7 @@ def test_a_file_of_no_known_kind_is_refused(data: Path, name: str) -> None:
     """Its folder is not taken for images in its stead."""
     (data / "notes.txt").write_text("x")
 
-    with pytest.raises(BadInput, match=r"notes\.txt is of no known kind by its name; expected class"):
+    with pytest.raises(BadInput, match=r"unsupported file notes\.txt; expected class"):
         locate(str(data / name))
 
 

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from components.errors import BadInput
-from components.ingest.sources import Found, Record, SourceFile
+from components.ingest.sources import FileRecord, Found, SourceFile
 from components.ingest.sources.image_folder import SOURCE
 from components.ingest.survey import listing
 from components.ingest.survey.listing import ListedFile, Listing
@@ -41,7 +41,7 @@ def test_every_file_is_listed_with_size_and_digest(data: Path, take: Take) -> No
             ListedFile(SourceFile(path, path[:4]), len(content), hashlib.sha256(content).hexdigest())
             for path, content in (("cats/1.jpg", b"one"), ("cats/2.jpg", b"two"), ("dogs/3.jpg", b"three"))
         ),
-        refused=(Quarantined("4.jpg", "not inside a class folder"),),
+        quarantined=(Quarantined("4.jpg", "not inside a class folder"),),
         ignored=("README",),
     )
 
@@ -174,7 +174,7 @@ class Vanishing:
         Path(str(data), "cats", "1.jpg").unlink()
         return Found((SourceFile("cats/1.jpg", "cats"),), ())
 
-    def read(self, file: SourceFile, content: bytes, settings: Ingest) -> Record:
+    def read(self, file: SourceFile, content: bytes, settings: Ingest) -> FileRecord:
         """Is never called."""
         raise NotImplementedError
 

@@ -90,7 +90,9 @@ class TestColumn:
         images("1.png", "2.png")
         write_rows(data / "a.csv", [{"before": "1.png", "after": "2.png"}])
 
-        with pytest.raises(SettingsError, match=r"columns 'before', 'after' hold paths .* --set ingest.images=before"):
+        with pytest.raises(
+            SettingsError, match=r"columns 'before', 'after' hold image paths, .* --set ingest.images=before"
+        ):
             column_of(data / "a.csv")
 
         assert [column_of(data / "a.csv", asked) for asked in ("after", "none")] == ["after", ""]
@@ -101,7 +103,7 @@ class TestColumn:
 
         with pytest.raises(SettingsError, match=r"setting ingest.images: no column 'fil' .* did you mean 'file'\?"):
             column_of(data / "a.csv", "fil")
-        with pytest.raises(SettingsError, match=r"column 'number' is int64, expected text with paths of images"):
+        with pytest.raises(SettingsError, match=r"column 'number' is int64, expected text with image paths"):
             column_of(data / "a.csv", "number")
 
     def test_a_list_in_a_folder_may_refer_to_the_folder_beside(self, data: Path, images: Put) -> None:
@@ -149,7 +151,7 @@ class TestRefused:
             ("1.png\0.txt", "cannot hold NUL"),
             ("", "refers to no image"),
             (None, "refers to no image"),
-            ("gone.png", "is not there"),
+            ("gone.png", "does not exist"),
             ("inner", "is not a regular file"),
             (".", "is not a regular file"),
             ("inner/1.png/2.png", "cannot be read: Not a directory"),
@@ -182,7 +184,7 @@ class TestRefused:
         (data / "circle.png").symlink_to("circle.png")
 
         assert [reason(data, value) for value in ("dead.png", "circle.png")] == [
-            "image 'dead.png' is not there",
+            "image 'dead.png' does not exist",
             "image 'circle.png' cannot be read: Too many levels of symbolic links",
         ]
 

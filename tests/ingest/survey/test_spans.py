@@ -55,7 +55,7 @@ def test_a_wish_for_spans_that_are_not_there_says_which_are() -> None:
         find("logs/{SPAN}/v{VERSION}/*.csv", "3-9")
 
     assert str(refused.value) == (
-        "logs/{SPAN}/v{VERSION}/*.csv: 0 examples: nothing for ingest.spans = 3-9; there: spans 1, 2, 10"
+        "logs/{SPAN}/v{VERSION}/*.csv: 0 examples: no span for ingest.spans = 3-9; found spans 1, 2, 10"
     )
 
 

@@ -424,7 +424,7 @@ class TestImages:
         assert [(bad.path, bad.position, bad.reason) for report in told for bad in report.quarantined] == [
             ("a.jsonl", "line 2", f"column file: image 'html.png': not an image: starts with '<html>', {expected}"),
             ("a.jsonl", "line 3", "column file: image 'large.png': 1,048,577 bytes, more than max_file_mb = 1"),
-            ("a.jsonl", "line 4", "column file: image 'gone.png' is not there"),
+            ("a.jsonl", "line 4", "column file: image 'gone.png' does not exist"),
             ("a.jsonl", "line 5", "column file: image '../secret.png' leads outside the data folder"),
             ("a.jsonl", "line 6", "column file: refers to no image"),
         ]
