@@ -1,28 +1,43 @@
-"""Images checked as the settings want it, each content once: what was found out is remembered by its hash.
+"""Checks images as the settings require; the verdict on a content is cached by its hash.
 
-content, sha256 ─► remembered? ─┬─ yes ─► the verdict, nothing decoded
-                                └─ no ──► images.check_image ─► verdict, to be remembered
+content, sha256 ─► in the cache? ─┬─ yes ─► the verdict, nothing is decoded
+                                  └─ no ──► images.check_image ─► verdict, stored when the shard is finished
 """
 
 from collections.abc import Iterable
+from dataclasses import astuple, dataclass
 from functools import lru_cache
+from importlib import metadata
 from pathlib import Path
 from typing import TYPE_CHECKING
+
+import orjson
 
 from components import native
 from components.ingest import images
 from components.ingest.images import CheckedImage, Handling, ImageLimits, ImageRejected, check_image
-from components.ingest.images.verdicts import Memory, Verdict
 from components.ingest.sources import Rejected
 from components.native import check as native_check
+from components.storage.cache import Cache
 from components.storage.hashing import digest_of
 
 if TYPE_CHECKING:
     from components.settings.ingest import Ingest
 
-# What makes pixels of bytes, and perceptual hashes of pixels.
-_LIBRARIES = ("numpy", "pillow")
+_LIBRARIES = ("numpy", "pillow")  # which decode images and compute perceptual hashes
 _SOURCES = {".py", ".h", ".cc"}
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """Size, format and perceptual hash of an image, or why it was rejected."""
+
+    width: int = 0
+    height: int = 0
+    source_format: str = ""
+    perceptual_hash: int | None = None
+    reason: str = ""
+    position: str = ""
 
 
 def check(content: bytes, settings: "Ingest") -> CheckedImage:
@@ -38,46 +53,63 @@ def _check(content: bytes, limits: ImageLimits, handling: Handling) -> CheckedIm
 
 
 class Checks:
-    """Checks images and remembers what came of it; many threads may use it at once."""
+    """Checks images and caches the verdicts; threads may share it."""
 
     def __init__(self, file: Path | None, settings: "Ingest") -> None:
-        """Uses the memory in `file`, if there is to be one; what is read of a header alone is read again sooner."""
+        """Opens the cache in `file`, if there is one; a check of headers alone is faster than the cache."""
         self._rules = _limits(settings), _handling(settings)
-        self._memory = _memory(file, *self._rules) if file and self._rules[1].decodes else None
+        self._cache = Cache(file, f"verdicts_{code_digest()[:16]}") if file and self._rules[1].decodes else None
+        self._prefix = bytes.fromhex(digest_of(map(repr, self._rules)))
+        self._known: dict[bytes, bytes | None] = {}  # None: not in the cache
+        self._new: dict[bytes, bytes] = {}
 
     def __enter__(self) -> "Checks":
         return self
 
     def __exit__(self, *_: object) -> None:
-        if self._memory:
-            self._memory.close()
+        if self._cache:
+            self._cache.put(self._new)
+            self._cache.close()
 
     def expect(self, hashes: Iterable[str]) -> None:
-        """Looks up what is known of images that will be checked: all at once, that is cheaper."""
-        if self._memory:
-            self._memory.ask(hashes)
+        """Looks up images that will be checked next, which is faster than one by one."""
+        self._known = self._look_up([self._key(sha256) for sha256 in hashes])
 
     def check(self, content: bytes, sha256: str) -> CheckedImage:
-        """Checks an image unless its content is known; raises Rejected with the reason."""
-        if self._memory is None:
+        """Checks an image unless its verdict is cached; raises Rejected with the reason."""
+        if self._cache is None:
             return _check(content, *self._rules)
-        if (known := self._memory.recall(sha256)) is None:
-            return self._check_anew(content, sha256, self._memory)
+        key = self._key(sha256)
+        stored = self._known[key] if key in self._known else self._look_up([key])[key]
+        if stored is None:
+            return self._decode(content, key)
+        known = Verdict(*orjson.loads(stored))
         if known.reason:
             raise Rejected(known.reason, known.position)
         return CheckedImage(content, known.width, known.height, known.source_format, "", known.perceptual_hash)
 
-    def _check_anew(self, content: bytes, sha256: str, memory: Memory) -> CheckedImage:
+    def _key(self, sha256: str) -> bytes:
+        return self._prefix + bytes.fromhex(sha256)
+
+    def _look_up(self, keys: list[bytes]) -> dict[bytes, bytes | None]:
+        return {**dict.fromkeys(keys), **self._cache.get(keys)} if self._cache else {}
+
+    def _decode(self, content: bytes, key: bytes) -> CheckedImage:
         try:
             image = _check(content, *self._rules)
         except Rejected as error:
-            # A lack of memory says nothing of the image.
+            # A lack of memory says nothing about the image.
             if not (error.__cause__ and isinstance(error.__cause__.__cause__, MemoryError)):
-                memory.note(sha256, Verdict(reason=str(error), position=error.position))
+                self._new[key] = _stored(Verdict(reason=str(error), position=error.position))
             raise
-        if not image.changed:  # else its new bytes would have to be remembered, too
-            memory.note(sha256, Verdict(image.width, image.height, image.source_format, image.perceptual_hash))
+        if not image.changed:  # else its new bytes would have to be cached, too
+            size = image.width, image.height
+            self._new[key] = _stored(Verdict(*size, image.source_format, image.perceptual_hash))
         return image
+
+
+def _stored(verdict: Verdict) -> bytes:
+    return orjson.dumps(astuple(verdict))
 
 
 def _limits(settings: "Ingest") -> ImageLimits:
@@ -88,19 +120,11 @@ def _handling(settings: "Ingest") -> Handling:
     return Handling(settings.image_check == "full", settings.store, settings.store_side, settings.store_quality)
 
 
-def _memory(file: Path, limits: ImageLimits, handling: Handling) -> Memory:
-    code = _code()
-    return Memory(file, code, rules=digest_of([code, repr(limits), repr(handling)]))
-
-
 @lru_cache(maxsize=1)
-def _code() -> str:
-    """Returns a digest of what makes a verdict of a content."""
-    from importlib import metadata
-
-    # Not by `fingerprint`, which would parse them all: 0.1 s of every process that checks.
-    files = [
-        file for door in (images, native, native_check) for file in sorted(Path(str(door.__file__)).parent.iterdir())
-    ]
-    texts = [f"{file.name}\0{file.read_text()}" for file in files if file.suffix in _SOURCES]
+def code_digest() -> str:
+    """Returns a digest of the code and the libraries that decide about an image: verdicts of other code are dropped."""
+    # Not by `fingerprint`, which parses all files: 0.1 s in every process that checks images.
+    folders = [Path(str(package.__file__)).parent for package in (images, native, native_check)]
+    files = [file for folder in folders for file in sorted(folder.iterdir()) if file.suffix in _SOURCES]
+    texts = [f"{file.name}\0{file.read_text()}" for file in files]
     return digest_of([*texts, *map(metadata.version, _LIBRARIES)])
