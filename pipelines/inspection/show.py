@@ -12,7 +12,7 @@ from rich.table import Table
 from rich.text import Text
 
 from pipelines.inspection.text import MISSING, NAME, disarmed, is_number, plain, size
-from pipelines.report.charts import number
+from pipelines.report.formatting import number
 
 if TYPE_CHECKING:
     from pipelines.inspection.artifact import ArtifactFacts

@@ -1,7 +1,7 @@
-"""What a person sees of a run: facts gathered once, shown by a summary table and by a page.
+"""The report of a run: facts gathered once, shown as a summary table and as a page.
 
-    RunFacts (facts) ─► page.render ─► report.html
-                            └─► charts: values in, inline SVG out
+    metadata store, artifacts ─► gather ─► RunFacts ─► sections (what the page shows) ─► page ─► report.html
+                                                                    charts: values in, inline SVG out ─┘
 
 The page is one file that opens offline, runs no script and loads nothing.
 """

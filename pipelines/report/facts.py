@@ -1,4 +1,4 @@
-"""What a run has to tell: plain values, gathered once, shown by the summary and by the page."""
+"""The facts of a run: plain values, gathered once, shown by the summary table and by the report page."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -8,7 +8,7 @@ from pipelines.orchestration.outcome import NodeFacts
 
 @dataclass(frozen=True)
 class LedgerRow:
-    """Records into a node, out of it, and set aside by it."""
+    """Records read, written and quarantined by a node."""
 
     node: str
     records_in: int
@@ -18,7 +18,7 @@ class LedgerRow:
 
 @dataclass(frozen=True)
 class QuarantinedFile:
-    """A source file that was set aside, and why."""
+    """A quarantined source file, and the reason."""
 
     path: str
     reason: str
@@ -26,25 +26,25 @@ class QuarantinedFile:
 
 @dataclass(frozen=True)
 class SampleImage:
-    """A record as training sees it: PNG or JPEG bytes."""
+    """An image as it is stored in a record."""
 
     label: str
-    content: bytes
+    content: bytes  # an image file
 
 
 @dataclass(frozen=True)
-class Bar:
-    """A bar the model had to pass."""
+class Threshold:
+    """A metric threshold, and whether the model reached it."""
 
     metric: str
     value: float
-    bar: str  # such as "at least 0.6"
+    threshold: str  # such as "at least 0.6"
     passed: bool
 
 
 @dataclass(frozen=True)
 class RunFacts:
-    """Everything the summary table and the report page show."""
+    """Everything that the summary table and the report page show."""
 
     pipeline: str
     task: str
@@ -56,18 +56,18 @@ class RunFacts:
     ledger: tuple[LedgerRow, ...] = ()
     quarantined: tuple[QuarantinedFile, ...] = ()  # the first ones; the ledger has the total
     quarantine_path: str | None = None
-    warnings: tuple[str, ...] = ()  # such as duplicates under two labels
+    warnings: tuple[str, ...] = ()  # such as duplicates with different labels
     records: Mapping[str, int] = field(default_factory=dict)  # by split
     class_counts: Mapping[str, Mapping[str, int]] = field(default_factory=dict)  # split -> class -> records
     samples: tuple[SampleImage, ...] = ()
-    curves: Mapping[str, Mapping[str, tuple[float, ...]]] = field(default_factory=dict)  # metric -> split -> by epoch
-    best_epoch: int | None = None
+    curves: Mapping[str, Mapping[str, tuple[float, ...]]] = field(default_factory=dict)  # metric -> split -> per epoch
+    best_epoch: int | None = None  # counted from 0
     input_verdict: str = ""  # whether training waited for its input, and why
     metrics: Mapping[str, float] = field(default_factory=dict)
-    bars: tuple[Bar, ...] = ()
-    slices: tuple[tuple[str, str, float, int], ...] = ()  # column, value, metric of the first bar, records
+    thresholds: tuple[Threshold, ...] = ()
+    slices: tuple[tuple[str, str, float, int], ...] = ()  # column, value, metric of the first threshold, records
     classes: tuple[str, ...] = ()
-    confusion: tuple[tuple[int, ...], ...] = ()  # rows: true class, columns: predicted
+    confusion: tuple[tuple[int, ...], ...] = ()  # rows: true class, columns: predicted class
     blessed: bool | None = None
     model_path: str | None = None
     model_version: str | None = None

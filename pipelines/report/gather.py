@@ -1,4 +1,4 @@
-"""Gathers what a run has to tell from MLMD and from the small files inside artifacts."""
+"""Gathers the facts of a run from MLMD and from the small files in its artifacts."""
 
 from collections.abc import Mapping
 from pathlib import Path
@@ -13,7 +13,7 @@ from pipelines.orchestration import plan
 from pipelines.orchestration.outcome import NodeFacts
 from pipelines.orchestration.plan import Plan
 from pipelines.orchestration.store import Artifact, Execution, Store
-from pipelines.report.facts import Bar, LedgerRow, QuarantinedFile, RunFacts, SampleImage
+from pipelines.report.facts import LedgerRow, QuarantinedFile, RunFacts, SampleImage, Threshold
 
 _QUARANTINE_SHOWN = 200
 _SAMPLES = 30
@@ -24,7 +24,7 @@ def facts(
     config: RunConfig, store: Store, planned: Plan, nodes: tuple[NodeFacts, ...],
     *, started: str, seconds: float, error: BaseException | None,
 ) -> RunFacts:  # fmt: skip
-    """Returns everything that is known when a run ends, however it ended."""
+    """Returns the facts of a run, whether it succeeded or failed."""
     used = _executions(store, planned, nodes)
     outputs = {node: {a.name: a for a in store.outputs(execution.id)} for node, execution in used.items()}
     blessed = _blessed(outputs)
@@ -43,7 +43,7 @@ def facts(
         confusion=_confusion(used, evaluated),
         metrics={name: value for name, value in evaluated.get("metrics", {}).items() if name != "examples"},
         slices=tuple((column, value, metric, count) for column, value, metric, count in evaluated.get("slices", ())),
-        bars=tuple(Bar(*bar) for bar in evaluated.get("bars", ())),
+        thresholds=tuple(Threshold(*each) for each in evaluated.get("bars", ())),
         blessed=blessed,
         model_path=pushed.get("destination"),
         model_version=pushed.get("version"),
@@ -53,7 +53,7 @@ def facts(
 
 
 def _executions(store: Store, planned: Plan, nodes: tuple[NodeFacts, ...]) -> dict[str, Execution]:
-    """Returns the execution behind each node of this run: the one it did, or the one it used again."""
+    """Returns the execution of each node of this run: a new one, or the cached one."""
     used: dict[str, Execution] = {}
     state = {node.id: node.state for node in nodes}
     for each in planned.nodes:
@@ -80,7 +80,7 @@ def _outcome(
     if pushed.get("pushed"):
         return f"blessed and pushed as version {pushed['version']}"
     skipped = [each.reason for each in planned.nodes if each.action == plan.SKIP]
-    return f"stopped as asked ({skipped[0]})" if skipped else "finished"
+    return f"stopped as requested ({skipped[0]})" if skipped else "finished"
 
 
 def _blessed(outputs: Mapping[str, Mapping[str, Artifact]]) -> bool | None:
@@ -110,7 +110,7 @@ def _of_ingest(outputs: Mapping[str, Artifact], *, with_samples: bool) -> dict[s
 
 
 def _samples(folder: Path, written: manifest.Manifest) -> tuple[SampleImage, ...]:
-    """Returns a few records as they are stored, the classes in turn."""
+    """Returns a few training images as they are stored, one per class in turn."""
     import tensorflow as tf
 
     from components.ingest.images.storage_format import for_people
@@ -118,24 +118,24 @@ def _samples(folder: Path, written: manifest.Manifest) -> tuple[SampleImage, ...
     by_class: dict[str, list[bytes]] = {name: [] for name in written.classes.get("train", {})}
     wanted = -(-_SAMPLES // max(1, len(by_class)))
     for shard in written.shards_of("train")[:2]:
-        for record in tf.data.TFRecordDataset(str(folder / shard.name), _packed(shard.name)).as_numpy_iterator():
+        for record in tf.data.TFRecordDataset(str(folder / shard.name), _compression(shard.name)).as_numpy_iterator():
             features = tf.train.Example.FromString(record).features.feature
-            if "image" not in features:  # nothing to look at
+            if "image" not in features:  # no images in these records
                 return ()
             label = features["label"].bytes_list.value
-            mine = by_class.setdefault(label[0].decode() if label else "", [])
-            if len(mine) < wanted and features["image"].bytes_list.value:
-                mine.append(features["image"].bytes_list.value[0])
-    turns = [
-        SampleImage(name, for_people(found[turn]))
+            images = by_class.setdefault(label[0].decode() if label else "", [])
+            if len(images) < wanted and features["image"].bytes_list.value:
+                images.append(features["image"].bytes_list.value[0])
+    samples = [
+        SampleImage(name, for_people(images[turn]))
         for turn in range(wanted)
-        for name, found in by_class.items()
-        if turn < len(found)
+        for name, images in by_class.items()
+        if turn < len(images)
     ]
-    return tuple(turns[:_SAMPLES])
+    return tuple(samples[:_SAMPLES])
 
 
-def _packed(name: str) -> str:
+def _compression(name: str) -> str:
     return "GZIP" if name.endswith(".gz") else ""
 
 

@@ -194,7 +194,7 @@ def test_edit_of_the_model_runs_the_trainer_and_what_follows(first_run: tuple[An
         shutil.copytree(PROJECT / package, tmp_path / package)
     copy = replace(pipeline, code=tmp_path, environment={"PYTHONPATH": str(tmp_path)})
     untouched = copy.run("--dry-run")
-    with (tmp_path / "pipelines/report/charts.py").open("a") as file:
+    with (tmp_path / "pipelines/report/page.py").open("a") as file:
         file.write("# unrelated\n")
     unrelated = copy.run("--dry-run")
     with (tmp_path / "components/models/image.py").open("a") as file:

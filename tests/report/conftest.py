@@ -1,12 +1,27 @@
-"""A run as the page sees it: three classes, four epochs, one file set aside."""
+"""A run with three classes, four epochs and one quarantined file; helpers to read SVG."""
 
+import xml.etree.ElementTree as ET
 from io import BytesIO
 
 import pytest
 from PIL import Image
 
 from pipelines.orchestration.outcome import NodeFacts
-from pipelines.report.facts import Bar, LedgerRow, QuarantinedFile, RunFacts, SampleImage
+from pipelines.report.facts import LedgerRow, QuarantinedFile, RunFacts, SampleImage, Threshold
+
+EVIL = "<script>alert(1)</script>"
+
+
+def parse(svg: str) -> ET.Element:
+    """Parses a chart; fails if it is not well formed."""
+    return ET.fromstring(svg)  # noqa: S314 - our own output
+
+
+def texts(chart: ET.Element) -> list[str]:
+    """Returns the visible texts of a chart, without tooltips."""
+    return [
+        "".join(part for part in (text.text, *(child.tail for child in text)) if part) for text in chart.iter("text")
+    ]
 
 
 def encode(kind: str, side: int = 8) -> bytes:
@@ -18,7 +33,7 @@ def encode(kind: str, side: int = 8) -> bytes:
 
 @pytest.fixture
 def facts() -> RunFacts:
-    """A run that went well, with something in every section."""
+    """A successful run with something to show in every section."""
     return RunFacts(
         pipeline="digits",
         task="image",
@@ -27,21 +42,22 @@ def facts() -> RunFacts:
         outcome="blessed and pushed as version 3",
         exit_code=0,
         nodes=(
-            NodeFacts("Ingest", "ran", 6.42, "no earlier result for this data", 90),
+            NodeFacts("Ingest", "ran", 6.42, "first run", 90),
             NodeFacts("Schema", "cached", 0.02, "up to date"),
-            NodeFacts("Trainer", "ran", 31.9, "its input changed", 60),
+            NodeFacts("Trainer", "ran", 31.9, "upstream Ingest changed", 60),
         ),
         ledger=(LedgerRow("Ingest", 91, 90, 1), LedgerRow("Trainer", 60, 60, 0)),
         quarantined=(QuarantinedFile("data/2/scan.jpg", "truncated JPEG"),),
         quarantine_path="runs/ingest/5/quarantine.jsonl",
-        warnings=("2 files have the same content under two labels",),
+        warnings=("2 files have the same content but different labels",),
         records={"train": 60, "eval": 30},
         class_counts={"train": {"0": 20, "1": 21, "2": 19}, "eval": {"0": 10, "1": 9, "2": 11}},
         samples=(SampleImage("0", encode("PNG")), SampleImage("1", encode("JPEG"))),
         curves={"loss": {"train": (2.0, 1.0, 0.5, 0.25), "eval": (1.8, 0.9, 0.6, 0.7)}},
         best_epoch=2,
         metrics={"accuracy": 0.9, "macro_f1": 0.89},
-        bars=(Bar("accuracy", 0.9, "at least 0.6", True),),
+        thresholds=(Threshold("accuracy", 0.9, "at least 0.6", True),),
+        slices=(("length", "long", 0.8, 5), ("length", "short", 1.0, 25)),
         classes=("0", "1", "2"),
         confusion=((10, 0, 0), (0, 8, 1), (0, 2, 9)),
         blessed=True,

@@ -1,4 +1,4 @@
-"""The page in a real browser, with no network."""
+"""The page in a real browser without network."""
 
 import shutil
 import subprocess
@@ -22,36 +22,34 @@ FLAGS = (
     "--disable-component-update",
     "--disable-sync",
     "--hide-scrollbars",
-    # Off in two ways: no name resolves, and what needs no name goes to a port where nobody listens.
+    # No network in two ways: no name resolves, and the proxy is a port where nothing listens.
     "--host-resolver-rules=MAP * ~NOTFOUND",
     "--proxy-server=127.0.0.1:9",
 )
 
-pytestmark = pytest.mark.skipif(
-    BROWSER is None, reason="no Chromium on the PATH: install chromium to see the page in a real browser"
-)
+pytestmark = pytest.mark.skipif(BROWSER is None, reason="Chromium is not on the PATH; install it to run this test")
 
 
 def browse(path: Path, profile: Path, *flags: str) -> str:
-    """Opens a file in a fresh browser and returns what it printed."""
+    """Opens a file in a fresh browser and returns its output."""
     command = [str(BROWSER), *FLAGS, f"--user-data-dir={profile}", *flags, path.as_uri()]
     return subprocess.run(command, check=True, capture_output=True, text=True, timeout=120).stdout
 
 
 def test_opens_offline(facts: RunFacts, tmp_path: Path) -> None:
-    """The page opens offline and shows the confusion matrix."""
+    """The page opens offline, applies its style sheet, and runs no script."""
     path, shot = tmp_path / "report.html", tmp_path / "shot.png"
     page.write(replace(facts, classes=("<script>document.title='owned'</script>", "1", "2")), path)
 
     dom = browse(path, tmp_path / "profile", "--dump-dom")
     browse(path, tmp_path / "other", f"--screenshot={shot}", "--window-size=1280,2400")
 
-    assert 'aria-label="Confusion matrix of 3 classes: 27 of 30 records predicted right"' in dom
+    assert 'aria-label="Confusion matrix of 3 classes: 27 of 30 records predicted correctly"' in dom
     assert "<title>digits · Blessed &amp; pushed · Penstock</title>" in dom
     assert "<script" not in dom
     with Image.open(shot) as image:
         colours = image.convert("RGB").getcolors(maxcolors=2**24) or []
         assert (image.format, image.size) == ("PNG", (1280, 2400))
     assert len(colours) > 100
-    # The style sheet was let in by its hash: the ground of the page is the one it gives, or its dark one.
+    # The policy admits the style sheet by its hash: the background has its light or its dark colour.
     assert max(colours)[1] in {(0xF3, 0xF5, 0xF8), (0xFF, 0xFF, 0xFF), (0x0C, 0x10, 0x16), (0x15, 0x1B, 0x23)}

@@ -1,4 +1,4 @@
-"""The page: whole, escaped, bounded, and silent about what is not known."""
+"""The page: complete, escaped, bounded in size, without sections that have no facts."""
 
 import base64
 import hashlib
@@ -7,28 +7,28 @@ import os
 import re
 from dataclasses import replace
 from html.parser import HTMLParser
-from io import BytesIO
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
 import pytest
-from markupsafe import Markup
-from PIL import Image
 
 from pipelines.orchestration.outcome import NodeFacts
-from pipelines.report import page
-from pipelines.report.facts import Bar, LedgerRow, QuarantinedFile, RunFacts, SampleImage
+from pipelines.report import page, sections
+from pipelines.report.facts import LedgerRow, QuarantinedFile, RunFacts, SampleImage, Threshold
+from tests.report.conftest import EVIL
 
-EVIL = "<script>alert(1)</script>"
 HUGE = "x" * 10_000_000
 VOID = {"meta", "img", "br", "wbr", "link", "input", "hr"}
 EMPTY = RunFacts(pipeline="digits", task="image", started="?", seconds=0.4, outcome="failed", exit_code=4)
-SECTIONS = ["chain", "time", "ledger", "quarantine", "warnings", "classes", "samples", "curves", "bars", "confusion"]
+SECTIONS = [
+    "pipeline", "time", "ledger", "quarantine", "warnings", "classes", "samples", "curves", "thresholds", "slices",
+    "confusion",
+]  # fmt: skip
 
 
 class Page(HTMLParser):
-    """The elements and the visible text of a page; fails on elements that are not closed."""
+    """The elements and the visible text of a page; fails if an element is not closed."""
 
     def __init__(self, html: str) -> None:
         super().__init__()
@@ -40,14 +40,14 @@ class Page(HTMLParser):
         assert self._open == []
 
     def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
-        """Notes an element."""
+        """Collects an element."""
         self.elements.append((tag, dict(attrs)))
         self.text += "" if tag == "wbr" else " "
         if tag not in VOID:
             self._open.append(tag)
 
     def handle_startendtag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
-        """Notes an element of SVG that closes itself."""
+        """Collects an SVG element that closes itself."""
         self.elements.append((tag, dict(attrs)))
 
     def handle_endtag(self, tag: str) -> None:
@@ -56,7 +56,7 @@ class Page(HTMLParser):
         self.text += " "
 
     def handle_data(self, data: str) -> None:
-        """Notes text that a reader sees."""
+        """Collects visible text."""
         if "style" not in self._open and "title" not in self._open:
             self.text += data
 
@@ -70,7 +70,7 @@ class Page(HTMLParser):
 
 
 def evil_facts(facts: RunFacts, text: str) -> RunFacts:
-    """Returns the run with one text in every place that takes one."""
+    """Returns the run with one text in every place that takes a text."""
     return replace(
         facts,
         pipeline=text,
@@ -86,7 +86,8 @@ def evil_facts(facts: RunFacts, text: str) -> RunFacts:
         samples=(SampleImage(text, facts.samples[0].content), SampleImage(text, text[:100].encode())),
         curves={text: {text: (1.0, math.nan)}},
         metrics={text: 1.0},
-        bars=(Bar(text, 1.0, text, True),),
+        thresholds=(Threshold(text, 1.0, text, True),),
+        slices=((text, text, 1.0, 1),),
         classes=(text,) * 3,
         model_path=text,
         model_version=text,
@@ -94,7 +95,7 @@ def evil_facts(facts: RunFacts, text: str) -> RunFacts:
 
 
 def test_full_run(facts: RunFacts) -> None:
-    """A full run has every section in order."""
+    """A run with all facts has every section, in order."""
     shown = Page(page.render(facts))
 
     assert shown.sections() == SECTIONS
@@ -104,7 +105,7 @@ def test_full_run(facts: RunFacts) -> None:
 @pytest.mark.parametrize(
     ("missing", "gone"),
     [
-        ({"nodes": ()}, ["chain", "time"]),
+        ({"nodes": ()}, ["pipeline", "time"]),
         ({"ledger": ()}, ["ledger"]),
         ({"ledger": (), "quarantined": ()}, ["ledger", "quarantine"]),
         ({"warnings": ()}, ["warnings"]),
@@ -113,26 +114,27 @@ def test_full_run(facts: RunFacts) -> None:
         ({"samples": ()}, ["samples"]),
         ({"curves": {}}, ["curves"]),
         ({"curves": {"loss": {"train": ()}}}, ["curves"]),
-        ({"bars": ()}, ["bars"]),
+        ({"thresholds": ()}, ["thresholds"]),
+        ({"slices": ()}, ["slices"]),
         ({"confusion": (), "classes": ()}, ["confusion"]),
     ],
 )
 def test_missing_facts(facts: RunFacts, missing: dict[str, Any], gone: list[str]) -> None:
-    """A section without facts is not there."""
+    """A section without facts is left out."""
     shown = Page(page.render(replace(facts, **missing)))
 
     assert shown.sections() == [section for section in SECTIONS if section not in gone]
 
 
 def test_header_alone() -> None:
-    """A run that failed at once has a header alone."""
+    """A run that failed at once has only a header."""
     shown = Page(page.render(EMPTY))
 
     assert shown.sections() == []
     assert shown.all("table") == shown.all("nav") == []
     assert " ".join(shown.text.split()) == (
         "Penstock run digits Failed failed Task image Started ? Duration 0.4 s Exit code 4 "
-        "Made by Penstock. This file is whole: it runs no script and loads nothing from elsewhere."
+        "Generated by Penstock. This file is self-contained: no scripts, no external resources."
     )
 
 
@@ -140,7 +142,7 @@ def test_header_alone() -> None:
     "text", [EVIL, f'"{EVIL}', f"'>{EVIL}", f"</style></title>{EVIL}", "<img src=x onerror=alert(1)>", "{{ 7 * 7 }}"]
 )
 def test_markup_in_facts(facts: RunFacts, text: str) -> None:
-    """Markup in any fact is text."""
+    """Markup in any fact is shown as text."""
     shown = Page(page.render(evil_facts(facts, text)))
     plain = Page(page.render(evil_facts(facts, "plain text/of some length")))
 
@@ -151,8 +153,8 @@ def test_markup_in_facts(facts: RunFacts, text: str) -> None:
     assert not any(name.startswith("on") for _, attributes in shown.elements for name in attributes)
 
 
-def test_no_outside(facts: RunFacts) -> None:
-    """Nothing refers to the outside."""
+def test_no_external_resources(facts: RunFacts) -> None:
+    """Nothing refers to anything outside the file."""
     html = page.render(facts)
     shown = Page(html)
     addresses = [
@@ -168,7 +170,7 @@ def test_no_outside(facts: RunFacts) -> None:
 
 
 def test_policy(facts: RunFacts) -> None:
-    """The policy allows the style sheet of the page and data images only."""
+    """The policy allows only the page's own style sheet and data images."""
     html = page.render(facts)
     (style,) = re.findall(r"<style>(.*?)</style>", html, re.DOTALL)
     digest = base64.b64encode(hashlib.sha256(style.encode()).digest()).decode()
@@ -180,7 +182,7 @@ def test_policy(facts: RunFacts) -> None:
 
 
 def test_huge_texts(facts: RunFacts) -> None:
-    """Texts of ten megabytes keep the page under one."""
+    """Texts of ten megabytes keep the page below one megabyte."""
     html = page.render(evil_facts(facts, HUGE))
 
     assert len(html.encode()) < 1_000_000
@@ -188,7 +190,7 @@ def test_huge_texts(facts: RunFacts) -> None:
 
 
 def test_many_facts(facts: RunFacts) -> None:
-    """Very many facts keep the page under one megabyte."""
+    """Very many facts keep the page below one megabyte."""
     many = replace(
         facts,
         nodes=facts.nodes * 1000,
@@ -196,7 +198,8 @@ def test_many_facts(facts: RunFacts) -> None:
         quarantined=facts.quarantined * 10_000,
         warnings=facts.warnings * 10_000,
         samples=facts.samples * 1000,
-        bars=facts.bars * 1000,
+        thresholds=facts.thresholds * 1000,
+        slices=facts.slices * 1000,
         metrics={f"metric {index}": 0.5 for index in range(1000)},
         curves={f"metric {index}": {"train": (1.0, 0.5) * 5000} for index in range(100)},
         classes=tuple(f"class {index}" for index in range(400)),
@@ -208,7 +211,7 @@ def test_many_facts(facts: RunFacts) -> None:
 
 
 def test_odd_names(facts: RunFacts, tmp_path: Path) -> None:
-    """Names that no encoding holds are spelled out."""
+    """Names that are not valid text are escaped."""
     odd = os.fsdecode(b"data/caf\xe9\x00.jpg")
     page.write(replace(facts, quarantined=(QuarantinedFile(odd, "odd\u202ename"),)), tmp_path / "report.html")
     shown = Page((tmp_path / "report.html").read_text("utf-8"))
@@ -217,89 +220,41 @@ def test_odd_names(facts: RunFacts, tmp_path: Path) -> None:
     assert "odd\\u202ename" in shown.text
 
 
-@pytest.mark.parametrize(
-    ("changes", "expected"),
-    [
-        ({}, page.Badge("Blessed & pushed", "ran")),
-        ({"model_path": None}, page.Badge("Blessed", "ran")),
-        ({"blessed": False, "exit_code": 3}, page.Badge("Not blessed", "warning")),
-        ({"blessed": None}, page.Badge("Finished", "cached")),
-        ({"blessed": None, "exit_code": 4}, page.Badge("Failed", "failed")),
-        ({"exit_code": 1}, page.Badge("Failed", "failed")),
-        ({"exit_code": 143}, page.Badge("Cancelled", "warning")),
-        ({"blessed": False, "nodes": (NodeFacts("Pusher", "failed", 1.0, ""),)}, page.Badge("Failed", "failed")),
-    ],
-)
-def test_badge(facts: RunFacts, changes: dict[str, Any], expected: page.Badge) -> None:
-    """The badge tells how the run ended."""
-    assert page.badge(replace(facts, **changes)) == expected
-
-
-@pytest.mark.parametrize(
-    ("seconds", "expected"),
-    [
-        (0.0, "0 s"),
-        (0.023, "0.023 s"),
-        (6.42, "6.4 s"),
-        (59.97, "1 min 00 s"),
-        (78.4, "1 min 18 s"),
-        (3599.6, "1 h 00 min"),
-        (7325.0, "2 h 02 min"),
-        (math.nan, "–"),
-        (-1.0, "–"),
-    ],
-)
-def test_duration(seconds: float, expected: str) -> None:
-    """A duration is given in the units that matter."""
-    assert page.duration(seconds) == expected
-
-
-@pytest.mark.parametrize(
-    ("started", "expected"),
-    [
-        ("2025-11-14T09:26:53Z", "14 November 2025, 09:26:53 UTC"),
-        ("2025-11-04T09:26:53.123456+02:00", "4 November 2025, 07:26:53 UTC"),
-        ("yesterday", "yesterday"),
-    ],
-)
-def test_started(facts: RunFacts, started: str, expected: str) -> None:
-    """The start is shown in words and UTC."""
-    assert f"Started {expected} Duration" in _plain(replace(facts, started=started))
-
-
 def test_headline(facts: RunFacts) -> None:
-    """The headline has the metrics with their bars the counts and the model."""
+    """Metrics with their thresholds, counts, and the model."""
     assert (
         "accuracy 0.9000 at least 0.6 macro f1 0.8900 records 90 train 60, eval 30 quarantined 1 "
-        "model version 3 serving/digits/3 Chain" in _plain(facts)
+        "model version 3 serving/digits/3 Pipeline" in _plain(facts)
     )
 
 
 def test_ledger(facts: RunFacts) -> None:
-    """The ledger marks records that went missing."""
+    """Rows that do not add up are marked."""
     rows = (LedgerRow("Ingest", 91, 90, 1), LedgerRow("Transform", 90, 87, 0), LedgerRow("Trainer", 60, 61, 0))
     html = page.render(replace(facts, ledger=rows))
     marks = [label for label in _labels(html) if "out + quarantined" in label]
 
-    assert "Ingest 91 90 1 Transform 90 87 0 3 lost Trainer 60 61 0 1 too many" in _plain(replace(facts, ledger=rows))
-    assert marks == ["in = out + quarantined", "in is not out + quarantined", "in is not out + quarantined"]
+    assert "Ingest 91 90 1 Transform 90 87 0 3 missing Trainer 60 61 0 1 too many" in _plain(
+        replace(facts, ledger=rows)
+    )
+    assert marks == ["in = out + quarantined", "in ≠ out + quarantined", "in ≠ out + quarantined"]
 
 
 def test_quarantine(facts: RunFacts) -> None:
-    """The quarantine says how many more there are and where."""
+    """A long quarantine shows the first records, the total, and where the full list is."""
     many = replace(facts, quarantined=facts.quarantined * 30, ledger=(LedgerRow("Ingest", 500, 419, 81),))
     shown = Page(page.render(many))
 
-    assert "81 records set aside; full list: runs/ingest/5/quarantine.jsonl" in _plain(many)
+    assert "81 records quarantined. Full list: runs/ingest/5/quarantine.jsonl" in _plain(many)
     assert "and 61 more" in _plain(many)
     assert shown.text.count("data/2/scan.jpg") == 20
 
 
 def test_many_classes(facts: RunFacts) -> None:
-    """Of many classes the largest are shown."""
+    """Of many classes, the largest are shown."""
     counts = {f"class {index:03d}": index + 1 for index in range(200)}
     many = replace(facts, class_counts={"train": counts})
-    table = page.balance(many)
+    table = sections.balance(many)
 
     assert table is not None
     assert [row.name for row in table.rows.shown] == [f"class {index:03d}" for index in range(199, 169, -1)]
@@ -307,22 +262,8 @@ def test_many_classes(facts: RunFacts) -> None:
     assert "The 30 largest classes, and 170 more with 14,535 records." in _plain(many)
 
 
-def test_few_classes(facts: RunFacts) -> None:
-    """A few classes keep their order and show what a split lacks."""
-    table = page.balance(replace(facts, class_counts={"eval": {"b": 4}, "train": {"b": 1, "a": 3}}))
-
-    assert table == page.Balance(
-        splits=("train", "eval"),
-        totals=(4, 4),
-        rows=page.Cut((page.ClassRow("b", (1, 4), (0.25, 1.0)), page.ClassRow("a", (3, 0), (0.75, 0.0))), 0),
-        left_records=0,
-        largest=page.ClassRow("b", (1, 4), (0.25, 1.0)),
-        smallest=page.ClassRow("a", (3, 0), (0.75, 0.0)),
-    )
-
-
 def test_matrix_or_pairs(facts: RunFacts) -> None:
-    """Up to thirty classes are a matrix and more are pairs."""
+    """Up to thirty classes are a matrix; more are a list of pairs."""
 
     def confusion(size: int) -> RunFacts:
         matrix = tuple(tuple(5 if row == column else row % 3 for column in range(size)) for row in range(size))
@@ -332,7 +273,7 @@ def test_matrix_or_pairs(facts: RunFacts) -> None:
 
     assert "Confusion matrix of 30 classes" in " ".join(_labels(matrix))
     assert "Confusion matrix" not in " ".join(_labels(pairs))
-    assert "31 classes: the pairs most often mistaken." in Page(pairs).text
+    assert "The most frequent confusions of 31 classes." in Page(pairs).text
     assert len(Page(pairs).all("tr")) - len(Page(page.render(replace(facts, confusion=()))).all("tr")) == 21
 
 
@@ -341,66 +282,29 @@ def test_unnamed_classes(facts: RunFacts) -> None:
     assert "2 1 2 18.2 %" in _plain(replace(facts, classes=()))
 
 
-def test_no_mistakes(facts: RunFacts) -> None:
-    """A model without mistakes is praised for it."""
-    assert "No record was mistaken." in _plain(replace(facts, confusion=((3, 0), (0, 4))))
-
-
-@pytest.mark.parametrize(("kind", "expected"), [("PNG", "png"), ("JPEG", "jpeg"), ("GIF", "gif"), ("WEBP", "webp")])
-def test_image(kind: str, expected: str) -> None:
-    """A sample is shown in the format it has."""
-    buffer = BytesIO()
-    Image.new("RGB", (8, 8), "red").save(buffer, kind)
-    content = buffer.getvalue()
-    address = Markup("data:image/{};base64,{}").format(expected, base64.b64encode(content).decode())
-
-    assert page.picture(SampleImage("red", content)) == page.Picture("red", address, small=True, note="8 × 8")
-
-
-def test_thumbnail() -> None:
-    """A large sample becomes a thumbnail."""
-    buffer = BytesIO()
-    Image.effect_noise((900, 600), 60).save(buffer, "PNG")
-    shown = page.picture(SampleImage("noise", buffer.getvalue()))
-
-    assert shown.address is not None
-    with Image.open(BytesIO(base64.b64decode(shown.address.split(",")[1]))) as thumbnail:
-        assert (thumbnail.format, thumbnail.size) == ("JPEG", (256, 171))
-    assert (shown.small, shown.note) == (False, "900 × 600")
-
-
-@pytest.mark.parametrize("content", [b"", b"<svg onload='alert(1)'/>", b"\x89PNG\r\n\x1a\n truncated", b"\xff\xd8\xff"])
-def test_no_image(content: bytes) -> None:
-    """Bytes that are no image are said to be so."""
-    assert page.picture(SampleImage("odd", content)) == page.Picture("odd", None, small=False, note="cannot be shown")
-
-
-def test_image_bomb() -> None:
-    """An image that would fill the memory is not decoded."""
-    buffer = BytesIO()
-    Image.new("1", (12_000, 12_000)).save(buffer, "PNG")
-
-    assert page.picture(SampleImage("bomb", buffer.getvalue())).note == "12000 × 12000, not shown"
+def test_no_confusions(facts: RunFacts) -> None:
+    """A perfect model has a sentence instead of an empty table."""
+    assert "All records were predicted correctly." in _plain(replace(facts, confusion=((3, 0), (0, 4))))
 
 
 def test_nan_curves(facts: RunFacts) -> None:
-    """Curves of nothing but NaN say so."""
+    """A curve without finite values says so."""
     text = _plain(replace(facts, curves={"loss": {"train": (math.nan, math.nan)}}, best_epoch=None))
 
-    assert "Values at the last epoch. A cross marks an epoch whose value is no number." in text
-    assert "loss train NaN No epoch has a value that is a number." in text
+    assert "Values at the last epoch. A cross marks an epoch with a NaN or infinite value." in text
+    assert "loss train NaN No epoch has a finite value." in text
 
 
 def test_best_epoch(facts: RunFacts) -> None:
-    """The best epoch is counted from one."""
-    assert "Values at the best epoch, 3. loss train 0.5000 eval 0.6000" in _plain(facts)
+    """The best epoch is counted from 1."""
+    assert "Values at the best epoch (3). loss train 0.5000 eval 0.6000" in _plain(facts)
 
 
-def test_what_training_waited_for(facts: RunFacts) -> None:
-    """Beside the curves, where it is known; the reason is part of it."""
-    said = "input-bound 34 %: decoding is the limit; store at 256 px (2.2x) or use 4 cores"
+def test_input_verdict(facts: RunFacts) -> None:
+    """Above the curves, the page says whether training waited for its input."""
+    verdict = "input-bound 34 %: decoding is the limit; store at 256 px (2.2x) or use 4 cores"
 
-    assert f"Training was {said}. loss train" in _plain(replace(facts, input_verdict=said))
+    assert f"Training was {verdict}. loss train" in _plain(replace(facts, input_verdict=verdict))
     assert "Training was" not in _plain(facts)
 
 
@@ -414,7 +318,7 @@ def test_headings(facts: RunFacts) -> None:
 
 
 def test_accessible(facts: RunFacts) -> None:
-    """Tables and images can be heard."""
+    """Tables, images and charts have labels for screen readers."""
     shown = Page(page.render(facts))
 
     assert all(header.get("scope") in {"col", "colgroup", "row"} for header in shown.all("th"))
@@ -427,7 +331,7 @@ def test_accessible(facts: RunFacts) -> None:
 
 @pytest.mark.parametrize("dark", [False, True])
 def test_contrast(facts: RunFacts, dark: bool) -> None:
-    """Every text has the contrast that small letters need."""
+    """Every text has the contrast that WCAG requires for small text."""
     colours = _colours(page.render(facts), dark=dark)
     states = ("ran", "cached", "failed", "skipped", "warning")
     pairs = [(colours[text], colours[ground]) for text in ("ink", "soft", "link") for ground in ("card", "bg")]
@@ -445,7 +349,7 @@ def test_contrast(facts: RunFacts, dark: bool) -> None:
 
 
 def test_write(facts: RunFacts, tmp_path: Path) -> None:
-    """The page is written whole."""
+    """The page replaces the older one."""
     path = tmp_path / "report.html"
     path.write_text("an older one")
     page.write(facts, path)
@@ -455,7 +359,7 @@ def test_write(facts: RunFacts, tmp_path: Path) -> None:
 
 
 def test_write_fails(facts: RunFacts, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A failure leaves the older page and nothing beside it."""
+    """A failed write leaves the older page and no temporary file."""
     path = tmp_path / "report.html"
     path.write_text("an older one")
 
@@ -471,7 +375,7 @@ def test_write_fails(facts: RunFacts, tmp_path: Path, monkeypatch: pytest.Monkey
 
 
 def _plain(facts: RunFacts) -> str:
-    """The visible text with single spaces."""
+    """Returns the visible text with single spaces."""
     return " ".join(Page(page.render(facts)).text.split())
 
 
@@ -490,7 +394,7 @@ def _mix(colour: tuple[float, ...], ground: tuple[float, ...], opacity: float) -
 
 
 def _contrast(one: tuple[float, ...], other: tuple[float, ...]) -> float:
-    """The ratio that WCAG 2 defines."""
+    """Returns the contrast ratio of WCAG 2."""
     bright, dim = sorted((_luminance(one), _luminance(other)), reverse=True)
     return (bright + 0.05) / (dim + 0.05)
 

@@ -1,0 +1,243 @@
+"""What each section of the page shows: facts in, plain values out. A section without facts is left out."""
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Generic, TypeVar
+
+from pipelines.orchestration.outcome import NodeFacts
+from pipelines.report.facts import RunFacts
+from pipelines.report.formatting import fit, number
+
+MAX_CLASSES = 30  # in the class table, and as a confusion matrix
+MAX_PAIRS = 20  # of confused classes; half as many beside a matrix
+CANCELLED = (130, 143)
+
+_T = TypeVar("_T")
+
+
+@dataclass(frozen=True)
+class Excerpt(Generic[_T]):
+    """The first of many items, and how many are left out."""
+
+    shown: tuple[_T, ...]
+    left: int
+
+    @classmethod
+    def of(cls, items: Sequence[_T], limit: int) -> "Excerpt[_T]":
+        """Returns at most `limit` items."""
+        return cls(tuple(items[:limit]), max(0, len(items) - limit))
+
+
+@dataclass(frozen=True)
+class Badge:
+    """How the run ended, in a word or two and a colour."""
+
+    text: str
+    kind: str  # "ran", "warning", "failed", "cached": the state that gives colour and symbol
+
+
+@dataclass(frozen=True)
+class Tile:
+    """One headline number."""
+
+    name: str
+    value: str
+    note: str = ""
+    passed: bool | None = None  # whether the metric reached its threshold
+
+
+@dataclass(frozen=True)
+class ClassRow:
+    """The records of one class by split."""
+
+    name: str
+    counts: tuple[int, ...]
+    bars: tuple[float, ...]  # its share of each split, relative to the largest share in the table
+
+    @property
+    def total(self) -> int:
+        """The records of the class in all splits."""
+        return sum(self.counts)
+
+    def label(self, splits: Sequence[str]) -> str:
+        """Returns the counts as text, for screen readers."""
+        counts = ", ".join(f"{fit(split, 20)} {count}" for split, count in zip(splits, self.counts, strict=True))
+        return f"{fit(self.name, 60)}: {counts}"
+
+
+@dataclass(frozen=True)
+class Balance:
+    """Records by class and split."""
+
+    splits: tuple[str, ...]
+    totals: tuple[int, ...]
+    rows: Excerpt[ClassRow]
+    left_records: int  # in the classes left out
+    largest: ClassRow
+    smallest: ClassRow
+
+
+@dataclass(frozen=True)
+class Curve:
+    """One metric per epoch."""
+
+    name: str
+    lines: Mapping[str, tuple[float, ...]]
+    final: tuple[tuple[int, str, float], ...]  # colour, split, value at the best or else the last epoch
+
+    @property
+    def broken(self) -> bool:
+        """Whether a value is NaN or infinite."""
+        return not all(math.isfinite(value) for values in self.lines.values() for value in values)
+
+
+@dataclass(frozen=True)
+class ConfusedPair:
+    """Records of one class that were predicted as another."""
+
+    true: str
+    predicted: str
+    count: int
+    whole: int  # records of the true class
+
+
+def present(facts: RunFacts) -> dict[str, str]:
+    """Returns the titles of the sections that have something to show, by anchor, in the order of the page."""
+    sections = (
+        ("pipeline", "Pipeline", bool(facts.nodes)),
+        ("time", "Time per node", any(seconds(node) > 0 for node in facts.nodes)),
+        ("ledger", "Ledger", bool(facts.ledger)),
+        ("quarantine", "Quarantine", quarantined(facts) > 0),
+        ("warnings", "Warnings", bool(facts.warnings)),
+        ("classes", "Class balance", any(facts.class_counts.values())),
+        ("samples", "Samples", bool(facts.samples)),
+        ("curves", "Learning curves", bool(curves(facts))),
+        ("thresholds", "Metric thresholds", bool(facts.thresholds)),
+        ("slices", "Slices", bool(facts.slices)),
+        ("confusion", "Confusion matrix", bool(facts.confusion)),
+    )
+    return {anchor: title for anchor, title, has_facts in sections if has_facts}
+
+
+def badge(facts: RunFacts) -> Badge:
+    """Returns how the run ended; a failed node outweighs the blessing of the model."""
+    if facts.exit_code in CANCELLED:
+        return Badge("Cancelled", "warning")
+    if any(node.state == "failed" for node in facts.nodes):
+        return Badge("Failed", "failed")
+    if facts.blessed is False:
+        return Badge("Not blessed", "warning")
+    if facts.exit_code != 0:
+        return Badge("Failed", "failed")
+    if facts.blessed:
+        return Badge("Blessed & pushed" if facts.model_path else "Blessed", "ran")
+    return Badge("Finished", "cached")
+
+
+def tiles(facts: RunFacts) -> list[Tile]:
+    """Returns the metrics with their thresholds, the records and the quarantined records."""
+    found = [_metric_tile(facts, name, value) for name, value in facts.metrics.items()]
+    records = sum(facts.records.values()) or (facts.ledger[0].records_out if facts.ledger else 0)
+    if records:
+        found.append(Tile("records", number(records), _split_note(facts)))
+    if facts.ledger or facts.quarantined:
+        count = quarantined(facts)
+        found.append(Tile("quarantined", number(count), "" if count else "all records kept"))
+    return found
+
+
+def balance(facts: RunFacts) -> Balance | None:
+    """Returns the class table: a short one in the given order, a long one with the largest classes first."""
+    splits = tuple(split for split in _splits(facts) if split in facts.class_counts)
+    names = dict.fromkeys(name for split in splits for name in facts.class_counts[split])
+    if not names:
+        return None
+    totals = tuple(sum(facts.class_counts[split].values()) for split in splits)
+    table = {name: tuple(facts.class_counts[split].get(name, 0) for split in splits) for name in names}
+    shares = {name: [_share(*pair) for pair in zip(counts, totals, strict=True)] for name, counts in table.items()}
+    top = max(share for each in shares.values() for share in each)
+    rows = [ClassRow(name, table[name], tuple(_share(share, top) for share in shares[name])) for name in names]
+    ranked = sorted(rows, key=lambda row: -row.total)
+    shown = Excerpt.of(rows if len(rows) <= MAX_CLASSES else ranked, MAX_CLASSES)
+    left = sum(totals) - sum(row.total for row in shown.shown)
+    return Balance(splits, totals, shown, left, largest=ranked[0], smallest=ranked[-1])
+
+
+def curves(facts: RunFacts) -> list[Curve]:
+    """Returns the metrics that have a value for some epoch."""
+    found = []
+    for name, lines in facts.curves.items():
+        if any(lines.values()):
+            # A split without values keeps its place: the place gives the colour.
+            placed = {split: lines.get(split, ()) for split in _splits(facts)}
+            found.append(Curve(name, placed, _final(placed, best_epoch(facts))))
+    return found
+
+
+def best_epoch(facts: RunFacts) -> int | None:
+    """Returns the epoch whose weights were kept, counted from 1."""
+    return None if facts.best_epoch is None else facts.best_epoch + 1
+
+
+def quarantined(facts: RunFacts) -> int:
+    """Returns the number of quarantined records."""
+    return max(len(facts.quarantined), sum(row.quarantined for row in facts.ledger))
+
+
+def confused_pairs(facts: RunFacts) -> tuple[ConfusedPair, ...]:
+    """Returns the most frequently confused pairs of classes."""
+    names = class_names(facts)
+    pairs = [
+        ConfusedPair(names[true], names[predicted], count, sum(counts))
+        for true, counts in enumerate(facts.confusion)
+        for predicted, count in enumerate(counts)
+        if true != predicted and count > 0
+    ]
+    limit = MAX_PAIRS // 2 if len(facts.confusion) <= MAX_CLASSES else MAX_PAIRS
+    return tuple(sorted(pairs, key=lambda pair: -pair.count)[:limit])
+
+
+def class_names(facts: RunFacts) -> tuple[str, ...]:
+    """Returns one name per row of the confusion matrix; the row number if the name is unknown."""
+    return tuple(facts.classes[row] if row < len(facts.classes) else str(row) for row in range(len(facts.confusion)))
+
+
+def seconds(node: NodeFacts) -> float:
+    """Returns the time of a node, 0 if it is not known."""
+    return node.seconds if math.isfinite(node.seconds) and node.seconds > 0 else 0.0
+
+
+def spaced(name: str) -> str:
+    """Returns a name with spaces instead of underscores."""
+    return fit(name).replace("_", " ")
+
+
+def _metric_tile(facts: RunFacts, name: str, value: float) -> Tile:
+    found = next((each for each in facts.thresholds if each.metric == name), None)
+    note, passed = (found.threshold, found.passed) if found else ("", None)
+    return Tile(spaced(name), number(value), note, passed)
+
+
+def _split_note(facts: RunFacts) -> str:
+    sizes = {split: facts.records.get(split, 0) for split in _splits(facts)}
+    return ", ".join(f"{fit(split, 20)}\N{NO-BREAK SPACE}{number(size)}" for split, size in sizes.items() if size)
+
+
+def _splits(facts: RunFacts) -> tuple[str, ...]:
+    """Returns all splits, train and eval first, so that a split has the same colour in every chart."""
+    named = [*facts.class_counts, *(split for lines in facts.curves.values() for split in lines)]
+    first = [split for split in ("train", "eval") if split in named]
+    return tuple(dict.fromkeys([*first, *named]))
+
+
+def _final(lines: Mapping[str, tuple[float, ...]], best: int | None) -> tuple[tuple[int, str, float], ...]:
+    return tuple(
+        (colour, split, values[best - 1] if best and 1 <= best <= len(values) else values[-1])
+        for colour, (split, values) in enumerate(lines.items())
+        if values
+    )
+
+
+def _share(part: float, whole: float) -> float:
+    return part / whole if whole > 0 else 0.0

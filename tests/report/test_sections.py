@@ -1,0 +1,64 @@
+"""What each section of the page shows."""
+
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from pipelines.orchestration.outcome import NodeFacts
+from pipelines.report import sections
+from pipelines.report.facts import RunFacts
+from pipelines.report.sections import Badge, Balance, ClassRow, ConfusedPair, Excerpt, Tile
+
+
+@pytest.mark.parametrize(
+    ("changes", "expected"),
+    [
+        ({}, Badge("Blessed & pushed", "ran")),
+        ({"model_path": None}, Badge("Blessed", "ran")),
+        ({"blessed": False, "exit_code": 3}, Badge("Not blessed", "warning")),
+        ({"blessed": None}, Badge("Finished", "cached")),
+        ({"blessed": None, "exit_code": 4}, Badge("Failed", "failed")),
+        ({"exit_code": 1}, Badge("Failed", "failed")),
+        ({"exit_code": 143}, Badge("Cancelled", "warning")),
+        ({"blessed": False, "nodes": (NodeFacts("Pusher", "failed", 1.0, ""),)}, Badge("Failed", "failed")),
+    ],
+)
+def test_badge(facts: RunFacts, changes: dict[str, Any], expected: Badge) -> None:
+    """The badge says how the run ended."""
+    assert sections.badge(replace(facts, **changes)) == expected
+
+
+def test_few_classes(facts: RunFacts) -> None:
+    """A few classes keep their order; a class missing from a split has 0 records there."""
+    table = sections.balance(replace(facts, class_counts={"eval": {"b": 4}, "train": {"b": 1, "a": 3}}))
+
+    assert table == Balance(
+        splits=("train", "eval"),
+        totals=(4, 4),
+        rows=Excerpt((ClassRow("b", (1, 4), (0.25, 1.0)), ClassRow("a", (3, 0), (0.75, 0.0))), 0),
+        left_records=0,
+        largest=ClassRow("b", (1, 4), (0.25, 1.0)),
+        smallest=ClassRow("a", (3, 0), (0.75, 0.0)),
+    )
+
+
+def test_confused_pairs(facts: RunFacts) -> None:
+    """The most frequent confusions come first."""
+    confused = replace(facts, confusion=((9, 1, 0), (3, 7, 1), (0, 0, 5)))
+
+    assert sections.confused_pairs(confused) == (
+        ConfusedPair("1", "0", 3, 11),
+        ConfusedPair("0", "1", 1, 10),
+        ConfusedPair("1", "2", 1, 11),
+    )
+
+
+def test_tiles(facts: RunFacts) -> None:
+    """Metrics with their thresholds, records by split, quarantined records."""
+    assert sections.tiles(facts) == [
+        Tile("accuracy", "0.9000", "at least 0.6", True),
+        Tile("macro f1", "0.8900"),
+        Tile("records", "90", "train\N{NO-BREAK SPACE}60, eval\N{NO-BREAK SPACE}30"),
+        Tile("quarantined", "1"),
+    ]
