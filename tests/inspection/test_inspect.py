@@ -29,7 +29,7 @@ from pipelines.inspection.sheet import MOST, Gallery, draw
 from pipelines.inspection.show import _blocks
 from pipelines.inspection.statistics import Column, Numbers
 from pipelines.inspection.text import cell, cell_of_list, disarmed, plain, size
-from pipelines.report import charts
+from pipelines.report import formatting
 
 ROOT = Path(__file__).resolve().parents[2]
 NO_SHEET = "images can be seen with --sheet FILE.png"
@@ -295,7 +295,7 @@ class TestImages:
 
         shown = squeezed(look("pets", rows=2))
 
-        mean = charts.number((len(small) + len(large)) / 2)
+        mean = formatting.number((len(small) + len(large)) / 2)
         assert shown == squeezed(
             page(f"""
     path     pets
