@@ -1,8 +1,8 @@
 """The gate before Transform and Trainer: anomalies, an empty split or a missing class stop the run here.
 
-TFX's ExampleValidator writes its findings down and lets the run go on; this node reads them and stops it.
-`@component` reads annotations at run time, so this file must not postpone them. Its names are imported one by one:
-`tfx.v1` would import the whole cloud client with them, for four seconds.
+TFX's ExampleValidator only reports its findings; this node reads them and stops the run.
+`@component` reads annotations at run time, so this file must not postpone them. TFX names are imported one by one:
+`tfx.v1` also imports the cloud client, which takes four seconds.
 """
 
 import re
@@ -21,12 +21,12 @@ from components.records import manifest
 
 _ANOMALIES = "SchemaDiff.pb"
 _SHOWN = 30  # classes in the table of an error message
-_FEWEST_CLASSES = 2
+_MIN_CLASSES = 2
 _WHOLE = re.compile(r"-?\d+")
 
 
 class GateVerdict(Artifact):
-    """What the gate looked at and that it let the data pass."""
+    """Records that the data passed the gate, with its class counts."""
 
     TYPE_NAME = "GateVerdict"
 
@@ -38,29 +38,29 @@ def Gate(  # noqa: N802 - a TFX component
     verdict: OutputArtifact[GateVerdict],
     min_per_class: Parameter[int],
 ) -> None:
-    """Raises GateStopped, or writes the verdict."""
-    written = manifest.read(Path(examples.uri))
-    counts = written.classes
+    """Raises GateStopped with all problems, or writes the verdict."""
+    ingested = manifest.read(Path(examples.uri))
+    counts = ingested.classes
     has_classes = any(counts.values())
-    of_label = class_problems(counts, min_per_class) if has_classes else empty_splits(written.records)
-    problems = [*anomaly_lines(Path(anomalies.uri)), *of_label]
+    split_problems = class_problems(counts, min_per_class) if has_classes else empty_splits(ingested.records)
+    problems = [*anomaly_lines(Path(anomalies.uri)), *split_problems]
     if problems:
         table = [class_table(counts)] if has_classes else []
-        raise GateStopped("\n".join(["the data must not be trained on:", *problems, *table]))
+        raise GateStopped("\n".join(["the data is not fit for training:", *problems, *table]))
     Path(verdict.uri, "verdict.json").write_bytes(orjson.dumps({"passed": True, "classes": counts}))
 
 
 def anomaly_lines(folder: Path) -> list[str]:
-    """Returns ExampleValidator's findings, one line each."""
+    """Returns the anomalies that ExampleValidator found, one line each."""
     files = sorted(folder.glob(f"Split-*/{_ANOMALIES}"))
     if not files:
-        raise GateStopped(f"{folder}: ExampleValidator left no findings and no all-clear; run it again with --force")
+        raise GateStopped(f"{folder}: ExampleValidator wrote no result; run it again with --force")
     lines = [
         f"  {file.parent.name.removeprefix('Split-')}: {finding}"
         for file in files
         for finding in _findings(anomalies_pb2.Anomalies.FromString(file.read_bytes()))
     ]
-    return [*lines, "  (mend the data, or the curated schema if the data is right)"] if lines else []
+    return [*lines, "  (correct the data, or the curated schema if the data is right)"] if lines else []
 
 
 def _findings(found: anomalies_pb2.Anomalies) -> Iterator[str]:
@@ -71,34 +71,37 @@ def _findings(found: anomalies_pb2.Anomalies) -> Iterator[str]:
 
 
 def class_problems(counts: Mapping[str, Mapping[str, int]], min_per_class: int) -> list[str]:
-    """Returns what is wrong with the classes of each split."""
+    """Returns the problems with the classes of each split, one line each."""
     classes = sorted({name for split in counts.values() for name in split})
     problems = empty_splits({split: sum(present.values()) for split, present in counts.items()})
-    if len(classes) < _FEWEST_CLASSES:
-        problems.append(f"  {len(classes)} class found ({', '.join(classes)}), 2 or more are needed to tell apart")
+    if len(classes) < _MIN_CLASSES:
+        problems.append(
+            f"  {len(classes)} class found ({', '.join(classes)}); at least {_MIN_CLASSES} classes are required"
+        )
     for split, present in counts.items():
-        # What is not in train cannot be learned, whatever the setting: its label would have no number.
+        # A class without training records cannot be learned, whatever the setting: it would have no class index.
         least = max(1, min_per_class) if split == "train" else min_per_class
         missing = [name for name in classes if present.get(name, 0) < least]
         if missing and sum(present.values()):
-            problems.append(f"  split {split!r} has fewer than {least} of: {', '.join(missing[:_SHOWN])}")
+            names = ", ".join(missing[:_SHOWN])
+            problems.append(f"  split {split!r} has too few records (expected at least {least}) of: {names}")
     if problems:
         problems.append(
             "  (add data for these classes, change the fractions, e.g. --set ingest.splits.train=0.6 "
             "--set ingest.splits.eval=0.2 --set ingest.splits.test=0.2, or lower gate.min_per_class)"
         )
         if len(classes) > _SHOWN and all(map(_WHOLE.fullmatch, classes)):
-            problems.append("  (if the label is a quantity, to be learned as one: --set ingest.columns.LABEL=float)")
+            problems.append("  (if the label is a quantity, use regression: --set ingest.columns.LABEL=float)")
     return problems
 
 
 def empty_splits(records: Mapping[str, int]) -> list[str]:
-    """Returns which splits have no records."""
+    """Returns one line per split without records."""
     return [f"  split {split!r} is empty" for split, count in records.items() if not count]
 
 
 def class_table(counts: Mapping[str, Mapping[str, int]]) -> str:
-    """Returns records by class and split, as text."""
+    """Returns the number of records per class and split, as a text table."""
     splits: Sequence[str] = list(counts)
     classes = sorted({name for split in counts.values() for name in split})
     width = max([len("class"), *(len(name) for name in classes[:_SHOWN])])

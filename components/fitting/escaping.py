@@ -1,4 +1,4 @@
-"""Strings on a line of their own each, as vocabularies are stored: line breaks are escaped."""
+"""Escapes line breaks, because vocabulary files hold one string per line."""
 
 import re
 from typing import Any
@@ -9,13 +9,13 @@ _ESCAPES = (("\\", "\\\\"), ("\n", "\\n"), ("\r", "\\r"))
 _ESCAPED = re.compile(r"\\(.)", re.DOTALL)
 
 
-def one_line(names: Any) -> Any:
-    """Returns strings without line breaks; no two become one."""
+def escape(names: Any) -> Any:
+    """Returns the strings with line breaks escaped; different strings stay different."""
     for plain, escaped in _ESCAPES:
         names = tf.strings.regex_replace(names, re.escape(plain), escaped.replace("\\", "\\\\"))
     return names
 
 
-def restored(name: str) -> str:
-    """Returns the string that `one_line` was given."""
+def unescape(name: str) -> str:
+    """Returns the original of a string that `escape` returned."""
     return _ESCAPED.sub(lambda found: {"n": "\n", "r": "\r"}.get(found[1], found[1]), name)

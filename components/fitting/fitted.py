@@ -1,4 +1,4 @@
-"""What Transform has fitted, read back from its graph: applied to batches, and told as plain values."""
+"""Reads the fitted Transform graph: applies it to batches, and returns fitted values as plain Python."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -13,20 +13,20 @@ from components.settings.transform import Transform
 
 
 def class_names(output: tft.TFTransformOutput) -> list[str]:
-    """Returns the classes, in the order of the model's outputs; none if the label is a quantity."""
-    if not _is_there(output, label.VOCABULARY):
+    """Returns the class names in the order of the model's outputs; an empty list if the label is a quantity."""
+    if not _has_vocabulary(output, label.VOCABULARY):
         return []
-    return [escaping.restored(name.decode()) for name in output.vocabulary_by_name(label.VOCABULARY)]
+    return [escaping.unescape(name.decode()) for name in output.vocabulary_by_name(label.VOCABULARY)]
 
 
 def label_counts(output: tft.TFTransformOutput) -> dict[str, int]:
-    """Returns how many records each class has; together they are all that was fitted on."""
+    """Returns the number of records per class; their sum is the number of records Transform has read."""
     rows = tf.data.TextLineDataset(output.vocabulary_file_by_name(label.COUNTS)).as_numpy_iterator()
-    found = (row.split(b" ", 1) for row in rows)
-    return {escaping.restored(name.decode()): int(count) for count, name in found}
+    pairs = (row.split(b" ", 1) for row in rows)
+    return {escaping.unescape(name.decode()): int(count) for count, name in pairs}
 
 
-def _is_there(output: tft.TFTransformOutput, vocabulary: str) -> bool:
+def _has_vocabulary(output: tft.TFTransformOutput, vocabulary: str) -> bool:
     try:
         return bool(output.vocabulary_file_by_name(vocabulary))
     except ValueError:
@@ -34,51 +34,57 @@ def _is_there(output: tft.TFTransformOutput, vocabulary: str) -> bool:
 
 
 class Fitted:
-    """The fitted graph. `graph` must be tracked by whoever exports a function that applies it."""
+    """The fitted Transform graph. A module that exports a function calling `apply` must track `graph`."""
 
-    def __init__(self, folder: str, settings: Transform, network: tuple[Any, bool] | None = None) -> None:
-        """Loads it once; tables are initialised then. The network is pretrained, for images."""
-        self._settings, self._network = settings, network
+    def __init__(self, folder: str, settings: Transform, pretrained_model: tuple[Any, bool] | None = None) -> None:
+        """Loads the graph and initializes its lookup tables.
+
+        Args:
+            folder: the `transform_graph` artifact.
+            settings: the settings it was fitted with.
+            pretrained_model: the image model and whether it is fine-tuned, if it is part of the trained model.
+        """
+        self._settings, self._pretrained_model = settings, pretrained_model
         self._output = tft.TFTransformOutput(folder)
         self.graph = self._output.transform_features_layer()
 
     def apply(self, columns: Mapping[str, Any]) -> dict[str, Any]:
-        """Returns what the graph makes of some raw columns, and of those alone."""
-        # Converted, TFT's own code would take five seconds, for nothing.
-        found: dict[str, Any] = tf.autograph.experimental.do_not_convert(self.graph)(dict(columns))
-        return found
+        """Returns the transformed values of the given raw columns."""
+        # Without this, AutoGraph spends five seconds converting TFT's code, to no effect.
+        outputs: dict[str, Any] = tf.autograph.experimental.do_not_convert(self.graph)(dict(columns))
+        return outputs
 
     def classes(self) -> list[str]:
-        """Returns the classes, in the order of the model's outputs."""
+        """Returns the class names in the order of the model's outputs."""
         return class_names(self._output)
 
     def class_counts(self) -> list[int]:
-        """Returns how many records each class has, in the same order."""
+        """Returns the number of records per class, in the order of `classes`."""
         counts = label_counts(self._output)
         return [counts[name] for name in self.classes()]
 
     def quantity(self, key: str) -> tuple[float, float]:
-        """Returns mean and deviation of the labels, where they are quantities."""
+        """Returns mean and standard deviation of the labels, if they are quantities."""
         found = self.apply({key: tf.zeros([1])})
         return float(found[label.MEAN][0]), float(found[label.DEVIATION][0])
 
-    def network(self) -> tuple[Any, bool] | None:
-        """Returns a pretrained network for images and whether it learns, if there is one."""
-        return self._network
+    def pretrained_model(self) -> tuple[Any, bool] | None:
+        """Returns the pretrained image model and whether it is fine-tuned; None if there is none."""
+        return self._pretrained_model
 
     def tokens(self, place: int) -> int:
-        """Returns how many numbers the tokens of a text can have, unknown ones included."""
+        """Returns the number of token ids of a text column, out-of-vocabulary buckets included."""
         return self._size(text.vocabulary_of(place)) + self._settings.unknown_buckets
 
     def categories(self, columns: Sequence[Column]) -> list[int]:
-        """Returns how many numbers each column of categories can have; buckets of numbers come last."""
-        named = sum(column.role == "category" for column in columns)
-        sizes = [self._size(table.vocabulary_of(place)) for place in range(named)]
-        in_buckets = len(columns) - named if self._settings.numbers == "buckets" else 0
-        return sizes + [self._settings.buckets] * in_buckets
+        """Returns the number of ids of each category column; quantile buckets of number columns come last."""
+        categorical = sum(column.role == "category" for column in columns)
+        sizes = [self._size(table.vocabulary_of(place)) for place in range(categorical)]
+        bucketed = len(columns) - categorical if self._settings.numbers == "buckets" else 0
+        return sizes + [self._settings.buckets] * bucketed
 
     def moments(self, column: Column) -> tuple[Any, Any] | None:
-        """Returns mean and variance of a tensor; None if they were not asked for."""
+        """Returns mean and variance of a tensor column; None if they were not fitted."""
         if tensor.mean_of(column.name) not in self._output.transformed_feature_spec():
             return None
         blank = np.zeros(column.shape, column.dtype).tobytes()

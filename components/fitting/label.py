@@ -1,7 +1,7 @@
-"""Labels: a number for every class, by falling frequency; or the moments of a quantity.
+"""Label: class indices in order of descending frequency, or mean and standard deviation of a quantity.
 
-class names of the train split ─► vocabulary ─► class numbers, the same in training, evaluation and serving
-quantities                     ─► mean and deviation, in which the network works
+class names of the train split ─► vocabulary ─► class indices, the same in training, evaluation and serving
+quantities                     ─► mean and standard deviation, for the regression head
 """
 
 from typing import Any
@@ -17,15 +17,15 @@ MEAN, DEVIATION = "label_mean", "label_deviation"
 
 
 def fit(label: Any, key: str, kind: Kind) -> dict[str, Any]:
-    """Returns the label as the trainer wants it, and keeps how often each was seen: it is the ledger's count."""
+    """Returns the label as the Trainer reads it, and stores the count of each label: the ledger's line of Transform."""
     return _classes(label, key) if kind == "class" else _quantity(label, key)
 
 
 def _classes(label: Any, key: str) -> dict[str, Any]:
-    label = escaping.one_line(label)
+    label = escaping.escape(label)
     tft.vocabulary(label, vocab_filename=COUNTS, store_frequency=True)
-    number = tft.compute_and_apply_vocabulary(label, vocab_filename=VOCABULARY)
-    return {key: tf.cast(number, tf.int64)}
+    index = tft.compute_and_apply_vocabulary(label, vocab_filename=VOCABULARY)
+    return {key: tf.cast(index, tf.int64)}
 
 
 def _quantity(label: Any, key: str) -> dict[str, Any]:

@@ -1,9 +1,9 @@
-"""Mean and variance to the last bit, whatever the order of records, the batches and the number of workers.
+"""Mean and variance that are bit-identical for any order of records, batch size and number of workers.
 
-    x = … + a·2^24 + b + c·2^-24 + …      every part an integer below 2^24, and so are those of x²
+    x = … + a·2^24 + b + c·2^-24 + …      every part is an integer below 2^24; the same holds for x²
 
-A sum of floats depends on the order in which they are added, and Beam adds as it likes: the same data would be scaled
-a little differently each time, and no seed would give the same model twice. Sums of integers are exact in any order.
+A sum of floats depends on the order of the additions, which Beam does not fix: the same data would be scaled slightly
+differently in each run, and no seed could reproduce a model. Sums of integers are exact in any order.
 """
 
 import math
@@ -16,24 +16,21 @@ import tensorflow as tf
 import tensorflow_transform as tft
 from numpy.typing import NDArray
 
-_BITS = 24  # as many as a float32 has: 2^39 parts fit into an int64
-_AT_ONCE = 1 << 16  # values that are cut into parts together, so that they stay in the processor's cache
+_BITS = 24  # the precision of float32; an int64 can sum 2^39 such parts
+_CHUNK = 1 << 16  # values per step, so that they stay in the CPU cache
 Floats = NDArray[np.float64]
 Integers = NDArray[np.int64]
 
 
 def fit(values: Any, width: int) -> tuple[Any, Any]:
-    """Returns mean and variance of each of `width` columns of float32.
-
-    What is not finite is not counted; where nothing is left both are NaN.
-    """
-    combine = beam.CombineGlobally(Combine(width))
+    """Returns mean and variance of each of `width` float32 columns, non-finite values excluded; NaN without values."""
+    combine = beam.CombineGlobally(MomentsCombineFn(width))
     (found,) = tft.experimental.ptransform_analyzer([values], combine, [tf.float32], [[2, width]])
     return found[0], found[1]
 
 
-class Combine(beam.CombineFn):
-    """Batches of values, each alone in a tuple, to a matrix: a row of means, a row of variances."""
+class MomentsCombineFn(beam.CombineFn):
+    """Combines batches of rows, each in a tuple of one, into a matrix: a row of means and a row of variances."""
 
     def __init__(self, width: int) -> None:
         """Takes matrices with `width` columns."""
@@ -41,60 +38,60 @@ class Combine(beam.CombineFn):
         self._width = width
 
     def create_accumulator(self) -> "Sums":
-        """Returns the sums of nothing."""
+        """Returns empty sums."""
         return Sums(self._width)
 
     def add_input(self, sums: "Sums", batch: tuple[Any]) -> "Sums":
         """Adds a batch."""
-        for rows in _slices(batch[0].reshape([-1, self._width])):
+        for rows in _chunks(batch[0].reshape([-1, self._width])):
             sums.add(rows.astype(np.float64))
         return sums
 
     def merge_accumulators(self, found: Any) -> "Sums":
-        """Adds what several workers have summed."""
+        """Adds the sums of several workers."""
         first, *others = found
         for sums in others:
             first.merge(sums)
         return first
 
     def extract_output(self, sums: "Sums") -> NDArray[np.float32]:
-        """Divides."""
-        with np.errstate(over="ignore"):  # what float32 cannot hold is infinite
+        """Returns means and variances."""
+        with np.errstate(over="ignore"):  # values beyond float32 become infinite
             return np.array(sums.moments(), np.float32)
 
 
-def _slices(matrix: Any) -> Iterator[Any]:
-    rows = max(1, _AT_ONCE // matrix.shape[1])
+def _chunks(matrix: Any) -> Iterator[Any]:
+    rows = max(1, _CHUNK // matrix.shape[1])
     for start in range(0, len(matrix), rows):
         yield matrix[start : start + rows]
 
 
 class Sums:
-    """How many values there are in each column, their sum and that of their squares."""
+    """Count, exact sum and exact sum of squares of each column."""
 
     def __init__(self, width: int) -> None:
-        """Starts with none."""
+        """Starts at zero."""
         self.counts: Integers = np.zeros(width, np.int64)
-        self.values: dict[int, Integers] = {}  # sums of parts, by the power of 2^24 in which they count
+        self.values: dict[int, Integers] = {}  # sums of parts, by their power of 2^24
         self.squares: dict[int, Integers] = {}
 
     def add(self, values: Floats) -> None:
-        """Adds rows of what were float32: their squares are exact in float64."""
-        known = np.isfinite(values)
-        self.counts += known.sum(axis=0)
-        values = np.where(known, values, 0.0)
+        """Adds rows of float32 values, given as float64 so that their squares are exact."""
+        finite = np.isfinite(values)
+        self.counts += finite.sum(axis=0)
+        values = np.where(finite, values, 0.0)
         _merge(self.values, _parts(values))
         _merge(self.squares, _parts(values * values))
 
     def merge(self, other: "Sums") -> None:
-        """Adds what others have summed."""
+        """Adds the sums of another worker."""
         self.counts += other.counts
         _merge(self.values, other.values)
         _merge(self.squares, other.squares)
 
     def moments(self) -> tuple[list[float], list[float]]:
-        """Returns means and variances, rounded once."""
-        # The unit of squares must be the square of that of values.
+        """Returns means and variances, rounded once, at the end."""
+        # The unit of the squares must be the square of the unit of the values.
         place = min([0, *self.values, *(each // 2 for each in self.squares)])
         totals = _total(self.values, place, len(self.counts))
         squares = _total(self.squares, 2 * place, len(self.counts))
@@ -108,7 +105,7 @@ class Sums:
 
 
 def _parts(values: Floats) -> dict[int, Integers]:
-    """Returns the sum of each part over all rows, by the part's place; places with nothing in them may be left out."""
+    """Returns the sum of each part over all rows, by its power of 2^24; parts that are all zero may be absent."""
     found: dict[int, Integers] = {}
     place = (math.frexp(float(np.abs(values).max(initial=0.0)))[1] - 1) // _BITS
     while values.any():
@@ -126,7 +123,7 @@ def _merge(into: dict[int, Integers], more: dict[int, Integers]) -> None:
 
 
 def _total(parts: dict[int, Integers], place: int, width: int) -> list[int]:
-    """Returns the sums as Python's integers, which are as long as it takes, in units of a place."""
+    """Returns the sums as Python integers, which do not overflow, in units of 2^(24 * place)."""
     total = np.zeros(width, object)
     for at, sums in parts.items():
         total += sums.astype(object) << (_BITS * (at - place))

@@ -1,6 +1,6 @@
-"""Transform's entry point: the label, and what the Task's parts fit. Images are never read here.
+"""Entry point of Transform: fits the label and the Task's parts. It never reads images.
 
-columns of the train split ─► label, parts ─► one graph      (components/fitting/, one modality a file)
+columns of the train split ─► label, parts ─► one graph      (components/fitting/, one file per modality)
 """
 
 from typing import Any
@@ -12,7 +12,7 @@ from components.settings.transform import Transform
 
 
 def preprocessing_fn(inputs: dict[str, Any], custom_config: dict[str, Any]) -> dict[str, Any]:
-    """Entry point of the Transform component."""
+    """Returns the transformed columns; TFX calls it while it traces the graph."""
     settings = Transform.model_validate(custom_config["settings"])
     key = custom_config["label"]
     outputs = label.fit(inputs[key], key, custom_config["kind"])

@@ -1,9 +1,10 @@
-"""Edges of equally full buckets, the same to the last bit whatever the order, the batches and the number of workers.
+"""Quantile bucket edges that are bit-identical for any order of records, batch size and number of workers.
 
-    float32 ─► an integer of the same order ─► how often each was seen; if there are too many, without their last bits
+    float32 ─► uint32 key in the same order ─► count per key; with too many keys, their lowest bits are dropped
 
-How many bits go depends on all values together, not on who saw which of them first: a part of them never loses more
-than all of them do. Counts stay exact. Up to 16,384 different values have exact edges; of more, neighbours are one.
+The number of dropped bits depends on all values together, not on the order in which they arrive: a subset never drops
+more bits than the whole. Counts stay exact. Up to 16,384 distinct values per column give exact edges; with more,
+neighbouring values share a key.
 """
 
 from typing import Any
@@ -14,103 +15,103 @@ import tensorflow as tf
 import tensorflow_transform as tft
 from numpy.typing import NDArray
 
-_KEPT = 1 << 14  # integers of a column that are told apart
-_WAITING = 1 << 16  # rows that are counted together: sorting is what takes time
+_MAX_KEYS = 1 << 14  # distinct keys per column
+_CHUNK = 1 << 16  # rows counted together, because sorting takes most of the time
 _SIGN = np.uint32(1 << 31)
 Keys = NDArray[np.uint32]
 
 
 def fit(values: Any, width: int, buckets: int) -> Any:
-    """Returns the edges between buckets, [width, buckets - 1]; what is not finite is not counted."""
-    combine = beam.CombineGlobally(Combine(width, buckets))
+    """Returns the edges between buckets, [width, buckets - 1], without non-finite values."""
+    combine = beam.CombineGlobally(QuantilesCombineFn(width, buckets))
     (found,) = tft.experimental.ptransform_analyzer([values], combine, [tf.float32], [[width, buckets - 1]])
     return found
 
 
-class Combine(beam.CombineFn):
-    """Batches of values, each alone in a tuple, to the edges of every column."""
+class QuantilesCombineFn(beam.CombineFn):
+    """Combines batches of rows, each in a tuple of one, into the bucket edges of every column."""
 
     def __init__(self, width: int, buckets: int) -> None:
         """Takes matrices with `width` columns."""
         super().__init__()
         self._width, self._buckets = width, buckets
 
-    def create_accumulator(self) -> "Counts":
-        """Returns the counts of nothing."""
-        return Counts(self._width)
+    def create_accumulator(self) -> "ValueCounts":
+        """Returns empty counts."""
+        return ValueCounts(self._width)
 
-    def add_input(self, counts: "Counts", batch: tuple[Any]) -> "Counts":
+    def add_input(self, counts: "ValueCounts", batch: tuple[Any]) -> "ValueCounts":
         """Adds a batch."""
         counts.add(batch[0])
         return counts
 
-    def merge_accumulators(self, found: Any) -> "Counts":
-        """Adds what several workers have counted."""
+    def merge_accumulators(self, found: Any) -> "ValueCounts":
+        """Adds the counts of several workers."""
         first, *others = found
         for counts in others:
             first.merge(counts)
         return first
 
-    def compact(self, counts: "Counts") -> "Counts":
-        """Makes it small before it is sent."""
-        counts.settle()
+    def compact(self, counts: "ValueCounts") -> "ValueCounts":
+        """Counts the pending rows before the accumulator is sent to another worker."""
+        counts.count_pending()
         return counts
 
-    def extract_output(self, counts: "Counts") -> NDArray[np.float32]:
+    def extract_output(self, counts: "ValueCounts") -> NDArray[np.float32]:
         """Returns the edges."""
-        counts.settle()
+        counts.count_pending()
         return np.stack([column.edges(self._buckets) for column in counts.columns])
 
 
-class Counts:
-    """How often each value was seen in each column."""
+class ValueCounts:
+    """Counts of each value, for every column."""
 
     def __init__(self, width: int) -> None:
-        """Starts with none."""
-        self.columns = [Column() for _ in range(width)]
-        self._waiting: list[Any] = []
+        """Starts without values."""
+        self.columns = [KeyCounts() for _ in range(width)]
+        self._pending: list[Any] = []
 
     def add(self, values: Any) -> None:
         """Adds rows of float32."""
-        self._waiting.append(values)
-        if sum(map(len, self._waiting)) >= _WAITING:
-            self.settle()
+        self._pending.append(values)
+        if sum(map(len, self._pending)) >= _CHUNK:
+            self.count_pending()
 
-    def merge(self, other: "Counts") -> None:
-        """Adds what others have counted."""
-        other.settle()
+    def merge(self, other: "ValueCounts") -> None:
+        """Adds the counts of another worker."""
+        other.count_pending()
         for ours, theirs in zip(self.columns, other.columns, strict=True):
             ours.add(theirs.keys, theirs.counts, theirs.bits)
 
-    def settle(self) -> None:
-        """Counts what waits for it."""
-        if not self._waiting:
+    def count_pending(self) -> None:
+        """Counts the rows that were added since the last call."""
+        if not self._pending:
             return
-        for column, values in zip(self.columns, np.concatenate(self._waiting).T, strict=True):
+        for column, values in zip(self.columns, np.concatenate(self._pending).T, strict=True):
             keys, counts = np.unique(_keys(values[np.isfinite(values)]), return_counts=True)
             column.add(keys, counts, 0)
-        self._waiting = []
+        self._pending = []
 
 
-class Column:
-    """How often each value was seen, by what is left of its key without its last bits."""
+class KeyCounts:
+    """Counts of the values of one column, by their keys without the lowest `bits` bits."""
 
     def __init__(self) -> None:
-        """Starts with none."""
+        """Starts without values."""
         self.bits = 0
         self.keys: Keys = np.zeros(0, np.uint32)
         self.counts: NDArray[np.int64] = np.zeros(0, np.int64)
 
     def add(self, keys: Keys, counts: NDArray[np.int64], bits: int) -> None:
-        """Adds counts by keys that lack some bits."""
-        wanted = max(self.bits, bits)
-        both = np.concatenate([self.keys >> np.uint32(wanted - self.bits), keys >> np.uint32(wanted - bits)])
-        self.bits, (self.keys, self.counts) = wanted, _summed(both, np.concatenate([self.counts, counts]))
-        while len(self.keys) > _KEPT:
+        """Adds counts of keys whose lowest `bits` bits are dropped already."""
+        most = max(self.bits, bits)
+        both = np.concatenate([self.keys >> np.uint32(most - self.bits), keys >> np.uint32(most - bits)])
+        self.bits, (self.keys, self.counts) = most, _summed(both, np.concatenate([self.counts, counts]))
+        while len(self.keys) > _MAX_KEYS:
             self.bits, (self.keys, self.counts) = self.bits + 1, _summed(self.keys >> np.uint32(1), self.counts)
 
     def edges(self, buckets: int) -> NDArray[np.float32]:
-        """Returns where every bucket but the first begins; nowhere, if there are no values."""
+        """Returns the lower edge of every bucket but the first; infinity if there are no values."""
         ends = np.cumsum(self.counts)
         if not len(ends):
             return np.full(buckets - 1, np.inf, np.float32)
@@ -119,15 +120,15 @@ class Column:
 
 
 def _summed(keys: Keys, counts: NDArray[np.int64]) -> tuple[Keys, NDArray[np.int64]]:
-    found, places = np.unique(keys, return_inverse=True)
-    sums = np.zeros(len(found), np.int64)
+    unique, places = np.unique(keys, return_inverse=True)
+    sums = np.zeros(len(unique), np.int64)
     np.add.at(sums, places, counts)
-    return found, sums
+    return unique, sums
 
 
 def _keys(values: Any) -> Keys:
-    """Returns integers in the order of the values."""
-    bits = (values.astype(np.float32) + np.float32(0)).view(np.uint32)  # minus zero is zero
+    """Returns integers that sort like the values."""
+    bits = (values.astype(np.float32) + np.float32(0)).view(np.uint32)  # turns -0.0 into 0.0
     return np.where(bits & _SIGN, ~bits, bits | _SIGN)
 
 

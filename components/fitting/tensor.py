@@ -1,7 +1,7 @@
-"""Tensors: mean and variance of all values, of each channel or of each element, if they are asked for.
+"""Tensors: mean and variance over all values, per channel or per element (`transform.moments`).
 
-They are read back from the graph by one record (`fitted.Fitted.moments`) and become the model's first layer: arrays
-go to the device as they are stored.
+`fitted.Fitted.moments` reads them back from the graph, and the model's first layer normalizes with them: arrays reach
+the device in their stored dtype.
 """
 
 import math
@@ -17,33 +17,33 @@ from components.settings.transform import Transform
 
 
 def mean_of(name: str) -> str:
-    """Returns what the mean is called in the graph."""
+    """Returns the name of the mean in the graph."""
     return f"{name}_mean"
 
 
 def variance_of(name: str) -> str:
-    """Returns what the variance is called in the graph."""
+    """Returns the name of the variance in the graph."""
     return f"{name}_variance"
 
 
 def fit(inputs: Mapping[str, Any], columns: Sequence[Column], settings: Transform) -> dict[str, Any]:
-    """Returns the moments, the same for every record; nothing if none are asked for."""
+    """Returns mean and variance per column, repeated for every record; nothing if `transform.moments` is "none"."""
     outputs = {}
     for column in columns if settings.moments != "none" else ():
         stored = inputs[column.name]
         values = tf.cast(TensorFeature(column.shape, column.dtype).decode(stored), tf.float32)
-        sides = _sides(column.shape, settings.moments)
-        width = math.prod(sides)
+        shape = _shape(column.shape, settings.moments)
+        width = math.prod(shape)
         found = moments.fit(tf.reshape(values, [-1, width]), width)
         for name, moment in zip((mean_of(column.name), variance_of(column.name)), found, strict=True):
-            known = tf.broadcast_to(tf.reshape(moment, sides), [tf.shape(stored)[0], *sides])
-            known.set_shape([None, *sides])
-            outputs[name] = known
+            repeated = tf.broadcast_to(tf.reshape(moment, shape), [tf.shape(stored)[0], *shape])
+            repeated.set_shape([None, *shape])
+            outputs[name] = repeated
     return outputs
 
 
-def _sides(shape: tuple[int, ...], by: str) -> tuple[int, ...]:
-    """Returns the shape of a mean."""
-    if by == "element":
-        return shape
-    return shape[-1:] if by == "channel" else ()
+def _shape(column: tuple[int, ...], per: str) -> tuple[int, ...]:
+    """Returns the shape of the mean: one value per element, per channel, or one in all."""
+    if per == "element":
+        return column
+    return column[-1:] if per == "channel" else ()

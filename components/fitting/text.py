@@ -1,4 +1,4 @@
-"""Texts: a vocabulary of tokens; what it does not hold has a number by its hash."""
+"""Text: a vocabulary of tokens; other tokens are hashed into out-of-vocabulary buckets."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -12,25 +12,24 @@ from components.settings.transform import Transform
 
 
 def vocabulary_of(place: int) -> str:
-    """Returns the vocabulary's name of a text, by its place among the texts of a record."""
+    """Returns the vocabulary name of a text column, by its position among the text columns."""
     return f"tokens_{place}"
 
 
 def fit(inputs: Mapping[str, Any], columns: Sequence[Column], settings: Transform) -> dict[str, Any]:
-    """Returns the numbers of each text's tokens, 0, 1, 2 …, as many as it has."""
+    """Returns the token ids of each text column, from 0, with one entry per token."""
     return {
-        column.name: _numbers(inputs[column.name], vocabulary_of(place), settings)
+        column.name: _token_ids(inputs[column.name], vocabulary_of(place), settings)
         for place, column in enumerate(columns)
     }
 
 
-def _numbers(texts: Any, name: str, settings: Transform) -> Any:
-    found = tokens(texts, settings.split, settings.lower, settings.ngrams)
-    numbers = tft.compute_and_apply_vocabulary(
-        found,
+def _token_ids(texts: Any, name: str, settings: Transform) -> Any:
+    ids = tft.compute_and_apply_vocabulary(
+        tokens(texts, settings.split, settings.lower, settings.ngrams),
         top_k=settings.vocabulary,
         frequency_threshold=settings.min_count,
         num_oov_buckets=settings.unknown_buckets,
         vocab_filename=name,
     )
-    return tf.cast(numbers, tf.int64)
+    return tf.cast(ids, tf.int64)

@@ -1,11 +1,11 @@
-"""One model of several encoders, or of one: encodings and what they make of each other, a small network, a head.
+"""Joins one or more encodings into a model with a head.
 
-    encodings ─┬─ one:     ─────────────────────────────────────────────────────────────────────┬─► features ─► head
-               └─ several: normalised ─► each, and the products of any two ─► residual network ─┘
+    encodings ─┬─ one:     ─────────────────────────────────────────────────────────────────┬─► features ─► head
+               └─ several: normalized ─► each, and all pairwise products ─► residual network ─┘
 
-Products, because one part may turn the meaning of another round: odd is the answer to "is it odd?" and the opposite to
-"is it even?". A network over a mere row of encodings learns nothing of that kind for many epochs; none of the parts
-has anything to say alone, so there is no slope to go down. Normalised, because the loudest would drown the others.
+Products are needed because one part can invert the meaning of another: the answer to "is it odd?" is the opposite of
+the answer to "is it even?". A network over concatenated encodings learns nothing of that kind for many epochs: no part
+predicts the label alone, so the gradient is almost zero. Encodings are normalized so that none dominates by its scale.
 
     inputs = {"image": …, "question": …, "numbers": …}
     build(
@@ -14,7 +14,7 @@ has anything to say alone, so there is no slope to go down. Normalised, because 
         Classification(2),
     )
 
-The layer before the head is called `features` in every model, so that a trained one can serve as an extractor.
+The layer before the head is named `features` in every model, so that a trained model can be used as an extractor.
 """
 
 from collections.abc import Mapping, Sequence
@@ -31,32 +31,36 @@ _WIDTH, _BLOCKS, _DROPOUT = 128, 2, 0.2
 
 
 def build(inputs: Mapping[str, keras.KerasTensor], encodings: Sequence[keras.KerasTensor], head: Head) -> keras.Model:
-    """Returns an uncompiled model; `head.loss()` and `head.metrics()` are what to compile it with.
+    """Returns an uncompiled model; compile it with `head.loss()` and `head.metrics()`.
 
     Args:
-        inputs: by the names under which a batch has them.
-        encodings: [n, width] each, made from the inputs.
-        head: what the label is.
+        inputs: Keras inputs by their names in a batch.
+        encodings: [n, width] each, computed from the inputs.
+        head: output layer, loss and metrics for the kind of label.
     """
     if not encodings:
-        raise ValueError("a model without encodings; expected one of each modality")
+        raise ValueError("the model has no encodings; expected at least one: pass one per modality")
     joined = encodings[0] if len(encodings) == 1 else _join(encodings)
-    # float32 whatever the policy is: this is what an extractor hands out.
+    # float32 under any dtype policy: this is the output of an extractor.
     features = layers.Activation("linear", dtype="float32", name=FEATURES)(joined)
     return keras.Model(dict(inputs), head.output(layers.Dropout(_DROPOUT)(features)))
 
 
 def extractor(model: keras.Model) -> keras.Model:
-    """Returns the model up to its features, with the same inputs and the very same weights."""
+    """Returns the model up to its `features` layer, with the same inputs and shared weights."""
     return keras.Model(model.input, model.get_layer(FEATURES).output)
 
 
 def _join(encodings: Sequence[keras.KerasTensor]) -> keras.KerasTensor:
     """Returns [n, width]."""
-    if lone := [encoding.name for encoding in encodings if encoding.shape[-1] == 1]:
+    if single := [encoding.name for encoding in encodings if encoding.shape[-1] == 1]:
         raise ValueError(
-            f"{', '.join(lone)}: one number is nothing but 0 when normalised; expected encodings of several"
+            f"{', '.join(single)}: width 1, which normalization turns into 0; expected encodings of width 2 or more"
         )
-    parts = [layers.Dense(_WIDTH)(layers.LayerNormalization()(encoding)) for encoding in encodings]
+    parts = [_project(encoding, f"part_{number}") for number, encoding in enumerate(encodings, start=1)]
     products = [layers.Multiply()(pair) for pair in combinations(parts, 2)]
-    return residual(layers.Concatenate()(parts + products), _WIDTH, _BLOCKS, _DROPOUT)
+    return residual(layers.Concatenate()(parts + products), _WIDTH, _BLOCKS, _DROPOUT, "joined")
+
+
+def _project(encoding: keras.KerasTensor, name: str) -> keras.KerasTensor:
+    return layers.Dense(_WIDTH, name=f"{name}_linear")(layers.LayerNormalization(name=f"{name}_norm")(encoding))

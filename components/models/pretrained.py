@@ -1,23 +1,23 @@
-"""A pretrained network as the encoder of images: frozen, or trained on with all the rest.
+"""A pretrained model as image encoder: frozen, or fine-tuned with the rest of the model.
 
-uint8 image ─► its own size and dtype ─► network ─► vector
+uint8 image ─► resized and cast to the model's input ─► pretrained model ─► embedding
 """
 
 import keras
 from keras import layers, ops
 
 
-def encode(image: keras.KerasTensor, network: keras.Model, trainable: bool) -> keras.KerasTensor:
-    """Returns what the network makes of images [n, side, side, 3].
+def encode(image: keras.KerasTensor, model: keras.Model, trainable: bool) -> keras.KerasTensor:
+    """Returns the embedding of images [n, side, side, 3].
 
     Args:
-        image: of any side.
-        network: a model of images that ends in a vector.
-        trainable: whether it learns, too; if not, its normalisations keep what they have learned.
+        image: images of any size.
+        model: a model with one image input and a vector as output.
+        trainable: whether to fine-tune the model; if not, batch normalization uses its stored moments.
     """
-    network.trainable = trainable
-    _, height, width, _ = network.inputs[0].shape
+    model.trainable = trainable
+    _, height, width, _ = model.inputs[0].shape
     if height and (height, width) != tuple(image.shape[1:3]):
         image = layers.Resizing(height, width)(image)
-    pixels = ops.cast(image, network.inputs[0].dtype)
-    return network(pixels) if trainable else network(pixels, training=False)
+    pixels = ops.cast(image, model.inputs[0].dtype)
+    return model(pixels) if trainable else model(pixels, training=False)

@@ -1,22 +1,24 @@
-"""What tables, flat tensors and joined encodings share: a linear way through, and blocks that add to it."""
+"""Residual dense network for table rows, flat tensors and joined encodings."""
 
 import keras
 from keras import layers
 
 
-def residual(x: keras.KerasTensor, width: int, blocks: int, dropout: float) -> keras.KerasTensor:
-    """Returns [n, width]: wide (the linear map of all inputs) and deep (what the blocks add) in one.
+def residual(x: keras.KerasTensor, width: int, blocks: int, dropout: float, name: str) -> keras.KerasTensor:
+    """Returns [n, width]: a linear map of all inputs (wide) plus what the blocks add to it (deep).
 
     Args:
-        x: [n, anything].
-        width: of the result.
-        blocks: each sees all that was added before it.
-        dropout: inside of the blocks.
+        x: [n, any width].
+        width: width of the result and of every block.
+        blocks: number of residual blocks.
+        dropout: dropout rate inside the blocks.
+        name: prefix of the layer names.
     """
-    x = layers.Dense(width)(x)
-    for _ in range(blocks):
-        added = layers.LayerNormalization()(x)
-        added = layers.Dense(width, activation="relu")(added)
+    x = layers.Dense(width, name=f"{name}_linear")(x)
+    for number in range(1, blocks + 1):
+        block = f"{name}_block_{number}"
+        added = layers.LayerNormalization(name=f"{block}_norm")(x)
+        added = layers.Dense(width, activation="relu", name=f"{block}_hidden")(added)
         added = layers.Dropout(dropout)(added)
-        x = layers.Add()([x, layers.Dense(width)(added)])
-    return layers.LayerNormalization()(x)
+        x = layers.Add()([x, layers.Dense(width, name=f"{block}_output")(added)])
+    return layers.LayerNormalization(name=f"{name}_output_norm")(x)

@@ -1,10 +1,10 @@
-"""Rows of a table: numbers as they are, an embedding for each category, and a residual network over all of them.
+"""Table row encoder: numbers, one embedding per category, and a residual network over both.
 
-    numbers    float [n, k], z-scored; a column of zeros and ones may say what was missing ─┐
-    categories int [n, m], each below its size ─► + offset ─► one embedding for all columns ─┴─► wide and deep
+    numbers    float [n, k]: z-scores, then 0/1 flags of missing values ─────────────────────┐
+    categories int [n, m], each below its size ─► + offset ─► one embedding table for all ─┴─► residual network
 
-Quantile buckets are categories: their number is the size. An id outside of 0 … size - 1, such as the -1 of a word that
-no vocabulary knows, has an embedding of its own in each column.
+A quantile bucket index is a category whose size is the number of buckets. Ids outside 0 … size - 1, such as the -1 of
+an out-of-vocabulary value, share one extra embedding per column.
 """
 
 from collections.abc import Mapping, Sequence
@@ -19,46 +19,52 @@ from components.models.residual import residual
 from components.records.roles import Column
 
 _WIDTH, _BLOCKS, _DROPOUT = 64, 2, 0.2
-_DIMENSION = 8  # of a category
-_LARGEST = 10.0  # standard deviations: one wild value must not outweigh the row
+_DIMENSION = 8  # of a category embedding
+_LARGEST = 10.0  # z-scores are clipped here, so that one outlier does not dominate the row
 
 
 def encode(
-    numbers: keras.KerasTensor | None = None, categories: keras.KerasTensor | None = None, sizes: Sequence[int] = ()
+    numbers: keras.KerasTensor | None = None,
+    categories: keras.KerasTensor | None = None,
+    sizes: Sequence[int] = (),
+    name: str = "table",
 ) -> keras.KerasTensor:
-    """Returns the encoding of numbers, of categories, or of both.
+    """Returns the encoding of numbers, categories, or both.
 
     Args:
         numbers: floats [n, k] without missing values.
         categories: integers [n, m].
-        sizes: how many ids each of the m columns has.
+        sizes: number of ids of each of the m columns.
+        name: prefix of the layer names.
     """
     parts = []
     if numbers is not None:
         parts.append(ops.clip(ops.cast(numbers, "float32"), -_LARGEST, _LARGEST))
     if categories is not None:
-        parts.append(_embedded(categories, sizes))
+        parts.append(_embedded(categories, sizes, name))
     if not parts:
-        raise ValueError("a table without columns; expected numbers, categories or both")
+        raise ValueError("the table has no columns; expected numbers, categories or both")
     x = layers.Concatenate()(parts) if len(parts) > 1 else parts[0]
-    return residual(x, _WIDTH, _BLOCKS, _DROPOUT)
+    return residual(x, _WIDTH, _BLOCKS, _DROPOUT, name)
 
 
 def encodings(
     inputs: Mapping[str, keras.KerasTensor], columns: Sequence[Column], fitted: Fitted
 ) -> list[keras.KerasTensor]:
-    """Returns the one encoding of all columns; none if there are none."""
+    """Returns one encoding of all columns; an empty list without columns."""
     if not columns:
         return []
     return [encode(inputs.get("table_numbers"), inputs.get("table_categories"), fitted.categories(columns))]
 
 
-def _embedded(categories: keras.KerasTensor, sizes: Sequence[int]) -> keras.KerasTensor:
-    """Returns [n, m * dimension] by one lookup: column i has the ids from its offset on, the first for all unknown."""
+def _embedded(categories: keras.KerasTensor, sizes: Sequence[int], name: str) -> keras.KerasTensor:
+    """Returns [n, m * dimension] by one lookup. Each column has a range of rows; its first row is for unknown ids."""
     if categories.shape[1] != len(sizes):
-        raise ValueError(f"{categories.shape[1]} columns of categories, but {len(sizes)} sizes: {list(sizes)}")
+        raise ValueError(
+            f"{categories.shape[1]} category columns, but {len(sizes)} sizes: {list(sizes)}; expected one each"
+        )
     rows = [size + 1 for size in sizes]
     offsets = np.array([0, *accumulate(rows)][:-1])
     known = ops.logical_and(categories >= 0, categories < np.array(sizes))
     ids = ops.where(known, categories + 1, 0) + offsets
-    return layers.Flatten()(layers.Embedding(sum(rows), _DIMENSION)(ids))
+    return layers.Flatten()(layers.Embedding(sum(rows), _DIMENSION, name=f"{name}_embedding")(ids))

@@ -1,14 +1,14 @@
-"""Tensors of any dtype and shape.
+"""Tensor encoder for any dtype and shape.
 
-| a record is                    | it is taken for                                                        |
-|--------------------------------|------------------------------------------------------------------------|
-| one number, or [a]             | a row of a table: dense layers                                         |
-| [height, width]                | a grey image: convolutions                                           |
-| [height, width, channels]      | a image: convolutions                                                |
-| [a, …, height, width, channels] | a image with more channels: those of all its layers, frames or views |
+| shape of a record              | encoded as                                                              |
+|--------------------------------|-------------------------------------------------------------------------|
+| [] or [a]                      | a table row: dense layers                                               |
+| [height, width]                | a grayscale image: convolutions                                         |
+| [height, width, channels]      | an image: convolutions                                                  |
+| [a, …, height, width, channels] | an image; the leading dimensions (frames, views) become more channels  |
 
-Casting and normalising are the first layer: by the moments that Transform has fitted, or, without them, by moments
-that are learned while training.
+The first layer casts and normalizes, with the moments that Transform fitted; without them, batch normalization learns
+moments during training.
 """
 
 import math
@@ -27,53 +27,56 @@ from components.records.roles import Column
 
 _SMALLEST_MAP = 2
 _WIDTH, _BLOCKS, _DROPOUT = 128, 2, 0.1
-_FLAT, _IMAGE = 1, 3  # ranks, the batch aside
+_FLAT, _IMAGE = 1, 3  # ranks, without the batch dimension
 
 
 @dataclass(frozen=True)
 class Moments:
-    """Mean and variance of the values: one of each, one a channel, or one an element (as nested sequences)."""
+    """Mean and variance of the values: one number each, one per channel, or one per element (nested sequences)."""
 
     mean: float | Sequence[float]
     variance: float | Sequence[float]
 
 
-def encode(values: keras.KerasTensor, moments: Moments | None = None) -> keras.KerasTensor:
-    """Returns the encoding of numbers of any dtype, [n, …]; all sides but n must be known."""
+def encode(values: keras.KerasTensor, moments: Moments | None = None, name: str = "tensor") -> keras.KerasTensor:
+    """Returns the encoding of values [n, …] of any dtype; all dimensions but n must be fixed."""
     shape = tuple(values.shape[1:])
     if None in shape:
-        raise ValueError(f"a tensor of shape {shape} has a side that is not known; expected a fixed shape")
-    # float32 whatever the policy is: a count of a million is no half-precision number.
+        raise ValueError(f"the tensor's shape is {shape}; expected fixed dimensions instead of None")
+    # float32 under any dtype policy: float16 cannot hold a count of a million.
     x = ops.cast(values, "float32")
     if moments:
-        x = _normalised(x, moments)
+        x = _normalized(x, moments)
     x = _row(x) if len(shape) <= _FLAT else _image(x)
     if not moments:
-        x = layers.BatchNormalization(momentum=0.9, center=False, scale=False, dtype="float32")(x)
-    return residual(x, _WIDTH, _BLOCKS, _DROPOUT) if len(shape) <= _FLAT else convolve(x, _SMALLEST_MAP)
+        x = layers.BatchNormalization(momentum=0.9, center=False, scale=False, dtype="float32", name=f"{name}_norm")(x)
+    return residual(x, _WIDTH, _BLOCKS, _DROPOUT, name) if len(shape) <= _FLAT else convolve(x, _SMALLEST_MAP, name)
 
 
 def encodings(
     inputs: Mapping[str, keras.KerasTensor], columns: Sequence[Column], fitted: Fitted
 ) -> list[keras.KerasTensor]:
-    """Returns the encoding of every array of a record."""
-    return [encode(inputs[column.name], _moments(fitted.moments(column))) for column in columns]
+    """Returns one encoding per tensor column."""
+    return [
+        encode(inputs[column.name], _moments(fitted.moments(column)), f"tensor_{number}")
+        for number, column in enumerate(columns, start=1)
+    ]
 
 
 def _moments(fitted: tuple[Any, Any] | None) -> Moments | None:
     return None if fitted is None else Moments(*(np.asarray(moment).tolist() for moment in fitted))
 
 
-def _normalised(x: keras.KerasTensor, moments: Moments) -> keras.KerasTensor:
-    """Returns values whose mean is 0 and whose variance is 1, or 0 where it is 0."""
-    sides = np.shape(moments.mean)
-    known: dict[tuple[int, ...], Any] = {tuple(x.shape[1:]): tuple(range(1, len(x.shape))), x.shape[-1:]: -1, (): None}
-    if sides not in known or np.shape(moments.variance) != sides:
+def _normalized(x: keras.KerasTensor, moments: Moments) -> keras.KerasTensor:
+    """Returns values with mean 0 and variance 1; constant values become 0."""
+    shape = np.shape(moments.mean)
+    axes: dict[tuple[int, ...], Any] = {tuple(x.shape[1:]): tuple(range(1, len(x.shape))), x.shape[-1:]: -1, (): None}
+    if shape not in axes or np.shape(moments.variance) != shape:
         raise ValueError(
-            f"moments of shape {sides} and {np.shape(moments.variance)} for values of shape {tuple(x.shape[1:])}; "
-            "expected one number, one a channel, or one an element, of both alike"
+            f"the mean has shape {shape} and the variance {np.shape(moments.variance)}, for values of shape "
+            f"{tuple(x.shape[1:])}; expected the same for both: one number, one per channel, or one per element"
         )
-    return layers.Normalization(known[sides], moments.mean, moments.variance, dtype="float32")(x)
+    return layers.Normalization(axes[shape], moments.mean, moments.variance, dtype="float32")(x)
 
 
 def _row(x: keras.KerasTensor) -> keras.KerasTensor:

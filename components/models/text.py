@@ -1,10 +1,10 @@
-"""Texts: an embedding for each word, its mean over the text, and what runs of three words say.
+"""Text encoder: the mean of the token embeddings, and a convolution over runs of three tokens.
 
-    ids [n, length], 0 is padding ─► embedding ─┬─► mean                     what the text is about, however long
-                                                └─► convolution ─► mean, max  a phrase counts wherever it stands
+    ids [n, length], 0 is padding ─► embedding ─┬─► mean                      the topic, for texts of any length
+                                                └─► convolution ─► mean, max  phrases, at any position
 
-Padding is masked at every step: how long the other texts of a batch are does not change the result. An empty text is
-all padding, and is encoded as zeros.
+Padding is masked at every step, so the result does not depend on the length of the other texts of a batch. An empty
+text is all padding and is encoded as zeros.
 """
 
 from collections.abc import Mapping, Sequence
@@ -16,39 +16,45 @@ from components.models import Fitted
 from components.records.roles import Column
 
 PADDING = 0
-_RUN = 3  # words seen together
-_DROPPED = 0.2  # of the words, whole, in training: no single one must decide
+_KERNEL = 3  # tokens per convolution window
+_DROPOUT = 0.2  # fraction of tokens dropped as a whole in training, so that no single token decides
 
 
-def encode(ids: keras.KerasTensor, vocabulary: int, dimension: int = 64, width: int = 128) -> keras.KerasTensor:
-    """Returns [n, dimension + 2 * width], in float32 whatever the policy is.
+def encode(
+    ids: keras.KerasTensor, vocabulary: int, dimension: int = 64, width: int = 128, name: str = "text"
+) -> keras.KerasTensor:
+    """Returns [n, dimension + 2 * width], in float32 under any dtype policy.
 
     Args:
-        ids: integers [n, length], of any length, padded with 0 at the end.
-        vocabulary: how many ids there are, the 0 of padding and those of unknown words included.
-        dimension: of an embedding.
-        width: of the convolution.
+        ids: integers [n, length], padded with 0 at the end.
+        vocabulary: number of ids, including the 0 of padding and the out-of-vocabulary buckets.
+        dimension: width of an embedding.
+        width: number of filters of the convolution.
+        name: prefix of the layer names.
     """
-    # One more, so that no text is without length: then there is always something to take a mean and a maximum of.
+    # One padding position more, so that the mean and the maximum are defined for a batch of empty texts.
     ids = ops.pad(ids, ((0, 0), (0, 1)))
     present = ops.expand_dims(ops.cast(ops.not_equal(ids, PADDING), "float32"), axis=-1)
-    words = layers.Embedding(vocabulary, dimension)(ids)
-    words = layers.Dropout(_DROPPED, noise_shape=(None, None, 1))(words)
-    # Zeros behind a text are what the convolution itself takes to be there.
-    words = layers.Multiply()([words, present])
-    runs = layers.Conv1D(width, _RUN, padding="same", activation="relu")(words)
+    tokens = layers.Embedding(vocabulary, dimension, name=f"{name}_embedding")(ids)
+    tokens = layers.Dropout(_DROPOUT, noise_shape=(None, None, 1))(tokens)
+    # Zeros after the text are also what the convolution pads with.
+    tokens = layers.Multiply()([tokens, present])
+    runs = layers.Conv1D(width, _KERNEL, padding="same", activation="relu", name=f"{name}_conv")(tokens)
     runs = ops.cast(runs, "float32") * present
-    # No run is below zero, so the zeros of padding do not change the maximum.
-    return layers.Concatenate(dtype="float32")([_mean(words, present), _mean(runs, present), ops.max(runs, axis=1)])
+    # ReLU outputs are not negative, so the zeros of padding do not change the maximum.
+    return layers.Concatenate(dtype="float32")([_mean(tokens, present), _mean(runs, present), ops.max(runs, axis=1)])
 
 
 def encodings(
     inputs: Mapping[str, keras.KerasTensor], columns: Sequence[Column], fitted: Fitted
 ) -> list[keras.KerasTensor]:
-    """Returns the encoding of every text of a record."""
-    return [encode(inputs[column.name], 1 + fitted.tokens(place)) for place, column in enumerate(columns)]
+    """Returns one encoding per text column."""
+    return [
+        encode(inputs[column.name], 1 + fitted.tokens(place), name=f"text_{place + 1}")
+        for place, column in enumerate(columns)
+    ]
 
 
 def _mean(x: keras.KerasTensor, present: keras.KerasTensor) -> keras.KerasTensor:
-    """Returns the mean over what is present; in float32, for a sum over a long text is large."""
+    """Returns the mean over the tokens that are present; in float32, because the sum over a long text is large."""
     return ops.sum(ops.cast(x, "float32"), axis=1) / ops.maximum(ops.sum(present, axis=1), 1.0)

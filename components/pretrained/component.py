@@ -1,10 +1,10 @@
-"""The two nodes of a pretrained network: one takes it in, one lets it look at every image, once, on Beam.
+"""The nodes of a pretrained model: one copies it into the pipeline, one embeds every image once, on Beam.
 
-    extract.model ─► Extractor ─► Model: a copy, its digest, and where it came from, over the border of the pipeline
-    examples, Model ─► Extract ─► examples with a vector in the place of each image; all else as it was
+    extract.model ─► Extractor ─► Model: a copy, with its digest and where it came from
+    examples, Model ─► Extract ─► examples with an embedding instead of each image; all other columns unchanged
 
-A Beam element is a shard: read, looked at a batch at a time, written aside, renamed. The same shards come out, whatever
-the number of workers.
+A Beam element is a shard: read in batches, embedded, written to a temporary file, renamed. The shards are the same for
+any number of workers.
 """
 
 import shutil
@@ -25,42 +25,42 @@ from tfx.types.component_spec import ChannelParameter, ComponentSpec, ExecutionP
 
 from components import beam_workers
 from components.errors import BadInput
-from components.pretrained import extractor
+from components.pretrained import artifacts
+from components.pretrained.load import load
 from components.records import manifest
 from components.records.manifest import Manifest, Shard
 from components.records.roles import embedding_column
 from components.records.tfrecord import TFRecordWriter
 from components.storage import durable
 
-MODEL = extractor.SERVING
 _REPORTS = "reports"
 
 
 @component
 def Extractor(path: Parameter[str], digest: Parameter[str], model: OutputArtifact[standard_artifacts.Model]) -> None:  # noqa: N802
-    """Copies the network into the pipeline, and notes what it is and who made it."""
-    target = Path(model.uri) / MODEL
+    """Copies the pretrained model into the pipeline, with its digest and provenance as properties."""
+    target = Path(model.uri) / artifacts.SERVING
     target.parent.mkdir(parents=True, exist_ok=True)
     if Path(path).is_dir():
         shutil.copytree(path, target, dirs_exist_ok=True)
     elif Path(path).is_file():
         shutil.copy2(path, target.with_suffix(".keras"))
     else:
-        durable.write_bytes(target.with_suffix(".txt"), path.encode())  # a Keras application, by its name
+        durable.write_bytes(target.with_suffix(".txt"), path.encode())  # the name of a Keras application
     model.set_string_custom_property("source", path)
     model.set_string_custom_property("sha256", digest)
-    for key, value in provenance(Path(path)).items():
+    for key, value in _provenance(Path(path)).items():
         model.set_string_custom_property(f"source_{key}", str(value))
 
 
-def provenance(path: Path) -> dict[str, Any]:
-    """Returns which pipeline's which artifact a pushed model is; nothing if nobody has noted it."""
-    note = path / extractor.PROVENANCE
-    noted: dict[str, Any] = orjson.loads(note.read_bytes()) if note.exists() else {}
-    return noted
+def _provenance(path: Path) -> dict[str, Any]:
+    """Returns the pipeline and the artifact that a pushed model came from; empty for other models."""
+    file = path / artifacts.PROVENANCE
+    provenance: dict[str, Any] = orjson.loads(file.read_bytes()) if file.exists() else {}
+    return provenance
 
 
-class _Spec(component_spec.ComponentSpec):
+class _ExtractSpec(component_spec.ComponentSpec):
     PARAMETERS = {  # noqa: RUF012 - TFX's way
         "image": ExecutionParameter(type=str),
         "batch_size": ExecutionParameter(type=int),
@@ -73,7 +73,7 @@ class _Spec(component_spec.ComponentSpec):
 
 
 class ExtractExecutor(base_beam_executor.BaseBeamExecutor):
-    """Rewrites every shard."""
+    """Rewrites every shard with embeddings instead of images."""
 
     def Do(  # noqa: N802 - TFX's name
         self,
@@ -81,100 +81,104 @@ class ExtractExecutor(base_beam_executor.BaseBeamExecutor):
         output_dict: dict[str, list[types.Artifact]],
         exec_properties: dict[str, Any],
     ) -> None:
-        """Lets the network look at every image of the examples."""
+        """Runs the Beam pipeline and writes the manifest of the new examples."""
         self._log_startup(input_dict, output_dict, exec_properties)
         examples, model = (artifact_utils.get_single_instance(input_dict[key]) for key in ("examples", "model"))
         extracted = artifact_utils.get_single_instance(output_dict["extracted"])
         source, target = Path(examples.uri), Path(extracted.uri)
-        books = manifest.read(source)
-        work = _Look(
+        ingested = manifest.read(source)
+        embed = _EmbedShard(
             source,
             target,
-            extractor.path_in(Path(model.uri) / MODEL),
+            artifacts.model_path(Path(model.uri) / artifacts.SERVING),
             exec_properties["image"],
             exec_properties["batch_size"],
         )
         beam_workers.watch()
         (target / _REPORTS).mkdir(parents=True, exist_ok=True)
         with self._make_beam_pipeline() as pipeline:
-            _ = pipeline | "Shards" >> beam.Create(list(books.shards), reshuffle=True) | "Look" >> beam.ParDo(work)
-        _close(books, source, target)
+            _ = pipeline | "Shards" >> beam.Create(list(ingested.shards), reshuffle=True) | "Embed" >> beam.ParDo(embed)
+        _write_manifest(ingested, source, target)
         extracted.split_names = examples.split_names
         examples_utils.set_payload_format(extracted, examples_utils.get_payload_format(examples))
 
 
-class Extract(base_component.BaseComponent):
-    """Images to vectors.
+class ExtractEmbeddings(base_component.BaseComponent):
+    """The node Extract: replaces images by their embeddings.
 
     Component `outputs` contains:
-     - `extracted`: Examples, as they were, with a column of vectors in the place of the images.
+     - `extracted`: the examples, with a column of embeddings instead of the images.
     """
 
-    SPEC_CLASS = _Spec
+    SPEC_CLASS = _ExtractSpec
     EXECUTOR_SPEC = executor_spec.BeamExecutorSpec(ExtractExecutor)
 
     def __init__(self, examples: types.BaseChannel, model: types.BaseChannel, image: str, batch_size: int) -> None:
-        """Looks at the images in the column `image`."""
-        spec: ComponentSpec = _Spec(
+        """Embeds the images of the column `image`, in batches of `batch_size`."""
+        spec: ComponentSpec = _ExtractSpec(
             examples=examples, model=model, image=image, batch_size=batch_size,
             extracted=types.Channel(type=standard_artifacts.Examples),
         )  # fmt: skip
         super().__init__(spec=spec)
+        self.with_id("Extract")
 
 
-def _close(books: Manifest, source: Path, target: Path) -> None:
-    """Writes the account of what came out."""
-    made = [Shard(**orjson.loads((target / _REPORTS / _note(each)).read_bytes())) for each in books.shards]
+def _write_manifest(ingested: Manifest, source: Path, target: Path) -> None:
+    """Writes the manifest of the new shards, with all else as ingest wrote it."""
+    shards = [Shard(**orjson.loads((target / _REPORTS / _report_name(each)).read_bytes())) for each in ingested.shards]
     shutil.rmtree(target / _REPORTS)
-    manifest.write(target, replace(books, shards=tuple(made)), manifest.read_quarantine(source))
+    manifest.write(target, replace(ingested, shards=tuple(shards)), manifest.read_quarantine(source))
 
 
-def _note(shard: Shard) -> str:
+def _report_name(shard: Shard) -> str:
     return f"{shard.name.replace('/', '-')}.json"
 
 
-class _Look(beam.DoFn):
+class _EmbedShard(beam.DoFn):
+    """Writes one shard with embeddings, and a report about it."""
+
     def __init__(self, source: Path, target: Path, model: str, image: str, batch_size: int) -> None:
-        self._source, self._target, self._model = source, target, model
+        self._source, self._target, self._path = source, target, model
         self._image, self._batch_size = image, batch_size
 
     def setup(self) -> None:
-        self._network = extractor.load(self._model)
+        self._model = load(self._path)
 
     def process(self, shard: Shard) -> tuple[()]:
         path = self._target / shard.name
         path.parent.mkdir(parents=True, exist_ok=True)
-        with durable.publish_file(path) as aside, TFRecordWriter(aside) as file:
-            for records in self._read(shard):
-                file.write([record] for record in self._looked_at(records))
+        with durable.publish_file(path) as temporary, TFRecordWriter(temporary) as file:
+            for records in self._batches(shard):
+                file.write([record] for record in self._embedded(records))
         if file.records != shard.records:
-            raise BadInput(f"{shard.name}: {file.records} records came out of {shard.records}")
-        told = Shard(shard.split, shard.name, file.records, file.size, file.checksum)
-        durable.write_bytes(self._target / _REPORTS / _note(shard), orjson.dumps(told))
+            raise BadInput(f"{shard.name}: {file.records} records were written, expected {shard.records} as were read")
+        report = Shard(shard.split, shard.name, file.records, file.size, file.checksum)
+        durable.write_bytes(self._target / _REPORTS / _report_name(shard), orjson.dumps(report))
         return ()
 
-    def _read(self, shard: Shard) -> Iterator[Any]:
+    def _batches(self, shard: Shard) -> Iterator[Any]:
         import tensorflow as tf
 
-        packed = "GZIP" if shard.name.endswith(".gz") else ""
-        return iter(tf.data.TFRecordDataset(str(self._source / shard.name), packed).batch(self._batch_size))
+        compression = "GZIP" if shard.name.endswith(".gz") else ""
+        return iter(tf.data.TFRecordDataset(str(self._source / shard.name), compression).batch(self._batch_size))
 
-    def _looked_at(self, records: Any) -> Iterator[bytes]:
+    def _embedded(self, records: Any) -> Iterator[bytes]:
         import tensorflow as tf
 
         images = tf.io.parse_example(records, {self._image: tf.io.FixedLenFeature([], tf.string)})[self._image]
-        vectors = self._network.features(images).numpy().astype("<f4")
-        # A record at a time: the network takes a hundred times as long.
-        for record, vector in zip(records.numpy(), vectors, strict=True):
-            yield _replaced(record, self._image, vector.tobytes())
+        embeddings = self._model.embed(images).numpy().astype("<f4")
+        # One record at a time is fast enough: the model takes a hundred times as long.
+        for record, embedding in zip(records.numpy(), embeddings, strict=True):
+            yield _replaced(record, self._image, embedding.tobytes())
 
 
-def _replaced(record: bytes, image: str, vector: bytes) -> bytes:
+def _replaced(record: bytes, image: str, embedding: bytes) -> bytes:
+    """Returns the serialized record with the embedding instead of the image."""
     import tensorflow as tf
 
     example = tf.train.Example.FromString(record)
     columns: Mapping[str, Any] = example.features.feature
     del columns[image]  # type: ignore[attr-defined]
-    columns[embedding_column(image)].bytes_list.value.append(vector)
+    columns[embedding_column(image)].bytes_list.value.append(embedding)
     changed: bytes = example.SerializeToString(deterministic=True)
     return changed

@@ -1,10 +1,10 @@
-"""The served model: one SavedModel with all it needs inside, loadable by plain TensorFlow.
+"""Exports the served model: one self-contained SavedModel that plain TensorFlow can load.
 
 serving_default  serialized tf.Examples ─┐                             ┌─► label, all_classes, probabilities
-raw              values as they come      ├─► decode, fitted graph ─► model
-                 from a client           ─┤                             └─► value, where the label is a quantity
-features         the same                ─┘   without its last layer ─────► features
-transformed_features, if there is something to tell: by what an evaluation looks at records apart (TFMA calls it so)
+raw              values as clients       ├─► decode, fitted graph ─► model
+                 have them              ─┤                             └─► value, if the label is a quantity
+features         the same               ─┘   without the head ────────────► features
+transformed_features  serialized tf.Examples ─► strings to slice metrics by (TFMA's name), if there are any
 """
 
 import logging
@@ -21,25 +21,26 @@ import tensorflow as tf
 from components import features as modalities
 from components.features import Feature
 from components.models.joined import extractor
-from components.pretrained.extractor import INSIDE, LOOKED_AT_BY, Loaded
+from components.pretrained.artifacts import EXTRACTOR, PRETRAINED
+from components.pretrained.load import EmbeddingModel
 
 SLICES = "transformed_features"
-_IMAGE = 4  # sides of a batch of them
+_IMAGE_RANK = 4  # of a batch of images
 Outputs = dict[str, tf.Tensor]
 
 
 @dataclass(frozen=True)
-class Looks:
-    """A pretrained network in front of the model: training saw its vectors, clients have images."""
+class ImageEmbedding:
+    """How a model that was trained on embeddings serves images: a pretrained model embeds them first."""
 
-    image: str
-    vectors: str
-    network: Loaded
-    digest: str = ""  # of the network
+    image: str  # column that clients send
+    column: str  # column of embeddings that the model reads
+    model: EmbeddingModel
+    digest: str = ""  # of the pretrained model
 
 
-class Served(tf.Module):
-    """Holds the Keras model, what was fitted and the class names; Keras itself is not needed to load it."""
+class ServedModel(tf.Module):
+    """The Keras model, the fitted graph and the class names, as functions that need no Keras to be loaded."""
 
     def __init__(
         self,
@@ -47,48 +48,49 @@ class Served(tf.Module):
         features: Mapping[str, Feature],
         classes: Sequence[str],
         fitted: Any,
-        looks: Looks | None,
+        embedding: ImageEmbedding | None,
     ) -> None:
-        """Tracks the model's weights, and the tables of the fitted graph, under this module."""
+        """Tracks the model's weights and the lookup tables of the fitted graph under this module."""
         super().__init__()
         self.model, self.extractor = model, extractor(model)
-        self.fitted, self.network = fitted, looks.network.held if looks else None
-        self._looks = looks
+        self.fitted, self.pretrained = fitted, embedding.model.resource if embedding else None
+        self._embedding = embedding
         self._features = dict(features)
-        self.columns = arguments(_asked_for(features, looks))
+        self.columns = arguments(_client_columns(features, embedding))
         self._classes = tf.constant(list(classes), tf.string)
 
     def predict_examples(self, examples: tf.Tensor) -> Outputs:
-        """Predicts serialized tf.Examples."""
+        """Returns predictions for serialized tf.Examples."""
         return self._predict(tf.io.parse_example(examples, modalities.spec(self._features)))
 
     def predict_raw(self, **values: tf.Tensor) -> Outputs:
-        """Predicts values as clients have them: for an image, the bytes of its file."""
-        return self._predict(self._looked_at(values))
+        """Returns predictions for values as clients have them; for an image, the file's bytes."""
+        return self._predict(self._record_columns(values))
 
     def extract_raw(self, **values: tf.Tensor) -> Outputs:
-        """Returns what the last layer would see."""
-        return {"features": self.extractor(modalities.inputs(self._features, self._looked_at(values)), training=False)}
-
-    def _looked_at(self, values: Mapping[str, tf.Tensor]) -> dict[str, tf.Tensor]:
-        found, looks = {self.columns[key]: value for key, value in values.items()}, self._looks
-        if looks:
-            found[looks.vectors] = looks.network.features(found.pop(looks.image))
-        return found
+        """Returns the output of the layer before the head."""
+        inputs = modalities.inputs(self._features, self._record_columns(values))
+        return {"features": self.extractor(inputs, training=False)}
 
     def slice_examples(self, examples: tf.Tensor) -> Outputs:
-        """Returns by what serialized tf.Examples can be looked at apart."""
+        """Returns the strings to slice metrics by, for serialized tf.Examples."""
         return modalities.slices(self._features, tf.io.parse_example(examples, modalities.spec(self._features)))
 
+    def _record_columns(self, values: Mapping[str, tf.Tensor]) -> dict[str, tf.Tensor]:
+        """Returns a client's values as columns of a record, images embedded if the model reads embeddings."""
+        columns, embedding = {self.columns[key]: value for key, value in values.items()}, self._embedding
+        if embedding:
+            columns[embedding.column] = embedding.model.embed(columns.pop(embedding.image))
+        return columns
+
     def _predict(self, values: Mapping[str, tf.Tensor]) -> Outputs:
-        found = self.model(modalities.inputs(self._features, values), training=False)
+        output = self.model(modalities.inputs(self._features, values), training=False)
         if not self._classes.shape[0]:
-            return {"value": found[:, 0]}
-        rows = tf.shape(found)[0]
+            return {"value": output[:, 0]}
         return {
-            "label": tf.gather(self._classes, tf.argmax(found, axis=-1)),
-            "all_classes": tf.tile(self._classes[tf.newaxis], [rows, 1]),
-            "probabilities": found,
+            "label": tf.gather(self._classes, tf.argmax(output, axis=-1)),
+            "all_classes": tf.tile(self._classes[tf.newaxis], [tf.shape(output)[0], 1]),
+            "probabilities": output,
         }
 
 
@@ -98,12 +100,12 @@ def export(
     classes: Sequence[str],
     folder: str,
     fitted: Any = None,
-    looks: Looks | None = None,
+    embedding: ImageEmbedding | None = None,
 ) -> None:
-    """Saves the model with its signatures; without classes its answer is a quantity."""
-    served = Served(model, features, classes, fitted, looks)
-    asked = _asked_for(features, looks)
-    raw = {key: tf.TensorSpec([None], asked[name].dtype, name=key) for key, name in served.columns.items()}
+    """Saves the model with its signatures; without classes it predicts a quantity."""
+    served = ServedModel(model, features, classes, fitted, embedding)
+    columns = _client_columns(features, embedding)
+    raw = {key: tf.TensorSpec([None], columns[name].dtype, name=key) for key, name in served.columns.items()}
     examples = tf.TensorSpec([None], tf.string, name="examples")
     signatures = {
         "serving_default": tf.function(served.predict_examples).get_concrete_function(examples),
@@ -113,37 +115,39 @@ def export(
     if any(hasattr(feature, "slices") for feature in features.values()):
         signatures[SLICES] = tf.function(served.slice_examples).get_concrete_function(examples)
     tf.saved_model.save(served, folder, signatures=signatures)
-    if looks:
-        (Path(folder) / LOOKED_AT_BY).parent.mkdir(exist_ok=True)
-        (Path(folder) / LOOKED_AT_BY).write_text(looks.digest)
-    if len(model.inputs) == 1 and len(model.inputs[0].shape) == _IMAGE:
-        _save_extractor(served.extractor, Path(folder) / INSIDE)
+    if embedding:
+        (Path(folder) / PRETRAINED).parent.mkdir(exist_ok=True)
+        (Path(folder) / PRETRAINED).write_text(embedding.digest)
+    if len(model.inputs) == 1 and len(model.inputs[0].shape) == _IMAGE_RANK:
+        _save_extractor(served.extractor, Path(folder) / EXTRACTOR)
 
 
 def arguments(columns: Iterable[str]) -> dict[str, str]:
-    """Returns columns by what they are called in a signature: TensorFlow takes letters, digits and _ alone."""
-    found: dict[str, str] = {}
+    """Returns the columns by their argument names in a signature: TensorFlow allows only letters, digits and _."""
+    names: dict[str, str] = {}
     for column in columns:
         plain = re.sub(r"\W", "_", column, flags=re.ASCII)
         wanted = plain if plain[:1].isalpha() else f"column_{plain}"
         numbered = (f"{wanted}_{number}" for number in count(2))
-        found[next(name for name in chain([wanted], numbered) if name not in found)] = column
-    return found
+        names[next(name for name in chain([wanted], numbered) if name not in names)] = column
+    return names
 
 
-def _asked_for(features: Mapping[str, Feature], looks: Looks | None) -> dict[str, Any]:
-    """Returns how the columns that clients have stand in a record."""
+def _client_columns(features: Mapping[str, Feature], embedding: ImageEmbedding | None) -> dict[str, Any]:
+    """Returns the feature specs of the columns that clients send, by name."""
     columns = modalities.spec(features)
-    if looks:
-        columns[looks.image] = columns.pop(looks.vectors)
+    if embedding:
+        columns[embedding.image] = columns.pop(embedding.column)
     return columns
 
 
 def _save_extractor(model: keras.Model, path: Path) -> None:
-    """Saves what another model can be built on; one that Keras cannot write down is done without."""
+    """Saves the extractor for use as a pretrained model; warns if Keras cannot save it."""
     path.parent.mkdir(parents=True, exist_ok=True)
     try:
         model.save(path)
     except (NotImplementedError, TypeError, ValueError) as error:
         path.unlink(missing_ok=True)
-        logging.getLogger(__name__).warning("no %s for others to build on: Keras cannot write it: %s", INSIDE, error)
+        logging.getLogger(__name__).warning(
+            "%s was not written, so this model cannot be fine-tuned as a pretrained model: %s", EXTRACTOR, error
+        )

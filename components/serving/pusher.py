@@ -1,8 +1,8 @@
-"""Ships a blessed model: whole or not at all, under a version that only rises.
+"""Pushes a blessed model atomically, under a version number that only increases.
 
     model ─► <serving>/.aside-… (copied, fsynced) ─► rename to <serving>/<version>
 
-A server that polls the folder sees a version only when every byte of it is there.
+A server that polls the folder sees a version only when it is complete.
 """
 
 import re
@@ -21,16 +21,16 @@ from tfx.proto import pusher_pb2
 from tfx.types import artifact_utils, standard_component_specs
 from tfx.utils import proto_utils
 
-from components.pretrained.extractor import PROVENANCE
+from components.pretrained.artifacts import PROVENANCE
 from components.storage import durable
 
 PUSHED = "pushed.json"
 _VERSION = re.compile("[0-9]+")
-_HIGHEST = ".highest-version"  # a number is never used twice, even when its folder is deleted
+_HIGHEST = ".highest-version"  # a version is never used twice, even if its folder is deleted
 
 
 class PushExecutor(tfx_pusher.Executor):
-    """TFX's Pusher with an atomic copy. Blessing is checked by TFX's own code."""
+    """TFX's Pusher with an atomic copy; TFX's own code checks the blessing."""
 
     def Do(  # noqa: N802 - TFX's name
         self,
@@ -38,60 +38,59 @@ class PushExecutor(tfx_pusher.Executor):
         output_dict: dict[str, list[types.Artifact]],
         exec_properties: dict[str, Any],
     ) -> None:
-        """Pushes the model if it is blessed."""
+        """Pushes the model if it is blessed, and writes pushed.json."""
         self._log_startup(input_dict, output_dict, exec_properties)
         pushed = artifact_utils.get_single_instance(output_dict[standard_component_specs.PUSHED_MODEL_KEY])
         if not self.CheckBlessing(input_dict):
             self._MarkNotPushed(pushed)
-            _note(pushed, {"pushed": False})
+            _write_outcome(pushed, {"pushed": False})
             return
         destination = pusher_pb2.PushDestination()
         proto_utils.json_to_proto(exec_properties[standard_component_specs.PUSH_DESTINATION_KEY], destination)
         model = artifact_utils.get_single_instance(input_dict[standard_component_specs.MODEL_KEY])
         pipeline = orjson.loads(exec_properties.get(standard_component_specs.CUSTOM_CONFIG_KEY) or b"{}")
-        made_by = {**pipeline, "id": model.id, "uri": model.uri}
-        folder = push(Path(self.GetModelPath(input_dict)), Path(destination.filesystem.base_directory), made_by)
+        provenance = {**pipeline, "id": model.id, "uri": model.uri}
+        folder = push(Path(self.GetModelPath(input_dict)), Path(destination.filesystem.base_directory), provenance)
         self._MarkPushed(pushed, pushed_destination=str(folder), pushed_version=folder.name)
-        _note(pushed, {"pushed": True, "destination": str(folder), "version": folder.name})
+        _write_outcome(pushed, {"pushed": True, "destination": str(folder), "version": folder.name})
 
 
 class Pusher(tfx_component.Pusher):
     """TFX's Pusher, with the executor above.
 
     Component `outputs` contains:
-     - `pushed_model`: PushedModel; its `pushed.json` says whether and where the model was pushed.
+     - `pushed_model`: PushedModel with `pushed.json`: whether, where and as which version it was pushed.
     """
 
     EXECUTOR_SPEC = executor_spec.ExecutorClassSpec(PushExecutor)
 
 
-def push(model: Path, serving: Path, made_by: Mapping[str, Any] | None = None) -> Path:
-    """Copies `model` to the next version below `serving`, with a note of where it came from; returns that folder."""
+def push(model: Path, serving: Path, provenance: Mapping[str, Any] | None = None) -> Path:
+    """Copies `model` to the next version below `serving`, with its provenance, and returns the new folder."""
     serving.mkdir(parents=True, exist_ok=True)
-    # Pipelines with roots of their own may share a serving folder: one of them pushes at a time.
+    # Several pipelines may share a serving folder: one of them pushes at a time.
     with filelock.FileLock(serving / ".lock"):
         durable.sweep(serving)
         version = next_version(serving)
         durable.write_bytes(serving / _HIGHEST, str(version).encode())
         target = serving / str(version)
-        with durable.publish_folder(target) as aside:
-            shutil.copytree(model, aside, dirs_exist_ok=True)
-            if made_by:
-                (aside / PROVENANCE).parent.mkdir(exist_ok=True)
-                (aside / PROVENANCE).write_bytes(orjson.dumps(dict(made_by)))
+        with durable.publish_folder(target) as temporary:
+            shutil.copytree(model, temporary, dirs_exist_ok=True)
+            if provenance:
+                (temporary / PROVENANCE).parent.mkdir(exist_ok=True)
+                (temporary / PROVENANCE).write_bytes(orjson.dumps(dict(provenance)))
     return target
 
 
 def next_version(serving: Path) -> int:
-    """Returns a number above every version that is there or ever was."""
+    """Returns one more than the highest version that exists or ever existed."""
     highest = serving / _HIGHEST
     used = [int(highest.read_text())] if highest.exists() else []
-    return (
-        max([*used, *(int(entry.name) for entry in serving.iterdir() if _VERSION.fullmatch(entry.name))], default=0) + 1
-    )
+    present = [int(entry.name) for entry in serving.iterdir() if _VERSION.fullmatch(entry.name)]
+    return max([*used, *present], default=0) + 1
 
 
-def _note(pushed: types.Artifact, note: dict[str, Any]) -> None:
+def _write_outcome(pushed: types.Artifact, outcome: dict[str, Any]) -> None:
     folder = Path(pushed.uri)
     folder.mkdir(parents=True, exist_ok=True)
-    durable.write_bytes(folder / PUSHED, orjson.dumps(note))
+    durable.write_bytes(folder / PUSHED, orjson.dumps(outcome))

@@ -1,1 +1,1 @@
-"""Trains the model of a Task."""
+"""The Trainer: reads the records, fits the model of a Task, keeps its best epoch and exports it."""

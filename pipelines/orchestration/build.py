@@ -17,9 +17,11 @@ from tfx.proto.orchestration import pipeline_pb2
 from tfx.types import standard_artifacts
 
 from components.evaluation import gate, thresholds
+from components.evaluation.baseline import LatestBlessedOther
 from components.ingest.component import Ingest
 from components.ingest.config import IngestConfig
-from components.pretrained import component, extractor
+from components.pretrained import component
+from components.pretrained.find import find_model
 from components.records import roles
 from components.serving.pusher import Pusher
 from components.storage.hashing import HashCache
@@ -87,13 +89,13 @@ def _examples(config: RunConfig, schema: schema_pb2.Schema) -> _Examples:
 
 def _with_pretrained(config: RunConfig, schema: schema_pb2.Schema, examples: _Examples) -> _Examples:
     settings, image = config.settings.extract, roles.embedded_image(schema)
-    source = extractor.find(settings, HashCache(config.hash_cache, read_only=True))
+    source = find_model(settings, HashCache(config.hash_cache, read_only=True))
     node = component.Extractor(path=source.path, digest=source.digest)
     model, nodes = node.outputs["model"], (*examples.nodes, node)
     facts = {"where": settings.where, "image": image, "digest": source.digest}
     if settings.where != "beam":
         return _Examples(examples.channel, nodes, model, facts)
-    extract = component.Extract(examples.channel, model, image, settings.batch_size)
+    extract = component.ExtractEmbeddings(examples.channel, model, image, settings.batch_size)
     return _Examples(extract.outputs["extracted"], (*nodes, extract), model, facts)
 
 
@@ -148,7 +150,7 @@ def _release(config: RunConfig, layout: roles.Layout, examples: _Examples, train
     """Returns the nodes that compare the trained model with thresholds and baseline, and push it."""
     model = trainer.outputs["model"]
     baseline = resolver.Resolver(
-        strategy_class=thresholds.LatestBlessedOther,
+        strategy_class=LatestBlessedOther,
         model=types.Channel(type=standard_artifacts.Model),
         model_blessing=types.Channel(type=standard_artifacts.ModelBlessing),
         candidate=model,

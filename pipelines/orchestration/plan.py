@@ -15,7 +15,7 @@ from typing import Any
 from components.errors import SettingsError
 from components.ingest.survey import cached
 from components.ingest.survey.survey import Survey
-from components.pretrained import extractor
+from components.pretrained.find import find_model
 from components.records import manifest, seal
 from components.records.quarantine import printable
 from components.storage import paths
@@ -167,7 +167,7 @@ class _Planner:
             self.schema = curated.find(self._config, self._survey())
             return {"schema_digest": digest_of([curated.in_force(self._config, self.schema).decode()])}
         if node.id == "Extractor":
-            source = extractor.find(self._config.settings.extract, self._cache)
+            source = find_model(self._config.settings.extract, self._cache)
             return {"extractor_digest": source.digest, "packages": keys.versions(source.packages)}
         if node.id == "Pusher":
             return {"serving": str(self._config.serving)}

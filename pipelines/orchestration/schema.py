@@ -84,11 +84,12 @@ def _read(file: Path) -> Curated:
 
 def _extracted(config: RunConfig, schema: "schema_pb2.Schema") -> "schema_pb2.Schema":
     """Returns the schema of records with an embedding in place of the image."""
-    from components.pretrained import extractor
+    from components.pretrained.find import find_model
+    from components.pretrained.width import embedding_width
     from components.records import roles
 
     cache = HashCache(config.hash_cache, read_only=True)
-    width = extractor.width(extractor.find(config.settings.extract, cache), config.notes)
+    width = embedding_width(find_model(config.settings.extract, cache), config.notes)
     return roles.with_embeddings(schema, config.task.label, width)
 
 

@@ -43,7 +43,7 @@ def facts(
         confusion=_confusion(used, evaluated),
         metrics={name: value for name, value in evaluated.get("metrics", {}).items() if name != "examples"},
         slices=tuple((column, value, metric, count) for column, value, metric, count in evaluated.get("slices", ())),
-        thresholds=tuple(Threshold(*each) for each in evaluated.get("bars", ())),
+        thresholds=tuple(Threshold(*each) for each in evaluated.get("thresholds", ())),
         blessed=blessed,
         model_path=pushed.get("destination"),
         model_version=pushed.get("version"),
@@ -76,7 +76,7 @@ def _outcome(
     if error is not None:
         return f"failed: {(str(error) or type(error).__name__).splitlines()[0]}"
     if blessed is False:
-        return "not blessed: " + "; ".join(evaluated.get("failures") or evaluated.get("refused", ()))
+        return "not blessed: " + "; ".join(evaluated.get("failures") or evaluated.get("tfma_failures", ()))
     if pushed.get("pushed"):
         return f"blessed and pushed as version {pushed['version']}"
     skipped = [each.reason for each in planned.nodes if each.action == plan.SKIP]

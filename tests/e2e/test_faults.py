@@ -181,7 +181,7 @@ def test_gate_stops_when_a_split_lacks_a_class(pipeline: Any) -> None:
     result = pipeline.run()
 
     assert result.code == 5, result.output
-    assert re.search(r"split '\w+' has fewer than 1 of: .*ten", result.output)
+    assert re.search(r"split '\w+' has too few records \(expected at least 1\) of: .*ten", result.output)
     assert re.search(r"^ *class +train +eval +test *$", result.output, re.MULTILINE)
     assert re.search(r"^ *ten +[01] +[01] +[01] *$", result.output, re.MULTILINE)
     assert states(pipeline)["Gate"] == "FAILED"

@@ -1,4 +1,4 @@
-"""Promise A8: an anomaly, an empty split or a missing class is found before training, with the table of classes."""
+"""Promise A8: anomalies, empty splits and missing classes stop the run before training."""
 
 from pathlib import Path
 from typing import Any
@@ -16,16 +16,16 @@ Counts = dict[str, dict[str, int]]
 
 
 def write(folder: Path, split: str, anomalies: anomalies_pb2.Anomalies) -> None:
-    """Stores findings as ExampleValidator does."""
+    """Writes anomalies as ExampleValidator does."""
     (folder / f"Split-{split}").mkdir()
     (folder / f"Split-{split}" / "SchemaDiff.pb").write_bytes(anomalies.SerializeToString())
 
 
 class TestClasses:
-    """What can be learned and measured."""
+    """Classes that are missing or too small."""
 
     def test_every_class_in_every_split_passes(self) -> None:
-        """Nothing is said about data that is as it should be."""
+        """Complete data has no problems."""
         assert class_problems({"train": {"cat": 8, "dog": 9}, "eval": {"cat": 1, "dog": 1}}, 1) == []
 
     @pytest.mark.parametrize(
@@ -37,52 +37,52 @@ class TestClasses:
             ),
             (
                 {"train": {"cat": 8, "dog": 0}, "eval": {"cat": 1, "dog": 1}},
-                "  split 'train' has fewer than 1 of: dog",
+                "  split 'train' has too few records (expected at least 1) of: dog",
             ),
             (
                 {"train": {"cat": 8}, "eval": {"cat": 1, "dog": 1}},
-                "  split 'train' has fewer than 1 of: dog",
+                "  split 'train' has too few records (expected at least 1) of: dog",
             ),
             (
                 {"train": {"ant": 0, "cat": 8, "dog": 9, "emu": 0}, "eval": {"ant": 1, "cat": 1, "dog": 1, "emu": 1}},
-                "  split 'train' has fewer than 1 of: ant, emu",
+                "  split 'train' has too few records (expected at least 1) of: ant, emu",
             ),
             (
                 {"train": {"cat": 8}, "eval": {"cat": 1}},
-                "  1 class found (cat), 2 or more are needed to tell apart",
+                "  1 class found (cat); at least 2 classes are required",
             ),
         ],
         ids=["empty split", "missing in train", "only in eval", "two missing", "one class"],
     )
-    def test_a_problem_is_named_with_what_helps(self, counts: Counts, problem: str) -> None:
-        """One line for the problem, one for the way out."""
+    def test_a_problem_is_reported_with_advice(self, counts: Counts, problem: str) -> None:
+        """One line each."""
         assert class_problems(counts, 1) == [problem, ADVICE]
 
-    def test_the_least_number_is_a_setting(self) -> None:
-        """Fewer records of a class than asked for are named with that number."""
+    def test_the_minimum_per_class_is_a_setting(self) -> None:
+        """The message has the number."""
         counts = {"train": {"cat": 8, "dog": 9}, "eval": {"cat": 2, "dog": 3}}
 
-        assert class_problems(counts, 3) == ["  split 'eval' has fewer than 3 of: cat", ADVICE]
+        assert class_problems(counts, 3) == ["  split 'eval' has too few records (expected at least 3) of: cat", ADVICE]
 
-    def test_a_class_without_training_records_stops_whatever_the_setting(self) -> None:
-        """A label that training has never seen would become -1."""
+    def test_a_class_without_training_records_always_stops_the_run(self) -> None:
+        """Even with `gate.min_per_class = 0`: the class would have no index."""
         counts = {"train": {"cat": 8, "dog": 9, "emu": 0}, "eval": {"cat": 1, "dog": 1, "emu": 1}}
 
         assert class_problems(counts, 0) != []
 
     @pytest.mark.parametrize(
-        ("names", "is_told"),
+        ("names", "expected"),
         [(range(-5, 35), True), (range(5), False), ([f"n{number}" for number in range(40)], False)],
     )
-    def test_many_whole_numbers_may_be_a_quantity(self, names: Any, is_told: bool) -> None:
-        """A price is taken for a class as any other whole number is; the flag that says otherwise is told."""
+    def test_many_integer_classes_may_be_a_quantity(self, names: Any, expected: bool) -> None:
+        """The advice then names the setting that makes the label a quantity."""
         problems = class_problems({"train": dict.fromkeys(map(str, names), 1), "eval": {}}, 1)
 
-        assert any("--set ingest.columns.LABEL=float" in problem for problem in problems) == is_told
+        assert any("--set ingest.columns.LABEL=float" in problem for problem in problems) == expected
 
 
-def test_the_table_has_a_row_a_class_and_a_column_a_split() -> None:
-    """Aligned, with thousands set apart and zero written as zero."""
+def test_the_table_has_one_row_per_class_and_one_column_per_split() -> None:
+    """Aligned, with thousands separators."""
     counts = {"train": {"cat": 8, "guinea pig": 12_345}, "eval": {"cat": 1}}
 
     assert class_table(counts).split("\n") == [
@@ -92,8 +92,8 @@ def test_the_table_has_a_row_a_class_and_a_column_a_split() -> None:
     ]
 
 
-def test_a_long_table_is_cut() -> None:
-    """Thirty classes are shown, the others are counted."""
+def test_the_table_shows_thirty_classes() -> None:
+    """The others are counted."""
     counts = {"train": {f"c{index:02d}": 1 for index in range(33)}}
     rows = class_table(counts).split("\n")
 
@@ -106,16 +106,16 @@ def test_a_long_table_is_cut() -> None:
 
 
 class TestAnomalies:
-    """What ExampleValidator found."""
+    """Anomalies that ExampleValidator found."""
 
-    def test_no_findings_are_no_lines(self, tmp_path: Path) -> None:
-        """An empty proto is written for a split without anomalies."""
+    def test_a_split_without_anomalies_passes(self, tmp_path: Path) -> None:
+        """ExampleValidator writes an empty proto for it."""
         write(tmp_path, "train", anomalies_pb2.Anomalies())
 
         assert anomaly_lines(tmp_path) == []
 
-    def test_findings_are_told_by_split_and_feature(self, tmp_path: Path) -> None:
-        """In order, with the advice after them."""
+    def test_anomalies_are_listed_by_split_and_feature(self, tmp_path: Path) -> None:
+        """Sorted, followed by the advice."""
         found = anomalies_pb2.Anomalies()
         found.anomaly_info["label"].description = "Expected bytes but got float."
         found.anomaly_info["image"].description = "Column dropped."
@@ -125,10 +125,10 @@ class TestAnomalies:
         assert anomaly_lines(tmp_path) == [
             "  train: feature 'image': Column dropped.",
             "  train: feature 'label': Expected bytes but got float.",
-            "  (mend the data, or the curated schema if the data is right)",
+            "  (correct the data, or the curated schema if the data is right)",
         ]
 
-    def test_findings_about_a_whole_split_are_told(self, tmp_path: Path) -> None:
+    def test_anomalies_of_a_whole_split_are_listed(self, tmp_path: Path) -> None:
         """Such as too few examples."""
         found = anomalies_pb2.Anomalies()
         found.dataset_anomaly_info.description = "Low num examples in dataset."
@@ -136,5 +136,5 @@ class TestAnomalies:
 
         assert anomaly_lines(tmp_path) == [
             "  eval: Low num examples in dataset.",
-            "  (mend the data, or the curated schema if the data is right)",
+            "  (correct the data, or the curated schema if the data is right)",
         ]

@@ -1,11 +1,10 @@
-"""Which model may serve, measured by TFX's own Evaluator on models whose mistakes are known.
+"""Metric thresholds, measured by TFX's own Evaluator on models with known mistakes.
 
-A image's red channel is what the candidate answers, its green channel what the baseline answers: lighter than gray
-means "bright". So accuracy, confusion and change are known before anything is measured.
+The candidate predicts by an image's red channel and the baseline by its green channel: lighter than gray is "bright".
+So accuracy, confusion matrix and change are known in advance.
 """
 
 import io
-from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -23,8 +22,7 @@ from tfx.types import artifact_utils, standard_artifacts
 from tfx.types.artifact import Artifact
 from tfx.utils import proto_utils
 
-from components.evaluation import thresholds
-from components.evaluation.thresholds import LatestBlessedOther
+from components.evaluation import results, thresholds
 from components.features.image import ImageFeature
 from components.ingest.write.encode_record import encode_example
 from components.models.joined import FEATURES
@@ -34,15 +32,15 @@ from components.settings.evaluate import Evaluate
 
 CLASSES = ("dark", "bright")
 RED, GREEN = 0, 1
-# True class, the candidate's answer, the baseline's answer.
+# True class, the candidate's prediction, the baseline's prediction.
 RECORDS = [(0, 0, 0)] * 4 + [(1, 0, 1)] * 2 + [(1, 1, 1)] * 2
 FEATURE = ImageFeature(8)
 
 
-def picture(*answers: int) -> bytes:
-    """Returns a flat PNG that lets each model give its answer."""
+def png(*predictions: int) -> bytes:
+    """Returns a PNG of one color, from which each model makes the given prediction."""
     out = io.BytesIO()
-    Image.new("RGB", (8, 8), tuple(250 * answer for answer in (*answers, 0))).save(out, "PNG")
+    Image.new("RGB", (8, 8), tuple(250 * each for each in (*predictions, 0))).save(out, "PNG")
     return out.getvalue()
 
 
@@ -50,24 +48,24 @@ def write_examples(folder: Path) -> None:
     """Writes the test split."""
     (folder / "Split-test").mkdir(parents=True)
     with tf.io.TFRecordWriter(str(folder / "Split-test" / "data_tfrecord-00000-of-00001")) as writer:
-        for number, (label, *answers) in enumerate(RECORDS):
-            writer.write(encode_example({"image": picture(*answers), "label": CLASSES[label].encode(), "id": number}))
+        for number, (label, *predictions) in enumerate(RECORDS):
+            writer.write(encode_example({"image": png(*predictions), "label": CLASSES[label].encode(), "id": number}))
 
 
 def export(channel: int, folder: Path) -> None:
-    """Exports a model that answers by one channel."""
+    """Exports a model that predicts by one channel."""
     image = FEATURE.keras_input("image")
     mean = keras.layers.GlobalAveragePooling2D(name=FEATURES)(keras.layers.Rescaling(1 / 255)(image))
-    answer = keras.layers.Dense(2, activation="softmax")
-    model = keras.Model({"image": image}, answer(mean))
+    head = keras.layers.Dense(2, activation="softmax")
+    model = keras.Model({"image": image}, head(mean))
     kernel = np.zeros((3, 2), np.float32)
     kernel[channel] = [-8, 8]
-    answer.set_weights([kernel, np.array([4, -4], np.float32)])
+    head.set_weights([kernel, np.array([4, -4], np.float32)])
     serving.export(model, {"image": FEATURE}, CLASSES, str(folder / "Format-Serving"))
 
 
 def artifact(kind: type[Artifact], number: int, uri: Path | str = "") -> Any:
-    """Returns a TFX artifact as it comes out of the metadata."""
+    """Returns a TFX artifact with an id and a URI."""
     made = kind()
     made.id, made.uri = number, str(uri)
     return made
@@ -83,8 +81,8 @@ def home(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
-def evaluate(home: Path, out: Path, bars: Evaluate, *, baseline: bool) -> tuple[dict[str, Any], bool]:
-    """Runs TFX's Evaluator; returns what is read from its output, and whether it blessed the candidate."""
+def evaluate(home: Path, out: Path, settings: Evaluate, *, baseline: bool) -> tuple[dict[str, Any], bool]:
+    """Runs TFX's Evaluator; returns its result, and whether it blessed the candidate."""
     examples = artifact(standard_artifacts.Examples, 1, home / "examples")
     examples.split_names = artifact_utils.encode_split_names(["train", "eval", "test"])
     examples_utils.set_payload_format(examples, example_gen_pb2.FORMAT_TF_EXAMPLE)
@@ -97,122 +95,122 @@ def evaluate(home: Path, out: Path, bars: Evaluate, *, baseline: bool) -> tuple[
         inputs,
         {"evaluation": [evaluated], "blessing": [blessing]},
         {
-            "eval_config": proto_utils.proto_to_json(thresholds.eval_config(Layout("label", "class", ()), bars)),
+            "eval_config": proto_utils.proto_to_json(thresholds.eval_config(Layout("label", "class", ()), settings)),
             "example_splits": orjson.dumps([thresholds.SPLIT]).decode(),
         },
     )
-    return thresholds.read_result(evaluated.uri), blessing.get_int_custom_property("blessed") == 1
+    return results.read_result(evaluated.uri), blessing.get_int_custom_property("blessed") == 1
 
 
-class TestAlone:
-    """A first model, with nothing to compare it with."""
+class TestWithoutBaseline:
+    """The first model of a pipeline."""
 
     @pytest.fixture(scope="class")
     def measured(self, home: Path, tmp_path_factory: pytest.TempPathFactory) -> tuple[dict[str, Any], bool]:
-        """The candidate, three quarters of whose answers are right, against a bar of three quarters."""
+        """A candidate with an accuracy of 0.75, and a threshold of 0.75."""
         return evaluate(home, tmp_path_factory.mktemp("alone"), Evaluate(min_accuracy=0.75), baseline=False)
 
     def test_accuracy_and_records_are_measured(self, measured: tuple[dict[str, Any], bool]) -> None:
-        """Six of eight."""
+        """Six of eight predictions are right."""
         assert measured[0]["metrics"] == {"accuracy": 0.75, "examples": 8.0}
 
     def test_every_class_has_its_accuracy(self, measured: tuple[dict[str, Any], bool]) -> None:
-        """Under its name."""
+        """By class name."""
         assert measured[0]["by_class"] == {"dark": 1.0, "bright": 0.5}
 
     def test_the_confusion_matrix_holds_every_record(self, measured: tuple[dict[str, Any], bool]) -> None:
-        """True class, predicted class, records."""
+        """As true class, predicted class, records."""
         assert sorted(measured[0]["confusion"]) == [[0, 0, 4], [1, 0, 2], [1, 1, 2]]
 
-    def test_there_is_one_bar_and_a_model_just_at_it_passes(self, measured: tuple[dict[str, Any], bool]) -> None:
-        """Without a baseline there is no change to look at."""
+    def test_a_model_exactly_at_the_threshold_passes(self, measured: tuple[dict[str, Any], bool]) -> None:
+        """Without a baseline, there is no threshold on the change."""
         result, _ = measured
 
-        assert result["bars"] == [("accuracy", 0.75, "at least 0.75", True)]
-        assert (result["failures"], result["refused"]) == ([], [])
+        assert result["thresholds"] == [("accuracy", 0.75, "at least 0.75", True)]
+        assert (result["failures"], result["tfma_failures"]) == ([], [])
 
-    def test_the_bar_is_for_all_records_together(self, measured: tuple[dict[str, Any], bool]) -> None:
-        """A class of few records below it does not cost the blessing."""
+    def test_the_threshold_holds_for_the_whole_split(self, measured: tuple[dict[str, Any], bool]) -> None:
+        """A class below it does not prevent the blessing."""
         assert measured[1] is True
 
 
-class TestAgainstTheBlessedModel:
-    """A candidate that is worse than what serves now."""
+class TestWithBaseline:
+    """A candidate that is worse than the live model."""
 
     @pytest.fixture(scope="class")
     def measured(self, home: Path, tmp_path_factory: pytest.TempPathFactory) -> tuple[dict[str, Any], bool]:
-        """The candidate against a baseline without a fault and against bars that it does not pass."""
-        bars = Evaluate(min_accuracy=0.8, max_drop=0.1)
-        return evaluate(home, tmp_path_factory.mktemp("compared"), bars, baseline=True)
+        """A candidate that misses both thresholds, and a baseline without mistakes."""
+        settings = Evaluate(min_accuracy=0.8, max_drop=0.1)
+        return evaluate(home, tmp_path_factory.mktemp("compared"), settings, baseline=True)
 
-    def test_the_candidate_is_measured_and_not_the_baseline(self, measured: tuple[dict[str, Any], bool]) -> None:
-        """Six of eight, as alone."""
+    def test_the_metrics_are_the_candidates(self, measured: tuple[dict[str, Any], bool]) -> None:
+        """The same as without a baseline."""
         result, _ = measured
 
         assert result["metrics"] == {"accuracy": 0.75, "examples": 8.0}
         assert result["by_class"] == {"dark": 1.0, "bright": 0.5}
         assert sorted(result["confusion"]) == [[0, 0, 4], [1, 0, 2], [1, 1, 2]]
 
-    def test_both_bars_are_shown_with_their_values(self, measured: tuple[dict[str, Any], bool]) -> None:
-        """The change is the candidate's accuracy less the baseline's."""
-        assert measured[0]["bars"] == [
+    def test_both_thresholds_are_reported(self, measured: tuple[dict[str, Any], bool]) -> None:
+        """The change is the candidate's accuracy minus the baseline's."""
+        assert measured[0]["thresholds"] == [
             ("accuracy", 0.75, "at least 0.8", False),
-            ("accuracy against the blessed model", -0.25, "at least -0.1", False),
+            ("accuracy change against the baseline", -0.25, "at least -0.1", False),
         ]
 
-    def test_every_bar_that_failed_is_a_reason(self, measured: tuple[dict[str, Any], bool]) -> None:
-        """In words that need no look at the settings."""
+    def test_every_missed_threshold_is_a_failure(self, measured: tuple[dict[str, Any], bool]) -> None:
+        """With the value and the threshold."""
         assert measured[0]["failures"] == [
-            "accuracy is 0.7500, at least 0.8 was expected",
-            "accuracy against the blessed model is -0.2500, at least -0.1 was expected",
+            "accuracy is 0.7500, expected at least 0.8",
+            "accuracy change against the baseline is -0.2500, expected at least -0.1",
         ]
 
     def test_the_evaluator_does_not_bless_it(self, measured: tuple[dict[str, Any], bool]) -> None:
-        """TFMA's verdict is the one that counts, and it is told."""
+        """TFMA's verdict decides, and its messages are reported."""
         result, blessed = measured
 
         assert not blessed
-        assert len(result["refused"]) == 2
+        assert len(result["tfma_failures"]) == 2
 
 
-class TestBars:
-    """Settings as TFMA's thresholds."""
+class TestEvalConfig:
+    """The settings as TFMA's configuration."""
 
     @staticmethod
-    def threshold(bars: Evaluate) -> tfma.MetricThreshold:
-        """Returns the one threshold of a configuration, and sees to it that it is the only one."""
-        (spec,) = thresholds.eval_config(Layout("label", "class", ()), bars).metrics_specs
+    def threshold(settings: Evaluate) -> tfma.MetricThreshold:
+        """Returns the threshold of a configuration, and asserts that it is the only one."""
+        (spec,) = thresholds.eval_config(Layout("label", "class", ()), settings).metrics_specs
         (accuracy, *others) = spec.metrics
         (overall,) = accuracy.per_slice_thresholds
         assert list(overall.slicing_specs) == [tfma.SlicingSpec()]
         assert not any(other.HasField("threshold") or other.per_slice_thresholds for other in others)
         return overall.threshold
 
-    def test_a_drop_is_a_negative_change(self) -> None:
-        """Higher is better, and no worse than the drop that is allowed."""
+    def test_max_drop_limits_a_negative_change(self) -> None:
+        """Higher is better."""
         change = self.threshold(Evaluate(max_drop=0.25)).change_threshold
 
         assert change.direction == tfma.MetricDirection.HIGHER_IS_BETTER
         assert change.absolute.value == pytest.approx(-0.25, abs=1e-6)
         assert not change.HasField("relative")
 
-    @pytest.mark.parametrize("bar", [0.0, 0.1, 0.6, 0.7, 0.9, 0.95, 1.0])
-    def test_a_model_exactly_at_its_bar_can_pass(self, bar: float) -> None:
-        """TFMA counts in 32 bits: seven right of ten are a little less than 0.7 there."""
-        least = self.threshold(Evaluate(min_accuracy=bar)).value_threshold.lower_bound.value
+    @pytest.mark.parametrize("accuracy", [0.0, 0.1, 0.7, 1.0])
+    def test_the_threshold_allows_for_32_bit_rounding(self, accuracy: float) -> None:
+        """In TFMA, 7 correct of 10 are slightly less than 0.7."""
+        least = self.threshold(Evaluate(min_accuracy=accuracy)).value_threshold.lower_bound.value
 
-        assert float(np.float32(bar)) >= least
-        assert least == pytest.approx(bar, abs=1e-6)
+        assert float(np.float32(accuracy)) >= least
+        assert least == pytest.approx(accuracy, abs=1e-6)
 
-    def test_classes_are_measured_too(self) -> None:
-        """All records together, and each label for itself."""
+    def test_metrics_are_sliced_by_class(self) -> None:
+        """Besides the whole split."""
         config = thresholds.eval_config(Layout("kind", "class", ()), Evaluate())
 
         assert list(config.slicing_specs) == [tfma.SlicingSpec(), tfma.SlicingSpec(feature_keys=["kind"])]
         assert list(config.model_specs) == [tfma.ModelSpec(label_key="kind", signature_name="serving_default")]
 
-    def test_a_quantity_has_a_bar_without_a_unit(self) -> None:
-        """What is explained of it; errors in its own unit are told, and have none."""
+    def test_a_quantity_has_a_threshold_without_a_unit(self) -> None:
+        """On the squared correlation; errors in the label's unit are measured without thresholds."""
         config = thresholds.eval_config(Layout("price", "quantity", ()), Evaluate(min_explained=0.4))
         (explained, *others) = config.metrics_specs[0].metrics
         (overall,) = explained.per_slice_thresholds
@@ -224,83 +222,11 @@ class TestBars:
         ]  # fmt: skip
         assert not any(metric.per_slice_thresholds for metric in others)
 
-    def test_a_quantity_is_compared_with_the_models_value(self) -> None:
-        """And is no slice: every record would be one of its own."""
+    def test_a_quantity_is_not_sliced_by(self) -> None:
+        """Nearly every record would be a slice; TFMA reads the output `value`."""
         config = thresholds.eval_config(Layout("price", "quantity", ()), Evaluate())
 
         assert list(config.slicing_specs) == [tfma.SlicingSpec()]
         assert list(config.model_specs) == [
             tfma.ModelSpec(label_key="price", prediction_key="value", signature_name="serving_default")
         ]
-
-
-def models(*numbers: int) -> list[Any]:
-    """Returns models by id."""
-    return [artifact(standard_artifacts.Model, number) for number in numbers]
-
-
-def blessings(**verdicts: int) -> list[Any]:
-    """Returns blessings: `m3=1` blesses model 3, `m3=0` does not."""
-    made = []
-    for number, (model, blessed) in enumerate(verdicts.items()):
-        blessing = artifact(standard_artifacts.ModelBlessing, 100 + number)
-        blessing.set_int_custom_property("blessed", blessed)
-        blessing.set_int_custom_property("current_model_id", int(model.removeprefix("m")))
-        made.append(blessing)
-    return made
-
-
-class TestBaseline:
-    """With which earlier model a candidate is compared."""
-
-    @staticmethod
-    def resolve(found: Sequence[Any], verdicts: Sequence[Any], candidate: Sequence[Any]) -> dict[str, list[int]]:
-        """Returns the ids that are resolved, by key."""
-        inputs = {"model": list(found), "model_blessing": list(verdicts), "candidate": list(candidate)}
-        resolved = LatestBlessedOther().resolve_artifacts(None, inputs)
-        return {key: [each.id for each in artifacts] for key, artifacts in resolved.items()}
-
-    @pytest.mark.parametrize(
-        ("verdicts", "baseline"),
-        [
-            ({"m1": 1, "m2": 1}, [2]),
-            ({"m2": 1, "m1": 1}, [2]),
-            ({"m1": 1, "m2": 0}, [1]),
-            ({"m1": 1, "m2": 1, "m3": 1}, [2]),
-            ({"m3": 1}, []),
-            ({"m1": 0, "m2": 0}, []),
-            ({}, []),
-        ],
-        ids=[
-            "latest",
-            "in any order",
-            "blessed",
-            "not the candidate",
-            "only the candidate",
-            "none blessed",
-            "first run",
-        ],
-    )
-    def test_the_latest_blessed_other_model_is_resolved(self, verdicts: dict[str, int], baseline: list[int]) -> None:
-        """Of three models the third is the candidate."""
-        assert self.resolve(models(1, 2, 3), blessings(**verdicts), models(3)) == {
-            "model": baseline,
-            "model_blessing": [],
-            "candidate": [],
-        }
-
-    def test_a_model_that_reads_other_records_is_not_resolved(self, tmp_path: Path) -> None:
-        """One saw images, one the vectors of another network: neither could be asked."""
-        found = models(1, 2, 3, 4)
-        for model, network in zip(found, ("mine", "other", "", "mine"), strict=True):
-            model.uri = str(tmp_path / str(model.id))
-            if network:
-                note = Path(model.uri, "Format-Serving", "assets.extra", "looked_at_by.txt")
-                note.parent.mkdir(parents=True)
-                note.write_text(network)
-
-        assert self.resolve(found, blessings(m1=1, m2=1, m3=1), found[3:])["model"] == [1]
-
-    def test_a_blessed_model_that_is_gone_is_not_resolved(self) -> None:
-        """Only what TFX still lists as live can be compared with."""
-        assert self.resolve(models(1, 3), blessings(m1=1, m2=1), models(3))["model"] == [1]

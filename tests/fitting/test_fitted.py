@@ -12,6 +12,8 @@ from components.fitting.fitted import Fitted
 from components.records.roles import Column
 from components.settings.transform import Transform
 
+pytestmark = pytest.mark.slow  # starts Beam
+
 RECORDS = {
     "label": ["yes", "no", "yes", "yes"],
     "said": ["a b", "b c", "", "c a b"],

@@ -12,6 +12,8 @@ from components.fitting import label
 from components.fitting.fitted import Fitted
 from components.settings.transform import Transform
 
+pytestmark = pytest.mark.slow  # starts Beam
+
 CLASSES = ["b", "two\nlines", "b", "\\n", "b", "two\nlines"]
 QUANTITIES = [1.0, 2.0, 3.0, 6.0, 3.0, 3.0]
 

@@ -1,4 +1,4 @@
-"""Mean and variance are exact: no order, no batch and no number of workers changes a bit of them."""
+"""Mean and variance are exact and do not depend on order, batches or the number of workers."""
 
 import pickle
 from fractions import Fraction
@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as arrays
 
-from components.fitting.moments import Combine
+from components.fitting.moments import MomentsCombineFn
 
 RANDOM = np.random.default_rng(7)
 ROWS = 3000
@@ -32,8 +32,8 @@ VALUES = np.stack(list(COLUMNS.values()), axis=1).astype(np.float32)
 
 
 def moments(values: Any, workers: int = 1, batches: int = 1) -> Any:
-    """Returns what comes out of batches that several workers have summed, and sent."""
-    combine = Combine(values.shape[1])
+    """Returns the moments of batches that several workers have summed and sent."""
+    combine = MomentsCombineFn(values.shape[1])
     found = []
     for part in np.array_split(values, workers):
         sums = combine.create_accumulator()
@@ -44,7 +44,7 @@ def moments(values: Any, workers: int = 1, batches: int = 1) -> Any:
 
 
 def by_fractions(values: Any) -> tuple[float, float]:
-    """Returns mean and variance of a column by arithmetic that never rounds."""
+    """Returns mean and variance of a column in exact arithmetic."""
     known = [Fraction(float(value)) for value in values if np.isfinite(value)]
     if not known:
         return np.nan, np.nan
@@ -53,8 +53,8 @@ def by_fractions(values: Any) -> tuple[float, float]:
 
 
 @pytest.mark.parametrize("name", COLUMNS)
-def test_they_are_rounded_once(name: str) -> None:
-    """From what an exact calculation gives; what is not finite is not counted."""
+def test_moments_are_exact_results_rounded_once(name: str) -> None:
+    """Non-finite values are not counted."""
     values = VALUES[:, list(COLUMNS).index(name), None]
     with np.errstate(over="ignore"):
         expected = np.array(by_fractions(values[:, 0])).astype(np.float32)
@@ -63,22 +63,22 @@ def test_they_are_rounded_once(name: str) -> None:
 
 
 @pytest.mark.parametrize(("workers", "batches"), [(1, 7), (2, 1), (5, 40)])
-def test_order_and_cuts_change_nothing(workers: int, batches: int) -> None:
-    """D2: bit by bit."""
+def test_order_batches_and_workers_do_not_matter(workers: int, batches: int) -> None:
+    """D2: the moments are bit-identical."""
     shuffled = RANDOM.permutation(VALUES)
 
     np.testing.assert_array_equal(moments(shuffled, workers, batches), moments(VALUES))
 
 
 @given(arrays.arrays(np.float32, st.tuples(st.integers(1, 9), st.just(1)), elements=st.floats(width=32)))
-def test_any_float_can_be_summed(values: Any) -> None:
-    """Down to the smallest, up to the largest."""
+def test_moments_of_any_floats_are_exact(values: Any) -> None:
+    """From the smallest to the largest."""
     with np.errstate(over="ignore"):
         expected = np.array(by_fractions(values[:, 0])).astype(np.float32)
 
     np.testing.assert_array_equal(moments(values, 2)[:, 0], expected)
 
 
-def test_of_nothing_nothing_is_known() -> None:
-    """A split without records."""
+def test_moments_without_values_are_nan() -> None:
+    """As for a split without records."""
     np.testing.assert_array_equal(moments(np.zeros([0, 2], np.float32)), np.full([2, 2], np.nan))

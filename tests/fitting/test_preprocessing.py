@@ -11,6 +11,8 @@ from tensorflow_transform.tf_metadata import dataset_metadata, schema_utils
 
 from components.fitting import fitted, preprocessing
 
+pytestmark = pytest.mark.slow  # starts Beam
+
 # How often each class stands in the data; names that a text file, a split at blanks or a decoder would spoil.
 COUNTS = {
     "back\\nslash": 10,

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as arrays
 
-from components.fitting.quantiles import Combine
+from components.fitting.quantiles import QuantilesCombineFn
 
 RANDOM = np.random.default_rng(7)
 ROWS, BUCKETS = 200_000, 16
@@ -29,7 +29,7 @@ VALUES = np.stack(list(COLUMNS.values()), axis=1).astype(np.float32)
 
 def edges(values: Any, workers: int = 1, batches: int = 1, buckets: int = BUCKETS) -> Any:
     """Returns what comes out of batches that several workers have counted, and sent."""
-    combine = Combine(values.shape[1], buckets)
+    combine = QuantilesCombineFn(values.shape[1], buckets)
     found = []
     for part in np.array_split(values, workers):
         counts = combine.create_accumulator()

@@ -15,6 +15,8 @@ from components.fitting.fitted import Fitted
 from components.records.roles import MISSING, Column
 from components.settings.transform import Transform
 
+pytestmark = pytest.mark.slow  # starts Beam
+
 NAN, INF, NO_INT = float("nan"), float("inf"), int(MISSING["int64"])
 NUMBERS: dict[str, tuple[Column, list[Any]]] = {
     "plain": (Column("plain", "number", "float32"), [1.0, 2.0, 3.0, 6.0]),
@@ -200,4 +202,4 @@ def test_vocabularies_are_lines_that_can_be_read_back(fitted: dict[str, Fitted])
     output = fitted["zscore"]._output
     lines = output.vocabulary_by_name(table.vocabulary_of(0))
 
-    assert [escaping.restored(line.decode()) for line in lines] == ["b", "two\nlines"]
+    assert [escaping.unescape(line.decode()) for line in lines] == ["b", "two\nlines"]

@@ -11,6 +11,8 @@ from components.fitting.fitted import Fitted
 from components.records.roles import Column
 from components.settings.transform import Transform
 
+pytestmark = pytest.mark.slow  # starts Beam
+
 RANDOM = np.random.default_rng(3)
 VALUES: dict[str, Any] = {
     "pixels": RANDOM.integers(0, 256, (5, 2, 3), dtype=np.uint8),

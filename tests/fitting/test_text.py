@@ -11,6 +11,8 @@ from components.fitting.fitted import Fitted
 from components.records.roles import Column
 from components.settings.transform import Transform
 
+pytestmark = pytest.mark.slow  # starts Beam
+
 RECORDS = {
     "said": ["The cat sat.", "the CAT ran", "", "the\ndog\0sat", "a cat"],
     "asked": ["why", "why not", "why", "", "not"],

@@ -1,4 +1,4 @@
-"""One small model of each modality, and of all together, with records of nothing to learn by heart."""
+"""One small model per modality, and a joined one, with random records."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -17,7 +17,7 @@ VOCABULARY = 50
 
 @dataclass(frozen=True)
 class Case:
-    """Inputs, how they are encoded, and records that fit them."""
+    """Inputs, their encoder, and records for them."""
 
     inputs: Callable[[], dict[str, Any]]
     encode: Callable[[dict[str, Any]], list[Any]]
@@ -33,12 +33,12 @@ class Case:
         return model
 
     def batch(self, records: int = RECORDS) -> dict[str, Any]:
-        """Returns the same records each time."""
+        """Returns records, the same in every call."""
         return self.records(np.random.default_rng(3), records)
 
 
 def texts(rng: np.random.Generator, records: int) -> Any:
-    """Returns texts of all lengths, the first one empty."""
+    """Returns texts of increasing lengths, from 0."""
     ids = rng.integers(1, VOCABULARY, (records, RECORDS))
     ids[np.arange(RECORDS) >= np.arange(records)[:, np.newaxis]] = text.PADDING
     return ids
@@ -89,11 +89,11 @@ CASES = {"image": IMAGE, "text": TEXT, "tensor": TENSOR, "row": ROW, "table": TA
 
 @pytest.fixture(scope="module", params=CASES)
 def case(request: pytest.FixtureRequest) -> Case:
-    """Each modality in turn, and all of them joined."""
+    """Each modality, and all of them joined."""
     return CASES[request.param]
 
 
 @pytest.fixture(scope="module")
 def untrained(case: Case) -> Any:
-    """A model for tests that leave its weights alone: building one takes longer than most of them."""
+    """A model for tests that do not change its weights; building one takes longer than most tests."""
     return case.model()

@@ -1,6 +1,6 @@
-"""No part of the multimodal sample can answer alone: what all of them reach together is due to the join.
+"""No modality of the multimodal sample predicts the label alone, so the joined model's accuracy is due to the join.
 
-What they reach together is tested from end to end, in tests/e2e/test_tasks.py.
+tests/e2e/test_tasks.py tests the accuracy of the joined model.
 """
 
 import json
@@ -23,7 +23,7 @@ pytestmark = pytest.mark.slow
 
 
 class Questions:
-    """The sample as arrays; all rows of a image are trained on, or none."""
+    """The sample as arrays; all rows of an image belong to the same split."""
 
     def __init__(self, folder: Path, limit: int | None) -> None:
         digit_questions.write_questions(folder, limit)
@@ -42,7 +42,7 @@ class Questions:
         }
 
     def accuracy(self, *names: str) -> float:
-        """Trains a model of some columns on most images, and returns how many answers about the others are right."""
+        """Trains a model on some columns, and returns its accuracy on the images that were held out."""
         keras.utils.set_random_seed(3)
         inputs = {
             "image": keras.Input([32, 32, 3], dtype="uint8", name="image"),
@@ -65,7 +65,7 @@ class Questions:
 
 @pytest.fixture(scope="module")
 def questions(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Questions]:
-    """All of them, and some: images take longer."""
+    """The whole sample, and a smaller one for images, which take longer."""
     home = tmp_path_factory.mktemp("questions")
     return {"all": Questions(home / "all", None), "some": Questions(home / "some", 1200)}
 
@@ -81,6 +81,8 @@ def questions(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Questions]:
     ],
     ids=str,
 )
-def test_no_part_can_answer_alone(questions: dict[str, Questions], sample: str, names: list[str]) -> None:
-    """Nor can the others without the image, or without the question."""
+def test_some_modalities_alone_cannot_predict_the_label(
+    questions: dict[str, Questions], sample: str, names: list[str]
+) -> None:
+    """Neither one alone, nor two without the image or without the question."""
     assert questions[sample].accuracy(*names) <= 0.65

@@ -1,4 +1,4 @@
-"""What holds for a model of any modality, and of several."""
+"""Properties of a model of any modality, and of joined models."""
 
 from pathlib import Path
 from typing import Any
@@ -14,7 +14,7 @@ LABELS = np.arange(16) % 4
 
 
 def test_outputs_are_probabilities(case: Any, untrained: Any) -> None:
-    """One for each class and record, none negative, and they sum to one."""
+    """One per class and record; they are not negative and sum to one."""
     found = untrained(case.batch(2), training=False).numpy()
 
     assert (found.shape, found.dtype) == ((2, 4), np.float32)
@@ -22,8 +22,8 @@ def test_outputs_are_probabilities(case: Any, untrained: Any) -> None:
     np.testing.assert_allclose(found.sum(axis=1), [1, 1], atol=1e-6)
 
 
-def test_sixteen_records_can_be_learned_by_heart(case: Any) -> None:
-    """Sixty steps name every one of them right, outside of training mode."""
+def test_a_model_can_memorize_sixteen_records(case: Any) -> None:
+    """After sixty steps, it predicts all of them right in inference mode."""
     model, records = case.model(jit_compile=False), case.batch()
     for _ in range(60):
         model.train_on_batch(records, LABELS)
@@ -32,7 +32,7 @@ def test_sixteen_records_can_be_learned_by_heart(case: Any) -> None:
 
 
 def test_one_seed_gives_the_same_weights_after_training(case: Any) -> None:
-    """Dropout is seeded too: a run can be repeated."""
+    """Dropout is seeded too, so a run can be reproduced."""
     trained = []
     for _ in range(2):
         model = case.model(run_eagerly=True)
@@ -43,8 +43,8 @@ def test_one_seed_gives_the_same_weights_after_training(case: Any) -> None:
         np.testing.assert_array_equal(one, other)
 
 
-def test_a_saved_model_is_loaded_without_code_of_ours(case: Any, untrained: Any, tmp_path: Path) -> None:
-    """It has nothing but Keras's own layers, so Keras needs to trust nothing, and it says the same."""
+def test_a_saved_model_has_only_keras_layers(case: Any, untrained: Any, tmp_path: Path) -> None:
+    """Keras loads it in safe mode, and it predicts the same."""
     keras.Model(untrained.input, untrained.output).save(tmp_path / "model.keras")
     loaded = keras.saving.load_model(tmp_path / "model.keras", safe_mode=True)
 
@@ -52,8 +52,8 @@ def test_a_saved_model_is_loaded_without_code_of_ours(case: Any, untrained: Any,
     np.testing.assert_array_equal(loaded(case.batch(), training=False), untrained(case.batch(), training=False))
 
 
-def test_the_features_are_before_the_head(case: Any, untrained: Any) -> None:
-    """The extractor gives what the head weighs: with its weights the probabilities come out."""
+def test_the_extractor_returns_the_input_of_the_head(case: Any, untrained: Any) -> None:
+    """With the weights of the head, it gives the probabilities."""
     features = joined.extractor(untrained)(case.batch(), training=False).numpy()
     weights, biases = untrained.get_layer("probabilities").get_weights()
 
@@ -64,8 +64,8 @@ def test_the_features_are_before_the_head(case: Any, untrained: Any) -> None:
 
 
 @pytest.mark.parametrize("policy", ["mixed_bfloat16", "mixed_float16"])
-def test_half_precision_changes_little(case: Any, untrained: Any, policy: str) -> None:
-    """Features and probabilities are float32, finite, and near to those of single precision."""
+def test_mixed_precision_changes_little(case: Any, untrained: Any, policy: str) -> None:
+    """Features and probabilities are float32, finite, and close to those in float32."""
     keras.config.set_dtype_policy(policy)
     try:
         model = case.model()
@@ -78,8 +78,8 @@ def test_half_precision_changes_little(case: Any, untrained: Any, policy: str) -
     np.testing.assert_allclose(found, untrained(case.batch(), training=False), atol=0.05)
 
 
-def test_xla_gives_the_same(case: Any, untrained: Any) -> None:
-    """Compiled by XLA, a model says what it says without it."""
+def test_xla_predicts_the_same(case: Any, untrained: Any) -> None:
+    """Within rounding."""
     compiled = tf.function(lambda batch: untrained(batch, training=False), jit_compile=True)
     batch = {name: tf.constant(values) for name, values in case.batch().items()}
 

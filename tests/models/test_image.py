@@ -1,4 +1,4 @@
-"""The encoder of images fits any size, and scales what it is given."""
+"""The image encoder takes any size and scales pixels."""
 
 from typing import Any
 
@@ -13,14 +13,13 @@ from components.models.heads import Classification
 def build(size: int, classes: int) -> Any:
     """Returns a seeded classifier."""
     keras.utils.set_random_seed(3)
-    picture = keras.Input([size, size, 3], dtype="uint8", name="image")
-    return joined.build({"image": picture}, [image.encode(picture)], Classification(classes))
+    pixels = keras.Input([size, size, 3], dtype="uint8", name="image")
+    return joined.build({"image": pixels}, [image.encode(pixels)], Classification(classes))
 
 
-@pytest.mark.parametrize("classes", [2, 3, 4, 5])
-@pytest.mark.parametrize("size", [32, 48, 160])
+@pytest.mark.parametrize(("size", "classes"), [(32, 2), (48, 5), (160, 3)])
 def test_outputs_are_probabilities(size: int, classes: int) -> None:
-    """One for each class and image, whatever the size."""
+    """One per class and image, for images of any size."""
     noise = np.random.default_rng(3).integers(0, 256, (2, size, size, 3), dtype=np.uint8)
     found = build(size, classes)({"image": noise}, training=False).numpy()
 
@@ -28,22 +27,22 @@ def test_outputs_are_probabilities(size: int, classes: int) -> None:
     np.testing.assert_allclose(found.sum(axis=1), [1, 1], atol=1e-6)
 
 
-@pytest.mark.parametrize("size", [1, 8, 15, 16, 33, 1024])
-def test_any_size_that_can_be_set_can_be_built(size: int) -> None:
-    """There are as many halvings as the image allows."""
+@pytest.mark.parametrize("size", [1, 15, 1024])
+def test_a_model_of_any_size_can_be_built(size: int) -> None:
+    """The map is halved as often as its size allows."""
     assert build(size, 2).output_shape == (None, 2)
 
 
 @pytest.mark.parametrize(("size", "maps"), [(8, 8), (16, 8), (32, 8), (64, 8), (65, 8), (160, 10), (300, 9)])
-def test_the_last_map_is_small_but_not_too_small(size: int, maps: int) -> None:
-    """Eight to fifteen pixels a side, as far as four halvings go."""
+def test_the_last_map_has_eight_to_fifteen_pixels_per_side(size: int, maps: int) -> None:
+    """If four halvings are enough."""
     (average,) = (layer for layer in build(size, 2).layers if isinstance(layer, keras.layers.GlobalAveragePooling2D))
 
     assert average.input.shape[1:3] == (maps, maps)
 
 
 def test_scaling_is_part_of_the_model() -> None:
-    """It takes bytes: 0 is -1 and 255 is 1 behind its first layer."""
+    """After the first layer, 0 is -1 and 255 is 1."""
     model = build(32, 2)
     scaled = keras.Model(model.input, model.layers[1].output)
     black_to_white = np.stack([np.full((32, 32, 3), value, np.uint8) for value in (0, 255)])

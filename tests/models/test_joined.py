@@ -1,4 +1,4 @@
-"""Encodings are joined so that one can change the meaning of another."""
+"""Encodings are joined so that one can invert the meaning of another."""
 
 from pathlib import Path
 from typing import Any
@@ -12,8 +12,8 @@ from components.models import joined
 from components.models.heads import Classification
 
 
-def test_a_single_encoding_goes_to_the_head_as_it_is() -> None:
-    """Nothing is put between a modality and the answer."""
+def test_a_single_encoding_is_passed_to_the_head() -> None:
+    """Without layers between them."""
     numbers = keras.Input([3], name="numbers")
     model = joined.build({"numbers": numbers}, [2 * numbers], Classification(2))
 
@@ -21,23 +21,23 @@ def test_a_single_encoding_goes_to_the_head_as_it_is() -> None:
 
 
 def test_a_model_needs_an_encoding() -> None:
-    """There would be nothing to answer from."""
-    with pytest.raises(ValueError, match="a model without encodings; expected one of each modality"):
+    """The message says what was expected."""
+    with pytest.raises(ValueError, match="the model has no encodings; expected at least one"):
         joined.build({}, [], Classification(2))
 
 
-def test_an_encoding_of_one_number_is_not_joined() -> None:
-    """Normalised, it would be 0 whatever it was, without a word."""
+def test_an_encoding_of_one_number_is_rejected() -> None:
+    """Normalization would turn it into 0."""
     inputs = {name: keras.Input([width], name=name) for name, width in (("several", 3), ("lone", 1))}
 
-    with pytest.raises(ValueError, match=r"^lone: one number is nothing but 0 when normalised; expected encodings of"):
+    with pytest.raises(ValueError, match=r"^lone: width 1, which normalization turns into 0; expected encodings of"):
         joined.build(inputs, list(inputs.values()), Classification(2))
 
 
 def exclusive_or() -> tuple[Any, dict[str, Any], Any]:
-    """Returns a model of two inputs, records of them, and labels that neither of the inputs can tell.
+    """Returns a model of two inputs, records, and labels that neither input predicts alone.
 
-    A bit stands in the direction of two numbers: parts are normalised, and of one number nothing would be left.
+    A bit is encoded as the order of two numbers, because normalization would turn a single number into 0.
     """
     keras.utils.set_random_seed(3)
     inputs = {name: keras.Input([2], name=name) for name in ("one", "other")}
@@ -47,8 +47,8 @@ def exclusive_or() -> tuple[Any, dict[str, Any], Any]:
     return model, {"one": one, "other": other}, (bits[0] != bits[1])[:, 0].astype(int)
 
 
-def test_one_part_can_turn_the_meaning_of_another_round() -> None:
-    """Exclusive or is learned: a sum of what each part says alone is right about three of four at most."""
+def test_one_input_can_invert_the_meaning_of_another() -> None:
+    """The model learns exclusive or, which no sum of single inputs can express."""
     model, records, labels = exclusive_or()
     head = Classification(2)
     model.compile(keras.optimizers.Adam(3e-3), head.loss(), metrics=head.metrics(), jit_compile=False)
@@ -59,15 +59,15 @@ def test_one_part_can_turn_the_meaning_of_another_round() -> None:
 
 
 def test_inputs_are_found_by_name() -> None:
-    """The order in which a batch has them does not matter."""
+    """The order in the batch does not matter."""
     model, records, _ = exclusive_or()
-    turned = dict(reversed(records.items()))
+    swapped = dict(reversed(records.items()))
 
-    np.testing.assert_array_equal(model(turned, training=False), model(records, training=False))
+    np.testing.assert_array_equal(model(swapped, training=False), model(records, training=False))
 
 
 def test_an_extractor_can_be_served(tmp_path: Path) -> None:
-    """As a SavedModel with named inputs it gives the same features to a program without Keras."""
+    """Exported as a SavedModel, it returns the same features."""
     model, records, _ = exclusive_or()
     extractor = joined.extractor(model)
     extractor.export(tmp_path / "extractor", verbose=False)
@@ -78,7 +78,7 @@ def test_an_extractor_can_be_served(tmp_path: Path) -> None:
 
 
 def test_an_extractor_can_be_part_of_another_model() -> None:
-    """Frozen, it keeps its weights while what is behind it learns."""
+    """Frozen, it keeps its weights while the new head is trained."""
     model, records, labels = exclusive_or()
     extractor = joined.extractor(model)
     extractor.trainable = False

@@ -1,4 +1,4 @@
-"""The encoder of tables takes numbers, categories or both, and keeps columns apart."""
+"""The table encoder takes numbers, categories or both, and separates columns."""
 
 from typing import Any
 
@@ -20,31 +20,31 @@ def numbers_encoder(columns: int) -> Any:
 
 @pytest.fixture(scope="module")
 def categories() -> Any:
-    """A seeded encoder of two columns of categories."""
+    """A seeded encoder of two category columns."""
     keras.utils.set_random_seed(3)
     ids = keras.Input([2], dtype="int64")
     return keras.Model(ids, table.encode(categories=ids, sizes=SIZES))
 
 
 def distinct(encodings: Any) -> int:
-    """Returns how many of the encodings differ."""
+    """Returns the number of different encodings."""
     return len({tuple(np.round(row, 4)) for row in np.asarray(encodings)})
 
 
-def test_numbers_alone_are_a_table() -> None:
-    """As wide as any."""
+def test_numbers_alone_are_encoded() -> None:
+    """With the same width as any table."""
     assert numbers_encoder(3)(np.ones((2, 3), np.float32)).shape == (2, 64)
 
 
-def test_every_category_of_every_column_is_told_from_the_others(categories: Any) -> None:
-    """The same number in another column is something else."""
+def test_every_category_of_every_column_has_its_own_embedding(categories: Any) -> None:
+    """The same id in another column is another category."""
     ids = np.array([[first, second] for first in range(SIZES[0]) for second in range(SIZES[1])])
 
     assert distinct(categories(ids)) == 15
 
 
-def test_what_no_vocabulary_knows_is_one_more_category(categories: Any) -> None:
-    """Below nought or above its column's size alike; it never becomes a category of the next column."""
+def test_out_of_vocabulary_ids_share_one_embedding(categories: Any) -> None:
+    """Whether negative or too large; none becomes a category of the next column."""
     ids = np.array([[-1, 0], [3, 0], [1000, 0], [0, 0], [1, 0], [2, 0]])
     found = categories(ids).numpy()
 
@@ -53,8 +53,8 @@ def test_what_no_vocabulary_knows_is_one_more_category(categories: Any) -> None:
     assert distinct(found) == 4
 
 
-def test_one_wild_number_does_not_outweigh_the_row() -> None:
-    """More than ten deviations are ten."""
+def test_z_scores_are_clipped_at_ten() -> None:
+    """One outlier does not dominate the row."""
     encoder = numbers_encoder(2)
     found = encoder(np.array([[10, 1], [1e30, 1], [-1e30, 1]], np.float32)).numpy()
 
@@ -64,12 +64,12 @@ def test_one_wild_number_does_not_outweigh_the_row() -> None:
 
 
 def test_every_column_needs_its_size() -> None:
-    """The message tells both counts."""
-    with pytest.raises(ValueError, match=r"2 columns of categories, but 1 sizes: \[3\]"):
+    """The message has both counts."""
+    with pytest.raises(ValueError, match=r"2 category columns, but 1 sizes: \[3\]; expected one each"):
         table.encode(categories=keras.Input([2], dtype="int64"), sizes=[3])
 
 
-def test_a_table_without_columns_is_refused() -> None:
-    """There is nothing to encode."""
-    with pytest.raises(ValueError, match="a table without columns; expected numbers, categories or both"):
+def test_a_table_without_columns_is_rejected() -> None:
+    """The message says what was expected."""
+    with pytest.raises(ValueError, match="the table has no columns; expected numbers, categories or both"):
         table.encode()

@@ -13,7 +13,7 @@ import tensorflow_model_analysis as tfma
 from tensorflow_metadata.proto.v0 import statistics_pb2
 
 from components.errors import LedgerMismatch
-from components.evaluation import thresholds
+from components.evaluation import results, thresholds
 from components.records import manifest
 from components.records.ledger import Entry
 from components.records.roles import Layout
@@ -184,7 +184,7 @@ class TestEvaluator:
         """And what was measured is told."""
         looked = audit("Evaluator", examples, {"evaluation": evaluated})
 
-        assert looked == Audit(Entry("Evaluator", 4, 4), thresholds.read_result(str(evaluated)))
+        assert looked == Audit(Entry("Evaluator", 4, 4), results.read_result(str(evaluated)))
         assert looked.facts["metrics"] == {"accuracy": 0.75, "examples": 4.0}
 
     def test_a_record_that_was_not_measured_stops_the_run(self, tmp_path: Path, evaluated: Path) -> None:

@@ -85,7 +85,7 @@ class TestNodes:
 
     def test_the_baseline_is_the_latest_blessed_other_model(self, nodes: dict[str, Any]) -> None:
         """By our own strategy: TFX's strategy would compare a blessed candidate with itself."""
-        assert "components.evaluation.thresholds.LatestBlessedOther" in str(nodes["Baseline"].inputs)
+        assert "components.evaluation.baseline.LatestBlessedOther" in str(nodes["Baseline"].inputs)
 
 
 class TestCache:

@@ -296,7 +296,7 @@ class TestBlessedModel:
     ) -> None:
         """It reads embeddings of a pretrained model, the candidate reads images."""
         made = [record("Trainer", outputs={"model": tmp_path / name})[1]["model"] for name in ("a", "b", "c")]
-        note = tmp_path / "b" / "Format-Serving" / "assets.extra" / "looked_at_by.txt"
+        note = tmp_path / "b" / "Format-Serving" / "assets.extra" / "pretrained.txt"
         note.parent.mkdir(parents=True)
         note.write_text("digest")
         bless(made[0])

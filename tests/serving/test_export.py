@@ -1,4 +1,4 @@
-"""The exported model answers like the model it was made from, and needs nothing of ours to do so."""
+"""The exported model predicts like the Keras model, and needs only TensorFlow."""
 
 import io
 import subprocess
@@ -31,8 +31,8 @@ OUTPUTS = {
 }
 
 
-def picture(number: int, kind: str) -> bytes:
-    """Returns noise as the bytes of a file, of any size and with or without colour, each lighter than the last."""
+def encoded(number: int, kind: str) -> bytes:
+    """Returns noise as an encoded image; size and brightness depend on the number, every other image is gray."""
     shape = (20 + 9 * number, 64 - 7 * number, 3)[: 2 + number % 2]
     pixels = np.random.default_rng(number).integers(30 * number, 30 * number + 60, shape, dtype=np.uint8)
     out = io.BytesIO()
@@ -40,16 +40,16 @@ def picture(number: int, kind: str) -> bytes:
     return out.getvalue()
 
 
-IMAGES = [picture(number, kind) for number, kind in enumerate(KINDS)]
+IMAGES = [encoded(number, kind) for number, kind in enumerate(KINDS)]
 EXAMPLES = [encode_example({"image": content, "label": b"?", "id": 1}) for content in IMAGES]
 
 
 @pytest.fixture(scope="module")
 def model() -> Any:
-    """A model that has learned nothing but is sure of itself."""
+    """An untrained model with large differences between its probabilities."""
     keras.utils.set_random_seed(1)
-    picture = FEATURE.keras_input("image")
-    built = joined.build({"image": picture}, [image.encode(picture)], Classification(len(CLASSES)))
+    pixels = FEATURE.keras_input("image")
+    built = joined.build({"image": pixels}, [image.encode(pixels)], Classification(len(CLASSES)))
     kernel, bias = built.layers[-1].get_weights()
     built.layers[-1].set_weights([40 * kernel, bias])
     return built
@@ -57,7 +57,7 @@ def model() -> Any:
 
 @pytest.fixture(scope="module")
 def folder(model: Any, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Where that model is exported to."""
+    """The exported model."""
     target = tmp_path_factory.mktemp("serving") / "model"
     export.export(model, {"image": FEATURE}, CLASSES, str(target))
     return target
@@ -65,40 +65,40 @@ def folder(model: Any, tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module")
 def served(folder: Path) -> Any:
-    """The model as it is loaded."""
+    """The loaded SavedModel."""
     return tf.saved_model.load(str(folder))
 
 
 @pytest.fixture(scope="module")
 def expected(model: Any) -> Any:
-    """What the model itself says about the decoded images."""
+    """The Keras model's probabilities for the decoded images."""
     decoded = FEATURE.decode(tf.constant(IMAGES)).numpy()
     return model({"image": decoded}, training=False).numpy()
 
 
 class TestSignatures:
-    """What a client may call, and what it gets."""
+    """The signatures that clients call."""
 
     def test_there_are_three(self, served: Any) -> None:
-        """One for each way in, and one for what the model makes of it before it answers."""
+        """Predictions for serialized examples and for raw values, and features."""
         assert set(served.signatures) == {"serving_default", "raw", "features"}
 
     @pytest.mark.parametrize(
         ("name", "key"), [("serving_default", "examples"), ("raw", "image"), ("features", "image")]
     )
     def test_all_take_a_batch_of_strings(self, served: Any, name: str, key: str) -> None:
-        """Of any length, under one name."""
+        """Of any batch size."""
         arguments = served.signatures[name].structured_input_signature
 
         assert arguments == ((), {key: tf.TensorSpec([None], tf.string, name=key)})
 
     @pytest.mark.parametrize("name", ["serving_default", "raw"])
     def test_both_return_classes_and_probabilities(self, served: Any, name: str) -> None:
-        """A row a image, a column a class."""
+        """One row per image, one column per class."""
         assert served.signatures[name].structured_outputs == OUTPUTS
 
     def test_features_are_floats(self, served: Any, model: Any) -> None:
-        """As many as the layer before the last has."""
+        """As wide as the layer before the head."""
         width = joined.extractor(model).output_shape[1]
 
         assert served.signatures["features"].structured_outputs == {
@@ -106,58 +106,57 @@ class TestSignatures:
         }
 
 
-class TestAnswers:
+class TestPredictions:
     """D1: no skew between training and serving."""
 
-    def test_examples_are_answered_as_the_model_does(self, served: Any, expected: Any) -> None:
-        """Within 1e-5; other columns of the example are not looked at."""
+    def test_examples_are_predicted_as_by_the_keras_model(self, served: Any, expected: Any) -> None:
+        """Other columns of the example are ignored."""
         answer = served.signatures["serving_default"](examples=tf.constant(EXAMPLES))
 
         np.testing.assert_allclose(answer["probabilities"].numpy(), expected, atol=1e-5)
 
-    def test_raw_files_are_answered_as_the_model_does(self, served: Any, expected: Any) -> None:
+    def test_raw_files_are_predicted_as_by_the_keras_model(self, served: Any, expected: Any) -> None:
         """JPEG and PNG, gray and colour, of any size, in one batch."""
         answer = served.signatures["raw"](image=tf.constant(IMAGES))
 
         np.testing.assert_allclose(answer["probabilities"].numpy(), expected, atol=1e-5)
 
-    def test_features_are_what_the_last_layer_sees(self, served: Any, model: Any, expected: Any) -> None:
-        """The last layer makes the model's answer of them."""
+    def test_features_are_the_input_of_the_head(self, served: Any, model: Any, expected: Any) -> None:
+        """The head computes the probabilities from them."""
         features = served.signatures["features"](image=tf.constant(IMAGES))["features"]
         decoded = FEATURE.decode(tf.constant(IMAGES)).numpy()
 
         np.testing.assert_allclose(features, joined.extractor(model)({"image": decoded}, training=False), atol=1e-5)
         np.testing.assert_allclose(model.layers[-1](features), expected, atol=1e-5)
 
-    @pytest.mark.parametrize("number", range(len(IMAGES)))
-    def test_a_image_alone_is_answered_as_in_a_batch(self, served: Any, expected: Any, number: int) -> None:
-        """Neighbours do not matter."""
-        answer = served.signatures["raw"](image=tf.constant(IMAGES[number : number + 1]))
+    def test_a_single_image_is_predicted_as_in_a_batch(self, served: Any, expected: Any) -> None:
+        """The other images of a batch do not matter."""
+        alone = [served.signatures["raw"](image=tf.constant([each]))["probabilities"].numpy()[0] for each in IMAGES]
 
-        np.testing.assert_allclose(answer["probabilities"].numpy(), expected[number : number + 1], atol=1e-5)
+        np.testing.assert_allclose(alone, expected, atol=1e-5)
 
     def test_every_class_is_named_in_the_order_of_the_probabilities(self, served: Any) -> None:
-        """Line breaks, accents and emoji come back as they were."""
+        """Line breaks, accents and emoji are unchanged."""
         answer = served.signatures["raw"](image=tf.constant(IMAGES[:2]))
 
         assert [[name.decode() for name in row] for row in answer["all_classes"].numpy()] == [CLASSES, CLASSES]
 
     def test_the_label_is_the_most_probable_class(self, served: Any, expected: Any) -> None:
-        """By its name; the images are not all taken for the same."""
+        """As a class name; not all images have the same."""
         answer = served.signatures["raw"](image=tf.constant(IMAGES))
         best = [CLASSES[number] for number in expected.argmax(axis=1)]
 
         assert len(set(best)) > 1
         assert [name.decode() for name in answer["label"].numpy()] == best
 
-    def test_what_is_no_image_is_refused(self, served: Any) -> None:
-        """The whole request fails: an answer about nothing would look like any other."""
+    def test_bytes_that_are_no_image_are_an_error(self, served: Any) -> None:
+        """The whole request fails: a prediction for them would look like any other."""
         with pytest.raises(tf.errors.InvalidArgumentError, match="Unknown image file format"):
             served.signatures["raw"](image=tf.constant([IMAGES[0], b"<html>"]))
 
 
 def test_a_fresh_process_needs_plain_tensorflow_only(folder: Path, expected: Any, tmp_path: Path) -> None:
-    """Keras cannot even be imported there, and nothing of ours, TFX or Transform is."""
+    """It imports neither Keras nor Penstock, TFX or Transform."""
     (tmp_path / "image").write_bytes(IMAGES[0])
     script = (
         "import json, sys\n"
@@ -179,8 +178,8 @@ def test_a_fresh_process_needs_plain_tensorflow_only(folder: Path, expected: Any
     np.testing.assert_allclose(probabilities, expected[0], atol=1e-5)
 
 
-class TestNames:
-    """Columns have any name; arguments of a signature have not."""
+class TestArgumentNames:
+    """Columns can have any name; arguments of a signature cannot."""
 
     @pytest.mark.parametrize(
         ("columns", "expected"),
@@ -190,14 +189,14 @@ class TestNames:
             (["größe", "1st", "_own", "猫"], ["gr__e", "column_1st", "column__own", "column__"]),
             (["a b", "a.b", "a_b", "a_b_2"], ["a_b", "a_b_2", "a_b_3", "a_b_2_2"]),
         ],
-        ids=["plain", "blanks and dots", "other letters", "alike"],
+        ids=["plain", "spaces and dots", "other letters", "same after replacement"],
     )
-    def test_what_a_column_is_called_in_a_signature(self, columns: list[str], expected: list[str]) -> None:
-        """Letters, digits and underlines, and no two the same."""
+    def test_argument_names_are_unique_identifiers(self, columns: list[str], expected: list[str]) -> None:
+        """Of letters, digits and underscores."""
         assert export.arguments(columns) == dict(zip(expected, columns, strict=True))
 
     def test_columns_of_any_name_are_served(self, tmp_path: Path) -> None:
-        """Examples have them as they are in the data."""
+        """Serialized examples keep the column name."""
         feature, name = TensorFeature((2,), "float32"), "petal size (cm)/raw"
         inputs = modalities.keras_inputs({name: feature})
         model = joined.build(inputs, [inputs[name] * 1.0], Classification(2))

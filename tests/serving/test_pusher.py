@@ -1,4 +1,4 @@
-"""Promise B13: a version is there whole or not at all, numbers only rise, and only a blessed model is pushed."""
+"""Promise B13: a version is complete or absent, version numbers only increase, and only blessed models are pushed."""
 
 import errno
 import shutil
@@ -27,11 +27,11 @@ FILES = {
     "variables/variables.data-00000-of-00001": b"weights" * 10_000,
     **{f"assets/{number}.txt": b"asset %d" % number for number in range(12)},
 }
-# Copies the first file, says so, and waits to be killed.
+# Copies the first file, reports it, and waits to be killed.
 HALF_A_PUSH = """
 import shutil, sys, time
 from pathlib import Path
-from components import pusher
+from components.serving import pusher
 
 def half(source, target, **_):
     shutil.copyfile(Path(source, "saved_model.pb"), Path(target, "saved_model.pb"))
@@ -45,7 +45,7 @@ pusher.push(Path(sys.argv[1]), Path(sys.argv[2]))
 
 @pytest.fixture
 def model(tmp_path: Path) -> Path:
-    """A model's folder, with files in folders."""
+    """A model folder with subfolders."""
     folder = tmp_path / "model"
     for name, content in FILES.items():
         (folder / name).parent.mkdir(parents=True, exist_ok=True)
@@ -55,12 +55,12 @@ def model(tmp_path: Path) -> Path:
 
 @pytest.fixture
 def serving(tmp_path: Path) -> Path:
-    """Where models are served from; not there yet."""
+    """The serving folder, which does not exist yet."""
     return tmp_path / "serving"
 
 
 def versions(serving: Path) -> list[str]:
-    """Returns what a model server sees: folders with a number for a name."""
+    """Returns the versions that a model server sees: folders named by a number."""
     return sorted((entry.name for entry in serving.iterdir() if entry.name.isdecimal()), key=int)
 
 
@@ -69,24 +69,24 @@ def content(folder: Path) -> dict[str, bytes]:
     return {file.relative_to(folder).as_posix(): file.read_bytes() for file in folder.rglob("*") if file.is_file()}
 
 
-class TestWhole:
-    """A version has every byte or does not exist."""
+class TestAtomicity:
+    """A version is complete or does not exist."""
 
     def test_every_file_is_pushed(self, model: Path, serving: Path) -> None:
-        """The first version is 1, and nothing else that a server could take for one is there."""
+        """The first version is 1, and it is the only one."""
         pushed = push(model, serving)
 
         assert (pushed, content(pushed)) == (serving / "1", FILES)
         assert versions(serving) == ["1"]
 
-    def test_the_model_itself_stays(self, model: Path, serving: Path) -> None:
+    def test_the_source_model_is_kept(self, model: Path, serving: Path) -> None:
         """It is copied, not moved."""
         push(model, serving)
 
         assert content(model) == FILES
 
     def test_a_killed_push_leaves_no_version(self, model: Path, serving: Path) -> None:
-        """SIGKILL in the midst of copying; the next push sweeps what was left, and succeeds."""
+        """SIGKILL while copying; the next push removes the leftovers and succeeds."""
         push(model, serving)
         process = subprocess.Popen(
             [sys.executable, "-c", HALF_A_PUSH, str(model), str(serving)],
@@ -110,7 +110,7 @@ class TestWhole:
     def test_a_push_that_fails_leaves_nothing(
         self, model: Path, serving: Path, monkeypatch: pytest.MonkeyPatch
     ) -> None:
-        """B5: on a full disk the version that serves stays the newest."""
+        """B5: on a full disk, the live version stays the latest."""
         push(model, serving)
 
         def full(source: Path, target: Path, **_: Any) -> None:
@@ -123,17 +123,17 @@ class TestWhole:
 
         assert [entry.name for entry in serving.iterdir() if entry.is_dir()] == ["1"]
 
-    def test_a_reader_never_sees_half_a_version(self, model: Path, serving: Path) -> None:
-        """Polled without a pause during twenty pushes, every version it lists has every byte."""
+    def test_a_server_never_sees_an_incomplete_version(self, model: Path, serving: Path) -> None:
+        """It polls without a pause during twenty pushes; every version it lists is complete."""
         serving.mkdir()
         broken: list[str] = []
-        looks, over = 0, threading.Event()
+        polls, over = 0, threading.Event()
 
         def poll() -> None:
-            nonlocal looks
+            nonlocal polls
             while not over.is_set():
                 broken.extend(version for version in versions(serving) if content(serving / version) != FILES)
-                looks += 1
+                polls += 1
 
         reader = threading.Thread(target=poll)
         reader.start()
@@ -144,32 +144,32 @@ class TestWhole:
             reader.join()
 
         assert (broken, pushed) == ([], [str(number) for number in range(1, 21)])
-        assert looks > 1
+        assert polls > 1
 
 
 class TestVersions:
-    """Numbers only rise."""
+    """Version numbers only increase."""
 
     def test_two_pushes_within_a_second_are_two_versions(self, model: Path, serving: Path) -> None:
-        """The clock is not what numbers them."""
+        """Versions are counted, not taken from the clock."""
         assert [push(model, serving).name for _ in range(3)] == ["1", "2", "3"]
 
-    def test_a_deleted_version_is_not_given_again(self, model: Path, serving: Path) -> None:
-        """A server that remembers it would not load another model under the same number."""
+    def test_the_number_of_a_deleted_version_is_not_reused(self, model: Path, serving: Path) -> None:
+        """A server that has loaded it would not load another model under the same number."""
         push(model, serving)
         shutil.rmtree(push(model, serving))
 
         assert push(model, serving).name == "3"
 
-    def test_versions_of_others_count(self, model: Path, serving: Path) -> None:
-        """Such as those that TFX's own Pusher names by the clock."""
+    def test_versions_of_other_tools_count(self, model: Path, serving: Path) -> None:
+        """TFX's own Pusher uses the time as version."""
         (serving / "1731600000").mkdir(parents=True)
 
         assert push(model, serving).name == "1731600001"
 
     @pytest.mark.parametrize("name", ["latest", "1.5", "-7", "v3", "²", ".7"])
-    def test_what_is_no_number_does_not_count(self, model: Path, serving: Path, name: str) -> None:
-        """And it is left alone."""
+    def test_other_folders_do_not_count(self, model: Path, serving: Path, name: str) -> None:
+        """They are not changed either."""
         (serving / name).mkdir(parents=True)
 
         assert push(model, serving).name == "1"
@@ -204,28 +204,30 @@ def execute(tmp_path: Path, model: Path, serving: Path) -> Callable[[bool], Any]
 
 
 class TestExecutor:
-    """The node around it."""
+    """The executor of the node."""
 
     def test_a_blessed_model_is_pushed(self, execute: Callable[[bool], Any], serving: Path) -> None:
-        """And the artifact says where, in TFX's properties and in its file."""
+        """The artifact has its folder and version, in TFX's properties and in pushed.json."""
         pushed = execute(True)
-        note = orjson.loads(Path(pushed.uri, "pushed.json").read_bytes())
+        outcome = orjson.loads(Path(pushed.uri, "pushed.json").read_bytes())
 
         assert FILES.items() <= content(serving / "1").items()
-        assert note == {"pushed": True, "destination": str(serving / "1"), "version": "1"}
+        assert outcome == {"pushed": True, "destination": str(serving / "1"), "version": "1"}
         assert pushed.get_int_custom_property("pushed") == 1
         assert pushed.get_string_custom_property("pushed_destination") == str(serving / "1")
         assert pushed.get_string_custom_property("pushed_version") == "1"
 
-    def test_it_says_who_made_it(self, execute: Callable[[bool], Any], serving: Path, tmp_path: Path) -> None:
-        """Another pipeline that builds on it can tell."""
+    def test_a_pushed_model_has_its_provenance(
+        self, execute: Callable[[bool], Any], serving: Path, tmp_path: Path
+    ) -> None:
+        """For another pipeline that uses it as a pretrained model."""
         execute(True)
-        told = orjson.loads((serving / "1" / "assets.extra" / "provenance.json").read_bytes())
+        provenance = orjson.loads((serving / "1" / "assets.extra" / "provenance.json").read_bytes())
 
-        assert told == {"pipeline": "image", "id": 0, "uri": str(tmp_path / "trained")}
+        assert provenance == {"pipeline": "image", "id": 0, "uri": str(tmp_path / "trained")}
 
-    def test_an_unblessed_model_is_not(self, execute: Callable[[bool], Any], serving: Path) -> None:
-        """C6: the serving folder is not even made, and the artifact says no."""
+    def test_an_unblessed_model_is_not_pushed(self, execute: Callable[[bool], Any], serving: Path) -> None:
+        """C6: the serving folder is not created, and pushed.json says so."""
         pushed = execute(False)
 
         assert not serving.exists()

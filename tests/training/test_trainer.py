@@ -1,7 +1,7 @@
-"""The Trainer's run_fn on real shards and a real transform graph, and what it does when either is not as it should be.
+"""The Trainer's run_fn on real shards and a real Transform graph, intact and damaged.
 
-Held-out images stand under the wrong labels: the more is learned, the higher their loss, so the best epoch is not
-the last one and keeping it can be told from keeping nothing.
+The images of the eval split have wrong labels: validation loss rises as the model learns, so the best epoch is not the
+last one, and a test can see that its weights are kept.
 """
 
 import shutil
@@ -47,7 +47,7 @@ Weights = dict[str, Any]
 
 
 def write_images(data: Path) -> None:
-    """Writes noisy images of two grays; those to be held out go to the other's folder."""
+    """Writes noisy images of two grays; those of the eval split go to the other class's folder."""
     random = np.random.default_rng(1)
     for split, count in COUNTS.items():
         for number in range(count):
@@ -59,7 +59,7 @@ def write_images(data: Path) -> None:
 
 
 def ingest(data: Path, examples: Path) -> None:
-    """Writes two shards a split, and the account, as the ingest node does."""
+    """Writes two shards per split, and the manifest, as the Ingest node does."""
     found = listing.take(SOURCE, data, HashCache(None))
     reports = []
     for split in COUNTS:
@@ -84,7 +84,7 @@ def fit_labels(folder: Path) -> None:
 
 
 def arguments(home: Path, out: Path, batch_size: int = 16, **train: Any) -> FnArgs:
-    """Returns what TFX hands to run_fn."""
+    """Returns the arguments that TFX passes to run_fn."""
     task = get("image")
     layout = Layout("label", "class", (Column("image", "image", "string"),))
     return FnArgs(
@@ -108,7 +108,7 @@ def arguments(home: Path, out: Path, batch_size: int = 16, **train: Any) -> FnAr
 
 @pytest.fixture(scope="module")
 def home(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Shards and transform graph, not to be changed."""
+    """Shards and Transform graph; tests must not change them."""
     folder = tmp_path_factory.mktemp("trainer")
     write_images(folder / "data")
     ingest(folder / "data", folder / "examples")
@@ -118,25 +118,25 @@ def home(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module")
 def run(home: Path, tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, list[Progress]]:
-    """The outputs of one run, and what it said on its way."""
-    said: list[Progress] = []
+    """The outputs of one run, and its progress reports."""
+    reports: list[Progress] = []
     out = tmp_path_factory.mktemp("run")
-    progress.listen(said.append)
+    progress.listen(reports.append)
     try:
         trainer.run_fn(arguments(home, out))
     finally:
         progress._listeners.clear()
-    return out, said
+    return out, reports
 
 
 @pytest.fixture
 def own_home(home: Path, tmp_path: Path) -> Path:
-    """A copy to be changed at will."""
+    """A copy that a test may change."""
     return Path(shutil.copytree(home, tmp_path / "home"))
 
 
 def history(out: Path) -> Any:
-    """Returns what the run wrote about its epochs."""
+    """Returns the history of a run."""
     return orjson.loads((out / "run" / "history.json").read_bytes())
 
 
@@ -156,30 +156,30 @@ class TestRun:
     """A run on good data."""
 
     def test_every_epoch_saw_every_record(self, run: tuple[Path, list[Progress]]) -> None:
-        """The ledger's line: training and held-out records, counted as they pass."""
+        """The ledger's line of the Trainer, for both splits."""
         epochs = history(run[0])["epochs"]
 
         assert (epochs["records"], epochs["val_records"]) == ([40] * EPOCHS, [10] * EPOCHS)
 
-    def test_the_history_has_a_value_an_epoch(self, run: tuple[Path, list[Progress]]) -> None:
+    def test_the_history_has_one_value_per_epoch(self, run: tuple[Path, list[Progress]]) -> None:
         """Of loss, accuracy and records, for both splits."""
         names = {f"{split}{name}" for split in ("", "val_") for name in ("loss", "accuracy", "records")}
 
         assert {name: len(values) for name, values in history(run[0])["epochs"].items()} == dict.fromkeys(names, EPOCHS)
 
-    def test_the_best_epoch_has_the_lowest_held_out_loss(self, run: tuple[Path, list[Progress]]) -> None:
-        """Which here is not the last."""
+    def test_the_best_epoch_has_the_lowest_validation_loss(self, run: tuple[Path, list[Progress]]) -> None:
+        """Here it is not the last epoch."""
         losses = history(run[0])["epochs"]["val_loss"]
 
         assert history(run[0])["best_epoch"] == losses.index(min(losses)) < EPOCHS - 1
 
     def test_the_weights_of_the_best_epoch_are_exported(self, home: Path, run: tuple[Path, list[Progress]]) -> None:
-        """The served model has that epoch's loss on the held-out records, not the last one's."""
+        """On the eval split, the served model has the loss of that epoch."""
         served = tf.saved_model.load(str(run[0] / "model")).signatures["serving_default"]
-        held_out = list(records(home, "eval"))
-        answer = served(examples=tf.constant(held_out))
+        serialized = list(records(home, "eval"))
+        answer = served(examples=tf.constant(serialized))
         names = [name.decode() for name in answer["all_classes"].numpy()[0]]
-        labels = [tf.train.Example.FromString(r).features.feature["label"].bytes_list.value[0] for r in held_out]
+        labels = [tf.train.Example.FromString(r).features.feature["label"].bytes_list.value[0] for r in serialized]
         rows = answer["probabilities"].numpy()
         loss = -np.log([row[names.index(label.decode())] for row, label in zip(rows, labels, strict=True)]).mean()
 
@@ -188,7 +188,7 @@ class TestRun:
         assert loss < 0.9 * losses[-1]
 
     def test_classes_are_those_of_the_vocabulary(self, home: Path, run: tuple[Path, list[Progress]]) -> None:
-        """In its order."""
+        """In the order of the vocabulary."""
         served = tf.saved_model.load(str(run[0] / "model")).signatures["serving_default"]
         (row,) = served(examples=tf.constant([next(records(home, "train"))]))["all_classes"].numpy()
 
@@ -196,7 +196,7 @@ class TestRun:
 
     @pytest.mark.parametrize("split", ["train", "validation"])
     def test_tensorboard_has_the_loss_of_every_epoch(self, run: tuple[Path, list[Progress]], split: str) -> None:
-        """In the log of its split."""
+        """One log per split."""
         (log,) = (run[0] / "run" / "tensorboard" / split).glob("events.out.tfevents.*")
         events = tf.data.TFRecordDataset(str(log)).as_numpy_iterator()
         values = [value for event in events for value in tf.compat.v1.Event.FromString(event).summary.value]
@@ -205,7 +205,7 @@ class TestRun:
         assert shown == pytest.approx(history(run[0])["epochs"]["val_loss" if split == "validation" else "loss"])
 
     def test_progress_ends_at_all_records_of_all_epochs(self, run: tuple[Path, list[Progress]]) -> None:
-        """It never goes back, and says in which epoch it is."""
+        """It only increases, and names the epoch."""
         done = [each.done for each in run[1]]
 
         assert done == [16, 32, 40, 56, 72, 80, 96, 112, 120, 136, 152, 160]
@@ -213,7 +213,7 @@ class TestRun:
         assert [each.note.split("  ")[0] for each in run[1][::3]] == [f"epoch {n}/4" for n in range(1, 5)]
 
     def test_one_seed_gives_equal_weights(self, home: Path, run: tuple[Path, list[Progress]], tmp_path: Path) -> None:
-        """D2: bit by bit, and the same history."""
+        """D2: bit-identical weights and the same history."""
         trainer.run_fn(arguments(home, tmp_path))
         first, second = exported_weights(run[0]), exported_weights(tmp_path)
 
@@ -223,13 +223,13 @@ class TestRun:
 
 
 def learned(out: Path) -> dict[str, Any]:
-    """Returns the history without what was measured by the clock."""
+    """Returns the history without measured times."""
     return {key: value for key, value in history(out).items() if key != "input"}
 
 
 @pytest.fixture
 def fragile_model(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Puts a small model in place of the real one, without the normalization that hides what is too large."""
+    """Replaces the model by a small one without normalization, which would hide extreme values."""
 
     def build(inputs: dict[str, Any], encodings: Any, head: Any) -> Any:
         del encodings
@@ -249,7 +249,7 @@ def flip(shard: Path) -> None:
 
 
 def cut(shard: Path) -> None:
-    """Cuts the last record off, at its border: TensorFlow would read the rest without a word."""
+    """Removes the last record as a whole: TensorFlow would read the rest without an error."""
     kept = list(tf.data.TFRecordDataset(str(shard)).as_numpy_iterator())[:-1]
     with tf.io.TFRecordWriter(str(shard)) as writer:
         for record in kept:
@@ -257,16 +257,16 @@ def cut(shard: Path) -> None:
 
 
 def append(shard: Path) -> None:
-    """Appends whole records: those that are there, once more."""
+    """Appends all records once more."""
     shard.write_bytes(shard.read_bytes() * 2)
 
 
 class TestFaults:
-    """What must not be trained on, and what must not be exported."""
+    """Damaged shards are not trained on; failed models are not exported."""
 
     @pytest.mark.parametrize("split", ["train", "eval"])
     @pytest.mark.parametrize(
-        ("fault", "said"),
+        ("fault", "reason"),
         [
             (flip, "the checksum of a record does not match its data at byte offset "),
             (cut, ""),
@@ -275,34 +275,34 @@ class TestFaults:
         ],
         ids=["flipped", "cut", "appended", "deleted"],
     )
-    def test_an_altered_shard_is_refused_by_name(
-        self, own_home: Path, tmp_path: Path, fault: Callable[[Path], None], said: str, split: str
+    def test_an_altered_shard_stops_the_run(
+        self, own_home: Path, tmp_path: Path, fault: Callable[[Path], None], reason: str, split: str
     ) -> None:
-        """A1, A2: found before anything is learned, from the manifest."""
+        """A1, A2: the manifest shows it before training starts."""
         shard = own_home / "examples" / f"Split-{split}" / "data_tfrecord-00001-of-00002"
         fault(shard)
 
-        with pytest.raises(BadInput) as refused:
+        with pytest.raises(BadInput) as error:
             trainer.run_fn(arguments(own_home, tmp_path / "out"))
 
-        assert str(refused.value).startswith(f"{shard}: {said}")
-        assert "run again with --force Ingest" in str(refused.value)
+        assert str(error.value).startswith(f"{shard}: {reason}")
+        assert "run again with --force Ingest" in str(error.value)
         assert not (tmp_path / "out").exists()
 
     @pytest.mark.usefixtures("fragile_model")
-    @pytest.mark.parametrize("batch_size", [16, 40], ids=["in the midst of an epoch", "in the last step of all"])
-    def test_a_loss_that_is_no_number_stops_the_run(self, home: Path, tmp_path: Path, batch_size: int) -> None:
-        """A9: the message says what helps, and no model leaves the run."""
+    @pytest.mark.parametrize("batch_size", [16, 40], ids=["within an epoch", "in the last step"])
+    def test_a_loss_that_is_not_finite_stops_the_run(self, home: Path, tmp_path: Path, batch_size: int) -> None:
+        """A9: the message gives advice, and no model is exported."""
         hot = arguments(home, tmp_path, batch_size, learning_rate=1e30, epochs=1)
 
-        with pytest.raises(PenstockError, match=r"nothing was exported.*Lower train\.learning_rate"):
+        with pytest.raises(PenstockError, match=r"no model was exported.*Lower train\.learning_rate"):
             trainer.run_fn(hot)
 
         assert not (tmp_path / "model").exists()
 
-    def test_another_keras_is_refused(self, home: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-        """Keras 2 would train another model without a word."""
+    def test_keras_2_is_rejected(self, home: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+        """Keras 2 would train a different model without an error."""
         monkeypatch.setattr(keras, "__version__", "2.15.0")
 
-        with pytest.raises(PenstockError, match=r"^Keras 2\.15\.0 is active, Keras 3 is needed"):
+        with pytest.raises(PenstockError, match=r"^Keras 2\.15\.0 is active, expected Keras 3"):
             trainer.run_fn(arguments(home, tmp_path))

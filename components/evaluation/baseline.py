@@ -1,0 +1,42 @@
+"""Selects the baseline model that the Evaluator compares a candidate with."""
+
+from pathlib import Path
+from typing import Any
+
+from tfx import types
+from tfx.dsl.components.common.resolver import ResolverStrategy
+
+from components.pretrained.artifacts import have_same_inputs
+
+
+class LatestBlessedOther(ResolverStrategy):
+    """Resolves the latest blessed model other than the candidate that reads the same inputs as the candidate.
+
+    TFX's own strategy resolves the candidate itself as soon as it is blessed: the next run, with nothing changed,
+    would compare the model with itself and so miss the cache.
+    """
+
+    def resolve_artifacts(
+        self, store: Any, input_dict: dict[str, list[types.Artifact]]
+    ) -> dict[str, list[types.Artifact]]:
+        """Returns the baseline model, or none, under the input's keys."""
+        del store
+        candidates = {artifact.id for artifact in input_dict["candidate"]}
+        blessed = _blessed_model_ids(artifact.mlmd_artifact for artifact in input_dict["model_blessing"])
+        others = [
+            other
+            for other in input_dict["model"]
+            if other.id in blessed - candidates
+            and all(have_same_inputs(Path(other.uri), Path(each.uri)) for each in input_dict["candidate"])
+        ]
+        latest = max(others, key=lambda artifact: artifact.id, default=None)
+        return {**{key: [] for key in input_dict}, "model": [latest] if latest else []}
+
+
+def _blessed_model_ids(blessings: Any) -> set[int]:
+    """Returns the ids of the models that the given blessing artifacts bless."""
+    return {
+        blessing.custom_properties["current_model_id"].int_value
+        for blessing in blessings
+        if blessing.custom_properties["blessed"].int_value == 1
+    }

@@ -1,0 +1,26 @@
+"""Files inside model artifacts: the served model, its extractor, its provenance and its pretrained model."""
+
+from pathlib import Path
+
+SERVING = "Format-Serving"  # folder of the model inside TFX's Model artifact
+EXTRACTOR = Path("assets.extra") / "extractor.keras"  # in an exported SavedModel: the model without its head
+PROVENANCE = Path("assets.extra") / "provenance.json"  # in a pushed SavedModel: pipeline and artifact it came from
+PRETRAINED = Path("assets.extra") / "pretrained.txt"  # in a SavedModel trained on embeddings: digest of their model
+
+
+def model_path(model: Path) -> str:
+    """Returns the pretrained model that the Extractor stored at `model`: a folder, a .keras file, or a name."""
+    if (name := model.with_suffix(".txt")).exists():
+        return name.read_text()
+    single = model.with_suffix(".keras")
+    return str(single if single.exists() else model)
+
+
+def have_same_inputs(model: Path, other: Path) -> bool:
+    """Returns whether two Model artifacts read the same inputs: images, or embeddings of the same pretrained model."""
+    return _pretrained_digest(model) == _pretrained_digest(other)
+
+
+def _pretrained_digest(model: Path) -> str:
+    file = model / SERVING / PRETRAINED
+    return file.read_text() if file.exists() else ""

@@ -1,0 +1,54 @@
+"""The length of a pretrained model's embeddings, computed once per model and stored."""
+
+import io
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+from components.errors import BadInput
+from components.pretrained.find import PretrainedModel
+from components.storage import durable
+
+_SHOWN = 1000  # last characters of the error output of a process that failed
+
+
+def embedding_width(model: PretrainedModel, notes: Path) -> int:
+    """Returns the length of the model's embeddings; stored below `notes` by the model's digest."""
+    stored = notes / "extractors" / f"{model.digest}.json"
+    if stored.exists():
+        return int(json.loads(stored.read_bytes())["width"])
+    width = _measure(model.path)
+    if notes.exists():  # `penstock plan` must not create the folder
+        stored.parent.mkdir(exist_ok=True)
+        durable.write_bytes(stored, json.dumps({"width": width}).encode())
+    return width
+
+
+def _measure(path: str) -> int:
+    """Runs `print_width` in a process of its own: planning must not import TensorFlow."""
+    command = [sys.executable, "-c", f"from {__name__} import print_width; print_width({path!r})"]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    if done.returncode:
+        raise BadInput(f"extract.model {path}: {done.stderr[-_SHOWN:].strip()}")
+    answer = json.loads(done.stdout.splitlines()[-1])
+    if "error" in answer:
+        raise BadInput(f"extract.model {path}: {answer['error']}")
+    return int(answer["width"])
+
+
+def print_width(path: str) -> None:
+    """Prints the length of the embedding of a blank image as JSON, or the reason why there is none."""
+    import tensorflow as tf
+    from PIL import Image
+
+    from components.pretrained.load import load
+
+    blank = io.BytesIO()
+    Image.new("RGB", (32, 32)).save(blank, "PNG")
+    try:
+        answer = {"width": int(load(path).embed(tf.constant([blank.getvalue()])).shape[1])}
+    except BadInput as error:
+        print(json.dumps({"error": str(error)}))
+    else:
+        print(json.dumps(answer))

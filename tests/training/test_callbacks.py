@@ -1,0 +1,67 @@
+"""The Trainer's report about its input: on the progress line during training, and in the history afterwards."""
+
+from typing import Any
+
+import pytest
+
+from components import progress
+from components.training.callbacks import InputTimer, ProgressCallback
+
+CAUSE = "input-bound 90 %: decoding is the limit; use 4 cores"
+
+
+class FakeMeter:
+    """A meter with given waiting times."""
+
+    def __init__(self, *seconds: float) -> None:
+        """Takes one time per epoch; the time before each epoch is 0."""
+        self._answers = [each for waited in seconds for each in (0.0, waited)]
+
+    def take(self) -> float:
+        """Returns the next time."""
+        return self._answers.pop(0)
+
+
+def train(monkeypatch: pytest.MonkeyPatch, *waited: float) -> tuple[InputTimer, list[str], list[float]]:
+    """Runs epochs of ten seconds; returns the timer, the notes of the progress line, and the arguments of diagnose."""
+    notes: list[str] = []
+    diagnosed: list[float] = []
+    now = [0.0]
+    monkeypatch.setattr("components.training.callbacks.time.perf_counter", lambda: now[0])
+    monkeypatch.setattr(progress, "_listeners", [lambda reported: notes.append(reported.note)])
+
+    def diagnose(waiting: float, rate: float) -> str:
+        diagnosed.extend([waiting, rate])
+        return CAUSE
+
+    meter: Any = FakeMeter(*waited)
+    timer = InputTimer(meter, 500, diagnose)
+    callback = ProgressCallback(len(waited), 50, 500, timer)
+    for epoch in range(len(waited)):
+        timer.on_epoch_begin(epoch)
+        callback.on_epoch_begin(epoch)
+        callback.on_train_batch_end(0, {"loss": 0.5})
+        now[0] += 10
+        timer.on_test_begin()
+    return timer, notes, diagnosed
+
+
+def test_waiting_for_input_is_shown_in_the_next_epoch(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The cause is diagnosed once; the percentage is measured in every epoch."""
+    timer, notes, diagnosed = train(monkeypatch, 9.0, 2.0, 0.1)
+
+    assert notes == [
+        "epoch 1/3  loss 0.500",
+        "epoch 2/3  loss 0.500  input-bound 90 %: decoding is the limit; use 4 cores",
+        "epoch 3/3  loss 0.500  input-bound 20 %: decoding is the limit; use 4 cores",
+    ]
+    assert diagnosed == [0.9, 50.0]
+    assert timer.to_dict()["verdict"] == "input-bound 37 %: decoding is the limit; use 4 cores"
+
+
+def test_a_fast_input_is_not_diagnosed(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The progress line has no note; the history has the percentage."""
+    timer, notes, diagnosed = train(monkeypatch, 0.1, 0.1)
+
+    assert (notes, diagnosed) == (["epoch 1/2  loss 0.500", "epoch 2/2  loss 0.500"], [])
+    assert timer.to_dict()["verdict"] == "not input-bound: the device waits 1 % of the time"
