@@ -3,7 +3,6 @@
 data ─► who reads it? ─► shards, manifest, quarantine, schema ─► published whole as --out
 """
 
-import glob
 import shutil
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -42,7 +41,7 @@ def ingest(wish: Wish, surveyed: Callable[[Survey], None] | None = None) -> Mani
     notes = out.parent / ".penstock"
     try:
         with lock.hold(notes / out.name, wait=wish.wait, place=out, flag="--out"):
-            durable.sweep(out.parent, glob.escape(out.name))
+            durable.sweep(out.parent, out.name)
             with durable.publish_folder(out) as artifact:
                 return _run(wish, artifact, notes, surveyed)
     except Exception as error:

@@ -220,7 +220,9 @@ def _build(library: Library, wanted: Recipe) -> Path:
 
 def _sweep(library: Library) -> None:
     """Removes all but the newest builds; a process that has loaded an older one keeps it."""
-    folders = [path for path in home(library).iterdir() if path.is_dir() and not path.name.startswith(durable.ASIDE)]
+    folders = [
+        path for path in home(library).iterdir() if path.is_dir() and not path.name.startswith(durable.TEMPORARY)
+    ]
     for folder in sorted(folders, key=lambda path: path.stat().st_mtime)[:-_KEPT]:
         shutil.rmtree(folder, ignore_errors=True)
 

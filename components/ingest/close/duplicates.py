@@ -58,7 +58,7 @@ class Notes:
 
     def __enter__(self) -> "Notes":
         self._target.parent.mkdir(parents=True, exist_ok=True)
-        self._aside = durable.aside_of(self._target)
+        self._aside = durable.temporary_of(self._target)
         self._file = self._aside.open("wb")
         return self
 

@@ -26,9 +26,8 @@ def store(artifact: Path, unit: str, reports: Sequence[ShardReport]) -> None:
     target.parent.mkdir(parents=True, exist_ok=True)
     rows = [asdict(report) for report in reports]
     # Renamed, so that it is whole or absent, but not synced: after a crash of the machine nothing reads it.
-    aside = durable.aside_of(target)
-    aside.write_bytes(orjson.dumps(rows, option=orjson.OPT_NON_STR_KEYS))
-    aside.replace(target)
+    with durable.publish_file(target, sync=False) as temporary:
+        temporary.write_bytes(orjson.dumps(rows, option=orjson.OPT_NON_STR_KEYS))
 
 
 def collect(artifact: Path, units: Sequence[str]) -> list[ShardReport]:

@@ -74,7 +74,7 @@ def write_shard(
     try:
         with (
             Checks(checks, settings) as known,
-            durable.publish_part(target) as aside,
+            durable.publish_file(target, sync=False) as aside,
             TFRecordWriter(aside) as written,
         ):
             for batch in _Reader(source, data, settings, known).read_all(shard.files):

@@ -166,7 +166,7 @@ class _Writers:
     def _start(self, split: str) -> tuple[TFRecordWriter, Notes]:
         target = self._artifact / self._name(split)
         target.parent.mkdir(parents=True, exist_ok=True)
-        aside = self._stack.enter_context(durable.publish_part(target))
+        aside = self._stack.enter_context(durable.publish_file(target, sync=False))
         notes = self._stack.enter_context(Notes(self._artifact, self._name(split)))
         self._open[split] = self._stack.enter_context(TFRecordWriter(aside, gzip=self._gzip)), notes
         return self._open[split]
