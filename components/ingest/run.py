@@ -19,7 +19,7 @@ from components.ingest.survey import schema
 from components.ingest.survey.survey import SpanFiles, Survey
 from components.ingest.work import units
 from components.ingest.work.units import Output, Unit
-from components.ingest.write.files import ShardReport
+from components.ingest.write.report import ShardReport
 from components.records.manifest import Manifest
 
 

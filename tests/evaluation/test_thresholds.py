@@ -24,7 +24,7 @@ from tfx.utils import proto_utils
 
 from components.evaluation import results, thresholds
 from components.features.image import ImageFeature
-from components.ingest.write.encode_record import encode_example
+from components.ingest.write.encode_record import example_parts
 from components.models.joined import FEATURES
 from components.records.roles import Layout
 from components.serving import export as serving
@@ -49,7 +49,9 @@ def write_examples(folder: Path) -> None:
     (folder / "Split-test").mkdir(parents=True)
     with tf.io.TFRecordWriter(str(folder / "Split-test" / "data_tfrecord-00000-of-00001")) as writer:
         for number, (label, *predictions) in enumerate(RECORDS):
-            writer.write(encode_example({"image": png(*predictions), "label": CLASSES[label].encode(), "id": number}))
+            writer.write(
+                b"".join(example_parts({"image": png(*predictions), "label": CLASSES[label].encode(), "id": number}))
+            )
 
 
 def export(channel: int, folder: Path) -> None:

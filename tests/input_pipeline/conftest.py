@@ -22,7 +22,7 @@ from PIL import Image
 
 from components.features.image import ImageFeature
 from components.features.text import TextFeature, looked_up
-from components.ingest.write.encode_record import encode_example
+from components.ingest.write.encode_record import example_parts
 from components.input_pipeline import Reader, RecordFile
 from components.input_pipeline.artifacts import ColumnFeature
 from components.settings.input import Input
@@ -66,7 +66,7 @@ def write_shard(path: Path, kind: str, numbers: Sequence[int]) -> RecordFile:
     with tf.io.TFRecordWriter(str(path), compression) as writer:
         for number in numbers:
             columns = {kind: VALUES[kind](number), "label": LABELS[number].encode(), "id": number}
-            writer.write(encode_example(columns))
+            writer.write(b"".join(example_parts(columns)))
     return RecordFile(path, len(numbers), path.stat().st_size)
 
 

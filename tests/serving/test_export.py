@@ -16,7 +16,7 @@ from PIL import Image
 from components import features as modalities
 from components.features.image import ImageFeature
 from components.features.tensor import TensorFeature
-from components.ingest.write.encode_record import encode_example
+from components.ingest.write.encode_record import example_parts
 from components.models import image, joined
 from components.models.heads import Classification
 from components.serving import export
@@ -41,7 +41,7 @@ def encoded(number: int, kind: str) -> bytes:
 
 
 IMAGES = [encoded(number, kind) for number, kind in enumerate(KINDS)]
-EXAMPLES = [encode_example({"image": content, "label": b"?", "id": 1}) for content in IMAGES]
+EXAMPLES = [b"".join(example_parts({"image": content, "label": b"?", "id": 1})) for content in IMAGES]
 
 
 @pytest.fixture(scope="module")
@@ -203,7 +203,7 @@ class TestArgumentNames:
         export.export(model, {name: feature}, ["x", "y"], str(tmp_path / "model"))
         served, value = tf.saved_model.load(str(tmp_path / "model")), np.ones(2, np.float32).tobytes()
         by_raw = served.signatures["raw"](petal_size__cm__raw=tf.constant([value]))
-        example = encode_example({name: value, "id": 1})
+        example = b"".join(example_parts({name: value, "id": 1}))
         by_examples = served.signatures["serving_default"](examples=tf.constant([example]))
 
         np.testing.assert_array_equal(by_raw["probabilities"], by_examples["probabilities"])

@@ -1,10 +1,11 @@
-"""Exact duplicates among records, found without holding them: each shard leaves fingerprints, which are merged.
+"""Exact duplicates among records, found in bounded memory: each shard writes fingerprints, which are merged.
 
-    shard ─► (content, label, number) of every record ─► sorted runs in a file ─┐
-                                                             … of all shards ───┴─► bucket by bucket ─► what is twice
+    shard ─► (content, label, number) of each record ─► sorted runs in a file ─┐
+                                                           … of all shards ────┴─► bucket by bucket ─► duplicates
 
-A bucket is a slice of the space of fingerprints that is small in memory, up to 130 million records of any size. Two
-records count as the same if 64 bits of their content are: among two million that is wrong once in ten million times.
+A bucket is a part of the range of fingerprints that fits in memory, for up to 130 million records of any size. Two
+records count as equal if 64 bits of their content are: among two million records, the chance of one error is one in
+ten million.
 """
 
 import shutil
@@ -19,9 +20,9 @@ from components.storage import durable
 
 _FOLDER = "fingerprints"
 _ROW = np.dtype([("content", "<u8"), ("label", "<u4"), ("number", "<u4")])
-_RUN = 1 << 18  # rows that are sorted together: 4 MB
-_BUCKET, _MOST = 1 << 19, 256  # rows that are merged together, and how often that is done at most
-_KEPT = 2  # rows of the same record in a run: a record that stands there a million times must not fill a bucket
+_RUN = 1 << 18  # rows per sorted run: 4 MB
+_BUCKET, _MAX_BUCKETS = 1 << 19, 256  # rows per bucket, and maximum number of buckets
+_KEPT = 2  # rows of equal records per run: a record that occurs a million times must not fill a bucket
 Hashes = npt.NDArray[np.uint64]
 Rows = npt.NDArray[np.void]
 Place = tuple[str, int]  # shard, and the record's number in it, from 0
@@ -29,48 +30,48 @@ Place = tuple[str, int]  # shard, and the record's number in it, from 0
 
 @dataclass(frozen=True)
 class Duplicates:
-    """What stands in the data more than once."""
+    """Records that occur more than once."""
 
-    extra: int = 0  # records that could be left out
+    extra: int = 0  # records that are copies of another
     groups: int = 0
-    torn: int = 0  # contents that stand under two labels
+    conflicts: int = 0  # contents with two labels
     example: tuple[Place, Place] | None = None
-    torn_example: tuple[Place, Place] | None = None
+    conflict: tuple[Place, Place] | None = None  # an example of two labels
 
     def warnings(self) -> list[str]:
-        """Returns what a person should know of it, a line each."""
+        """Returns warnings for the manifest, one line each."""
         lines = []
         if self.example:
-            told = f"{self.extra} exact duplicates in {self.groups} groups, each kept within one split"
-            lines.append(f"{told}, such as {_shown(self.example)}")
-        if self.torn_example:
-            lines.append(f"{self.torn} records stand under two labels, such as {_shown(self.torn_example)}")
+            counts = f"{self.extra} exact duplicates in {self.groups} groups, each kept within one split"
+            lines.append(f"{counts}, such as {_shown(self.example)}")
+        if self.conflict:
+            lines.append(f"{self.conflicts} records have several labels, such as {_shown(self.conflict)}")
         return lines
 
 
-class Notes:
-    """Notes down the fingerprints of the records of one shard, in their order."""
+class FingerprintWriter:
+    """Writes the fingerprints of the records of one shard."""
 
     def __init__(self, artifact: Path, shard: str) -> None:
         self._target = file_of(artifact, shard)
-        self._waiting: list[Rows] = []
-        self._count, self._held = 0, 0
+        self._pending: list[Rows] = []  # not yet sorted and written
+        self._count, self._pending_rows = 0, 0
 
-    def __enter__(self) -> "Notes":
+    def __enter__(self) -> "FingerprintWriter":
         self._target.parent.mkdir(parents=True, exist_ok=True)
         self._aside = durable.temporary_of(self._target)
         self._file = self._aside.open("wb")
         return self
 
     def add(self, contents: Hashes, labels: npt.NDArray[np.uint32]) -> None:
-        """Notes the next records."""
+        """Adds the next records of the shard."""
         rows = np.empty(len(contents), _ROW)
         rows["content"], rows["label"] = contents, labels
         rows["number"] = np.arange(self._count, self._count + len(rows))
-        self._waiting.append(rows)
+        self._pending.append(rows)
         self._count += len(rows)
-        self._held += len(rows)
-        if self._held >= _RUN:
+        self._pending_rows += len(rows)
+        if self._pending_rows >= _RUN:
             self._store(whole_runs=True)
 
     def __exit__(self, failed: object, *_: object) -> None:
@@ -79,24 +80,24 @@ class Notes:
                 if not failed:
                     self._store(whole_runs=False)
             if not failed:
-                # No fsync: after a crash of the machine there is no report either that would vouch for it.
+                # Not synced: after a crash of the machine nothing reads it.
                 self._aside.replace(self._target)
         finally:
             self._aside.unlink(missing_ok=True)
 
     def _store(self, *, whole_runs: bool) -> None:
-        """Sorts and stores what is waiting, in runs; a row in front of each tells its length and what was left out."""
-        rows = np.concatenate(self._waiting) if self._waiting else np.empty(0, _ROW)
+        """Sorts and writes pending rows in runs; the row before each has its length and the number of rows left out."""
+        rows = np.concatenate(self._pending) if self._pending else np.empty(0, _ROW)
         end = len(rows) // _RUN * _RUN if whole_runs else len(rows)
         for start in range(0, end, _RUN):
             taken = rows[start : min(start + _RUN, end)]
             run = _sorted(taken)
             self._file.write(np.array([(len(taken) - len(run), 0, len(run))], _ROW).tobytes() + run.tobytes())
-        self._waiting, self._held = [rows[end:]], len(rows) - end
+        self._pending, self._pending_rows = [rows[end:]], len(rows) - end
 
 
 def _sorted(rows: Rows) -> Rows:
-    """Returns rows by content; of a record that stands there often only two are kept, enough for an example."""
+    """Returns rows sorted by content, at most two of equal records: enough for an example."""
     rows = rows[np.argsort(rows["content"])]
     equal = rows["content"][1:] == rows["content"][:-1]
     if not equal.any():
@@ -110,14 +111,14 @@ def _sorted(rows: Rows) -> Rows:
 
 
 def _groups(rows: Rows) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]:
-    """Returns where each record begins in rows that are ordered by content and label, and how many rows it has."""
+    """Returns start and size of each group of equal records, in rows that are sorted by content and label."""
     changes = (rows["content"][1:] != rows["content"][:-1]) | (rows["label"][1:] != rows["label"][:-1])
     starts = np.append(0, np.flatnonzero(changes) + 1)
     return starts, np.diff(np.append(starts, len(rows)))
 
 
 def file_of(artifact: Path, shard: str) -> Path:
-    """Returns where the fingerprints of a shard are kept."""
+    """Returns the file with the fingerprints of a shard."""
     return artifact / _FOLDER / shard.replace("/", "_")
 
 
@@ -128,9 +129,9 @@ def clear(artifact: Path) -> None:
 
 
 def find(artifact: Path, shards: Sequence[str]) -> Duplicates:
-    """Compares all records of these shards; one without fingerprints is left out."""
+    """Compares all records of these shards; a shard without fingerprints is left out."""
     runs = [run for number, shard in enumerate(shards) for run in _runs(file_of(artifact, shard), number)]
-    buckets = min(max(1, -(-sum(run.rows for run in runs) // _BUCKET)), _MOST)
+    buckets = min(max(1, -(-sum(run.rows for run in runs) // _BUCKET)), _MAX_BUCKETS)
     edges = np.array([(number << 64) // buckets for number in range(1, buckets)], np.uint64)
     cuts = [_cuts(run, edges) for run in runs]
     found = Duplicates(extra=sum(run.left_out for run in runs))
@@ -141,37 +142,37 @@ def find(artifact: Path, shards: Sequence[str]) -> Duplicates:
 
 
 @dataclass(frozen=True)
-class _Run:
-    """Rows of a file that are sorted by their content."""
+class _SortedRun:
+    """Rows of a file that are sorted by content."""
 
     path: Path
     first: int
     rows: int
-    left_out: int  # further rows of records that are in it twice
+    left_out: int  # rows of records that are in it twice already
     shard: int
 
     def read(self, start: int, stop: int) -> Rows:
-        # Not mapped: pages of a map count as memory that is in use.
+        # Not memory-mapped: mapped pages count as memory in use.
         return np.fromfile(self.path, _ROW, stop - start, offset=(self.first + start) * _ROW.itemsize)
 
 
-def _runs(path: Path, shard: int) -> Iterator[_Run]:
+def _runs(path: Path, shard: int) -> Iterator[_SortedRun]:
     total = path.stat().st_size // _ROW.itemsize if path.exists() else 0
     at = 0
     while at < total:
         [(left_out, _, rows)] = np.fromfile(path, _ROW, 1, offset=at * _ROW.itemsize).tolist()
-        yield _Run(path, at + 1, rows, left_out, shard)
+        yield _SortedRun(path, at + 1, rows, left_out, shard)
         at += 1 + rows
 
 
-def _cuts(run: _Run, edges: Hashes) -> npt.NDArray[np.int64]:
-    """Returns where each bucket begins in a run, and the end."""
+def _cuts(run: _SortedRun, edges: Hashes) -> npt.NDArray[np.int64]:
+    """Returns where each bucket begins in a run, and its end."""
     inner = np.searchsorted(run.read(0, run.rows)["content"], edges) if len(edges) else edges
     return np.array([0, *inner, run.rows], np.int64)
 
 
-def _compare(pieces: Sequence[tuple[_Run, int, int]], shards: Sequence[str]) -> Duplicates:
-    """Returns what is there twice in one bucket."""
+def _compare(pieces: Sequence[tuple[_SortedRun, int, int]], shards: Sequence[str]) -> Duplicates:
+    """Returns the duplicates of one bucket."""
     taken = [run.read(start, stop) for run, start, stop in pieces]
     rows = np.concatenate(taken) if taken else np.empty(0, _ROW)
     contents = np.sort(rows["content"])
@@ -193,10 +194,10 @@ def _is_in(values: Hashes, ordered: Hashes) -> npt.NDArray[np.bool_]:
 
 
 def _count(rows: Rows, shards: Sequence[str]) -> Duplicates:
-    """Counts what rows tell that are ordered by content, then label, then place."""
+    """Counts duplicates in rows that are sorted by content, then label, then place."""
     starts, sizes = _groups(rows)
-    # Records of one content and different labels stand side by side.
-    torn = np.append(False, rows["content"][starts][1:] == rows["content"][starts][:-1])
+    # Equal contents with different labels are neighbours.
+    conflicts = np.append(False, rows["content"][starts][1:] == rows["content"][starts][:-1])
 
     def example(row: int) -> tuple[Place, Place]:
         first, second = ((shards[at], int(rows["number"][at])) for at in (row - 1, row))
@@ -205,9 +206,9 @@ def _count(rows: Rows, shards: Sequence[str]) -> Duplicates:
     return Duplicates(
         extra=int((sizes - 1).sum()),
         groups=int((sizes > 1).sum()),
-        torn=len(np.unique(rows["content"][starts][torn])),
+        conflicts=len(np.unique(rows["content"][starts][conflicts])),
         example=example(int(starts[sizes > 1][0]) + 1) if (sizes > 1).any() else None,
-        torn_example=example(int(starts[torn][0])) if torn.any() else None,
+        conflict=example(int(starts[conflicts][0])) if conflicts.any() else None,
     )
 
 
@@ -216,9 +217,9 @@ def _add(one: Duplicates, other: Duplicates) -> Duplicates:
         one,
         extra=one.extra + other.extra,
         groups=one.groups + other.groups,
-        torn=one.torn + other.torn,
+        conflicts=one.conflicts + other.conflicts,
         example=one.example or other.example,
-        torn_example=one.torn_example or other.torn_example,
+        conflict=one.conflict or other.conflict,
     )
 
 

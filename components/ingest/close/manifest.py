@@ -11,6 +11,7 @@ from typing import Any
 from components.errors import BadInput
 from components.ingest.close import near_duplicates
 from components.ingest.survey.listing import Listing
+from components.ingest.write.report import ShardReport
 from components.records import ledger, manifest
 from components.records.manifest import Manifest, Shard
 from components.records.quarantine import Quarantined, printable
@@ -23,7 +24,7 @@ _SHOWN = 5  # quarantined records named in a message
 def close(
     artifact: Path,
     listing: Listing,
-    reports: Sequence[Any],
+    reports: Sequence[ShardReport],
     settings: Ingest,
     quarantine_list: Path,
     found: int | None = None,
@@ -43,7 +44,7 @@ def close(
     for report in reports:
         if report.failure:
             raise BadInput(f"{report.failure}; nothing after it was run")
-    near, near_warnings = near_duplicates.close_look(listing, reports, settings)
+    near, near_warnings = near_duplicates.check(listing, reports, settings)
     built, quarantined = build(listing, reports, found, [*warnings, *near_warnings])
     manifest.write_quarantine(quarantine_list, quarantined)
     check_budget(quarantined, built.found, settings, quarantine_list)
@@ -54,7 +55,7 @@ def close(
 
 
 def build(
-    listing: Listing, reports: Sequence[Any], found: int | None = None, warnings: Sequence[str] = ()
+    listing: Listing, reports: Sequence[ShardReport], found: int | None = None, warnings: Sequence[str] = ()
 ) -> tuple[Manifest, tuple[Quarantined, ...]]:
     """Returns the sum of the reports, and all that was quarantined, sorted by path."""
     quarantined = [*listing.quarantined, *(bad for report in reports for bad in report.quarantined)]

@@ -13,7 +13,7 @@ from typing import Any
 import orjson
 
 from components.errors import LedgerMismatch
-from components.ingest.write.files import ShardReport
+from components.ingest.write.report import ShardReport
 from components.records.quarantine import Quarantined
 from components.storage import durable
 

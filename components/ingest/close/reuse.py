@@ -18,7 +18,7 @@ import orjson
 from components import fingerprint, refs
 from components.ingest.close import duplicates, reports
 from components.ingest.survey.survey import SpanFiles, Table
-from components.ingest.write.files import ShardReport
+from components.ingest.write.report import ShardReport
 from components.records import checksum
 from components.records.manifest import MANIFEST
 from components.settings.ingest import Ingest

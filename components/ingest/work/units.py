@@ -24,7 +24,7 @@ from components.ingest.work import shards
 from components.ingest.work.pool import Pool
 from components.ingest.work.shards import ShardFiles
 from components.ingest.write import files
-from components.ingest.write.files import ShardReport
+from components.ingest.write.report import ShardReport
 
 if TYPE_CHECKING:
     from components.ingest.sources.rows import Range, RowSource

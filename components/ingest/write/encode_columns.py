@@ -1,11 +1,11 @@
-"""A batch of columns to serialized tf.Examples, a column at a time: the same bytes as protobuf's deterministic mode.
+"""Serializes a batch as tf.train.Examples, column by column, with the bytes of protobuf's deterministic mode.
 
-    column ─► prefix and payload of all its rows ─► equally long neighbours become one ─► joined by Arrow ─► records
+    column ─► prefix and payload of all its rows ─► neighbours of fixed length are merged ─► joined by Arrow ─► records
 
-No record is touched in Python until its bytes are whole. A missing value leaves its key out. Lists of numbers or
-strings are features of several values.
+No record is touched in Python before its bytes are complete. A missing value leaves its key out. A list of numbers or
+strings is a feature with several values.
 
-Columns are encoded once and may be joined more than once: all of them make the record, all but the label decide about
+Columns are encoded once and may be joined several times: all of them are the record, all but the label decide about
 its split.
 """
 
@@ -28,14 +28,14 @@ Ints = npt.NDArray[np.int64]
 _BYTES, _FLOATS, _INTS = b"\x0a", b"\x12", b"\x1a"  # tags of Feature's three lists
 _FIELD_1, _FIELD_2 = b"\x0a", b"\x12"  # tags of length-delimited fields
 _SMALL = 0x80
-_MISSING = -1  # length of what is not there: not even its key is
-_WIDE = 1 << 31  # bytes in one array that 32-bit offsets cannot tell apart
-_SHORT = 1 << 16  # lengths up to which distinct ones are found by counting: sorting takes ten times as long
+_MISSING = -1  # length of a missing value, whose key is left out as well
+_WIDE = 1 << 31  # bytes in one array from which on 32-bit offsets are too small
+_SHORT = 1 << 16  # distinct lengths up to this are found by counting: sorting takes ten times as long
 
 
 @dataclass(frozen=True)
-class Encoded:
-    """Bytes of every row."""
+class EncodedRows:
+    """The bytes of each row."""
 
     array: pa.Array  # binary
 
@@ -43,93 +43,94 @@ class Encoded:
         return len(self.array)
 
     def rows(self) -> list[bytes]:
-        """Returns each row's bytes."""
+        """Returns the bytes of each row."""
         rows: list[bytes] = self.array.to_numpy(zero_copy_only=False).tolist()
         return rows
 
 
 @dataclass(frozen=True)
-class _Pieces:
-    """One piece of every row: row i's is data[offsets[i]:offsets[i + 1]]."""
+class _Varying:
+    """One piece per row, of any length: that of row i is data[offsets[i]:offsets[i + 1]]."""
 
     data: Bytes
     offsets: Ints
 
 
-Part = Bytes | _Pieces  # a matrix where the pieces of all rows are of one length
+Pieces = Bytes | _Varying  # one piece per row; a matrix if all have the same length
 
 
 @dataclass(frozen=True)
-class Entries:
-    """What stands in each record for its columns, in the order of their keys."""
+class EncodedColumns:
+    """The map entries of a batch, in the order of their keys."""
 
     rows: int
-    keys: tuple[bytes, ...]  # the first one of each run
-    runs: tuple[tuple[Part, ...], ...]  # neighbouring columns; those that were set apart have a run of their own
+    keys: tuple[bytes, ...]  # the first key of each run
+    runs: tuple[tuple[Pieces, ...], ...]  # neighbouring columns; each separate column is a run of its own
 
-    def records(self) -> Encoded:
-        """Returns whole records."""
+    def records(self) -> EncodedRows:
+        """Returns complete records."""
         parts = [part for run in self.runs for part in run]
         body = sum((_lengths(part) for part in parts), np.zeros(self.rows, np.int64))
         return _join([_by_length(_field_of, body), *parts], self.rows)
 
-    def only(self, name: str) -> Encoded:
-        """Returns the entries of a column that was set apart."""
+    def only(self, name: str) -> EncodedRows:
+        """Returns the entries of one separate column."""
         return _join(self.runs[self.keys.index(name.encode())], self.rows)
 
-    def without(self, name: str) -> Encoded:
-        """Returns the entries of all columns but one that was set apart."""
+    def without(self, name: str) -> EncodedRows:
+        """Returns the entries of all columns but one separate column."""
         runs = zip(self.keys, self.runs, strict=True)
         return _join([part for key, run in runs if key != name.encode() for part in run], self.rows)
 
-    def around(self, name: str, lengths: Ints) -> tuple[Encoded, Encoded]:
-        """Returns what stands before and behind each value of one more column of bytes, whose name was set apart.
+    def around(self, name: str, lengths: Ints) -> tuple[EncodedRows, EncodedRows]:
+        """Returns the bytes of each record before and after the value of one more column, whose name is separate.
 
-        So that large values need not be copied: a record is what stands before, the value, and what stands behind.
+        A record is the bytes before, the value, and the bytes after: so large values are not copied.
+
+        Args:
+            name: of the column.
+            lengths: of its values, which are bytes.
         """
         key = name.encode()
         place = bisect(self.keys, key)
-        before, behind = ([part for run in runs for part in run] for runs in (self.runs[:place], self.runs[place:]))
+        before, after = ([part for run in runs for part in run] for runs in (self.runs[:place], self.runs[place:]))
         before.append(_by_length(lambda length: _prefix(key, _BYTES, length, _field_of), lengths))
-        body = sum((_lengths(part) for part in (*before, *behind)), lengths)
-        return _join([_by_length(_field_of, body), *before], self.rows), _join(behind, self.rows)
+        body = sum((_lengths(part) for part in (*before, *after)), lengths)
+        return _join([_by_length(_field_of, body), *before], self.rows), _join(after, self.rows)
 
-    def with_column(self, name: str, column: pa.Array) -> "Entries":
-        """Returns the entries with one more column, whose name was set apart."""
+    def with_column(self, name: str, column: pa.Array) -> "EncodedColumns":
+        """Returns the columns with one more, whose name is separate."""
         key = name.encode()
         place = bisect(self.keys, key)
         runs = (*self.runs[:place], tuple(_entry(key, column)), *self.runs[place:])
         return replace(self, keys=(*self.keys[:place], key, *self.keys[place:]), runs=runs)
 
 
-def entries(batch: pa.RecordBatch, apart: Collection[str] = (), leave_out: str | None = None) -> Entries:
+def encode_columns(
+    batch: pa.RecordBatch, separate: Collection[str] = (), leave_out: str | None = None
+) -> EncodedColumns:
     """Encodes the columns of a batch: integers, floats, booleans, strings or bytes, or lists of them.
 
     Args:
         batch: the columns.
-        apart: names of columns that will be left out or added; the batch need not have them.
+        separate: names of columns that will be left out or added later; the batch need not have them.
         leave_out: a column that is not encoded.
     """
     columns = zip(batch.schema.names, batch.columns, strict=True)
     encoded = {name.encode(): _entry(name.encode(), column) for name, column in columns if name != leave_out}
-    borders = sorted(name.encode() for name in apart)
+    borders = sorted(name.encode() for name in separate)
     runs = [list(run) for _, run in groupby(sorted(encoded), lambda key: _section(borders, key))]
     merged = [tuple(_merged([part for key in run for part in encoded[key]])) for run in runs]
-    return Entries(batch.num_rows, tuple(run[0] for run in runs), tuple(merged))
-
-
-def encode(batch: pa.RecordBatch) -> Encoded:
-    """Serializes a batch."""
-    return entries(batch).records()
+    return EncodedColumns(batch.num_rows, tuple(run[0] for run in runs), tuple(merged))
 
 
 def _section(borders: Sequence[bytes], key: bytes) -> tuple[int, bool]:
-    """Returns what tells the run of one key from those of others: no run reaches over a border."""
+    """Returns which run a key belongs to: no run crosses a border, and a border is a run of its own."""
     return bisect(borders, key), key in borders
 
 
-def _entry(key: bytes, column: pa.Array) -> list[Part]:
-    """Returns prefix and payload of one key of the map, both empty where the value is missing."""
+def _entry(key: bytes, column: pa.Array) -> list[Pieces]:
+    """Returns prefix and payload of one map entry, both empty where the value is missing."""
     tag, payload, head = _payload(column)
     lengths = _lengths(payload)
     if column.null_count:
@@ -138,7 +139,7 @@ def _entry(key: bytes, column: pa.Array) -> list[Part]:
 
 
 def _prefix(key: bytes, tag: bytes, length: int, head: Callable[[int], bytes]) -> bytes:
-    """Returns all that stands before the payload: entry{1: key, 2: Feature{tag: List{…}}}."""
+    """Returns the bytes before the payload: entry{1: key, 2: Feature{tag: List{…}}}."""
     if length == _MISSING:
         return b""
     name = _FIELD_1 + varint(len(key)) + key
@@ -149,37 +150,37 @@ def _prefix(key: bytes, tag: bytes, length: int, head: Callable[[int], bytes]) -
 
 
 def _field_of(length: int) -> bytes:
-    """Returns the head of a field around a payload."""
+    """Returns the header of a field with a payload of so many bytes."""
     return _FIELD_1 + varint(length)
 
 
 def _packed(length: int) -> bytes:
-    """Returns the head of packed numbers: one field around all of them, and none around nothing."""
+    """Returns the header of packed numbers: one field for all of them, and no field for none."""
     return _field_of(length) if length else b""
 
 
-def _none(length: int) -> bytes:  # noqa: ARG001 - strings of a list bring a field each of their own
+def _none(length: int) -> bytes:  # noqa: ARG001 - each string of a list has a field of its own
     return b""
 
 
-def _payload(column: pa.Array) -> tuple[bytes, Part, Callable[[int], bytes]]:
-    """Returns the list's tag, each row's values as they stand in it, and what stands before them by their length."""
+def _payload(column: pa.Array) -> tuple[bytes, Pieces, Callable[[int], bytes]]:
+    """Returns the tag of the list, the payload of each row, and a function from its length to its header."""
     values, rows = _flatten(column)
     if pa.types.is_floating(values.type):
         data = np.ascontiguousarray(values.to_numpy(zero_copy_only=False), dtype="<f4").view(np.uint8)
-        return _FLOATS, _part(data, rows * 4), _packed
+        return _FLOATS, _pieces(data, rows * 4), _packed
     if pa.types.is_integer(values.type) or pa.types.is_boolean(values.type):
         numbers = _varints(values.cast(pa.int64()).to_numpy(zero_copy_only=False).view(np.uint64))
-        return _INTS, _part(numbers.data, numbers.offsets[rows]), _packed
+        return _INTS, _pieces(numbers.data, numbers.offsets[rows]), _packed
     strings = _binary(values)
     if not _is_list(column.type):
-        return _BYTES, _part(strings.data, strings.offsets[rows]), _field_of
+        return _BYTES, _pieces(strings.data, strings.offsets[rows]), _field_of
     fields = _binary(_join([_by_length(_field_of, np.diff(strings.offsets)), strings], len(values)).array)
-    return _BYTES, _part(fields.data, fields.offsets[rows]), _none
+    return _BYTES, _pieces(fields.data, fields.offsets[rows]), _none
 
 
 def _flatten(column: pa.Array) -> tuple[pa.Array, Ints]:
-    """Returns the values of all rows in a row, and where each row's begin; a missing row has none."""
+    """Returns the values of all rows one after another, and where those of each row begin; a missing row has none."""
     if _is_list(column.type):
         counts = column.value_lengths().fill_null(0).to_numpy(zero_copy_only=False)
         return column.flatten(), _offsets(counts)
@@ -192,18 +193,18 @@ def _is_list(kind: pa.DataType) -> bool:
     return bool(pa.types.is_list(kind) or pa.types.is_large_list(kind))
 
 
-def _binary(values: pa.Array) -> _Pieces:
+def _binary(values: pa.Array) -> _Varying:
     if not len(values):
-        return _Pieces(np.empty(0, np.uint8), np.zeros(1, np.int64))
+        return _Varying(np.empty(0, np.uint8), np.zeros(1, np.int64))
     wide = pa.types.is_large_string(values.type) or pa.types.is_large_binary(values.type)
     _, offset_buffer, data_buffer = values.buffers()
     offsets = np.frombuffer(offset_buffer, np.int64 if wide else np.int32)[values.offset :][: len(values) + 1]
     data = np.frombuffer(data_buffer, np.uint8) if data_buffer is not None else np.empty(0, np.uint8)
-    return _Pieces(data[offsets[0] : offsets[-1]], offsets.astype(np.int64) - offsets[0])
+    return _Varying(data[offsets[0] : offsets[-1]], offsets.astype(np.int64) - offsets[0])
 
 
-def _varints(numbers: npt.NDArray[np.uint64]) -> _Pieces:
-    """Encodes all numbers at once, a byte position at a time."""
+def _varints(numbers: npt.NDArray[np.uint64]) -> _Varying:
+    """Encodes all numbers at once, one byte position after another."""
     longest = max(1, -(-int(numbers.max(initial=0)).bit_length() // 7))
     lengths = np.ones(len(numbers), np.int64)
     table = np.empty((len(numbers), longest), np.uint8)
@@ -215,8 +216,8 @@ def _varints(numbers: npt.NDArray[np.uint64]) -> _Pieces:
     return _cut(table, lengths)
 
 
-def _by_length(make: Callable[[int], bytes], lengths: Ints) -> Part:
-    """Returns for every row the bytes that `make` gives for its length; it is called once a distinct length."""
+def _by_length(make: Callable[[int], bytes], lengths: Ints) -> Pieces:
+    """Returns for each row the bytes that `make` returns for its length; it is called once per distinct length."""
     distinct, which = _distinct(lengths)
     made = [make(length) for length in distinct]
     sizes = np.array([len(piece) for piece in made], np.int64)
@@ -229,7 +230,7 @@ def _by_length(make: Callable[[int], bytes], lengths: Ints) -> Part:
 
 
 def _distinct(lengths: Ints) -> tuple[list[int], Ints]:
-    """Returns the distinct lengths, and which of them each one is."""
+    """Returns the distinct lengths, and the index of each length among them."""
     low, high = int(lengths.min(initial=0)), int(lengths.max(initial=0))
     if low == high:
         return [low], np.zeros(len(lengths), np.int64)
@@ -241,34 +242,34 @@ def _distinct(lengths: Ints) -> tuple[list[int], Ints]:
     return found, (np.cumsum(present) - 1)[lengths - _MISSING]
 
 
-def _cut(table: Bytes, lengths: Ints) -> _Pieces:
-    """Returns the rows of a matrix, each at its own length."""
-    return _Pieces(table[np.arange(table.shape[1]) < lengths[:, None]], _offsets(lengths))
+def _cut(table: Bytes, lengths: Ints) -> _Varying:
+    """Returns the rows of a matrix, each cut to its own length."""
+    return _Varying(table[np.arange(table.shape[1]) < lengths[:, None]], _offsets(lengths))
 
 
-def _part(data: Bytes, offsets: Ints) -> Part:
-    """Returns pieces as a matrix if they can be one."""
+def _pieces(data: Bytes, offsets: Ints) -> Pieces:
+    """Returns pieces as a matrix if they all have the same length."""
     lengths = np.diff(offsets)
     if len(lengths) and (lengths == lengths[0]).all():
         return data[offsets[0] : offsets[-1]].reshape(len(lengths), -1)
-    return _Pieces(data, offsets)
+    return _Varying(data, offsets)
 
 
-def _lengths(part: Part) -> Ints:
-    return np.diff(part.offsets) if isinstance(part, _Pieces) else np.full(len(part), part.shape[1])
+def _lengths(part: Pieces) -> Ints:
+    return np.diff(part.offsets) if isinstance(part, _Varying) else np.full(len(part), part.shape[1])
 
 
-def _merged(parts: Sequence[Part]) -> Iterator[Part]:
-    """Yields parts with neighbours of one length each put together."""
-    for varied, run in groupby(parts, lambda part: isinstance(part, _Pieces)):
-        if varied:
+def _merged(parts: Sequence[Pieces]) -> Iterator[Pieces]:
+    """Yields the pieces, with neighbours of fixed length merged into one matrix."""
+    for varying, run in groupby(parts, lambda part: isinstance(part, _Varying)):
+        if varying:
             yield from run
         else:
             yield _side_by_side(list(run))  # type: ignore[arg-type]
 
 
 def _side_by_side(matrices: Sequence[Bytes]) -> Bytes:
-    """Returns matrices as one; prefixes are the same in all rows and are laid out in one go."""
+    """Returns matrices as one; prefixes, which are the same in all rows, are written at once."""
     if len(matrices) == 1:
         return matrices[0]
     rows = len(matrices[0])
@@ -282,19 +283,19 @@ def _side_by_side(matrices: Sequence[Bytes]) -> Bytes:
     return whole
 
 
-def _join(parts: Sequence[Part], rows: int) -> Encoded:
-    """Puts the pieces of each row one behind another."""
+def _join(parts: Sequence[Pieces], rows: int) -> EncodedRows:
+    """Joins the pieces of each row."""
     if not parts:
-        return Encoded(pa.array([b""] * rows, pa.binary()))
+        return EncodedRows(pa.array([b""] * rows, pa.binary()))
     merged = list(_merged(parts))
-    size = sum(part.data.size if isinstance(part, _Pieces) else part.size for part in merged)
+    size = sum(part.data.size if isinstance(part, _Varying) else part.size for part in merged)
     kind = pa.binary() if size < _WIDE else pa.large_binary()
     arrays = [_array(part, kind) for part in merged]
-    return Encoded(pc.binary_join_element_wise(*arrays, pa.scalar(b"", kind)) if len(arrays) > 1 else arrays[0])
+    return EncodedRows(pc.binary_join_element_wise(*arrays, pa.scalar(b"", kind)) if len(arrays) > 1 else arrays[0])
 
 
-def _array(part: Part, kind: pa.DataType) -> pa.Array:
-    if isinstance(part, _Pieces):
+def _array(part: Pieces, kind: pa.DataType) -> pa.Array:
+    if isinstance(part, _Varying):
         data, offsets = part.data, part.offsets
     else:
         data, offsets = part.reshape(-1), np.arange(len(part) + 1) * part.shape[1]

@@ -1,8 +1,8 @@
-"""Rows get the images that they refer to, a slice of rows at a time.
+"""Reads the images that rows refer to, a slice of rows at a time.
 
-    rows ─► paths ─► found below the data folder? ─► threads, a slice ahead: read, check ─► rows with images, bad rows
+    rows ─► paths ─► in the data folder? ─► threads, one slice ahead: read, check ─► rows with images, bad rows
 
-The path itself is not kept: a person finds the file by its row, and a model must not learn from names.
+The path itself does not go into the record: a person finds the file by its row, and a model must not learn from names.
 """
 
 import hashlib
@@ -27,42 +27,42 @@ from components.records.quarantine import RAW_LIMIT
 from components.settings.ingest import Ingest
 from components.storage.paths import DataPath
 
-_ROWS, _BYTES = 512, 8 << 20  # a slice: enough to be worth encoding together, few enough to stay small in memory
-_TASK = 32  # images that a thread is handed at once
+_SLICE_ROWS, _SLICE_BYTES = 512, 8 << 20  # enough to be worth encoding together, few enough to stay small in memory
+_TASK_IMAGES = 32  # images per task of a thread
 _AHEAD = 1  # slices that are read while another is written
 
 
 @dataclass(frozen=True)
-class Shot:
-    """A image that may be trained on."""
+class RowImage:
+    """An image that a row refers to, checked."""
 
-    image: CheckedImage
+    checked: CheckedImage
     sha256: str  # of the file
 
 
 @dataclass(frozen=True)
-class Filled:
-    """Rows with all that belongs to them."""
+class RowsWithImages:
+    """Rows, with the image of each if rows refer to images."""
 
     columns: pa.RecordBatch
     bad: Sequence[BadRow] = ()
-    shots: Sequence[Shot] = ()  # of each row, if rows refer to images
+    images: Sequence[RowImage] = ()
 
 
 @dataclass(frozen=True)
 class _Slice:
     start: int
     found: Sequence[ReferencedImage | Rejected]  # of each row
-    tasks: Sequence[Future[dict[str, Shot | Rejected]]]
+    tasks: Sequence[Future[dict[str, RowImage | Rejected]]]
 
-    def ends(self) -> list[Shot | Rejected]:
-        """Returns what became of each row's image, when all of them are read."""
-        shots = {path: shot for task in self.tasks for path, shot in task.result().items()}
-        return [shots[each.path] if isinstance(each, ReferencedImage) else each for each in self.found]
+    def outcomes(self) -> list[RowImage | Rejected]:
+        """Returns the image of each row, or why it has none, when all of them are read."""
+        read = {path: image for task in self.tasks for path, image in task.result().items()}
+        return [read[each.path] if isinstance(each, ReferencedImage) else each for each in self.found]
 
 
-class Images:
-    """Fills images into the rows of one range."""
+class ImageColumn:
+    """Reads the images of one range of rows."""
 
     def __init__(
         self, part: Range, column: str, schema: pa.Schema, data: DataPath, settings: Ingest, checks: Path | None
@@ -72,8 +72,8 @@ class Images:
         self._folder, self._finder = posixpath.dirname(part.path), references.finder(data)
         self._checks = Checks(checks, settings)
 
-    def __enter__(self) -> "Images":
-        # Reading, hashing and decoding all release the interpreter's lock.
+    def __enter__(self) -> "ImageColumn":
+        # Threads: reading, hashing and decoding release Python's lock.
         self._pool = ThreadPoolExecutor(max_workers=os.cpu_count())
         return self
 
@@ -81,16 +81,16 @@ class Images:
         self._pool.shutdown(cancel_futures=True)
         self._checks.__exit__(*error)
 
-    def fill(self, batch: RowBatch) -> Iterator[Filled]:
+    def read(self, batch: RowBatch) -> Iterator[RowsWithImages]:
         """Yields slices of a batch with their images."""
         found = [self._find(value) for value in batch.columns.column(self._place).to_pylist()]
         running: deque[_Slice] = deque()
         for start, stop in _slices([each.size if isinstance(each, ReferencedImage) else 0 for each in found]):
-            running.append(_Slice(start, found[start:stop], self._ask(found[start:stop])))
+            running.append(_Slice(start, found[start:stop], self._start(found[start:stop])))
             if len(running) > _AHEAD:
-                yield self._filled(batch, running.popleft())
-        for some in running:
-            yield self._filled(batch, some)
+                yield self._finish(batch, running.popleft())
+        for each in running:
+            yield self._finish(batch, each)
 
     def _find(self, value: str | None) -> ReferencedImage | Rejected:
         try:
@@ -98,42 +98,43 @@ class Images:
         except Rejected as reason:
             return reason
 
-    def _ask(self, found: Sequence[ReferencedImage | Rejected]) -> list[Future[dict[str, Shot | Rejected]]]:
-        """Has each image read and checked once, however many rows refer to it."""
-        wanted = list({each.path: each for each in found if isinstance(each, ReferencedImage)}.values())
-        return [self._pool.submit(self._read, wanted[at : at + _TASK]) for at in range(0, len(wanted), _TASK)]
+    def _start(self, found: Sequence[ReferencedImage | Rejected]) -> list[Future[dict[str, RowImage | Rejected]]]:
+        """Starts tasks that read each image once, however many rows refer to it."""
+        images = list({each.path: each for each in found if isinstance(each, ReferencedImage)}.values())
+        tasks = [images[at : at + _TASK_IMAGES] for at in range(0, len(images), _TASK_IMAGES)]
+        return [self._pool.submit(self._read_all, task) for task in tasks]
 
-    def _read(self, images: Sequence[ReferencedImage]) -> dict[str, Shot | Rejected]:
-        return {picture.path: self._shot(picture) for picture in images}
+    def _read_all(self, images: Sequence[ReferencedImage]) -> dict[str, RowImage | Rejected]:
+        return {image.path: self._read_one(image) for image in images}
 
-    def _shot(self, picture: ReferencedImage) -> Shot | Rejected:
-        if picture.size > self._limit << 20:
-            return Rejected(f"image {picture.path!r}: {picture.size:,} bytes, more than max_file_mb = {self._limit}")
+    def _read_one(self, image: ReferencedImage) -> RowImage | Rejected:
+        if image.size > self._limit << 20:
+            return Rejected(f"image {image.path!r}: {image.size:,} bytes, more than max_file_mb = {self._limit}")
         try:
-            content = references.read(picture, self._limit << 20)
+            content = references.read(image, self._limit << 20)
             sha256 = hashlib.sha256(content).hexdigest()
-            return Shot(self._checks.check(content, sha256), sha256)
+            return RowImage(self._checks.check(content, sha256), sha256)
         except Rejected as reason:
-            return Rejected(f"image {picture.path!r}: {reason}")
+            return Rejected(f"image {image.path!r}: {reason}")
         except OSError as error:
-            return Rejected(f"image {picture.path!r} cannot be read: {error.strerror}")
+            return Rejected(f"image {image.path!r} cannot be read: {error.strerror}")
 
-    def _filled(self, batch: RowBatch, some: _Slice) -> Filled:
-        ends = some.ends()
+    def _finish(self, batch: RowBatch, part: _Slice) -> RowsWithImages:
+        outcomes = part.outcomes()
         bad = [
-            describe(batch, some.start + row, f"column {self._column}: {end}")
-            for row, end in enumerate(ends)
-            if isinstance(end, Rejected)
+            _bad_row(batch, part.start + row, f"column {self._column}: {outcome}")
+            for row, outcome in enumerate(outcomes)
+            if isinstance(outcome, Rejected)
         ]
-        shots = [end for end in ends if isinstance(end, Shot)]
-        rows = batch.columns.slice(some.start, len(ends))
+        images = [outcome for outcome in outcomes if isinstance(outcome, RowImage)]
+        rows = batch.columns.slice(part.start, len(outcomes))
         if bad:
-            rows = rows.filter(pa.array([isinstance(end, Shot) for end in ends]))
-        return Filled(rows, bad, shots)
+            rows = rows.filter(pa.array([isinstance(outcome, RowImage) for outcome in outcomes]))
+        return RowsWithImages(rows, bad, images)
 
 
-def describe(batch: RowBatch, row: int, reason: str) -> BadRow:
-    """Returns a good row of a batch as a bad one."""
+def _bad_row(batch: RowBatch, row: int, reason: str) -> BadRow:
+    """Returns a row of a batch as a bad one, with its position and text."""
     if batch.describe is not None:
         position, raw = batch.describe(row)
     else:
@@ -142,10 +143,10 @@ def describe(batch: RowBatch, row: int, reason: str) -> BadRow:
 
 
 def _slices(sizes: Sequence[int]) -> Iterator[tuple[int, int]]:
-    """Yields ranges of rows with few enough bytes."""
+    """Yields ranges of rows that are bounded in rows and in bytes of their images."""
     start, total = 0, 0
     for row, size in enumerate(sizes):
-        if row > start and (row - start == _ROWS or total + size > _BYTES):
+        if row > start and (row - start == _SLICE_ROWS or total + size > _SLICE_BYTES):
             yield start, row
             start, total = row, 0
         total += size

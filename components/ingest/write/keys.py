@@ -1,12 +1,12 @@
-"""What tells records apart: 64 bits of their content, and the split that follows from them.
+"""Identifies each row by its content: 64 bits, from which its split and its id follow.
 
-    columns ─┬─ all but the label ─► content ─┬─► split: the same content is always on the same side
-             │                                └─► id: seeds the record's augmentation, wherever it stands
-             └─ label ─► the same content under two labels can be told
+    columns ─┬─ all but the label ─► content ─┬─► split: equal contents are always in one split
+             │                                └─► id: seeds the augmentation of the record
+             └─ label ─► equal contents with different labels are found
 
-The split follows from the image instead, if rows refer to one, so that all rows of a image are on one side; or
-from the column that the user names, so that all rows of one patient are. A row without a value in that column is
-split by its content.
+If rows refer to images, the image decides about the split instead, so that all rows of an image are in one split. If
+the user names a column (`ingest.split_by`), that column does, so that all rows of one patient are in one split; a row
+without a value in that column is split by its content.
 """
 
 import hashlib
@@ -20,7 +20,7 @@ import pyarrow as pa
 import tensorflow as tf
 
 from components.ingest.work import shards
-from components.ingest.write.encode_columns import Encoded, Entries, entries
+from components.ingest.write.encode_columns import EncodedColumns, EncodedRows, encode_columns
 from components.settings.splits import SPLITS, Splits
 
 Hashes = npt.NDArray[np.uint64]
@@ -28,48 +28,48 @@ Numbers = npt.NDArray[np.int64]
 
 
 @dataclass(frozen=True)
-class Roles:
-    """What columns are for; empty where there is none."""
+class ColumnRoles:
+    """Names of the columns that have a role; empty if there is none."""
 
     label: str
     split_by: str
     id: str  # our own column of record ids
-    path: str = ""  # of the image that a row refers to, which does not go into the record, …
-    image: str = ""  # … and what the image is called there
+    path: str = ""  # of the image that a row refers to, which does not go into the record
+    image: str = ""  # name of the image in the record
 
 
 @dataclass(frozen=True)
-class Keyed:
-    """Rows, and what tells them apart."""
+class KeyedRows:
+    """Encoded rows, with what identifies each of them."""
 
-    entries: Entries  # with the id; the image is still to come
-    contents: Hashes  # of all but the label
+    columns: EncodedColumns  # with the id, still without the image
+    contents: Hashes  # of all columns but the label
     labels: npt.NDArray[np.uint32]
-    splits: Numbers  # place of each record's split in SPLITS
+    splits: Numbers  # index of each row's split in SPLITS
 
 
-def key(batch: pa.RecordBatch, roles: Roles, splits: Splits, images: Sequence[str] = ()) -> Keyed:
-    """Encodes a batch, each column once.
+def key(batch: pa.RecordBatch, roles: ColumnRoles, splits: Splits, images: Sequence[str] = ()) -> KeyedRows:
+    """Encodes a batch, each column once, and identifies its rows.
 
     Args:
-        batch: the columns; images come later.
-        roles: what they are for.
+        batch: the columns, without images.
+        roles: which column is what.
         splits: fractions and salt.
-        images: sha256 of the file that each row refers to, which stands for the image.
+        images: sha256 of the image that each row refers to; it stands for the image.
     """
-    parts = entries(batch, [roles.label, roles.split_by, roles.id, roles.image], roles.path or None)
-    whole = parts.with_column(roles.image, pa.array(images, pa.string())) if images else parts
-    alone = not roles.label or (batch.schema.names == [roles.label] and not images)
-    contents = fingerprints(whole.records() if alone else whole.without(roles.label))
+    columns = encode_columns(batch, [roles.label, roles.split_by, roles.id, roles.image], roles.path or None)
+    whole = columns.with_column(roles.image, pa.array(images, pa.string())) if images else columns
+    only_label = not roles.label or (batch.schema.names == [roles.label] and not images)
+    contents = fingerprints(whole.records() if only_label else whole.without(roles.label))
     if images and not roles.split_by:
         chosen = np.array([SPLITS.index(shards.split_of(sha256, splits)) for sha256 in images], np.int64)
     else:
-        chosen = split_numbers(_split_keys(batch, parts, roles, contents), splits)
+        chosen = split_numbers(_split_keys(batch, columns, roles, contents), splits)
     ids = pa.array((contents >> np.uint64(1)).view(np.int64))
-    return Keyed(parts.with_column(roles.id, ids), contents, _labels(parts, roles), chosen)
+    return KeyedRows(columns.with_column(roles.id, ids), contents, _labels(columns, roles), chosen)
 
 
-def fingerprints(rows: Encoded) -> Hashes:
+def fingerprints(rows: EncodedRows) -> Hashes:
     """Returns 64 bits of each row's content, the same on any machine."""
     if not len(rows):
         return np.empty(0, np.uint64)
@@ -77,21 +77,21 @@ def fingerprints(rows: Encoded) -> Hashes:
     return np.ascontiguousarray(hashed).view("<u8").reshape(-1)
 
 
-def _labels(parts: Entries, roles: Roles) -> npt.NDArray[np.uint32]:
-    """Returns 32 bits of each row's label: enough to tell two labels of one content apart."""
+def _labels(columns: EncodedColumns, roles: ColumnRoles) -> npt.NDArray[np.uint32]:
+    """Returns 32 bits of each row's label, enough to see that one content has two labels."""
     if not roles.label:
-        return np.zeros(parts.rows, np.uint32)
-    distinct, which = _distinct(parts.only(roles.label))
+        return np.zeros(columns.rows, np.uint32)
+    distinct, which = _distinct(columns.only(roles.label))
     return np.fromiter(map(google_crc32c.value, distinct.rows()), np.uint32, len(distinct))[which]
 
 
-def _distinct(rows: Encoded) -> tuple[Encoded, Numbers]:
+def _distinct(rows: EncodedRows) -> tuple[EncodedRows, Numbers]:
     found = rows.array.dictionary_encode()
-    return Encoded(found.dictionary), found.indices.to_numpy()
+    return EncodedRows(found.dictionary), found.indices.to_numpy()
 
 
 def split_numbers(hashes: Hashes, splits: Splits) -> Numbers:
-    """Returns the number of each record's split: the same content is always on the same side."""
+    """Returns the index of each row's split in SPLITS, decided by its hash."""
     salt = np.uint64(int.from_bytes(hashlib.sha256(splits.salt.encode()).digest()[:8], "little"))
     mixed = (hashes ^ salt) * np.uint64(0x9E3779B97F4A7C15)
     places = (mixed >> np.uint64(11)) / float(1 << 53)
@@ -99,9 +99,9 @@ def split_numbers(hashes: Hashes, splits: Splits) -> Numbers:
     return np.searchsorted(edges, places, side="right")
 
 
-def _split_keys(batch: pa.RecordBatch, parts: Entries, roles: Roles, contents: Hashes) -> Hashes:
+def _split_keys(batch: pa.RecordBatch, columns: EncodedColumns, roles: ColumnRoles, contents: Hashes) -> Hashes:
     if not roles.split_by:
         return contents
     present = batch.column(batch.schema.get_field_index(roles.split_by)).is_valid().to_numpy(zero_copy_only=False)
-    distinct, which = _distinct(parts.only(roles.split_by))
+    distinct, which = _distinct(columns.only(roles.split_by))
     return np.where(present, fingerprints(distinct)[which], contents)

@@ -1,11 +1,10 @@
-"""One range of rows: read, fill in images, split by content, encode, write a shard for every split it has records of.
+"""Writes one range of rows: one shard for each split that it has records of.
 
-range ─► batches of columns ─► images ─► keys and records (all rows at once) ─► TFRecord ─► rename
-                                             └─► fingerprints beside it, for duplicates
+range ─► batches of columns ─► images ─► keys and records, all rows of a batch at once ─► TFRecord ─► renamed
+                                             └─► fingerprints beside it, to find duplicates
 """
 
 import contextlib
-from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -14,14 +13,13 @@ import numpy as np
 import pyarrow as pa
 
 from components.errors import SettingsError
-from components.ingest.close import near_duplicates
-from components.ingest.close.duplicates import Notes
+from components.ingest.close.duplicates import FingerprintWriter
 from components.ingest.sources.rows import BadRow, Range, RowBatch, RowSource
 from components.ingest.survey import columns
 from components.ingest.write import keys
-from components.ingest.write.files import ShardReport
-from components.ingest.write.image_column import Filled, Images, Shot
-from components.ingest.write.keys import Keyed, Numbers, Roles
+from components.ingest.write.image_column import ImageColumn, RowsWithImages
+from components.ingest.write.keys import ColumnRoles, KeyedRows, Numbers
+from components.ingest.write.report import ShardCounts, ShardReport
 from components.records.quarantine import Quarantined, printable
 from components.records.tfrecord import TFRecordWriter, frame_batch
 from components.settings.ingest import Ingest
@@ -29,188 +27,164 @@ from components.settings.splits import SPLITS
 from components.storage import durable
 from components.storage.paths import DataPath
 
-_CLASSES = 10_000  # that are counted one by one in a range: labels may be as many as rows
-_OTHERS = "…"  # the name under which all further ones are counted
-_RAWS = 10_000  # bad rows of a range of which the text is kept
+_MAX_CLASSES = 10_000  # counted one by one per range: a label may be different in every row
+_OTHER_CLASSES = "…"  # the name under which all further ones are counted
+_MAX_RAW = 10_000  # quarantined rows per range whose text is kept
 
 
 def write_range(
     part: Range, shard: str, *, source: RowSource, schema: pa.Schema, data: DataPath, artifact: Path, settings: Ingest,
     label: str, images: str = "", checks: Path | None = None,
 ) -> list[ShardReport]:  # fmt: skip
-    """Writes the shards of one range and accounts for every row of it.
+    """Writes the shards of one range and reports what became of each of its rows.
 
     Args:
-        part: what to read.
+        part: the range.
         shard: end of the names of its shards, such as "00003-of-00024".
-        source: who reads it.
+        source: reads it.
         schema: its columns.
         data: the folder that the range's path is relative to.
-        artifact: where the shards go.
+        artifact: the folder that the shards go to.
         settings: of the ingest.
         label: column of the label, or empty.
         images: column with paths of images, or empty.
-        checks: verdicts on images that are known already.
+        checks: cache of image checks.
     """
     roles = _roles(schema, settings, label, images)
-    tally = _Tally(part, label if label and _has_classes(schema.field(label)) else "")
+    counts = _RangeCounts(part, label if label and _has_classes(schema.field(label)) else "")
     with contextlib.ExitStack() as stack:
-        fill = _as_it_is
+        add_images = _without_images
         if images:
-            fill = stack.enter_context(Images(part, images, schema, data, settings, checks)).fill
-        writers = _Writers(stack, artifact, shard, roles.image, gzip=settings.compression == "gzip" and not images)
+            add_images = stack.enter_context(ImageColumn(part, images, schema, data, settings, checks)).read
+        writers = _SplitWriters(stack, artifact, shard, roles.image, gzip=settings.compression == "gzip" and not images)
         for batch in source.read(data / part.path, part, schema):
-            tally.note_bad(batch.bad)
-            for rows in fill(batch):
-                keyed = keys.key(rows.columns, roles, settings.splits, [shot.sha256 for shot in rows.shots])
-                writers.write(keyed, [shot.image.content for shot in rows.shots])
-                tally.note(rows, keyed)
-    return writers.reports(tally)
+            counts.add_bad(batch.bad)
+            for rows in add_images(batch):
+                keyed = keys.key(rows.columns, roles, settings.splits, [image.sha256 for image in rows.images])
+                writers.write(keyed, [image.checked.content for image in rows.images])
+                counts.add(rows, keyed)
+    return writers.reports(counts)
 
 
-def _roles(schema: pa.Schema, settings: Ingest, label: str, images: str) -> Roles:
+def _roles(schema: pa.Schema, settings: Ingest, label: str, images: str) -> ColumnRoles:
     if label and label == images:
         raise SettingsError(f"column {label!r} cannot be both the label and the path of an image; set ingest.label")
     split_by = settings.split_by and columns.check_column(schema, settings.split_by, "split_by")
     if split_by == images:
-        split_by = ""  # the path has become a image, which decides about the split anyway
+        split_by = ""  # the image itself decides about the split anyway
     own = columns.record_schema(schema, images).names[-1]
-    return Roles(label, split_by, own, images, columns.image_name(schema, images) if images else "")
+    return ColumnRoles(label, split_by, own, images, columns.image_name(schema, images) if images else "")
 
 
-def _as_it_is(batch: RowBatch) -> Iterator[Filled]:
-    yield Filled(batch.columns)
+def _without_images(batch: RowBatch) -> Iterator[RowsWithImages]:
+    yield RowsWithImages(batch.columns)
 
 
 def _has_classes(label: pa.Field) -> bool:
-    """Whether a label names a class: a number with a fraction is a quantity."""
+    """Whether a label names a class: lists, tensors and floats do not."""
     return not (columns.is_list(label.type) or columns.is_tensor(label) or pa.types.is_floating(label.type))
 
 
 @dataclass
-class _Tally:
-    """Counts what became of the rows of one range."""
+class _RangeCounts:
+    """Counts the rows of one range while they are written."""
 
     part: Range
     label: str  # column whose values are counted, or empty
     bad: list[Quarantined] = field(default_factory=list)
     read: int = 0
-    classes: dict[str, Counter[str]] = field(default_factory=lambda: {split: Counter() for split in SPLITS})
-    sides: dict[str, Counter[int]] = field(default_factory=lambda: {split: Counter() for split in SPLITS})
-    changed: dict[str, Counter[str]] = field(default_factory=lambda: {split: Counter() for split in SPLITS})
-    hashes: dict[str, list[tuple[str, int]]] = field(default_factory=lambda: {split: [] for split in SPLITS})
-    known: set[str] = field(default_factory=set)
+    splits: dict[str, ShardCounts] = field(default_factory=lambda: {split: ShardCounts() for split in SPLITS})
+    classes: set[str] = field(default_factory=set)
 
-    def note_bad(self, bad: Sequence[BadRow]) -> None:
+    def add_bad(self, bad: Sequence[BadRow]) -> None:
         """Counts rows that cannot become records."""
         self.read += len(bad)
-        self.bad += [_refused(self.part, row, len(self.bad) + place < _RAWS) for place, row in enumerate(bad)]
+        self.bad += [_quarantined(self.part, row, len(self.bad) + at < _MAX_RAW) for at, row in enumerate(bad)]
 
-    def note(self, rows: Filled, keyed: Keyed) -> None:
-        """Counts rows that were written, and those whose image is bad."""
-        self.note_bad(rows.bad)
+    def add(self, rows: RowsWithImages, keyed: KeyedRows) -> None:
+        """Counts rows that were written, and those with a bad image."""
+        self.add_bad(rows.bad)
         self.read += rows.columns.num_rows
         if self.label:
             self._count_classes(rows.columns.column(rows.columns.schema.get_field_index(self.label)), keyed.splits)
-        for shot, number in zip(rows.shots, keyed.splits.tolist() if rows.shots else (), strict=True):
-            self._note_image(shot, SPLITS[number])
-
-    def _note_image(self, shot: Shot, split: str) -> None:
-        image = shot.image
-        self.sides[split][min(image.width, image.height)] += 1
-        if image.changed:
-            self.changed[split][image.changed] += 1
-        if image.perceptual_hash is not None:
-            self.hashes[split].append((shot.sha256, image.perceptual_hash))
+        for image, split in zip(rows.images, keyed.splits.tolist() if rows.images else (), strict=True):
+            checked = image.checked
+            side = min(checked.width, checked.height)
+            self.splits[SPLITS[split]].add(image.sha256, side, checked.changed, checked.perceptual_hash)
 
     def _count_classes(self, labels: pa.Array, splits: Numbers) -> None:
         found = labels.dictionary_encode()
-        names = [*map(_name, found.dictionary.to_pylist()), ""]  # the last one: no label at all
+        names = [*map(_class_name, found.dictionary.to_pylist()), ""]  # the last one: no label
         which = found.indices.fill_null(len(names) - 1).to_numpy(zero_copy_only=False)
         counts = np.bincount(splits * len(names) + which, minlength=len(SPLITS) * len(names))
         for place in np.flatnonzero(counts).tolist():
             split, name = divmod(place, len(names))
-            self.classes[SPLITS[split]][self._known(names[name])] += int(counts[place])
+            self.splits[SPLITS[split]].classes[self._bounded(names[name])] += int(counts[place])
 
-    def _known(self, name: str) -> str:
-        if name not in self.known and len(self.known) >= _CLASSES:
-            return _OTHERS
-        self.known.add(name)
+    def _bounded(self, name: str) -> str:
+        if name not in self.classes and len(self.classes) >= _MAX_CLASSES:
+            return _OTHER_CLASSES
+        self.classes.add(name)
         return name
 
 
-class _Writers:
-    """A file a split, opened when its first record comes; each is published whole."""
+class _SplitWriters:
+    """One shard per split, opened for its first record; each is renamed when it is whole."""
 
     def __init__(self, stack: contextlib.ExitStack, artifact: Path, shard: str, image: str, *, gzip: bool) -> None:
         self._stack, self._artifact, self._image = stack, artifact, image
         self._end, self._gzip = f"{shard}.gz" if gzip else shard, gzip
-        self._open: dict[str, tuple[TFRecordWriter, Notes]] = {}
+        self._open: dict[str, tuple[TFRecordWriter, FingerprintWriter]] = {}
 
-    def write(self, keyed: Keyed, pictures: Sequence[bytes]) -> None:
-        """Appends records to the files of their splits."""
-        put = _with_images(keyed, self._image, pictures) if self._image else _all_at_once(keyed)
+    def write(self, keyed: KeyedRows, images: Sequence[bytes]) -> None:
+        """Appends records to the shards of their splits."""
+        write_some = _with_images(keyed, self._image, images) if self._image else _whole_batch(keyed)
         for number, split in enumerate(SPLITS):
             mine = np.flatnonzero(keyed.splits == number)
             if len(mine):
-                file, notes = self._open.get(split) or self._start(split)
-                put(file, mine)
-                notes.add(keyed.contents[mine], keyed.labels[mine])
+                shard, fingerprints = self._open.get(split) or self._start(split)
+                write_some(shard, mine)
+                fingerprints.add(keyed.contents[mine], keyed.labels[mine])
 
-    def reports(self, tally: _Tally) -> list[ShardReport]:
-        """Returns what was published, when the stack is closed; bad rows are told of with the first shard."""
-        made = [self._report(split, file, tally) for split, (file, _) in self._open.items()]
-        first = made[0] if made else _NO_SHARD
-        return [replace(first, quarantined=tuple(tally.bad), read=tally.read), *made[1:]]
+    def reports(self, counts: _RangeCounts) -> list[ShardReport]:
+        """Returns the reports when the shards are closed; the first one has all rows that were quarantined."""
+        made = [
+            counts.splits[split].report(split, self._name(split), shard) for split, (shard, _) in self._open.items()
+        ]
+        first = made[0] if made else ShardReport()
+        return [replace(first, quarantined=tuple(counts.bad), read=counts.read), *made[1:]]
 
-    def _start(self, split: str) -> tuple[TFRecordWriter, Notes]:
+    def _start(self, split: str) -> tuple[TFRecordWriter, FingerprintWriter]:
         target = self._artifact / self._name(split)
         target.parent.mkdir(parents=True, exist_ok=True)
-        aside = self._stack.enter_context(durable.publish_file(target, sync=False))
-        notes = self._stack.enter_context(Notes(self._artifact, self._name(split)))
-        self._open[split] = self._stack.enter_context(TFRecordWriter(aside, gzip=self._gzip)), notes
+        temporary = self._stack.enter_context(durable.publish_file(target, sync=False))
+        fingerprints = self._stack.enter_context(FingerprintWriter(self._artifact, self._name(split)))
+        self._open[split] = self._stack.enter_context(TFRecordWriter(temporary, gzip=self._gzip)), fingerprints
         return self._open[split]
 
     def _name(self, split: str) -> str:
         return f"Split-{split}/data_tfrecord-{self._end}"
 
-    def _report(self, split: str, file: TFRecordWriter, tally: _Tally) -> ShardReport:
-        return replace(
-            _NO_SHARD,
-            split=split,
-            name=self._name(split),
-            records=file.records,
-            bytes=file.size,
-            checksum=file.checksum,
-            classes=dict(tally.classes[split]),
-            sides=dict(tally.sides[split]),
-            changed=dict(tally.changed[split]),
-            perceptual_hashes=near_duplicates.pack(tally.hashes[split]),
-        )
+
+def _whole_batch(keyed: KeyedRows) -> Callable[[TFRecordWriter, Numbers], None]:
+    """Returns a function that writes some of the records, framed together."""
+    framed = frame_batch(keyed.columns.records().array)
+    return lambda writer, mine: writer.write_framed(framed.take(pa.array(mine)))
 
 
-def _all_at_once(keyed: Keyed) -> Callable[[TFRecordWriter, Numbers], None]:
-    """Returns what writes some of the records."""
-    framed = frame_batch(keyed.entries.records().array)
-    return lambda file, mine: file.write_framed(framed.take(pa.array(mine)))
+def _with_images(keyed: KeyedRows, image: str, contents: Sequence[bytes]) -> Callable[[TFRecordWriter, Numbers], None]:
+    """Returns a function that writes some of the records one by one, without a copy of their images."""
+    before, after = keyed.columns.around(image, np.fromiter(map(len, contents), np.int64, len(contents)))
+    records = list(zip(before.rows(), contents, after.rows(), strict=True))
+    return lambda writer, mine: writer.write(records[index] for index in mine.tolist())
 
 
-def _with_images(keyed: Keyed, image: str, pictures: Sequence[bytes]) -> Callable[[TFRecordWriter, Numbers], None]:
-    """Returns what writes some of the records, their images from where they are."""
-    around = keyed.entries.around(image, np.fromiter(map(len, pictures), np.int64, len(pictures)))
-    records = list(zip(around[0].rows(), pictures, around[1].rows(), strict=True))
-    return lambda file, mine: file.write(records[index] for index in mine.tolist())
-
-
-_NO_SHARD = ShardReport("", "", 0, 0, "", {}, {}, {}, ())
-
-
-def _refused(part: Range, bad: BadRow, with_raw: bool) -> Quarantined:
+def _quarantined(part: Range, bad: BadRow, with_raw: bool) -> Quarantined:
     return Quarantined.of(printable(part.path), bad.reason, bad.position, bad.raw if with_raw else b"")
 
 
-def _name(label: object) -> str:
-    """Returns a class as text; truth as other programs write it."""
+def _class_name(label: object) -> str:
+    """Returns a label as text; booleans in lower case, as in JSON."""
     if isinstance(label, bytes):
         return label.decode("utf-8", "backslashreplace")
     return str(label).lower() if isinstance(label, bool) else str(label)

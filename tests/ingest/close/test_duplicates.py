@@ -1,4 +1,4 @@
-"""Records that stand in the data twice are counted, whatever the number of shards, and in little memory."""
+"""Records that occur twice are counted, whatever the number of shards, in bounded memory."""
 
 from collections import Counter, defaultdict
 from collections.abc import Sequence
@@ -10,29 +10,29 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from components.ingest.close import duplicates
-from components.ingest.close.duplicates import Duplicates, Notes
+from components.ingest.close.duplicates import Duplicates, FingerprintWriter
 
 Record = tuple[int, int]  # content and label
 
 
 def hashes(numbers: Sequence[int]) -> duplicates.Hashes:
-    """Spreads small numbers over the space of fingerprints."""
+    """Spreads small numbers over the range of fingerprints."""
     return np.array(numbers, np.uint64) * np.uint64(0x9E3779B97F4A7C15)
 
 
-def note(artifact: Path, shards: Sequence[Sequence[Record]], step: int = 3) -> list[str]:
-    """Notes the records of some shards down, a few at a time, and returns the shards' names."""
+def write(artifact: Path, shards: Sequence[Sequence[Record]], step: int = 3) -> list[str]:
+    """Writes the fingerprints of some shards, a few records at a time, and returns the shards' names."""
     names = [f"Split-train/data_tfrecord-{number:05d}-of-{len(shards):05d}" for number in range(len(shards))]
     for name, records in zip(names, shards, strict=True):
-        with Notes(artifact, name) as notes:
+        with FingerprintWriter(artifact, name) as writer:
             for start in range(0, len(records), step):
                 some = records[start : start + step]
-                notes.add(hashes([content for content, _ in some]), np.array([label for _, label in some], np.uint32))
+                writer.add(hashes([content for content, _ in some]), np.array([label for _, label in some], np.uint32))
     return names
 
 
 def counted(shards: Sequence[Sequence[Record]]) -> tuple[int, int, int]:
-    """Counts by hand: extra records, groups, contents under two labels."""
+    """Counts by hand: extra records, groups, contents with two labels."""
     counts = Counter(record for records in shards for record in records)
     labels = defaultdict(set)
     for content, label in counts:
@@ -54,9 +54,9 @@ def test_counts_are_those_of_all_records_together(
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(duplicates, "_RUN", run)
         patch.setattr(duplicates, "_BUCKET", bucket)
-        found = duplicates.find(artifact, note(artifact, shards))
+        found = duplicates.find(artifact, write(artifact, shards))
 
-    assert (found.extra, found.groups, found.torn) == counted(shards)
+    assert (found.extra, found.groups, found.conflicts) == counted(shards)
 
 
 @settings(deadline=None)
@@ -64,81 +64,81 @@ def test_counts_are_those_of_all_records_together(
 def test_an_example_names_two_records_that_are_the_same(
     tmp_path_factory: pytest.TempPathFactory, shards: list[list[Record]], run: int, bucket: int
 ) -> None:
-    """By shard and number; the same content with another label is the other kind of example."""
+    """By shard and number; an equal content with another label is the other kind of example."""
     artifact = tmp_path_factory.mktemp("artifact")
     names: list[str] = []
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(duplicates, "_RUN", run)
         patch.setattr(duplicates, "_BUCKET", bucket)
-        names = note(artifact, shards)
+        names = write(artifact, shards)
         found = duplicates.find(artifact, names)
     records = dict(zip(names, shards, strict=True))
     if found.example:
         (one, other) = found.example
         assert one != other
         assert records[one[0]][one[1]] == records[other[0]][other[1]]
-    if found.torn_example:
-        (content, label), (same, another) = (records[shard][number] for shard, number in found.torn_example)
+    if found.conflict:
+        (content, label), (same, another) = (records[shard][number] for shard, number in found.conflict)
         assert (content, label != another) == (same, True)
 
-    assert [found.example is None, found.torn_example is None] == [not found.groups, not found.torn]
+    assert [found.example is None, found.conflict is None] == [not found.groups, not found.conflicts]
 
 
-def test_what_a_person_is_told(tmp_path: Path) -> None:
-    """As for files: how many, in how many groups, and one that can be looked up."""
-    names = note(tmp_path, [[(1, 0), (2, 0), (3, 0)], [(4, 0), (2, 0), (3, 1)], [(2, 0)]])
+def test_warnings(tmp_path: Path) -> None:
+    """How many, in how many groups, and an example that can be looked up."""
+    names = write(tmp_path, [[(1, 0), (2, 0), (3, 0)], [(4, 0), (2, 0), (3, 1)], [(2, 0)]])
 
-    same, torn = (f"{names[0]} record {number} = {names[1]} record {number}" for number in (2, 3))
+    same, conflict = (f"{names[0]} record {number} = {names[1]} record {number}" for number in (2, 3))
 
     assert duplicates.find(tmp_path, names).warnings() == [
         f"2 exact duplicates in 1 groups, each kept within one split, such as {same}",
-        f"1 records stand under two labels, such as {torn}",
+        f"1 records have several labels, such as {conflict}",
     ]
 
 
-def test_records_that_are_all_different_are_no_news(tmp_path: Path) -> None:
-    """Nothing is told of nothing."""
-    names = note(tmp_path, [[(1, 0), (2, 0)], [(3, 0)]])
+def test_records_that_are_all_different_give_no_warning(tmp_path: Path) -> None:
+    """Neither do no records at all."""
+    names = write(tmp_path, [[(1, 0), (2, 0)], [(3, 0)]])
 
     assert (duplicates.find(tmp_path, names), Duplicates().warnings()) == (Duplicates(), [])
 
 
 def test_one_record_a_million_times_takes_two_rows(tmp_path: Path) -> None:
-    """A constant table must not fill the memory of whoever merges."""
-    names = note(tmp_path, [[(7, 1)] * 1000], step=100)
+    """A constant table must not fill the memory of the merge."""
+    names = write(tmp_path, [[(7, 1)] * 1000], step=100)
 
     assert duplicates.find(tmp_path, names).extra == 999
-    assert duplicates.file_of(tmp_path, names[0]).stat().st_size == 3 * 16  # with the row in front
+    assert duplicates.file_of(tmp_path, names[0]).stat().st_size == 3 * 16  # with the row before the run
 
 
 def test_a_shard_without_fingerprints_is_left_out(tmp_path: Path) -> None:
-    """Such as one that was written by an earlier version."""
-    names = note(tmp_path, [[(1, 0)], [(1, 0)]])
+    """Such as a shard of an earlier version."""
+    names = write(tmp_path, [[(1, 0)], [(1, 0)]])
     duplicates.file_of(tmp_path, names[1]).unlink()
 
     assert duplicates.find(tmp_path, names) == Duplicates()
 
 
 def test_a_failed_shard_leaves_nothing(tmp_path: Path) -> None:
-    """Neither fingerprints nor what was written aside."""
-    with pytest.raises(ValueError, match="broadcast"), Notes(tmp_path, "Split-train/x") as notes:
-        notes.add(hashes([1]), np.array([1, 2], np.uint32))
+    """Neither fingerprints nor a temporary file."""
+    with pytest.raises(ValueError, match="broadcast"), FingerprintWriter(tmp_path, "Split-train/x") as writer:
+        writer.add(hashes([1]), np.array([1, 2], np.uint32))
 
     assert list((tmp_path / "fingerprints").iterdir()) == []
 
 
 def test_a_full_disk_leaves_nothing(tiny_disk: Path) -> None:
-    """Promise B5: the error comes through, and there is no truncated file."""
+    """Promise B5: the error is raised, and there is no truncated file."""
     many = np.arange(10_000, dtype=np.uint64)
-    with pytest.raises(OSError, match="No space left"), Notes(tiny_disk, "Split-train/x") as notes:
-        notes.add(many, many.astype(np.uint32))
+    with pytest.raises(OSError, match="No space left"), FingerprintWriter(tiny_disk, "Split-train/x") as writer:
+        writer.add(many, many.astype(np.uint32))
 
     assert list((tiny_disk / "fingerprints").iterdir()) == []
 
 
 def test_fingerprints_are_cleared(tmp_path: Path) -> None:
-    """Once, and also when there were none."""
-    note(tmp_path, [[(1, 0)]])
+    """Also if there are none."""
+    write(tmp_path, [[(1, 0)]])
     duplicates.clear(tmp_path)
     duplicates.clear(tmp_path)
 

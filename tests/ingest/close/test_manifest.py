@@ -1,7 +1,6 @@
 """The manifest is the sum of the shards' reports, and the run stops if too many records are quarantined."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
 from pathlib import Path
 
 import pytest
@@ -12,27 +11,25 @@ from components.errors import BadInput, LedgerMismatch
 from components.ingest.close.manifest import build, check_budget, close
 from components.ingest.sources import SourceFile
 from components.ingest.survey.listing import ListedFile, Listing
+from components.ingest.write.report import ShardReport
 from components.records import manifest
 from components.records.manifest import Manifest, Shard
 from components.records.quarantine import Quarantined
 from components.settings.ingest import Ingest
 
 
-@dataclass(frozen=True)
-class Report:
-    """The fields of a shard's report that the manifest needs."""
-
-    split: str
-    name: str
-    records: int
-    classes: dict[str, int]
-    sides: dict[int, int] = field(default_factory=dict)
-    changed: dict[str, int] = field(default_factory=dict)
-    quarantined: tuple[Quarantined, ...] = ()
-    bytes: int = 10
-    checksum: str = "cafe"
-    failure: str = ""
-    looks: str = ""
+def report(
+    split: str,
+    name: str,
+    records: int,
+    classes: dict[str, int],
+    sides: dict[int, int] | None = None,
+    changed: dict[str, int] | None = None,
+    quarantined: tuple[Quarantined, ...] = (),
+    failure: str = "",
+) -> ShardReport:
+    """Returns a report of a shard of 10 bytes."""
+    return ShardReport(split, name, records, 10, "cafe", classes, sides or {}, changed or {}, quarantined, failure)
 
 
 def listing(files: Sequence[tuple[str, str]], refused: tuple[Quarantined, ...] = ()) -> Listing:
@@ -44,10 +41,10 @@ def listing(files: Sequence[tuple[str, str]], refused: tuple[Quarantined, ...] =
 FILES = [("cats/1.jpg", "a1"), ("cats/2.jpg", "a2"), ("cats/bad.jpg", "a3"), ("dogs/3.jpg", "a4"), ("dogs/4.jpg", "a5")]
 LISTING = listing(FILES, (Quarantined("top.jpg", "not inside a class folder"),))
 REPORTS = [
-    Report("train", "t0", 2, {"cats": 1, "dogs": 1}, {8: 1, 32: 1}, {"BMP": 1}),
-    Report("train", "t1", 1, {"cats": 1}, {8: 1}, {"BMP": 1}, (Quarantined("cats/bad.jpg", "empty file"),)),
-    Report("eval", "e0", 1, {"dogs": 1}, {64: 1}, {"alpha": 1}),
-    Report("test", "x0", 0, {}),
+    report("train", "t0", 2, {"cats": 1, "dogs": 1}, {8: 1, 32: 1}, {"BMP": 1}),
+    report("train", "t1", 1, {"cats": 1}, {8: 1}, {"BMP": 1}, (Quarantined("cats/bad.jpg", "empty file"),)),
+    report("eval", "e0", 1, {"dogs": 1}, {64: 1}, {"alpha": 1}),
+    report("test", "x0", 0, {}),
 ]
 MANIFEST = Manifest(
     data_digest=LISTING.digest,
@@ -86,11 +83,11 @@ class TestBuild:
     )
     def test_the_median_side_is_the_lower_median(self, sides: dict[int, int], median: int) -> None:
         """Without images it is 0."""
-        assert build(LISTING, [Report("train", "t0", 1, {}, sides)])[0].median_side == median
+        assert build(LISTING, [report("train", "t0", 1, {}, sides)])[0].median_side == median
 
     def test_the_median_side_is_of_the_training_split(self) -> None:
         """Held-out images must not decide the image size of the model."""
-        reports = [Report("train", "t", 1, {}, {8: 1}), Report("eval", "e", 9, {}, {64: 9})]
+        reports = [report("train", "t", 1, {}, {8: 1}), report("eval", "e", 9, {}, {64: 9})]
 
         assert build(LISTING, reports)[0].median_side == 8
 
@@ -132,7 +129,7 @@ class TestClose:
 
     def test_a_file_that_vanished_stops_the_run(self, tmp_path: Path) -> None:
         """The report's failure is the message."""
-        gone = Report("train", "t0", 0, {}, failure="cats/1.jpg: cannot be read")
+        gone = report("train", "t0", 0, {}, failure="cats/1.jpg: cannot be read")
         with pytest.raises(BadInput, match=r"^cats/1.jpg: cannot be read; nothing after it was run$"):
             close(tmp_path, LISTING, [gone], Ingest(), tmp_path / "list")
 

@@ -1,8 +1,7 @@
-"""Promise A7: a image that was encoded anew and stands in another split is warned of, with the pair."""
+"""Promise A7: a re-encoded copy of an image in another split gives a warning that names the pair."""
 
 import io
 from collections.abc import Callable
-from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
@@ -14,13 +13,12 @@ from hypothesis import strategies as st
 from PIL import Image
 
 from components.ingest.close import manifest as closing
-from components.ingest.close import near_duplicates
 from components.ingest.close.near_duplicates import (
     NEAR_DUPLICATES,
+    HashedImages,
     NearDuplicates,
-    Pair,
-    Seen,
-    close_look,
+    NearPair,
+    check,
     find,
     within,
 )
@@ -29,6 +27,7 @@ from components.ingest.sources.image_folder import SOURCE
 from components.ingest.survey.listing import ListedFile, Listing
 from components.ingest.work import shards
 from components.ingest.write.files import write_shard
+from components.ingest.write.report import ShardReport, pack_hashes
 from components.records.manifest import Manifest
 from components.settings.ingest import Ingest
 from components.settings.splits import Splits
@@ -40,24 +39,20 @@ HASH = 0x0F0F_1234_5678_9ABC
 SAME = "pairs of images in different splits look the same (they differ in at most ingest.near_bits = 3 of 64 bits)"
 
 
-@dataclass(frozen=True)
-class Report:
-    """What is read of a shard's report."""
-
-    split: str
-    perceptual_hashes: str
-    sides: dict[int, int]
+def report(split: str, perceptual_hashes: str, sides: dict[int, int]) -> ShardReport:
+    """Returns as much of a report as is read here."""
+    return ShardReport(split, perceptual_hashes=perceptual_hashes, sides=sides)
 
 
-def seen(*rows: tuple[int, int]) -> Seen:
+def images(*rows: tuple[int, int]) -> HashedImages:
     """Returns images of (perceptual hash, split)."""
     hashes, splits = zip(*rows, strict=True) if rows else ((), ())
-    return Seen(np.arange(len(rows), dtype=np.uint64), np.array(hashes, np.uint64), np.array(splits, np.int64))
+    return HashedImages(np.arange(len(rows), dtype=np.uint64), np.array(hashes, np.uint64), np.array(splits, np.int64))
 
 
 def found(*rows: tuple[int, int], bits: int = 3) -> NearDuplicates:
     """Compares images, which are named by their numbers."""
-    return find(seen(*rows), [str(number) for number in range(len(rows))], bits)
+    return find(images(*rows), [str(number) for number in range(len(rows))], bits)
 
 
 def brute(hashes: npt.NDArray[np.uint64], bits: int) -> list[list[int]]:
@@ -87,14 +82,15 @@ class TestWithin:
         assert pairs.tolist() == brute(every, bits)
 
     @pytest.mark.parametrize("count", [0, 1])
-    def test_few_looks(self, count: int) -> None:
-        """There is no pair of one, and none of nothing."""
+    def test_few_hashes(self, count: int) -> None:
+        """One image or none makes no pair."""
         pairs, complete = within(np.arange(count, dtype=np.uint64), 3)
 
         assert (pairs.tolist(), complete) == ([], True)
 
-    def test_looks_that_are_all_near_do_not_take_for_ever(self) -> None:
-        """The search stops, and says so."""
+    def test_a_search_among_hashes_that_are_all_near_stops(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        """And says that it is incomplete."""
+        monkeypatch.setattr("components.ingest.close.near_duplicates._MAX_COMPARED", 500_000)
         pairs, complete = within(np.arange(60_000, dtype=np.uint64), 8)
 
         assert not complete
@@ -102,16 +98,16 @@ class TestWithin:
 
 
 class TestPairs:
-    """What is told of."""
+    """Which pairs are reported."""
 
-    def test_near_looks_in_different_splits(self) -> None:
-        """With both splits, and the bits that differ; the split that comes first stands first."""
+    def test_near_hashes_in_different_splits(self) -> None:
+        """With both splits, the earlier one first, and the number of bits that differ."""
         assert found((HASH ^ 0b101, EVAL), (1, TRAIN), (HASH, TRAIN)) == NearDuplicates(
-            1, (Pair("2", "train", "0", "eval", 2),)
+            1, (NearPair("2", "train", "0", "eval", 2),)
         )
 
-    def test_equal_looks_in_different_splits(self) -> None:
-        """Every one with every other."""
+    def test_equal_hashes_in_different_splits(self) -> None:
+        """Each one with each other."""
         made = found((HASH, TRAIN), (HASH, TRAIN), (HASH, EVAL), (HASH, TEST))
         named = [(pair.path, pair.like) for pair in made.pairs]
 
@@ -119,52 +115,52 @@ class TestPairs:
         assert named == [("0", "2"), ("0", "3"), ("1", "2"), ("1", "3"), ("2", "3")]
 
     def test_the_same_split_is_no_leak(self) -> None:
-        """Nothing that is held out looks like them."""
+        """The held-out data has nothing like them."""
         assert found((HASH, TRAIN), (HASH ^ 1, TRAIN), (HASH, TRAIN)) == NearDuplicates()
 
     def test_one_bit_more_is_another_image(self) -> None:
-        """The setting is the limit."""
+        """The setting is the largest distance."""
         rows = ((HASH, TRAIN), (HASH ^ 0b1111, EVAL))
 
         assert [found(*rows, bits=bits).count for bits in (3, 4)] == [0, 1]
 
-    def test_a_crowd_is_counted_and_its_first_pairs_are_listed(self) -> None:
-        """Half a million images of one perceptual hash are a number, not a list."""
-        crowd = seen(*((HASH, number % 2) for number in range(40_000)))
-        made = find(crowd, ["x"] * 40_000, 3)
+    def test_many_pairs_are_counted_and_the_first_are_listed(self) -> None:
+        """Four hundred million pairs are a number, not a list."""
+        many = images(*((HASH, number % 2) for number in range(40_000)))
+        made = find(many, ["x"] * 40_000, 3)
 
         assert (made.count, len(made.pairs), made.complete) == (20_000 * 20_000, 10_000, True)
 
 
-def manifest(*paths: str) -> Listing:
+def listing(*paths: str) -> Listing:
     """Returns files whose content is named by their number."""
     items = (ListedFile(SourceFile(path, ""), 1, f"{number:016x}" + 48 * "0") for number, path in enumerate(paths))
     return Listing(tuple(items), (), ())
 
 
 def packed(*hashes: tuple[int, int]) -> str:
-    """Returns (number of the content, perceptual hash) as a shard tells of them."""
-    return near_duplicates.pack([(f"{number:016x}" + 48 * "0", value) for number, value in hashes])
+    """Returns (number of the content, perceptual hash) as in a report."""
+    return pack_hashes([(f"{number:016x}" + 48 * "0", value) for number, value in hashes])
 
 
 class TestReports:
-    """What shards tell comes together."""
+    """The reports of all shards are compared."""
 
     def test_files_are_named(self) -> None:
-        """A content that stands there twice goes by its first name."""
+        """A content with two files is named by the first."""
         reports = [
-            Report("train", packed((0, HASH), (1, HASH ^ 255)), {9: 2}),
-            Report("eval", packed((2, HASH ^ 1)), {9: 1}),
+            report("train", packed((0, HASH), (1, HASH ^ 255)), {9: 2}),
+            report("eval", packed((2, HASH ^ 1)), {9: 1}),
         ]
-        files = Listing((*manifest("a.jpg", "b.jpg", "c.jpg").files, *manifest("z.jpg").files), (), ())
-        made, warnings = close_look(files, reports, Ingest())
+        files = Listing((*listing("a.jpg", "b.jpg", "c.jpg").files, *listing("z.jpg").files), (), ())
+        made, warnings = check(files, reports, Ingest())
 
-        assert made == NearDuplicates(1, (Pair("a.jpg", "train", "c.jpg", "eval", 1),))
+        assert made == NearDuplicates(1, (NearPair("a.jpg", "train", "c.jpg", "eval", 1),))
         assert warnings == [f"1 {SAME}, such as a.jpg (train) = c.jpg (eval); all are listed in near_duplicates.jsonl"]
 
     def test_an_incomplete_search_says_so(self) -> None:
-        """So does a list that is not whole."""
-        pair = Pair("a", "train", "b", "eval", 1)
+        """So does a list that is not complete."""
+        pair = NearPair("a", "train", "b", "eval", 1)
         (warning,) = NearDuplicates(12_345, (pair,), complete=False).warnings(3)
 
         assert warning.startswith("at least 12,345 pairs")
@@ -172,22 +168,22 @@ class TestReports:
 
     def test_it_can_be_turned_off(self) -> None:
         """ingest.near_bits = -1."""
-        reports = [Report("train", packed((0, HASH)), {9: 1}), Report("eval", packed((1, HASH)), {9: 1})]
+        reports = [report("train", packed((0, HASH)), {9: 1}), report("eval", packed((1, HASH)), {9: 1})]
 
-        assert close_look(manifest("a", "b"), reports, Ingest(near_bits=-1)) == (NearDuplicates(), [])
+        assert check(listing("a", "b"), reports, Ingest(near_bits=-1)) == (NearDuplicates(), [])
 
-    def test_without_pixels_it_is_said_that_nothing_was_looked_for(self) -> None:
+    def test_a_check_of_headers_says_that_nothing_was_searched(self) -> None:
         """ingest.image_check = header."""
-        _, warnings = close_look(manifest("a"), [Report("train", "", {9: 1})], Ingest(image_check="header"))
+        _, warnings = check(listing("a"), [report("train", "", {9: 1})], Ingest(image_check="header"))
 
-        assert warnings == ["near duplicates were not looked for: ingest.image_check = header decodes no image"]
+        assert warnings == ["near duplicates were not searched: ingest.image_check = header decodes no image"]
 
-    @pytest.mark.parametrize("check", ["full", "header"])
-    def test_what_is_no_image_is_left_alone(self, check: str) -> None:
-        """Rows have no hashes, texts have no sides, and what was all bad is in no split."""
-        reports = [Report("train", "", {}), Report("eval", "", {0: 7}), Report("", "", {})]
+    @pytest.mark.parametrize("image_check", ["full", "header"])
+    def test_records_without_images_have_no_near_duplicates(self, image_check: str) -> None:
+        """Rows have no hashes, texts have side 0, and a unit of bad rows alone has no split."""
+        reports = [report("train", "", {}), report("eval", "", {0: 7}), report("", "", {})]
 
-        assert close_look(manifest("a"), reports, Ingest.model_validate({"image_check": check})) == (
+        assert check(listing("a"), reports, Ingest.model_validate({"image_check": image_check})) == (
             NearDuplicates(),
             [],
         )
@@ -196,12 +192,12 @@ class TestReports:
 def ingested(data: Path, artifact: Path, take: Take, settings: Ingest) -> Manifest:
     """Ingests a folder without Beam."""
     files = take(data)
-    reports = [write_shard(plan, SOURCE, data, artifact, settings) for plan in shards.assign(files.files, settings)]
+    reports = [write_shard(shard, SOURCE, data, artifact, settings) for shard in shards.assign(files.files, settings)]
     return closing.close(artifact, files, reports, settings, artifact / "list")
 
 
 def scene(seed: int) -> Image.Image:
-    """Draws a image of its own."""
+    """Returns an image that depends on the seed."""
     blots = np.random.default_rng(seed).integers(0, 256, (7, 9, 3), dtype=np.uint8)
     return Image.fromarray(blots).resize((120, 90), Image.Resampling.BICUBIC)
 
@@ -217,25 +213,25 @@ def save(image: Image.Image, path: Path, **options: object) -> None:
 SPLITS = Ingest(splits=Splits(train=0.4, eval=0.3, test=0.3), min_shards=2)
 
 
-def test_copies_across_splits_are_warned_of(data: Path, tmp_path: Path, take: Take) -> None:
-    """Promise A7: every pair of an original and its copy that the split has torn apart, and no other."""
+def test_copies_in_different_splits_give_a_warning(data: Path, tmp_path: Path, take: Take) -> None:
+    """Promise A7: every original whose copy is in another split, and no other pair."""
     for seed in range(20):
         save(scene(seed), data / "cats" / f"{seed}.jpg", quality=90)
         save(scene(seed).resize((80, 60)), data / "dogs" / f"{seed}.jpg", quality=60)
     made = ingested(data, tmp_path / "out", take, SPLITS)
     split = {item.file.path: shards.split_of(item.sha256, SPLITS.splits) for item in take(data).files}
-    torn = {seed for seed in range(20) if split[f"cats/{seed}.jpg"] != split[f"dogs/{seed}.jpg"]}
+    separated = {seed for seed in range(20) if split[f"cats/{seed}.jpg"] != split[f"dogs/{seed}.jpg"]}
     lines = [orjson.loads(line) for line in (tmp_path / "out" / NEAR_DUPLICATES).read_bytes().splitlines()]
 
     assert {frozenset((line["path"], line["like"])) for line in lines} == {
-        frozenset((f"cats/{seed}.jpg", f"dogs/{seed}.jpg")) for seed in torn
+        frozenset((f"cats/{seed}.jpg", f"dogs/{seed}.jpg")) for seed in separated
     }
     assert all((split[line["path"]], split[line["like"]]) == (line["split"], line["like_split"]) for line in lines)
-    assert [warning.partition(",")[0] for warning in made.warnings] == [f"{len(torn)} {SAME}"]
+    assert [warning.partition(",")[0] for warning in made.warnings] == [f"{len(separated)} {SAME}"]
 
 
 def test_exact_copies_are_no_near_duplicates(data: Path, tmp_path: Path, take: Take) -> None:
-    """They share a split, and are told of already."""
+    """They are in one split, and have a warning of their own."""
     for name in ("a", "b", "c"):
         save(scene(1), data / "cats" / f"{name}.jpg")
     made = ingested(data, tmp_path / "out", take, SPLITS)
@@ -245,20 +241,20 @@ def test_exact_copies_are_no_near_duplicates(data: Path, tmp_path: Path, take: T
 
 
 def test_blank_sheets_are_no_near_duplicates(data: Path, tmp_path: Path, take: Take) -> None:
-    """Too plain to be told apart is not the same as a copy."""
+    """Too plain to have a perceptual hash is not the same as a copy."""
     for number in range(30):
         save(Image.new("L", (60, 40), 8 * number), data / "sheets" / f"{number}.jpg")
 
     assert ingested(data, tmp_path / "out", take, SPLITS).warnings == ()
 
 
-def test_digits_are_not_taken_for_copies(tmp_path: Path, take: Take) -> None:
-    """Of 600 handwritten digits, 8 x 8 pixels of which make a image, hardly any pair looks the same."""
+def test_digits_are_not_near_duplicates(tmp_path: Path, take: Take) -> None:
+    """Among 600 handwritten digits of 8 x 8 pixels hardly any pair looks the same."""
     write_image_folder(tmp_path / "digits", limit=600)
     files, settings = take(tmp_path / "digits"), SPLITS
     reports = [
-        write_shard(plan, SOURCE, tmp_path / "digits", tmp_path / "out", settings)
-        for plan in shards.assign(files.files, settings)
+        write_shard(shard, SOURCE, tmp_path / "digits", tmp_path / "out", settings)
+        for shard in shards.assign(files.files, settings)
     ]
 
-    assert close_look(files, reports, settings)[0].count <= 6
+    assert check(files, reports, settings)[0].count <= 6

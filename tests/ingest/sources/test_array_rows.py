@@ -33,7 +33,7 @@ def read(path: Path, target: int = MB, schema: pa.Schema | None = None) -> tuple
     for part in SOURCE.divide(path, path.name, target):
         for batch in SOURCE.read(path, part, schema):
             assert batch.columns.schema == schema
-            assert len(encode_columns.encode(batch.columns)) == batch.columns.num_rows
+            assert len(encode_columns.encode_columns(batch.columns).records()) == batch.columns.num_rows
             rows += batch.columns.to_pylist()
             bad += batch.bad
     return rows, bad

@@ -18,7 +18,8 @@ from components.ingest.sources import Rejected
 from components.ingest.sources.image_folder import SOURCE
 from components.ingest.survey.listing import ListedFile, Listing
 from components.ingest.work.shards import ShardFiles
-from components.ingest.write.files import ShardReport, record_id, write_shard
+from components.ingest.write.files import record_id, write_shard
+from components.ingest.write.report import ShardReport
 from components.records import checksum
 from components.records.quarantine import Quarantined
 from components.settings.ingest import Ingest

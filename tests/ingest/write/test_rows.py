@@ -21,7 +21,7 @@ from components.ingest.sources.csv_rows import SOURCE as CSV
 from components.ingest.sources.parquet_rows import SOURCE as PARQUET
 from components.ingest.survey import columns
 from components.ingest.write import rows as write_rows
-from components.ingest.write.files import ShardReport
+from components.ingest.write.report import ShardReport
 from components.ingest.write.rows import write_range
 from components.records import checksum
 from components.settings.ingest import Ingest
@@ -245,7 +245,7 @@ class TestReport:
         self, tmp_path: Path, artifact: Path, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         """A column that is different in every row must not fill the memory."""
-        monkeypatch.setattr(write_rows, "_CLASSES", 3)
+        monkeypatch.setattr(write_rows, "_MAX_CLASSES", 3)
         told = write(table(tmp_path / "a.csv", [["n", "label"], *([n, f"c{n}"] for n in range(50))]), artifact)
         total: Counter[str] = Counter()
         for report in told:
@@ -257,7 +257,7 @@ class TestReport:
         self, tmp_path: Path, artifact: Path, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         """Place and reason of all of them are."""
-        monkeypatch.setattr(write_rows, "_RAWS", 2)
+        monkeypatch.setattr(write_rows, "_MAX_RAW", 2)
         rows: Table = [["n", "label"], *([n, "a"] for n in range(9)), *(["x", "y", "z"] for _ in range(4))]
         told = write(table(tmp_path / "a.csv", rows), artifact)
 
@@ -275,7 +275,7 @@ class TestReport:
         assert found.example is not None
         one, other = (shards[shard][number].numpy() for shard, number in found.example)
 
-        assert (found.extra, found.groups, found.torn, one == other, b"text 5" in one) == (1, 1, 1, True, True)
+        assert (found.extra, found.groups, found.conflicts, one == other, b"text 5" in one) == (1, 1, 1, True, True)
 
 
 class TestBytes:
@@ -445,8 +445,8 @@ class TestImages:
 
         rows = [{"file": f"{n % 20}.png", "n": n, "label": "x"} for n in range(100)]
         ask(gallery / "a.jsonl", rows, artifact)
-        monkeypatch.setattr(image_column, "_ROWS", 7)
-        monkeypatch.setattr(image_column, "_BYTES", 300)
+        monkeypatch.setattr(image_column, "_SLICE_ROWS", 7)
+        monkeypatch.setattr(image_column, "_SLICE_BYTES", 300)
         ask(gallery / "a.jsonl", rows, artifact.parent / "sliced")
 
         assert files(artifact) == files(artifact.parent / "sliced")
