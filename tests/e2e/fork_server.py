@@ -6,14 +6,16 @@ tests ── code, arguments, environment, folder; output, status ──► serv
 
 The server only imports: no TensorFlow operation runs before the fork, and none of this project's modules is loaded.
 A forked command is what a new `python -c CODE ARGUMENTS` would be: its own process group, default signal handlers,
-the given environment and folder, its output in the given file, and Python's normal end with the exit code.
+the given environment and folder, its output in the given file, and its exit code after threads and exit handlers.
 """
 
+import atexit
 import json
 import os
 import signal
 import socket
 import sys
+import threading
 from types import ModuleType
 from typing import Any
 
@@ -80,7 +82,21 @@ def run(request: dict[str, Any]) -> None:
     sys.path[0:1] = ["", *filter(None, os.environ.get("PYTHONPATH", "").split(os.pathsep))]
     sys.argv = ["-c", *request["arguments"]]
     main = sys.modules["__main__"] = ModuleType("__main__")
-    exec(compile(request["code"], "<string>", "exec"), main.__dict__)  # noqa: S102 - as `python -c` does
+    try:
+        exec(compile(request["code"], "<string>", "exec"), main.__dict__)  # noqa: S102 - as `python -c` does
+    except SystemExit as ended:
+        if isinstance(ended.code, int | None):
+            end(ended.code or 0)
+        raise
+
+
+def end(code: int) -> None:
+    """Ends the process as Python does, but without taking every imported module apart, which takes about 2 seconds."""
+    threading._shutdown()  # type: ignore[attr-defined]
+    atexit._run_exitfuncs()
+    sys.stdout.flush()
+    sys.stderr.flush()
+    os._exit(code)
 
 
 if __name__ == "__main__":
