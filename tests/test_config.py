@@ -208,10 +208,10 @@ class TestUnsafe:
     @pytest.mark.parametrize(
         ("place", "path", "reason"),
         [
-            ("root", "file:///etc", "root 'file:///etc': expected a plain path of this machine, not an address"),
-            ("root", "gs://bucket/x", "root 'gs://bucket/x': expected a plain path of this machine, not an address"),
-            ("root", "da\0ta", "root 'da\\x00ta': a path cannot hold a NUL"),
-            ("data", "da\0ta", "data 'da\\x00ta': a path cannot hold a NUL"),
+            ("root", "file:///etc", "root 'file:///etc': expected a path on this machine, not an address"),
+            ("root", "gs://bucket/x", "root 'gs://bucket/x': expected a path on this machine, not an address"),
+            ("root", "da\0ta", "root 'da\\x00ta': a path cannot contain a NUL character"),
+            ("data", "da\0ta", "data 'da\\x00ta': a path cannot contain a NUL character"),
             ("data", "file:///etc", "file:///etc: file:// addresses are not taken; give the path itself"),
             (
                 "data",

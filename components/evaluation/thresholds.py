@@ -42,7 +42,7 @@ def _class_metrics(settings: Evaluate) -> list[tfma.MetricConfig]:
 def _quantity_metrics(settings: Evaluate) -> list[tfma.MetricConfig]:
     """Returns regression metrics; the threshold is on one that does not depend on the label's unit."""
     return [
-        _with_threshold("SquaredPearsonCorrelation", settings.min_explained, settings.max_drop),
+        _with_threshold("SquaredPearsonCorrelation", settings.min_squared_correlation, settings.max_drop),
         tfma.MetricConfig(class_name="MeanAbsoluteError"),
         tfma.MetricConfig(class_name="RootMeanSquaredError"),
     ]

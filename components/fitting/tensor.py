@@ -1,4 +1,4 @@
-"""Tensors: mean and variance over all values, per channel or per element (`transform.moments`).
+"""Tensors: mean and variance over all values, per channel or per element (`transform.tensor_zscore`).
 
 `fitted.Fitted.moments` reads them back from the graph, and the model's first layer normalizes with them: arrays reach
 the device in their stored dtype.
@@ -27,12 +27,12 @@ def variance_of(name: str) -> str:
 
 
 def fit(inputs: Mapping[str, Any], columns: Sequence[Column], settings: Transform) -> dict[str, Any]:
-    """Returns mean and variance per column, repeated for every record; nothing if `transform.moments` is "none"."""
+    """Returns mean and variance per column, repeated for every record; nothing if `transform.tensor_zscore` is "none"."""
     outputs = {}
-    for column in columns if settings.moments != "none" else ():
+    for column in columns if settings.tensor_zscore != "none" else ():
         stored = inputs[column.name]
         values = tf.cast(TensorFeature(column.shape, column.dtype).decode(stored), tf.float32)
-        shape = _shape(column.shape, settings.moments)
+        shape = _shape(column.shape, settings.tensor_zscore)
         width = math.prod(shape)
         found = moments.fit(tf.reshape(values, [-1, width]), width)
         for name, moment in zip((mean_of(column.name), variance_of(column.name)), found, strict=True):

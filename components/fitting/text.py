@@ -26,7 +26,7 @@ def fit(inputs: Mapping[str, Any], columns: Sequence[Column], settings: Transfor
 
 def _token_ids(texts: Any, name: str, settings: Transform) -> Any:
     ids = tft.compute_and_apply_vocabulary(
-        tokens(texts, settings.split, settings.lower, settings.ngrams),
+        tokens(texts, settings.tokens, settings.lower, settings.ngrams),
         top_k=settings.vocabulary,
         frequency_threshold=settings.min_count,
         num_oov_buckets=settings.unknown_buckets,

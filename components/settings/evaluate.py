@@ -8,14 +8,21 @@ from components.settings.section import Section, split_names
 
 
 class Evaluate(Section):
-    """The bars that a model must pass to be blessed."""
+    """The metric thresholds that a model must reach to be blessed, and the slices of its metrics."""
 
-    min_accuracy: float = pydantic.Field(0.6, ge=0, le=1)
-    min_explained: float = pydantic.Field(
-        0.3, ge=0, le=1, description="of a quantity: squared correlation of what is predicted with what is right"
+    min_accuracy: float = pydantic.Field(
+        0.6, ge=0, le=1, description="minimum accuracy on the test split (0–1); for classification"
     )
-    max_drop: float = pydantic.Field(0.01, ge=0, le=1, description="below the model that is blessed now")
-    slices: tuple[str, ...] = pydantic.Field((), description="columns whose values are looked at one by one as well")
+    min_squared_correlation: float = pydantic.Field(
+        0.3,
+        ge=0,
+        le=1,
+        description="minimum squared correlation of predictions and labels on the test split (0–1); for regression",
+    )
+    max_drop: float = pydantic.Field(
+        0.01, ge=0, le=1, description="how far the metric may be below that of the baseline model (0–1)"
+    )
+    slices: tuple[str, ...] = pydantic.Field((), description="columns to slice metrics by, separated by commas")
 
     @pydantic.field_validator("slices", mode="before")
     @classmethod

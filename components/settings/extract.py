@@ -9,16 +9,22 @@ from components.settings.section import Section
 
 
 class Extract(Section):
-    """A pretrained network that looks at the images."""
+    """A pretrained model that computes embeddings of images."""
 
     model: str = pydantic.Field(
-        "", description="SavedModel or KerasHub preset folder, .keras file, or name of a Keras application or preset"
+        "",
+        description="folder of a SavedModel or a KerasHub preset, .keras file, or name of a Keras application or "
+        "KerasHub preset; empty: no pretrained model",
     )
-    sha256: str = pydantic.Field("", description="of that model; another one is refused")
+    sha256: str = pydantic.Field(
+        "", description="expected SHA-256 of the model, in hexadecimal; any other model is rejected; empty: any model"
+    )
     where: Literal["beam", "frozen", "finetune"] = pydantic.Field(
-        "beam", description="beam: once for every record, before training; frozen, finetune: part of the trained model"
+        "beam",
+        description="beam: compute embeddings once per record, before training; frozen: make the model a part of the "
+        "trained model, with fixed weights; finetune: train its weights as well",
     )
-    batch_size: int = pydantic.Field(64, gt=0, description="images that it sees at once on Beam")
+    batch_size: int = pydantic.Field(64, gt=0, description="images per batch when embeddings are computed on Beam")
 
     @pydantic.field_validator("model")
     @classmethod

@@ -6,6 +6,8 @@ from components.settings.section import Section
 
 
 class Gate(Section):
-    """What stops a run before training."""
+    """What the data must satisfy before training starts."""
 
-    min_per_class: int = pydantic.Field(1, ge=0, description="records of every class in every split")
+    min_per_class: int = pydantic.Field(
+        1, ge=0, description="minimum number of records per class in each split; the train split needs at least 1"
+    )

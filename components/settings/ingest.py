@@ -14,26 +14,57 @@ class Ingest(Section):
     """How raw files become records."""
 
     splits: Splits = Splits()
-    max_bad_fraction: float = pydantic.Field(0.01, ge=0, le=1, description="above it the run stops")
-    max_pixels: int = pydantic.Field(50_000_000, gt=0, le=170_000_000, description="larger images are refused unread")
-    max_file_mb: int = pydantic.Field(64, gt=0)
-    shard_mb: int = pydantic.Field(128, gt=0, description="size that shards aim for")
-    min_shards: int = pydantic.Field(8, gt=0, description="so that interleave has something to interleave")
-    compression: Literal["none", "gzip"] = pydantic.Field("none", description="of rows; images are packed already")
-    spans: str = pydantic.Field("all", description="of a {SPAN} pattern: all, latest, last N, or A to B as in 3-7")
-    label: str = pydantic.Field("", description="column of the label; empty: one that is called so")
-    columns: dict[str, ColumnType] = pydantic.Field(
-        {}, description="types of columns, where the inferred ones are wrong"
+    max_bad_fraction: float = pydantic.Field(
+        0.01, ge=0, le=1, description="fraction of quarantined records above which the run stops (0–1)"
     )
-    unused: tuple[str, ...] = pydantic.Field((), description="columns that no model is to see, such as ids")
-    text: str = pydantic.Field("", description="column of the text; empty: one that is called so, or the only one")
-    split_by: str = pydantic.Field("", description="column that decides about the split; empty: all but the label")
-    images: str = pydantic.Field("", description="column with paths of images; empty: found by what stands in it")
-    image_check: Literal["full", "header"] = pydantic.Field("full", description="how far images are read at ingest")
-    store: Literal["original", "jpeg", "raw"] = pydantic.Field("original", description="as what images are stored")
-    store_side: int = pydantic.Field(256, ge=8, le=4096, description="shorter side of images stored anew, at most")
-    store_quality: int = pydantic.Field(90, ge=1, le=100, description="of images stored anew as JPEG")
-    near_bits: int = pydantic.Field(3, ge=-1, le=8, description="bits of 64 by which near duplicates differ; -1: off")
+    max_pixels: int = pydantic.Field(
+        50_000_000, gt=0, le=170_000_000, description="maximum pixels per image; larger images are quarantined"
+    )
+    max_file_mb: int = pydantic.Field(
+        64, gt=0, description="maximum size of an image or text file in MB; larger files are quarantined"
+    )
+    shard_mb: int = pydantic.Field(128, gt=0, description="target size of a shard in MB")
+    min_shards: int = pydantic.Field(8, gt=0, description="minimum number of shards, if there are as many records")
+    compression: Literal["none", "gzip"] = pydantic.Field(
+        "none", description="compression of shards of rows; shards with images are never compressed"
+    )
+    spans: str = pydantic.Field(
+        "all", description="which spans of a {SPAN} pattern to read: all, latest, last N, or a range such as 3-7"
+    )
+    label: str = pydantic.Field(
+        "", description="label column; empty: a column with a usual name such as label or class"
+    )
+    columns: dict[str, ColumnType] = pydantic.Field(
+        {}, description="types of columns whose inferred type is wrong: int, float, bool, text or bytes"
+    )
+    unused: tuple[str, ...] = pydantic.Field(
+        (), description="columns that no model reads, such as ids, separated by commas"
+    )
+    text: str = pydantic.Field(
+        "", description="text column; empty: a column with a usual name such as text, or the only string column"
+    )
+    split_by: str = pydantic.Field(
+        "", description="column whose value decides the split of a row; empty: all columns except the label"
+    )
+    images: str = pydantic.Field(
+        "", description="column of image paths; empty: detect it from its values; none: keep paths as text"
+    )
+    image_check: Literal["full", "header"] = pydantic.Field(
+        "full", description="full: decode every image to find damage; header: read its header only"
+    )
+    store: Literal["original", "jpeg", "raw"] = pydantic.Field(
+        "original", description="format of stored images: the file's own bytes, re-encoded as JPEG, or decoded pixels"
+    )
+    store_side: int = pydantic.Field(
+        256, ge=8, le=4096, description="maximum shorter side in pixels (8–4096) of images stored as jpeg or raw"
+    )
+    store_quality: int = pydantic.Field(90, ge=1, le=100, description="JPEG quality (1–100) of images stored as jpeg")
+    near_duplicate_bits: int = pydantic.Field(
+        3,
+        ge=-1,
+        le=8,
+        description="maximum difference of two near duplicates, in bits of the 64-bit perceptual hash (0–8); -1: off",
+    )
 
     @pydantic.field_validator("unused", mode="before")
     @classmethod

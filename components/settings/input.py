@@ -5,101 +5,140 @@ from typing import Any, Literal
 import pydantic
 
 from components.settings.names import not_a_path
-from components.settings.section import Section
+from components.settings.section import Section, split_names
 
 _SMALLEST_IMAGE = 8  # pixels per side
 
 
 class Augmentation(Section):
-    """How images are varied in training. Nought, or none, leaves a variation out."""
+    """How images are augmented in training. 0 or none turns an augmentation off."""
 
     crop: Literal["none", "shift", "random", "resized"] = pydantic.Field(
         "shift",
-        description="none: the whole image; shift: by up to an eighth; random: a part of the model's size; "
-        "resized: a part of any size",
+        description="none: the whole image; shift: move it by up to 1/8 of its side; random: crop a part of the "
+        "model's input size; resized: crop a part of any size and resize it",
     )
-    crop_area: float = pydantic.Field(0.08, gt=0, le=1, description="least part of the area that `resized` keeps")
-    crop_ratio: float = pydantic.Field(4 / 3, ge=1, le=10, description="most that `resized` stretches width or height")
-    flip: float = pydantic.Field(0, ge=0, le=1, description="probability of a mirror, left to right")
-    flip_vertical: float = pydantic.Field(0, ge=0, le=1, description="probability of a mirror, top to bottom")
-    brightness: float = pydantic.Field(0.1, ge=0, le=1, description="most that is added or taken, of the range")
-    contrast: float = pydantic.Field(0.1, ge=0, lt=1, description="most that contrast gains or loses")
-    saturation: float = pydantic.Field(0, ge=0, le=1, description="most that saturation gains or loses")
-    hue: float = pydantic.Field(0, ge=0, le=0.5, description="most that colours turn, of the colour circle")
-    erase: float = pydantic.Field(0, ge=0, le=1, description="probability that a rectangle is painted over")
-    erase_area: float = pydantic.Field(0.2, gt=0, le=1, description="largest part of the area that is painted over")
-    mixup: float = pydantic.Field(0, ge=0, le=10, description="alpha; two images and their labels are blended")
-    cutmix: float = pydantic.Field(0, ge=0, le=10, description="alpha; a part is cut from another, labels are blended")
+    crop_area: float = pydantic.Field(
+        0.08, gt=0, le=1, description="minimum fraction of the area that a resized crop keeps (0–1)"
+    )
+    crop_ratio: float = pydantic.Field(
+        4 / 3, ge=1, le=10, description="maximum stretch of width or height by a resized crop (1–10)"
+    )
+    flip: float = pydantic.Field(0, ge=0, le=1, description="probability of a horizontal flip (0–1)")
+    flip_vertical: float = pydantic.Field(0, ge=0, le=1, description="probability of a vertical flip (0–1)")
+    brightness: float = pydantic.Field(
+        0.1, ge=0, le=1, description="maximum change of brightness, as a fraction of the value range (0–1)"
+    )
+    contrast: float = pydantic.Field(0.1, ge=0, lt=1, description="maximum relative change of contrast (0–1)")
+    saturation: float = pydantic.Field(0, ge=0, le=1, description="maximum relative change of saturation (0–1)")
+    hue: float = pydantic.Field(
+        0, ge=0, le=0.5, description="maximum change of hue, as a fraction of the colour circle (0–0.5)"
+    )
+    erase: float = pydantic.Field(0, ge=0, le=1, description="probability of erasing a rectangle (0–1)")
+    erase_area: float = pydantic.Field(0.2, gt=0, le=1, description="maximum fraction of the area that is erased (0–1)")
+    mixup: float = pydantic.Field(
+        0, ge=0, le=10, description="alpha of mixup, which blends two images and their labels (0–10)"
+    )
+    cutmix: float = pydantic.Field(
+        0, ge=0, le=10, description="alpha of CutMix, which pastes a part of another image and blends the labels (0–10)"
+    )
 
     @property
     def mixes(self) -> bool:
-        """Whether labels become blends of two."""
+        """Whether labels become mixtures of two classes."""
         return self.mixup > 0 or self.cutmix > 0
 
 
 class Input(Section):
-    """How records reach the device. The batch size is set here and nowhere else."""
+    """How records are read, batched and augmented for training."""
 
-    batch_size: int = pydantic.Field(64, gt=0)
+    batch_size: int = pydantic.Field(64, gt=0, description="records per training batch")
     last_batch: Literal["keep", "drop"] = pydantic.Field(
-        "keep", description="what is left over of an epoch; drop: shapes are static, some records are not seen"
+        "keep", description="last partial batch of an epoch: keep it, or drop it for static shapes"
     )
     order: Literal["exact", "fastest"] = pydantic.Field(
-        "exact", description="exact: the same batches in every run; fastest: what is ready first comes first"
+        "exact", description="exact: the same batches in every run; fastest: batches as they become ready"
     )
-    ram_mb: int = pydantic.Field(1024, ge=16, description="all that the pipeline holds: shuffle, cache, batches")
+    ram_mb: int = pydantic.Field(
+        1024, ge=16, description="memory budget of the input pipeline in MB: shuffle buffer, cache and batches"
+    )
     shuffle_mb: int = pydantic.Field(
-        64, gt=0, description="records held for shuffling; all, if small and an eighth of ram_mb will do"
+        64, gt=0, description="shuffle buffer in MB; all records are shuffled if they fit into 1/8 of ram_mb"
     )
-    interleave: int = pydantic.Field(4, gt=0, description="shards read at once")
+    interleave: int = pydantic.Field(4, gt=0, description="number of shards read at the same time")
     prefetch: int = pydantic.Field(
-        4, gt=0, description="batches ready before they are asked for; small ones 16 at least"
+        4, gt=0, description="number of batches prepared ahead of training; at least 16 if batches are small"
     )
-    parallel: int = pydantic.Field(0, ge=0, le=1024, description="batches in the making at once; 0: one a core")
+    parallel: int = pydantic.Field(
+        0, ge=0, le=1024, description="number of batches processed in parallel; 0: one per CPU core"
+    )
     nice: int = pydantic.Field(
-        15, ge=0, le=19, description="how far decoding of images gives way to the training loop; 0: not at all"
+        15, ge=0, le=19, description="niceness of the threads that decode images (0–19); 0: same priority as training"
     )
-    autotune: bool = pydantic.Field(False, description="tf.data chooses parallelism and buffers, within ram_mb")
+    autotune: bool = pydantic.Field(False, description="let tf.data choose parallelism and buffer sizes, within ram_mb")
     cache: Literal["none", "memory", "file"] = pydantic.Field(
-        "none", description="keeps decoded records after the first epoch; varied anew in each"
+        "none", description="where decoded records are kept after the first epoch; augmentation still differs per epoch"
     )
-    cache_directory: str = pydantic.Field("", description="of `file`; empty: the system's for temporary files")
-    image_size: int = pydantic.Field(0, ge=0, le=1024, description="side in pixels; 0: the data's median, 32 to 160")
+    cache_directory: str = pydantic.Field(
+        "", description="folder of the file cache; empty: the system's folder for temporary files"
+    )
+    image_size: int = pydantic.Field(
+        0,
+        ge=0,
+        le=1024,
+        description="side of the model's input in pixels (8–1024); 0: the median of the data, limited to 32–160",
+    )
     image_fit: Literal["stretch", "center"] = pydantic.Field(
-        "stretch", description="stretch: the whole image; center: its largest square"
+        "stretch", description="stretch: resize the whole image to a square; center: use its largest centred square"
     )
-    antialias: bool = pydantic.Field(True, description="smooth images that shrink; false is faster")
+    antialias: bool = pydantic.Field(True, description="use antialiasing when images are made smaller; false is faster")
     dct_shrink: bool = pydantic.Field(
-        False, description="in training, decode JPEGs of three times the size at a fraction: faster, less exact"
+        False,
+        description="in training, decode JPEGs that are three times too large at reduced size: faster, less exact",
     )
     normalise: Literal["model", "unit", "symmetric", "imagenet"] = pydantic.Field(
         "model",
-        description="model: bytes, its first layer scales; else floats, by range or by ImageNet's moments",
+        description="model: pass bytes, the model's first layer scales them; unit: floats in 0–1; symmetric: floats in "
+        "-1–1; imagenet: z-score with ImageNet's mean and deviation",
     )
-    max_tokens: int = pydantic.Field(512, gt=0, le=1 << 20, description="longer texts are cut")
-    truncate: Literal["end", "start"] = pydantic.Field("end", description="which end of a long text is cut off")
-    pad_to: tuple[int, ...] = pydantic.Field((), description="lengths that texts are padded to; empty: the longest's")
-    pool_batches: int = pydantic.Field(100, gt=0, le=4096, description="batches parsed and sorted by length together")
-    augment: bool = pydantic.Field(True, description="false: training sees records as evaluation does")
+    max_tokens: int = pydantic.Field(
+        512, gt=0, le=1 << 20, description="maximum tokens per text; longer texts are truncated"
+    )
+    truncate: Literal["end", "start"] = pydantic.Field("end", description="which end of a long text is removed")
+    pad_to: tuple[int, ...] = pydantic.Field(
+        (), description="lengths that batches of text are padded to; empty: the longest text of the batch"
+    )
+    pool_batches: int = pydantic.Field(
+        100, gt=0, le=4096, description="number of batches of text that are sorted by length together (1–4096)"
+    )
+    augment: bool = pydantic.Field(
+        True, description="augment images in training; false: train on the images that evaluation sees"
+    )
     augmentation: Augmentation = Augmentation()
     maps: tuple[str, ...] = pydantic.Field(
-        (), description="functions for batches in training, after augmentation, as package.module:function"
+        (), description="functions applied to training batches after augmentation, as package.module:function"
     )
-    on_bad: Literal["stop", "skip"] = pydantic.Field("stop", description="what a damaged shard does")
-    max_bad_fraction: float = pydantic.Field(0.01, ge=0, le=1, description="of records; `skip` stops above it")
+    on_bad: Literal["stop", "skip"] = pydantic.Field(
+        "stop", description="stop: a damaged shard ends the run; skip: its unreadable records are left out"
+    )
+    max_bad_fraction: float = pydantic.Field(
+        0.01,
+        ge=0,
+        le=1,
+        description="with on_bad = skip, fraction of unreadable records above which the run stops (0–1)",
+    )
 
     @pydantic.field_validator("image_size")
     @classmethod
-    def _is_a_image(cls, size: int) -> int:
+    def _is_large_enough(cls, size: int) -> int:
         if 0 < size < _SMALLEST_IMAGE:
-            raise ValueError(f"expected 0 or at least {_SMALLEST_IMAGE}")
+            raise ValueError(f"expected 0, or at least {_SMALLEST_IMAGE}")
         return size
 
     @pydantic.field_validator("maps", "pad_to", mode="before")
     @classmethod
     def _is_a_list(cls, value: Any) -> Any:
-        # A flag has no lists: --set input.pad_to=64,128
-        return tuple(filter(None, value.split(","))) if isinstance(value, str) else value
+        return split_names(value)  # --set input.pad_to=64,128
 
     @pydantic.field_validator("maps")
     @classmethod
@@ -113,7 +152,7 @@ class Input(Section):
     @classmethod
     def _rise(cls, lengths: tuple[int, ...]) -> tuple[int, ...]:
         if any(length < 1 for length in lengths) or list(lengths) != sorted(set(lengths)):
-            raise ValueError("expected rising lengths, 1 or more, such as 64,128,256")
+            raise ValueError("expected increasing lengths of 1 or more, such as 64,128,256")
         return lengths
 
     @pydantic.field_validator("cache_directory")
@@ -126,5 +165,5 @@ class Input(Section):
     @pydantic.model_validator(mode="after")
     def _pads_all(self) -> "Input":
         if self.pad_to and self.pad_to[-1] < self.max_tokens:
-            raise ValueError(f"pad_to ends at {self.pad_to[-1]}, max_tokens is {self.max_tokens}: add it to pad_to")
+            raise ValueError(f"pad_to ends at {self.pad_to[-1]}, but max_tokens is {self.max_tokens}: add it to pad_to")
         return self

@@ -7,9 +7,9 @@ from components.settings.section import Section
 
 
 class Push(Section):
-    """Where blessed models go."""
+    """Where blessed models are copied to."""
 
-    directory: str = pydantic.Field("", description="empty: <root>/serving")
+    directory: str = pydantic.Field("", description="folder of served model versions; empty: <root>/serving")
 
     @pydantic.field_validator("directory")
     @classmethod

@@ -1,4 +1,4 @@
-"""What all sections of the settings share."""
+"""The base class of all sections of the settings."""
 
 from typing import Any
 
@@ -6,11 +6,11 @@ import pydantic
 
 
 class Section(pydantic.BaseModel):
-    """A frozen group of settings that refuses unknown keys."""
+    """A frozen group of settings that rejects unknown keys."""
 
     model_config = pydantic.ConfigDict(frozen=True, extra="forbid")
 
 
 def split_names(value: Any) -> Any:
-    """Returns names that a flag gives with commas between them; what is a list already is left alone."""
+    """Splits the comma-separated names of a flag; returns a list unchanged."""
     return tuple(filter(None, value.split(","))) if isinstance(value, str) else value

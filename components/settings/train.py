@@ -6,11 +6,13 @@ from components.settings.section import Section
 
 
 class Train(Section):
-    """How the model is fitted."""
+    """How the model is trained."""
 
-    epochs: int = pydantic.Field(12, gt=0)
-    learning_rate: float = pydantic.Field(3e-3, gt=0, allow_inf_nan=False)
-    seed: int = 17
+    epochs: int = pydantic.Field(12, gt=0, description="number of epochs")
+    learning_rate: float = pydantic.Field(
+        3e-3, gt=0, allow_inf_nan=False, description="initial learning rate of the optimizer"
+    )
+    seed: int = pydantic.Field(17, description="seed of weights, shuffling, dropout and augmentation")
     class_weights: float = pydantic.Field(
-        0, ge=0, le=1, description="0: every record counts the same; 1: every class does; 0.5 is half way"
+        0, ge=0, le=1, description="0: every record has the same weight; 1: every class has; values between interpolate"
     )

@@ -1,11 +1,12 @@
-"""One tree of settings: typed, frozen, checked at birth.
+"""One tree of settings: typed, frozen, and checked when it is created.
 
     defaults in code  ◄  a TOML file  ◄  flags (`--set train.epochs=3`)
 
-A node's cache key holds the sections that the node reads (`graph.py`), so a field belongs to the section
-of the node whose result it changes. Sizes are megabytes, never records: a budget must hold whatever the record size.
+A node's cache key contains the sections that the node reads (`graph.py`), so a setting belongs to the section of the
+node whose result it changes. Budgets are in megabytes, not in records, so they hold for records of any size.
 """
 
+import warnings
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
@@ -24,6 +25,14 @@ from components.settings.section import Section
 from components.settings.train import Train
 from components.settings.transform import Transform
 
+# Old names of renamed settings; accepted with a warning for one release.
+RENAMED = {
+    "ingest.near_bits": "ingest.near_duplicate_bits",
+    "transform.split": "transform.tokens",
+    "transform.moments": "transform.tensor_zscore",
+    "evaluate.min_explained": "evaluate.min_squared_correlation",
+}
+
 
 class Settings(Section):
     """All settings of one pipeline."""
@@ -38,16 +47,16 @@ class Settings(Section):
     push: Push = Push()
 
     def section(self, name: str) -> dict[str, Any]:
-        """Returns one section as plain values, as it goes into cache keys and node parameters."""
+        """Returns one section as plain values, for cache keys and node parameters."""
         section: Section = getattr(self, name)
         return section.model_dump(mode="json")
 
 
 def load(overlays: Iterable[Mapping[str, Any]] = ()) -> Settings:
-    """Returns the defaults with each overlay laid over them, in order."""
+    """Returns the defaults, overridden by each overlay in order."""
     merged: dict[str, Any] = {}
     for overlay in overlays:
-        merged = _merge(merged, overlay)
+        merged = _merge(merged, _with_new_names(overlay))
     _refuse_unknown(Settings, merged, ())
     try:
         return Settings.model_validate(merged)
@@ -56,7 +65,7 @@ def load(overlays: Iterable[Mapping[str, Any]] = ()) -> Settings:
 
 
 def parse_flag(text: str) -> dict[str, Any]:
-    """Turns `train.epochs=3` into `{"train": {"epochs": "3"}}`; types are checked by `load`."""
+    """Returns `{"train": {"epochs": "3"}}` for `train.epochs=3`; `load` converts and checks the value."""
     path, equals, value = text.partition("=")
     if not equals or not path:
         raise SettingsError(f"--set {text}: expected SECTION.KEY=VALUE, such as train.epochs=3")
@@ -68,7 +77,7 @@ def parse_flag(text: str) -> dict[str, Any]:
 
 
 def read_file(path: Path) -> dict[str, Any]:
-    """Reads a TOML settings file; one table a section of a task, as in `[image.train] epochs = 3`."""
+    """Reads a TOML settings file with one table per section of a task, such as `[image.train] epochs = 3`."""
     import tomli
 
     try:
@@ -85,6 +94,19 @@ def _merge(base: Mapping[str, Any], overlay: Mapping[str, Any]) -> dict[str, Any
         both = isinstance(value, Mapping) and isinstance(merged.get(key), Mapping)
         merged[key] = _merge(merged[key], value) if both else value
     return merged
+
+
+def _with_new_names(overlay: Mapping[str, Any]) -> dict[str, Any]:
+    """Returns an overlay with the new names of renamed settings."""
+    renamed = dict(overlay)
+    for old, new in RENAMED.items():
+        section, key = old.split(".")
+        values = renamed.get(section)
+        if isinstance(values, Mapping) and key in values:
+            warnings.warn(f"setting {old} was renamed to {new}: use the new name", FutureWarning, stacklevel=3)
+            kept = {name: value for name, value in values.items() if name != key}
+            renamed[section] = {new.split(".")[1]: values[key], **kept}
+    return renamed
 
 
 def _refuse_unknown(section: type[Section], values: Mapping[str, Any], path: tuple[str, ...]) -> None:

@@ -213,7 +213,7 @@ class TestEvalConfig:
 
     def test_a_quantity_has_a_threshold_without_a_unit(self) -> None:
         """On the squared correlation; errors in the label's unit are measured without thresholds."""
-        config = thresholds.eval_config(Layout("price", "quantity", ()), Evaluate(min_explained=0.4))
+        config = thresholds.eval_config(Layout("price", "quantity", ()), Evaluate(min_squared_correlation=0.4))
         (explained, *others) = config.metrics_specs[0].metrics
         (overall,) = explained.per_slice_thresholds
 

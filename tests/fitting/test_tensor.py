@@ -32,7 +32,7 @@ AXES: dict[str, Callable[[Any], Any]] = {
 @pytest.fixture(scope="module")
 def fitted(fit: Callable[..., dict[str, str]]) -> dict[str, Fitted]:
     """All tensors in all ways."""
-    settings: dict[str, Transform] = {moments: Transform(moments=moments) for moments in (*AXES, "none")}
+    settings: dict[str, Transform] = {moments: Transform(tensor_zscore=moments) for moments in (*AXES, "none")}
     ways = {moments: _fit_by(each) for moments, each in settings.items()}
     records = {name: [row.tobytes() for row in values] for name, values in VALUES.items()}
     return {moments: Fitted(graph, settings[moments]) for moments, graph in fit(records, ways).items()}
@@ -64,4 +64,4 @@ def test_there_are_none_unless_they_are_asked_for(fitted: dict[str, Fitted], nam
 
 def test_nothing_is_computed_then() -> None:
     """Not even decoded."""
-    assert tensor.fit({}, [COLUMNS["pixels"]], Transform(moments="none")) == {}
+    assert tensor.fit({}, [COLUMNS["pixels"]], Transform(tensor_zscore="none")) == {}

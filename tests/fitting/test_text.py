@@ -24,7 +24,7 @@ WAYS = {
     "few": Transform(min_count=1, vocabulary=2),
     "cased": Transform(min_count=1, lower=False),
     "pairs": Transform(min_count=2, ngrams=2),
-    "characters": Transform(min_count=1, split="characters"),
+    "characters": Transform(min_count=1, tokens="characters"),
 }
 COLUMNS = {"characters": ["script"], "words": ["said", "asked"]}
 

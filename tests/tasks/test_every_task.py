@@ -163,7 +163,7 @@ def make(name: str, home: Path) -> Made:
         data=str(data),
         root=str(home / "root"),
         # With moments there is more that could differ.
-        flags=["train.epochs=1", "gate.min_per_class=0", "transform.moments=element"],
+        flags=["train.epochs=1", "gate.min_per_class=0", "transform.tensor_zscore=element"],
     )
     config.notes.mkdir(parents=True)
     found = survey.take(config.data, config.settings.ingest, HashCache(None), config.needs)

@@ -63,7 +63,7 @@ class NearDuplicates:
         some = "" if self.complete else "at least "
         first = self.pairs[0]
         listed = "all" if len(self.pairs) == self.count else f"the first {len(self.pairs):,}"
-        same = f"look the same (they differ in at most ingest.near_bits = {bits} of {_BITS} bits)"
+        same = f"look the same (they differ in at most ingest.near_duplicate_bits = {bits} of {_BITS} bits)"
         example = f"such as {first.path} ({first.split}) = {first.like} ({first.like_split})"
         where = f"{listed} are listed in {NEAR_DUPLICATES}"
         return [f"{some}{self.count:,} pairs of images in different splits {same}, {example}; {where}"]
@@ -95,13 +95,13 @@ class _Groups:
 
 def check(listing: Listing, reports: Sequence[ShardReport], settings: Ingest) -> tuple[NearDuplicates, list[str]]:
     """Compares the images of all shards; returns the near duplicates, and warnings for the manifest."""
-    if settings.near_bits < 0:
+    if settings.near_duplicate_bits < 0:
         return NearDuplicates(), []
     if settings.image_check == "header" and any(side for report in reports for side in report.sides):
         return NearDuplicates(), ["near duplicates were not searched: ingest.image_check = header decodes no image"]
     images = _images(reports)
-    found = find(images, _paths(listing, images), settings.near_bits)
-    return found, found.warnings(settings.near_bits)
+    found = find(images, _paths(listing, images), settings.near_duplicate_bits)
+    return found, found.warnings(settings.near_duplicate_bits)
 
 
 def write(artifact: Path, found: NearDuplicates) -> None:

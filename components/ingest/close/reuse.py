@@ -33,7 +33,7 @@ def key_of(part: SpanFiles, table: Table | None, settings: Ingest) -> str:
     """Returns a digest of everything that the shards of a span depend on."""
     depends_on = {
         "data": part.listing.digest,
-        "settings": settings.model_dump(mode="json", exclude={"spans", "max_bad_fraction", "near_bits"}),
+        "settings": settings.model_dump(mode="json", exclude={"spans", "max_bad_fraction", "near_duplicate_bits"}),
         "columns": [str(table.schema), table.label, table.images, dict(table.names)] if table else [],
         "code": fingerprint.sources(["components.ingest.work.units", refs.module_of(part.located.source)]),
         "libraries": {name: metadata.version(name) for name in _LIBRARIES},

@@ -112,7 +112,7 @@ class TestClose:
 
     def test_manifest_and_both_quarantine_lists_are_written(self, tmp_path: Path) -> None:
         """The second list is outside of the artifact."""
-        settings = Ingest(max_bad_fraction=0.5, near_bits=-1)
+        settings = Ingest(max_bad_fraction=0.5, near_duplicate_bits=-1)
         built = close(tmp_path, LISTING, REPORTS, settings, tmp_path / "notes" / "list", warnings=["old"])
 
         assert manifest.read(tmp_path) == built
@@ -121,7 +121,7 @@ class TestClose:
 
     def test_a_lost_record_stops_the_run(self, tmp_path: Path) -> None:
         """Promise A16: records are counted from the shards, not from what should be in them."""
-        settings = Ingest(max_bad_fraction=0.5, near_bits=-1)
+        settings = Ingest(max_bad_fraction=0.5, near_duplicate_bits=-1)
         with pytest.raises(LedgerMismatch, match="2 records lost"):
             close(tmp_path, LISTING, REPORTS[1:], settings, tmp_path / "list")
 

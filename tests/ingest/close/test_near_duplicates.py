@@ -36,7 +36,10 @@ from data.digits import write_image_folder
 Take = Callable[[Path], Listing]
 TRAIN, EVAL, TEST = range(3)
 HASH = 0x0F0F_1234_5678_9ABC
-SAME = "pairs of images in different splits look the same (they differ in at most ingest.near_bits = 3 of 64 bits)"
+SAME = (
+    "pairs of images in different splits look the same "
+    "(they differ in at most ingest.near_duplicate_bits = 3 of 64 bits)"
+)
 
 
 def report(split: str, perceptual_hashes: str, sides: dict[int, int]) -> ShardReport:
@@ -167,10 +170,10 @@ class TestReports:
         assert warning.endswith("; the first 1 are listed in near_duplicates.jsonl")
 
     def test_it_can_be_turned_off(self) -> None:
-        """ingest.near_bits = -1."""
+        """ingest.near_duplicate_bits = -1."""
         reports = [report("train", packed((0, HASH)), {9: 1}), report("eval", packed((1, HASH)), {9: 1})]
 
-        assert check(listing("a", "b"), reports, Ingest(near_bits=-1)) == (NearDuplicates(), [])
+        assert check(listing("a", "b"), reports, Ingest(near_duplicate_bits=-1)) == (NearDuplicates(), [])
 
     def test_a_check_of_headers_says_that_nothing_was_searched(self) -> None:
         """ingest.image_check = header."""

@@ -10,7 +10,7 @@ from components.ingest.images import ImageLimits, check_image
 from components.ingest.images.perceptual_hash import perceptual_hash
 from tests.ingest.images.conftest import encode, exif
 
-NEAR = 3  # bits; the default of ingest.near_bits
+NEAR = 3  # bits; the default of ingest.near_duplicate_bits
 
 
 def scene(seed: int, size: tuple[int, int] = (320, 240)) -> Image.Image:
