@@ -27,7 +27,7 @@ def variance_of(name: str) -> str:
 
 
 def fit(inputs: Mapping[str, Any], columns: Sequence[Column], settings: Transform) -> dict[str, Any]:
-    """Returns mean and variance per column, repeated for every record; nothing if `transform.tensor_zscore` is "none"."""
+    """Returns mean and variance per column, repeated for every record; nothing if `tensor_zscore` is "none"."""
     outputs = {}
     for column in columns if settings.tensor_zscore != "none" else ():
         stored = inputs[column.name]
