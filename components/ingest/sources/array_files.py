@@ -1,10 +1,10 @@
-"""Which arrays a .npz or .npy holds, and where their rows stand: read from headers, nothing is unpickled.
+"""The arrays in an .npz or .npy file, and where their rows are: read from the headers, nothing is unpickled.
 
     .npy   magic, header (dtype, shape, order), rows
-    .npz   zip of .npy files ─► stored: rows stand in the file as they are;  deflated: they are streamed
+    .npz   zip of .npy files ─► stored: rows are read at their offset;  deflated: rows are streamed
 
-If `<name>_labels.npy` stands beside `<name>.npy`, or `labels.npy` beside one other array, it is no data of its own: it
-is the array `label` there.
+`<name>_labels.npy` beside `<name>.npy`, or `labels.npy` beside the only other array, is not data of its own: it is the
+array `label` of that file.
 """
 
 import contextlib
@@ -14,24 +14,24 @@ import tokenize
 import zipfile
 import zlib
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import IO, Any
 
 import numpy as np
 
-from components.errors import BadInput
+from components.ingest.sources.rows import bad_file
 from components.records.quarantine import printable
 from components.storage.paths import DataPath, open_whole
 
-_MAX_ROW_BYTES = 1 << 30  # a record of protobuf ends at 2 GB
-_SUM_BYTES = 1 << 20  # read at once for checksums
-_ENTRY_BYTES = 30  # of a zip entry's header, before name and extra field
-_END, _END_BYTES = b"PK\5\6", 22 + 65535  # what a zip file ends with: mark, and bytes with the longest comment
-_TOO_MANY = 0xFFFF  # entries: their count stands elsewhere
+_MAX_ROW_BYTES = 1 << 30  # protobuf allows 2 GB per record
+_CHECKSUM_BYTES = 1 << 20  # read at once to verify checksums
+_ENTRY_BYTES = 30  # header of a zip entry, before name and extra field
+_END, _END_BYTES = b"PK\5\6", 22 + 65535  # the end record of a zip file: its mark, and its bytes with a full comment
+_TOO_MANY = 0xFFFF  # the count of entries is stored elsewhere
 _NPY: Any = np.lib.format  # untyped
 _LABELS, _LABEL = "labels.npy", "label"
-_SINGLE = ((), (1,))  # shapes of a row that is one value: labels are often stored as (n, 1)
-# All that numpy and zipfile were seen to raise for files with flipped bits.
+_SINGLE = ((), (1,))  # shapes of a row with one value; labels are often stored as (n, 1)
+# Everything that numpy and zipfile were seen to raise for files with flipped bits.
 _DAMAGE = (
     EOFError, KeyError, MemoryError, OSError, OverflowError, RuntimeError, SyntaxError, TypeError, ValueError,
     tokenize.TokenError, zipfile.BadZipFile, zlib.error,
@@ -40,24 +40,24 @@ _DAMAGE = (
 
 @dataclass(frozen=True)
 class ArrayFile:
-    """What an array is, and where it stands."""
+    """One array: its dtype and shape, and where its rows are."""
 
     name: str
     path: DataPath
-    member: str  # of the .npz, if compressed; empty where the rows stand in the file as they are
-    offset: int  # of the first row: in the file, or in the member
+    member: str  # of the .npz, if compressed; empty if the rows are stored in the file
+    offset: int  # of the first row, in the file or in the member
     dtype: np.dtype[Any]
     shape: tuple[int, ...]
     by_columns: bool  # Fortran order
 
     @property
     def rows(self) -> int:
-        """Rows of the array."""
+        """Number of rows."""
         return self.shape[0]
 
     @property
     def row_bytes(self) -> int:
-        """Bytes of a row."""
+        """Bytes per row."""
         return math.prod(self.shape[1:]) * self.dtype.itemsize
 
     @property
@@ -67,30 +67,25 @@ class ArrayFile:
 
     @property
     def is_raw(self) -> bool:
-        """Whether rows are stored as their bytes."""
+        """Whether records hold the raw bytes of a row."""
         return self.dtype.kind == "c" or (not self.is_single and self.dtype.kind not in "US")
 
 
 @contextlib.contextmanager
-def explained(path: DataPath) -> Iterator[None]:
-    """Turns whatever reading a damaged file raises into one sentence that names it."""
+def reading(path: DataPath) -> Iterator[None]:
+    """Turns everything that reading a damaged file raises into BadInput."""
     try:
         yield
     except _DAMAGE as error:
         raise bad_file(path, f"cannot be read: {error}; it may be damaged: write it again") from error
 
 
-def bad_file(path: DataPath, what: str) -> BadInput:
-    """Returns an error that names the file."""
-    return BadInput(f"{printable(str(path))}: {what}")
-
-
 def arrays_of(path: DataPath) -> list[ArrayFile]:
-    """Returns the arrays of a file in the order of their names, with the labels beside it."""
-    with explained(path):
+    """Returns the arrays of a file sorted by name, with those of the label file beside it."""
+    with reading(path):
         found = _zipped(path) if path.suffix.lower() == ".npz" else [_plain(path, path.stem)]
     if labels := labels_of(path):
-        with explained(labels):
+        with reading(labels):
             found.append(_plain(labels, _LABEL))
     found.sort(key=lambda array: array.name)
     _check_names(path, [array.name for array in found])
@@ -99,7 +94,7 @@ def arrays_of(path: DataPath) -> list[ArrayFile]:
     if len({array.rows for array in found}) > 1:
         lengths = ", ".join(f"'{array.name}' {array.rows:,}" for array in found)
         raise bad_file(
-            path, f"arrays of different lengths: {lengths}; the first dimension must be that of the examples"
+            path, f"arrays of different lengths: {lengths}; expected the same first dimension, one row per example"
         )
     return found
 
@@ -108,27 +103,25 @@ def _check_names(path: DataPath, names: list[str]) -> None:
     if not names:
         raise bad_file(path, "0 examples in it: no array")
     if len(set(names)) < len(names):
-        raise bad_file(path, f"two arrays of one name among {', '.join(names)}; rename one")
+        raise bad_file(path, f"two arrays with the same name among {', '.join(names)}; rename one")
 
 
 def _check_array(array: ArrayFile) -> None:
     name, dtype = f"array '{array.name}'", array.dtype
     if dtype.hasobject:
-        advice = "save numbers or texts instead, for example array.astype(str)"
+        advice = "save numbers or strings instead, for example array.astype(str)"
         raise bad_file(array.path, f"{name} holds Python objects, which are not unpickled; {advice}")
     if dtype.kind == "V":
-        raise bad_file(array.path, f"{name} has rows of the structure {dtype}; save each field as an array of its own")
+        raise bad_file(array.path, f"{name} has a structured dtype {dtype}; save each field as an array of its own")
     if not array.shape:
-        raise bad_file(array.path, f"{name} is a single value; expected one row an example")
+        raise bad_file(array.path, f"{name} is a single value; expected one row per example")
     if not array.rows:
         raise bad_file(array.path, f"0 examples in it: {name} has the shape {array.shape}")
     if array.row_bytes > _MAX_ROW_BYTES:
-        raise bad_file(
-            array.path, f"{name} has rows of {array.row_bytes:,} bytes; a record can hold {_MAX_ROW_BYTES:,}"
-        )
+        raise bad_file(array.path, f"{name} has rows of {array.row_bytes:,} bytes; expected at most {_MAX_ROW_BYTES:,}")
     if array.by_columns and array.member:
-        advice = "save it by rows (numpy.ascontiguousarray) or without compression"
-        raise bad_file(array.path, f"{name} is compressed column by column; {advice}")
+        advice = "save it in C order (numpy.ascontiguousarray) or without compression"
+        raise bad_file(array.path, f"{name} is compressed in Fortran order; {advice}")
 
 
 def _plain(path: DataPath, name: str) -> ArrayFile:
@@ -138,7 +131,7 @@ def _plain(path: DataPath, name: str) -> ArrayFile:
 
 def _zipped(path: DataPath) -> list[ArrayFile]:
     with path.open("rb") as file:
-        file.read(1)  # zipfile would take any failure to read for a file that is no archive
+        file.read(1)  # raises OSError now; zipfile would report it as "not a zip file"
         return _members(path, file)
 
 
@@ -149,7 +142,7 @@ def _members(path: DataPath, file: IO[bytes]) -> list[ArrayFile]:
 
 
 def _check_count(file: IO[bytes], archive: zipfile.ZipFile) -> None:
-    """Compares the entries that were found with their announced count: a flipped bit can hide one in another."""
+    """Compares the number of entries with the announced count: a flipped bit can hide one entry in another."""
     file.seek(-min(_END_BYTES, file.seek(0, io.SEEK_END)), io.SEEK_END)
     tail = file.read()
     at = tail.rfind(_END) + 10
@@ -160,18 +153,17 @@ def _check_count(file: IO[bytes], archive: zipfile.ZipFile) -> None:
 
 def _of_member(path: DataPath, file: IO[bytes], archive: zipfile.ZipFile, info: zipfile.ZipInfo) -> ArrayFile:
     if not info.filename.endswith(".npy") or info.compress_type not in {zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED}:
-        raise bad_file(path, f"its entry '{info.filename}' is not as numpy.savez writes arrays; expected arrays only")
+        raise bad_file(path, f"unexpected entry '{info.filename}'; expected only arrays, as numpy.savez writes them")
     name = info.filename.removesuffix(".npy")
     with archive.open(info) as stream:
         found = _parse(stream, name, path, info.file_size)
     if info.compress_type == zipfile.ZIP_DEFLATED:
-        return ArrayFile(name, path, info.filename, found.offset, found.dtype, found.shape, found.by_columns)
-    start = _data_offset(file, info)
-    return ArrayFile(name, path, "", start + found.offset, found.dtype, found.shape, found.by_columns)
+        return replace(found, member=info.filename)
+    return replace(found, offset=_data_offset(file, info) + found.offset)
 
 
 def _data_offset(file: IO[bytes], info: zipfile.ZipInfo) -> int:
-    """Returns where the bytes of a stored entry begin; only the header before them tells."""
+    """Returns where the bytes of a stored entry begin, from the header before them."""
     file.seek(info.header_offset)
     head = file.read(_ENTRY_BYTES)
     name_length, extra_length = (int.from_bytes(head[at : at + 2], "little") for at in (26, 28))
@@ -179,18 +171,18 @@ def _data_offset(file: IO[bytes], info: zipfile.ZipInfo) -> int:
 
 
 def _parse(stream: IO[bytes], name: str, path: DataPath, size: int) -> ArrayFile:
-    """Reads an array's header and holds it against the bytes that are there."""
+    """Reads the header of an array and compares it with the size of the file."""
     version = _NPY.read_magic(stream)
     if version == (1, 0):
         shape, by_columns, dtype = _NPY.read_array_header_1_0(stream)
     elif version == (2, 0):
         shape, by_columns, dtype = _NPY.read_array_header_2_0(stream)
-    else:  # version 3 is written only for structures with field names beyond Latin-1
-        raise ValueError(f"unknown version {version} of the .npy format")
+    else:  # version 3 is only written for structured dtypes with names beyond Latin-1
+        raise ValueError(f"unsupported version {version} of the .npy format")
     found = ArrayFile(name, path, "", stream.tell(), dtype, shape, by_columns)
     expected = found.offset + math.prod(shape) * dtype.itemsize
-    if size != expected and not dtype.hasobject:  # the bytes of pickled objects are not announced
-        raise ValueError(f"array '{name}' takes {expected:,} bytes with its header, but {size:,} are there")
+    if size != expected and not dtype.hasobject:  # the header does not announce the size of pickled objects
+        raise ValueError(f"array '{name}' needs {expected:,} bytes with its header, found {size:,}")
     return found
 
 
@@ -206,14 +198,14 @@ def labels_of(path: DataPath) -> DataPath | None:
 
 
 def owner_of(path: DataPath) -> DataPath | None:
-    """Returns the array that a file of labels belongs to; None where the file is data of its own."""
+    """Returns the array that a label file belongs to; None if the file is data of its own."""
     if path.name == _LABELS:
-        return _sole_array_beside(path)
+        return _only_array_beside(path)
     owner = path.with_name(path.name.removesuffix("_labels.npy") + ".npy")
     return owner if path.name.endswith("_labels.npy") and owner.is_file() else None
 
 
-def _sole_array_beside(labels: DataPath) -> DataPath | None:
+def _only_array_beside(labels: DataPath) -> DataPath | None:
     names = {path.name for path in labels.parent.glob("[!.]*.npy")} - {labels.name}
     with_own = {name for name in names if f"{name.removesuffix('.npy')}_labels.npy" in names}
     others = sorted(names - with_own - {f"{name.removesuffix('.npy')}_labels.npy" for name in with_own})
@@ -223,20 +215,20 @@ def _sole_array_beside(labels: DataPath) -> DataPath | None:
     return labels.with_name(others[0]) if others else None
 
 
-def compare_sums(path: DataPath, arrays: Sequence[ArrayFile]) -> None:
-    """Reads what is stored uncompressed once: reading at an offset skips the checksums of the .npz."""
+def verify_checksums(path: DataPath, arrays: Sequence[ArrayFile]) -> None:
+    """Verifies the checksums of the uncompressed arrays of an .npz, which reading at an offset does not."""
     if path.suffix.lower() != ".npz" or all(array.member for array in arrays):
         return
-    with explained(path), open_whole(path) as file, zipfile.ZipFile(file) as archive:
+    with reading(path), open_whole(path) as file, zipfile.ZipFile(file) as archive:
         for info in archive.infolist():
             with archive.open(info) as stream:
-                while info.compress_type == zipfile.ZIP_STORED and stream.read(_SUM_BYTES):
+                while info.compress_type == zipfile.ZIP_STORED and stream.read(_CHECKSUM_BYTES):
                     pass
 
 
 @contextlib.contextmanager
 def open_rows(array: ArrayFile) -> Iterator[IO[bytes]]:
-    """Opens what an array's rows are read from, at its offset."""
+    """Opens the file or the member that holds the rows of an array."""
     if not array.member:
         with array.path.open("rb") as file:
             yield file

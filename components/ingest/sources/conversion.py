@@ -1,16 +1,16 @@
-"""How columns of any Arrow type become those of a record: converted where that can be, else bad rows with a reason.
+"""Converts columns of any Arrow type to those of a record; rows that cannot be converted are bad rows with a reason.
 
     columns of a file ─► fit to the schema ─┬─► rows that can become records
-                                            └─► bad rows: where, why, and what stood there
+                                            └─► bad rows: position, reason and raw bytes
 
 | in the file                       | in the record                                     |
 |-----------------------------------|---------------------------------------------------|
-| integers, durations               | int64; a uint64 beyond it is a bad row            |
-| floats, decimals                  | float32, float64; nan, inf and more than float32 can hold are bad rows |
+| integers, durations               | int64; a larger uint64 is a bad row               |
+| floats, decimals                  | float32, float64; nan, inf and values beyond float32 are bad rows |
 | strings, bytes, dictionaries      | string (checked to be UTF-8), binary, the dictionary's values |
-| dates, times, timestamps          | ISO 8601 strings, such as 2024-02-29T12:00:00.5Z; with a zone they are in UTC |
-| lists of those                    | lists; a missing value inside one is a bad row    |
-| a column of nothing but nulls     | string, all missing                               |
+| dates, times, timestamps          | ISO 8601 strings, such as 2024-02-29T12:00:00.5Z; in UTC if they have a zone |
+| lists of those                    | lists; a missing value inside a list is a bad row |
+| a column of nulls                 | string, all missing                               |
 """
 
 import contextlib
@@ -22,28 +22,50 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from components.errors import BadInput
-from components.ingest.sources.rows import BadRow, RowBatch
-from components.records.quarantine import RAW_LIMIT, printable
+from components.ingest.sources.rows import BadRow, RowBatch, bad_file
 from components.storage.paths import DataPath
 
+Flags = npt.NDArray[np.bool_]
 Reasons = dict[int, str]  # row of a batch -> why it is bad
 
-
-def kind_in_record(kind: pa.DataType) -> pa.DataType | None:
-    """Returns what a column of this type is in a record; None where it is too deep for one."""
-    if not _is_list(kind):
-        return _value_kind(kind)
-    inner = _value_kind(kind.value_type)
-    return None if inner is None else pa.list_(inner)
+OVERFLOW = 3.4028235677973366e38  # the smallest number that is infinite as float32, the only floats of a tf.Example
+_SHOWN = 60  # characters of a value in a reason
 
 
-def _is_list(kind: pa.DataType) -> bool:
+def is_list(kind: pa.DataType) -> bool:
+    """Whether a column has several values per row."""
     return bool(pa.types.is_list(kind) or pa.types.is_large_list(kind) or pa.types.is_fixed_size_list(kind))
 
 
+def is_text(kind: pa.DataType) -> bool:
+    """Whether a column holds one string per row."""
+    return bool(pa.types.is_string(kind) or pa.types.is_large_string(kind))
+
+
+def value_type(kind: pa.DataType) -> pa.DataType:
+    """Returns the type of single values: that of a column, or of the values in its lists."""
+    return kind.value_type if is_list(kind) else kind
+
+
+def out_of_range(column: pa.Array) -> Flags:
+    """Returns which floats of a column are nan or infinite in a record, which holds float32; missing ones are not."""
+    wrong: Flags = ~(np.abs(column.to_numpy(zero_copy_only=False)) < OVERFLOW)
+    return wrong & ~_missing(column) if column.null_count else wrong
+
+
+def shorten(value: str) -> str:
+    """Returns a value for a reason, cut to 60 characters."""
+    return value if len(value) <= _SHOWN else value[:_SHOWN] + "…"
+
+
+def kind_in_record(kind: pa.DataType) -> pa.DataType | None:
+    """Returns the type of a column in a record; None if it is nested too deep."""
+    inner = _value_kind(value_type(kind))
+    return pa.list_(inner) if inner is not None and is_list(kind) else inner
+
+
 def _value_kind(kind: pa.DataType) -> pa.DataType | None:
-    """Returns what a single value is in a record; None where it is not single."""
+    """Returns the type of a single value in a record; None if it is not single."""
     if pa.types.is_dictionary(kind):
         return _value_kind(kind.value_type)
     if isinstance(kind, pa.BaseExtensionType):
@@ -80,16 +102,16 @@ def row_batch(
     noun: str = "column",
     known: Mapping[int, str] | None = None,
 ) -> RowBatch:
-    """Fits columns to a schema and parts the rows that can become records from those that cannot.
+    """Fits columns to a schema, and separates the rows that can become records from bad rows.
 
     Args:
-        columns: arrays of one length; one that is missing is all null.
+        columns: arrays of equal length; a missing column is all null.
         rows: that length.
-        schema: names and types of the batch to make.
-        describe: returns a row's position and raw bytes.
+        schema: names and types of the batch to return.
+        describe: returns position and raw bytes of a row.
         path: the file, for messages.
-        noun: what a column is called in this format.
-        known: rows that are bad already, and why.
+        noun: the word for a column in this format.
+        known: rows that are known to be bad, with the reason.
     """
     bad = dict(known or {})
     arrays = []
@@ -101,32 +123,28 @@ def row_batch(
     if not bad:
         return RowBatch(batch, describe=describe)
     good = np.delete(np.arange(rows), list(bad))
-    told = [_bad_row(describe(row), bad[row]) for row in sorted(bad)]
-    return RowBatch(batch.take(pa.array(good)), told, lambda row: describe(int(good[row])))
+    bad_rows = [BadRow.of(describe(row), bad[row]) for row in sorted(bad)]
+    return RowBatch(batch.take(pa.array(good)), bad_rows, lambda row: describe(int(good[row])))
 
 
 def _checked(column: pa.Array, field: pa.Field, path: DataPath, noun: str) -> tuple[pa.Array, Reasons]:
     try:
         array, misfits = fit(column, field.type)
     except pa.ArrowNotImplementedError:
-        raise BadInput(
-            f"{printable(str(path))}: {noun} '{field.name}' is {column.type}, which cannot become {field.type}, "
-            "as the schema has it; are all files of one kind?"
+        raise bad_file(
+            path,
+            f"{noun} '{field.name}' is {column.type}, which cannot become {field.type} as in the schema; "
+            "all files of a data set need the same types",
         ) from None
     reasons = {**_not_finite(array), **misfits}
     return array, {row: f"{noun} '{field.name}' {reason}" for row, reason in reasons.items()}
 
 
-def _bad_row(described: tuple[str, bytes], reason: str) -> BadRow:
-    position, raw = described
-    return BadRow(position, reason, raw[:RAW_LIMIT])
-
-
 def fit(column: pa.Array, kind: pa.DataType) -> tuple[pa.Array, Reasons]:
-    """Returns a column as `kind`, null where that cannot be, and why not."""
+    """Returns a column as `kind`, with null for values that cannot be converted, and the reasons."""
     with contextlib.suppress(pa.ArrowInvalid):
         return _converted(column, kind), {}
-    # Arrow names one value at most; row by row all are found. Only batches with a bad value pay for it.
+    # Arrow reports one value at most, so batches with a bad value are converted row by row.
     pieces, bad = [], {}
     for row in range(len(column)):
         piece, reason = _fit_one(column.slice(row, 1), kind)
@@ -144,7 +162,7 @@ def _fit_one(value: pa.Array, kind: pa.DataType) -> tuple[pa.Array, str]:
 
 
 def _converted(column: pa.Array, kind: pa.DataType) -> pa.Array:
-    if _is_list(column.type) and _is_list(kind):
+    if is_list(column.type) and is_list(kind):
         return _relist(column, kind)
     if isinstance(column, pa.ExtensionArray):
         column = column.storage
@@ -155,9 +173,9 @@ def _converted(column: pa.Array, kind: pa.DataType) -> pa.Array:
     elif pa.types.is_float16(column.type):
         column = pa.array(column.to_numpy(zero_copy_only=False).astype(np.float32), mask=_missing(column))
     if pa.types.is_string(kind) and not pa.types.is_null(column.type) and _value_kind(column.type) == kind:
-        column = column.cast(pa.binary())  # readers trust that a string is UTF-8; the cast back does not
+        column = column.cast(pa.binary())  # readers assume that a string is UTF-8; the cast back checks it
     if pa.types.is_binary(column.type) and _value_kind(kind) not in {pa.binary(), pa.string()}:
-        column = column.cast(pa.string())  # text that holds numbers: Arrow reads them from strings only
+        column = column.cast(pa.string())  # Arrow parses numbers from strings only
     return column if column.type == kind else column.cast(kind)
 
 
@@ -172,16 +190,16 @@ def _relist(column: pa.Array, kind: pa.DataType) -> pa.Array:
         counts = column.value_lengths().fill_null(0).to_numpy(zero_copy_only=False)
     offsets = np.zeros(len(column) + 1, np.int32)
     np.cumsum(counts, out=offsets[1:])
-    # A list without an offset is a missing one.
+    # A null offset makes a missing list.
     mask = np.append(missing, False)
     return pa.ListArray.from_arrays(pa.array(offsets, mask=mask), _converted(values, kind.value_type)).cast(kind)
 
 
 def _iso(column: pa.Array) -> pa.Array:
-    """Returns ISO 8601 strings, without zeros at the end of the fraction: any unit gives the same."""
+    """Returns ISO 8601 strings without trailing zeros of the fraction, so that all units give the same string."""
     kind = column.type
     if pa.types.is_timestamp(kind):
-        # By view, as Arrow's own conversion looks the zone up in the system's database, which may not be there.
+        # By view: Arrow's own conversion reads the time zone from the system's database, which may be missing.
         text = column.view(pa.timestamp(kind.unit)).cast(pa.string())
         text = pc.replace_substring(text, " ", "T", max_replacements=1)
     elif pa.types.is_date64(kind):
@@ -189,32 +207,31 @@ def _iso(column: pa.Array) -> pa.Array:
     else:
         text = column.cast(pa.string())
     if pc.any(pc.starts_with(text, "<")).as_py():
-        raise pa.ArrowInvalid("a date beyond the years that can be written")
-    if not pa.types.is_date(kind) and "[s" not in str(kind):  # whole seconds have no fraction; times no `unit` to ask
+        raise pa.ArrowInvalid("date outside the years that can be written")
+    if not pa.types.is_date(kind) and "[s" not in str(
+        kind
+    ):  # whole seconds have no fraction; time types have no `unit` attribute
         text = pc.utf8_rtrim(pc.utf8_rtrim(text, "0"), ".")
     return pc.binary_join_element_wise(text, "Z", "") if pa.types.is_timestamp(kind) and kind.tz else text
 
 
-def _missing(column: pa.Array) -> npt.NDArray[np.bool_]:
-    missing: npt.NDArray[np.bool_] = column.is_null().to_numpy(zero_copy_only=False)
+def _missing(column: pa.Array) -> Flags:
+    missing: Flags = column.is_null().to_numpy(zero_copy_only=False)
     return missing
 
 
 def _not_finite(column: pa.Array) -> Reasons:
-    """Returns the rows with a number that would be nan or infinite in a record, which holds float32."""
-    values = column.flatten() if _is_list(column.type) else column
+    """Returns the rows with a number that is nan or infinite in a record."""
+    values = column.flatten() if is_list(column.type) else column
     if not pa.types.is_floating(values.type):
         return {}
-    numbers = (values.fill_null(0) if values.null_count else values).to_numpy(zero_copy_only=False)
-    with np.errstate(over="ignore"):
-        places = np.flatnonzero(~np.isfinite(numbers.astype(np.float32, copy=False)))
-    if not len(places):
-        return {}
-    return _first_of_rows(column, numbers, places)
+    places = np.flatnonzero(out_of_range(values))
+    return _first_of_rows(column, values.to_numpy(zero_copy_only=False), places) if len(places) else {}
 
 
 def _first_of_rows(column: pa.Array, numbers: npt.NDArray[np.floating[Any]], places: npt.NDArray[np.intp]) -> Reasons:
-    if not _is_list(column.type):
+    """Returns a reason with the first such number of each row."""
+    if not is_list(column.type):
         return {int(place): _found(numbers[place]) for place in places}
     ends = np.cumsum(column.value_lengths().fill_null(0).to_numpy(zero_copy_only=False))
     rows = np.searchsorted(ends, places, side="right")
@@ -226,4 +243,4 @@ def _first_of_rows(column: pa.Array, numbers: npt.NDArray[np.floating[Any]], pla
 
 
 def _found(number: np.floating[Any]) -> str:
-    return f"holds {number:g}" + (", more than float32 can" if np.isfinite(number) else "")
+    return f"holds {number:g}" + (", beyond the range of float32" if np.isfinite(number) else "")

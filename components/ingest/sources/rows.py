@@ -12,7 +12,8 @@ from typing import Protocol
 
 import pyarrow as pa
 
-from components.records.quarantine import RAW_LIMIT
+from components.errors import BadInput
+from components.records.quarantine import RAW_LIMIT, printable
 from components.storage.paths import DataPath
 
 WHOLE = 1 << 62  # target bytes of `divide` that keep a file in one range
@@ -73,3 +74,8 @@ def first_rows(source: RowSource, path: DataPath, schema: pa.Schema) -> pa.Recor
             if batch.columns.num_rows:
                 return batch.columns
     return pa.RecordBatch.from_pylist([], schema=schema)
+
+
+def bad_file(path: DataPath, reason: str) -> BadInput:
+    """Returns an error for a file that cannot be read as a whole."""
+    return BadInput(f"{printable(str(path))}: {reason}")

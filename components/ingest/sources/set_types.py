@@ -1,8 +1,8 @@
-"""Values of formats that have types of their own, for columns whose type the user has set to another one.
+"""Converts values of formats with types of their own (JSON, TFRecord) to the types that the user has set.
 
     {"code": 7}, ingest.columns.code = "text" ─► "7"          {"price": "7.5"}, ingest.columns.price = "float" ─► 7.5
 
-What cannot be converted stays as it is, and is told as a value of the wrong type.
+A value that cannot be converted is left unchanged, and later reported as a value of the wrong type.
 """
 
 import re
@@ -18,7 +18,7 @@ Convert = Callable[[Any], Any]
 
 _INTEGER = re.compile(r"\s*(-?[0-9]+)(\.0+)?\s*")
 _NUMBER = re.compile(r"\s*-?[0-9]*\.?[0-9]+([eE][-+]?[0-9]+)?\s*")
-_TRUTHS = {"1": True, "0": False, "true": True, "false": False}
+_BOOLEANS = {"1": True, "0": False, "true": True, "false": False}
 
 
 def is_set_by_user(field: pa.Field) -> bool:
@@ -27,14 +27,14 @@ def is_set_by_user(field: pa.Field) -> bool:
 
 
 def converters(schema: pa.Schema) -> dict[str, Convert]:
-    """Returns how values are converted, for each column whose type the user has set."""
-    asked = filter(is_set_by_user, schema)
-    return {field.name: _converter(getattr(field.type, "value_type", field.type)) for field in asked}
+    """Returns a conversion for each column whose type the user has set."""
+    changed = filter(is_set_by_user, schema)
+    return {field.name: _converter(getattr(field.type, "value_type", field.type)) for field in changed}
 
 
-def convert(row: dict[str, Any], wanted: Mapping[str, Convert]) -> dict[str, Any]:
-    """Returns a row with its values converted, those inside of lists too; a missing value stays missing."""
-    for name, change in wanted.items():
+def convert(row: dict[str, Any], by_name: Mapping[str, Convert]) -> dict[str, Any]:
+    """Returns a row with its values converted, also inside lists; a missing value stays missing."""
+    for name, change in by_name.items():
         value = row.get(name)
         if value is not None:
             row[name] = list(map(change, value)) if isinstance(value, list) else change(value)
@@ -43,7 +43,7 @@ def convert(row: dict[str, Any], wanted: Mapping[str, Convert]) -> dict[str, Any
 
 def _converter(kind: pa.DataType) -> Convert:
     if pa.types.is_boolean(kind):
-        return lambda value: _TRUTHS.get(_text(value).lower(), value)
+        return lambda value: _BOOLEANS.get(_text(value).lower(), value)
     if pa.types.is_integer(kind):
         return _integer
     if pa.types.is_floating(kind):

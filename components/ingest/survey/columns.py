@@ -14,6 +14,7 @@ from itertools import chain, count, islice
 import pyarrow as pa
 
 from components.errors import BadInput, SettingsError
+from components.ingest.sources.conversion import is_list, is_text
 from components.ingest.sources.rows import RowSource, first_rows
 from components.ingest.sources.set_types import SET_BY_USER
 from components.records.roles import DATE_PATTERN
@@ -159,11 +160,6 @@ def describe(schema: pa.Schema, label: str, images: str = "") -> list[tuple[str,
     return [(field.name, _type_name(field), _note(field, label, images)) for field in schema]
 
 
-def is_list(kind: pa.DataType) -> bool:
-    """Whether a column has several values per row."""
-    return bool(pa.types.is_list(kind) or pa.types.is_large_list(kind))
-
-
 def is_tensor(field: pa.Field) -> bool:
     """Whether a column holds the raw bytes of a tensor; dtype and shape are in the metadata of the field."""
     return b"dtype" in (field.metadata or {})
@@ -175,11 +171,6 @@ def shape_of(field: pa.Field) -> str:
 
     shape = field.metadata.get(b"shape", b"").decode().replace(",", " x ")
     return f"{np.dtype(field.metadata[b'dtype'].decode()).name} {shape}".strip()
-
-
-def is_text(kind: pa.DataType) -> bool:
-    """Whether a column holds one string per row."""
-    return bool(pa.types.is_string(kind) or pa.types.is_large_string(kind))
 
 
 def first_values(column: pa.Array) -> list[str]:

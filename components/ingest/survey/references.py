@@ -22,6 +22,7 @@ import pyarrow.compute as pc
 from components.errors import SettingsError
 from components.ingest.sources import Rejected
 from components.ingest.sources.class_folders import IMAGE_SUFFIXES
+from components.ingest.sources.conversion import is_text
 from components.ingest.sources.rows import WHOLE, RowSource, first_rows
 from components.ingest.survey import columns
 from components.storage.paths import DataPath, open_whole
@@ -195,7 +196,7 @@ def _inside(folder: str, value: str | None) -> str:
 
 def _check_text(schema: pa.Schema, name: str) -> str:
     kind = schema.field(columns.check_column(schema, name, "images")).type
-    if not columns.is_text(kind):
+    if not is_text(kind):
         raise SettingsError(f"setting ingest.images: column {name!r} is {kind}, expected text with image paths")
     return name
 
@@ -204,7 +205,7 @@ def _columns_with_paths(
     source: RowSource, path: DataPath, schema: pa.Schema, below: Finder, folder: str
 ) -> Iterator[str]:
     """Yields the columns in which most of the first values have an image suffix, and many are existing files."""
-    names = [field.name for field in schema if columns.is_text(field.type)]
+    names = [field.name for field in schema if is_text(field.type)]
     if not names:
         return
     sample = first_rows(source, path, schema)

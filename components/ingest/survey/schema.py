@@ -6,7 +6,8 @@ import pyarrow as pa
 from google.protobuf import text_format
 from tensorflow_metadata.proto.v0 import schema_pb2
 
-from components.ingest.survey.columns import image_name, is_list, is_tensor, meaning_of, record_schema
+from components.ingest.sources.conversion import is_list
+from components.ingest.survey.columns import image_name, is_tensor, meaning_of, record_schema
 from components.records.schema import DTYPE, RECORD_ID, SHAPE
 from components.storage import durable
 

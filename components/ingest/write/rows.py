@@ -14,6 +14,7 @@ import pyarrow as pa
 
 from components.errors import SettingsError
 from components.ingest.close.duplicates import FingerprintWriter
+from components.ingest.sources.conversion import is_list
 from components.ingest.sources.rows import BadRow, Range, RowBatch, RowSource
 from components.ingest.survey import columns
 from components.ingest.write import keys
@@ -82,7 +83,7 @@ def _without_images(batch: RowBatch) -> Iterator[RowsWithImages]:
 
 def _has_classes(label: pa.Field) -> bool:
     """Whether a label names a class: lists, tensors and floats do not."""
-    return not (columns.is_list(label.type) or columns.is_tensor(label) or pa.types.is_floating(label.type))
+    return not (is_list(label.type) or columns.is_tensor(label) or pa.types.is_floating(label.type))
 
 
 @dataclass

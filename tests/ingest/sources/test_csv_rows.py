@@ -43,7 +43,7 @@ def write(tmp_path: Path) -> Write:
 def small_windows(monkeypatch: pytest.MonkeyPatch) -> None:
     """Makes files of a few bytes as hard to read as large ones."""
     monkeypatch.setattr(csv_rows, "_BLOCK", 16)
-    monkeypatch.setattr(text_ranges, "_PIECE", 8)
+    monkeypatch.setattr(text_ranges, "_DIVIDE_BLOCK", 8)
 
 
 def read(path: Path, schema: pa.Schema | None = None, target: int = WHOLE) -> tuple[Rows, list[BadRow]]:
@@ -282,7 +282,7 @@ class TestAnyText:
 
         with pytest.MonkeyPatch.context() as patch:
             patch.setattr(csv_rows, "_BLOCK", block)
-            patch.setattr(text_ranges, "_PIECE", block)
+            patch.setattr(text_ranges, "_DIVIDE_BLOCK", block)
             for target in (1, 9, WHOLE):
                 assert read(path, schema, target) == expected
 
@@ -365,11 +365,6 @@ class TestForms:
         """A file with other columns than the schema is refused: nothing is left out or invented in silence."""
         with pytest.raises(BadInput, match=r"missing \['c'\], not in the schema \['b'\]"):
             read(write("a,b\n1,2\n"), texts("a", "c"))
-
-    def test_type_that_text_cannot_have(self, write: Write) -> None:
-        """A schema with lists is refused."""
-        with pytest.raises(BadInput, match="column a: text cannot be read as list"):
-            read(write("a\n1\n"), pa.schema([("a", pa.list_(pa.int64()))]))
 
 
 @pytest.mark.usefixtures("small_windows")
@@ -481,7 +476,7 @@ class TestLarge:
     def test_endless_line(self, write: Write, monkeypatch: pytest.MonkeyPatch) -> None:
         """A file without line ends is refused before it fills the memory."""
         monkeypatch.setattr(text_ranges, "LONGEST", 1 << 20)
-        monkeypatch.setattr(text_ranges, "_PIECE", 1 << 16)
+        monkeypatch.setattr(text_ranges, "_DIVIDE_BLOCK", 1 << 16)
         monkeypatch.setattr(csv_rows, "_BLOCK", 1 << 16)
         path = write(b"a,b\n1,2\n" + bytes(2 << 20))
 
@@ -494,7 +489,7 @@ class TestLarge:
         """A quote that is not closed for longer than a record may be is taken as never closed."""
         monkeypatch.setattr(text_ranges, "LONGEST", 256)
         monkeypatch.setattr(csv_rows, "_BLOCK", 64)
-        monkeypatch.setattr(text_ranges, "_PIECE", 64)
+        monkeypatch.setattr(text_ranges, "_DIVIDE_BLOCK", 64)
         path = write('a,b\n1,"x\n' + "2,y\n" * 100 + '3,"z"\n')
 
         for target in (1, 50, WHOLE):
@@ -508,7 +503,7 @@ class TestLarge:
         (part,) = SOURCE.divide(path, "t.csv", WHOLE)
         path.write_text("a\n" + "1\n" * 50)
 
-        with pytest.raises(BadInput, match=r"table\.csv: ends at byte 102, 202 expected"):
+        with pytest.raises(BadInput, match=r"table\.csv: ends at byte 102, expected 202"):
             list(SOURCE.read(path, part, texts("a")))
 
 
@@ -538,5 +533,5 @@ class TestGzip:
         path = tmp_path / "t.csv.gz"
         for content in self.faults():
             path.write_bytes(content)
-            with pytest.raises(BadInput, match=r"t\.csv\.gz: damaged or cut gzip data"):
+            with pytest.raises(BadInput, match=r"t\.csv\.gz: damaged or truncated gzip data"):
                 read(path, pa.schema([("a", pa.int64()), ("b", pa.int64())]))

@@ -48,7 +48,7 @@ def write(tmp_path: Path) -> Write:
 def small_windows(monkeypatch: pytest.MonkeyPatch) -> None:
     """Makes files of a few bytes as hard to read as large ones."""
     monkeypatch.setattr(jsonl_rows, "_BLOCK", 16)
-    monkeypatch.setattr(text_ranges, "_PIECE", 8)
+    monkeypatch.setattr(text_ranges, "_DIVIDE_BLOCK", 8)
 
 
 def read(path: Path, schema: pa.Schema | None = None, target: int = WHOLE) -> tuple[Rows, list[BadRow]]:
@@ -117,7 +117,7 @@ class TestSchema:
     @pytest.mark.parametrize(
         ("content", "reason"),
         [
-            ('[{"a": 1}, {"a": 2}]\n', r"rows\.jsonl: 0 examples in its first .* expected a JSON object a line"),
+            ('[{"a": 1}, {"a": 2}]\n', r"rows\.jsonl: 0 examples in its first .* expected one JSON object per line"),
             ('{"a": 1}\n{"b": {"c": {"d": 1}}}\n', r"rows\.jsonl: line 2: key 'b\.c' is nested too deep: {\"d\":1}"),
             ('{"a": [{"b": 1}]}\n', r"rows\.jsonl: line 1: key 'a' is nested too deep: .* flatten it"),
             ('{"a": [[1, 2]]}\n', r"rows\.jsonl: line 1: key 'a' is nested too deep: .* flatten it"),
@@ -259,7 +259,7 @@ class TestAnyValue:
         assert len(rows) + len(bad) == sum(1 for line in body.splitlines() if line.strip())
         with pytest.MonkeyPatch.context() as patch:
             patch.setattr(jsonl_rows, "_BLOCK", block)
-            patch.setattr(text_ranges, "_PIECE", block)
+            patch.setattr(text_ranges, "_DIVIDE_BLOCK", block)
             for target in (1, 9, WHOLE):
                 assert read(path, MIXED, target) == (rows, bad)
 
@@ -296,11 +296,6 @@ class TestForms:
         path = write(lines({"a": 2**63 + 1, "b": [1, 2**60 + 1]}, {"a": 0.5, "b": [0.5]}))
 
         assert read(path) == ([{"a": float(2**63 + 1), "b": [1.0, float(2**60 + 1)]}, {"a": 0.5, "b": [0.5]}], [])
-
-    def test_type_that_json_cannot_have(self, write: Write) -> None:
-        """A schema with times is refused."""
-        with pytest.raises(BadInput, match="column a: JSON cannot be read as timestamp"):
-            read(write('{"a": 1}\n'), pa.schema([("a", pa.timestamp("s"))]))
 
 
 @pytest.mark.usefixtures("small_windows")
@@ -390,5 +385,5 @@ class TestLarge:
         path = tmp_path / "t.jsonl.gz"
         path.write_bytes(gzip.compress(b'{"a": 1}\n' * 100_000)[:-9])
 
-        with pytest.raises(BadInput, match=r"t\.jsonl\.gz: damaged or cut gzip data"):
+        with pytest.raises(BadInput, match=r"t\.jsonl\.gz: damaged or truncated gzip data"):
             read(path, pa.schema([("a", pa.int64())]))
