@@ -137,8 +137,8 @@ def _sample_data(task: Task) -> str:
 
 def data_of(text: str) -> str:
     """Returns what a user calls data: an address as it is, else an absolute path or pattern."""
-    if places.is_address(text):
-        return str(places.place(text))
+    if places.is_uri(text):
+        return str(places.data_path(text))
     return str(_folder("data", text))
 
 

@@ -1,4 +1,4 @@
-"""Records in = records out + quarantined, at every node that touches records."""
+"""The ledger: records in = records out + quarantined, for every node that reads records."""
 
 from dataclasses import asdict, dataclass
 from typing import Any
@@ -8,7 +8,7 @@ from components.errors import LedgerMismatch
 
 @dataclass(frozen=True)
 class Entry:
-    """What one node received, passed on and set aside."""
+    """Records that one node received, wrote and quarantined."""
 
     node: str
     records_in: int
@@ -17,7 +17,7 @@ class Entry:
 
     @property
     def balanced(self) -> bool:
-        """Whether nothing was lost or invented."""
+        """Whether no record was lost or added."""
         return self.records_in == self.records_out + self.quarantined
 
     def to_dict(self) -> dict[str, Any]:
@@ -26,7 +26,7 @@ class Entry:
 
 
 def check(entry: Entry) -> Entry:
-    """Returns the entry, or stops the run when it does not balance."""
+    """Returns the entry; raises LedgerMismatch if records were lost or added."""
     if not entry.balanced:
         difference = entry.records_in - entry.records_out - entry.quarantined
         raise LedgerMismatch(

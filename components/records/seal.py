@@ -1,9 +1,9 @@
-"""The seal of an artifact: what its folder held when its node finished.
+"""The seal of an artifact: the digests of all its files when its node finished.
 
     node finishes ─► seal(folder) ─► <root>/.penstock/seals/<digest of uri>.json ─► published in MLMD
-    next run      ─► broken(folder, seal) ─► None, or the reason why the artifact can no longer be trusted
+    next run      ─► broken(folder, seal) ─► None, or the reason why the artifact cannot be reused
 
-A seal lives beside the artifacts, not inside them: TFX components list their input folders and expect no guests.
+Seals are stored beside the artifacts, not inside them: TFX components read every file in their input folders.
 """
 
 from dataclasses import dataclass
@@ -23,29 +23,29 @@ class Seal:
 
     @property
     def digest(self) -> str:
-        """One digest for the whole folder."""
+        """Digest of the whole folder."""
         return digest_of(f"{file.path}\0{file.sha256}" for file in self.files)
 
     @property
     def size(self) -> int:
-        """Bytes in all files."""
+        """Size of all files in bytes."""
         return sum(file.size for file in self.files)
 
 
 def seal(folder: Path, cache: HashCache) -> Seal:
-    """Hashes every file below `folder`."""
+    """Returns the seal of a folder."""
     return Seal(tuple(cache.hash_files(folder, _files_below(folder))))
 
 
 def write(path: Path, sealed: Seal) -> None:
-    """Stores a seal, whole or not at all."""
+    """Writes a seal, and its folder if it does not exist."""
     path.parent.mkdir(parents=True, exist_ok=True)
     rows = [[file.path, file.size, file.sha256] for file in sealed.files]
     durable.write_bytes(path, orjson.dumps({"digest": sealed.digest, "files": rows}))
 
 
 def read(path: Path) -> Seal | None:
-    """Reads a seal back; None when it is absent or damaged."""
+    """Reads a seal; returns None if it is absent or damaged."""
     try:
         stored = orjson.loads(path.read_bytes())
         sealed = Seal(tuple(HashedFile(*row) for row in stored["files"]))
@@ -55,17 +55,17 @@ def read(path: Path) -> Seal | None:
 
 
 def broken(folder: Path, sealed: Seal, cache: HashCache) -> str | None:
-    """Returns why `folder` is not what was sealed, or None when it is."""
+    """Returns the first difference between a folder and its seal, or None if there is none."""
     if not folder.is_dir():
-        return f"{folder.name}: folder is gone"
-    wanted = {file.path: file for file in sealed.files}
+        return f"{folder.name}: folder missing"
+    expected = {file.path: file for file in sealed.files}
     present = set(_files_below(folder))
-    if gone := sorted(wanted.keys() - present):
-        return _name_first("deleted", gone)
-    if added := sorted(present - wanted.keys()):
+    if deleted := sorted(expected.keys() - present):
+        return _name_first("deleted", deleted)
+    if added := sorted(present - expected.keys()):
         return _name_first("added", added)
-    found = cache.hash_files(folder, wanted)
-    altered = [file.path for file in found if file.sha256 != wanted[file.path].sha256]
+    found = cache.hash_files(folder, expected)
+    altered = [file.path for file in found if file.sha256 != expected[file.path].sha256]
     return _name_first("altered", altered) if altered else None
 
 

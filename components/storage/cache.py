@@ -95,9 +95,9 @@ class Cache:
         self._writable = not self._read_only
         if not self._read_only:
             file.parent.mkdir(parents=True, exist_ok=True)
-        address = f"{file.absolute().as_uri()}?mode={'ro' if self._read_only else 'rwc'}"
+        uri = f"{file.absolute().as_uri()}?mode={'ro' if self._read_only else 'rwc'}"
         # One thread opens it, many use it: the lock of this class separates them.
-        return self._prepared(sqlite3.connect(address, timeout=_PATIENCE, check_same_thread=False, uri=True))
+        return self._prepared(sqlite3.connect(uri, timeout=_PATIENCE, check_same_thread=False, uri=True))
 
     def _prepared(self, db: sqlite3.Connection) -> sqlite3.Connection:
         """Returns a database with this table and no other."""

@@ -1,10 +1,10 @@
-"""Where data lies: on this machine, or at an address such as gs://bucket/folder that Apache Beam can read.
+"""Paths of the user's data: on this machine, or a URI such as gs://bucket/folder that Apache Beam can read.
 
-    text ─► place ─┬─ no scheme ─► pathlib.Path                  Beam is not even imported
-                   └─ scheme:// ─► RemotePath ─► Beam's FileSystems
+    text ─► data_path ─┬─ no scheme ─► pathlib.Path                  Beam is not imported
+                       └─ scheme:// ─► RemotePath ─► Beam's FileSystems
 
-`DataPath` is what both can do: all that a source may ask of its data. A remote file is read by requests for parts of
-it, never fetched whole.
+`DataPath` is the interface of both, and all that a source may use. A remote file is read by byte ranges, never fetched
+whole.
 """
 
 import glob
@@ -22,25 +22,25 @@ D = TypeVar("D")
 
 _SCHEME = re.compile(r"([A-Za-z][A-Za-z0-9+.-]*)://")
 _HEAD = re.compile(rf"({_SCHEME.pattern})?/*")
-_LIBRARIES = {"s3": ("boto3", "aws"), "azfs": ("azure.storage.blob", "azure")}  # and the extra that brings them
-_FEW = 8  # files are asked about one by one: a listing may be of many that are not meant
-_LONG_REQUEST = 8 << 20  # bytes asked for at once
+_LIBRARIES = {"s3": ("boto3", "aws"), "azfs": ("azure.storage.blob", "azure")}  # and the extra that installs them
+_FEW = 8  # files up to which each has its own request: a listing may contain millions of others
+_LONG_REQUEST = 8 << 20  # bytes per request of a file that is read whole
 
 
 class DataStat(Protocol):
-    """What is known of a file without reading it."""
+    """Size and time of a file."""
 
     @property
     def st_size(self) -> int:
-        """Bytes."""
+        """Size in bytes."""
 
     @property
     def st_mtime_ns(self) -> int:
-        """When it was last written; 0 if that cannot be told."""
+        """Time of the last change; 0 if unknown."""
 
 
 class DataPath(Protocol):
-    """A file or folder of the user's data: as much of `pathlib.Path` as can be had at any address."""
+    """A file or folder of the user's data: the part of `pathlib.Path` that every filesystem has."""
 
     @property
     def name(self) -> str:
@@ -52,84 +52,83 @@ class DataPath(Protocol):
 
     @property
     def suffix(self) -> str:
-        """End of the name, with its dot."""
+        """Last suffix of the name, with its dot."""
 
     @property
     def parent(self: D) -> D:
-        """The folder it stands in."""
+        """The folder that contains it."""
 
     def __truediv__(self: D, name: str, /) -> D:
-        """Returns what stands below."""
+        """Returns a path below this one."""
 
     def with_name(self: D, name: str, /) -> D:
-        """Returns what stands beside it."""
+        """Returns a path in the same folder."""
 
     def exists(self) -> bool:
-        """Whether there is a file or folder."""
+        """Whether it is a file or a folder."""
 
     def is_file(self) -> bool:
-        """Whether there is a file."""
+        """Whether it is a file."""
 
     def is_dir(self) -> bool:
-        """Whether there is a folder."""
+        """Whether it is a folder."""
 
     def stat(self) -> DataStat:
         """Returns size and time."""
 
     def open(self, mode: Literal["rb"], buffering: int = -1) -> BinaryIO:
-        """Opens a file that can be entered anywhere."""
+        """Opens a seekable file."""
 
     def read_bytes(self) -> bytes:
         """Returns the whole content."""
 
     def glob(self: D, pattern: str, /) -> Iterable[D]:
-        """Lists what is below and matches; at an address files only."""
+        """Yields matching paths below; of remote ones, files only."""
 
 
-def is_address(text: str) -> bool:
-    """Whether a text names something that is not a path of this machine."""
+def is_uri(text: str) -> bool:
+    """Whether a text is a URI, and not a path on this machine."""
     return _SCHEME.match(text) is not None
 
 
-def place(text: str) -> Path | RemotePath:
-    """Returns the place that a text names; refuses what cannot be one."""
+def data_path(text: str) -> Path | RemotePath:
+    """Returns the path that a text names; raises SettingsError if it cannot be one."""
     if "\0" in text:
-        raise SettingsError(f"{text!r}: a path cannot hold NUL")
+        raise SettingsError(f"{text!r}: a path cannot contain NUL")
     found = _SCHEME.match(text)
     if not found:
         return Path(text)
     _check_scheme(found[1], text)
     if ".." in text.split("/") or not text[found.end() :].strip("/"):
-        raise SettingsError(f"{text}: expected the plain address of a file or folder, such as {found[0]}bucket/folder")
+        raise SettingsError(f"{text}: expected the URI of a file or folder, such as {found[0]}bucket/folder")
     return RemotePath(text.rstrip("/"))
 
 
 def _check_scheme(scheme: str, text: str) -> None:
     if scheme.lower() == "file":
-        raise SettingsError(f"{text}: file:// addresses are not taken; give the path itself")
+        raise SettingsError(f"{text}: file:// URIs are not supported; use the path itself")
     from apache_beam.io.filesystem import FileSystem
-    from apache_beam.io.filesystems import FileSystems  # importing it registers those that Beam brings along
+    from apache_beam.io.filesystems import FileSystems  # this import registers Beam's own filesystems
 
     known = sorted(filter(None, {system.scheme() for system in FileSystem.get_all_subclasses()}))
     if FileSystems.get_scheme(text) not in known:
         schemes = ", ".join(f"{each}://" for each in known)
-        raise SettingsError(f"{text}: no filesystem for {scheme}://; expected a path, or one of {schemes}")
+        raise SettingsError(f"{text}: no filesystem for {scheme}://; expected a path or one of {schemes}")
     library, extra = _LIBRARIES.get(scheme, ("apache_beam", ""))
     try:
         importlib.import_module(library)
     except ImportError:
-        wanted = f"pip install 'apache-beam[{extra}]'"
-        raise SettingsError(f"{text}: {scheme}:// needs {library}, which is not installed; {wanted}") from None
+        command = f"pip install 'apache-beam[{extra}]'"
+        raise SettingsError(f"{text}: {scheme}:// needs {library}, which is not installed; run {command}") from None
 
 
 def prepare(data: str, beam_args: Sequence[str]) -> None:
-    """Makes data at an address readable in this process; data on this machine needs nothing."""
-    if is_address(data):
-        configure(beam_args)
+    """Passes options such as --hdfs_host to Beam's filesystems in this process, if the data is remote.
 
-
-def configure(beam_args: Sequence[str]) -> None:
-    """Gives Beam's filesystems their options, such as --hdfs_host; a pipeline does so for its own workers."""
+    A Beam pipeline does so for its own workers.
+    """
+    if not is_uri(data):
+        return
     from apache_beam.io.filesystems import FileSystems
     from apache_beam.options.pipeline_options import PipelineOptions
 
@@ -137,37 +136,37 @@ def configure(beam_args: Sequence[str]) -> None:
 
 
 def split_pattern(text: str) -> tuple[Path | RemotePath, str]:
-    """Returns the folder before the first wildcard, and the pattern from there on; the last part is always in it."""
+    """Returns the folder before the first wildcard, and the rest as a pattern, which has at least the last part."""
     head, parts = _parts(text)
     fixed = next(at for at, part in enumerate([*parts[:-1], "*"]) if WILD.search(part))
-    return place(head + "/".join(parts[:fixed]) or "."), "/".join(parts[fixed:])
+    return data_path(head + "/".join(parts[:fixed]) or "."), "/".join(parts[fixed:])
 
 
 def matches(pattern: str) -> list[str]:
-    """Lists the files and folders that match a pattern, as it is spelt."""
+    """Returns the files and folders that match a pattern, spelled as the pattern is."""
     folder, rest = split_pattern(pattern)
     if isinstance(folder, Path):
-        return sorted(glob.iglob(pattern))  # noqa: PTH207 - pathlib would spell ./a* another way
+        return sorted(glob.iglob(pattern))  # noqa: PTH207 - pathlib would drop the ./ of ./a*
     wanted = rest.split("/")
     paths = {"/".join(name.split("/")[: len(wanted)]) for name in folder.files_below()}
     return [f"{folder}/{path}" for path in sorted(paths) if fits(path.split("/"), wanted)]
 
 
 def common_folder(folders: Sequence[Path | RemotePath]) -> Path | RemotePath:
-    """Returns the innermost folder that all of these are in, or are."""
+    """Returns the innermost folder that contains all of these, or is one of them."""
     found = _SCHEME.match(str(folders[0]))
     head = found[0] if found else ""
-    return place(head + os.path.commonpath([str(folder).removeprefix(head) for folder in folders]))
+    return data_path(head + os.path.commonpath([str(folder).removeprefix(head) for folder in folders]))
 
 
 def _parts(text: str) -> tuple[str, list[str]]:
-    """Returns what a path begins with, and its parts."""
+    """Returns scheme and leading slashes of a path, and its parts."""
     rest = _HEAD.sub("", text, count=1)
     return text[: len(text) - len(rest)], [part for part in rest.split("/") if part]
 
 
 def stats(folder: DataPath, names: Sequence[str]) -> list[DataStat]:
-    """Returns the stat of each file below a folder; at an address by one listing instead of a request for each."""
+    """Returns the stat of each file below a folder; of many remote files, by one listing."""
     if not isinstance(folder, RemotePath) or len(names) <= _FEW:
         return [(folder / name).stat() for name in names]
     known: dict[str, RemoteStat] = folder.files_below()
@@ -175,5 +174,5 @@ def stats(folder: DataPath, names: Sequence[str]) -> list[DataStat]:
 
 
 def open_whole(path: DataPath) -> BinaryIO:
-    """Opens a file that will be read from its start to its end: at an address in large requests."""
+    """Opens a file to be read from start to end; a remote one with large requests."""
     return path.open("rb") if isinstance(path, Path) else path.open("rb", _LONG_REQUEST)

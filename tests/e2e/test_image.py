@@ -267,7 +267,7 @@ def test_served_version_that_is_gone_is_pushed_again(finished: Any) -> None:
     gone = finished.run("--dry-run")
 
     assert gone.actions() == due("Pusher")
-    assert gone.reason("Pusher") == "its output was tampered with: served version 1: 1: folder is gone"
+    assert gone.reason("Pusher") == "its output was tampered with: served version 1: 1: folder missing"
 
 
 def test_model_below_its_metric_threshold_is_not_pushed(finished: Any) -> None:

@@ -378,7 +378,7 @@ class TestTampering:
         shutil.rmtree(folder)
 
         assert root.due() == after(
-            {"Transform": f"its output was tampered with: transform_graph: {folder.name}: folder is gone"}
+            {"Transform": f"its output was tampered with: transform_graph: {folder.name}: folder missing"}
         )
 
     @pytest.mark.parametrize("damage", ["missing", "cut"])

@@ -12,7 +12,7 @@ COUNTS = st.integers(min_value=0, max_value=10**9)
 
 @given(out=COUNTS, quarantined=COUNTS)
 def test_an_entry_that_adds_up_passes(out: int, quarantined: int) -> None:
-    """The entry comes back as it was."""
+    """The entry is returned."""
     entry = Entry("Ingest", out + quarantined, out, quarantined)
 
     assert check(entry) is entry
@@ -38,14 +38,14 @@ def test_lost_records_stop_the_run_and_show_the_ledger() -> None:
     ]
 
 
-def test_invented_records_stop_the_run() -> None:
-    """More out than in is as wrong as less."""
+def test_added_records_stop_the_run() -> None:
+    """More records out than in are an error, too."""
     with pytest.raises(LedgerMismatch, match=r"^Trainer: 2 records too many\n"):
         check(Entry("Trainer", 10, 12))
 
 
 def test_an_entry_is_stored_as_plain_values() -> None:
-    """What goes into the metadata can be read without our code."""
+    """Metadata can be read without our code."""
     assert Entry("Trainer", 10, 10).to_dict() == {
         "node": "Trainer",
         "records_in": 10,

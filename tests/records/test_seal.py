@@ -1,4 +1,4 @@
-"""Promise A14: whatever is deleted, added or altered inside a sealed artifact is found and named."""
+"""Promise A14: a file that is deleted, added or altered in a sealed artifact is found and named."""
 
 import os
 import shutil
@@ -14,7 +14,7 @@ from components.storage.hashing import HashCache
 
 @pytest.fixture
 def cache(tmp_path: Path) -> Iterator[HashCache]:
-    """A cache with a file, as runs have it."""
+    """A cache in a file, as in a run."""
     opened = HashCache(tmp_path / "hashes.db")
     yield opened
     opened.close()
@@ -37,13 +37,13 @@ def sealed(artifact: Path, cache: HashCache) -> Seal:
     return seal(artifact, cache)
 
 
-def test_an_untouched_folder_is_whole(artifact: Path, sealed: Seal, cache: HashCache) -> None:
-    """Nothing happened, nothing is found."""
+def test_an_unchanged_folder_is_not_broken(artifact: Path, sealed: Seal, cache: HashCache) -> None:
+    """There is no difference."""
     assert broken(artifact, sealed, cache) is None
 
 
-def test_a_seal_names_every_file(sealed: Seal) -> None:
-    """Relative paths in order, and the size of all."""
+def test_a_seal_lists_every_file(sealed: Seal) -> None:
+    """Relative paths in order, with sizes."""
     assert [(file.path, file.size) for file in sealed.files] == [
         ("model.pb", 5),
         ("variables/data", 7),
@@ -52,36 +52,36 @@ def test_a_seal_names_every_file(sealed: Seal) -> None:
     assert sealed.size == 17
 
 
-def test_a_new_mtime_is_no_break(artifact: Path, sealed: Seal, cache: HashCache) -> None:
-    """A touched file has the bytes that were sealed."""
+def test_a_new_mtime_is_no_difference(artifact: Path, sealed: Seal, cache: HashCache) -> None:
+    """The content is the same."""
     os.utime(artifact / "model.pb")
 
     assert broken(artifact, sealed, cache) is None
 
 
 def test_a_deleted_file_is_named(artifact: Path, sealed: Seal, cache: HashCache) -> None:
-    """The reason has the path inside the artifact."""
+    """By its path inside the artifact."""
     (artifact / "variables" / "data").unlink()
 
     assert broken(artifact, sealed, cache) == "variables/data deleted"
 
 
 def test_several_deleted_files_are_counted(artifact: Path, sealed: Seal, cache: HashCache) -> None:
-    """The first one is named, the others are numbered."""
+    """The first one is named."""
     shutil.rmtree(artifact / "variables")
 
     assert broken(artifact, sealed, cache) == "variables/data and 1 more deleted"
 
 
 def test_an_added_file_is_named(artifact: Path, sealed: Seal, cache: HashCache) -> None:
-    """A guest may be read by whoever lists the folder."""
+    """TFX would read it."""
     (artifact / "variables" / "extra").write_bytes(b"")
 
     assert broken(artifact, sealed, cache) == "variables/extra added"
 
 
-def test_a_file_altered_behind_its_mtime_is_named(artifact: Path, sealed: Seal, cache: HashCache) -> None:
-    """Same size and a restored mtime do not hide a flipped byte."""
+def test_a_file_altered_with_its_old_mtime_is_named(artifact: Path, sealed: Seal, cache: HashCache) -> None:
+    """Neither the same size nor a restored mtime hides it."""
     file = artifact / "variables" / "data"
     before = file.stat()
     file.write_bytes(b"Weights")
@@ -91,22 +91,22 @@ def test_a_file_altered_behind_its_mtime_is_named(artifact: Path, sealed: Seal, 
 
 
 def test_a_file_turned_into_a_folder_is_named(artifact: Path, sealed: Seal, cache: HashCache) -> None:
-    """A folder under a file's name is not that file."""
+    """A folder with the same name is not the file."""
     (artifact / "model.pb").unlink()
     (artifact / "model.pb").mkdir()
 
     assert broken(artifact, sealed, cache) == "model.pb deleted"
 
 
-def test_a_folder_that_is_gone_is_named(artifact: Path, sealed: Seal, cache: HashCache) -> None:
-    """Nothing of the artifact is left."""
+def test_a_missing_folder_is_named(artifact: Path, sealed: Seal, cache: HashCache) -> None:
+    """The whole artifact was deleted."""
     shutil.rmtree(artifact)
 
-    assert broken(artifact, sealed, cache) == "model: folder is gone"
+    assert broken(artifact, sealed, cache) == "model: folder missing"
 
 
 def test_an_empty_folder_can_be_sealed(tmp_path: Path, cache: HashCache) -> None:
-    """Some artifacts hold nothing, and that can be broken too."""
+    """A file that is added to it is found."""
     folder = tmp_path / "empty"
     folder.mkdir()
     empty = seal(folder, cache)
@@ -116,14 +116,14 @@ def test_an_empty_folder_can_be_sealed(tmp_path: Path, cache: HashCache) -> None
 
 
 def test_a_seal_is_read_back_as_it_was_written(tmp_path: Path, sealed: Seal) -> None:
-    """The folder for seals is made on the way."""
+    """The folder of seals is created."""
     write(tmp_path / "seals" / "1.json", sealed)
 
     assert read(tmp_path / "seals" / "1.json") == sealed
 
 
 def test_a_missing_seal_is_none(tmp_path: Path) -> None:
-    """An artifact without a seal is not trusted by whoever asks."""
+    """There is no error."""
     assert read(tmp_path / "seals" / "1.json") is None
 
 
@@ -143,22 +143,22 @@ def test_a_missing_seal_is_none(tmp_path: Path) -> None:
     ],
 )
 def test_a_damaged_seal_is_none(content: bytes, tmp_path: Path) -> None:
-    """What cannot be understood seals nothing, and never ends in a traceback."""
+    """There is no error."""
     (tmp_path / "1.json").write_bytes(content)
 
     assert read(tmp_path / "1.json") is None
 
 
 def test_a_seal_cut_short_is_none(tmp_path: Path, sealed: Seal) -> None:
-    """A seal that lost its end says nothing."""
+    """Its JSON is not complete."""
     write(tmp_path / "1.json", sealed)
     (tmp_path / "1.json").write_bytes((tmp_path / "1.json").read_bytes()[:-1])
 
     assert read(tmp_path / "1.json") is None
 
 
-def test_a_seal_edited_to_fit_is_none(tmp_path: Path, sealed: Seal) -> None:
-    """A row exchanged without its digest is found out."""
+def test_an_edited_seal_is_none(tmp_path: Path, sealed: Seal) -> None:
+    """A row was replaced, and the digest does not match."""
     write(tmp_path / "1.json", sealed)
     stored = orjson.loads((tmp_path / "1.json").read_bytes())
     stored["files"][0][2] = "0" * 64

@@ -1,9 +1,9 @@
-"""Two filesystems that Beam finds by itself, as it would a plugin's: `flat` and `tree`, over a folder of this machine.
+"""Two filesystems that Beam finds as it would find a plugin: `flat` and `tree`, both over a local folder.
 
-    flat://set/a.csv ─► folder/set/a.csv     an object store: names with slashes, listed by prefix at any depth
-    tree://set/a.csv ─► folder/set/a.csv     like HDFS: folders, listed one at a time, and themselves in the list
+    flat://set/a.csv ─► folder/set/a.csv     like an object store: listed by prefix at any depth
+    tree://set/a.csv ─► folder/set/a.csv     like HDFS: folders are listed one at a time, and are in the list themselves
 
-Both serve files by parts, as the filesystems of S3 and HDFS do, and note every part.
+Both serve byte ranges, as the filesystems of S3 and HDFS do, and record every request.
 """
 
 import io
@@ -17,7 +17,7 @@ import pytest
 from apache_beam.io.filesystem import BeamIOError, FileMetadata, FileSystem
 from apache_beam.io.filesystemio import Downloader, DownloaderStream
 
-from components.storage.paths import place
+from components.storage.paths import data_path
 from components.storage.remote_path import RemotePath
 
 _BUFFER = 16 << 20  # as Beam's own streams have it
@@ -25,15 +25,15 @@ _BUFFER = 16 << 20  # as Beam's own streams have it
 
 @dataclass
 class Ground:
-    """What the filesystems stand on, for one test."""
+    """The local folder of both filesystems, and the requests of one test."""
 
     folder: Path = Path("unset")
     timed: bool = True
     served: list[tuple[str, int, int]] = field(default_factory=list)  # name, offset, bytes
-    listed: list[str] = field(default_factory=list)  # addresses whose listing or metadata were asked for
+    listed: list[str] = field(default_factory=list)  # URIs whose listing or metadata were requested
 
     def bytes_served(self) -> int:
-        """Returns how many bytes were asked for."""
+        """Returns the number of bytes served."""
         return sum(size for _, _, size in self.served)
 
 
@@ -41,7 +41,7 @@ GROUND = Ground()
 
 
 class Denied(Exception):
-    """What a library raises: of its own kind, with the code of HTTP."""
+    """An error of a filesystem's library, with an HTTP status."""
 
     code = 403
 
@@ -69,19 +69,19 @@ class Flat(FileSystem):
 
     @classmethod
     def scheme(cls) -> str:
-        """Returns what its addresses begin with."""
+        """Returns the scheme of its URIs."""
         return "flat"
 
-    def _real(self, address: str) -> Path:
-        return GROUND.folder / address.partition("://")[2]
+    def _real(self, uri: str) -> Path:
+        return GROUND.folder / uri.partition("://")[2]
 
     def _metadata(self, path: Path, name: str) -> FileMetadata:
         stat = path.stat()
-        address = f"{self.scheme()}://{name}"
-        return FileMetadata(address, 0 if path.is_dir() else stat.st_size, stat.st_mtime if GROUND.timed else 0.0)
+        uri = f"{self.scheme()}://{name}"
+        return FileMetadata(uri, 0 if path.is_dir() else stat.st_size, stat.st_mtime if GROUND.timed else 0.0)
 
     def has_dirs(self) -> bool:
-        """Names with slashes are just names."""
+        """Returns False: slashes are part of the name."""
         return False
 
     def _list(self, dir_or_prefix: str) -> Iterator[FileMetadata]:
@@ -95,16 +95,16 @@ class Flat(FileSystem):
                     yield self._metadata(path, relative)
 
     def open(self, path: str, mime_type: str = "", compression_type: str = "auto") -> Any:
-        """Opens a file to be read by parts."""
+        """Opens a file that is read by byte ranges."""
         del mime_type
-        assert compression_type == "uncompressed", "what is packed is unpacked by the source"
+        assert compression_type == "uncompressed", "the source decompresses"
         real = self._real(path)
         if not real.is_file():
             raise BeamIOError("Open failed", {path: FileNotFoundError(2, "No such file or directory", path)})
         return io.BufferedReader(DownloaderStream(_Parts(real)), _BUFFER)
 
     def exists(self, path: str) -> bool:
-        """Whether there is an object of that name."""
+        """Whether there is an object with this name."""
         return self._real(path).is_file()
 
     def metadata(self, path: str) -> FileMetadata:
@@ -123,7 +123,7 @@ class Flat(FileSystem):
         return float(self.metadata(path).last_updated_in_seconds)
 
     def checksum(self, path: str) -> str:
-        """Returns what only a file has."""
+        """Returns the checksum of a file; folders have none."""
         if not self._real(path).is_file():
             raise BeamIOError("Checksum failed", {path: "not a file"})
         return str(self.size(path))
@@ -133,12 +133,12 @@ class Flat(FileSystem):
         return "/".join([basepath, *paths])
 
     def split(self, path: str) -> tuple[str, str]:
-        """Parts the last name from what is before it."""
+        """Splits off the last name."""
         head, _, tail = path.rpartition("/")
         return head, tail
 
     def create(self, *_: Any) -> Any:
-        """Refuses: data are read only."""
+        """Raises: data is read-only."""
         raise NotImplementedError
 
     copy = rename = delete = mkdirs = create
@@ -149,11 +149,11 @@ class Tree(Flat):
 
     @classmethod
     def scheme(cls) -> str:
-        """Returns what its addresses begin with."""
+        """Returns the scheme of its URIs."""
         return "tree"
 
     def has_dirs(self) -> bool:
-        """Folders are there, even empty ones."""
+        """Returns True."""
         return True
 
     def exists(self, path: str) -> bool:
@@ -169,7 +169,7 @@ class Tree(Flat):
 
 @pytest.fixture
 def ground(tmp_path: Path) -> Iterator[Ground]:
-    """A fresh folder under both schemes."""
+    """An empty folder under both schemes."""
     GROUND.folder, GROUND.timed = tmp_path, True
     GROUND.served.clear()
     GROUND.listed.clear()
@@ -180,16 +180,16 @@ def ground(tmp_path: Path) -> Iterator[Ground]:
 
 @pytest.fixture(params=["flat", "tree"])
 def scheme(request: pytest.FixtureRequest) -> str:
-    """Both ways in which filesystems list."""
+    """Both kinds of filesystem."""
     return str(request.param)
 
 
 @pytest.fixture
-def address(ground: Ground, scheme: str) -> Callable[[Path], RemotePath]:
-    """Returns the address of a local path."""
+def remote(ground: Ground, scheme: str) -> Callable[[Path], RemotePath]:
+    """Returns the remote path of a local one."""
 
     def of(path: Path) -> RemotePath:
-        found = place(f"{scheme}://{path.relative_to(ground.folder).as_posix()}")
+        found = data_path(f"{scheme}://{path.relative_to(ground.folder).as_posix()}")
         assert isinstance(found, RemotePath)
         return found
 

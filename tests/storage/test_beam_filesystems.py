@@ -1,4 +1,4 @@
-"""gs:// and hdfs:// through Beam's own filesystems and their libraries, against small servers on this machine.
+"""gs:// and hdfs:// are read by Beam's own filesystems and their libraries, from small local servers.
 
 RemotePath ─► Beam's GCSFileSystem ─► google-cloud-storage ─► HTTP ─► objects in a folder
            └► Beam's HadoopFileSystem ─► hdfs ─────────────► HTTP ─► WebHDFS over the same folder
@@ -22,7 +22,7 @@ from apache_beam.io.filesystems import FileSystems
 from components.errors import BadInput
 from components.ingest.sources import csv_rows, parquet_rows, text_folder
 from components.ingest.survey import listing
-from components.storage import paths as places
+from components.storage import paths
 from components.storage.hashing import HashCache
 from components.storage.remote_path import RemotePath
 
@@ -32,7 +32,7 @@ class _Server(BaseHTTPRequestHandler):
     served: ClassVar[list[int]]  # bytes of each answer with content
 
     def log_message(self, *_: Any) -> None:
-        """Says nothing."""
+        """Logs nothing."""
 
     def _answer(self, status: int, content: bytes, kind: str = "application/json") -> None:
         self.send_response(status)
@@ -41,8 +41,8 @@ class _Server(BaseHTTPRequestHandler):
         self.end_headers()
         self.wfile.write(content)
 
-    def _tell(self, told: dict[str, Any], status: int = 200) -> None:
-        self._answer(status, json.dumps(told).encode())
+    def _answer_json(self, content: dict[str, Any], status: int = 200) -> None:
+        self._answer(status, json.dumps(content).encode())
 
     def _serve(self, path: Path, start: int, stop: int, status: int) -> None:
         with path.open("rb") as file:
@@ -53,26 +53,26 @@ class _Server(BaseHTTPRequestHandler):
 
 
 class WebHdfs(_Server):
-    """As much of WebHDFS as reading takes."""
+    """The part of WebHDFS that reading needs."""
 
     def do_GET(self) -> None:
-        """Answers one question about a path."""
+        """Answers one request for a path."""
         url = urlsplit(self.path)
         asked = {key: values[0] for key, values in parse_qs(url.query).items()}
         path = self.folder / unquote(url.path.removeprefix("/webhdfs/v1/")).lstrip("/")
         is_file = path.is_file()
         if not path.exists() or (asked["op"] == "GETFILECHECKSUM" and not is_file):
-            said = {"exception": "FileNotFoundException", "message": f"not a file or not there: {path.name}"}
-            self._tell({"RemoteException": said}, 404)
+            error = {"exception": "FileNotFoundException", "message": f"not a file or not there: {path.name}"}
+            self._answer_json({"RemoteException": error}, 404)
         elif asked["op"] == "GETFILESTATUS":
-            self._tell({"FileStatus": self._status(path, "")})
+            self._answer_json({"FileStatus": self._status(path, "")})
         elif asked["op"] == "LISTSTATUS":
             below = [path] if is_file else sorted(path.iterdir())
-            self._tell(
+            self._answer_json(
                 {"FileStatuses": {"FileStatus": [self._status(each, "" if is_file else each.name) for each in below]}}
             )
         elif asked["op"] == "GETFILECHECKSUM":
-            self._tell({"FileChecksum": {"algorithm": "none", "bytes": "00", "length": 1}})
+            self._answer_json({"FileChecksum": {"algorithm": "none", "bytes": "00", "length": 1}})
         else:
             start = int(asked.get("offset", 0))
             self._serve(path, start, start + int(asked.get("length", path.stat().st_size)), 200)
@@ -84,10 +84,10 @@ class WebHdfs(_Server):
 
 
 class Gcs(_Server):
-    """As much of the JSON interface of Google Cloud Storage as reading takes."""
+    """The part of the JSON API of Google Cloud Storage that reading needs."""
 
     def do_GET(self) -> None:
-        """Lists a bucket, tells of an object, or serves a part of it."""
+        """Lists a bucket, describes an object, or serves a byte range of it."""
         url = urlsplit(self.path)
         _, _, rest = url.path.partition("/storage/v1/b/")
         bucket, _, name = (unquote(part) for part in rest.partition("/o"))
@@ -96,7 +96,7 @@ class Gcs(_Server):
             return
         path = self.folder / bucket / name.strip("/")
         if not path.is_file():
-            self._tell({"error": {"code": 404, "message": "No such object"}}, 404)
+            self._answer_json({"error": {"code": 404, "message": "No such object"}}, 404)
         elif url.path.startswith("/download"):
             first, _, last = self.headers["Range"].removeprefix("bytes=").partition("-")
             size = path.stat().st_size
@@ -105,12 +105,14 @@ class Gcs(_Server):
             else:
                 self._serve(path, int(first), min(int(last) + 1 if last else size, size), 206)
         else:
-            self._tell(self._object(bucket, path))
+            self._answer_json(self._object(bucket, path))
 
     def _list(self, bucket: str, prefix: str) -> None:
         paths = sorted(path for path in (self.folder / bucket).rglob("*") if path.is_file())
         items = [self._object(bucket, path) for path in paths]
-        self._tell({"kind": "storage#objects", "items": [item for item in items if item["name"].startswith(prefix)]})
+        self._answer_json(
+            {"kind": "storage#objects", "items": [item for item in items if item["name"].startswith(prefix)]}
+        )
 
     def _object(self, bucket: str, path: Path) -> dict[str, Any]:
         name = path.relative_to(self.folder / bucket).as_posix()
@@ -120,16 +122,16 @@ class Gcs(_Server):
 
 @pytest.fixture(params=[("gs", Gcs), ("hdfs", WebHdfs)], ids=["gs", "hdfs"])
 def served(request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Any]:
-    """Starts a server over a folder; yields the folder, its address and the sizes of what was served."""
+    """Starts a server for a folder; yields the folder, its remote path and the sizes of the answers."""
     scheme, kind = request.param
     handler: Any = type("Handler", (kind,), {"folder": tmp_path, "served": []})
     server = ThreadingHTTPServer(("127.0.0.1", 0), handler)
     threading.Thread(target=server.serve_forever, args=[0.01], daemon=True).start()
     port = server.server_address[1]
     monkeypatch.setenv("STORAGE_EMULATOR_HOST", f"http://127.0.0.1:{port}")
-    # As if credentials were looked for and not found: the search for them goes on for 24 s.
+    # As if no credentials had been found: the search for them takes 24 s.
     monkeypatch.setattr(auth._Credentials, "_credentials_init", True)
-    places.configure(["--hdfs_host=127.0.0.1", f"--hdfs_port={port}", "--hdfs_user=tester"])
+    paths.prepare(f"{scheme}://bucket", ["--hdfs_host=127.0.0.1", f"--hdfs_port={port}", "--hdfs_user=tester"])
     (tmp_path / "bucket").mkdir()
     yield tmp_path / "bucket", RemotePath(f"{scheme}://bucket"), handler.served
     FileSystems.set_options(None)
@@ -141,78 +143,76 @@ Served = tuple[Path, RemotePath, list[int]]
 
 
 def everything(source: Any, path: Any, target: int) -> tuple[Any, ...]:
-    """Returns all that a source tells of a file."""
+    """Returns schema, ranges and rows of a file."""
     schema, ranges = source.schema(path), source.divide(path, path.name, target)
-    batches = [batch for part in ranges for batch in source.read(path, part, schema)]
-    return schema, ranges, [row for batch in batches for row in batch.columns.to_pylist()]
+    batches = [batch.columns for part in ranges for batch in source.read(path, part, schema)]
+    return schema, ranges, pa.Table.from_batches(batches).combine_chunks()
 
 
 def test_files_are_listed(served: Served) -> None:
-    """At any depth, as on this machine; empty files are files, empty folders are nothing."""
-    folder, address, _ = served
+    """At any depth, as on this machine; empty files are listed, empty folders are not."""
+    folder, home, _ = served
     for name in ("a.csv", "y1/b.csv", "y1/deep/c.csv", "empty.csv"):
         (folder / name).parent.mkdir(parents=True, exist_ok=True)
         (folder / name).write_text("" if name == "empty.csv" else name)
     (folder / "nothing").mkdir()
 
-    assert [str(path) for path in address.glob("**/*")] == [
-        f"{address}/{name}" for name in ("a.csv", "empty.csv", "y1/b.csv", "y1/deep/c.csv")
+    assert [str(path) for path in home.glob("**/*")] == [
+        f"{home}/{name}" for name in ("a.csv", "empty.csv", "y1/b.csv", "y1/deep/c.csv")
     ]
-    assert [str(path) for path in address.glob("*/*.csv")] == [f"{address}/y1/b.csv"]
-    assert ((address / "y1").is_dir(), (address / "y1").is_file()) == (True, False)
-    assert ((address / "a.csv").is_dir(), (address / "a.csv").is_file()) == (False, True)
-    assert not (address / "none").exists()
+    assert [str(path) for path in home.glob("*/*.csv")] == [f"{home}/y1/b.csv"]
+    assert ((home / "y1").is_dir(), (home / "y1").is_file()) == (True, False)
+    assert ((home / "a.csv").is_dir(), (home / "a.csv").is_file()) == (False, True)
+    assert not (home / "none").exists()
 
 
-def test_hdfs_may_be_spelt_with_three_slashes(served: Served) -> None:
-    """As its own tools have it."""
-    folder, address, _ = served
+def test_hdfs_uris_may_have_three_slashes(served: Served) -> None:
+    """As those of its own tools."""
+    folder, home, _ = served
     (folder / "y1").mkdir()
     (folder / "y1" / "a.csv").write_text("a")
-    if str(address).startswith("hdfs"):
+    if str(home).startswith("hdfs"):
         assert [str(path) for path in RemotePath("hdfs:///bucket").glob("**/*")] == ["hdfs:///bucket/y1/a.csv"]
 
 
 def test_a_table_is_read_by_ranges(served: Served) -> None:
-    """The rows of this machine; no request is large, and a range costs about its own bytes."""
-    folder, address, requests = served
-    pd.DataFrame({"a": range(400_000), "b": "some text"}).to_csv(folder / "t.csv", index=False)
+    """The rows are those of the local file, and reading a range fetches about its own bytes."""
+    folder, home, requests = served
+    (folder / "t.csv").write_text("a,b\n" + "".join(f"{number},some text\n" for number in range(400_000)))
     size = (folder / "t.csv").stat().st_size
     here = everything(csv_rows.SOURCE, folder / "t.csv", size // 3)
 
-    assert everything(csv_rows.SOURCE, address / "t.csv", size // 3) == here
+    assert everything(csv_rows.SOURCE, home / "t.csv", size // 3) == here
     requests.clear()
-    list(csv_rows.SOURCE.read(address / "t.csv", here[1][1], here[0]))
+    list(csv_rows.SOURCE.read(home / "t.csv", here[1][1], here[0]))
     assert sum(requests) < size // 3 + (3 << 20)
 
 
-def test_a_packed_table_and_parquet_are_read(served: Served) -> None:
-    """Unpacked by the source, decoded by a process that knows nothing of the address."""
-    folder, address, _ = served
+def test_gzip_and_parquet_are_read(served: Served) -> None:
+    """Decompressed by the source, decoded by the Parquet process."""
+    folder, home, _ = served
     pd.DataFrame({"a": range(1_000), "b": "é\nx"}).to_csv(folder / "t.csv.gz", index=False)
     pq.write_table(pa.table({"n": range(30_000), "s": ["text"] * 30_000}), folder / "t.parquet", row_group_size=7_000)
 
     for source, name in ((csv_rows.SOURCE, "t.csv.gz"), (parquet_rows.SOURCE, "t.parquet")):
-        assert everything(source, address / name, 20_000) == everything(source, folder / name, 20_000)
+        assert everything(source, home / name, 20_000) == everything(source, folder / name, 20_000)
 
 
-def test_class_folders_have_the_same_manifest(served: Served) -> None:
+def test_class_folders_have_the_same_listing(served: Served) -> None:
     """Names, labels, sizes and digests."""
-    folder, address, _ = served
+    folder, home, _ = served
     for name in ("set/ham/1.txt", "set/spam/2.txt"):
         (folder / name).parent.mkdir(parents=True)
         (folder / name).write_text(name)
     source = text_folder.SOURCE
 
-    assert listing.take(source, address / "set", HashCache(None)) == listing.take(
-        source, folder / "set", HashCache(None)
-    )
+    assert listing.take(source, home / "set", HashCache(None)) == listing.take(source, folder / "set", HashCache(None))
 
 
-def test_what_is_not_there_is_refused_by_its_address(served: Served) -> None:
-    """B9: in the words of this machine."""
-    _, address, _ = served
+def test_a_missing_file_is_named_by_its_uri(served: Served) -> None:
+    """B9: with the message of a local file."""
+    _, home, _ = served
     uses: tuple[Callable[[RemotePath], Any], ...] = (csv_rows.SOURCE.schema, parquet_rows.SOURCE.schema)
     for use in uses:
-        with pytest.raises(BadInput, match=rf"^{address}/none\.csv: cannot be read.*No such file or directory"):
-            use(address / "none.csv")
+        with pytest.raises(BadInput, match=rf"^{home}/none\.csv: cannot be read.*No such file or directory"):
+            use(home / "none.csv")

@@ -1,4 +1,4 @@
-"""A path at an address behaves as one of this machine: names, listings, reading by parts, errors with its name."""
+"""A remote path behaves like a local one: names, listings, byte ranges, errors that name it."""
 
 import pickle
 from collections.abc import Callable
@@ -11,39 +11,39 @@ import pytest
 from components.errors import BadInput
 from components.storage.remote_path import RemotePath, RemoteStat
 
-Address = Callable[[Path], RemotePath]
+Remote = Callable[[Path], RemotePath]
 
 
 class TestNames:
-    """Nothing is asked of the filesystem."""
+    """No request is made."""
 
     @pytest.mark.parametrize(
-        "address", ["gs://bucket/folder/a.csv.gz", "gs://bucket/.hidden", "hdfs:///data/x", "s3://b/x.y"]
+        "uri", ["gs://bucket/folder/a.csv.gz", "gs://bucket/.hidden", "hdfs:///data/x", "s3://b/x.y"]
     )
-    def test_parts_are_those_of_pathlib(self, address: str) -> None:
+    def test_parts_are_those_of_pathlib(self, uri: str) -> None:
         """Name, stem and suffix."""
-        here, there = Path("/", address.partition("//")[2]), RemotePath(address)
+        here, there = Path("/", uri.partition("//")[2]), RemotePath(uri)
 
         assert (there.name, there.stem, there.suffix) == (here.name, here.stem, here.suffix)
-        assert str(there.with_name("b.csv")) == address.rpartition("/")[0] + "/b.csv"
+        assert str(there.with_name("b.csv")) == uri.rpartition("/")[0] + "/b.csv"
         assert there.parent / there.name == there
         assert there.relative_to(there.parent).as_posix() == there.name
 
     def test_a_bucket_is_its_own_parent(self) -> None:
-        """It has no name either."""
+        """And has no name."""
         bucket = RemotePath("gs://bucket")
 
         assert (bucket.parent, bucket.name) == (bucket, "")
         assert bucket / "a/b.csv" == RemotePath("gs://bucket/a/b.csv")
 
     @pytest.mark.parametrize("name", ["../x", "a/../../x", "/etc/passwd", "gs://other/x", "a\0b", ""])
-    def test_nothing_leads_out_of_a_folder(self, name: str) -> None:
-        """D4: a name in a row or a list must not name another place."""
-        with pytest.raises(BadInput, match="leads out of it"):
+    def test_a_name_cannot_lead_outside(self, name: str) -> None:
+        """D4: names come from the user's data."""
+        with pytest.raises(BadInput, match="leads outside of it"):
             RemotePath("gs://bucket/folder") / name
 
-    def test_it_travels_to_workers(self) -> None:
-        """Beam pickles what a DoFn holds."""
+    def test_it_can_be_pickled(self) -> None:
+        """Beam pickles it for its workers."""
         path = RemotePath("gs://bucket/folder")
 
         assert pickle.loads(pickle.dumps(path)) == path  # noqa: S301 - our own
@@ -54,7 +54,7 @@ NAMES = ["a.csv", "b.csv", "y1/a.csv", "y1/x/c.csv", "y2/d.txt", ".hidden/e.csv"
 
 @pytest.fixture
 def folder(ground: Any) -> Path:
-    """A few files at several depths, and an empty folder."""
+    """Files at several depths, and an empty folder."""
     home = ground.folder / "set"
     for name in NAMES:
         (home / name).parent.mkdir(parents=True, exist_ok=True)
@@ -65,125 +65,125 @@ def folder(ground: Any) -> Path:
 
 
 class TestListing:
-    """Files of an object store, and of one with folders."""
+    """In an object store, and in a filesystem with folders."""
 
     @pytest.mark.parametrize(
         "pattern", ["*.csv", "**/*", "**/*.csv", "*/*.csv", "y?/**/c.csv", "y1/*", "y1/a.csv", "[!.]*.csv", "no*"]
     )
-    def test_patterns_mean_what_they_mean_for_pathlib(self, folder: Path, address: Address, pattern: str) -> None:
+    def test_patterns_match_as_in_pathlib(self, folder: Path, remote: Remote, pattern: str) -> None:
         """The same files, in order."""
-        expected = sorted(address(path) for path in folder.glob(pattern) if path.is_file())
+        expected = sorted(remote(path) for path in folder.glob(pattern) if path.is_file())
 
-        assert list(address(folder).glob(pattern)) == expected
+        assert list(remote(folder).glob(pattern)) == expected
 
     @pytest.mark.usefixtures("folder")
-    def test_a_pattern_without_stars_for_folders_enters_none(self, ground: Any) -> None:
-        """Where folders are listed one at a time, those that cannot match are spared."""
+    def test_a_pattern_of_one_part_lists_no_folder_below(self, ground: Any) -> None:
+        """Folders that cannot match are not requested."""
         list(RemotePath("tree://set").glob("*.csv"))
 
         assert [each for each in ground.listed if each.endswith("y1")] == []
 
-    def test_what_is_there(self, folder: Path, address: Address) -> None:
-        """Files and folders are told apart; an empty file is a file."""
-        told = {name: (path.exists(), path.is_file(), path.is_dir()) for name, path in (
-            ("file", address(folder / "a.csv")),
-            ("empty file", address(folder / "nothing.csv")),
-            ("folder", address(folder / "y1")),
-            ("none", address(folder / "none")),
+    def test_files_and_folders_are_distinguished(self, folder: Path, remote: Remote) -> None:
+        """An empty file is a file."""
+        found = {name: (path.exists(), path.is_file(), path.is_dir()) for name, path in (
+            ("file", remote(folder / "a.csv")),
+            ("empty file", remote(folder / "nothing.csv")),
+            ("folder", remote(folder / "y1")),
+            ("none", remote(folder / "none")),
         )}  # fmt: skip
 
-        assert told == {
+        assert found == {
             "file": (True, True, False),
             "empty file": (True, True, False),
             "folder": (True, False, True),
             "none": (False, False, False),
         }
 
-    def test_a_stat_has_size_and_time(self, folder: Path, address: Address) -> None:
-        """As the filesystem tells them."""
+    def test_a_stat_has_size_and_time(self, folder: Path, remote: Remote) -> None:
+        """As the filesystem reports them."""
         here = (folder / "a.csv").stat()
 
-        assert address(folder / "a.csv").stat() == RemoteStat(5, round(here.st_mtime * 1e9))
+        assert remote(folder / "a.csv").stat() == RemoteStat(5, round(here.st_mtime * 1e9))
 
-    def test_no_time_is_told_as_none(self, folder: Path, address: Address, ground: Any) -> None:
+    def test_an_unknown_time_is_0(self, folder: Path, remote: Remote, ground: Any) -> None:
         """Not every filesystem has one."""
         ground.timed = False
 
-        assert address(folder / "a.csv").stat() == RemoteStat(5, 0)
+        assert remote(folder / "a.csv").stat() == RemoteStat(5, 0)
 
-    def test_a_folder_that_cannot_be_listed_is_refused(self, folder: Path, address: Address) -> None:
-        """Beam would take its name for a pattern, and find others."""
+    def test_a_folder_with_a_wildcard_in_its_name_is_rejected(self, folder: Path, remote: Remote) -> None:
+        """Beam would use its name as a pattern, and list other folders."""
         with pytest.raises(BadInput, match=r"odd\[1\]: a folder with \*, \? or \[ in its name cannot be listed"):
-            list(address(folder / "odd[1]").glob("*"))
+            list(remote(folder / "odd[1]").glob("*"))
 
 
 class TestReading:
-    """By parts, never whole."""
+    """Files are read by byte ranges."""
 
     @pytest.fixture
     def large(self, ground: Any) -> Path:
-        """Twenty megabytes that tell where they stand."""
+        """20 MB of increasing numbers."""
         path = ground.folder / "set" / "large.bin"
         path.write_bytes(np.arange(5 << 20, dtype="<u4").tobytes())
         return path
 
-    def test_a_read_is_as_on_this_machine(self, large: Path, address: Address) -> None:
-        """From any offset, of any length, from both ends."""
-        with large.open("rb") as here, address(large).open("rb") as there:
+    def test_any_range_is_read_as_from_a_local_file(self, large: Path, remote: Remote) -> None:
+        """Any offset, any length, from both ends."""
+        with large.open("rb") as here, remote(large).open("rb") as there:
             for offset, whence, size in ((0, 0, 3), (7 << 20, 0, 2 << 20), (-9, 2, 100), (5, 0, 1 << 23), (4, 1, 8)):
                 assert there.seek(offset, whence) == here.seek(offset, whence)
                 assert there.read(size) == here.read(size)
                 assert there.tell() == here.tell()
 
-    def test_a_few_bytes_cost_one_small_request(self, large: Path, address: Address, ground: Any) -> None:
+    def test_a_few_bytes_cost_one_small_request(self, large: Path, remote: Remote, ground: Any) -> None:
         """Beam's own streams would fetch 16 MB for a header."""
-        with address(large).open("rb") as stream:
+        with remote(large).open("rb") as stream:
             stream.seek(10 << 20)
             stream.read(4)
 
         assert ground.served == [("large.bin", 10 << 20, 1 << 20)]
 
-    def test_a_large_read_is_one_request(self, large: Path, address: Address, ground: Any) -> None:
+    def test_a_large_read_is_one_request(self, large: Path, remote: Remote, ground: Any) -> None:
         """Not one for each buffer."""
-        with address(large).open("rb") as stream:
+        with remote(large).open("rb") as stream:
             stream.read(8 << 20)
 
         assert ground.served == [("large.bin", 0, 8 << 20)]
 
-    def test_the_whole_content(self, large: Path, address: Address) -> None:
+    def test_a_whole_file_is_read(self, large: Path, remote: Remote) -> None:
         """For images and texts, which are small."""
-        assert address(large).read_bytes() == large.read_bytes()
+        assert remote(large).read_bytes() == large.read_bytes()
 
-    def test_what_is_packed_stays_so(self, ground: Any, address: Address) -> None:
-        """Beam would unpack it by its name; the source does."""
+    def test_gzip_is_not_decompressed(self, ground: Any, remote: Remote) -> None:
+        """Beam would decompress it by its name; the source does that."""
         path = ground.folder / "set" / "a.csv.gz"
-        path.write_bytes(b"\x1f\x8bpacked")
+        path.write_bytes(b"\x1f\x8bdata")
 
-        assert address(path).read_bytes() == b"\x1f\x8bpacked"
+        assert remote(path).read_bytes() == b"\x1f\x8bdata"
 
 
 class TestErrors:
-    """B9: an OSError with number, reason and address, whatever the library raised."""
+    """B9: an OSError with number, reason and URI, whatever the library raised."""
 
-    def test_a_missing_file(self, ground: Any, address: Address) -> None:
-        """Opened, or asked about."""
-        path = address(ground.folder / "set" / "none.csv")
+    def test_a_missing_file(self, ground: Any, remote: Remote) -> None:
+        """When it is opened, and when its stat is requested."""
+        path = remote(ground.folder / "set" / "none.csv")
         for use in (path.read_bytes, path.stat):
             with pytest.raises(FileNotFoundError) as missing:
                 use()
             assert (missing.value.strerror, missing.value.filename) == ("No such file or directory", str(path))
 
-    def test_a_forbidden_file(self, ground: Any, address: Address) -> None:
-        """The code of HTTP is understood."""
+    def test_a_forbidden_file(self, ground: Any, remote: Remote) -> None:
+        """The HTTP status decides."""
         (ground.folder / "set" / "denied.csv").write_bytes(b"x")
-        path = address(ground.folder / "set" / "denied.csv")
+        path = remote(ground.folder / "set" / "denied.csv")
         with pytest.raises(PermissionError) as denied:
             path.read_bytes()
 
         assert (denied.value.strerror, denied.value.filename) == ("Permission denied", str(path))
 
-    def test_a_filesystem_that_cannot_be_used(self) -> None:
-        """The library's own words, on one line."""
+    def test_a_filesystem_without_its_options(self) -> None:
+        """The first line of the library's message."""
         with pytest.raises(OSError, match=r"hdfs://x/a\.csv") as broken:
             RemotePath("hdfs://x/a.csv").stat()
 

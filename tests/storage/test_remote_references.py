@@ -1,4 +1,4 @@
-"""Rows at an address refer to images there, and the records are those that the same files make on this machine."""
+"""Remote rows refer to remote images; the records are those of the same local files."""
 
 from collections.abc import Callable
 from pathlib import Path
@@ -15,12 +15,12 @@ from components.settings.ingest import Ingest
 from components.storage.paths import DataPath
 from components.storage.remote_path import RemotePath
 
-Address = Callable[[Path], RemotePath]
+Remote = Callable[[Path], RemotePath]
 
 
 @pytest.fixture
 def gallery(ground: Any) -> Path:
-    """A list of images in a folder beside it; one is missing, one would lead outside."""
+    """A table of images in a folder beside it; one is missing, one is outside."""
     home: Path = ground.folder / "set"
     (home / "img").mkdir()
     for number in range(30):
@@ -36,26 +36,26 @@ def ingest(data: DataPath, artifact: Path) -> tuple[list[Any], dict[str, bytes]]
     schema = SOURCE.schema(data / "list.csv")
     images = references.image_column(SOURCE, data / "list.csv", schema, "")
     [part] = SOURCE.divide(data / "list.csv", "list.csv", 1 << 30)
-    told = write_range(
+    reports = write_range(
         part, "00000-of-00001", source=SOURCE, schema=schema, data=data, artifact=artifact, settings=Ingest(),
         label="label", images=images,
     )  # fmt: skip
-    return told, {path.name: path.read_bytes() for path in artifact.rglob("*") if path.is_file()}
+    return reports, {path.name: path.read_bytes() for path in artifact.rglob("*") if path.is_file()}
 
 
-def test_shards_are_those_of_the_same_files_here(gallery: Path, address: Address, tmp_path: Path) -> None:
-    """Byte for byte; a image that is missing is told in the filesystem's words."""
+def test_shards_are_those_of_the_local_files(gallery: Path, remote: Remote, tmp_path: Path) -> None:
+    """Byte for byte, except for the reason why an image is missing."""
     here, files = ingest(gallery, tmp_path / "here")
-    there, same = ingest(address(gallery), tmp_path / "there")
-    here[0], there[0] = ({**vars(told[0]), "quarantined": len(told[0].quarantined)} for told in (here, there))
+    there, same = ingest(remote(gallery), tmp_path / "there")
+    here[0], there[0] = ({**vars(found[0]), "quarantined": len(found[0].quarantined)} for found in (here, there))
 
     assert (there, same) == (here, files)
     assert there[0]["quarantined"] == 2
 
 
-def test_all_images_are_told_by_one_listing(gallery: Path, address: Address, ground: Any) -> None:
-    """Not by a request for each of them."""
-    home = address(gallery)
+def test_all_images_are_found_by_one_listing(gallery: Path, remote: Remote, ground: Any) -> None:
+    """Not by one request per image."""
+    home = remote(gallery)
     schema = SOURCE.schema(home / "list.csv")
     ground.listed.clear()
 
@@ -64,9 +64,9 @@ def test_all_images_are_told_by_one_listing(gallery: Path, address: Address, gro
 
 
 @pytest.mark.parametrize("value", ["../secret.png", "/etc/passwd", "flat://other/1.png", "a\0b"])
-def test_nothing_outside_is_asked_for(gallery: Path, address: Address, ground: Any, value: str) -> None:
-    """Promise D4: refused by its spelling, before any request."""
-    below = references.finder(address(gallery))
+def test_nothing_outside_is_requested(gallery: Path, remote: Remote, ground: Any, value: str) -> None:
+    """Promise D4: rejected before any request."""
+    below = references.finder(remote(gallery))
     ground.listed.clear()
 
     with pytest.raises(Rejected):
@@ -76,12 +76,12 @@ def test_nothing_outside_is_asked_for(gallery: Path, address: Address, ground: A
 
 
 @pytest.mark.parametrize(("most", "expected"), [(4, b"01234"), (10, b"0123456789"), (99, b"0123456789")])
-def test_no_more_is_read_than_is_allowed(
-    ground: Any, address: Address, monkeypatch: pytest.MonkeyPatch, most: int, expected: bytes
+def test_reading_stops_one_byte_above_the_limit(
+    ground: Any, remote: Remote, monkeypatch: pytest.MonkeyPatch, most: int, expected: bytes
 ) -> None:
-    """One byte more shows that it is too large, however many requests it takes."""
+    """Which shows that the file is too large, in however many requests."""
     monkeypatch.setattr(references, "_READ_BYTES", 3)
     (ground.folder / "set" / "1.png").write_bytes(b"0123456789")
-    found = references.finder(address(ground.folder / "set")).find("", "1.png")
+    found = references.finder(remote(ground.folder / "set")).find("", "1.png")
 
     assert references.read(found, most) == expected

@@ -1,4 +1,4 @@
-"""Every source reads the same from an address as from this machine: columns, ranges, rows, bad rows, refusals."""
+"""Every source reads the same from a remote file as from a local one: columns, ranges, rows, bad rows, errors."""
 
 import gzip
 import json
@@ -29,7 +29,7 @@ from components.storage.hashing import HashCache
 from components.storage.paths import DataPath
 from components.storage.remote_path import RemotePath
 
-Address = Callable[[Path], RemotePath]
+Remote = Callable[[Path], RemotePath]
 Rows = list[dict[str, Any]]
 
 TABLE = pd.DataFrame(
@@ -48,25 +48,25 @@ def write_csv(path: Path) -> None:
 
 
 def write_dirty(path: Path) -> None:
-    """Writes rows that are bad in several ways, packed if the name says so."""
+    """Writes rows that are bad in several ways."""
     path.write_bytes(gzip.compress(DIRTY) if path.suffix == ".gz" else DIRTY)
 
 
 def write_jsonl(path: Path) -> None:
-    """Writes with the json module, one line of it no JSON."""
+    """Writes with the json module; one line is not JSON."""
     lines = [json.dumps(row) for row in TABLE.to_dict("records")]
     content = "\n".join([*lines[:7], "no JSON", *lines[7:]]).encode()
     path.write_bytes(gzip.compress(content) if path.suffix == ".gz" else content)
 
 
 def write_parquet(path: Path) -> None:
-    """Writes with pyarrow, in several row groups, some values not finite."""
+    """Writes with pyarrow, in several row groups, with some values that are not finite."""
     table = pa.table({"n": range(5_000), "f": [float("nan") if n % 999 == 1 else n / 3 for n in range(5_000)]})
     pq.write_table(table, path, row_group_size=700)
 
 
 def write_arrays(path: Path) -> None:
-    """Writes with NumPy: stored, compressed or by columns, as the name says."""
+    """Writes with NumPy: stored, compressed or in Fortran order, by the name."""
     arrays = {"x": np.arange(12_000, dtype=np.float32).reshape(1_000, 3, 4), "y": np.arange(1_000) % 7}
     if path.name.startswith("columns"):
         arrays = {name: np.asfortranarray(array) for name, array in arrays.items()}
@@ -80,12 +80,12 @@ def write_array(path: Path) -> None:
 
 
 def write_by_columns(path: Path) -> None:
-    """Writes one array as Fortran has it."""
+    """Writes one array in Fortran order."""
     np.save(path, np.asfortranarray(np.arange(6_000, dtype=">i4").reshape(1_000, 2, 3)))
 
 
 def write_tfrecords(path: Path) -> None:
-    """Writes with TensorFlow; the checksum of one record is damaged afterwards, unless it is packed."""
+    """Writes with TensorFlow; in a plain file, the checksum of one record is damaged afterwards."""
     with tf.io.TFRecordWriter(str(path), "GZIP" if path.suffix == ".gz" else "") as writer:
         for number in range(2_000):
             example = tf.train.Example()
@@ -120,95 +120,98 @@ ONE_OF_EACH = ("table.csv", "rows.jsonl.gz", "rows.parquet", "stored.npz", "data
 
 
 def source_of(module: str) -> RowSource:
-    """Returns a source by its file."""
+    """Returns the source of a module."""
     source: RowSource = refs.load(f"components.ingest.sources.{module}:SOURCE")
     return source
 
 
 def everything(source: RowSource, path: DataPath, target: int) -> tuple[pa.Schema, list[Range], Rows, list[BadRow]]:
-    """Returns all that a source tells of a file."""
+    """Returns schema, ranges, rows and bad rows of a file."""
     schema, ranges = source.schema(path), source.divide(path, path.name, target)
     batches = [batch for part in ranges for batch in source.read(path, part, schema)]
     rows = [row for batch in batches for row in batch.columns.to_pylist()]
     return schema, ranges, rows, [bad for batch in batches for bad in batch.bad]
 
 
+@pytest.mark.parametrize("scheme", ["flat"])
 @pytest.mark.parametrize(("name", "module", "write"), SETS, ids=NAMES)
-def test_an_address_gives_what_the_path_gives(
-    name: str, module: str, write: Callable[[Path], None], ground: Any, address: Address
+def test_a_remote_file_is_read_as_the_local_one(
+    name: str, module: str, write: Callable[[Path], None], ground: Any, remote: Remote
 ) -> None:
-    """With ranges of a few kilobytes, and with one."""
+    """In ranges of a few kilobytes, and in one range."""
     path = ground.folder / "set" / name
     write(path)
     source = source_of(module)
     for target in (9_000, 1 << 40):
-        here, there = everything(source, path, target), everything(source, address(path), target)
+        here, there = everything(source, path, target), everything(source, remote(path), target)
         assert there == here
         assert here[2], "rows"
 
 
 @pytest.mark.parametrize("scheme", ["flat"])
-@pytest.mark.parametrize(("name", "module", "write"), [each for each in SETS if each[0] in ONE_OF_EACH])
-def test_ranges_are_read_by_the_workers_of_beam(
-    name: str, module: str, write: Callable[[Path], None], ground: Any, address: Address
-) -> None:
-    """What travels to them is an address, a range and a schema."""
-    write(ground.folder / "set" / name)
-    path, source = address(ground.folder / "set" / name), source_of(module)
-    schema, ranges, rows, bad = everything(source, path, 9_000)
+def test_ranges_are_read_by_the_workers_of_beam(ground: Any, remote: Remote) -> None:
+    """They get a remote path, a range and a schema."""
+    tasks, expected = [], []
+    for name, module, write in SETS:
+        if name in ONE_OF_EACH:
+            write(ground.folder / "set" / name)
+            path = remote(ground.folder / "set" / name)
+            schema, ranges, rows, bad = everything(source_of(module), path, 9_000)
+            tasks += [(module, path, part, schema) for part in ranges]
+            expected.append((module, (len(rows), len(bad))))
 
-    def count(part: Range, path: RemotePath, schema: pa.Schema, module: str) -> tuple[int, int]:
+    def count(module: str, path: RemotePath, part: Range, schema: pa.Schema) -> tuple[str, tuple[int, int]]:
         batches = list(source_of(module).read(path, part, schema))
-        return sum(batch.columns.num_rows for batch in batches), sum(len(batch.bad) for batch in batches)
+        return module, (sum(batch.columns.num_rows for batch in batches), sum(len(batch.bad) for batch in batches))
 
     with beam.Pipeline() as pipeline:
-        counts = pipeline | beam.Create(ranges) | beam.Map(count, path, schema, module)
-        totals = counts | beam.CombineGlobally(lambda each: tuple(map(sum, zip(*each, strict=True))) or (0, 0))
-        assert_that(totals, equal_to([(len(rows), len(bad))]))
+        counts = pipeline | beam.Create(tasks) | beam.MapTuple(count)
+        totals = counts | beam.CombinePerKey(lambda each: tuple(map(sum, zip(*each, strict=True))) or (0, 0))
+        assert_that(totals, equal_to(expected))
 
 
 @pytest.mark.parametrize("scheme", ["flat"])
-def test_a_range_costs_its_own_bytes(ground: Any, address: Address) -> None:
-    """A file of 48 MB is not fetched for the sake of an eighth of it."""
+def test_reading_a_range_fetches_its_own_bytes(ground: Any, remote: Remote) -> None:
+    """Not the whole file of 24 MB."""
     path = ground.folder / "set" / "large.csv"
-    path.write_bytes(b"a,b\n" + b"123456789,abcdefghijkl\n" * (48 << 20 >> 4))
-    source, there = csv_rows.SOURCE, address(path)
+    path.write_bytes(b"a,b\n" + b"123456789,abcdefghijkl\n" * ((24 << 20) // 23))
+    source, there = csv_rows.SOURCE, remote(path)
     schema, ranges = source.schema(there), source.divide(there, "large.csv", path.stat().st_size // 8)
     ground.served.clear()
     rows = sum(batch.columns.num_rows for batch in source.read(there, ranges[3], schema))
 
     assert len(ranges) == 8
     assert rows == ranges[3].size // 23
-    assert ground.bytes_served() < ranges[3].size + (4 << 20)
+    assert ground.bytes_served() < ranges[3].size + (4 << 20) < path.stat().st_size
     assert max(size for _, _, size in ground.served) <= 8 << 20
 
 
-@pytest.mark.parametrize(("name", "module"), [(name, module) for name, module, _ in SETS], ids=NAMES)
-def test_a_file_that_is_gone_is_refused_by_its_address(name: str, module: str, ground: Any, address: Address) -> None:
-    """B9: whoever looks at it first."""
-    path, source = address(ground.folder / "set" / name), source_of(module)
+@pytest.mark.parametrize("scheme", ["flat"])
+@pytest.mark.parametrize(("name", "module"), [(name, module) for name, module, _ in SETS if name in ONE_OF_EACH])
+def test_a_missing_file_is_named_by_its_uri(name: str, module: str, ground: Any, remote: Remote) -> None:
+    """B9: whatever is read first."""
+    path, source = remote(ground.folder / "set" / name), source_of(module)
     for use in (source.schema, lambda path: source.divide(path, name, 1)):
         with pytest.raises(BadInput, match=rf"^{path}: cannot be read.*No such file"):
             use(path)
 
 
-@pytest.mark.parametrize(("name", "module"), [(name, module) for name, module, _ in SETS], ids=NAMES)
-def test_a_file_that_may_not_be_read_is_refused_by_its_address(
-    name: str, module: str, ground: Any, address: Address
-) -> None:
+@pytest.mark.parametrize("scheme", ["flat"])
+@pytest.mark.parametrize(("name", "module"), [(name, module) for name, module, _ in SETS if name in ONE_OF_EACH])
+def test_a_forbidden_file_is_named_by_its_uri(name: str, module: str, ground: Any, remote: Remote) -> None:
     """B9: with the reason of its filesystem."""
     (ground.folder / "set" / f"denied-{name}").write_bytes(b"x" * 1_000)
-    path = address(ground.folder / "set" / f"denied-{name}")
+    path = remote(ground.folder / "set" / f"denied-{name}")
 
     with pytest.raises(BadInput, match=rf"^{path}: cannot be read.*Permission denied"):
         source_of(module).schema(path)
 
 
-def test_a_remote_parquet_that_is_cut_while_it_is_read_is_told(ground: Any, address: Address) -> None:
-    """A2: its decoder gets fewer bytes than it was promised."""
+def test_a_parquet_file_that_is_cut_while_it_is_read_is_an_error(ground: Any, remote: Remote) -> None:
+    """A2: its decoder gets fewer bytes than expected."""
     path = ground.folder / "set" / "cut.parquet"
     write_parquet(path)
-    source, there = source_of("parquet_rows"), address(path)
+    source, there = source_of("parquet_rows"), remote(path)
     schema, [part] = source.schema(there), source.divide(there, "cut.parquet", 1 << 40)
     path.write_bytes(path.read_bytes()[:10_000])
 
@@ -216,11 +219,11 @@ def test_a_remote_parquet_that_is_cut_while_it_is_read_is_told(ground: Any, addr
         list(source.read(there, part, schema))
 
 
-def test_a_remote_parquet_that_is_gone_while_it_is_read_is_told(ground: Any, address: Address) -> None:
-    """B9: and the decoder is not kept in the middle of its request."""
+def test_a_parquet_file_that_is_deleted_while_it_is_read_is_an_error(ground: Any, remote: Remote) -> None:
+    """B9: and the decoder can be used again."""
     path = ground.folder / "set" / "gone.parquet"
     write_parquet(path)
-    source, there = source_of("parquet_rows"), address(path)
+    source, there = source_of("parquet_rows"), remote(path)
     schema, [part] = source.schema(there), source.divide(there, "gone.parquet", 1 << 40)
     path.unlink()
     with pytest.raises(BadInput, match=r"gone\.parquet: cannot be read: No such file"):
@@ -231,7 +234,7 @@ def test_a_remote_parquet_that_is_gone_while_it_is_read_is_told(ground: Any, add
 
 
 def fill_classes(folder: Path) -> None:
-    """Writes class folders of images, with what belongs to them and what does not."""
+    """Writes class folders of images, and files that do not belong to them."""
     for number, name in enumerate(["cats/1.png", "cats/2019/2.png", "dogs/1.png", "3.png"]):
         (folder / name).parent.mkdir(parents=True, exist_ok=True)
         Image.new("RGB", (6, 4), (number, 0, 0)).save(folder / name)
@@ -242,7 +245,7 @@ def fill_classes(folder: Path) -> None:
 
 
 def fill_texts(folder: Path) -> None:
-    """Writes class folders of texts, with what belongs to them and what does not."""
+    """Writes class folders of texts, and files that do not belong to them."""
     for name in ("ham/1.txt", "ham/b/2.md", "spam/1.text", "spam/x.png", "spam/x.pdf", "4.txt", "README.md", "ham/.x"):
         (folder / name).parent.mkdir(parents=True, exist_ok=True)
         (folder / name).write_text(name)
@@ -250,25 +253,25 @@ def fill_texts(folder: Path) -> None:
 
 @pytest.mark.parametrize(("module", "fill"), [("image_folder", fill_classes), ("text_folder", fill_texts)])
 def test_class_folders_are_listed_and_hashed_alike(
-    module: str, fill: Callable[[Path], None], ground: Any, address: Address
+    module: str, fill: Callable[[Path], None], ground: Any, remote: Remote
 ) -> None:
-    """Files, labels, refusals, what is left out, sizes and digests."""
+    """Files, labels, quarantined and ignored files, sizes and digests."""
     fill(ground.folder / "set")
     source = refs.load(f"components.ingest.sources.{module}:SOURCE")
     here = listing.take(source, ground.folder / "set", HashCache(None))
 
-    assert listing.take(source, address(ground.folder / "set"), HashCache(None)) == here
+    assert listing.take(source, remote(ground.folder / "set"), HashCache(None)) == here
     assert here.quarantined
     assert here.ignored
 
 
-def test_files_of_long_ago_become_records(ground: Any, address: Address, tmp_path: Path) -> None:
-    """Their time is known, and a stream from there has no stat to compare it with: the content is compared."""
+def test_remote_files_become_records(ground: Any, remote: Remote, tmp_path: Path) -> None:
+    """A remote stream has no stat, so the content is compared with its digest."""
     fill_classes(ground.folder / "set")
     for path in (ground.folder / "set").rglob("*.png"):
         os.utime(path, (1_600_000_000, 1_600_000_000))
     ground.timed = True
-    there = address(ground.folder / "set")
+    there = remote(ground.folder / "set")
     files = listing.take(image_folder.SOURCE, there, HashCache(None)).files
     report = write_shard(ShardFiles("train", 0, 1, files), image_folder.SOURCE, there, tmp_path, Ingest())
 
@@ -277,21 +280,21 @@ def test_files_of_long_ago_become_records(ground: Any, address: Address, tmp_pat
 
 
 @pytest.mark.parametrize("module", ["image_folder", "text_folder"])
-def test_class_folders_that_are_not_there_are_refused(module: str, ground: Any, address: Address) -> None:
-    """A3: a folder without a file is none at an address; a file is no folder."""
+def test_missing_class_folders_are_an_error(module: str, ground: Any, remote: Remote) -> None:
+    """A3: a remote folder without files does not exist; a file is not a folder."""
     source = refs.load(f"components.ingest.sources.{module}:SOURCE")
     (ground.folder / "set" / "a.txt").write_bytes(b"x")
     for name, what in (("none", "no such folder"), ("a.txt", "not a folder")):
-        path = address(ground.folder / "set" / name)
+        path = remote(ground.folder / "set" / name)
         with pytest.raises(BadInput, match=rf"^{path}: {what}; expected one sub-folder"):
             source.find(path)
 
 
-def test_a_file_that_vanishes_before_it_is_hashed_is_named(ground: Any, address: Address) -> None:
-    """B9: by its address."""
+def test_a_file_deleted_before_it_is_hashed_is_named(ground: Any, remote: Remote) -> None:
+    """B9: by its URI."""
     fill_texts(ground.folder / "set")
     source = refs.load("components.ingest.sources.text_folder:SOURCE")
-    home = address(ground.folder / "set")
+    home = remote(ground.folder / "set")
     found = source.find(home)
     (ground.folder / "set" / "ham" / "1.txt").unlink()
 

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from components.errors import BadInput, SettingsError
-from components.storage.paths import place, split_pattern
+from components.storage.paths import data_path, split_pattern
 from components.storage.remote_path import RemotePath
 
 
@@ -119,7 +119,7 @@ def _source_of(data: str, names: list[str], sources: Collection[str]) -> tuple[s
 
 
 def _folder_source(data: str, names: list[str], sources: Collection[str]) -> str:
-    if not place(data).is_dir():
+    if not data_path(data).is_dir():
         raise BadInput(f"{data}: unsupported file {names[0]}; {_expected(sources)}")
     inside = {_source_by_name(_tail(name)) for name in names if "/" in name}
     # Images may have captions beside them; files with an unknown extension are tried as images.
@@ -139,7 +139,7 @@ def _tail(name: str) -> str:
 
 def _names(data: str, sources: Collection[str]) -> tuple[Place, list[str], Collection[str]]:
     """Returns the folder, the names of the selected files in it, and those names that may be links."""
-    path = place(data)
+    path = data_path(data)
     if path.is_file():
         return path.parent, [path.name], [path.name]
     home, pattern = (path, "**/*") if path.is_dir() else split_pattern(data)
