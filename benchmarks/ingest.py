@@ -81,9 +81,9 @@ def ours(data: str) -> None:
 
     label = "label" if data.endswith(".npz") else "kind"
     with tempfile.TemporaryDirectory() as home:
-        wish = ingest.Wish(data, Path(home, "out"), Ingest(label=label))
-        measure.report(lambda: ingest.ingest(wish))
-        print(len(list(wish.out.rglob("data_tfrecord-*"))), "shards by", run.__name__)
+        request = ingest.IngestRequest(data, Path(home, "out"), Ingest(label=label))
+        measure.report(lambda: ingest.ingest(request))
+        print(len(list(request.out.rglob("data_tfrecord-*"))), "shards by", run.__name__)
 
 
 def stock(data: str) -> None:

@@ -96,7 +96,7 @@ def ours(data: str, check: str) -> None:
 
     settings = Ingest.model_validate({"image_check": check})
     with tempfile.TemporaryDirectory(dir=CACHE) as home:
-        measure.report(lambda: ingest.ingest(ingest.Wish(data, Path(home, "out"), settings)))
+        measure.report(lambda: ingest.ingest(ingest.IngestRequest(data, Path(home, "out"), settings)))
 
 
 def simplejpeg(data: str) -> None:

@@ -37,7 +37,7 @@ def write(home: Path, rows: int) -> None:
     columns["label"] = random.choice(np.array(["no", "yes"]), rows)
     home.mkdir()
     pq.write_table(pa.table(columns), home / "table.parquet")
-    ingest.ingest(ingest.Wish(str(home / "table.parquet"), home / "examples", Ingest(label="label")))
+    ingest.ingest(ingest.IngestRequest(str(home / "table.parquet"), home / "examples", Ingest(label="label")))
 
 
 def stock_fn(inputs: dict[str, Any]) -> dict[str, Any]:

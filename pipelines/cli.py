@@ -111,11 +111,11 @@ def ingest(
     log.prepare_environment()
     chosen = tree.load([{"ingest": {"label": label}}, *(tree.parse_flag(flag) for flag in flags or ())])
     target, known = Path(out).absolute(), Path(earlier).absolute() if earlier else None
-    wish = ingest_alone.Wish(config.data_of(data), target, chosen.ingest, beam_args or (), wait, known)
+    request = ingest_alone.IngestRequest(config.data_of(data), target, chosen.ingest, beam_args or (), wait, known)
     target.parent.mkdir(parents=True, exist_ok=True)
     with log.diverted(target.with_name(f"{target.name}.log")) as user:
         display = Display(user)
-        made = ingest_alone.ingest(wish, display.surveyed)
+        made = ingest_alone.ingest(request, display.surveyed)
         display.ingested(made, target)
 
 

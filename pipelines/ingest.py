@@ -1,6 +1,6 @@
-"""`penstock ingest`: raw data to sharded TFRecords, without the rest of the chain.
+"""`penstock ingest`: raw data to sharded TFRecords, without the rest of the pipeline.
 
-data ─► who reads it? ─► shards, manifest, quarantine, schema ─► published whole as --out
+data ─► survey ─► shards, manifest, quarantine, schema ─► published as --out when all of it is written
 """
 
 import shutil
@@ -18,50 +18,55 @@ from components.storage import durable, paths
 from components.storage.hashing import HashCache
 from pipelines.orchestration import lock
 
-_NO_ROOM = 1 << 20  # with less than this free, whatever failed failed for lack of room
+_MIN_FREE = 1 << 20  # bytes: if less is free, any error is taken for a full disk
 
 
 @dataclass(frozen=True)
-class Wish:
-    """What a user wants to be ingested, and where to."""
+class IngestRequest:
+    """What to ingest, and where to."""
 
     data: str
     out: Path
     settings: Ingest
     beam_args: Sequence[str] = ()
     wait: bool = False  # for another ingest into the same folder
-    earlier: Path | None = None  # the --out of an earlier ingest: its unchanged spans are not read again
+    earlier: Path | None = None  # the --out of an earlier ingest, whose unchanged spans are not read again
 
 
-def ingest(wish: Wish, surveyed: Callable[[Survey], None] | None = None) -> Manifest:
-    """Ingests the data into a new folder; tells `surveyed` what was found before it is read."""
-    out = wish.out
+def ingest(request: IngestRequest, surveyed: Callable[[Survey], None] | None = None) -> Manifest:
+    """Ingests the data into a new folder, and returns its manifest.
+
+    Args:
+        request: what, and where to.
+        surveyed: called with the survey, before any data is read.
+    """
+    out = request.out
     if out.exists():
-        raise SettingsError(f"--out {out}: is there already; choose another, or remove it")
-    notes = out.parent / ".penstock"
+        raise SettingsError(f"--out {out}: exists already; choose another folder, or remove this one")
+    caches = out.parent / ".penstock"
     try:
-        with lock.hold(notes / out.name, wait=wish.wait, place=out, flag="--out"):
+        with lock.hold(caches / out.name, wait=request.wait, place=out, flag="--out"):
             durable.sweep(out.parent, out.name)
             with durable.publish_folder(out) as artifact:
-                return _run(wish, artifact, notes, surveyed)
+                return _run(request, artifact, caches, surveyed)
     except Exception as error:
         free = shutil.disk_usage(out.parent).free
-        if free > _NO_ROOM and "No space left on device" not in str(error):
+        if free > _MIN_FREE and "No space left on device" not in str(error):
             raise
         raise DiskFull(
-            f"{out}: no space left on its disk: {free / 1e6:,.1f} MB free; nothing half-written was left there; "
-            "make room, or choose another --out"
+            f"{out}: no space left on its disk: {free / 1e6:,.1f} MB free; nothing was written to it; "
+            "free some space, or choose another --out"
         ) from error
 
 
-def _run(wish: Wish, artifact: Path, notes: Path, surveyed: Callable[[Survey], None] | None) -> Manifest:
-    cache = HashCache(notes / "hashes.db")
+def _run(request: IngestRequest, artifact: Path, caches: Path, surveyed: Callable[[Survey], None] | None) -> Manifest:
+    cache = HashCache(caches / "hashes.db")
 
-    def look() -> Survey:
-        return cached.take(wish.data, wish.settings, cache)
+    def survey() -> Survey:
+        return cached.take(request.data, request.settings, cache)
 
-    paths.prepare(wish.data, wish.beam_args)
-    found = look()
+    paths.prepare(request.data, request.beam_args)
+    found = survey()
     if surveyed is not None:
         surveyed(found)
     import apache_beam as beam
@@ -71,8 +76,8 @@ def _run(wish: Wish, artifact: Path, notes: Path, surveyed: Callable[[Survey], N
     from components.ingest.work.units import Output
 
     def pipeline() -> Any:
-        return beam.Pipeline(options=PipelineOptions(list(wish.beam_args)))
+        return beam.Pipeline(options=PipelineOptions(list(request.beam_args)))
 
-    listed = wish.out.with_name(f"{wish.out.name}.quarantine.jsonl")
-    job = run.Job(found, Output(artifact, wish.settings, notes / "checks.db"), listed, wish.earlier)
-    return run.run(job, pipeline, look)
+    quarantine_list = request.out.with_name(f"{request.out.name}.quarantine.jsonl")
+    output = Output(artifact, request.settings, caches / "checks.db")
+    return run.run(run.Job(found, output, quarantine_list, request.earlier), pipeline, survey)

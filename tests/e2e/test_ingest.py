@@ -53,7 +53,9 @@ def test_existing_folder_is_not_overwritten(fork_server: Any, tmp_path: Path) ->
     result = fork_server.run("ingest", str(tmp_path / "none.csv"), "--out", str(tmp_path / "out"))
 
     assert result.code == 2
-    assert result.output == f"penstock: --out {tmp_path}/out: is there already; choose another, or remove it\n"
+    assert (
+        result.output == f"penstock: --out {tmp_path}/out: exists already; choose another folder, or remove this one\n"
+    )
 
 
 def test_too_many_bad_rows_leave_no_folder(fork_server: Any, tmp_path: Path) -> None:

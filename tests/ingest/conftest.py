@@ -1,4 +1,4 @@
-"""Small images, and the manifest of a folder of them."""
+"""Small images, and the listing of a folder of them."""
 
 import io
 from collections.abc import Callable
@@ -15,7 +15,7 @@ from components.storage.hashing import HashCache
 
 @pytest.fixture(scope="session")
 def image() -> Callable[..., bytes]:
-    """Encodes an image of one colour, whose bytes are as good as its number."""
+    """Encodes an image of one colour, with different bytes for each number."""
 
     def encode(number: int, kind: str = "PNG", size: tuple[int, int] = (6, 4)) -> bytes:
         out = io.BytesIO()
@@ -35,7 +35,7 @@ def data(tmp_path: Path) -> Path:
 
 @pytest.fixture
 def take() -> Callable[[Path], Listing]:
-    """Takes the manifest of an image folder, with nothing remembered."""
+    """Lists and hashes an image folder, without a cache."""
 
     def of(folder: Path) -> Listing:
         cache = HashCache(None)

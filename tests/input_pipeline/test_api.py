@@ -22,7 +22,7 @@ EVEN = {"splits": {"train": 0.6, "eval": 0.2, "test": 0.2}}
 
 def ingest(data: Path, out: Path, **settings: Any) -> Path:
     """Ingests data, as `penstock ingest` does."""
-    ingest_alone.ingest(ingest_alone.Wish(str(data), out, Ingest.model_validate({**EVEN, **settings})))
+    ingest_alone.ingest(ingest_alone.IngestRequest(str(data), out, Ingest.model_validate({**EVEN, **settings})))
     return out
 
 

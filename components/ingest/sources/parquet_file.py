@@ -1,4 +1,4 @@
-"""One Parquet file, opened for its footer or its rows, and held against its own counts."""
+"""Opens a Parquet file, for its footer or its rows, and checks that the counts in its footer agree."""
 
 import contextlib
 import itertools
@@ -16,13 +16,13 @@ from components.errors import BadInput
 from components.records.quarantine import printable
 
 _BATCH_ROWS = 8192
-_BATCH_BYTES = 8 << 20  # rows may hold images: then fewer make a batch
-_BUFFER_BYTES = 1 << 16  # a column; without it whole column chunks are read, and 5x slower (measured)
+_BATCH_BYTES = 8 << 20  # rows may hold images: then a batch has fewer
+_BUFFER_BYTES = 1 << 16  # per column; without it whole column chunks are read, 5 times slower (measured)
 _PANDAS_INDEX = re.compile(r"__index_level_\d+__")
 
 
 class Readable(Protocol):
-    """A file that can be opened; its text is its name for people."""
+    """A file that can be opened; `str` returns its name for messages."""
 
     def open(self, mode: Literal["rb"], /) -> BinaryIO:
         """Opens it."""
@@ -30,38 +30,38 @@ class Readable(Protocol):
 
 @contextlib.contextmanager
 def opened(path: Readable) -> Iterator[pq.ParquetFile]:
-    """Opens a file; whatever is wrong with it becomes one sentence that names it."""
+    """Opens a file; whatever is wrong with it becomes a BadInput that names it."""
     with named(path), _raw(path) as raw, pq.ParquetFile(raw, buffer_size=_buffer_bytes(path)) as file:
         _check_counts(file)
         if not file.metadata.num_rows:
-            raise BadInput(f"{printable(str(path))}: 0 examples in it; remove it or write it again")
+            raise BadInput(f"{printable(str(path))}: 0 examples in it; remove it, or write it again")
         yield file
 
 
 @contextlib.contextmanager
 def named(path: Readable) -> Iterator[None]:
-    """Makes one sentence that names the file of whatever turns out to be wrong with it."""
+    """Turns any error of Arrow into a BadInput that names the file."""
     try:
         yield
     except (pa.ArrowException, OSError, IndexError, UnicodeDecodeError) as error:
         reason = str(error).partition("\n")[0]
         raise BadInput(
-            f"{printable(str(path))}: cannot be read as Parquet: {reason}; it may be damaged: write it again"
+            f"{printable(str(path))}: cannot be read as Parquet: {reason}; the file may be damaged: write it again"
         ) from error
 
 
 def _raw(path: Readable) -> pa.NativeFile:
-    # Not by its path: Arrow takes only names that are UTF-8.
+    # Opened here, because Arrow accepts only paths that are UTF-8.
     return pa.OSFile(os.fsencode(path)) if isinstance(path, Path) else pa.PythonFile(path.open("rb"), "r")
 
 
 def _buffer_bytes(path: Readable) -> int:
-    """Returns how much of a column is read at once; at an address a request is dear, so all of a chunk is."""
+    """Returns how many bytes of a column are read at once; 0 for whole chunks, as requests to an address are slow."""
     return _BUFFER_BYTES if isinstance(path, Path) else 0
 
 
 def _check_counts(file: pq.ParquetFile) -> None:
-    """Compares all counts of rows in the footer: a reader trusts the one it meets, and rows would be lost unseen."""
+    """Compares all row counts in the footer: a reader trusts one of them, and rows would be lost silently."""
     groups = [file.metadata.row_group(index) for index in range(file.num_row_groups)]
     if sum(group.num_rows for group in groups) != file.metadata.num_rows:
         raise pa.ArrowInvalid("the footer's counts of rows differ")
@@ -72,7 +72,7 @@ def _check_counts(file: pq.ParquetFile) -> None:
 
 
 def flat_columns(found: pa.Schema) -> list[tuple[str, pa.DataType]]:
-    """Returns names and types with the children of structs in their parent's place."""
+    """Returns names and types of all columns, structs replaced by their children."""
     flat: list[tuple[str, pa.DataType]] = []
     for field in found:
         if pa.types.is_struct(field.type):
@@ -83,24 +83,24 @@ def flat_columns(found: pa.Schema) -> list[tuple[str, pa.DataType]]:
 
 
 class Rows:
-    """Rows of a file, in their order: what was decoded for one range is not decoded again for the next."""
+    """Rows of a file in order: what was decoded for one range is not decoded again for the next."""
 
     def __init__(self, file: pq.ParquetFile, start: int, stop: int, names: Sequence[str]) -> None:
-        """Begins with the row group that `start` is in; the last one is that of `stop`."""
+        """Prepares the row groups from that of `start` to that of `stop`."""
         self._edges = np.cumsum([0, *(file.metadata.row_group(index).num_rows for index in range(file.num_row_groups))])
         self._groups = self._groups_of(start, stop)
-        self._number = int(self._edges[self._groups.start])  # of the first row that is still to come
-        self._waiting: pa.RecordBatch | None = None  # decoded already, and not yet asked for
+        self._number = int(self._edges[self._groups.start])  # of the next row
+        self._waiting: pa.RecordBatch | None = None  # decoded, not yet read
         self._batches = file.iter_batches(
             _batch_rows(file, self._groups), list(self._groups), _wanted(file, names)
         )  # fmt: skip
 
     def has(self, start: int, stop: int) -> bool:
-        """Whether these rows are still to come."""
+        """Whether these rows can still be read."""
         return start >= self._number and self._groups_of(start, stop) == self._groups
 
     def read(self, start: int, stop: int) -> Iterator[pa.RecordBatch]:
-        """Yields the rows from start to stop, at most `_BATCH_ROWS` at once; those before them are passed over."""
+        """Yields the rows from start to stop, at most `_BATCH_ROWS` at once; rows before start are skipped."""
         while self._number < stop:
             batch = self._waiting if self._waiting is not None else next(self._batches, None)
             if batch is None:
@@ -127,5 +127,5 @@ def _wanted(file: pq.ParquetFile, names: Sequence[str]) -> list[str]:
     wanted = [
         field.name for field in file.schema_arrow if asked & {name for name, _ in flat_columns(pa.schema([field]))}
     ]
-    # Without any column a batch has no rows to count.
+    # Without a column a batch would have no row count.
     return wanted or [file.schema_arrow[0].name]

@@ -1,15 +1,15 @@
-"""Rows of a Parquet file.
+"""Rows of Parquet files.
 
-    footer ─► schema          row groups ─► packed or cut ─► ranges of rows ─► batches ─► fit ─► records, bad rows
+    footer ─► schema      row groups ─► packed or divided ─► ranges of rows ─► batches ─► converted ─► rows, bad rows
 
-What becomes of each type is told in `fitting.py`. Structs of values are a column a child, `parent.child`.
+`conversion.py` lists what each type becomes. A struct of values becomes one column per child, `parent.child`.
 
-Columns that the schema does not name are left unread, as is the unnamed index that pandas stores
-(`__index_level_0__`). Columns that the file does not have are missing values.
+Columns that the schema does not name are not read, nor is the unnamed index that pandas stores (`__index_level_0__`).
+Columns that the file does not have are missing values.
 
 Damage is found as far as the format shows it: Arrow 10 neither writes nor compares checksums of pages, so a value that
-was altered in place stays unseen. Pages are decoded in a process of their own (`decoder.py`), which a damaged file may
-end.
+was changed in place is not noticed. Pages are decoded in a worker process (`parquet_decoder.py`), which a damaged file
+may crash.
 """
 
 import contextlib
@@ -25,8 +25,8 @@ from components.ingest.sources.rows import Range, RowBatch
 from components.records.quarantine import printable
 from components.storage.paths import DataPath
 
-_MAX_CUTS = 8  # of a row group: a piece has to decode all that stands before it
-_FLATTEN = "store it as columns of their own, for example with pandas.json_normalize"
+_MAX_PIECES = 8  # per row group: reading a piece decodes all rows before it
+_FLATTEN = "store it as separate columns, for example with pandas.json_normalize"
 
 
 class ParquetRows:
@@ -38,7 +38,7 @@ class ParquetRows:
             return pa.schema(_fields(path, file.schema_arrow))
 
     def divide(self, path: DataPath, relative: str, target: int) -> list[Range]:
-        """Packs small row groups together and cuts large ones, at most eightfold."""
+        """Packs small row groups together, and divides large ones into at most eight pieces."""
         with parquet_file.opened(path) as file:
             groups = [file.metadata.row_group(index) for index in range(file.num_row_groups)]
             pieces = [piece for group in groups for piece in _cut(group.num_rows, group.total_byte_size, target)]
@@ -46,7 +46,7 @@ class ParquetRows:
         return _pack(pieces, relative, target)
 
     def read(self, path: DataPath, part: Range, schema: pa.Schema) -> Iterator[RowBatch]:
-        """Reads the rows of a range, whatever row groups they stand in."""
+        """Reads the rows of a range, whatever row groups they are in."""
         number = part.start
         for batch in parquet_decoder.decode(path, part, schema.names):
             yield _row_batch(batch, number, schema, path)
@@ -62,20 +62,20 @@ def _fields(path: DataPath, found: pa.Schema) -> list[pa.Field]:
     fields = [pa.field(name, _kind(path, name, kind)) for name, kind in parquet_file.flat_columns(found)]
     names = [field.name for field in fields]
     if twice := sorted({name for name in names if names.count(name) > 1}):
-        raise BadInput(f"{printable(str(path))}: several columns are called '{twice[0]}'; rename all but one")
+        raise BadInput(f"{printable(str(path))}: several columns have the name '{twice[0]}'; rename all but one")
     return fields
 
 
 def _kind(path: DataPath, name: str, kind: pa.DataType) -> pa.DataType:
     known = conversion.kind_in_record(kind)
     if known is None:
-        raise BadInput(f"{printable(str(path))}: column '{name}' is {kind}, too deep for a record; {_FLATTEN}")
+        raise BadInput(f"{printable(str(path))}: column '{name}' is {kind}, too deeply nested for a record; {_FLATTEN}")
     return known
 
 
 def _cut(rows: int, size: int, target: int) -> list[tuple[int, int]]:
-    """Returns rows and bytes of the pieces of a row group."""
-    count = max(1, min(-(-size // max(1, target)), _MAX_CUTS, rows))
+    """Returns rows and bytes of each piece of a row group."""
+    count = max(1, min(-(-size // max(1, target)), _MAX_PIECES, rows))
     edges = [rows * index // count for index in range(count + 1)]
     return [(stop - start, size // count) for start, stop in itertools.pairwise(edges) if stop > start]
 
@@ -101,7 +101,7 @@ def _row_batch(batch: pa.RecordBatch, number: int, schema: pa.Schema, path: Data
 
 
 def _shown(value: pa.Array) -> Any:
-    """Returns a value for people, even one that Python cannot hold: text that is not UTF-8, dates beyond year 9999."""
+    """Returns a value for messages, even one that Python cannot hold: text that is not UTF-8, dates after 9999."""
     with contextlib.suppress(ValueError, OverflowError):
         return value[0].as_py()
     return value.cast(pa.binary())[0].as_py() if pa.types.is_string(value.type) else str(value)

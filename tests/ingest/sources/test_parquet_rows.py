@@ -1,4 +1,4 @@
-"""Parquet files of pandas and pyarrow: every value arrives, and what cannot is told with its row."""
+"""Parquet files of pandas and pyarrow: every value is read, or its row is reported as bad."""
 
 import datetime as dt
 import os
@@ -26,7 +26,7 @@ MB = 1 << 20
 
 
 def read(path: Path, target: int = MB, schema: pa.Schema | None = None) -> tuple[list[dict[str, Any]], list[BadRow]]:
-    """Reads a whole file range by range."""
+    """Reads a whole file, range by range."""
     schema = schema or SOURCE.schema(path)
     rows: list[dict[str, Any]] = []
     bad: list[BadRow] = []
@@ -49,8 +49,8 @@ def reasons(bad: list[BadRow]) -> list[tuple[str, str]]:
     return [(row.position, row.reason) for row in bad]
 
 
-def test_a_table_of_pandas_arrives_whole(tmp_path: Path) -> None:
-    """Integers of any width, floats, truths, texts, bytes, categories, times, and what is missing."""
+def test_a_table_of_pandas_is_read_completely(tmp_path: Path) -> None:
+    """Integers of any width, floats, booleans, texts, bytes, categories, times, and missing values."""
     path = tmp_path / "t.parquet"
     pd.DataFrame(
         {
@@ -119,8 +119,8 @@ def test_a_table_of_pandas_arrives_whole(tmp_path: Path) -> None:
     ],
     ids=lambda value: str(value.type) if isinstance(value, pa.Array) else "",
 )
-def test_each_type_has_one_form(tmp_path: Path, array: pa.Array, kind: pa.DataType, expected: list[Any]) -> None:
-    """As the table of the module says, and the encoder takes it."""
+def test_each_type_is_converted(tmp_path: Path, array: pa.Array, kind: pa.DataType, expected: list[Any]) -> None:
+    """And the encoder accepts it."""
     path = write(tmp_path / "t.parquet", {"x": array}, version="2.6")
 
     assert SOURCE.schema(path) == pa.schema({"x": kind})
@@ -129,8 +129,8 @@ def test_each_type_has_one_form(tmp_path: Path, array: pa.Array, kind: pa.DataTy
     assert len(encode_columns.encode_columns(batch.columns).records()) == len(expected)
 
 
-def test_halves_become_floats() -> None:
-    """Arrow 10 cannot write them to Parquet, but has them."""
+def test_float16_becomes_float32() -> None:
+    """Arrow 10 cannot write it to Parquet, but has the type."""
     array, bad = conversion.fit(pa.array(np.array([0.5, np.inf], np.float16)), pa.float32())
 
     assert (array.to_pylist(), bad) == ([0.5, float("inf")], {})
@@ -138,7 +138,7 @@ def test_halves_become_floats() -> None:
 
 @pytest.mark.parametrize("kind", [pa.list_(pa.int32(), 2), pa.list_(pa.int32()), pa.large_list(pa.int32())], ids=str)
 def test_lists_may_be_a_slice_with_missing_ones(kind: pa.DataType) -> None:
-    """Of a fixed length too, which Arrow 10 cannot read from a file with missing ones."""
+    """Of fixed length too, which Arrow 10 cannot read from a file if values are missing."""
     array, bad = conversion.fit(pa.array([[1, 2], None, [3, 4]], kind).slice(1), pa.list_(pa.int64()))
 
     assert (array.to_pylist(), bad) == ([None, [3, 4]], {})
@@ -156,24 +156,24 @@ def test_structs_are_flattened_with_dots(tmp_path: Path) -> None:
     [[{"x": {"y": 1}}], [[[1]]], [[{"x": 1}]], pa.array([[("k", 1)]], pa.map_(pa.string(), pa.int64()))],
     ids=["struct in struct", "list in list", "struct in list", "map"],
 )
-def test_what_is_deeper_is_refused_with_advice(tmp_path: Path, column: Any) -> None:
+def test_nested_columns_are_rejected_with_advice(tmp_path: Path, column: Any) -> None:
     """A record is flat."""
     path = write(tmp_path / "deep.parquet", {"a": column})
 
-    with pytest.raises(BadInput, match=r"deep\.parquet: column 'a.*too deep.*json_normalize"):
+    with pytest.raises(BadInput, match=r"deep\.parquet: column 'a.*too deeply nested.*json_normalize"):
         SOURCE.schema(path)
 
 
-def test_two_columns_of_one_name_are_refused(tmp_path: Path) -> None:
+def test_two_columns_of_one_name_are_rejected(tmp_path: Path) -> None:
     """One of them would be lost."""
     path = write(tmp_path / "twice.parquet", {"a": [{"x": 1}], "a.x": [2]})
 
-    with pytest.raises(BadInput, match=r"twice\.parquet: several columns are called 'a\.x'"):
+    with pytest.raises(BadInput, match=r"twice\.parquet: several columns have the name 'a\.x'"):
         SOURCE.schema(path)
 
 
 def test_the_unnamed_index_of_pandas_is_left_out(tmp_path: Path) -> None:
-    """It is the row's number in a table that was; an index with a name is kept."""
+    """It is the row number in a former table; an index with a name is kept."""
     frame = pd.DataFrame({"x": [1, 2, 3]})
     frame[frame.x > 1].to_parquet(tmp_path / "i.parquet")
     frame.set_index(pd.Index(["a", "b", "c"], name="key")).to_parquet(tmp_path / "k.parquet")
@@ -183,7 +183,7 @@ def test_the_unnamed_index_of_pandas_is_left_out(tmp_path: Path) -> None:
 
 
 def test_numbers_that_are_not_finite_are_bad_rows(tmp_path: Path) -> None:
-    """A9: with row and column; what float32 cannot hold would be infinite in a record."""
+    """A9: with row and column; a number too large for float32 would be infinite in a record."""
     table = {
         "n": list(range(7)),
         "f": [1.0, float("nan"), float("inf"), 1e300, None, 1e38, 2.0],
@@ -202,7 +202,7 @@ def test_numbers_that_are_not_finite_are_bad_rows(tmp_path: Path) -> None:
 
 
 def not_utf8(*values: bytes) -> pa.Array:
-    """Returns strings as a careless writer leaves them."""
+    """Returns strings that are not valid UTF-8."""
     plain = pa.array(values, pa.binary())
     return pa.Array.from_buffers(pa.string(), len(plain), plain.buffers())
 
@@ -217,8 +217,8 @@ def not_utf8(*values: bytes) -> pa.Array:
     ],
     ids=["uint64", "list", "utf-8", "date"],
 )
-def test_a_value_that_has_no_place_in_a_record_is_a_bad_row(tmp_path: Path, array: pa.Array, reason: str) -> None:
-    """Its neighbours are not."""
+def test_a_value_that_cannot_be_converted_is_a_bad_row(tmp_path: Path, array: pa.Array, reason: str) -> None:
+    """The rows around it are good."""
     rows, bad = read(write(tmp_path / "t.parquet", {"n": [1, 2, 3], "x": array}, version="2.6"))
 
     assert [row["n"] for row in rows] == [1, 3]
@@ -235,9 +235,9 @@ def plain(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return write(tmp_path_factory.mktemp("plain") / "t.parquet", table, row_group_size=700)
 
 
-@pytest.mark.parametrize("target", [1, 1_000, 10_000, 30_000, MB, 1 << 40])
+@pytest.mark.parametrize("target", [1, 10_000, 1 << 40])
 def test_any_target_gives_the_same_rows(plain: Path, target: int) -> None:
-    """In order, none lost, none twice: in = out + bad."""
+    """In order, none lost, none twice: rows in = rows out + bad rows."""
     rows, bad = read(plain, target)
 
     assert [row["n"] for row in rows] == [n for n in range(5_000) if n % 1_000 != 999]
@@ -250,7 +250,7 @@ def test_any_target_gives_the_same_rows(plain: Path, target: int) -> None:
 def test_any_range_is_its_own_rows(
     tmp_path_factory: pytest.TempPathFactory, groups: int, target: int, start: int, count: int
 ) -> None:
-    """Whatever row groups it begins and ends in."""
+    """Whichever row groups it begins and ends in."""
     path = write(tmp_path_factory.mktemp("any") / "t.parquet", {"n": list(range(100))}, row_group_size=groups)
     part = Range("t", start, min(100, start + count), start + 1, 0)
     batches = list(SOURCE.read(path, part, SOURCE.schema(path)))
@@ -262,8 +262,8 @@ def test_any_range_is_its_own_rows(
 
 
 @pytest.mark.parametrize("step", [slice(None), slice(None, None, 2), slice(None, None, -1), slice(2, 3)])
-def test_ranges_may_be_read_in_any_sequence(plain: Path, step: slice) -> None:
-    """A decoder goes on from where it is if it can: every one, every other one, backwards, one twice."""
+def test_ranges_may_be_read_in_any_order(plain: Path, step: slice) -> None:
+    """The decoder continues where it is if it can: all ranges, every other one, backwards, one twice."""
     schema = SOURCE.schema(plain)
     parts = SOURCE.divide(plain, "t", 1_000)[step]
 
@@ -275,8 +275,8 @@ def test_ranges_may_be_read_in_any_sequence(plain: Path, step: slice) -> None:
     assert [numbers(part) for part in parts] == expected
 
 
-def test_a_file_that_was_written_anew_is_read_anew(tmp_path: Path) -> None:
-    """Even if the next range is asked for."""
+def test_a_file_that_was_rewritten_is_opened_again(tmp_path: Path) -> None:
+    """Even if the next range is the one that the decoder would continue with."""
     path = write(tmp_path / "t.parquet", {"n": list(range(100))})
     schema, halves = SOURCE.schema(path), [Range("t", 0, 50, 1, 0), Range("t", 50, 100, 51, 0)]
     list(SOURCE.read(path, halves[0], schema))
@@ -286,8 +286,8 @@ def test_a_file_that_was_written_anew_is_read_anew(tmp_path: Path) -> None:
     assert batch.columns["n"].to_pylist() == list(range(1050, 1100))
 
 
-def test_small_row_groups_are_packed_and_large_ones_cut(tmp_path: Path) -> None:
-    """To about the target; a piece decodes what stands before it, so that eight are enough."""
+def test_small_row_groups_are_packed_and_large_ones_divided(tmp_path: Path) -> None:
+    """To about the target; at most eight pieces, as each decodes all rows before it."""
     numbers = {"n": np.random.default_rng(0).permutation(20_000)}
     small = write(tmp_path / "small.parquet", numbers, row_group_size=100)
     large = write(tmp_path / "large.parquet", numbers)
@@ -299,7 +299,7 @@ def test_small_row_groups_are_packed_and_large_ones_cut(tmp_path: Path) -> None:
 
 
 def test_batches_are_bounded_in_rows_and_bytes(tmp_path: Path) -> None:
-    """Rows with images in them make small batches."""
+    """Batches of rows with images have fewer rows."""
     long = [os.urandom(MB) for _ in range(20)]
     images = write(tmp_path / "i.parquet", {"image": long}, use_dictionary=False)
     numbers = write(tmp_path / "n.parquet", {"n": list(range(20_000))})
@@ -313,7 +313,7 @@ def test_batches_are_bounded_in_rows_and_bytes(tmp_path: Path) -> None:
 
 
 def test_the_schema_decides_what_is_read(tmp_path: Path) -> None:
-    """Types may be another's or the user's; a column that is not there is missing, one that is not asked for unread."""
+    """Values are converted to its types; columns that the file lacks are missing, other columns are not read."""
     path = write(tmp_path / "t.parquet", {"n": ["1", "x", "3"], "i": [1, 2, 3], "left": [0, 0, 0]})
     schema = pa.schema({"i": pa.float64(), "n": pa.int64(), "absent": pa.string()})
     rows, bad = read(path, schema=schema)
@@ -325,8 +325,8 @@ def test_the_schema_decides_what_is_read(tmp_path: Path) -> None:
     assert len(read(path, schema=pa.schema({"absent": pa.int64()}))[0]) == 3
 
 
-def test_a_type_that_cannot_become_the_schemas_is_refused(tmp_path: Path) -> None:
-    """Not row by row: no row would be left."""
+def test_a_type_that_cannot_be_converted_is_rejected(tmp_path: Path) -> None:
+    """As a whole, because every row would be bad."""
     path = write(tmp_path / "t.parquet", {"x": [1]})
 
     with pytest.raises(BadInput, match=r"t\.parquet: column 'x' is int64, which cannot become binary"):
@@ -341,8 +341,8 @@ def test_a_file_name_need_not_be_utf8(tmp_path: Path) -> None:
     assert read(path) == ([{"x": 1}], [])
 
 
-def test_a_file_without_rows_is_refused(tmp_path: Path) -> None:
-    """A3: it is named, and the count is told."""
+def test_a_file_without_rows_is_rejected(tmp_path: Path) -> None:
+    """A3: with its name and the count."""
     path = write(tmp_path / "none.parquet", {"x": pa.array([], pa.int64())})
 
     with pytest.raises(BadInput, match=r"none\.parquet: 0 examples"):
@@ -352,8 +352,8 @@ def test_a_file_without_rows_is_refused(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("content", [b"", b"PAR1", b"<html>not found</html>", b"PAR1" + bytes(100) + b"PAR1"])
-def test_what_is_no_parquet_is_refused(tmp_path: Path, content: bytes) -> None:
-    """By a sentence with the file's name."""
+def test_other_content_is_rejected(tmp_path: Path, content: bytes) -> None:
+    """With the name of the file."""
     path = tmp_path / "bad.parquet"
     path.write_bytes(content)
 
@@ -361,14 +361,14 @@ def test_what_is_no_parquet_is_refused(tmp_path: Path, content: bytes) -> None:
         SOURCE.schema(path)
 
 
-def test_a_file_that_is_gone_is_refused(tmp_path: Path) -> None:
-    """B9: no traceback."""
+def test_a_missing_file_is_rejected(tmp_path: Path) -> None:
+    """B9: without a traceback."""
     with pytest.raises(BadInput, match=r"gone\.parquet: cannot be read as Parquet.*No such file"):
         SOURCE.schema(tmp_path / "gone.parquet")
 
 
 def outcome(path: Path) -> list[dict[str, Any]] | BadInput:
-    """Returns the rows, or why there are none; anything else is a failure of the test."""
+    """Returns the rows, or the reason why there are none; any other error fails the test."""
     try:
         rows, bad = read(path, 1_000)
     except BadInput as error:
@@ -377,8 +377,8 @@ def outcome(path: Path) -> list[dict[str, Any]] | BadInput:
     return rows
 
 
-def test_a_cut_or_lengthened_file_is_refused(tmp_path: Path) -> None:
-    """A2: wherever it is cut."""
+def test_a_truncated_or_extended_file_is_rejected(tmp_path: Path) -> None:
+    """A2: wherever it is truncated."""
     path = write(tmp_path / "cut.parquet", {"n": list(range(60)), "s": ["x"] * 60})
     whole = path.read_bytes()
 
@@ -387,20 +387,21 @@ def test_a_cut_or_lengthened_file_is_refused(tmp_path: Path) -> None:
         assert "cut.parquet" in str(outcome(path))
 
 
-def test_a_flipped_bit_in_the_footer_is_told_or_harmless(tmp_path: Path) -> None:
-    """A1: no row is lost in silence, and no error of Arrow gets through."""
+@pytest.mark.slow
+def test_a_flipped_bit_in_the_footer_is_reported_or_harmless(tmp_path: Path) -> None:
+    """A1: no row is lost silently, and no error of Arrow is raised."""
     path = write(tmp_path / "flip.parquet", {"n": list(range(60)), "l": [[1, 2]] * 60}, row_group_size=25)
     whole = path.read_bytes()
     footer = len(whole) - 8 - int.from_bytes(whole[-8:-4], "little")
-    refused = 0
+    rejected = 0
     for bit in range(footer * 8, len(whole) * 8, 23):
         flipped = bytearray(whole)
         flipped[bit // 8] ^= 1 << bit % 8
         path.write_bytes(flipped)
         found = outcome(path)
-        refused += isinstance(found, BadInput) and "flip.parquet" in str(found)
+        rejected += isinstance(found, BadInput) and "flip.parquet" in str(found)
 
-    assert refused > 100
+    assert rejected > 100
 
 
 @pytest.mark.parametrize(
@@ -433,8 +434,8 @@ def test_a_decoder_that_dies_while_idle_is_replaced(plain: Path) -> None:
     assert len(read(plain)[0]) == 4_995
 
 
-def test_a_reader_that_stops_half_way_leaves_nothing_to_the_next(plain: Path) -> None:
-    """The answer to one request is never read as that to another."""
+def test_a_reader_may_stop_half_way(plain: Path) -> None:
+    """The rest of its rows is not read as the reply to the next request."""
     schema, [part] = SOURCE.schema(plain), SOURCE.divide(plain, "t", 1 << 40)
     stopped = SOURCE.read(plain, part, schema)
     next(stopped)
@@ -444,8 +445,8 @@ def test_a_reader_that_stops_half_way_leaves_nothing_to_the_next(plain: Path) ->
 
 
 @pytest.mark.parametrize("compression", ["gzip", "zstd", "snappy"])
-def test_damaged_pages_are_told(tmp_path: Path, compression: str) -> None:
-    """A1: what was compressed cannot be unpacked, or not to the same length."""
+def test_damaged_pages_are_reported(tmp_path: Path, compression: str) -> None:
+    """A1: they cannot be decompressed, or not to the same length."""
     path = write(tmp_path / "pages.parquet", {"s": [f"text {n * n}" for n in range(5_000)]}, compression=compression)
     damaged = bytearray(path.read_bytes())
     damaged[2_000:2_100] = bytes(100)

@@ -1,4 +1,4 @@
-"""Which record goes where is decided by content alone: on any machine, in any order, the same plan."""
+"""Split and shard of a file depend on its content alone: the same on any machine, in any order."""
 
 import hashlib
 import random
@@ -17,12 +17,12 @@ MB = 1 << 20
 
 
 def file(path: str, content: bytes, size: int = 1_000) -> ListedFile:
-    """Returns a row of a manifest."""
+    """Returns a listed file."""
     return ListedFile(SourceFile(path, path.partition("/")[0]), size, hashlib.sha256(content).hexdigest())
 
 
 def many(count: int, size: int = 1_000) -> list[ListedFile]:
-    """Returns files with contents of their own."""
+    """Returns files with different contents."""
     return [file(f"cats/{index}.jpg", b"%d" % index, size) for index in range(count)]
 
 
@@ -45,7 +45,7 @@ INGESTS = st.builds(
 
 @given(files=FILES, ingest=INGESTS)
 def test_every_file_is_in_exactly_one_shard(files: list[ListedFile], ingest: Ingest) -> None:
-    """Nothing is lost and nothing stands twice."""
+    """No file is lost, and none is there twice."""
     dealt = Counter(item.file.path for shard in assign(files, ingest) for item in shard.files)
 
     assert dealt == Counter(item.file.path for item in files)
@@ -53,14 +53,14 @@ def test_every_file_is_in_exactly_one_shard(files: list[ListedFile], ingest: Ing
 
 @given(files=FILES, ingest=INGESTS)
 def test_every_file_is_in_the_split_of_its_content(files: list[ListedFile], ingest: Ingest) -> None:
-    """Path, label, size and neighbours have no say."""
+    """Path, label, size and other files do not matter."""
     for shard in assign(files, ingest):
         assert {split_of(item.sha256, ingest.splits) for item in shard.files} <= {shard.split}
 
 
 @given(files=FILES, ingest=INGESTS)
 def test_the_same_bytes_are_in_the_same_split(files: list[ListedFile], ingest: Ingest) -> None:
-    """Promise A6: no exact duplicate leaks from training into the test."""
+    """Promise A6: no exact duplicate leaks from train to test."""
     splits: dict[str, set[str]] = {}
     for shard in assign(files, ingest):
         for item in shard.files:
@@ -71,7 +71,7 @@ def test_the_same_bytes_are_in_the_same_split(files: list[ListedFile], ingest: I
 
 @given(files=FILES, ingest=INGESTS, seed=st.randoms(use_true_random=False))
 def test_the_order_of_the_files_does_not_matter(files: list[ListedFile], ingest: Ingest, seed: random.Random) -> None:
-    """A folder that is listed in another order gives the same plan."""
+    """A folder that is listed in another order gives the same shards."""
     mixed = list(files)
     seed.shuffle(mixed)
 
@@ -102,7 +102,7 @@ def test_the_fractions_are_approached() -> None:
 
 
 def test_another_salt_is_another_split() -> None:
-    """About as many files change sides as chance would have it: 1 - (0.8² + 0.1² + 0.1²) = 34 %."""
+    """About as many files change splits as by chance: 1 - (0.8² + 0.1² + 0.1²) = 34 %."""
     digests = [item.sha256 for item in many(5_000)]
     moved = sum(split_of(digest, Splits()) != split_of(digest, Splits(salt="other")) for digest in digests)
 
@@ -110,7 +110,7 @@ def test_another_salt_is_another_split() -> None:
 
 
 def test_a_new_file_moves_no_other() -> None:
-    """The split of a content does not depend on what else there is."""
+    """The split of a content does not depend on other files."""
     before, after = ({i.sha256: s.split for s in assign(many(n), Ingest()) for i in s.files} for n in (200, 300))
 
     assert {digest: after[digest] for digest in before} == before
@@ -122,12 +122,12 @@ def count(files: list[ListedFile], ingest: Ingest) -> int:
     return sum(shard.split == "train" for shard in assign(files, ingest.model_copy(update={"splits": everything})))
 
 
-def test_large_data_has_a_shard_for_each_piece_of_that_size() -> None:
-    """25 files of 10 MB at 16 MB a shard are 15.6 shards' worth."""
+def test_large_data_has_shards_of_shard_mb() -> None:
+    """25 files of 10 MB are 15.6 shards of 16 MB."""
     assert count(many(25, 10 * MB), Ingest(shard_mb=16, min_shards=2)) == 16
 
 
-def test_small_data_has_the_least_number_of_shards() -> None:
+def test_small_data_has_min_shards() -> None:
     """So that interleave has something to interleave."""
     assert count(many(1_000), Ingest(shard_mb=128, min_shards=8)) == 8
 
@@ -137,13 +137,13 @@ def test_few_files_have_a_shard_each() -> None:
     assert count(many(3), Ingest(min_shards=8)) == 3
 
 
-def test_no_files_have_one_empty_shard_a_split() -> None:
-    """The gate speaks about empty splits, not the reader."""
+def test_no_files_have_one_empty_shard_per_split() -> None:
+    """The gate reports empty splits, not the reader."""
     assert assign([], Ingest()) == [ShardFiles(split, 0, 1, ()) for split in ("train", "eval", "test")]
 
 
 def test_classes_are_mixed_within_every_shard() -> None:
-    """Two classes listed one after the other both stand in the first shard."""
+    """Two classes that are listed one after the other are both in every shard."""
     files = [file(f"{name}/{index}.jpg", f"{name}{index}".encode()) for name in ("cats", "dogs") for index in range(99)]
     shards = [shard for shard in assign(files, Ingest()) if shard.split == "train"]
 
@@ -151,7 +151,7 @@ def test_classes_are_mixed_within_every_shard() -> None:
 
 
 def test_shards_of_a_split_differ_by_one_file_at_most() -> None:
-    """The work is dealt evenly."""
+    """Shards are of equal size."""
     sizes = {len(shard.files) for shard in assign(many(1_000), Ingest()) if shard.split == "train"}
 
     assert max(sizes) - min(sizes) <= 1

@@ -80,14 +80,14 @@ def batches(draw: st.DrawFn) -> pa.RecordBatch:
     return pa.RecordBatch.from_arrays([draw(arrays(rows)) for _ in names], names=names)
 
 
-@settings(deadline=None, max_examples=200)  # no deadline: a shared machine may pause for longer
+@settings(deadline=None)  # a shared machine may pause for longer
 @given(batch=batches())
 def test_bytes_are_those_of_protobuf(batch: pa.RecordBatch) -> None:
     """Whatever the types, the missing values and the slice."""
     assert encode(batch) == expected(batch)
 
 
-@settings(deadline=None)
+@settings(deadline=None, max_examples=50)
 @given(batch=batches(), start=st.integers(0, 8))
 def test_a_sliced_batch_is_its_own_rows(batch: pa.RecordBatch, start: int) -> None:
     """An offset in the buffers does not shift the records."""
@@ -103,7 +103,7 @@ def test_values_of_any_length_have_the_bytes_of_protobuf(size: int) -> None:
     assert encode(batch) == expected(batch)
 
 
-@settings(deadline=None)
+@settings(deadline=None, max_examples=50)
 @given(numbers=st.lists(st.sampled_from([0, 1, -1, 127, 128, 2**14 - 1, 2**14, 2**63 - 1, -(2**63)]), min_size=1))
 def test_numbers_at_the_edges_of_their_lengths(numbers: list[int]) -> None:
     """Varints are one to ten bytes long; negative numbers take ten."""
@@ -151,7 +151,7 @@ def test_floats_are_rounded_as_protobuf_rounds_them() -> None:
     assert encode(batch) == expected(batch)
 
 
-@settings(deadline=None)
+@settings(deadline=None, max_examples=50)
 @given(batch=batches(), data=st.data())
 def test_a_column_can_be_added_later(batch: pa.RecordBatch, data: st.DataObject) -> None:
     """The record is the same as if the column had been there from the start."""
@@ -166,7 +166,7 @@ def test_a_column_can_be_added_later(batch: pa.RecordBatch, data: st.DataObject)
     assert parts.only(name).rows() == [body(record) for record in expected(select(joined, [name]))]
 
 
-@settings(deadline=None)
+@settings(deadline=None, max_examples=50)
 @given(batch=batches(), data=st.data())
 def test_large_values_need_not_be_copied(batch: pa.RecordBatch, data: st.DataObject) -> None:
     """The bytes before the value, the value and the bytes after it are the record."""
@@ -191,7 +191,7 @@ def body(record: bytes) -> bytes:
     return record[size:]
 
 
-@settings(deadline=None)
+@settings(deadline=None, max_examples=50)
 @given(batch=batches().filter(lambda batch: batch.num_columns > 1), data=st.data())
 def test_a_separate_column_can_be_left_out(batch: pa.RecordBatch, data: st.DataObject) -> None:
     """The rest is the same as without it."""

@@ -1,4 +1,4 @@
-"""A shard holds every good file of its plan, every other one is accounted for, and it is there whole or not at all."""
+"""A shard has every good file, every other file is quarantined, and the shard is complete or absent."""
 
 import base64
 import hashlib
@@ -43,7 +43,7 @@ def write(files: tuple[ListedFile, ...], data: Path, artifact: Path) -> ShardRep
 
 
 def records(artifact: Path) -> list[dict[str, Any]]:
-    """Reads a shard back with nothing but TensorFlow: every column, every value."""
+    """Reads a shard with TensorFlow alone: every column, every value."""
     parsed = []
     for record in tf.data.TFRecordDataset(str(artifact / NAME)).as_numpy_iterator():
         features = tf.train.Example.FromString(record).features.feature
@@ -52,13 +52,13 @@ def records(artifact: Path) -> list[dict[str, Any]]:
 
 
 def published(artifact: Path) -> list[str]:
-    """Returns every file of the artifact, leftovers too."""
+    """Returns every file of the artifact, temporary ones included."""
     return sorted(path.relative_to(artifact).as_posix() for path in artifact.rglob("*") if path.is_file())
 
 
 @pytest.fixture
 def artifact(tmp_path: Path) -> Path:
-    """Where the shard goes."""
+    """The folder that the shard goes to."""
     return tmp_path / "examples"
 
 
@@ -66,7 +66,7 @@ class TestRecords:
     """What later nodes read."""
 
     def test_records_are_read_back_equal(self, data: Path, artifact: Path, take: Take, image: Image) -> None:
-        """Image bytes, label and id, in the order of the plan."""
+        """Image bytes, label and id, in the order of the files."""
         files = {"chat noir/1.png": image(1), "dogs/2.jpg": image(2, "JPEG"), "猫/3.png": image(3)}
         fill(data, files)
         write(take(data).files, data, artifact)
@@ -80,23 +80,13 @@ class TestRecords:
             for path, content in files.items()
         ]
 
-    def test_more_files_than_a_batch_keep_their_order(
-        self, data: Path, artifact: Path, take: Take, image: Image
-    ) -> None:
-        """The border between two batches is not seen in the shard."""
+    def test_many_files_keep_their_order(self, data: Path, artifact: Path, take: Take, image: Image) -> None:
+        """Whatever is buffered between."""
         fill(data, {f"cats/{index:03d}.png": image(index) for index in range(260)})
         files = take(data).files
         write(files, data, artifact)
 
         assert [record["id"] for record in records(artifact)] == [[record_id(item.sha256)] for item in files]
-
-    def test_the_same_files_give_the_same_bytes(self, data: Path, tmp_path: Path, take: Take, image: Image) -> None:
-        """Promise D2: a shard written twice is the same file."""
-        fill(data, {f"cats/{index}.bmp": image(index, "BMP") for index in range(20)})
-        for name in ("a", "b"):
-            write(take(data).files, data, tmp_path / name)
-
-        assert (tmp_path / "a" / NAME).read_bytes() == (tmp_path / "b" / NAME).read_bytes()
 
     def test_an_id_is_a_positive_number(self) -> None:
         """63 bits of the hash fit into an int64 feature."""
@@ -104,10 +94,10 @@ class TestRecords:
 
 
 class TestReport:
-    """What the account is made of."""
+    """What the manifest is built from."""
 
     def test_the_report_is_true(self, data: Path, artifact: Path, take: Take, image: Image) -> None:
-        """Counts by class and side, what was re-encoded, and the size and digest of the very file."""
+        """Counts by class and side, re-encoded images, and size and checksum of the file."""
         fill(
             data,
             {
@@ -131,10 +121,10 @@ class TestReport:
             quarantined=(),
         )
 
-    def test_bad_files_are_set_aside_with_their_reason(
+    def test_bad_files_are_quarantined_with_their_reason(
         self, data: Path, artifact: Path, take: Take, image: Image
     ) -> None:
-        """Promise A4: the others are written, and every file is counted once."""
+        """Promise A4: the others are written, and each file is counted once."""
         fill(data, {"cats/1.png": image(1), "cats/2.jpg": b"<html>", "dogs/3.jpg": b"", "dogs/4.png": image(4)})
         report = write(take(data).files, data, artifact)
         expected = "expected JPEG, PNG, GIF, WebP, BMP or TIFF"
@@ -146,10 +136,10 @@ class TestReport:
         assert (report.records, report.classes, report.failure) == (2, {"cats": 1, "dogs": 1}, "")
         assert [record["label"] for record in records(artifact)] == [[b"cats"], [b"dogs"]]
 
-    def test_a_damaged_file_keeps_its_first_bytes_and_its_place(
+    def test_a_damaged_file_is_quarantined_with_position_and_first_bytes(
         self, data: Path, artifact: Path, take: Take, image: Image
     ) -> None:
-        """A person can see what it is and where it breaks off, and mend it."""
+        """A person can see what it is and where it ends, and repair it."""
         cut = image(1, "JPEG", size=(90, 80))[:-9]
         fill(data, {"cats/1.jpg": cut})
         (bad,) = write(take(data).files, data, artifact).quarantined
@@ -162,17 +152,17 @@ class TestReport:
         )
         assert bad.raw_bytes == cut
 
-    def test_a_file_above_the_limit_is_set_aside_unread(self, data: Path, artifact: Path, take: Take) -> None:
-        """Its size in the manifest is enough."""
+    def test_a_file_above_the_limit_is_quarantined_unread(self, data: Path, artifact: Path, take: Take) -> None:
+        """Its size in the survey is enough."""
         fill(data, {"cats/1.png": bytes((1 << 20) + 1)})
-        plan = ShardFiles("train", 0, 1, take(data).files)
+        shard = ShardFiles("train", 0, 1, take(data).files)
         (data / "cats" / "1.png").unlink()
-        report = write_shard(plan, SOURCE, data, artifact, Ingest(max_file_mb=1))
+        report = write_shard(shard, SOURCE, data, artifact, Ingest(max_file_mb=1))
 
         assert report.quarantined == (Quarantined("cats/1.png", "1,048,577 bytes, more than max_file_mb = 1"),)
 
     def test_a_shard_of_bad_files_is_empty(self, data: Path, artifact: Path, take: Take) -> None:
-        """The file is there, with no record in it."""
+        """The shard exists, with no record in it."""
         fill(data, {"cats/1.jpg": b"<html>"})
         report = write(take(data).files, data, artifact)
 
@@ -180,58 +170,56 @@ class TestReport:
         assert records(artifact) == []
 
     def test_a_shard_of_no_files_is_empty(self, data: Path, artifact: Path) -> None:
-        """An empty split still has a file that readers find."""
+        """Readers find a file for an empty split."""
         report = write((), data, artifact)
 
         assert (report.records, report.bytes, report.checksum) == (0, 0, checksum.of_bytes(b""))
         assert published(artifact) == [NAME]
 
-    def test_a_report_comes_back_from_a_worker_as_it_was(
-        self, data: Path, artifact: Path, take: Take, image: Image
-    ) -> None:
-        """Reports travel as files beside the shards, and are cleared away when all are there."""
+    def test_a_report_is_read_back_unchanged(self, data: Path, artifact: Path, take: Take, image: Image) -> None:
+        """Reports are files beside the shards, and removed when all are collected."""
         fill(data, {"cats/1.png": image(1), "cats/2.jpg": b"<html>"})
-        plan = ShardFiles("train", 0, 1, take(data).files)
-        report = write_shard(plan, SOURCE, data, artifact, Ingest())
-        reports.store(artifact, plan.name, [report])
+        shard = ShardFiles("train", 0, 1, take(data).files)
+        report = write_shard(shard, SOURCE, data, artifact, Ingest())
+        reports.store(artifact, shard.name, [report])
 
-        assert reports.collect(artifact, [plan.name]) == [report]
+        assert reports.collect(artifact, [shard.name]) == [report]
         reports.clear(artifact)
         assert published(artifact) == [NAME]
 
     def test_a_bad_file_whose_name_is_not_utf8_is_reported(
         self, data: Path, artifact: Path, take: Take, image: Image
     ) -> None:
-        """Its odd byte is spelt out, as it is for files refused before they were opened."""
+        """With the byte escaped, as for files that are quarantined by the survey."""
         fill(data, {"cats/1.png": image(1), os.fsdecode(b"cats/caf\xe9.jpg"): b""})
-        plan = ShardFiles("train", 0, 1, take(data).files)
-        reports.store(artifact, plan.name, [write_shard(plan, SOURCE, data, artifact, Ingest())])
-        (collected,) = reports.collect(artifact, [plan.name])
+        shard = ShardFiles("train", 0, 1, take(data).files)
+        reports.store(artifact, shard.name, [write_shard(shard, SOURCE, data, artifact, Ingest())])
+        (collected,) = reports.collect(artifact, [shard.name])
 
         assert [bad.path for bad in collected.quarantined] == ["cats/caf\\xe9.jpg"]
 
     def test_a_vanished_file_whose_name_is_not_utf8_is_reported(
         self, data: Path, artifact: Path, take: Take, image: Image
     ) -> None:
-        """The failure reaches the caller like any other."""
+        """Like any other failure."""
         name = os.fsdecode(b"cats/caf\xe9.png")
         fill(data, {name: image(1)})
-        plan = ShardFiles("train", 0, 1, take(data).files)
+        shard = ShardFiles("train", 0, 1, take(data).files)
         (data / name).unlink()
-        reports.store(artifact, plan.name, [write_shard(plan, SOURCE, data, artifact, Ingest())])
-        (collected,) = reports.collect(artifact, [plan.name])
+        reports.store(artifact, shard.name, [write_shard(shard, SOURCE, data, artifact, Ingest())])
+        (collected,) = reports.collect(artifact, [shard.name])
 
         assert collected.failure == f"{data}/cats/caf\\xe9.png: cannot be read: No such file or directory"
 
 
 class TestStored:
-    """Images may be stored at another size."""
+    """Images may be stored in another format and size."""
 
-    def test_pixels_are_stored_and_counted(self, data: Path, artifact: Path, take: Take, image: Image) -> None:
-        """The record holds them, and the report says why its bytes are not those of the file."""
+    def test_raw_pixels_are_stored_and_counted(self, data: Path, artifact: Path, take: Take, image: Image) -> None:
+        """The report says why the bytes are not those of the file."""
         fill(data, {"cats/1.png": image(1, size=(20, 10)), "cats/2.png": image(2, size=(6, 4))})
-        plan = ShardFiles("train", 0, 1, take(data).files)
-        report = write_shard(plan, SOURCE, data, artifact, Ingest(store="raw", store_side=8))
+        shard = ShardFiles("train", 0, 1, take(data).files)
+        report = write_shard(shard, SOURCE, data, artifact, Ingest(store="raw", store_side=8))
         images = [record["image"] for record in records(artifact)]
 
         assert images == [
@@ -241,7 +229,7 @@ class TestStored:
         assert (report.changed, report.sides) == ({"stored raw": 2}, {8: 1, 4: 1})
 
     def test_the_id_is_that_of_the_file(self, data: Path, artifact: Path, take: Take, image: Image) -> None:
-        """Augmentation draws the same numbers whatever the stored size."""
+        """Augmentation is the same for any stored size."""
         fill(data, {"cats/1.png": image(1)})
         (item,) = take(data).files
         write_shard(ShardFiles("train", 0, 1, (item,)), SOURCE, data, artifact, Ingest(store="raw"))
@@ -249,27 +237,27 @@ class TestStored:
         assert [record["id"] for record in records(artifact)] == [[record_id(item.sha256)]]
 
 
-class TestRemembered:
-    """Verdicts on images outlive the run."""
+class TestCachedChecks:
+    """Results of image checks are kept for the next run."""
 
     def test_a_known_image_is_not_decoded(
         self, data: Path, tmp_path: Path, artifact: Path, take: Take, image: Image
     ) -> None:
-        """A verdict that was changed by hand is believed; without the memory the image is looked at."""
+        """A false result in the cache is used; without the cache the image is checked."""
         fill(data, {"cats/1.png": image(1)})
         (item,) = take(data).files
-        plan = ShardFiles("train", 0, 1, (item,))
+        shard = ShardFiles("train", 0, 1, (item,))
         with Checks(tmp_path / "checks.db", Ingest()) as checks:
             checks.check(image(1, size=(50, 30)), item.sha256)
-        known = write_shard(plan, SOURCE, data, artifact, Ingest(), tmp_path / "checks.db")
-        unknown = write_shard(plan, SOURCE, data, artifact, Ingest())
+        known = write_shard(shard, SOURCE, data, artifact, Ingest(), tmp_path / "checks.db")
+        unknown = write_shard(shard, SOURCE, data, artifact, Ingest())
 
         assert (known.sides, unknown.sides) == ({30: 1}, {4: 1})
 
-    def test_what_a_shard_finds_out_is_remembered(
+    def test_the_results_of_a_shard_are_cached(
         self, data: Path, tmp_path: Path, artifact: Path, take: Take, image: Image
     ) -> None:
-        """Good and bad, for the next run."""
+        """Good and bad ones."""
         fill(data, {"cats/1.png": image(1), "cats/2.jpg": b"<html>"})
         good, bad = take(data).files
         write_shard(ShardFiles("train", 0, 1, (good, bad)), SOURCE, data, artifact, Ingest(), tmp_path / "checks.db")
@@ -280,10 +268,10 @@ class TestRemembered:
 
 
 class TestStat:
-    """A file is not hashed again while its stat is the one that was hashed."""
+    """A file is not hashed again if its stat is the one that was hashed."""
 
-    def test_the_stat_is_believed(self, data: Path, artifact: Path, take: Take, image: Image) -> None:
-        """With it even a wrong digest passes, which a second hash would have found."""
+    def test_a_file_with_its_old_stat_is_not_hashed(self, data: Path, artifact: Path, take: Take, image: Image) -> None:
+        """Even a wrong digest passes, which hashing would have found."""
         fill(data, {"cats/1.png": image(1)})
         (item,) = take(data).files
         stat = stat_key((data / "cats" / "1.png").stat())
@@ -291,19 +279,19 @@ class TestStat:
         assert write((replace(item, sha256="0" * 64, stat=stat),), data, artifact).records == 1
         assert "changed while" in write((replace(item, sha256="0" * 64, stat=""),), data, artifact).failure
 
-    def test_another_stat_is_no_other_content(self, data: Path, artifact: Path, take: Take, image: Image) -> None:
-        """A file that was written again as it was is the same file."""
+    def test_a_file_with_another_stat_is_hashed(self, data: Path, artifact: Path, take: Take, image: Image) -> None:
+        """A file that was rewritten with the same content is the same file."""
         fill(data, {"cats/1.png": image(1)})
         (item,) = take(data).files
 
         assert write((replace(item, stat="1:2:3:4"),), data, artifact).records == 1
 
 
-class TestInputGone:
-    """Promise B9: an input that is not what the manifest says stops the run by name, and leaves no shard."""
+class TestInputChanged:
+    """Promise B9: a file that was changed after the survey stops the run by name, and leaves no shard."""
 
     def test_a_file_that_vanished_is_named(self, data: Path, artifact: Path, take: Take, image: Image) -> None:
-        """Nothing stands under the final name."""
+        """There is no shard."""
         fill(data, {"cats/1.png": image(1), "cats/2.png": image(2)})
         files = take(data).files
         (data / "cats" / "2.png").unlink()
@@ -313,7 +301,7 @@ class TestInputGone:
         assert published(artifact) == []
 
     def test_a_file_that_changed_is_named(self, data: Path, artifact: Path, take: Take, image: Image) -> None:
-        """Another image of the same size is as wrong as none: the split was decided by the old one."""
+        """Another image of the same size too: the split was decided by the old one."""
         fill(data, {"cats/1.png": image(1), "cats/2.png": image(2)})
         files = take(data).files
         (data / "cats" / "2.png").write_bytes(image(3))
@@ -325,7 +313,7 @@ class TestInputGone:
     def test_a_file_swapped_for_a_link_is_named(
         self, data: Path, tmp_path: Path, artifact: Path, take: Take, image: Image
     ) -> None:
-        """Promise D4: what the link leads to does not get in."""
+        """Promise D4: the target of the link is not read."""
         fill(data, {"cats/1.png": image(1)})
         files = take(data).files
         (tmp_path / "secret.png").write_bytes(image(2))
@@ -343,7 +331,7 @@ class TestInputGone:
         image: Image,
         without_rights: Callable[[], AbstractContextManager[None]],
     ) -> None:
-        """Permissions taken away after the manifest are a failure, not a bad file."""
+        """Missing permissions are a failure, not a bad file."""
         fill(open_folder / "data", {"cats/1.png": image(1)})
         files = take(open_folder / "data").files
         (open_folder / "data" / "cats" / "1.png").chmod(0)
@@ -356,7 +344,7 @@ class TestInputGone:
     def test_a_later_failure_leaves_no_earlier_batch(
         self, data: Path, artifact: Path, take: Take, image: Image
     ) -> None:
-        """What was written before the file was missed is not seen either."""
+        """Records that were written before are not published."""
         fill(data, {f"cats/{index:03d}.png": image(index) for index in range(140)})
         files = take(data).files
         (data / "cats" / "139.png").unlink()
@@ -366,7 +354,7 @@ class TestInputGone:
 
 
 def test_a_full_disk_leaves_no_truncated_shard(data: Path, tiny_disk: Path, take: Take, image: Image) -> None:
-    """Promise B5: the error comes through and nothing stands under the final name."""
+    """Promise B5: the error is raised, and there is no shard."""
     fill(data, {f"cats/{index}.jpg": image(index, "JPEG", size=(2_000, 2_000)) for index in range(3)})
     files = take(data).files
     with pytest.raises(OSError, match="No space left"):
