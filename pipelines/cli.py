@@ -130,11 +130,11 @@ def inspect(
     from pathlib import Path
 
     from pipelines import log
-    from pipelines.inspection import Wishes
+    from pipelines.inspection import InspectRequest
     from pipelines.inspection import inspect as show
 
     log.prepare_environment()
-    show(path, Wishes(rows, Path(sheet) if sheet else None, verify), sys.stdout)
+    show(path, InspectRequest(rows, Path(sheet) if sheet else None, verify), sys.stdout)
 
 
 @app.command()

@@ -16,7 +16,7 @@ from components.errors import BadInput
 from components.records import manifest
 from pipelines.bench import accelerators, jobs, locate
 from pipelines.bench.accelerators import Accelerator
-from pipelines.bench.jobs import Job, Measurement, RecordFacts, Variant
+from pipelines.bench.jobs import MeasureJob, Measurement, RecordFacts, Variant
 from pipelines.config import RunConfig
 
 STAGES = ("read", "parse", "decode", "augment", "batch")
@@ -103,7 +103,7 @@ def _compare(
     return jobs.median(ours), jobs.median(tutorial) if tutorial else None, result.facts
 
 
-def _tutorial(job: Job) -> tuple[Measurement, ...]:
+def _tutorial(job: MeasureJob) -> tuple[Measurement, ...]:
     try:
         return jobs.run(job).measured[0]
     except BadInput:  # raw pixels, or another format that the tutorial code cannot decode
@@ -132,6 +132,6 @@ def _stored_smaller(
     return tuple(Remedy(name, ours.cpu_us / each.cpu_us) for name, each in zip(names.values(), medians, strict=True))
 
 
-def _job(config: RunConfig, artifact: Path, kinds: Sequence[str], seconds: float) -> Job:
+def _job(config: RunConfig, artifact: Path, kinds: Sequence[str], seconds: float) -> MeasureJob:
     variants = [Variant(kind, config.settings.input) for kind in kinds]
     return replace(jobs.make(config, artifact, variants), seconds=seconds)

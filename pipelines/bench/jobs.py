@@ -1,6 +1,6 @@
 """Measurement jobs: each one runs in a fresh worker process, so nothing of an earlier job is in its memory.
 
-    Job ─► spawned process: worker.measure ─► JobResult: facts about the records, measurements per variant and round
+    MeasureJob ─► spawned process: worker.measure ─► MeasureResult: record facts, measurements per variant and round
 
 The variants of one job take turns round by round, so a machine that is busy for a while slows all of them equally.
 """
@@ -31,7 +31,7 @@ class Variant:
 
 
 @dataclass(frozen=True)
-class Job:
+class MeasureJob:
     """What a worker process measures."""
 
     task: str
@@ -75,7 +75,7 @@ class RecordFacts:
 
 
 @dataclass(frozen=True)
-class JobResult:
+class MeasureResult:
     """What a worker process returns."""
 
     facts: RecordFacts
@@ -86,9 +86,9 @@ class JobResult:
         return [median(rounds) for rounds in self.measured]
 
 
-def make(config: RunConfig, artifact: Path, variants: Sequence[Variant]) -> Job:
+def make(config: RunConfig, artifact: Path, variants: Sequence[Variant]) -> MeasureJob:
     """Returns a job that reads an artifact as the configured task does."""
-    return Job(
+    return MeasureJob(
         task=config.task.name,
         seed=config.settings.train.seed,
         artifact=artifact,
@@ -98,7 +98,7 @@ def make(config: RunConfig, artifact: Path, variants: Sequence[Variant]) -> Job:
     )
 
 
-def run(job: Job) -> JobResult:
+def run(job: MeasureJob) -> MeasureResult:
     """Runs a job in a fresh process; raises what it raises, and PenstockError if the process dies."""
     with ProcessPoolExecutor(max_workers=1, mp_context=multiprocessing.get_context("spawn")) as pool:
         try:
@@ -116,7 +116,7 @@ def median(rounds: Sequence[Measurement]) -> Measurement:
     return Measurement(**{key: statistics.median(each[key] for each in values) for key in values[0]})
 
 
-def _measure(job: Job) -> JobResult:
+def _measure(job: MeasureJob) -> MeasureResult:
     from pipelines.bench import worker  # TensorFlow, for the worker process only
 
     return worker.measure(job)

@@ -13,13 +13,13 @@ from components.errors import BadInput
 from components.features.image import ImageFeature
 from components.input_pipeline import budget
 from pipelines.bench import meter, reencode, training_data, tutorial
-from pipelines.bench.jobs import Job, JobResult, Measurement, RecordFacts, Variant
+from pipelines.bench.jobs import MeasureJob, Measurement, MeasureResult, RecordFacts, Variant
 from pipelines.bench.training_data import TrainingData
 
 _MB = 1 << 20
 
 
-def measure(job: Job) -> JobResult:
+def measure(job: MeasureJob) -> MeasureResult:
     """Measures every variant in every round; raises BadInput if a variant cannot read the records."""
     try:
         with tempfile.TemporaryDirectory() as folder:
@@ -33,17 +33,17 @@ def turns(variants: int, number: int) -> list[int]:
     return [(index + number) % variants for index in range(variants)]
 
 
-def _measure(job: Job, folder: Path) -> JobResult:
+def _measure(job: MeasureJob, folder: Path) -> MeasureResult:
     fitted = _fitted(job)
     data = [_data(job, variant, folder / str(index), fitted) for index, variant in enumerate(job.variants)]
     measured: list[list[Measurement]] = [[] for _ in job.variants]
     for number in range(job.rounds):
         for index in turns(len(job.variants), number):
             measured[index].append(_round(job, job.variants[index].kind, data[index]))
-    return JobResult(_facts(data[0]), tuple(map(tuple, measured)))
+    return MeasureResult(_facts(data[0]), tuple(map(tuple, measured)))
 
 
-def _round(job: Job, kind: str, data: TrainingData) -> Measurement:
+def _round(job: MeasureJob, kind: str, data: TrainingData) -> Measurement:
     # Built again in each round: a pipeline that waits for its turn would go on filling its buffers.
     feed = meter.Feed(_batches(kind, data), samples=_count if kind in training_data.STAGES[:-1] else None)
     feed.run(job.warm_up)
@@ -71,7 +71,7 @@ def _batches(kind: str, data: TrainingData) -> Callable[[], Iterable[Any]]:
     return (lambda: data.until(kind)) if kind in training_data.STAGES else data.training
 
 
-def _data(job: Job, variant: Variant, folder: Path, fitted: Any) -> TrainingData:
+def _data(job: MeasureJob, variant: Variant, folder: Path, fitted: Any) -> TrainingData:
     task = tasks.get(job.task)
     data = training_data.load(task, job.artifact, variant.settings, job.seed, fitted)
     if variant.ingest is None:
@@ -80,7 +80,7 @@ def _data(job: Job, variant: Variant, folder: Path, fitted: Any) -> TrainingData
     return training_data.load(task, folder, variant.settings, job.seed, fitted)
 
 
-def _fitted(job: Job) -> Any:
+def _fitted(job: MeasureJob) -> Any:
     if job.graph is None:
         return None
     from components.fitting.fitted import Fitted  # TFX's libraries, which image tasks do not need

@@ -1,11 +1,11 @@
-"""`penstock inspect`: what is in a set, before or after an ingest.
+"""`penstock inspect`: shows what is in a dataset, before or after ingest.
 
     PATH ─┬─ artifact: manifest.json ──► splits, shards, classes, quarantine ─┐
-          ├─ class folders of images ──┐                                      ├─► show    sheet.png
-          └─ files of rows ────────────┴─► batches ─► running statistics ─────┘
+          ├─ class folders ────────────┐                                      ├─► printer, contact sheet
+          └─ tables, arrays, records ──┴─► batches ─► running statistics ─────┘
 
-An image is a row too (path, class, format, width, height, bytes), so raw data of any kind takes one way. Nothing is
-kept of a record that was seen but its share in the statistics, the first records and up to 64 thumbnails.
+A file of a class folder is a row too (path, class, format, width, height, bytes), so all raw data is read the same way.
+Memory does not grow with the data: only statistics, the first records and up to 64 thumbnails are kept.
 """
 
 from dataclasses import dataclass
@@ -14,91 +14,89 @@ from typing import TextIO
 
 from components.errors import BadInput, PenstockError, SettingsError
 from components.records.quarantine import printable
-from pipelines.inspection import artifact, show
-from pipelines.inspection.sheet import Gallery, draw
-from pipelines.inspection.text import plain
+from pipelines.inspection import artifact
+from pipelines.inspection.cells import one_line
+from pipelines.inspection.contact_sheet import ContactSheet
+from pipelines.inspection.printer import Printer
 
-NO_SHEET = "images can be seen with --sheet FILE.png"
-_MESSAGE = 2000  # characters of an error
+NO_SHEET = "draw the images with --sheet FILE.png"
+_MESSAGE = 2000  # characters of an error message
 
 
 @dataclass(frozen=True)
-class Wishes:
-    """What a user wants to see."""
+class InspectRequest:
+    """What the user wants to see."""
 
     rows: int = 5
     sheet: Path | None = None
     verify: bool = False
 
 
-def inspect(path: str, wishes: Wishes, stream: TextIO) -> None:
-    """Shows what is at `path`; raises when it cannot be read, or is not what its own manifest says."""
+def inspect(path: str, request: InspectRequest, stream: TextIO) -> None:
+    """Prints what is at `path`; raises if it cannot be read, or if shards do not match their manifest."""
     try:
-        _inspect(path, wishes, show.Page(stream))
+        _inspect(path, request, Printer(stream))
     except PenstockError as error:
-        # Names of files may hold what a terminal obeys.
-        raise type(error)(plain(printable(str(error)), _MESSAGE)) from error
+        # File names may contain control characters that a terminal would obey.
+        raise type(error)(one_line(printable(str(error)), _MESSAGE)) from error
 
 
-def _inspect(path: str, wishes: Wishes, page: show.Page) -> None:
-    if wishes.sheet is not None:
-        _check_sheet(wishes.sheet, Path(path))
-    if artifact.is_one(Path(path)):
-        _inspect_artifact(Path(path), wishes, page)
+def _inspect(path: str, request: InspectRequest, printer: Printer) -> None:
+    if request.sheet is not None:
+        _check_sheet(request.sheet, Path(path))
+    sheet = ContactSheet() if request.sheet else None
+    if artifact.is_artifact(Path(path)):
+        _inspect_artifact(Path(path), request, sheet, printer)
     else:
-        _inspect_raw(path, wishes, page)
+        _inspect_raw(path, request, sheet, printer)
+    if sheet is not None and not sheet.images():
+        raise SettingsError(
+            f"--sheet {printable(str(request.sheet))}: not written, because {printable(path)} contains no image that "
+            "can be drawn; expected class folders of images, or a column that holds image files as bytes"
+        )
 
 
-def _inspect_raw(path: str, wishes: Wishes, page: show.Page) -> None:
+def _inspect_raw(path: str, request: InspectRequest, sheet: ContactSheet | None, printer: Printer) -> None:
     from pipelines.inspection import raw
 
-    gallery = Gallery() if wishes.sheet else None
-    with page.waiting() as told:
-        facts = raw.study(path, wishes.rows, gallery, told)
-    page.raw(facts, NO_SHEET if facts.has_images and gallery is None else _drawn(gallery, wishes.sheet))
+    with printer.progress() as progress:
+        facts = raw.study(path, request.rows, sheet, progress)
+    printer.raw(facts, _sheet_line(sheet, request.sheet, has_images=facts.has_images))
     if facts.failures:
-        raise BadInput(f"{facts.failures[0]} (of {facts.files:,} files, {len(facts.failures):,} cannot be read whole)")
-    _check_drawn(gallery, wishes.sheet, path)
+        raise BadInput(
+            f"{facts.failures[0]} ({len(facts.failures):,} of {facts.files:,} files could not be read completely)"
+        )
 
 
-def _inspect_artifact(path: Path, wishes: Wishes, page: show.Page) -> None:
-    gallery = Gallery() if wishes.sheet else None
-    with page.waiting() as told:
-        facts = artifact.study(path, wishes.rows, gallery, told, verify=wishes.verify)
-    page.artifact(facts, NO_SHEET if facts.first.image and gallery is None else _drawn(gallery, wishes.sheet))
+def _inspect_artifact(path: Path, request: InspectRequest, sheet: ContactSheet | None, printer: Printer) -> None:
+    with printer.progress() as progress:
+        facts = artifact.study(path, request.rows, sheet, progress, verify=request.verify)
+    printer.artifact(facts, _sheet_line(sheet, request.sheet, has_images=bool(facts.preview.image)))
     if facts.faults:
         raise BadInput(
-            f"{printable(str(path))}: {len(facts.faults)} of its shards are not as its manifest says, such as "
-            f"{facts.faults[0]}; do not train on it: restore it, or ingest the data again"
+            f"{printable(str(path))}: {len(facts.faults)} shards do not match the manifest, such as {facts.faults[0]}; "
+            "do not train on this artifact: restore it, or ingest the data again"
         )
-    _check_drawn(gallery, wishes.sheet, str(path))
 
 
-def _check_sheet(sheet: Path, data: Path) -> None:
-    """Refuses, before anything is read, a sheet that could not be written or would do harm."""
-    said = f"--sheet {printable(str(sheet))}:"
-    if sheet.suffix.lower() != ".png":
-        raise SettingsError(f"{said} expected a name that ends in .png")
-    if sheet.exists():
-        raise SettingsError(f"{said} is there already; choose another, or remove it")
-    if not sheet.absolute().parent.is_dir():
-        raise SettingsError(f"{said} its folder is not there; make it first")
-    if data.is_dir() and data.resolve() in sheet.resolve().parents:
-        raise SettingsError(f"{said} is inside the data and would be taken for a part of it; choose another folder")
+def _check_sheet(target: Path, data: Path) -> None:
+    """Rejects, before anything is read, a sheet that could not be written or would be read as data."""
+    flag = f"--sheet {printable(str(target))}:"
+    if target.suffix.lower() != ".png":
+        raise SettingsError(f"{flag} expected a file name that ends in .png")
+    if target.exists():
+        raise SettingsError(f"{flag} the file exists already; choose another name, or delete it")
+    if not target.absolute().parent.is_dir():
+        raise SettingsError(f"{flag} its folder does not exist; create it first")
+    if data.is_dir() and data.resolve() in target.resolve().parents:
+        raise SettingsError(f"{flag} is inside the data folder and would be read as data; choose another folder")
 
 
-def _drawn(gallery: Gallery | None, sheet: Path | None) -> str:
-    """Writes the sheet, if there is anything on it, and returns a line about it."""
-    if gallery is None or sheet is None or not gallery.images():
+def _sheet_line(sheet: ContactSheet | None, target: Path | None, *, has_images: bool) -> str:
+    """Writes the contact sheet if it has images, and returns a line about it."""
+    if sheet is None or target is None:
+        return NO_SHEET if has_images else ""
+    if not sheet.images():
         return ""
-    images = gallery.images()
-    draw(images, sheet)
-    return f"{len(images)} images in {printable(str(sheet))}"
-
-
-def _check_drawn(gallery: Gallery | None, sheet: Path | None, path: str) -> None:
-    if gallery is not None and not gallery.images():
-        raise SettingsError(
-            f"--sheet {printable(str(sheet))}: not written, no image in {printable(path)} can be drawn; "
-            "expected class folders of images, or a column that holds image files as bytes"
-        )
+    sheet.write(target)
+    return f"{len(sheet.images())} images in {printable(str(target))}"

@@ -1,4 +1,4 @@
-"""An Examples artifact of Penstock's: what its manifest says, and whether its shards are what the manifest says."""
+"""An Examples artifact: what its manifest says, and whether its shards match it."""
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
@@ -9,19 +9,19 @@ import orjson
 
 from components import refs
 from components.errors import BadInput, PenstockError
-from components.records import checksum
-from components.records import manifest as account
+from components.records import checksum, manifest
 from components.records.manifest import MANIFEST, QUARANTINE, Manifest, Shard
 from components.records.quarantine import printable
+from pipelines.inspection.contact_sheet import ContactSheet
 from pipelines.inspection.reasons import Reasons
-from pipelines.inspection.sheet import Gallery
 
 if TYPE_CHECKING:
     from components.ingest.sources.rows import RowBatch
-    from pipelines.inspection.records import FirstRecords
+    from pipelines.inspection.preview import Preview
 
 _TFRECORDS = "components.ingest.sources.tfrecord_rows:SOURCE"
-_DRAWN_FROM = 2000  # records: hashes order them, so all classes but the rarest are among these
+_SHEET_RECORDS = 2000  # records read for a contact sheet: they are in hash order, so only rare classes are missing
+_RANGE = 64 << 20  # bytes
 
 
 @dataclass(frozen=True)
@@ -29,51 +29,51 @@ class ArtifactFacts:
     """What is in an artifact."""
 
     path: str
-    account: Manifest
-    reasons: Reasons
-    faults: tuple[str, ...]  # shards that are not what the manifest says
-    verified: bool  # by checksum, not by size alone
-    first: "FirstRecords"
+    manifest: Manifest
+    reasons: Reasons  # of quarantined records
+    faults: tuple[str, ...]  # shards that do not match the manifest
+    verified: bool  # by checksum, not only by size
+    preview: "Preview"
     warnings: tuple[str, ...]
 
 
-def is_one(path: Path) -> bool:
-    """Whether a folder is an artifact: another program's data may hold a manifest.json too."""
+def is_artifact(path: Path) -> bool:
+    """Whether a folder is an Examples artifact; a manifest.json of another program does not count."""
     try:
-        return (path / MANIFEST).is_file() and (any(path.glob("Split-*")) or _is_ours(path / MANIFEST))
+        return (path / MANIFEST).is_file() and (any(path.glob("Split-*")) or _is_manifest(path / MANIFEST))
     except OSError as error:
         raise BadInput(f"{printable(str(path))}: cannot be read: {error.strerror}; check its permissions") from error
 
 
 def study(
-    path: Path, rows: int, gallery: Gallery | None, told: Callable[[int], None], *, verify: bool
+    path: Path, rows: int, sheet: ContactSheet | None, progress: Callable[[int], None], *, verify: bool
 ) -> ArtifactFacts:
-    """Reads the manifest and compares the shards with it; of records only the first are read."""
-    kept = _account(path)
+    """Reads the manifest and compares the shards with it; of the records, only the first ones are read."""
+    stored = _manifest(path)
     reasons, warnings = _reasons(path)
-    faults = tuple(f"{plain}: {fault}" for plain, fault in _faults(path, kept, verify=verify))
-    first, unread = _first(path, kept, rows, gallery, told)
-    if reasons.total != kept.quarantined:
-        warnings.append(f"{QUARANTINE} lists {reasons.total:,} records, the manifest counts {kept.quarantined:,}")
-    return ArtifactFacts(printable(str(path)), kept, reasons, faults, verify, first, (*warnings, *unread))
+    faults = tuple(f"{printable(name)}: {fault}" for name, fault in _faults(path.resolve(), stored, verify=verify))
+    preview, unreadable = _preview(path.resolve(), stored, rows, sheet, progress)
+    if reasons.total != stored.quarantined:
+        warnings.append(f"{QUARANTINE} lists {reasons.total:,} records, the manifest counts {stored.quarantined:,}")
+    return ArtifactFacts(printable(str(path)), stored, reasons, faults, verify, preview, (*warnings, *unreadable))
 
 
-def _is_ours(manifest: Path) -> bool:
+def _is_manifest(path: Path) -> bool:
     try:
-        stored = orjson.loads(manifest.read_bytes())
+        stored = orjson.loads(path.read_bytes())
     except orjson.JSONDecodeError:
         return False
     return isinstance(stored, dict) and {"data_digest", "shards"} <= stored.keys()
 
 
-def _account(path: Path) -> Manifest:
+def _manifest(path: Path) -> Manifest:
     try:
-        return account.read(path)
+        return manifest.read(path)
     except OSError as error:
-        said = error.strerror or str(error)
+        reason = error.strerror or str(error)
     except (ValueError, TypeError, KeyError, AttributeError) as error:
-        said = f"not as this version writes it ({type(error).__name__}: {error})"
-    raise BadInput(f"{printable(str(path / MANIFEST))}: {said}; restore it, or ingest the data again")
+        reason = f"not a manifest of this version ({type(error).__name__}: {error})"
+    raise BadInput(f"{printable(str(path / MANIFEST))}: {reason}; restore it, or ingest the data again")
 
 
 def _reasons(path: Path) -> tuple[Reasons, list[str]]:
@@ -92,63 +92,62 @@ def _reason(line: bytes) -> tuple[str, str]:
         row = orjson.loads(line)
         return str(row["reason"]), ": ".join(filter(None, (str(row.get("path", "")), str(row.get("position", "")))))
     except (ValueError, TypeError, KeyError, AttributeError):
-        return f"a damaged line of {QUARANTINE}", ""
+        return f"damaged line of {QUARANTINE}", ""
 
 
-def _faults(path: Path, kept: Manifest, *, verify: bool) -> Iterator[tuple[str, str]]:
-    home = path.resolve()
-    listed = {shard.name for shard in kept.shards}
-    for shard in kept.shards:
+def _faults(home: Path, stored: Manifest, *, verify: bool) -> Iterator[tuple[str, str]]:
+    """Yields the shards that do not match the manifest, and files beside them that it does not list."""
+    for shard in stored.shards:
         if fault := _fault(home, shard, verify=verify):
-            yield printable(shard.name), fault
-    for found in sorted(home.glob("Split-*/*")):
-        name = found.relative_to(home).as_posix()
-        if name not in listed and not found.name.startswith((".", "_")):
-            yield printable(name), "not in the manifest"
+            yield shard.name, fault
+    listed = {shard.name for shard in stored.shards}
+    for file in sorted(home.glob("Split-*/*")):
+        name = file.relative_to(home).as_posix()
+        if name not in listed and not file.name.startswith((".", "_")):
+            yield name, "not in the manifest"
 
 
 def _fault(home: Path, shard: Shard, *, verify: bool) -> str:
-    place = home / shard.name
+    path = home / shard.name
     try:
-        if home not in place.resolve().parents:
-            return "outside the artifact, not looked at"
-        size = place.stat().st_size
+        if home not in path.resolve().parents:
+            return "outside the artifact, not read"
+        size = path.stat().st_size
         if size != shard.bytes:
             return f"{size:,} bytes, {shard.bytes:,} in the manifest"
-        same = not verify or checksum.of_file(place) == shard.checksum
+        same = not verify or checksum.of_file(path) == shard.checksum
     except OSError as error:
         return "missing" if isinstance(error, FileNotFoundError) else f"cannot be read: {error.strerror}"
-    except (ValueError, RuntimeError):  # a NUL in its name, a circle of links
-        return "not the name of a file"
-    return "" if same else "another checksum than in the manifest"
+    except (ValueError, RuntimeError):  # a NUL in its name, a loop of symbolic links
+        return "not a valid file name"
+    return "" if same else "its checksum differs from the manifest's"
 
 
-def _first(
-    path: Path, kept: Manifest, rows: int, gallery: Gallery | None, told: Callable[[int], None]
-) -> "tuple[FirstRecords, list[str]]":
-    from pipelines.inspection.records import Taker
+def _preview(
+    home: Path, stored: Manifest, rows: int, sheet: ContactSheet | None, progress: Callable[[int], None]
+) -> "tuple[Preview, list[str]]":
+    from pipelines.inspection.preview import PreviewBuilder
 
-    taker = Taker(rows, gallery)
-    wanted = _DRAWN_FROM if gallery is not None else max(rows, 1)
-    seen = 0
+    builder = PreviewBuilder(rows, sheet)
+    wanted = _SHEET_RECORDS if sheet is not None else max(rows, 1)
+    read = 0
     try:
-        for batch in _batches(path, kept):
-            taker.add(batch.columns)
-            seen += batch.columns.num_rows
-            told(seen)
-            if seen >= wanted:
+        for batch in _batches(home, stored):
+            builder.add(batch.columns)
+            read += batch.columns.num_rows
+            progress(read)
+            if read >= wanted:
                 break
     except (PenstockError, OSError) as error:
-        return taker.taken(), [f"its records cannot be read: {error}"]
-    return taker.taken(), []
+        return builder.preview(), [f"its records cannot be read: {error}"]
+    return builder.preview(), []
 
 
-def _batches(path: Path, kept: Manifest) -> "Iterator[RowBatch]":
+def _batches(home: Path, stored: Manifest) -> "Iterator[RowBatch]":
     source = refs.load(_TFRECORDS)
-    home = path.resolve()
-    for shard in kept.shards:
-        place = home / shard.name
-        if shard.records and home in place.resolve().parents:
-            schema = source.schema(place)
-            for part in source.divide(place, shard.name, 64 << 20):
-                yield from source.read(place, part, schema)
+    for shard in stored.shards:
+        path = home / shard.name
+        if shard.records and home in path.resolve().parents:
+            schema = source.schema(path)
+            for part in source.divide(path, shard.name, _RANGE):
+                yield from source.read(path, part, schema)

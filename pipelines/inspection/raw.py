@@ -1,4 +1,4 @@
-"""Raw data of any kind in one pass: batches in, facts out."""
+"""Reads raw data of any format in one pass: batches in, facts out."""
 
 import zlib
 from collections import Counter
@@ -16,100 +16,100 @@ from components.ingest.sources import Found
 from components.ingest.sources.rows import RowBatch, RowSource
 from components.ingest.survey import columns, detect, spans
 from components.records.quarantine import printable
+from pipelines.inspection.arrays import unpack, unpacked_schema
+from pipelines.inspection.contact_sheet import ContactSheet
+from pipelines.inspection.preview import Preview, PreviewBuilder, column_of
 from pipelines.inspection.reasons import Reasons
-from pipelines.inspection.records import FirstRecords, Taker, column_of
-from pipelines.inspection.sheet import Gallery
-from pipelines.inspection.statistics import Column, ColumnFacts
-from pipelines.inspection.tensors import unpack, unpacked_schema
+from pipelines.inspection.statistics import ColumnFacts, ColumnStatistics
 
-MOST_COLUMNS = 200  # that are studied; the label always is
+MAX_COLUMNS = 200  # with statistics; the label always has them
 _RANGE = 64 << 20  # bytes
-_LARGEST_IMAGE = 64 << 20  # bytes of a file that is drawn
+_MAX_IMAGE = 64 << 20  # bytes of a file that is drawn
 
-Told = Callable[[int], None]  # hears how many records were read
+ProgressCallback = Callable[[int], None]  # takes the number of records read so far
 
 
 @dataclass(frozen=True)
 class RawFacts:
-    """What is in a set of raw data."""
+    """What is in raw data."""
 
     path: str
     kind: str
     files: int
     bytes: int
     records: int
-    bad: Reasons
+    bad: Reasons  # of rows and files that ingest would reject
     folders: dict[str, int]  # records by folder
     columns: tuple[ColumnFacts, ...]
-    left_columns: int
+    left_columns: int  # without statistics
     label: str
     classes: dict[str, int] | None
-    first: FirstRecords
+    preview: Preview
     warnings: tuple[str, ...]
-    failures: tuple[str, ...]  # files that could not be read to their end
+    failures: tuple[str, ...]  # files that could not be read completely
     has_images: bool
 
 
-def study(path: str, rows: int, gallery: Gallery | None, told: Told) -> RawFacts:
-    """Reads all of the data once."""
+def study(path: str, rows: int, sheet: ContactSheet | None, progress: ProgressCallback) -> RawFacts:
+    """Reads all data once."""
     located = _locate(path)
-    tally = _Tally(Taker(rows, gallery), told)
+    totals = _Totals(PreviewBuilder(rows, sheet), progress)
     if located.is_folder:
-        files, size = _add_folders(located, tally, gallery)
+        files, size = _add_folders(located, totals, sheet)
     else:
-        files, size = _add_rows(located, tally)
-    if tally.failures and not tally.records:
-        raise BadInput(tally.failures[0])
-    first = tally.taker.taken()
+        files, size = _add_rows(located, totals)
+    if totals.failures and not totals.records:
+        raise BadInput(totals.failures[0])
+    preview = totals.builder.preview()
     return RawFacts(
         path=printable(path),
         kind=detect.name_of(located.source),
         files=files,
         bytes=size,
-        records=tally.records,
-        bad=tally.bad,
-        folders=dict(sorted(tally.folders.items())),
-        columns=tuple(column.facts() for column in tally.columns.values()),
-        left_columns=tally.left_columns,
-        label=tally.label,
-        classes=tally.classes(),
-        first=first,
-        warnings=tuple(tally.warnings),
-        failures=tuple(tally.failures),
-        has_images=bool(first.image) or located.source == detect.IMAGE_FOLDER,
+        records=totals.records,
+        bad=totals.bad,
+        folders=dict(sorted(totals.folders.items())),
+        columns=tuple(column.facts() for column in totals.columns.values()),
+        left_columns=totals.left_columns,
+        label=totals.label,
+        classes=totals.classes(),
+        preview=preview,
+        warnings=tuple(totals.warnings),
+        failures=tuple(totals.failures),
+        has_images=bool(preview.image) or located.source == detect.IMAGE_FOLDER,
     )
 
 
 @dataclass
-class _Tally:
-    """Adds batches up."""
+class _Totals:
+    """Running totals over batches."""
 
-    taker: Taker
-    told: Told
+    builder: PreviewBuilder
+    progress: ProgressCallback
     records: int = 0
     bad: Reasons = field(default_factory=Reasons)
     folders: Counter[str] = field(default_factory=Counter)
-    columns: dict[tuple[str, str], Column] = field(default_factory=dict)
+    columns: dict[tuple[str, str], ColumnStatistics] = field(default_factory=dict)
     left_columns: int = 0
     label: str = ""
     warnings: list[str] = field(default_factory=list)
     failures: list[str] = field(default_factory=list)
-    _started: pa.Schema | None = None
+    _schema: pa.Schema | None = None
 
     def start(self, schema: pa.Schema) -> None:
-        """Makes room for columns that are new."""
-        if schema == self._started:
+        """Starts the statistics of new columns."""
+        if schema == self._schema:
             return
-        self._started = schema
+        self._schema = schema
         self.label = self.label or columns.label_column(schema, "")
         new = [each for each in schema if _key(each) not in self.columns]
-        room = max(0, MOST_COLUMNS - len(self.columns))
+        room = max(0, MAX_COLUMNS - len(self.columns))
         kept = [each for index, each in enumerate(new) if index < room or each.name == self.label]
-        self.columns.update({_key(each): Column(each, is_label=each.name == self.label) for each in kept})
+        self.columns.update({_key(each): ColumnStatistics(each, is_label=each.name == self.label) for each in kept})
         self.left_columns = max(self.left_columns, len(new) - len(kept))
 
     def add(self, batch: RowBatch, place: str = "") -> None:
-        """Takes a batch in."""
+        """Adds a batch."""
         self.start(batch.columns.schema)
         self.records += batch.columns.num_rows
         for each in batch.columns.schema:
@@ -117,11 +117,11 @@ class _Tally:
                 column.add(column_of(batch.columns, each.name))
         for bad in batch.bad:
             self.bad.add(bad.reason, f"{place}: {bad.position}" if place else bad.position)
-        self.taker.add(batch.columns)
-        self.told(self.records)
+        self.builder.add(batch.columns)
+        self.progress(self.records)
 
     def classes(self) -> dict[str, int] | None:
-        """Returns records by class, if there is a label."""
+        """Returns records by class, if there is a label column."""
         return next((column.classes for (name, _), column in self.columns.items() if name == self.label), None)
 
 
@@ -130,22 +130,23 @@ def _locate(path: str) -> detect.Located:
         return detect.locate(spans.as_pattern(path))
 
 
-def _add_folders(located: detect.Located, tally: _Tally, gallery: Gallery | None) -> tuple[int, int]:
-    from pipelines.inspection import images, texts
+def _add_folders(located: detect.Located, totals: _Totals, sheet: ContactSheet | None) -> tuple[int, int]:
+    from pipelines.inspection import class_folders
 
-    home, pictures = located.home, located.source == detect.IMAGE_FOLDER
+    home, has_images = located.home, located.source == detect.IMAGE_FOLDER
     found: Found = refs.load(located.source).find(home)
-    for batch in (images if pictures else texts).read(home, found):
-        tally.add(batch)
-    if gallery is not None and pictures:
+    read = class_folders.images if has_images else class_folders.texts
+    for batch in read(home, found):
+        totals.add(batch)
+    if sheet is not None and has_images:
         for file in found.files:
-            gallery.offer(file.label, partial(_content, home / file.path))
+            sheet.offer(file.label, partial(_content, home / file.path))
     with _reading(str(home)):
         size = sum((home / file.path).stat().st_size for file in found.files)
     return len(found.files) + len(found.quarantined), size
 
 
-def _add_rows(located: detect.Located, tally: _Tally) -> tuple[int, int]:
+def _add_rows(located: detect.Located, totals: _Totals) -> tuple[int, int]:
     source: RowSource = refs.load(located.source)
     first: tuple[str, pa.Schema] | None = None
     size = 0
@@ -156,51 +157,52 @@ def _add_rows(located: detect.Located, tally: _Tally) -> tuple[int, int]:
                 size += path.stat().st_size
                 schema = source.schema(path)
                 first = first or (name, schema)
-                _add_file(source, path, name, _agreed(first, name, schema, tally), tally)
+                _add_file(source, path, name, _agreed(first, name, schema, totals), totals)
         except BadInput as error:
-            tally.failures.append(str(error))
+            totals.failures.append(str(error))
     return len(located.files), size
 
 
-def _agreed(first: tuple[str, pa.Schema], name: str, schema: pa.Schema, tally: _Tally) -> pa.Schema:
-    """Returns the schema to read a file by: the first file's, as ingest does, unless the columns are others."""
+def _agreed(first: tuple[str, pa.Schema], name: str, schema: pa.Schema, totals: _Totals) -> pa.Schema:
+    """Returns the schema to read a file with: the first file's, as in ingest, unless the columns differ."""
     missing = [each for each in first[1].names if each not in schema.names]
     extra = [each for each in schema.names if each not in first[1].names]
     if not missing and not extra:
         return first[1]
     parts = [("missing", missing), ("extra", extra)]
-    told = "; ".join(f"{word} {', '.join(names)}" for word, names in parts if names)
-    tally.warnings.append(f"{printable(name)}: its columns are not those of {printable(first[0])}: {told}")
+    difference = "; ".join(f"{word} {', '.join(names)}" for word, names in parts if names)
+    totals.warnings.append(f"{printable(name)}: its columns differ from {printable(first[0])}: {difference}")
     return schema
 
 
-def _add_file(source: RowSource, path: detect.Place, name: str, schema: pa.Schema, tally: _Tally) -> None:
-    tally.start(unpacked_schema(schema))
-    before, shown = tally.records, printable(name)
+def _add_file(source: RowSource, path: detect.Place, name: str, schema: pa.Schema, totals: _Totals) -> None:
+    totals.start(unpacked_schema(schema))
+    before, shown = totals.records, printable(name)
     for part in source.divide(path, name, _RANGE):
         for batch in source.read(path, part, schema):
-            tally.add(RowBatch(unpack(batch.columns, schema), batch.bad), shown)
-    tally.folders[printable(str(PurePosixPath(name).parent))] += tally.records - before
+            totals.add(RowBatch(unpack(batch.columns, schema), batch.bad), shown)
+    totals.folders[printable(str(PurePosixPath(name).parent))] += totals.records - before
 
 
 @contextmanager
 def _reading(path: str) -> Iterator[None]:
-    """Turns what libraries raise for files that cannot be read into an error that names the file."""
+    """Turns errors of libraries into an error that names the file."""
     try:
         yield
     except OSError as error:
         shown = printable(path)
         raise BadInput(f"{shown}: cannot be read: {error.strerror or error}; check it and its permissions") from error
     except (EOFError, zlib.error, pa.ArrowException) as error:
-        said = str(error).splitlines()[0] if str(error) else type(error).__name__
-        raise BadInput(f"{printable(path)}: damaged, or not what its name says: {said}; mend or remove it") from error
+        reason = str(error).splitlines()[0] if str(error) else type(error).__name__
+        message = f"damaged, or not in the format of its name: {reason}; repair or remove it"
+        raise BadInput(f"{printable(path)}: {message}") from error
 
 
 def _content(path: detect.Place) -> bytes:
     try:
-        return path.read_bytes() if path.stat().st_size <= _LARGEST_IMAGE else b""
+        return path.read_bytes() if path.stat().st_size <= _MAX_IMAGE else b""
     except OSError:
-        return b""  # counted as one that cannot be read, by its header
+        return b""  # counted as unreadable already, when its header was read
 
 
 def _key(column: pa.Field) -> tuple[str, str]:

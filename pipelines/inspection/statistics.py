@@ -1,4 +1,4 @@
-"""What is known of a column after one pass over its batches, in memory that does not grow with the records."""
+"""Statistics of a column in one pass over its batches, in memory that does not grow with the records."""
 
 import hashlib
 from collections import Counter
@@ -9,16 +9,16 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from pipelines.inspection.tensors import shape_of
+from pipelines.inspection.arrays import shape_of
 
-MOST_DISTINCT = 1000
-_LONG = 200  # characters or bytes of a value above which a digest stands for it
-_KEPT = 100  # characters of a long label that are shown
+MAX_DISTINCT = 1000
+_LONG = 200  # characters or bytes; a longer value is kept as a digest
+_LABEL = 100  # characters of a long label that are kept
 
 
 @dataclass(frozen=True)
 class Numbers:
-    """Numbers in a column; NaN is none."""
+    """Range and mean of the numbers in a column, without NaN."""
 
     least: float
     mean: float
@@ -27,20 +27,20 @@ class Numbers:
 
 @dataclass(frozen=True)
 class ColumnFacts:
-    """What is known of one column."""
+    """The statistics of one column."""
 
     name: str
     kind: str
     missing: int
     nan: int
     distinct: int | None  # None: not counted
-    over: bool  # more than could be counted
+    over: bool  # more distinct values than are counted
     numbers: Numbers | None
-    lengths: tuple[int, int] | None  # characters, bytes, or values of a list
+    lengths: tuple[int, int] | None  # shortest and longest: characters, bytes, or values of a list
 
 
-class Column:
-    """Adds up one column."""
+class ColumnStatistics:
+    """Running statistics of one column."""
 
     def __init__(self, field: pa.Field, *, is_label: bool = False) -> None:
         self._field = field
@@ -50,12 +50,12 @@ class Column:
         self._lengths: tuple[int, int] | None = None
         self._seen: set[Any] | None = None if is_list(field.type) else set()
         self._over = False
-        # A target that is a float is a measure, not a class.
+        # A float label is a regression target, not a class.
         counted = is_label and not is_list(field.type) and not pa.types.is_floating(field.type)
         self._classes: Counter[str] | None = Counter() if counted else None
 
     def add(self, values: pa.Array) -> None:
-        """Takes a batch in."""
+        """Adds the values of a batch."""
         self._missing += values.null_count
         values = values.drop_null()
         if not len(values):
@@ -71,19 +71,26 @@ class Column:
 
     @property
     def classes(self) -> dict[str, int] | None:
-        """Records by class, if this is a label of not too many values."""
+        """Records by class, if this is a label with few enough values."""
         return dict(sorted(self._classes.items())) if self._classes else None
 
     def facts(self) -> ColumnFacts:
-        """Returns what was found out."""
+        """Returns the statistics so far."""
         seen = None if self._seen is None or pa.types.is_null(self._field.type) else len(self._seen)
         numbers = Numbers(self._extremes[0], self._mean, self._extremes[1]) if self._extremes else None
         return ColumnFacts(
-            self._field.name, _said(self._field), self._missing, self._nan, seen, self._over, numbers, self._lengths
+            name=self._field.name,
+            kind=_type_name(self._field),
+            missing=self._missing,
+            nan=self._nan,
+            distinct=seen,
+            over=self._over,
+            numbers=numbers,
+            lengths=self._lengths,
         )
 
     def _add_numbers(self, values: pa.Array) -> pa.Array:
-        """Takes numbers in; returns the values without NaN."""
+        """Adds numbers, and returns the values without NaN."""
         if not _is_number(values.type):
             return values
         values = _plain_numbers(values)
@@ -97,7 +104,7 @@ class Column:
         ends = (found["min"], found["max"])
         self._extremes = _wider(self._extremes, ends)
         self._count += len(values)
-        # Step by step, because a sum over all records might overflow; unsafe, because a mean may be inexact.
+        # Incrementally, because a sum over all records might overflow; unsafe cast, because a mean may be inexact.
         mean = pc.mean(values.cast(pa.float64(), safe=False)).as_py()
         self._mean += (mean - self._mean) * (len(values) / self._count)
         return values
@@ -111,9 +118,9 @@ class Column:
         if self._seen is None or self._over:
             return
         unique = values.unique()
-        if len(unique) <= MOST_DISTINCT:
+        if len(unique) <= MAX_DISTINCT:
             self._seen.update(map(_short, unique.to_pylist()))
-        if max(len(unique), len(self._seen)) > MOST_DISTINCT:
+        if max(len(unique), len(self._seen)) > MAX_DISTINCT:
             self._seen, self._over = set(), True
 
     def _add_classes(self, values: pa.Array) -> None:
@@ -126,18 +133,18 @@ class Column:
 
 
 def is_list(kind: pa.DataType) -> bool:
-    """Whether a value is several values."""
+    """Whether a type is a list."""
     types = pa.types
     return bool(types.is_list(kind) or types.is_large_list(kind) or types.is_fixed_size_list(kind))
 
 
 def is_binary(kind: pa.DataType) -> bool:
-    """Whether a value is bytes, not text."""
+    """Whether a type is bytes, not text."""
     types = pa.types
     return bool(types.is_binary(kind) or types.is_large_binary(kind) or types.is_fixed_size_binary(kind))
 
 
-def _said(field: pa.Field) -> str:
+def _type_name(field: pa.Field) -> str:
     if not is_list(field.type):
         return str(field.type)
     shape = " × ".join(f"{side:,}" for side in shape_of(field))
@@ -149,7 +156,7 @@ def _is_number(kind: pa.DataType) -> bool:
 
 
 def _plain_numbers(values: pa.Array) -> pa.Array:
-    """Returns numbers of a type that Arrow can compute with."""
+    """Returns numbers in a type that Arrow can compute with."""
     if pa.types.is_boolean(values.type):
         return values.cast(pa.int8())
     if pa.types.is_float16(values.type):
@@ -168,16 +175,16 @@ def _wider(known: tuple[Any, Any] | None, more: tuple[Any, Any]) -> tuple[Any, A
 
 
 def _short(value: Any) -> Any:
-    """Returns what stands for a value in a set: a thousand strings of 10 MB must not be kept."""
+    """Returns a value, or its digest if it is long: a thousand strings of 10 MB must not be kept."""
     if isinstance(value, str) and len(value) > _LONG:
         value = value.encode("utf-8", "surrogatepass")
     return hashlib.sha256(value).digest() if isinstance(value, bytes) and len(value) > _LONG else value
 
 
 def class_name(value: Any) -> str:
-    """Returns a label as text, short enough to be kept."""
+    """Returns a label as text that is short enough to keep."""
     text = value.decode("utf-8", "backslashreplace") if isinstance(value, bytes) else str(value)
     if len(text) <= _LONG:
         return text
     digest = hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()
-    return f"{text[:_KEPT]}…{digest[:8]}"
+    return f"{text[:_LABEL]}…{digest[:8]}"

@@ -13,7 +13,7 @@ from components.errors import SettingsError
 from pipelines.bench import bench, cli, jobs, show
 from pipelines.bench.accelerators import Accelerator
 from pipelines.bench.bench import BenchResult
-from pipelines.bench.jobs import Job, JobResult, Measurement, RecordFacts
+from pipelines.bench.jobs import MeasureJob, Measurement, MeasureResult, RecordFacts
 
 NO_TENSORFLOW = ("accelerators", "bench", "cli", "jobs", "locate", "settings_file", "show", "tune")
 OURS = Measurement(1800.0, 1000.0, 0.01, 0.5, 0.03, 0.05, 700.0, 0.66, 0.001, 0.02)
@@ -107,11 +107,11 @@ def test_bench_input(artifact: Path, tmp_path: Path, monkeypatch: pytest.MonkeyP
     """A device that waits: every stage is measured, and the verdict names the remedies that were measured."""
     costs = {"read": 50.0, "parse": 60.0, "decode": 660.0, "augment": 700.0, "batch": 1000.0, "tutorial": 2000.0}
 
-    def run(job: Job) -> JobResult:
+    def run(job: MeasureJob) -> MeasureResult:
         costs_of = [500.0 if each.ingest else costs.get(each.kind, 1000.0) for each in job.variants]
         utilisation = 0.5 if job.device_rate else 0.0
         measured = [(Measurement(1e6 / cost, cost, 0.0, 0.5, 0.03, 0.05, 700.0, utilisation),) for cost in costs_of]
-        return JobResult(RESULT.facts, tuple(measured))
+        return MeasureResult(RESULT.facts, tuple(measured))
 
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(jobs, "run", run)

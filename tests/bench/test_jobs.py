@@ -13,14 +13,14 @@ from components.settings.ingest import Ingest
 from components.settings.input import Input
 from components.settings.transform import Transform
 from pipelines.bench import jobs, worker
-from pipelines.bench.jobs import Job, Measurement, Variant
+from pipelines.bench.jobs import MeasureJob, Measurement, Variant
 
 SETTINGS = Input(batch_size=8, image_size=32)
 
 
-def job(artifact: Path, *variants: Variant) -> Job:
+def job(artifact: Path, *variants: Variant) -> MeasureJob:
     """A job of the shortest possible measurements."""
-    return Job("image", 3, artifact, None, Transform(), variants, warm_up=0.01, seconds=0.05)
+    return MeasureJob("image", 3, artifact, None, Transform(), variants, warm_up=0.01, seconds=0.05)
 
 
 def measurement(rate: float) -> Measurement:

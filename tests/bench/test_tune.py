@@ -7,7 +7,7 @@ import pytest
 from components.settings.input import Input
 from pipelines import config
 from pipelines.bench import jobs, show, tune
-from pipelines.bench.jobs import Job, JobResult, Measurement, RecordFacts
+from pipelines.bench.jobs import MeasureJob, Measurement, MeasureResult, RecordFacts
 from pipelines.bench.tune import Candidate, TuneRequest, TuneResult
 
 CURRENT = Candidate({}, (100.0, 102.0, 98.0), 50.0)
@@ -114,10 +114,10 @@ def test_tune_input(
     def rate(settings: Input) -> float:
         return 100 + 100 * (settings.prefetch == 8) + 50 * (settings.order == "fastest")
 
-    def run(job: Job) -> JobResult:
+    def run(job: MeasureJob) -> MeasureResult:
         rates = [rate(each.settings) for each in job.variants]
         measured = [(Measurement(each, 50.0, 0.0, 0.5, 0.01, 0.02, 700.0),) * job.rounds for each in rates]
-        return JobResult(RecordFacts(40, 4000, (), 1.0, "image"), tuple(measured))
+        return MeasureResult(RecordFacts(40, 4000, (), 1.0, "image"), tuple(measured))
 
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(jobs, "run", run)

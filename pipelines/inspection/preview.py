@@ -1,4 +1,4 @@
-"""The first records of a set as a table, and its images: all that is taken out of records one by one."""
+"""The first records of a dataset as a table, and its images for the contact sheet."""
 
 from dataclasses import dataclass, field
 from functools import partial
@@ -6,56 +6,56 @@ from functools import partial
 import pyarrow as pa
 
 from components.ingest.survey.columns import label_column
-from pipelines.inspection.sheet import Gallery
+from pipelines.inspection.arrays import as_png, is_image, shape_of
+from pipelines.inspection.cells import cell, cell_of_list, image_format
+from pipelines.inspection.contact_sheet import ContactSheet
 from pipelines.inspection.statistics import class_name, is_binary, is_list
-from pipelines.inspection.tensors import as_png, is_image, shape_of
-from pipelines.inspection.text import cell, cell_of_list, image_format
 
-MOST_COLUMNS = 40  # in the table
-_TAKEN = 8  # values of a list, more than are shown
+MAX_COLUMNS = 40
+_LIST_VALUES = 8  # read of a list, more than are shown
 
 
 @dataclass(frozen=True)
-class FirstRecords:
-    """The first records, as they are shown."""
+class Preview:
+    """The first records as text."""
 
     names: tuple[str, ...] = ()
     rows: tuple[tuple[str, ...], ...] = ()
-    left: int = 0  # columns that are not shown
-    image: str = ""  # a column that holds images
+    left: int = 0  # columns that are left out
+    image: str = ""  # the column that holds images
 
 
 @dataclass
-class Taker:
-    """Takes the first records out of batches, and images to show if there is a gallery for them."""
+class PreviewBuilder:
+    """Takes the first records from batches, and offers their images to the contact sheet."""
 
     wanted: int
-    gallery: Gallery | None = None
+    sheet: ContactSheet | None = None
     _names: tuple[str, ...] = ()
     _left: int = 0
     _rows: list[tuple[str, ...]] = field(default_factory=list)
     _image: str = ""
 
     def add(self, batch: pa.RecordBatch) -> None:
-        """Looks at a batch; columns are those of the first one with records."""
+        """Adds a batch; the first batch with records decides the columns."""
         if not batch.num_rows:
             return
         self._image = self._image or image_column(batch)
         if not self._names:
-            self._names = tuple(batch.schema.names[:MOST_COLUMNS])
+            self._names = tuple(batch.schema.names[:MAX_COLUMNS])
             self._left = len(batch.schema.names) - len(self._names)
         for index in range(min(self.wanted - len(self._rows), batch.num_rows)):
             self._rows.append(tuple(_cell(batch, name, index) for name in self._names))
-        if self.gallery is not None and self._image in batch.schema.names:
-            _offer(self.gallery, batch, self._image)
+        if self.sheet is not None and self._image in batch.schema.names:
+            _offer(self.sheet, batch, self._image)
 
-    def taken(self) -> FirstRecords:
-        """Returns what was taken."""
-        return FirstRecords(self._names, tuple(self._rows), self._left, self._image)
+    def preview(self) -> Preview:
+        """Returns the records taken so far."""
+        return Preview(self._names, tuple(self._rows), self._left, self._image)
 
 
 def image_column(batch: pa.RecordBatch) -> str:
-    """Returns the first column of pixels, or whose first value is an image file, or nothing."""
+    """Returns the first column that holds pixels or image files, or an empty text."""
     for name in batch.schema.names:
         values = column_of(batch, name)
         if is_image(batch.schema.field(name)):
@@ -67,7 +67,7 @@ def image_column(batch: pa.RecordBatch) -> str:
 
 
 def column_of(batch: pa.RecordBatch, name: str) -> pa.Array:
-    """Returns a column by name; of several with one name, the first."""
+    """Returns a column by name; of several with the same name, the first."""
     return batch.column(batch.schema.names.index(name))
 
 
@@ -76,18 +76,18 @@ def _cell(batch: pa.RecordBatch, name: str, index: int) -> str:
         return cell(None)
     value = column_of(batch, name)[index]
     if value.is_valid and is_list(value.type):
-        return cell_of_list(value.values[:_TAKEN].to_pylist(), len(value.values))
+        return cell_of_list(value.values[:_LIST_VALUES].to_pylist(), len(value.values))
     return cell(value.as_py())
 
 
-def _offer(gallery: Gallery, batch: pa.RecordBatch, image: str) -> None:
+def _offer(sheet: ContactSheet, batch: pa.RecordBatch, image: str) -> None:
     images, label, shape = column_of(batch, image), label_column(batch.schema, ""), shape_of(batch.schema.field(image))
     labels = column_of(batch, label) if label else None
     for index in range(batch.num_rows):
-        named = class_name(labels[index].as_py()) if labels is not None and labels[index].is_valid else ""
+        name = class_name(labels[index].as_py()) if labels is not None and labels[index].is_valid else ""
         if images[index].is_valid:
             pixels = partial(_pixels, images[index], shape)
-            gallery.offer(named, pixels if shape else images[index].as_py)
+            sheet.offer(name, pixels if shape else images[index].as_py)
 
 
 def _pixels(value: pa.Scalar, shape: tuple[int, ...]) -> bytes:

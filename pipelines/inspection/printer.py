@@ -1,4 +1,4 @@
-"""Facts on a terminal, or as plain lines in a file or a pipe."""
+"""Prints facts as tables: to a terminal, or as plain lines to a file or a pipe."""
 
 import os
 import stat
@@ -11,36 +11,36 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from pipelines.inspection.text import MISSING, NAME, disarmed, is_number, plain, size
+from pipelines.inspection.cells import MISSING, NAME, escape_formula, is_number, one_line, size
 from pipelines.report.formatting import number
 
 if TYPE_CHECKING:
     from pipelines.inspection.artifact import ArtifactFacts
+    from pipelines.inspection.preview import Preview
     from pipelines.inspection.raw import RawFacts
     from pipelines.inspection.reasons import Reasons
-    from pipelines.inspection.records import FirstRecords
     from pipelines.inspection.statistics import ColumnFacts
 
-MOST_CLASSES = 50
-_PLAIN_WIDTH = 200  # of lines in a file or a pipe
-_MOST_LINES = 5  # of warnings, reasons, faults
-_MOST_FOLDERS = 10
+MAX_CLASSES = 50
+_PLAIN_WIDTH = 200  # characters per line in a file or a pipe
+_MAX_LINES = 5  # of warnings, reasons, faults
+_MAX_FOLDERS = 10
 _LINE = 300  # characters of a reason or warning
 _PADDING = 2
 
 
-class Page:
-    """Shows facts on one stream."""
+class Printer:
+    """Prints facts to one stream."""
 
     def __init__(self, stream: TextIO) -> None:
-        """Finds out what the stream is: a terminal, a pipe, or a file that a spreadsheet might open."""
+        """Detects whether the stream is a terminal, a pipe, or a file that a spreadsheet might open."""
         width = None if stream.isatty() else _PLAIN_WIDTH
         self._console = Console(file=stream, highlight=False, width=width)
-        self._clean: Callable[[str], str] = disarmed if _is_file(stream) else str
+        self._clean: Callable[[str], str] = escape_formula if _is_file(stream) else str
 
     @contextmanager
-    def waiting(self) -> Iterator[Callable[[int], None]]:
-        """Keeps a moving line on a terminal while records are read; yields what tells it how many."""
+    def progress(self) -> Iterator[Callable[[int], None]]:
+        """Shows a live line on a terminal; yields a function that takes the number of records read."""
         if not self._console.is_terminal:
             yield lambda _: None
             return
@@ -48,45 +48,45 @@ class Page:
             yield lambda records: status.update(f"{records:,} records read …")
 
     def raw(self, facts: "RawFacts", sheet: str) -> None:
-        """Shows what is in raw data."""
+        """Prints what is in raw data."""
         self._pairs(
-            ("path", plain(facts.path, _LINE)),
+            ("path", one_line(facts.path, _LINE)),
             ("kind", facts.kind),
             ("files", f"{facts.files:,}, {size(facts.bytes)}"),
             ("records", f"{facts.records:,}{_folders(facts.folders)}"),
             *self._reasons("bad", facts.bad),
             *_lines("warning", facts.warnings),
-            *_lines("unread", facts.failures),
+            *_lines("unreadable", facts.failures),
             ("sheet", sheet),
         )
         self._columns(facts.columns, facts.left_columns)
         if facts.classes:
             counts = {name: (count,) for name, count in facts.classes.items()}
-            self._classes(f"classes by {plain(facts.label)}", ("records",), counts)
-        self._records(facts.first)
+            self._classes(f"classes by {one_line(facts.label)}", ("records",), counts)
+        self._records(facts.preview)
 
     def artifact(self, facts: "ArtifactFacts", sheet: str) -> None:
-        """Shows what is in an artifact."""
-        kept = facts.account
-        records = sum(kept.records.values())
+        """Prints what is in an artifact."""
+        stored = facts.manifest
+        records = sum(stored.records.values())
         self._pairs(
-            ("path", plain(facts.path, _LINE)),
+            ("path", one_line(facts.path, _LINE)),
             ("kind", "Examples artifact"),
-            ("sources", f"{len(kept.sources):,}, {size(sum(source[1] for source in kept.sources))}"),
-            ("records", f"{records:,} of {kept.found:,}"),
-            *self._reasons("quarantined", facts.reasons, kept.quarantined),
-            *_lines("changed", [f"{reason}: {count:,}" for reason, count in kept.changed.items()]),
-            *_lines("warning", (*kept.warnings, *facts.warnings)),
+            ("sources", f"{len(stored.sources):,}, {size(sum(source[1] for source in stored.sources))}"),
+            ("records", f"{records:,} of {stored.found:,}"),
+            *self._reasons("quarantined", facts.reasons, stored.quarantined),
+            *_lines("changed", [f"{reason}: {count:,}" for reason, count in stored.changed.items()]),
+            *_lines("warning", (*stored.warnings, *facts.warnings)),
             ("manifest", _verdict(facts)),
             *_lines("fault", facts.faults),
             ("sheet", sheet),
         )
         self._splits(facts)
-        names = list(dict.fromkeys(name for counts in kept.classes.values() for name in counts))
+        names = list(dict.fromkeys(name for counts in stored.classes.values() for name in counts))
         if names:
-            table = {name: tuple(counts.get(name, 0) for counts in kept.classes.values()) for name in names}
-            self._classes("classes", tuple(kept.classes), table)
-        self._records(facts.first)
+            table = {name: tuple(counts.get(name, 0) for counts in stored.classes.values()) for name in names}
+            self._classes("classes", tuple(stored.classes), table)
+        self._records(facts.preview)
 
     def _pairs(self, *rows: tuple[str, str]) -> None:
         table = Table(show_header=False, box=None, padding=(0, _PADDING, 0, 0))
@@ -99,10 +99,10 @@ class Page:
 
     def _reasons(self, name: str, reasons: "Reasons", total: int | None = None) -> Iterator[tuple[str, str]]:
         yield name, f"{reasons.total if total is None else total:,}"
-        common = reasons.most_common(_MOST_LINES)
+        common = reasons.most_common(_MAX_LINES)
         for reason, count, place in common:
-            where = f", such as {plain(place, _LINE)}" if place else ""
-            yield "", f"{count:,} × {plain(reason, _LINE)}{where}"
+            where = f", such as {one_line(place, _LINE)}" if place else ""
+            yield "", f"{count:,} × {one_line(reason, _LINE)}{where}"
         if rest := reasons.total - sum(count for _, count, _ in common):
             yield "", f"{rest:,} for other reasons"
 
@@ -123,8 +123,8 @@ class Page:
             low, mean, high = number(column.numbers.least), number(column.numbers.mean), number(column.numbers.most)
         nan = f" + {column.nan:,} NaN" if column.nan else ""
         return (
-            self._clean(plain(column.name, NAME)),
-            plain(column.kind),
+            self._clean(one_line(column.name, NAME)),
+            one_line(column.kind),
             f"{column.missing:,}{nan}",
             _distinct(column),
             low,
@@ -134,45 +134,43 @@ class Page:
         )
 
     def _splits(self, facts: "ArtifactFacts") -> None:
-        kept = facts.account
+        stored = facts.manifest
         rows = [
             [split, f"{records:,}", f"{len(shards):,}", size(sum(shard.bytes for shard in shards))]
-            for split, records in kept.records.items()
-            for shards in [kept.shards_of(split)]
+            for split, records in stored.records.items()
+            for shards in [stored.shards_of(split)]
         ]
         self._table(["split", "records", "shards", "bytes"], rows, right=range(1, 4))
 
     def _classes(self, title: str, heads: tuple[str, ...], counts: Mapping[str, tuple[int, ...]]) -> None:
         ranked = list(counts)
-        if len(ranked) > MOST_CLASSES:
-            ranked = sorted(counts, key=lambda name: -sum(counts[name]))[:MOST_CLASSES]
-        total = len(heads) > 1
-        rows = [
-            [self._clean(plain(name, NAME)), *(f"{count:,}" for count in (*counts[name], *[sum(counts[name])] * total))]
-            for name in ranked
-        ]
-        self._table([title, *heads, *["all"] * total], rows, right=range(1, len(heads) + 2))
+        if len(ranked) > MAX_CLASSES:
+            ranked = sorted(counts, key=lambda name: -sum(counts[name]))[:MAX_CLASSES]
+        table = {name: (*counts[name], sum(counts[name])) if len(heads) > 1 else counts[name] for name in ranked}
+        rows = [[self._clean(one_line(name, NAME)), *(f"{count:,}" for count in row)] for name, row in table.items()]
+        heads = (*heads, "all") if len(heads) > 1 else heads
+        self._table([title, *heads], rows, right=range(1, len(heads) + 1))
         if left := len(counts) - len(ranked):
             rest = sum(map(sum, counts.values())) - sum(sum(counts[name]) for name in ranked)
             self._console.print(f"… {left:,} more classes with {rest:,} records")
 
-    def _records(self, first: "FirstRecords") -> None:
-        """Shows records side by side; columns for which a line has no room follow in a table of their own."""
-        if not first.rows:
+    def _records(self, preview: "Preview") -> None:
+        """Prints records side by side; columns that do not fit on a line follow in another table."""
+        if not preview.rows:
             return
-        names = [self._clean(plain(name)) for name in first.names]
-        rows = [[self._clean(value) for value in row] for row in first.rows]
+        names = [self._clean(one_line(name)) for name in preview.names]
+        rows = [[self._clean(value) for value in row] for row in preview.rows]
         widths = [max(map(cell_len, (name, *values))) for name, *values in zip(names, *rows, strict=True)]
         for block in _blocks(widths, self._console.width - len(str(len(rows))) - _PADDING):
             heads = ["#", *(names[index] for index in block)]
             numbered = [[str(place), *(row[index] for index in block)] for place, row in enumerate(rows, start=1)]
             numeric = [place for place, values in enumerate(zip(*numbered, strict=True)) if all(map(is_number, values))]
             self._table(heads, numbered, right=numeric)
-        if first.left:
-            self._console.print(f"… {first.left:,} more columns")
+        if preview.left:
+            self._console.print(f"… {preview.left:,} more columns")
 
     def _table(self, heads: Sequence[str], rows: Sequence[Sequence[str]], right: Sequence[int]) -> None:
-        """Prints a table; numbers stand to the right."""
+        """Prints a table; the columns in `right` are right-aligned."""
         table = Table(box=None, padding=(0, _PADDING, 0, 0), header_style="bold")
         for index, head in enumerate(heads):
             table.add_column(Text(head), justify="right" if index in right else "left", overflow="fold")
@@ -182,37 +180,37 @@ class Page:
         self._console.print(table)
 
 
-_TEXTS = 2  # columns of text in the table of columns: name and type
+_TEXTS = 2  # left-aligned columns: name and type
 
 
 def _is_file(stream: TextIO) -> bool:
     try:
         return stat.S_ISREG(os.fstat(stream.fileno()).st_mode)
-    except (OSError, ValueError):  # a stream in memory
+    except (OSError, ValueError):  # an in-memory stream
         return False
 
 
 def _lines(name: str, lines: Sequence[str]) -> Iterator[tuple[str, str]]:
-    for line in lines[:_MOST_LINES]:
-        yield name, plain(line, _LINE)
-    if len(lines) > _MOST_LINES:
-        yield name, f"… {len(lines) - _MOST_LINES:,} more"
+    for line in lines[:_MAX_LINES]:
+        yield name, one_line(line, _LINE)
+    if len(lines) > _MAX_LINES:
+        yield name, f"… {len(lines) - _MAX_LINES:,} more"
 
 
 def _folders(folders: Mapping[str, int]) -> str:
     if len(folders) <= 1:
         return ""
-    shown = [f"{plain(name, NAME)} {count:,}" for name, count in list(folders.items())[:_MOST_FOLDERS]]
-    more = [f"… {len(folders) - _MOST_FOLDERS:,} more folders"] if len(folders) > _MOST_FOLDERS else []
+    shown = [f"{one_line(name, NAME)} {count:,}" for name, count in list(folders.items())[:_MAX_FOLDERS]]
+    more = [f"… {len(folders) - _MAX_FOLDERS:,} more folders"] if len(folders) > _MAX_FOLDERS else []
     return f" ({', '.join([*shown, *more])})"
 
 
 def _verdict(facts: "ArtifactFacts") -> str:
     if facts.faults:
-        return f"does not agree with the shards: {len(facts.faults)} faults"
+        return f"does not match the shards: {len(facts.faults)} faults"
     if facts.verified:
-        return "agrees with the shards, by size and checksum"
-    return "agrees with the shards by size; --verify compares checksums too"
+        return "matches the shards by size and checksum"
+    return "matches the shards by size; compare checksums with --verify"
 
 
 def _distinct(column: "ColumnFacts") -> str:
@@ -229,7 +227,7 @@ def _span(lengths: tuple[int, int] | None) -> str:
 
 
 def _blocks(widths: Sequence[int], room: int) -> list[list[int]]:
-    """Deals columns into blocks that fit a line; a column that does not fit alone has a block of its own."""
+    """Divides columns into blocks that fit on a line; a column that is too wide has its own block."""
     blocks: list[list[int]] = []
     left = 0
     for index, width in enumerate(widths):

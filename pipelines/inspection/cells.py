@@ -1,13 +1,13 @@
-"""Values as a person can read them on one line: short, with nothing hidden in them."""
+"""Values as cells of a table: short, on one line, with control characters escaped."""
 
 import re
 from collections.abc import Sequence
 
 CELL = 32  # characters of a value in a table
-NAME = 40  # characters of a name of a column or class
+NAME = 40  # characters of a column or class name
 MISSING = "–"
-_SHOWN_VALUES = 6  # of a list
-_ENDS_KEPT = 3  # one part in so many of what is shown is the end of the text
+_LIST_VALUES = 6  # shown of a list
+_TAIL = 3  # a third of a shortened text is its end
 _KILO = 1000
 _FORMULA = re.compile(r"\s*[=+\-@]")
 _NUMBER = re.compile(r"\s*[+-]?(\d[\d,]*\.?\d*|\.\d+)(e[+-]?\d+)?\s*", re.IGNORECASE)
@@ -18,16 +18,16 @@ _IMAGE = re.compile(
 )
 
 
-def plain(text: str, limit: int = CELL) -> str:
-    """Returns a text on one line, its middle left out if it is long; what cannot be seen is spelled out."""
+def one_line(text: str, limit: int = CELL) -> str:
+    """Returns a text on one line; a long one loses its middle, and characters that are not printable are escaped."""
     if len(text) > limit:
-        tail = limit // _ENDS_KEPT
+        tail = limit // _TAIL
         text = f"{text[: limit - 1 - tail]}…{text[-tail:]}"
-    return "".join(each if each.isprintable() else _spelled(each) for each in text)
+    return "".join(each if each.isprintable() else _escape(each) for each in text)
 
 
 def cell(value: object, limit: int = CELL) -> str:
-    """Returns one value of a record."""
+    """Returns a value of a record as text."""
     if value is None:
         return MISSING
     if isinstance(value, bool):
@@ -36,33 +36,33 @@ def cell(value: object, limit: int = CELL) -> str:
         return f"{value:.6g}"
     if isinstance(value, bytes):
         return _bytes(value, limit)
-    return plain(str(value), limit)
+    return one_line(str(value), limit)
 
 
 def cell_of_list(first: Sequence[object], length: int) -> str:
-    """Returns a list by its first values and its length."""
-    values = ", ".join(cell(value, CELL // 2) for value in first[:_SHOWN_VALUES])
-    return f"[{values}]" if length <= _SHOWN_VALUES else f"[{values}, … {length:,}]"
+    """Returns a list as text: its first values and its length."""
+    values = ", ".join(cell(value, CELL // 2) for value in first[:_LIST_VALUES])
+    return f"[{values}]" if length <= _LIST_VALUES else f"[{values}, … {length:,}]"
 
 
-def disarmed(text: str) -> str:
-    """Returns a text that no spreadsheet takes for a formula; for tables that are written to a file."""
+def escape_formula(text: str) -> str:
+    """Returns a text that no spreadsheet would run as a formula; for tables that are written to a file."""
     return f"'{text}" if _FORMULA.match(text) and not is_number(text) else text
 
 
 def is_number(text: str) -> bool:
-    """Whether a cell holds a number, or nothing."""
+    """Whether a cell holds a number or is empty."""
     return text == MISSING or _NUMBER.fullmatch(text) is not None
 
 
 def image_format(content: bytes) -> str:
-    """Returns the image format that a file's first bytes show, or nothing."""
-    found = _IMAGE.match(content)
-    return (found.lastgroup or "") if found else ""
+    """Returns the image format of a file by its first bytes, or an empty text."""
+    match = _IMAGE.match(content)
+    return (match.lastgroup or "") if match else ""
 
 
 def size(count: int) -> str:
-    """Returns a number of bytes in the unit that suits it."""
+    """Returns a number of bytes in a suitable unit."""
     if count < 10 * _KILO:
         return f"{count:,} bytes"
     amount, units = count / _KILO, iter(("kB", "MB", "GB", "TB"))
@@ -72,15 +72,15 @@ def size(count: int) -> str:
     return f"{amount:,.1f} {unit}"
 
 
-def _spelled(hidden: str) -> str:
-    return hidden.encode("unicode_escape").decode("ascii")
+def _escape(character: str) -> str:
+    return character.encode("unicode_escape").decode("ascii")
 
 
 def _bytes(value: bytes, limit: int) -> str:
-    if found := image_format(value):
-        return f"{found}, {size(len(value))}"
+    if kind := image_format(value):
+        return f"{kind}, {size(len(value))}"
     try:
-        return plain(value.decode(), limit)
+        return one_line(value.decode(), limit)
     except UnicodeDecodeError:
         head = "".join(f"\\x{byte:02x}" for byte in value[:4])
         return f"{head}… {size(len(value))}"

@@ -1,6 +1,6 @@
-"""Arrays that stand in a record as raw bytes, as a person wants to see them: as numbers, or as a image.
+"""Arrays that are stored as raw bytes, as lists of numbers or as images.
 
-{b"dtype": b"<f4", b"shape": b"28,28"} in the field's metadata, bytes in the column ─► a list of numbers, its shape
+field metadata {b"dtype": b"<f4", b"shape": b"28,28"}, bytes in the column ─► list of numbers, shape
 """
 
 import io
@@ -10,24 +10,24 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-_NUMBERS = "biuf"  # kinds of dtypes; complex numbers and dates stay bytes
-_LEAST_SIDE = 8  # pixels: what is smaller is hardly meant as a image
+_NUMBERS = "biuf"  # kinds of dtype; complex numbers and dates stay bytes
+_MIN_SIDE = 8  # pixels; smaller arrays are hardly images
 _CHANNELS = (1, 3)
 
 
 def shape_of(field: pa.Field) -> tuple[int, ...]:
-    """Returns the shape of a field's rows; empty if it holds no arrays."""
+    """Returns the shape of the arrays in a field; empty if it holds no arrays."""
     stored = (field.metadata or {}).get(b"shape", b"").decode()
     return tuple(int(side) for side in stored.split(",") if side.strip())
 
 
 def unpacked_schema(schema: pa.Schema) -> pa.Schema:
-    """Returns the schema with lists of numbers where raw bytes are arrays."""
+    """Returns the schema with lists of numbers instead of the raw bytes of arrays."""
     return pa.schema([_unpacked(field) for field in schema])
 
 
 def unpack(batch: pa.RecordBatch, schema: pa.Schema) -> pa.RecordBatch:
-    """Returns a batch of `schema` with lists of numbers where raw bytes are arrays."""
+    """Returns a batch of `schema` with lists of numbers instead of the raw bytes of arrays."""
     fields = [schema.field(name) if name in schema.names else batch.schema.field(name) for name in batch.schema.names]
     if not any(_dtype(field) is not None for field in fields):
         return batch
@@ -36,22 +36,22 @@ def unpack(batch: pa.RecordBatch, schema: pa.Schema) -> pa.RecordBatch:
 
 
 def is_image(field: pa.Field) -> bool:
-    """Whether rows have the shape and type of images."""
+    """Whether the arrays of a field have the shape and type of images."""
     shape = shape_of(field)
     if not pa.types.is_list(field.type) or field.type.value_type != pa.uint8():
         return False
     flat = len(shape) == 2 or (len(shape) == 3 and shape[2] in _CHANNELS)  # noqa: PLR2004 - height, width, channels
-    return flat and min(shape[:2]) >= _LEAST_SIDE
+    return flat and min(shape[:2]) >= _MIN_SIDE
 
 
 def as_png(values: pa.Array, shape: tuple[int, ...]) -> bytes:
-    """Returns the row of a field that is a image as a PNG file."""
+    """Returns an array of pixels as a PNG file."""
     from PIL import Image
 
     pixels = values.to_numpy().reshape(shape)
-    out = io.BytesIO()
-    Image.fromarray(pixels[:, :, 0] if shape[2:] == (1,) else pixels).save(out, "PNG")
-    return out.getvalue()
+    buffer = io.BytesIO()
+    Image.fromarray(pixels[:, :, 0] if shape[2:] == (1,) else pixels).save(buffer, "PNG")
+    return buffer.getvalue()
 
 
 def _dtype(field: pa.Field) -> "np.dtype[np.generic] | None":
@@ -76,6 +76,6 @@ def _column(column: pa.Array, field: pa.Field) -> pa.Array:
     missing = column.is_null().to_numpy(zero_copy_only=False)
     numbers: npt.NDArray[np.generic] = np.frombuffer(b"".join(column.drop_null().to_pylist()), dtype)
     ends = np.cumsum(np.where(missing, 0, math.prod(shape_of(field))))
-    # A list is missing where its first offset is.
+    # In Arrow, a list is missing if its first offset is.
     offsets = pa.array(np.append(0, ends), pa.int32(), mask=np.append(missing, False))
     return pa.ListArray.from_arrays(offsets, pa.array(numbers))
