@@ -77,32 +77,32 @@ def tiny_disk(tmp_path: Path) -> Iterator[Path]:
 
 
 @pytest.fixture
-def keep_books() -> Callable[[Path], Callable[..., tuple[int, dict[str, int]]]]:
-    """Opens a metadata store for writing executions into it as TFX does, without TFX."""
+def open_metadata() -> Callable[[Path], Callable[..., tuple[int, dict[str, int]]]]:
+    """Opens a metadata store and returns a function that records executions in it as TFX does, without TFX."""
     from ml_metadata.metadata_store import metadata_store
     from ml_metadata.proto import metadata_store_pb2 as pb
 
-    def open_books(database: Path) -> Callable[..., tuple[int, dict[str, int]]]:
+    def open_store(database: Path) -> Callable[..., tuple[int, dict[str, int]]]:
         sqlite = pb.SqliteMetadataSourceConfig(filename_uri=str(database))
         store = metadata_store.MetadataStore(pb.ConnectionConfig(sqlite=sqlite))
 
         def context(kind: str, name: str) -> Any:
             return pb.Context(type_id=store.put_context_type(pb.ContextType(name=kind)), name=name)
 
+        def event(kind: Any, key: str, artifact_id: int | None = None) -> Any:
+            made = pb.Event(type=kind, artifact_id=artifact_id)
+            made.path.steps.add().key = key
+            made.path.steps.add().index = 0
+            return made
+
         def output(key: str, uri: Path, live: bool, properties: dict[str, Any]) -> tuple[Any, Any]:
             kind = store.put_artifact_type(pb.ArtifactType(name=key), can_add_fields=True)
             state = pb.Artifact.LIVE if live else pb.Artifact.DELETED
             artifact = pb.Artifact(type_id=kind, uri=str(uri), state=state)
             for name, value in properties.items():
-                own = artifact.custom_properties[name]
-                setattr(own, "int_value" if isinstance(value, int) else "string_value", value)
-            return artifact, _event(pb.Event.OUTPUT, key)
-
-        def _event(kind: Any, key: str, artifact_id: int | None = None) -> Any:
-            event = pb.Event(type=kind, artifact_id=artifact_id)
-            event.path.steps.add().key = key
-            event.path.steps.add().index = 0
-            return event
+                field = "int_value" if isinstance(value, int) else "string_value"
+                setattr(artifact.custom_properties[name], field, value)
+            return artifact, event(pb.Event.OUTPUT, key)
 
         def record(
             node: str,
@@ -112,26 +112,24 @@ def keep_books() -> Callable[[Path], Callable[..., tuple[int, dict[str, int]]]]:
             outputs: dict[str, Path] | None = None,
             live: bool = True,
             properties: dict[str, Any] | None = None,
-            **own: Any,
+            **facts: Any,
         ) -> tuple[int, dict[str, int]]:
-            """Stores an execution; returns its id and those of its outputs. `own` is kept as JSON, as facts are."""
+            """Stores an execution, with `facts` as JSON; returns its id and the ids of its outputs."""
             kind = store.put_execution_type(pb.ExecutionType(name=node))
             execution = pb.Execution(type_id=kind, last_known_state=pb.Execution.State.Value(state))
-            for name, value in own.items():
+            for name, value in facts.items():
                 execution.custom_properties[name].string_value = orjson.dumps(value).decode()
-            read = [(artifact, _event(pb.Event.INPUT, "in", artifact.id)) for artifact in _artifacts(inputs)]
-            wrote = [output(key, uri, live, properties or {}) for key, uri in (outputs or {}).items()]
+            artifacts = store.get_artifacts_by_id(inputs) if inputs else []
+            read = [(artifact, event(pb.Event.INPUT, "in", artifact.id)) for artifact in artifacts]
+            written = [output(key, uri, live, properties or {}) for key, uri in (outputs or {}).items()]
             execution_id, ids, _ = store.put_execution(
                 execution,
-                [*read, *wrote],
+                [*read, *written],
                 [context("pipeline", pipeline), context("node", f"{pipeline}.{node}")],
                 reuse_context_if_already_exist=True,
             )
             return execution_id, dict(zip(outputs or {}, ids[len(read) :], strict=True))
 
-        def _artifacts(ids: tuple[int, ...]) -> list[Any]:
-            return list(store.get_artifacts_by_id(ids)) if ids else []
-
         return record
 
-    return open_books
+    return open_store

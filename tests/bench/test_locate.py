@@ -39,11 +39,11 @@ def test_a_folder_that_is_no_artifact(tmp_path: Path, pipeline: RunConfig) -> No
 
 
 def test_the_newest_artifact(
-    tmp_path: Path, pipeline: RunConfig, keep_books: Callable[[Path], Callable[..., Any]]
+    tmp_path: Path, pipeline: RunConfig, open_metadata: Callable[[Path], Callable[..., Any]]
 ) -> None:
     """Failed, deleted, missing and other pipelines' artifacts do not count."""
     pipeline.root.mkdir()
-    record = keep_books(pipeline.metadata)
+    record = open_metadata(pipeline.metadata)
     wanted = artifact(tmp_path / "2")
     record("Ingest", outputs={"examples": artifact(tmp_path / "1")})
     record("Ingest", outputs={"examples": wanted})

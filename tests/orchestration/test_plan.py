@@ -71,7 +71,7 @@ class Root:
     """A pipeline root, planned and run without TFX."""
 
     home: Path
-    keep_books: Callable[[Path], Record]
+    open_metadata: Callable[[Path], Record]
     blessed: bool = True
     done_nodes: list[str] = field(default_factory=list)
 
@@ -98,7 +98,7 @@ class Root:
         """Makes a plan and simulates every due node."""
         config, planned = self.config(*flags), self.planned(*flags, request=request)
         config.notes.mkdir(parents=True, exist_ok=True)
-        record = self.keep_books(config.metadata)
+        record = self.open_metadata(config.metadata)
         made: dict[str, int] = {}
         for each in planned.nodes:
             if each.action == RUN:
@@ -156,14 +156,14 @@ def opened(config: RunConfig) -> Iterator[HashCache]:
 
 
 @pytest.fixture
-def new(tmp_path: Path, keep_books: Callable[[Path], Record], monkeypatch: pytest.MonkeyPatch) -> Root:
+def new(tmp_path: Path, open_metadata: Callable[[Path], Record], monkeypatch: pytest.MonkeyPatch) -> Root:
     """A root without any run, and data of two cats and two dogs."""
     monkeypatch.chdir(tmp_path)  # so that no penstock.toml is read
     monkeypatch.delenv("PENSTOCK_SETTINGS", raising=False)
     for name in ("cats/1.png", "cats/2.png", "dogs/3.png", "dogs/4.png"):
         (tmp_path / "data" / name).parent.mkdir(parents=True, exist_ok=True)
         (tmp_path / "data" / name).write_text(name)
-    return Root(tmp_path, keep_books)
+    return Root(tmp_path, open_metadata)
 
 
 @pytest.fixture
@@ -396,13 +396,13 @@ class TestTampering:
 
         assert root.due() == {"Pusher": f"its output was tampered with: served version {served.name}: content altered"}
 
-    def test_an_artifact_that_is_not_live(self, root: Root, keep_books: Callable[[Path], Record]) -> None:
+    def test_an_artifact_that_is_not_live(self, root: Root, open_metadata: Callable[[Path], Record]) -> None:
         """Its files may still exist."""
         gate = root.planned().of("Gate")
         assert gate.execution is not None
         inputs = Store(root.config().metadata, "image").input_ids(gate.execution.id)
         shutil.rmtree(root.newest("Gate", "verdict"))  # or it would be used instead
-        keep_books(root.config().metadata)(
+        open_metadata(root.config().metadata)(
             "Gate",
             inputs=tuple(inputs),
             outputs={"verdict": root.newest("Schema", "schema")},
@@ -441,10 +441,10 @@ class TestHistory:
 
         assert root.due("train.epochs=3") == after({"Evaluator": "its inputs are other artifacts than last time"})
 
-    def test_a_node_that_only_ever_failed(self, new: Root, keep_books: Callable[[Path], Record]) -> None:
+    def test_a_node_that_only_ever_failed(self, new: Root, open_metadata: Callable[[Path], Record]) -> None:
         """The reason differs from that of a node that was never tried."""
         new.config().root.mkdir()
-        keep_books(new.config().metadata)("Ingest", state="FAILED")
+        open_metadata(new.config().metadata)("Ingest", state="FAILED")
 
         assert new.due()["Ingest"] == "never finished before"
 
@@ -454,16 +454,16 @@ class TestHistory:
 
         assert new.due() == after({"Trainer": "first run"})
 
-    def test_a_result_without_a_fingerprint(self, root: Root, keep_books: Callable[[Path], Record]) -> None:
+    def test_a_result_without_a_fingerprint(self, root: Root, open_metadata: Callable[[Path], Record]) -> None:
         """It is ignored, even if it is the newest."""
-        keep_books(root.config().metadata)("Schema", outputs={"schema": root.newest("Schema", "schema")})
+        open_metadata(root.config().metadata)("Schema", outputs={"schema": root.newest("Schema", "schema")})
 
         assert root.due() == {}
 
-    def test_nothing_but_a_result_without_a_fingerprint(self, new: Root, keep_books: Callable[[Path], Record]) -> None:
+    def test_only_a_result_without_a_fingerprint(self, new: Root, open_metadata: Callable[[Path], Record]) -> None:
         """The reason says what is missing."""
         new.config().root.mkdir()
-        keep_books(new.config().metadata)("Schema", outputs={"schema": new.home / "schema"})
+        open_metadata(new.config().metadata)("Schema", outputs={"schema": new.home / "schema"})
 
         assert new.due()["Schema"] == "made without a fingerprint"
 

@@ -23,9 +23,9 @@ def database(tmp_path: Path) -> Path:
 
 
 @pytest.fixture
-def record(database: Path, keep_books: Callable[[Path], Record]) -> Record:
+def record(database: Path, open_metadata: Callable[[Path], Record]) -> Record:
     """Writes executions into the store."""
-    return keep_books(database)
+    return open_metadata(database)
 
 
 def states(store: Store, *nodes: str) -> list[tuple[str, str]]:
