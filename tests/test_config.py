@@ -212,11 +212,11 @@ class TestUnsafe:
             ("root", "gs://bucket/x", "root 'gs://bucket/x': expected a path on this machine, not an address"),
             ("root", "da\0ta", "root 'da\\x00ta': a path cannot contain a NUL character"),
             ("data", "da\0ta", "data 'da\\x00ta': a path cannot contain a NUL character"),
-            ("data", "file:///etc", "file:///etc: file:// addresses are not taken; give the path itself"),
+            ("data", "file:///etc", "file:///etc: file:// URIs are not supported; use the path itself"),
             (
                 "data",
                 "gs://bucket/../x",
-                "gs://bucket/../x: expected the plain address of a file or folder, such as gs://bucket/folder",
+                "gs://bucket/../x: expected the URI of a file or folder, such as gs://bucket/folder",
             ),
         ],
     )

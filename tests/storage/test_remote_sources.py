@@ -180,7 +180,7 @@ def test_reading_a_range_fetches_its_own_bytes(ground: Any, remote: Remote) -> N
     ground.served.clear()
     rows = sum(batch.columns.num_rows for batch in source.read(there, ranges[3], schema))
 
-    assert len(ranges) == 8
+    assert len(ranges) == 9
     assert rows == ranges[3].size // 23
     assert ground.bytes_served() < ranges[3].size + (4 << 20) < path.stat().st_size
     assert max(size for _, _, size in ground.served) <= 8 << 20
