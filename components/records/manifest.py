@@ -48,16 +48,6 @@ class Manifest:
         """Records per split."""
         return {split: sum(shard.records for shard in self.shards_of(split)) for split in self.classes}
 
-    @property
-    def source_bytes(self) -> int:
-        """Size of all source files."""
-        return sum(size for _, size, _ in self.sources)
-
-    @property
-    def stored_bytes(self) -> int:
-        """Size of all shards."""
-        return sum(shard.bytes for shard in self.shards)
-
     def entry(self) -> Entry:
         """Returns the ledger entry of the ingest."""
         return Entry("Ingest", self.found, sum(shard.records for shard in self.shards), self.quarantined)

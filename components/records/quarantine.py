@@ -30,11 +30,6 @@ class Quarantined:
         except UnicodeDecodeError:
             return Quarantined(path, reason, position, raw_base64=base64.b64encode(kept).decode())
 
-    @property
-    def raw_bytes(self) -> bytes:
-        """The bytes that were kept."""
-        return base64.b64decode(self.raw_base64) if self.raw_base64 else self.raw.encode()
-
 
 def _text(raw: bytes) -> str:
     """Returns bytes as text, without a character that the limit has cut in half."""

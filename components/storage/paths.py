@@ -3,22 +3,22 @@
     text ─► data_path ─┬─ no scheme ─► pathlib.Path                  Beam is not imported
                        └─ scheme:// ─► RemotePath ─► Beam's FileSystems
 
-`DataPath` is the interface of both, and all that a source may use. A remote file is read by byte ranges, never fetched
-whole.
+A source may use what both classes have. A remote file is read by byte ranges, never fetched whole.
 """
 
 import glob
 import importlib
-import os.path
+import os
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
-from typing import BinaryIO, Literal, Protocol, TypeVar
+from typing import BinaryIO, TypeAlias
 
 from components.errors import SettingsError
 from components.storage.remote_path import WILD, RemotePath, RemoteStat, fits
 
-D = TypeVar("D")
+DataPath: TypeAlias = Path | RemotePath
+DataStat: TypeAlias = os.stat_result | RemoteStat
 
 _SCHEME = re.compile(r"([A-Za-z][A-Za-z0-9+.-]*)://")
 _HEAD = re.compile(rf"({_SCHEME.pattern})?/*")
@@ -27,71 +27,12 @@ _FEW = 8  # files up to which each has its own request: a listing may contain mi
 _LONG_REQUEST = 8 << 20  # bytes per request of a file that is read whole
 
 
-class DataStat(Protocol):
-    """Size and time of a file."""
-
-    @property
-    def st_size(self) -> int:
-        """Size in bytes."""
-
-    @property
-    def st_mtime_ns(self) -> int:
-        """Time of the last change; 0 if unknown."""
-
-
-class DataPath(Protocol):
-    """A file or folder of the user's data: the part of `pathlib.Path` that every filesystem has."""
-
-    @property
-    def name(self) -> str:
-        """Last part of the path."""
-
-    @property
-    def stem(self) -> str:
-        """Name without its suffix."""
-
-    @property
-    def suffix(self) -> str:
-        """Last suffix of the name, with its dot."""
-
-    @property
-    def parent(self: D) -> D:
-        """The folder that contains it."""
-
-    def __truediv__(self: D, name: str, /) -> D:
-        """Returns a path below this one."""
-
-    def with_name(self: D, name: str, /) -> D:
-        """Returns a path in the same folder."""
-
-    def exists(self) -> bool:
-        """Whether it is a file or a folder."""
-
-    def is_file(self) -> bool:
-        """Whether it is a file."""
-
-    def is_dir(self) -> bool:
-        """Whether it is a folder."""
-
-    def stat(self) -> DataStat:
-        """Returns size and time."""
-
-    def open(self, mode: Literal["rb"], buffering: int = -1) -> BinaryIO:
-        """Opens a seekable file."""
-
-    def read_bytes(self) -> bytes:
-        """Returns the whole content."""
-
-    def glob(self: D, pattern: str, /) -> Iterable[D]:
-        """Yields matching paths below; of remote ones, files only."""
-
-
 def is_uri(text: str) -> bool:
     """Whether a text is a URI, and not a path on this machine."""
     return _SCHEME.match(text) is not None
 
 
-def data_path(text: str) -> Path | RemotePath:
+def data_path(text: str) -> DataPath:
     """Returns the path that a text names; raises SettingsError if it cannot be one."""
     if "\0" in text:
         raise SettingsError(f"{text!r}: a path cannot contain NUL")
@@ -135,7 +76,7 @@ def prepare(data: str, beam_args: Sequence[str]) -> None:
     FileSystems.set_options(PipelineOptions(list(beam_args)))
 
 
-def split_pattern(text: str) -> tuple[Path | RemotePath, str]:
+def split_pattern(text: str) -> tuple[DataPath, str]:
     """Returns the folder before the first wildcard, and the rest as a pattern, which has at least the last part."""
     head, parts = _parts(text)
     fixed = next(at for at, part in enumerate([*parts[:-1], "*"]) if WILD.search(part))
@@ -152,7 +93,7 @@ def matches(pattern: str) -> list[str]:
     return [f"{folder}/{path}" for path in sorted(paths) if fits(path.split("/"), wanted)]
 
 
-def common_folder(folders: Sequence[Path | RemotePath]) -> Path | RemotePath:
+def common_folder(folders: Sequence[DataPath]) -> DataPath:
     """Returns the innermost folder that contains all of these, or is one of them."""
     found = _SCHEME.match(str(folders[0]))
     head = found[0] if found else ""
