@@ -66,7 +66,7 @@ def test_all_images_are_found_by_one_listing(gallery: Path, remote: Remote, grou
 @pytest.mark.parametrize("value", ["../secret.png", "/etc/passwd", "flat://other/1.png", "a\0b"])
 def test_nothing_outside_is_requested(gallery: Path, remote: Remote, ground: Any, value: str) -> None:
     """Promise D4: rejected before any request."""
-    below = references.finder(remote(gallery))
+    below = references.ImageFinder(remote(gallery))
     ground.listed.clear()
 
     with pytest.raises(Rejected):
@@ -82,6 +82,6 @@ def test_reading_stops_one_byte_above_the_limit(
     """Which shows that the file is too large, in however many requests."""
     monkeypatch.setattr(references, "_READ_BYTES", 3)
     (ground.folder / "set" / "1.png").write_bytes(b"0123456789")
-    found = references.finder(remote(ground.folder / "set")).find("", "1.png")
+    found = references.ImageFinder(remote(ground.folder / "set")).find("", "1.png")
 
     assert references.read(found, most) == expected

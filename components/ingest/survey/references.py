@@ -14,7 +14,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
-from typing import BinaryIO, Protocol
+from typing import BinaryIO
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -60,7 +60,7 @@ def image_column(
         return ""
     if setting:
         return _check_text(schema, setting)
-    found = list(_columns_with_paths(source, path, schema, finder(data or path.parent), folder))
+    found = list(_columns_with_paths(source, path, schema, ImageFinder(data or path.parent), folder))
     if len(found) > 1:
         raise SettingsError(
             f"{path}: columns {', '.join(map(repr, found))} hold image paths, expected one such column; "
@@ -74,7 +74,7 @@ def paths(source: RowSource, data: DataPath, files: Sequence[str], schema: pa.Sc
 
     Rows that refer to other files will be quarantined, with the reason.
     """
-    below = finder(data)
+    below = ImageFinder(data)
     found: dict[str, None] = {}
     for file in files:
         for value in _values(source, data / file, schema, column):
@@ -105,8 +105,14 @@ def _read_up_to(stream: BinaryIO, most: int) -> bytes:
     return found
 
 
-class Finder(Protocol):
-    """Finds files below the data folder, and rejects all others."""
+class ImageFinder:
+    """Finds images below the data folder, and rejects all other paths."""
+
+    def __init__(self, data: DataPath) -> None:
+        self._data = data
+        self._home = os.path.realpath(data) if isinstance(data, Path) else ""
+        # Images of one folder follow one another.
+        self._real_folder = lru_cache(maxsize=4096)(lambda folder: self._real(posixpath.join(self._home, folder)))
 
     def find(self, folder: str, value: str | None) -> ReferencedImage:
         """Returns the image that a row refers to.
@@ -118,64 +124,36 @@ class Finder(Protocol):
         Raises:
             Rejected: The file must not be opened, or does not exist.
         """
-
-
-def finder(data: DataPath) -> Finder:
-    """Returns what finds images below a folder."""
-    return _LocalFinder(data) if isinstance(data, Path) else _RemoteFinder(data)
-
-
-class _RemoteFinder:
-    """Finds images in an object store, which has no links; whether one exists turns out when it is read."""
-
-    def __init__(self, data: DataPath) -> None:
-        self._data = data
-
-    def find(self, folder: str, value: str | None) -> ReferencedImage:
         path = _inside(folder, value)
-        return ReferencedImage(path, self._data / path, 0)
-
-
-class _LocalFinder:
-    """Finds images on this machine; paths are strings, because `pathlib` takes twice as long for a million of them."""
-
-    def __init__(self, data: Path) -> None:
-        self._home = os.path.realpath(data)
-        # Images of one folder follow one another.
-        self._real = lru_cache(maxsize=4096)(lambda folder: self._check(posixpath.join(self._home, folder)))
-
-    def find(self, folder: str, value: str | None) -> ReferencedImage:
-        path = _inside(folder, value)
+        if not isinstance(self._data, Path):  # no links there, and whether the image exists turns out when it is read
+            return ReferencedImage(path, self._data / path, 0)
         try:
-            return self._found(path)
+            return self._local(path)
         except FileNotFoundError:
             raise Rejected(f"image {value!r} does not exist") from None
         except OSError as error:
             raise Rejected(f"image {value!r} cannot be read: {error.strerror}") from None
-        except _Forbidden as reason:
+        except Rejected as reason:
             raise Rejected(f"image {value!r} {reason}") from None
 
-    def _found(self, path: str) -> ReferencedImage:
+    def _local(self, path: str) -> ReferencedImage:
+        """Returns an image of this machine; paths are strings, because `pathlib` takes twice as long."""
         parent, name = posixpath.split(path)
-        real = f"{self._real(parent)}/{name}"
+        real = f"{self._real_folder(parent)}/{name}"
         status = os.lstat(real)
         if stat.S_ISLNK(status.st_mode):
-            real = self._check(real)
+            real = self._real(real)
             status = os.lstat(real)
         if not stat.S_ISREG(status.st_mode):
-            raise _Forbidden("is not a regular file")
+            raise Rejected("is not a regular file")
         return ReferencedImage(path, real, status.st_size)
 
-    def _check(self, path: str) -> str:
+    def _real(self, path: str) -> str:
         """Returns the path without links, if it is inside the data folder."""
         real = os.path.realpath(path, strict=True)
         if real != self._home and not real.startswith(f"{self._home.rstrip('/')}/"):
-            raise _Forbidden("is behind a link that leads outside the data folder")
+            raise Rejected("is behind a link that leads outside the data folder")
         return real
-
-
-class _Forbidden(Exception):
-    """A file must not be opened."""
 
 
 def _inside(folder: str, value: str | None) -> str:
@@ -202,7 +180,7 @@ def _check_text(schema: pa.Schema, name: str) -> str:
 
 
 def _columns_with_paths(
-    source: RowSource, path: DataPath, schema: pa.Schema, below: Finder, folder: str
+    source: RowSource, path: DataPath, schema: pa.Schema, below: ImageFinder, folder: str
 ) -> Iterator[str]:
     """Yields the columns in which most of the first values have an image suffix, and many are existing files."""
     names = [field.name for field in schema if is_text(field.type)]
@@ -217,7 +195,7 @@ def _columns_with_paths(
             yield name
 
 
-def _exists(below: Finder, folder: str, value: str) -> bool:
+def _exists(below: ImageFinder, folder: str, value: str) -> bool:
     try:
         real = below.find(folder, value).real
     except Rejected:

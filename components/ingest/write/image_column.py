@@ -69,7 +69,7 @@ class ImageColumn:
     ) -> None:
         self._column, self._limit = column, settings.max_file_mb
         self._place = schema.get_field_index(column)
-        self._folder, self._finder = posixpath.dirname(part.path), references.finder(data)
+        self._folder, self._finder = posixpath.dirname(part.path), references.ImageFinder(data)
         self._checks = Checks(checks, settings)
 
     def __enter__(self) -> "ImageColumn":

@@ -132,7 +132,7 @@ class TestPaths:
 def reason(data: Path, value: str | None, folder: str = "") -> str:
     """Returns why a image is refused."""
     with pytest.raises(Rejected) as refused:
-        references.finder(data).find(folder, value)
+        references.ImageFinder(data).find(folder, value)
     return str(refused.value)
 
 
@@ -199,7 +199,7 @@ class TestRefused:
         images("img/1.png")
         (data / "same.png").symlink_to("img/1.png")
         (data.parent / "alias").symlink_to(data)
-        found = references.finder(data.parent / "alias").find("", "same.png")
+        found = references.ImageFinder(data.parent / "alias").find("", "same.png")
 
         assert (found.path, references.read(found, 100)) == ("same.png", b"img/1.png")
 
@@ -207,7 +207,7 @@ class TestRefused:
         """What was a image when it was looked at may be something else when it is opened."""
         images("1.png")
         (data.parent / "outside.png").write_bytes(b"secret")
-        found = references.finder(data).find("", "1.png")
+        found = references.ImageFinder(data).find("", "1.png")
         (data / "1.png").unlink()
         (data / "1.png").symlink_to(data.parent / "outside.png")
 
@@ -218,4 +218,4 @@ class TestRefused:
         """One byte more shows that it is too large."""
         images("1234567890")
 
-        assert references.read(references.finder(data).find("", "1234567890"), 4) == b"12345"
+        assert references.read(references.ImageFinder(data).find("", "1234567890"), 4) == b"12345"
