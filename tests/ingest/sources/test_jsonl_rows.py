@@ -1,4 +1,4 @@
-"""Objects in lines, written by Python's json module, by pandas and by hand; the last kind is where the dirt is."""
+"""JSON Lines files written by Python's json module, by pandas, and by hand with all kinds of faults."""
 
 import gzip
 import json
@@ -17,9 +17,9 @@ from components.ingest.sources import jsonl_rows, text_ranges
 from components.ingest.sources.jsonl_rows import SOURCE
 from components.ingest.sources.rows import BadRow, Range
 from components.records.quarantine import RAW_LIMIT
+from tests.ingest.sources.reading import TARGETS, WHOLE, Rows, read
 
-WHOLE = 1 << 40  # a target that no file reaches
-TARGETS = (1, 7, 40, 300, WHOLE)
+NAME = "rows.jsonl"
 MIXED = pa.schema(
     [
         ("id", pa.int64()), ("share", pa.float64()), ("sure", pa.bool_()), ("text", pa.string()),
@@ -28,40 +28,7 @@ MIXED = pa.schema(
     ]
 )  # fmt: skip
 
-Rows = list[dict[str, Any]]
 Write = Callable[[bytes | str], Path]
-
-
-@pytest.fixture
-def write(tmp_path: Path) -> Write:
-    """Writes a file as it is given."""
-
-    def to(content: bytes | str) -> Path:
-        path = tmp_path / "rows.jsonl"
-        path.write_bytes(content.encode() if isinstance(content, str) else content)
-        return path
-
-    return to
-
-
-@pytest.fixture
-def small_windows(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Makes files of a few bytes as hard to read as large ones."""
-    monkeypatch.setattr(jsonl_rows, "_BLOCK", 16)
-    monkeypatch.setattr(text_ranges, "_DIVIDE_BLOCK", 8)
-
-
-def read(path: Path, schema: pa.Schema | None = None, target: int = WHOLE) -> tuple[Rows, list[BadRow]]:
-    """Reads a file range by range."""
-    schema = schema or SOURCE.schema(path)
-    rows: Rows = []
-    bad: list[BadRow] = []
-    for part in SOURCE.divide(path, path.name, target):
-        for batch in SOURCE.read(path, part, schema):
-            assert batch.columns.schema == schema
-            rows += batch.columns.to_pylist()
-            bad += batch.bad
-    return rows, bad
 
 
 def lines(*rows: Any) -> str:
@@ -70,10 +37,10 @@ def lines(*rows: Any) -> str:
 
 
 class TestSchema:
-    """Keys and types from the first megabyte."""
+    """Keys and types come from the first megabyte."""
 
     def test_types(self, write: Write) -> None:
-        """Values, lists of them and objects of both have types; null and missing keys have no say."""
+        """Values, lists of values and objects of both have types; null and missing keys do not count."""
         path = write(
             lines(
                 {"id": 1, "share": 2, "sure": None, "text": "a", "ids": [], "shares": [1], "tags": ["a"]},
@@ -85,34 +52,34 @@ class TestSchema:
         assert SOURCE.schema(path) == MIXED
 
     def test_most_values_decide(self, write: Write) -> None:
-        """Where types are mixed the frequent one is the column's, and the other lines are bad."""
+        """The most frequent type is that of the column, and lines with others are bad."""
         path = write(lines({"a": 1}, {"a": "x"}, {"a": 2.5}))
-        rows, bad = read(path)
+        rows, bad = read(SOURCE, path)
 
         assert rows == [{"a": 1.0}, {"a": 2.5}]
         assert [row.position for row in bad] == ["line 2"]
 
-    def test_nothing_known(self, write: Write) -> None:
-        """A key without any value is text, and a list that is always empty is of text."""
+    def test_no_values(self, write: Write) -> None:
+        """A key without values is text, and a list that is always empty is a list of text."""
         assert SOURCE.schema(write(lines({"a": None, "b": []}))) == pa.schema(
             [("a", pa.string()), ("b", pa.list_(pa.string()))]
         )
 
-    def test_bad_lines_have_no_say(self, write: Write) -> None:
-        """Lines that are no objects do not change types."""
+    def test_bad_lines_do_not_count(self, write: Write) -> None:
+        """Lines that are not objects do not change the types."""
         assert SOURCE.schema(write('nonsense\n[1]\n{"a": 1}\n')) == pa.schema([("a", pa.int64())])
 
     @pytest.mark.parametrize("content", ["", " \n\n ", "\ufeff", "\r\n"])
-    @pytest.mark.parametrize("packed", [False, True])
-    def test_nothing_in_it(self, content: str, packed: bool, tmp_path: Path) -> None:
-        """A file without a line is refused with its name, by whoever looks at it first."""
-        path = tmp_path / ("t.jsonl.gz" if packed else "t.jsonl")
-        path.write_bytes(gzip.compress(content.encode()) if packed else content.encode())
+    def test_no_rows(self, content: str, write: Write, tmp_path: Path) -> None:
+        """A file without lines, plain or gzip, is rejected by `schema` and by `divide`."""
+        packed = tmp_path / "t.jsonl.gz"
+        packed.write_bytes(gzip.compress(content.encode()))
 
-        with pytest.raises(BadInput, match=r"t\.jsonl.*: 0 examples"):
-            SOURCE.schema(path)
-        with pytest.raises(BadInput, match=r"t\.jsonl.*: 0 examples"):
-            SOURCE.divide(path, "t.jsonl", WHOLE)
+        for path in (write(content), packed):
+            with pytest.raises(BadInput, match=rf"{path.name}: 0 examples"):
+                SOURCE.schema(path)
+            with pytest.raises(BadInput, match=rf"{path.name}: 0 examples"):
+                SOURCE.divide(path, "t.jsonl", WHOLE)
 
     @pytest.mark.parametrize(
         ("content", "reason"),
@@ -125,17 +92,17 @@ class TestSchema:
             ('{"a": 1}\n'.encode("utf-16"), r"rows\.jsonl: is UTF-16; expected UTF-8"),
         ],
     )
-    def test_refused(self, content: bytes | str, reason: str, write: Write) -> None:
-        """A file that cannot be a table is refused with the reason."""
+    def test_rejected(self, content: bytes | str, reason: str, write: Write) -> None:
+        """A file that cannot be a table is rejected with the reason."""
         with pytest.raises(BadInput, match=reason):
             SOURCE.schema(write(content))
 
 
 class TestDivide:
-    """Ranges meet at line ends."""
+    """Ranges begin and end at line ends."""
 
     def test_ranges(self, write: Write) -> None:
-        """Ranges follow each other, each with the number of its first line."""
+        """Ranges are contiguous and have the number of their first line."""
         path = write('{"a": 1}\n{"a": 2}\n{"a": 3}\n')
 
         assert SOURCE.divide(path, "x/rows.jsonl", 10) == [
@@ -145,7 +112,7 @@ class TestDivide:
         ]
 
     def test_gzip_is_one_range(self, tmp_path: Path) -> None:
-        """A packed file cannot be cut."""
+        """A gzip file cannot be divided."""
         path = tmp_path / "t.jsonl.gz"
         path.write_bytes(gzip.compress(b'{"a": 1}\n' * 1000))
         size = path.stat().st_size
@@ -172,7 +139,7 @@ ROW = st.fixed_dictionaries(
 
 
 def flat(row: dict[str, Any]) -> dict[str, Any]:
-    """Returns a row as it should come back."""
+    """Returns a row as it is read: flat, with null for missing values."""
     inner = row.get("in", {})
     values = row | {"in.id": inner.get("id"), "in.tags": inner.get("tags")}
     return {name: values.get(name) for name in MIXED.names}
@@ -188,7 +155,7 @@ ANY_ROW = st.dictionaries(st.sampled_from([*LOOSE.names, "other"]), ANY, max_siz
 
 
 def fits(row: dict[str, Any]) -> bool:
-    """Whether a row is plainly of the schema; texts with half a surrogate pair cannot be UTF-8."""
+    """Whether a row fits the schema; texts with half a surrogate pair cannot be UTF-8."""
     kinds: dict[str, Callable[[Any], bool]] = {
         "id": lambda value: type(value) is int and -(2**63) <= value < 2**63,
         "share": lambda value: type(value) is float and abs(value) < 3e38,
@@ -199,7 +166,7 @@ def fits(row: dict[str, Any]) -> bool:
 
 
 class TestAnyValue:
-    """What other programs write comes back as it was, wherever the file is cut."""
+    """Values of other programs come back unchanged, wherever the file is divided."""
 
     @settings(max_examples=60, deadline=None)
     @given(st.lists(ROW, min_size=1, max_size=12), st.booleans(), st.sampled_from([".jsonl", ".jsonl.gz"]))
@@ -210,32 +177,33 @@ class TestAnyValue:
         path.write_bytes(gzip.compress(content) if suffix.endswith(".gz") else content)
 
         for target in TARGETS:
-            assert read(path, MIXED, target) == ([flat(row) for row in rows], [])
+            assert read(SOURCE, path, MIXED, target) == ([flat(row) for row in rows], [])
 
     @settings(max_examples=100, deadline=None)
     @given(st.lists(ANY_ROW, min_size=1, max_size=12), st.sampled_from(TARGETS))
     def test_of_any_kind(self, tmp_path_factory: pytest.TempPathFactory, rows: Rows, target: int) -> None:
-        """Whatever the json module writes comes back equal, or is a bad row with its line."""
+        """Any value of the json module comes back equal, or is a bad row with its line."""
         path = tmp_path_factory.mktemp("json") / "t.jsonl"
         path.write_text(lines(*rows))
-        got, bad = read(path, LOOSE, target)
+        got, bad = read(SOURCE, path, LOOSE, target)
         bad_lines = {int(row.position.removeprefix("line ")) for row in bad}
         good = [row for number, row in enumerate(rows, 1) if number not in bad_lines]
 
         assert got == [{name: row.get(name) for name in LOOSE.names} for row in good]
         assert len(got) + len(bad) == len(rows)
-        assert not [row for row in rows if fits(row) and row not in good], "rows of the schema are kept"
+        assert not [row for row in rows if fits(row) and row not in good], "rows that fit the schema are kept"
 
     @settings(max_examples=60, deadline=None)
     @given(st.lists(st.tuples(INT, TEXT.map("x".__add__)), min_size=1, max_size=12))
     def test_by_pandas(self, tmp_path_factory: pytest.TempPathFactory, rows: list[tuple[int, str]]) -> None:
-        """Values written by pandas are the same for every target, with types that are found."""
+        """Values written by pandas are the same for every target, with inferred types."""
         path = tmp_path_factory.mktemp("json") / "t.jsonl"
         pd.DataFrame(rows, columns=["id", "text"]).to_json(path, orient="records", lines=True)
 
         for target in TARGETS:
-            assert read(path, target=target) == ([{"id": number, "text": text} for number, text in rows], [])
+            assert read(SOURCE, path, target=target) == ([{"id": number, "text": text} for number, text in rows], [])
 
+    @pytest.mark.slow
     @settings(max_examples=200, deadline=None)
     @given(
         st.lists(
@@ -251,56 +219,59 @@ class TestAnyValue:
         st.sampled_from([1, 16, 64]),
     )  # fmt: skip
     def test_garbage(self, tmp_path_factory: pytest.TempPathFactory, body: str, block: int) -> None:
-        """Every line comes out once, wherever the file is cut and whatever lines are read with it."""
+        """The result for a line depends neither on where the file is divided, nor on the lines around it."""
         path = tmp_path_factory.mktemp("json") / "t.jsonl"
         path.write_text(body, newline="")
-        rows, bad = read(path, MIXED)
+        rows, bad = read(SOURCE, path, MIXED)
 
         assert len(rows) + len(bad) == sum(1 for line in body.splitlines() if line.strip())
         with pytest.MonkeyPatch.context() as patch:
             patch.setattr(jsonl_rows, "_BLOCK", block)
             patch.setattr(text_ranges, "_DIVIDE_BLOCK", block)
             for target in (1, 9, WHOLE):
-                assert read(path, MIXED, target) == (rows, bad)
+                assert read(SOURCE, path, MIXED, target) == (rows, bad)
 
 
 @pytest.mark.usefixtures("small_windows")
 class TestForms:
-    """Ways to write the same rows."""
+    """Different ways to write the same rows."""
 
     @pytest.mark.parametrize("end", ["\n", "\r\n"])
     @pytest.mark.parametrize("last", [True, False])
     def test_line_ends(self, end: str, last: bool, write: Write) -> None:
-        """Line ends of all systems are understood, the last one may be missing, blank lines are no rows."""
+        """LF and CRLF end lines, the last one may be missing, and blank lines are no rows."""
         path = write("\ufeff" + end.join(['{"a": 1}', "", "  ", '{"a": 2}']) + end * last)
 
-        assert read(path) == ([{"a": 1}, {"a": 2}], [])
+        assert read(SOURCE, path) == ([{"a": 1}, {"a": 2}], [])
 
     def test_keys_in_any_order(self, write: Write) -> None:
         """Keys may come in any order and may be missing."""
         path = write('{"a": 1, "b": "x"}\n{"b": "y", "a": 2}\n{"b": "z"}\n{}\n')
 
-        assert read(path) == (
+        assert read(SOURCE, path) == (
             [{"a": 1, "b": "x"}, {"a": 2, "b": "y"}, {"a": None, "b": "z"}, {"a": None, "b": None}],
             [],
         )
 
-    def test_empty_objects_hold_nothing(self, write: Write) -> None:
-        """Where no value is expected they are no column, and no fault."""
+    def test_empty_objects(self, write: Write) -> None:
+        """An empty object where no value is expected is neither a column nor a fault."""
         path = write(lines({"a": 1, "meta": {}, "in": {}}, {"a": 2, "in": {"b": 3}}, {"a": 4, "meta": {}}))
 
-        assert read(path) == ([{"a": 1, "in.b": None}, {"a": 2, "in.b": 3}, {"a": 4, "in.b": None}], [])
+        assert read(SOURCE, path) == ([{"a": 1, "in.b": None}, {"a": 2, "in.b": 3}, {"a": 4, "in.b": None}], [])
 
     def test_integers_where_floats_are_expected(self, write: Write) -> None:
-        """An integer that a float cannot hold to the last digit is taken as the nearest one."""
+        """An integer that a float cannot hold exactly becomes the nearest float."""
         path = write(lines({"a": 2**63 + 1, "b": [1, 2**60 + 1]}, {"a": 0.5, "b": [0.5]}))
 
-        assert read(path) == ([{"a": float(2**63 + 1), "b": [1.0, float(2**60 + 1)]}, {"a": 0.5, "b": [0.5]}], [])
+        assert read(SOURCE, path) == (
+            [{"a": float(2**63 + 1), "b": [1.0, float(2**60 + 1)]}, {"a": 0.5, "b": [0.5]}],
+            [],
+        )
 
 
 @pytest.mark.usefixtures("small_windows")
 class TestBadRows:
-    """Every line comes out, as a record or as a bad row with its number."""
+    """Every line becomes a record or a bad row with its number."""
 
     @pytest.mark.parametrize(
         ("line", "reason"),
@@ -337,21 +308,19 @@ class TestBadRows:
             (b"x" * 5000, "not JSON: unexpected character, expected a JSON value (character 1)"),
         ],
     )
-    @pytest.mark.parametrize("target", [1, 30, WHOLE])
-    def test_reasons(self, line: bytes, reason: str, target: int, write: Write) -> None:
-        """A bad line has its number, its reason with key, value and type, and its bytes; those around it are kept."""
+    def test_reasons(self, line: bytes, reason: str, write: Write) -> None:
+        """A bad line has its number, its reason with key, value and type, and its bytes; its neighbours are kept."""
         path = write(b'{"id": 1}\r\n\r\n' + line + b'\r\n{"id": 2}\r\n')
 
-        assert read(path, MIXED, target) == (
-            [flat({"id": 1}), flat({"id": 2})],
-            [BadRow("line 3", reason, line[:RAW_LIMIT])],
-        )
+        good = [flat({"id": 1}), flat({"id": 2})]
+        for target in (1, 30, WHOLE):
+            assert read(SOURCE, path, MIXED, target) == (good, [BadRow("line 3", reason, line[:RAW_LIMIT])])
 
     def test_smaller_types(self, write: Write) -> None:
-        """A curated schema may have smaller types; what does not fit them is bad."""
+        """A schema may have smaller types; values that do not fit are bad."""
         path = write('{"a": 200, "b": 0.5}\n{"a": 100, "b": 2}\n')
 
-        assert read(path, pa.schema([("a", pa.int8()), ("b", pa.float32())])) == (
+        assert read(SOURCE, path, pa.schema([("a", pa.int8()), ("b", pa.float32())])) == (
             [{"a": 100, "b": 2.0}],
             [BadRow("line 1", "key 'a': 200 is not of type int8", b'{"a": 200, "b": 0.5}')],
         )
@@ -361,7 +330,7 @@ class TestLarge:
     """Memory is bounded by the block, or by the longest line."""
 
     def test_batches(self, write: Write) -> None:
-        """A file comes in batches of a few megabytes, also inside one range."""
+        """A range is read in batches of a few megabytes."""
         path = write('{"a": 123456789, "b": "abcdefghijkl"}\n' * 150_000)
         (part,) = SOURCE.divide(path, "t.jsonl", WHOLE)
 
@@ -371,19 +340,19 @@ class TestLarge:
         assert max(sizes) < 3 << 20
 
     def test_large_value(self, write: Write) -> None:
-        """A value that is larger than a block comes back whole."""
+        """A value that is larger than a block is read whole."""
         text = "word \n" * 900_000
         path = write(lines({"a": text}) + "x\n" + lines({"a": "y"}))
 
-        rows, bad = read(path, target=1 << 20)
+        rows, bad = read(SOURCE, path, target=1 << 20)
 
         assert rows == [{"a": text}, {"a": "y"}]
         assert [row.position for row in bad] == ["line 2"]
 
     def test_damaged_gzip(self, tmp_path: Path) -> None:
-        """A packed file that is cut is an error, never fewer rows."""
+        """A truncated gzip file is an error, never fewer rows."""
         path = tmp_path / "t.jsonl.gz"
         path.write_bytes(gzip.compress(b'{"a": 1}\n' * 100_000)[:-9])
 
         with pytest.raises(BadInput, match=r"t\.jsonl\.gz: damaged or truncated gzip data"):
-            read(path, pa.schema([("a", pa.int64())]))
+            read(SOURCE, path, pa.schema([("a", pa.int64())]))
