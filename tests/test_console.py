@@ -15,6 +15,7 @@ import pytest
 
 from components.errors import BadInput, Cancelled
 from components.progress import Progress
+from components.records.ledger import Entry
 from pipelines import config as run_config
 from pipelines import console
 from pipelines.config import RunConfig
@@ -22,7 +23,7 @@ from pipelines.console import Display
 from pipelines.orchestration import graph
 from pipelines.orchestration.outcome import NodeFacts
 from pipelines.orchestration.plan import CACHED, KEPT, LOOK_UP, RUN, SKIP, NodePlan, Plan
-from pipelines.report.facts import LedgerRow, RunFacts
+from pipelines.report.facts import RunFacts
 
 MARKUP = "[red]stop[/red] [/] [link=x]y :warning: \\"
 LOG = Path("logs/1.log")
@@ -219,7 +220,7 @@ class TestSummary:
             FACTS,
             records={"train": 1500, "eval": 199},
             class_counts={"train": {"cat": 900, "dog": 600}, "eval": {"cat": 100, "dog": 99}},
-            ledger=(LedgerRow("Ingest", 1702, 1699, 3),),
+            ledger=(Entry("Ingest", 1702, 1699, 3),),
             quarantine_path="ingest/quarantine.jsonl",
             warnings=("2 exact duplicates",),
             metrics={"accuracy": 0.98765},

@@ -9,14 +9,12 @@
 The cost of a stage is its difference to the stage before it. Stages before `batch` return a count and almost no data.
 """
 
-from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import tensorflow as tf
 
-from components.features import Feature
 from components.input_pipeline import Reader, RecordFile, artifacts, probe
 from components.records import manifest
 from components.settings.input import Input
@@ -30,45 +28,29 @@ STAGES = (*probe.STAGES, "batch")
 class TrainingData:
     """The training records of one artifact, and how a task reads them."""
 
-    features: Mapping[str, Feature]
-    described: artifacts.Described
+    reader: Reader
     shards: tuple[RecordFile, ...]
-    settings: Input
-    seed: int
-    record_id: str
 
     def training(self) -> tf.data.Dataset:
         """Returns the batches that a trainer reads."""
-        return self._reader().training(self.shards)
+        return self.reader.training(self.shards)
 
     def until(self, stage: str) -> tf.data.Dataset:
         """Returns the pipeline up to a stage; every stage but the last yields (number of records, almost no data)."""
-        return self.training() if stage == STAGES[-1] else probe.until(self._reader(), self.shards, stage)
-
-    def spec(self) -> dict[str, Any]:
-        """Returns the parsing spec of the columns, label included."""
-        return self._reader().spec()
-
-    def _reader(self) -> Reader:
-        return Reader(
-            features=self.features,
-            label=self.described.label,
-            label_number=self.described.label_number(),
-            settings=self.settings,
-            seed=self.seed,
-            classes=len(self.described.classes),
-            label_type=self.described.label_type,
-            record_id=self.record_id,
-        )
+        return self.training() if stage == STAGES[-1] else probe.until(self.reader, self.shards, stage)
 
 
 def load(task: Task, artifact: Path, settings: Input, seed: int, fitted: Any = None) -> TrainingData:
     """Returns the training records of an artifact; `fitted` is Transform's output for tasks that need it."""
-    return TrainingData(
+    described = artifacts.describe(artifact, settings, task.label)
+    reader = Reader(
         features=assign.features(locate.assigned(task, artifact), fitted, settings, manifest.read(artifact)),
-        described=artifacts.describe(artifact, settings, task.label),
-        shards=tuple(artifacts.shards(artifact, "train")),
+        label=described.label,
+        label_number=described.label_number(),
         settings=settings,
         seed=seed,
+        classes=len(described.classes),
+        label_type=described.label_type,
         record_id=artifacts.record_id(artifact),
     )
+    return TrainingData(reader, tuple(artifacts.shards(artifact, "train")))

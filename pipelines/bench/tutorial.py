@@ -21,19 +21,19 @@ _BUFFER = 1000
 
 def batches(data: TrainingData) -> tf.data.Dataset:
     """Returns endless batches."""
-    label, size = data.described.label, data.settings.batch_size
+    reader, size = data.reader, data.reader.settings.batch_size
 
     def parse(example: tf.Tensor) -> Any:
-        parsed = tf.io.parse_single_example(example, data.spec())
-        values = {key: _decode(feature, parsed, key) for key, feature in data.features.items()}
-        return (values, parsed[label]) if label else values
+        parsed = tf.io.parse_single_example(example, reader.spec())
+        values = {key: _decode(feature, parsed, key) for key, feature in reader.features.items()}
+        return (values, parsed[reader.label]) if reader.label else values
 
     files = [str(file.path) for file in data.shards]
     dataset = tf.data.TFRecordDataset(files, compression_type=data.shards[0].compression)
     dataset = dataset.map(parse, num_parallel_calls=tf.data.AUTOTUNE)
     dataset = dataset.shuffle(_BUFFER)
     dataset = dataset.repeat()
-    ragged = any(feature.is_ragged for feature in data.features.values())
+    ragged = any(feature.is_ragged for feature in reader.features.values())
     dataset = dataset.padded_batch(size) if ragged else dataset.batch(size)
     return dataset.prefetch(buffer_size=tf.data.AUTOTUNE)
 

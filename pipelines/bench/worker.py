@@ -93,14 +93,14 @@ def _facts(data: TrainingData) -> RecordFacts:
     return RecordFacts(
         records=size.records,
         bytes=size.bytes,
-        decoders=tuple(sorted({getattr(each, "decoder", "tensorflow") for each in data.features.values()})),
-        cache_mb=budget.cache_bytes(size, data.features.values()) / _MB,
+        decoders=tuple(sorted({getattr(each, "decoder", "tensorflow") for each in data.reader.features.values()})),
+        cache_mb=budget.cache_bytes(size, data.reader.features.values()) / _MB,
         images=_image_column(data),
     )
 
 
 def _image_column(data: TrainingData) -> str:
-    return next((key for key, feature in data.features.items() if isinstance(feature, ImageFeature)), "")
+    return next((key for key, feature in data.reader.features.items() if isinstance(feature, ImageFeature)), "")
 
 
 def _count(batch: Any) -> int:

@@ -3,25 +3,9 @@
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
+from components.records.ledger import Entry
+from components.records.quarantine import Quarantined
 from pipelines.orchestration.outcome import NodeFacts
-
-
-@dataclass(frozen=True)
-class LedgerRow:
-    """Records read, written and quarantined by a node."""
-
-    node: str
-    records_in: int
-    records_out: int
-    quarantined: int
-
-
-@dataclass(frozen=True)
-class QuarantinedFile:
-    """A quarantined source file, and the reason."""
-
-    path: str
-    reason: str
 
 
 @dataclass(frozen=True)
@@ -53,8 +37,8 @@ class RunFacts:
     outcome: str  # one sentence: "blessed and pushed as version 3"
     exit_code: int
     nodes: tuple[NodeFacts, ...] = ()
-    ledger: tuple[LedgerRow, ...] = ()
-    quarantined: tuple[QuarantinedFile, ...] = ()  # the first ones; the ledger has the total
+    ledger: tuple[Entry, ...] = ()
+    quarantined: tuple[Quarantined, ...] = ()  # the first ones; the ledger has the total
     quarantine_path: str | None = None
     warnings: tuple[str, ...] = ()  # such as duplicates with different labels
     records: Mapping[str, int] = field(default_factory=dict)  # by split

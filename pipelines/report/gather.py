@@ -8,12 +8,13 @@ import orjson
 
 from components.errors import NotBlessed, exit_code_of
 from components.records import manifest
+from components.records.ledger import Entry
 from pipelines.config import RunConfig
 from pipelines.orchestration import plan
 from pipelines.orchestration.outcome import NodeFacts
 from pipelines.orchestration.plan import Plan
 from pipelines.orchestration.store import Artifact, Execution, Store
-from pipelines.report.facts import LedgerRow, QuarantinedFile, RunFacts, SampleImage, Threshold
+from pipelines.report.facts import RunFacts, SampleImage, Threshold
 
 _QUARANTINE_SHOWN = 200
 _SAMPLES = 30
@@ -38,7 +39,7 @@ def facts(
         outcome=_outcome(planned, blessed, pushed, evaluated, error),
         exit_code=exit_code_of(error) if error else NotBlessed.exit_code if blessed is False else 0,
         nodes=nodes,
-        ledger=tuple(_ledger_row(e.ledger) for e in used.values() if e.ledger),
+        ledger=tuple(Entry(**e.ledger) for e in used.values() if e.ledger),
         classes=tuple(used["Transform"].facts.get("classes", ())) if "Transform" in used else (),
         confusion=_confusion(used, evaluated),
         metrics={name: value for name, value in evaluated.get("metrics", {}).items() if name != "examples"},
@@ -88,10 +89,6 @@ def _blessed(outputs: Mapping[str, Mapping[str, Artifact]]) -> bool | None:
     return None if blessing is None else blessing.properties.get("blessed") == 1
 
 
-def _ledger_row(entry: Mapping[str, Any]) -> LedgerRow:
-    return LedgerRow(entry["node"], entry["records_in"], entry["records_out"], entry["quarantined"])
-
-
 def _of_ingest(outputs: Mapping[str, Artifact], *, with_samples: bool) -> dict[str, Any]:
     if "examples" not in outputs:
         return {}
@@ -102,7 +99,7 @@ def _of_ingest(outputs: Mapping[str, Artifact], *, with_samples: bool) -> dict[s
     return {
         "class_counts": written.classes,
         "records": written.records,
-        "quarantined": tuple(QuarantinedFile(item.path, item.reason) for item in bad[:_QUARANTINE_SHOWN]),
+        "quarantined": tuple(bad[:_QUARANTINE_SHOWN]),
         "quarantine_path": str(folder / manifest.QUARANTINE) if bad else None,
         "warnings": (*written.warnings, *changed),
         "samples": _samples(folder, written) if with_samples else (),

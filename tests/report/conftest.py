@@ -6,8 +6,10 @@ from io import BytesIO
 import pytest
 from PIL import Image
 
+from components.records.ledger import Entry
+from components.records.quarantine import Quarantined
 from pipelines.orchestration.outcome import NodeFacts
-from pipelines.report.facts import LedgerRow, QuarantinedFile, RunFacts, SampleImage, Threshold
+from pipelines.report.facts import RunFacts, SampleImage, Threshold
 
 EVIL = "<script>alert(1)</script>"
 
@@ -46,8 +48,8 @@ def facts() -> RunFacts:
             NodeFacts("Schema", "cached", 0.02, "up to date"),
             NodeFacts("Trainer", "ran", 31.9, "upstream Ingest changed", 60),
         ),
-        ledger=(LedgerRow("Ingest", 91, 90, 1), LedgerRow("Trainer", 60, 60, 0)),
-        quarantined=(QuarantinedFile("data/2/scan.jpg", "truncated JPEG"),),
+        ledger=(Entry("Ingest", 91, 90, 1), Entry("Trainer", 60, 60, 0)),
+        quarantined=(Quarantined("data/2/scan.jpg", "truncated JPEG"),),
         quarantine_path="runs/ingest/5/quarantine.jsonl",
         warnings=("2 files have the same content but different labels",),
         records={"train": 60, "eval": 30},

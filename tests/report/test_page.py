@@ -13,9 +13,11 @@ from typing import Any
 
 import pytest
 
+from components.records.ledger import Entry
+from components.records.quarantine import Quarantined
 from pipelines.orchestration.outcome import NodeFacts
 from pipelines.report import page, sections
-from pipelines.report.facts import LedgerRow, QuarantinedFile, RunFacts, SampleImage, Threshold
+from pipelines.report.facts import RunFacts, SampleImage, Threshold
 from tests.report.conftest import EVIL
 
 HUGE = "x" * 10_000_000
@@ -78,8 +80,8 @@ def evil_facts(facts: RunFacts, text: str) -> RunFacts:
         started=text,
         outcome=text,
         nodes=(NodeFacts(text, text, 1.0, text, 1), NodeFacts(text, "failed", 1.0, text)),
-        ledger=(LedgerRow(text, 1, 1, 0),),
-        quarantined=(QuarantinedFile(text, text),),
+        ledger=(Entry(text, 1, 1, 0),),
+        quarantined=(Quarantined(text, text),),
         quarantine_path=text,
         warnings=(text,),
         class_counts={text: {text: 1}, "eval": {text: 1, "b": 2}},
@@ -213,7 +215,7 @@ def test_many_facts(facts: RunFacts) -> None:
 def test_odd_names(facts: RunFacts, tmp_path: Path) -> None:
     """Names that are not valid text are escaped."""
     odd = os.fsdecode(b"data/caf\xe9\x00.jpg")
-    page.write(replace(facts, quarantined=(QuarantinedFile(odd, "odd\u202ename"),)), tmp_path / "report.html")
+    page.write(replace(facts, quarantined=(Quarantined(odd, "odd\u202ename"),)), tmp_path / "report.html")
     shown = Page((tmp_path / "report.html").read_text("utf-8"))
 
     assert "data/caf\\udce9\\x00.jpg" in shown.text
@@ -230,7 +232,7 @@ def test_headline(facts: RunFacts) -> None:
 
 def test_ledger(facts: RunFacts) -> None:
     """Rows that do not add up are marked."""
-    rows = (LedgerRow("Ingest", 91, 90, 1), LedgerRow("Transform", 90, 87, 0), LedgerRow("Trainer", 60, 61, 0))
+    rows = (Entry("Ingest", 91, 90, 1), Entry("Transform", 90, 87, 0), Entry("Trainer", 60, 61, 0))
     html = page.render(replace(facts, ledger=rows))
     marks = [label for label in _labels(html) if "out + quarantined" in label]
 
@@ -242,7 +244,7 @@ def test_ledger(facts: RunFacts) -> None:
 
 def test_quarantine(facts: RunFacts) -> None:
     """A long quarantine shows the first records, the total, and where the full list is."""
-    many = replace(facts, quarantined=facts.quarantined * 30, ledger=(LedgerRow("Ingest", 500, 419, 81),))
+    many = replace(facts, quarantined=facts.quarantined * 30, ledger=(Entry("Ingest", 500, 419, 81),))
     shown = Page(page.render(many))
 
     assert "81 records quarantined. Full list: runs/ingest/5/quarantine.jsonl" in _plain(many)
