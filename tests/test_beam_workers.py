@@ -33,7 +33,7 @@ def test_an_answer_that_is_awaited_ends_in_an_error(connection: Any, stream: Ite
     answer = connection.push(beam_fn_api_pb2.InstructionRequest())
     connection.set_input(stream)
     with pytest.raises(PenstockError, match="a Beam worker process died"):
-        answer.get(timeout=10)
+        answer.get(timeout=60)
 
     assert answer.is_done()
 
@@ -43,7 +43,7 @@ def test_a_question_to_a_dead_worker_ends_in_an_error(connection: Any) -> None:
     connection.set_input(iter(()))
     connection._read_thread.join()
     with pytest.raises(PenstockError, match="a Beam worker process died"):
-        connection.push(beam_fn_api_pb2.InstructionRequest()).get(timeout=10)
+        connection.push(beam_fn_api_pb2.InstructionRequest()).get(timeout=60)
 
 
 def test_an_answer_that_came_stays(connection: Any) -> None:
@@ -53,7 +53,7 @@ def test_an_answer_that_came_stays(connection: Any) -> None:
     connection.set_input(iter([response]))
     connection._read_thread.join()
 
-    assert answer.get(timeout=10) == response
+    assert answer.get(timeout=60) == response
 
 
 def test_a_stage_ends_with_its_work(monkeypatch: pytest.MonkeyPatch) -> None:

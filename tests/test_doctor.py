@@ -5,7 +5,6 @@ import json
 import os
 import subprocess
 import sys
-import time
 from collections.abc import Mapping
 from pathlib import Path
 
@@ -37,13 +36,11 @@ def test_all_that_a_run_depends_on_is_looked_at() -> None:
 
 
 def test_the_doctor_imports_neither_tensorflow_nor_tfx() -> None:
-    """It answers in a second, in a fresh process."""
+    """They would take 8 seconds; the checks take one."""
     script = "import sys; from pipelines import doctor; doctor.checks(); print(*sys.modules)"
-    start = time.perf_counter()
     done = subprocess.run([sys.executable, "-c", script], cwd=ROOT, capture_output=True, text=True, check=True)
 
     assert not {"tensorflow", "tfx", "keras", "apache_beam", "numpy"} & set(done.stdout.split())
-    assert time.perf_counter() - start < 3  # a second when the machine is quiet
 
 
 @pytest.mark.parametrize(("found", "ok"), [((3, 10, 13), True), ((3, 11, 0), False), ((3, 9, 18), False)])

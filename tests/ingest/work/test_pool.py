@@ -159,5 +159,5 @@ def test_a_worker_ends_with_its_parent(functions: str) -> None:
     parent.kill()
     parent.communicate()
 
-    psutil.wait_procs([worker], timeout=10)
+    psutil.wait_procs([worker], timeout=60)
     assert not worker.is_running() or worker.status() == psutil.STATUS_ZOMBIE
