@@ -5,8 +5,7 @@ test split + candidate + baseline model ─► Evaluator (TFMA) ─► blessing,
 
 import tensorflow_model_analysis as tfma
 
-from components.features.text import length_of
-from components.records.roles import Layout
+from components.records.roles import Layout, length_column
 from components.settings.evaluate import Evaluate
 
 SPLIT = "test"
@@ -18,7 +17,7 @@ def eval_config(layout: Layout, settings: Evaluate) -> tfma.EvalConfig:
     is_class = layout.kind == "class"
     metrics = _class_metrics(settings) if is_class else _quantity_metrics(settings)
     known = {column.name for column in layout.columns}
-    lengths = [length_of(column.name) for column in layout.of(["text"])]
+    lengths = [length_column(column.name) for column in layout.of(["text"])]
     # A task's default slices name columns of its sample data; other data may not have them.
     sliced = [*([layout.label] if is_class else []), *lengths, *(name for name in settings.slices if name in known)]
     model = tfma.ModelSpec(label_key=layout.label, signature_name="serving_default")

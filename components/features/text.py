@@ -28,7 +28,7 @@ import keras
 import tensorflow as tf
 
 from components.features import DataShape, Fitted, Unvaried
-from components.records.roles import Column
+from components.records.roles import Column, length_column
 from components.settings.input import Input
 
 _NUMBER_BYTES = 8
@@ -84,7 +84,9 @@ class TextFeature(Unvaried):
     def slices(self, name: str, decoded: tf.RaggedTensor) -> dict[str, tf.Tensor]:
         """Returns how long each text is, in words: what an evaluation looks at apart."""
         return {
-            length_of(name): tf.gather(_LENGTHS, tf.searchsorted(tf.constant(_EDGES, tf.int64), decoded.row_lengths()))
+            length_column(name): tf.gather(
+                _LENGTHS, tf.searchsorted(tf.constant(_EDGES, tf.int64), decoded.row_lengths())
+            )
         }
 
     def keras_input(self, name: str) -> keras.KerasTensor:
@@ -93,11 +95,6 @@ class TextFeature(Unvaried):
 
     def _cut(self, found: tf.RaggedTensor) -> tf.RaggedTensor:
         return found[:, : self.max_tokens] if self.truncate == "end" else found[:, -self.max_tokens :]
-
-
-def length_of(name: str) -> str:
-    """Returns what the length of a text is called, where records are looked at by it."""
-    return f"{name}_length"
 
 
 def from_columns(columns: Sequence[Column], fitted: Fitted, settings: Input, data: DataShape) -> dict[str, TextFeature]:

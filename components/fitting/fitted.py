@@ -7,21 +7,21 @@ import numpy as np
 import tensorflow as tf
 import tensorflow_transform as tft
 
-from components.fitting import escaping, label, table, tensor, text
+from components.fitting import escaping, names
 from components.records.roles import Column
 from components.settings.transform import Transform
 
 
 def class_names(output: tft.TFTransformOutput) -> list[str]:
     """Returns the class names in the order of the model's outputs; an empty list if the label is a quantity."""
-    if not _has_vocabulary(output, label.VOCABULARY):
+    if not _has_vocabulary(output, names.LABEL_VOCABULARY):
         return []
-    return [escaping.unescape(name.decode()) for name in output.vocabulary_by_name(label.VOCABULARY)]
+    return [escaping.unescape(name.decode()) for name in output.vocabulary_by_name(names.LABEL_VOCABULARY)]
 
 
 def label_counts(output: tft.TFTransformOutput) -> dict[str, int]:
     """Returns the number of records per class; their sum is the number of records Transform has read."""
-    rows = tf.data.TextLineDataset(output.vocabulary_file_by_name(label.COUNTS)).as_numpy_iterator()
+    rows = tf.data.TextLineDataset(output.vocabulary_file_by_name(names.LABEL_COUNTS)).as_numpy_iterator()
     pairs = (row.split(b" ", 1) for row in rows)
     return {escaping.unescape(name.decode()): int(count) for count, name in pairs}
 
@@ -66,7 +66,7 @@ class Fitted:
     def quantity(self, key: str) -> tuple[float, float]:
         """Returns mean and standard deviation of the labels, if they are quantities."""
         found = self.apply({key: tf.zeros([1])})
-        return float(found[label.MEAN][0]), float(found[label.DEVIATION][0])
+        return float(found[names.LABEL_MEAN][0]), float(found[names.LABEL_DEVIATION][0])
 
     def pretrained_model(self) -> tuple[Any, bool] | None:
         """Returns the pretrained image model and whether it is fine-tuned; None if there is none."""
@@ -74,22 +74,22 @@ class Fitted:
 
     def tokens(self, place: int) -> int:
         """Returns the number of token ids of a text column, out-of-vocabulary buckets included."""
-        return self._size(text.vocabulary_of(place)) + self._settings.unknown_buckets
+        return self._size(names.token_vocabulary(place)) + self._settings.unknown_buckets
 
     def categories(self, columns: Sequence[Column]) -> list[int]:
         """Returns the number of ids of each category column; quantile buckets of number columns come last."""
         categorical = sum(column.role == "category" for column in columns)
-        sizes = [self._size(table.vocabulary_of(place)) for place in range(categorical)]
+        sizes = [self._size(names.category_vocabulary(place)) for place in range(categorical)]
         bucketed = len(columns) - categorical if self._settings.numbers == "buckets" else 0
         return sizes + [self._settings.buckets] * bucketed
 
     def moments(self, column: Column) -> tuple[Any, Any] | None:
         """Returns mean and variance of a tensor column; None if they were not fitted."""
-        if tensor.mean_of(column.name) not in self._output.transformed_feature_spec():
+        if names.mean_of(column.name) not in self._output.transformed_feature_spec():
             return None
         blank = np.zeros(column.shape, column.dtype).tobytes()
         found = self.apply({column.name: tf.constant([blank])})
-        return found[tensor.mean_of(column.name)][0].numpy(), found[tensor.variance_of(column.name)][0].numpy()
+        return found[names.mean_of(column.name)][0].numpy(), found[names.variance_of(column.name)][0].numpy()
 
     def _size(self, vocabulary: str) -> int:
         return int(self._output.vocabulary_size_by_name(vocabulary))

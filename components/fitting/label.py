@@ -9,11 +9,8 @@ from typing import Any
 import tensorflow as tf
 import tensorflow_transform as tft
 
-from components.fitting import escaping, moments
+from components.fitting import escaping, moments, names
 from components.records.roles import Kind
-
-VOCABULARY, COUNTS = "labels", "label_counts"
-MEAN, DEVIATION = "label_mean", "label_deviation"
 
 
 def fit(label: Any, key: str, kind: Kind) -> dict[str, Any]:
@@ -23,14 +20,14 @@ def fit(label: Any, key: str, kind: Kind) -> dict[str, Any]:
 
 def _classes(label: Any, key: str) -> dict[str, Any]:
     label = escaping.escape(label)
-    tft.vocabulary(label, vocab_filename=COUNTS, store_frequency=True)
-    index = tft.compute_and_apply_vocabulary(label, vocab_filename=VOCABULARY)
+    tft.vocabulary(label, vocab_filename=names.LABEL_COUNTS, store_frequency=True)
+    index = tft.compute_and_apply_vocabulary(label, vocab_filename=names.LABEL_VOCABULARY)
     return {key: tf.cast(index, tf.int64)}
 
 
 def _quantity(label: Any, key: str) -> dict[str, Any]:
     value = tf.cast(label, tf.float32)
     ones = tf.ones_like(value)
-    tft.vocabulary(tf.fill(tf.shape(value), "all"), vocab_filename=COUNTS, store_frequency=True)
+    tft.vocabulary(tf.fill(tf.shape(value), "all"), vocab_filename=names.LABEL_COUNTS, store_frequency=True)
     mean, variance = moments.fit(value[:, tf.newaxis], 1)
-    return {key: value, MEAN: ones * mean, DEVIATION: ones * tf.sqrt(variance)}
+    return {key: value, names.LABEL_MEAN: ones * mean, names.LABEL_DEVIATION: ones * tf.sqrt(variance)}

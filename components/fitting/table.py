@@ -15,17 +15,12 @@ import tensorflow as tf
 import tensorflow_transform as tft
 
 from components.features import dates
-from components.fitting import escaping, moments, quantiles
+from components.fitting import escaping, moments, names, quantiles
 from components.records.roles import MISSING, Column
 from components.settings.transform import Transform
 
 NUMBERS, CATEGORIES = "table_numbers", "table_categories"
 _UNKNOWN = -1
-
-
-def vocabulary_of(place: int) -> str:
-    """Returns the vocabulary name of a category column, by its position among the category columns."""
-    return f"category_{place}"
 
 
 def fit(inputs: Mapping[str, Any], columns: Sequence[Column], settings: Transform) -> dict[str, Any]:
@@ -80,6 +75,6 @@ def _category(values: Any, place: int, settings: Transform) -> Any:
         escaping.escape(values),
         default_value=_UNKNOWN,
         top_k=settings.categories,
-        vocab_filename=vocabulary_of(place),
+        vocab_filename=names.category_vocabulary(place),
     )
     return tf.cast(ids, tf.int64)

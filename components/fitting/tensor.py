@@ -12,18 +12,9 @@ import tensorflow as tf
 
 from components.features.tensor import TensorFeature
 from components.fitting import moments
+from components.fitting.names import mean_of, variance_of
 from components.records.roles import Column
 from components.settings.transform import Transform
-
-
-def mean_of(name: str) -> str:
-    """Returns the name of the mean in the graph."""
-    return f"{name}_mean"
-
-
-def variance_of(name: str) -> str:
-    """Returns the name of the variance in the graph."""
-    return f"{name}_variance"
 
 
 def fit(inputs: Mapping[str, Any], columns: Sequence[Column], settings: Transform) -> dict[str, Any]:

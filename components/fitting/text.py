@@ -7,19 +7,15 @@ import tensorflow as tf
 import tensorflow_transform as tft
 
 from components.features.text import tokens
+from components.fitting.names import token_vocabulary
 from components.records.roles import Column
 from components.settings.transform import Transform
-
-
-def vocabulary_of(place: int) -> str:
-    """Returns the vocabulary name of a text column, by its position among the text columns."""
-    return f"tokens_{place}"
 
 
 def fit(inputs: Mapping[str, Any], columns: Sequence[Column], settings: Transform) -> dict[str, Any]:
     """Returns the token ids of each text column, from 0, with one entry per token."""
     return {
-        column.name: _token_ids(inputs[column.name], vocabulary_of(place), settings)
+        column.name: _token_ids(inputs[column.name], token_vocabulary(place), settings)
         for place, column in enumerate(columns)
     }
 

@@ -27,7 +27,7 @@ from components.input_pipeline.reader import Reader, Records
 from components.input_pipeline.sharding import RecordFile, Worker
 from components.records.tfrecord_walk import count_records
 from components.settings.input import Input
-from components.settings.tree import load
+from components.settings.section import checked
 
 _ALONE = Worker()
 _IMAGES = (".jpg", ".jpeg", ".png", ".gif", ".bmp")
@@ -151,7 +151,7 @@ def _data(reader: Reader, records: Records, training: bool, worker: Worker) -> t
 
 
 def _settings(given: Mapping[str, Any]) -> Input:
-    return load([{"input": dict(given)}]).input
+    return checked(Input, given, "input")
 
 
 def _numbered(labels: Any) -> tuple[Any, Sequence[Any]]:

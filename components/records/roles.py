@@ -87,6 +87,11 @@ def embedding_column(image: str) -> str:
     return f"{image}_features"
 
 
+def length_column(text: str) -> str:
+    """Returns the name of the column with the length class of a text, by which metrics are sliced."""
+    return f"{text}_length"
+
+
 def with_embeddings(schema: "schema_pb2.Schema", label: str, width: int) -> "schema_pb2.Schema":
     """Returns the schema of the same records with an embedding of so many values instead of the image."""
     from tensorflow_metadata.proto.v0 import schema_pb2

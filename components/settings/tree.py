@@ -11,17 +11,14 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
-import pydantic
-
 from components.errors import SettingsError
 from components.settings.evaluate import Evaluate
 from components.settings.extract import Extract
 from components.settings.gate import Gate
 from components.settings.ingest import Ingest
 from components.settings.input import Input
-from components.settings.names import nearest
 from components.settings.push import Push
-from components.settings.section import Section
+from components.settings.section import Section, checked
 from components.settings.train import Train
 from components.settings.transform import Transform
 
@@ -57,11 +54,7 @@ def load(overlays: Iterable[Mapping[str, Any]] = ()) -> Settings:
     merged: dict[str, Any] = {}
     for overlay in overlays:
         merged = _merge(merged, _with_new_names(overlay))
-    _refuse_unknown(Settings, merged, ())
-    try:
-        return Settings.model_validate(merged)
-    except pydantic.ValidationError as error:
-        raise SettingsError(_explain(error)) from None
+    return checked(Settings, merged)
 
 
 def parse_flag(text: str) -> dict[str, Any]:
@@ -107,23 +100,3 @@ def _with_new_names(overlay: Mapping[str, Any]) -> dict[str, Any]:
             kept = {name: value for name, value in values.items() if name != key}
             renamed[section] = {new.split(".")[1]: values[key], **kept}
     return renamed
-
-
-def _refuse_unknown(section: type[Section], values: Mapping[str, Any], path: tuple[str, ...]) -> None:
-    for key, value in values.items():
-        where = ".".join((*path, key))
-        if key not in section.model_fields:
-            raise SettingsError(f"unknown setting {where!r}: {nearest(key, section.model_fields)}")
-        inner = section.model_fields[key].annotation
-        if isinstance(inner, type) and issubclass(inner, Section):
-            if not isinstance(value, Mapping):
-                raise SettingsError(f"setting {where!r} is a section: expected {where}.KEY, got {value!r}")
-            _refuse_unknown(inner, value, (*path, key))
-
-
-def _explain(error: pydantic.ValidationError) -> str:
-    lines = []
-    for item in error.errors():
-        where = ".".join(str(part) for part in item["loc"])
-        lines.append(f"setting {where}: {item['msg']} (got {item['input']!r})")
-    return "\n".join(lines)

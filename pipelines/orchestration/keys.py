@@ -15,7 +15,7 @@ from pipelines.config import HOME, RunConfig
 from pipelines.orchestration import graph
 from pipelines.orchestration.graph import Node
 
-_WIRING = "pipelines/orchestration/build.py"
+WIRING = "pipelines/orchestration/build.py"
 _DECODER = "components/native/decode/loader.py"
 
 
@@ -33,7 +33,7 @@ def make(node: Node, config: RunConfig, upstream: Mapping[str, str], source: str
     parts = {
         "settings": {name: config.settings.section(name) for name in node.settings},
         "parts": {name: _plain(getattr(config.task, name)) for name in node.parts},
-        "code": {**code, _WIRING: wiring()},
+        "code": {**code, WIRING: wiring()},
         "packages": versions(node.packages),
         "upstream": dict(upstream),
         **({"decoder": _decoder()} if _DECODER in code else {}),
@@ -56,7 +56,7 @@ def version(package: str) -> str:
 @lru_cache(maxsize=1)
 def wiring() -> str:
     """Returns the digest of the file that sets the nodes up; what it imports is the nodes' own code."""
-    return sha256_of(HOME / _WIRING)[:16]
+    return sha256_of(HOME / WIRING)[:16]
 
 
 def _modules(node: Node, config: RunConfig, source: str) -> list[str]:

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from components.fitting import escaping, table
+from components.fitting import escaping, names, table
 from components.fitting.fitted import Fitted
 from components.records.roles import MISSING, Column
 from components.settings.transform import Transform
@@ -200,6 +200,6 @@ def test_a_column_at_a_time_is_what_was_asked_for() -> None:
 def test_vocabularies_are_lines_that_can_be_read_back(fitted: dict[str, Fitted]) -> None:
     """With what was escaped."""
     output = fitted["zscore"]._output
-    lines = output.vocabulary_by_name(table.vocabulary_of(0))
+    lines = output.vocabulary_by_name(names.category_vocabulary(0))
 
     assert [escaping.unescape(line.decode()) for line in lines] == ["b", "two\nlines"]

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 import tensorflow as tf
 
-from components.fitting import text
+from components.fitting import names, text
 from components.fitting.fitted import Fitted
 from components.records.roles import Column
 from components.settings.transform import Transform
@@ -47,7 +47,7 @@ def _fit_by(columns: list[Column], settings: Transform) -> Callable[[dict[str, A
 
 def vocabulary(fitted: Fitted, place: int = 0) -> set[str]:
     """Returns what is told apart."""
-    return {token.decode() for token in fitted._output.vocabulary_by_name(text.vocabulary_of(place))}
+    return {token.decode() for token in fitted._output.vocabulary_by_name(names.token_vocabulary(place))}
 
 
 def numbers(fitted: Fitted, *texts: str, column: str = "said") -> Any:
