@@ -52,7 +52,7 @@ def _check(content: bytes, limits: ImageLimits, handling: Handling) -> CheckedIm
         raise Rejected(str(error), "" if error.at is None else f"byte {error.at}") from error
 
 
-class Checks:
+class ImageChecker:
     """Checks images and caches the verdicts; threads may share it."""
 
     def __init__(self, file: Path | None, settings: "Ingest") -> None:
@@ -63,7 +63,7 @@ class Checks:
         self._known: dict[bytes, bytes | None] = {}  # None: not in the cache
         self._new: dict[bytes, bytes] = {}
 
-    def __enter__(self) -> "Checks":
+    def __enter__(self) -> "ImageChecker":
         return self
 
     def __exit__(self, *_: object) -> None:

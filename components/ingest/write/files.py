@@ -13,7 +13,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from components.ingest.images.checks import Checks
+from components.ingest.images.checks import ImageChecker
 from components.ingest.sources import FileRecord, FileSource, ImageSource, Rejected
 from components.ingest.survey.listing import ListedFile
 from components.ingest.work.shards import ShardFiles
@@ -52,7 +52,7 @@ def write_shard(
     counts, quarantined = ShardCounts(), list[Quarantined]()
     try:
         with (
-            Checks(checks, settings) as known,
+            ImageChecker(checks, settings) as known,
             durable.publish_file(target, sync=False) as temporary,
             TFRecordWriter(temporary) as writer,
         ):
@@ -86,7 +86,7 @@ class _InputChangedError(Exception):
 class _FileReader:
     """Reads files and checks them."""
 
-    def __init__(self, source: FileSource, data: DataPath, settings: "Ingest", checks: Checks) -> None:
+    def __init__(self, source: FileSource, data: DataPath, settings: "Ingest", checks: ImageChecker) -> None:
         self._source, self._data, self._settings, self._checks = source, data, settings, checks
         self._images = source if isinstance(source, ImageSource) else None
 

@@ -18,7 +18,7 @@ import orjson
 import pyarrow as pa
 
 from components.ingest.images import CheckedImage
-from components.ingest.images.checks import Checks
+from components.ingest.images.checks import ImageChecker
 from components.ingest.sources import Rejected
 from components.ingest.sources.rows import BadRow, Range, RowBatch
 from components.ingest.survey import references
@@ -70,7 +70,7 @@ class ImageColumn:
         self._column, self._limit = column, settings.max_file_mb
         self._place = schema.get_field_index(column)
         self._folder, self._finder = posixpath.dirname(part.path), references.ImageFinder(data)
-        self._checks = Checks(checks, settings)
+        self._checks = ImageChecker(checks, settings)
 
     def __enter__(self) -> "ImageColumn":
         # Threads: reading, hashing and decoding release Python's lock.

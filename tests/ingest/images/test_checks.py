@@ -12,7 +12,7 @@ from PIL import Image
 
 from components import fingerprint
 from components.ingest.images import CheckedImage, checks
-from components.ingest.images.checks import Checks, code_digest
+from components.ingest.images.checks import ImageChecker, code_digest
 from components.ingest.sources import Rejected
 from components.settings.ingest import Ingest
 
@@ -36,7 +36,7 @@ def sha256(content: bytes) -> str:
 
 def check(file: Path | None, content: bytes, name: str = "", **settings: object) -> CheckedImage | tuple[str, str]:
     """Returns the image that a cache in `file` returns for a hash, or reason and position of its rejection."""
-    with Checks(file, Ingest.model_validate(settings)) as checked:
+    with ImageChecker(file, Ingest.model_validate(settings)) as checked:
         try:
             return checked.check(content, name or sha256(content))
         except Rejected as error:
@@ -76,9 +76,9 @@ class TestHit:
     def test_many_are_looked_up_at_once(self, file: Path) -> None:
         """With the same result as one by one, for known and unknown images; threads share the cache."""
         images = [jpeg(seed) for seed in range(60)]
-        with Checks(file, Ingest()) as checked, ThreadPoolExecutor(8) as pool:
+        with ImageChecker(file, Ingest()) as checked, ThreadPoolExecutor(8) as pool:
             list(pool.map(lambda image: checked.check(image, sha256(image)), images[:50]))
-        with Checks(file, Ingest()) as checked:
+        with ImageChecker(file, Ingest()) as checked:
             checked.expect(map(sha256, images))
             known = [checked.check(b"text", sha256(image)).width for image in images[:50]]
             unknown = [checked.check(image, sha256(image)).width for image in images[50:]]

@@ -13,7 +13,7 @@ import pytest
 import tensorflow as tf
 
 from components.ingest.close import reports
-from components.ingest.images.checks import Checks
+from components.ingest.images.checks import ImageChecker
 from components.ingest.sources import Rejected
 from components.ingest.sources.image_folder import SOURCE
 from components.ingest.survey.listing import ListedFile, Listing
@@ -246,7 +246,7 @@ class TestCachedChecks:
         fill(data, {"cats/1.png": image(1)})
         (item,) = take(data).files
         shard = ShardFiles("train", 0, 1, (item,))
-        with Checks(tmp_path / "checks.db", Ingest()) as checks:
+        with ImageChecker(tmp_path / "checks.db", Ingest()) as checks:
             checks.check(image(1, size=(50, 30)), item.sha256)
         known = write_shard(shard, SOURCE, data, artifact, Ingest(), tmp_path / "checks.db")
         unknown = write_shard(shard, SOURCE, data, artifact, Ingest())
@@ -260,7 +260,7 @@ class TestCachedChecks:
         fill(data, {"cats/1.png": image(1), "cats/2.jpg": b"<html>"})
         good, bad = take(data).files
         write_shard(ShardFiles("train", 0, 1, (good, bad)), SOURCE, data, artifact, Ingest(), tmp_path / "checks.db")
-        with Checks(tmp_path / "checks.db", Ingest()) as checks:
+        with ImageChecker(tmp_path / "checks.db", Ingest()) as checks:
             assert checks.check(b"no image", good.sha256).content == b"no image"
             with pytest.raises(Rejected, match="starts with '<html>'"):
                 checks.check(image(1), bad.sha256)
