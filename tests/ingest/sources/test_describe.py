@@ -1,4 +1,4 @@
-"""A good row can tell where it stands and what stood there: its image may turn out to be bad later on."""
+"""`RowBatch.describe` returns position and raw bytes of a good row, whose image may turn out to be bad later."""
 
 from pathlib import Path
 from typing import Any
@@ -17,7 +17,7 @@ CLEAN_JSONL = b'{"n": 1, "text": "a"}\n\n{"n": 2, "text": "b"}\n'
 
 
 def described(source: RowSource, path: Path) -> list[tuple[Any, str, bytes]]:
-    """Returns the number in each good row, with what the row tells of itself."""
+    """Returns the number in each good row, with its position and raw bytes."""
     [part] = source.divide(path, path.name, 1 << 30)
     found = []
     for batch in source.read(path, part, source.schema(path)):

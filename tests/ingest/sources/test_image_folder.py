@@ -1,4 +1,4 @@
-"""Every file below the data folder is taken, refused with a reason, or left out by a rule that people expect."""
+"""Every file below the data folder is read, quarantined with a reason, or ignored by a known rule."""
 
 import os
 import socket
@@ -26,54 +26,54 @@ def fill(folder: Path, *names: str) -> None:
         (folder / name).write_bytes(b"image")
 
 
-def found(*files: str, refused: dict[str, str] | None = None, ignored: tuple[str, ...] = ()) -> Found:
-    """Returns what the source must find; the class is the outermost folder."""
+def found(*files: str, quarantined: dict[str, str] | None = None, ignored: tuple[str, ...] = ()) -> Found:
+    """Returns the expected result; the class is the outermost folder."""
     return Found(
         tuple(SourceFile(file, file.partition("/")[0]) for file in files),
-        tuple(Quarantined(path, reason) for path, reason in (refused or {}).items()),
+        tuple(Quarantined(path, reason) for path, reason in (quarantined or {}).items()),
         ignored,
     )
 
 
 def stopped(folder: Path) -> str:
-    """Returns the message with which a folder is turned down."""
+    """Returns the message with which a folder is rejected."""
     with pytest.raises(BadInput) as bad:
         SOURCE.find(folder)
     return str(bad.value)
 
 
 class TestListing:
-    """What belongs to the data and what does not."""
+    """Which files are data."""
 
-    def test_the_class_is_the_folders_name(self, data: Path) -> None:
-        """Files come in the order of their paths, whatever their suffix."""
+    def test_the_class_is_the_name_of_the_folder(self, data: Path) -> None:
+        """Files are sorted by path, and may have any suffix."""
         fill(data, "dogs/2.jpg", "cats/b.png", "cats/a.JPG", "cats/notes.txt")
 
         assert SOURCE.find(data) == found("cats/a.JPG", "cats/b.png", "cats/notes.txt", "dogs/2.jpg")
 
     def test_nested_folders_belong_to_the_outer_class(self, data: Path) -> None:
-        """Whatever is below a class folder is of that class."""
+        """Every file below a class folder has that class."""
         fill(data, "cats/2024/may/1.jpg", "cats/1.jpg")
 
         assert SOURCE.find(data) == found("cats/1.jpg", "cats/2024/may/1.jpg")
 
-    def test_hidden_files_and_folders_are_left_out(self, data: Path) -> None:
-        """What tools leave behind is no data: it is named, and not opened."""
+    def test_hidden_files_and_folders_are_ignored(self, data: Path) -> None:
+        """Files of tools are no data: they are listed as ignored and not opened."""
         fill(data, "cats/1.jpg", "cats/.DS_Store", ".git/config", "cats/.thumbs/1.jpg")
 
         assert SOURCE.find(data) == found("cats/1.jpg", ignored=(".git", "cats/.DS_Store", "cats/.thumbs"))
 
-    def test_a_readme_beside_the_class_folders_is_left_out(self, data: Path) -> None:
+    def test_a_readme_beside_the_class_folders_is_ignored(self, data: Path) -> None:
         """Text at the top describes the data."""
         fill(data, "cats/1.jpg", "README.md", "LICENSE")
 
         assert SOURCE.find(data) == found("cats/1.jpg", ignored=("LICENSE", "README.md"))
 
-    def test_an_image_beside_the_class_folders_is_refused(self, data: Path) -> None:
-        """It has no class, and is not left out in silence."""
+    def test_an_image_beside_the_class_folders_is_quarantined(self, data: Path) -> None:
+        """It has no class, and is not ignored."""
         fill(data, "cats/1.jpg", "2.jpg", "3.TIFF")
 
-        assert SOURCE.find(data) == found("cats/1.jpg", refused={"2.jpg": TOP, "3.TIFF": TOP})
+        assert SOURCE.find(data) == found("cats/1.jpg", quarantined={"2.jpg": TOP, "3.TIFF": TOP})
 
     def test_an_empty_class_folder_gives_no_records(self, data: Path) -> None:
         """A class without files is not a class."""
@@ -84,41 +84,41 @@ class TestListing:
 
     @pytest.mark.parametrize("name", ["<script>", "a\nb", "chat noir", "猫", "-rf", "a:b"])
     def test_any_readable_name_is_a_class(self, name: str, data: Path) -> None:
-        """A label is text and is never taken for anything else."""
+        """A label may be any text."""
         fill(data, f"{name}/1.jpg")
 
         assert SOURCE.find(data) == found(f"{name}/1.jpg")
 
-    def test_a_class_name_that_is_not_utf8_is_refused(self, data: Path) -> None:
-        """A label must be text; the path is shown with its odd byte spelt out."""
+    def test_a_class_name_that_is_not_utf8_is_quarantined(self, data: Path) -> None:
+        """A label must be text; the path is shown with the byte escaped."""
         fill(data, "cats/1.jpg", os.fsdecode(b"caf\xe9/1.jpg"))
 
         assert SOURCE.find(data) == found(
-            "cats/1.jpg", refused={"caf\\xe9/1.jpg": "the class folder's name is not UTF-8"}
+            "cats/1.jpg", quarantined={"caf\\xe9/1.jpg": "the class folder's name is not UTF-8"}
         )
 
-    def test_a_file_name_that_is_not_utf8_is_taken(self, data: Path) -> None:
+    def test_a_file_name_that_is_not_utf8_is_read(self, data: Path) -> None:
         """Only the class has to be text."""
         name = os.fsdecode(b"cats/caf\xe9.jpg")
         fill(data, name)
 
         assert SOURCE.find(data) == found(name)
 
-    def test_a_pipe_is_refused_without_being_opened(self, data: Path) -> None:
-        """Promise D4: opening it would wait for ever."""
+    def test_a_pipe_is_quarantined_without_being_opened(self, data: Path) -> None:
+        """Promise D4: opening a pipe would wait for ever."""
         fill(data, "cats/1.jpg")
         os.mkfifo(data / "cats" / "2.jpg")
 
-        assert SOURCE.find(data) == found("cats/1.jpg", refused={"cats/2.jpg": "not a regular file"})
+        assert SOURCE.find(data) == found("cats/1.jpg", quarantined={"cats/2.jpg": "not a regular file"})
 
-    def test_a_socket_is_refused(self, data: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-        """It is not a file either."""
+    def test_a_socket_is_quarantined(self, data: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+        """A socket is no regular file."""
         fill(data, "cats/1.jpg")
         monkeypatch.chdir(data / "cats")  # the name of a socket is short
         with socket.socket(socket.AF_UNIX) as opened:
             opened.bind("2.jpg")
 
-        assert SOURCE.find(data) == found("cats/1.jpg", refused={"cats/2.jpg": "not a regular file"})
+        assert SOURCE.find(data) == found("cats/1.jpg", quarantined={"cats/2.jpg": "not a regular file"})
 
 
 class TestLinks:
@@ -130,16 +130,16 @@ class TestLinks:
         fill(tmp_path / "outside", "secret.jpg")
         return tmp_path / "outside"
 
-    def test_a_link_to_a_file_inside_is_taken(self, data: Path) -> None:
-        """Its class is that of the place where it stands."""
+    def test_a_link_to_a_file_inside_is_read(self, data: Path) -> None:
+        """Its class is the folder of the link."""
         fill(data, "cats/1.jpg")
         (data / "dogs").mkdir()
         (data / "dogs" / "2.jpg").symlink_to("../cats/1.jpg")
 
         assert SOURCE.find(data) == found("cats/1.jpg", "dogs/2.jpg")
 
-    def test_a_link_to_a_file_outside_is_refused(self, data: Path, outside: Path) -> None:
-        """Whether it is absolute, relative, or by way of another link."""
+    def test_a_link_to_a_file_outside_is_quarantined(self, data: Path, outside: Path) -> None:
+        """The link may be absolute, relative, or lead to another link."""
         fill(data, "cats/1.jpg")
         (data / "cats" / "absolute.jpg").symlink_to(outside / "secret.jpg")
         (data / "cats" / "relative.jpg").symlink_to("../../outside/secret.jpg")
@@ -147,42 +147,42 @@ class TestLinks:
 
         assert SOURCE.find(data) == found(
             "cats/1.jpg",
-            refused={"cats/absolute.jpg": OUTSIDE, "cats/relative.jpg": OUTSIDE, "cats/twice.jpg": OUTSIDE},
+            quarantined={"cats/absolute.jpg": OUTSIDE, "cats/relative.jpg": OUTSIDE, "cats/twice.jpg": OUTSIDE},
         )
 
-    def test_a_link_to_a_folder_outside_is_refused_and_not_entered(self, data: Path, outside: Path) -> None:
-        """Inside a class and in the place of a class."""
+    def test_a_link_to_a_folder_outside_is_quarantined_and_not_entered(self, data: Path, outside: Path) -> None:
+        """Inside a class, or in place of a class folder."""
         fill(data, "cats/1.jpg")
         (data / "cats" / "more").symlink_to(outside)
         (data / "dogs").symlink_to(outside)
 
-        assert SOURCE.find(data) == found("cats/1.jpg", refused={"cats/more": OUTSIDE, "dogs": OUTSIDE})
+        assert SOURCE.find(data) == found("cats/1.jpg", quarantined={"cats/more": OUTSIDE, "dogs": OUTSIDE})
 
-    def test_a_link_to_a_folder_inside_is_refused_and_not_entered(self, data: Path) -> None:
-        """A class under a second name, or a circle."""
+    def test_a_link_to_a_folder_inside_is_quarantined_and_not_entered(self, data: Path) -> None:
+        """A second name of a class, or a loop."""
         fill(data, "cats/1.jpg")
         (data / "cats" / "again").symlink_to("../cats")
         (data / "felines").symlink_to("cats")
 
-        assert SOURCE.find(data) == found("cats/1.jpg", refused={"cats/again": NOTHING, "felines": NOTHING})
+        assert SOURCE.find(data) == found("cats/1.jpg", quarantined={"cats/again": NOTHING, "felines": NOTHING})
 
-    def test_a_dangling_link_is_refused(self, data: Path, outside: Path) -> None:
-        """What is not there cannot be read, inside or outside."""
+    def test_a_dangling_link_is_quarantined(self, data: Path, outside: Path) -> None:
+        """The target does not exist, inside or outside the data folder."""
         fill(data, "cats/1.jpg")
         (data / "cats" / "in.jpg").symlink_to("gone.jpg")
         (data / "cats" / "out.jpg").symlink_to(outside / "gone.jpg")
 
-        assert SOURCE.find(data) == found("cats/1.jpg", refused={"cats/in.jpg": NOTHING, "cats/out.jpg": OUTSIDE})
+        assert SOURCE.find(data) == found("cats/1.jpg", quarantined={"cats/in.jpg": NOTHING, "cats/out.jpg": OUTSIDE})
 
-    def test_a_link_to_itself_is_refused(self, data: Path) -> None:
-        """A circle of links is a bad file and not the end of the run."""
+    def test_a_link_to_itself_is_quarantined(self, data: Path) -> None:
+        """A loop of links does not stop the run."""
         fill(data, "cats/1.jpg")
         (data / "cats" / "loop.jpg").symlink_to("loop.jpg")
 
-        assert SOURCE.find(data) == found("cats/1.jpg", refused={"cats/loop.jpg": NOTHING})
+        assert SOURCE.find(data) == found("cats/1.jpg", quarantined={"cats/loop.jpg": NOTHING})
 
     def test_the_data_folder_may_be_a_link(self, data: Path, tmp_path: Path) -> None:
-        """The user named it, so what it leads to is inside."""
+        """The user named the link, so its target is the data folder."""
         fill(data, "cats/1.jpg")
         (data / "cats" / "2.jpg").symlink_to("1.jpg")
         (tmp_path / "link").symlink_to(data)
@@ -190,44 +190,44 @@ class TestLinks:
         assert SOURCE.find(tmp_path / "link") == found("cats/1.jpg", "cats/2.jpg")
 
 
-class TestNothingToRead:
-    """Promise A3: without a readable file the run stops, names the place and says 0 examples."""
+class TestNoFiles:
+    """Promise A3: without a file the run stops; the message has the folder and 0 examples."""
 
     def test_a_missing_folder(self, data: Path) -> None:
-        """The path is named with what was expected there."""
+        """The message has the path and what was expected."""
         assert stopped(data / "none") == f"{data / 'none'}: no such folder; {EXPECTED}"
 
-    def test_a_file_in_the_place_of_the_folder(self, data: Path) -> None:
+    def test_a_file_instead_of_a_folder(self, data: Path) -> None:
         """A single image is not a data set."""
         fill(data, "cat.jpg")
 
         assert stopped(data / "cat.jpg") == f"{data / 'cat.jpg'}: not a folder; {EXPECTED}"
 
     def test_an_empty_folder(self, data: Path) -> None:
-        """Nothing there is said as such."""
+        """The message says 0 examples."""
         assert stopped(data) == f"{data}: 0 examples in it; {EXPECTED}"
 
-    def test_a_folder_with_nothing_but_side_files(self, data: Path) -> None:
-        """What is left out does not count as data."""
+    def test_a_folder_with_only_ignored_files(self, data: Path) -> None:
+        """Ignored files do not count as data."""
         fill(data, "README.md", ".git/config")
         (data / "cats").mkdir()
 
         assert stopped(data) == f"{data}: 0 examples in it; {EXPECTED}"
 
     def test_a_folder_of_images_without_classes(self, data: Path) -> None:
-        """The most likely mistake is answered with the first file and its reason."""
+        """The message has the first file and its reason."""
         fill(data, "1.jpg", "2.jpg")
 
         assert stopped(data) == f"{data}: 0 examples in it; {EXPECTED}; 2 quarantined, such as 1.jpg: {TOP}"
 
 
 class TestPermissions:
-    """Promise B9: what may not be read is a clear failure."""
+    """Promise B9: missing permissions stop the run with a clear message."""
 
     def test_a_folder_that_may_not_be_listed(
         self, open_folder: Path, without_rights: Callable[[], AbstractContextManager[None]]
     ) -> None:
-        """The class folder is named."""
+        """The message has the class folder."""
         fill(open_folder, "cats/1.jpg", "dogs/1.jpg")
         (open_folder / "dogs").chmod(0)
         with without_rights():
@@ -238,7 +238,7 @@ class TestPermissions:
     def test_a_folder_that_may_be_listed_and_not_entered(
         self, open_folder: Path, without_rights: Callable[[], AbstractContextManager[None]]
     ) -> None:
-        """Names without their files are as unreadable."""
+        """File names without access to the files are an error."""
         fill(open_folder, "cats/1.jpg")
         (open_folder / "cats").chmod(0o444)
         with without_rights():
@@ -250,7 +250,7 @@ class TestPermissions:
     def test_a_data_folder_behind_a_closed_one(
         self, open_folder: Path, without_rights: Callable[[], AbstractContextManager[None]]
     ) -> None:
-        """It cannot even be told whether it is there."""
+        """Without access to the folder above, it is unknown whether the data folder exists."""
         fill(open_folder, "closed/data/cats/1.jpg")
         (open_folder / "closed").chmod(0)
         with without_rights():
@@ -264,14 +264,14 @@ class TestReading:
     """One file becomes one record, or is rejected with the reason."""
 
     def test_a_record_holds_the_image_and_its_label(self, image: Callable[..., bytes]) -> None:
-        """A PNG is kept byte for byte; the shorter side is noted."""
+        """A PNG is kept byte for byte, with its shorter side."""
         content = image(1, size=(6, 4))
         read = SOURCE.read(SourceFile("chat noir/1.png", "chat noir"), content, Ingest())
 
         assert read == FileRecord({"image": content, "label": b"chat noir"}, side=4, changed="")
 
-    def test_a_converted_image_says_so(self, image: Callable[..., bytes]) -> None:
-        """A BMP is stored as PNG, and the reason is kept for the report."""
+    def test_a_converted_image_has_the_reason(self, image: Callable[..., bytes]) -> None:
+        """A BMP is stored as PNG, with the reason for the report."""
         read = SOURCE.read(SourceFile("cats/1.bmp", "cats"), image(1, "BMP"), Ingest())
 
         assert (bytes(read.columns["image"])[:4], read.changed) == (b"\x89PNG", "BMP")
@@ -286,15 +286,15 @@ class TestReading:
             ),
         ],
     )
-    def test_what_is_no_image_is_rejected(self, content: bytes, reason: str) -> None:
-        """Promise A4: with the reason, whatever the file is called."""
+    def test_a_file_that_is_no_image_is_rejected(self, content: bytes, reason: str) -> None:
+        """Promise A4: the file name does not matter."""
         with pytest.raises(Rejected) as rejected:
             SOURCE.read(SourceFile("cats/1.jpg", "cats"), content, Ingest())
 
         assert str(rejected.value) == reason
 
     def test_the_limit_of_pixels_is_a_setting(self, image: Callable[..., bytes]) -> None:
-        """Promise A5: the settings' limit is the one that counts."""
+        """Promise A5: ingest.max_pixels is the limit."""
         with pytest.raises(Rejected) as rejected:
             SOURCE.read(SourceFile("cats/1.png", "cats"), image(1, size=(6, 4)), Ingest(max_pixels=23))
 

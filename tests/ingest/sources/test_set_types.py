@@ -1,4 +1,4 @@
-"""A type that the user has set is the type of the records, whatever the source."""
+"""A type that the user has set is the type in the records, for every source."""
 
 from pathlib import Path
 from typing import Any
@@ -18,13 +18,12 @@ from components.ingest.sources.rows import BadRow, RowSource
 from components.ingest.sources.tfrecord_rows import SOURCE as RECORDS
 from components.ingest.survey.columns import with_types
 from components.settings.ingest import ColumnType
+from tests.ingest.sources import reading
 
 
 def read(source: RowSource, path: Path, **types: ColumnType) -> tuple[list[dict[str, Any]], list[BadRow]]:
-    """Returns all rows of a file, some columns at types of the user's, and the bad ones."""
-    schema = with_types(source.schema(path), types)
-    batches = [batch for part in source.divide(path, path.name, 1 << 30) for batch in source.read(path, part, schema)]
-    return [row for batch in batches for row in batch.columns.to_pylist()], [bad for b in batches for bad in b.bad]
+    """Returns all rows of a file and the bad ones, with column types of the user."""
+    return reading.read(source, path, with_types(source.schema(path), types))
 
 
 def write_csv(path: Path, column: str, cells: list[str]) -> Path:
@@ -40,7 +39,7 @@ def write_jsonl(path: Path, values: list[Any]) -> Path:
 
 
 class TestCsv:
-    """Cells are text and can be read as anything."""
+    """Cells are text and can be read as any type."""
 
     @pytest.mark.parametrize(
         ("cells", "kind", "values"),
@@ -53,13 +52,13 @@ class TestCsv:
         ],
     )
     def test_a_type_is_read(self, tmp_path: Path, cells: list[str], kind: ColumnType, values: list[Any]) -> None:
-        """Text as it stands in the file: no digit of a code is lost."""
+        """Text is read as in the file: no digit of a code is lost."""
         path = write_csv(tmp_path / "a.csv", "v", cells)
 
         assert read(CSV, path, v=kind) == ([{"v": value} for value in values], [])
 
-    def test_what_has_not_this_type_is_a_bad_row(self, tmp_path: Path) -> None:
-        """The user's word counts for the others."""
+    def test_a_cell_of_another_type_is_a_bad_row(self, tmp_path: Path) -> None:
+        """The other cells have the type of the user."""
         path = write_csv(tmp_path / "a.csv", "v", ["1", "1.5", "2"])
 
         assert read(CSV, path, v="int") == (
@@ -85,13 +84,13 @@ class TestJsonl:
     def test_values_are_converted(
         self, tmp_path: Path, values: list[Any], kind: ColumnType, expected: list[Any]
     ) -> None:
-        """Numbers to text and back, also inside of lists; what is missing stays missing."""
+        """Numbers become text and text numbers, also inside lists; missing values stay missing."""
         path = write_jsonl(tmp_path / "a.jsonl", values)
 
         assert read(JSONL, path, v=kind) == ([{"v": value} for value in expected], [])
 
-    def test_what_cannot_be_converted_is_a_bad_row(self, tmp_path: Path) -> None:
-        """With the value as it was."""
+    def test_a_value_that_cannot_be_converted_is_a_bad_row(self, tmp_path: Path) -> None:
+        """The reason has the original value."""
         path = write_jsonl(tmp_path / "a.jsonl", [1, "x", 1.5, True])
 
         assert read(JSONL, path, v="int") == (
@@ -103,8 +102,8 @@ class TestJsonl:
             ],
         )
 
-    def test_other_columns_are_as_strict_as_ever(self, tmp_path: Path) -> None:
-        """A number in a column of text is a bad row, unless the user has said that it is text."""
+    def test_other_columns_are_not_converted(self, tmp_path: Path) -> None:
+        """A number in a text column is a bad row, unless the user has set the type to text."""
         (tmp_path / "a.jsonl").write_bytes(b'{"v": "a", "w": 1}\n{"v": 2, "w": 2}\n{"v": "c", "w": 3}\n')
         rows, bad = read(JSONL, tmp_path / "a.jsonl", w="text")
 
@@ -126,13 +125,13 @@ class TestParquet:
         ],
     )
     def test_a_column_is_cast(self, tmp_path: Path, column: pa.Array, kind: ColumnType, values: list[Any]) -> None:
-        """Also the values of lists."""
+        """The values of lists are cast, too."""
         pq.write_table(pa.table({"v": column}), tmp_path / "a.parquet")
 
         assert read(PARQUET, tmp_path / "a.parquet", v=kind) == ([{"v": value} for value in values], [])
 
-    def test_what_cannot_be_cast_is_a_bad_row(self, tmp_path: Path) -> None:
-        """Not the whole file."""
+    def test_a_value_that_cannot_be_cast_is_a_bad_row(self, tmp_path: Path) -> None:
+        """The other rows are kept."""
         pq.write_table(pa.table({"v": ["7", "x"]}), tmp_path / "a.parquet")
         rows, bad = read(PARQUET, tmp_path / "a.parquet", v="int")
 
@@ -140,7 +139,7 @@ class TestParquet:
 
 
 def test_arrays_of_single_values_are_cast(tmp_path: Path) -> None:
-    """Classes that are numbers can be text."""
+    """Numeric classes can be read as text."""
     np.savez(tmp_path / "a.npz", y=np.array([1, 2]), x=np.zeros((2, 3), np.float32))
     rows, bad = read(ARRAYS, tmp_path / "a.npz", y="text")
 
@@ -158,7 +157,7 @@ def test_arrays_of_single_values_are_cast(tmp_path: Path) -> None:
     ],
 )
 def test_features_of_other_programs_are_cast(tmp_path: Path, feature: Any, kind: ColumnType, value: Any) -> None:
-    """A class that is a number in a TFRecord can be text."""
+    """A numeric class in a TFRecord can be read as text."""
     with tf.io.TFRecordWriter(str(tmp_path / "a.tfrecord")) as writer:
         writer.write(tf.train.Example(features=tf.train.Features(feature={"v": feature})).SerializeToString())
 

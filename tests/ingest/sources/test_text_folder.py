@@ -1,4 +1,4 @@
-"""One file of text becomes one record, to the byte, or is rejected with the reason."""
+"""One text file becomes one record, byte for byte, or is rejected with the reason."""
 
 import shutil
 import subprocess
@@ -29,62 +29,62 @@ def fill(folder: Path, *names: str) -> None:
         (folder / name).write_text(name)
 
 
-def found(*files: str, refused: dict[str, str] | None = None, ignored: tuple[str, ...] = ()) -> Found:
-    """Returns what the source must find; the class is the outermost folder."""
+def found(*files: str, quarantined: dict[str, str] | None = None, ignored: tuple[str, ...] = ()) -> Found:
+    """Returns the expected result; the class is the outermost folder."""
     return Found(
         tuple(SourceFile(file, file.partition("/")[0]) for file in files),
-        tuple(Quarantined(path, reason) for path, reason in (refused or {}).items()),
+        tuple(Quarantined(path, reason) for path, reason in (quarantined or {}).items()),
         ignored,
     )
 
 
 def rejected(content: bytes, settings: Ingest | None = None) -> str:
-    """Returns why a file is not taken."""
+    """Returns why a file is rejected."""
     with pytest.raises(Rejected) as reason:
         SOURCE.read(FILE, content, settings or Ingest())
     return str(reason.value)
 
 
 class TestListing:
-    """What belongs to the data and what does not."""
+    """Which files are data."""
 
-    def test_the_class_is_the_folders_name(self, tmp_path: Path) -> None:
-        """Texts by their names, at any depth, in the order of their paths."""
+    def test_the_class_is_the_name_of_the_folder(self, tmp_path: Path) -> None:
+        """Files with a text suffix are listed at any depth, sorted by path."""
         fill(tmp_path, "spam/2.text", "ham/b.md", "ham/a.TXT", "ham/2024/may/c.txt")
 
         assert SOURCE.find(tmp_path) == found("ham/2024/may/c.txt", "ham/a.TXT", "ham/b.md", "spam/2.text")
 
-    def test_what_is_no_text_inside_a_class_is_refused(self, tmp_path: Path) -> None:
-        """Nothing is left out in silence, and an image is called so."""
+    def test_other_files_in_a_class_folder_are_quarantined(self, tmp_path: Path) -> None:
+        """No file is ignored, and the reason names images."""
         fill(tmp_path, "ham/1.txt", "ham/scan.png", "ham/letter.pdf", "ham/plain", "spam/2.JPG")
 
         assert SOURCE.find(tmp_path) == found(
             "ham/1.txt",
-            refused={"ham/letter.pdf": NOT_TEXT, "ham/plain": NOT_TEXT, "ham/scan.png": IMAGE, "spam/2.JPG": IMAGE},
+            quarantined={"ham/letter.pdf": NOT_TEXT, "ham/plain": NOT_TEXT, "ham/scan.png": IMAGE, "spam/2.JPG": IMAGE},
         )
 
-    def test_a_text_beside_the_class_folders_is_refused(self, tmp_path: Path) -> None:
-        """It has no class; what only describes the data is told by its name."""
+    def test_a_text_beside_the_class_folders_is_quarantined(self, tmp_path: Path) -> None:
+        """It has no class; files that describe the data are recognised by name."""
         fill(tmp_path, "ham/1.txt", "2.txt", "notes.md", "README.md", "LICENSE.txt", "licence", "logo.png", ".x.txt")
 
         assert SOURCE.find(tmp_path) == found(
             "ham/1.txt",
-            refused={"2.txt": "not inside a class folder", "notes.md": "not inside a class folder"},
+            quarantined={"2.txt": "not inside a class folder", "notes.md": "not inside a class folder"},
             ignored=(".x.txt", "LICENSE.txt", "README.md", "licence", "logo.png"),
         )
 
-    def test_a_link_that_leads_out_is_refused(self, tmp_path: Path) -> None:
+    def test_a_link_that_leads_out_is_quarantined(self, tmp_path: Path) -> None:
         """D4: nothing outside the data folder is read."""
         fill(tmp_path, "data/ham/1.txt", "secret.txt")
         (tmp_path / "data" / "ham" / "2.txt").symlink_to(tmp_path / "secret.txt")
 
         assert SOURCE.find(tmp_path / "data") == found(
-            "ham/1.txt", refused={"ham/2.txt": "symbolic link that leads outside the data folder"}
+            "ham/1.txt", quarantined={"ham/2.txt": "symbolic link that leads outside the data folder"}
         )
 
     @pytest.mark.parametrize("names", [[], ["README.md"], ["1.txt", "2.txt"], ["ham/1.png"]])
-    def test_a_folder_without_a_text_is_refused(self, names: list[str], tmp_path: Path) -> None:
-        """A3: it is named, with what was expected there."""
+    def test_a_folder_without_texts_is_rejected(self, names: list[str], tmp_path: Path) -> None:
+        """A3: the message has the folder and what was expected."""
         fill(tmp_path, *names)
 
         with pytest.raises(BadInput) as stopped:
@@ -111,22 +111,23 @@ class TestReading:
     """A10: a documented result for each kind of text."""
 
     @pytest.mark.parametrize("text", KEPT.values(), ids=KEPT.keys())
-    def test_text_is_kept_to_the_byte(self, text: str) -> None:
-        """Nothing is cut, joined, reordered or made another."""
+    def test_text_is_kept_byte_for_byte(self, text: str) -> None:
+        """No character is cut, joined, reordered or changed."""
         assert SOURCE.read(FILE, text.encode(), Ingest()) == FileRecord(
             {"text": text.encode(), "label": b"ham"}, side=0
         )
 
-    @pytest.mark.parametrize("text", KEPT.values(), ids=KEPT.keys())
-    def test_a_byte_order_mark_is_no_text(self, text: str) -> None:
-        """The one at the start, and only that one."""
+    def test_a_byte_order_mark_is_removed(self) -> None:
+        """Only the one at the start."""
+        text = KEPT["a mark inside"]
+
         assert SOURCE.read(FILE, text.encode("utf-8-sig"), Ingest()).columns["text"] == text.encode()
 
     @pytest.mark.parametrize(
         "content", [b"", b" ", b"\r\n\t \n", "\ufeff".encode(), "\ufeff \n".encode(), "\u2003\u3000".encode()]
     )
-    def test_nothing_to_read_is_rejected(self, content: bytes) -> None:
-        """Empty, blank, or a mark alone."""
+    def test_blank_text_is_rejected(self, content: bytes) -> None:
+        """An empty file, blanks, or a byte order mark alone."""
         assert rejected(content) == "no text in it"
 
     @pytest.mark.parametrize(
@@ -141,8 +142,8 @@ class TestReading:
             (b"\xff\xd8\xff\xe0JFIF", "not UTF-8: byte 0xff at offset 0, invalid start byte"),
         ],
     )  # fmt: skip
-    def test_what_is_not_utf8_is_rejected_with_its_offset(self, content: bytes, reason: str) -> None:
-        """As the editor's own count: the mark at the start is counted."""
+    def test_text_that_is_not_utf8_is_rejected_with_its_offset(self, content: bytes, reason: str) -> None:
+        """The offset counts from the start of the file, byte order mark included."""
         assert rejected(content) == reason
 
     def test_a_file_that_is_too_large_is_rejected(self) -> None:
@@ -153,7 +154,7 @@ class TestReading:
     @given(st.binary(max_size=40) | st.text(max_size=20).map(str.encode))
     @example(b"\xef\xbb\xbf\xef\xbb\xbf")
     def test_any_bytes_are_kept_or_rejected(self, content: bytes) -> None:
-        """Whatever comes out is the text of the file; whatever is text comes out."""
+        """Valid text is kept unchanged, everything else is rejected."""
         try:
             text = content.decode("utf-8-sig")
         except UnicodeDecodeError:
@@ -164,7 +165,7 @@ class TestReading:
             assert rejected(content)
 
     def test_a_file_of_another_program(self, tmp_path: Path) -> None:
-        """What a shell has written is read as it stands on disk."""
+        """A file written by a shell is read unchanged."""
         (tmp_path / "ham").mkdir()
         subprocess.run(["sh", "-c", r"printf 'caf\303\251\r\n\000end' > ham/1.txt"], cwd=tmp_path, check=True)
         [file] = SOURCE.find(tmp_path).files
@@ -174,13 +175,13 @@ class TestReading:
         )
 
 
-def test_the_same_text_is_on_one_side(tmp_path: Path) -> None:
-    """A6: under another name and in another class too."""
+def test_equal_texts_are_in_one_split(tmp_path: Path) -> None:
+    """A6: also under another name and in another class."""
     fill(tmp_path, *(f"ham/{number}.txt" for number in range(200)))
     shutil.copytree(tmp_path / "ham", tmp_path / "spam")
     taken = listing.take(SOURCE, tmp_path, HashCache(None))
-    side = {item.file.path: shard.split for shard in shards.assign(taken.files, Ingest()) for item in shard.files}
-    pairs = [{side[item.file.path] for item in group} for group in taken.duplicates()]
+    split = {item.file.path: shard.split for shard in shards.assign(taken.files, Ingest()) for item in shard.files}
+    pairs = [{split[item.file.path] for item in group} for group in taken.duplicates()]
 
     assert len(pairs) == 200
     assert sorted({tuple(pair) for pair in pairs}) == [("eval",), ("test",), ("train",)]

@@ -1,11 +1,10 @@
-"""A10 and A12: what becomes of each kind of text, by whatever program it was written, from whatever source."""
+"""A10 and A12: every kind of text is kept or reported, for every source and writer."""
 
 import csv
 import io
 import json
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pandas as pd  # type: ignore[import-untyped]
@@ -17,14 +16,16 @@ import tensorflow as tf
 from components import refs
 from components.errors import BadInput
 from components.ingest.sources import csv_rows
-from components.ingest.sources.rows import BadRow, RowSource
+from components.ingest.sources.rows import BadRow
+from tests.ingest.sources import reading
+from tests.ingest.sources.reading import WHOLE, Rows
 
 KINDS = {
     "plain": "plain",
     "emoji": "👩‍👩‍👧 😀 🇩🇪",
     "combining marks": "e\u0301 is not \u00e9",
     "right to left": "\u202eabc שלום مرحبا\u200f",
-    "NUL": "before\0behind",
+    "NUL": "before\0after",
     "line ends": "a\r\nb\rc\n\n\u2028d\u0085e",
     "blank": " \t ",
     "empty": "",
@@ -93,28 +94,22 @@ WRITERS = [
 ]
 
 
-def read(path: Path, module: str, target: int = 1 << 40) -> tuple[list[dict[str, Any]], list[BadRow]]:
-    """Reads a whole file range by range, as texts."""
-    source: RowSource = refs.load(f"components.ingest.sources.{module}:SOURCE")
-    batches = [batch for part in source.divide(path, path.name, target) for batch in source.read(path, part, SCHEMA)]
-    return [row for batch in batches for row in batch.columns.to_pylist()], [
-        bad for each in batches for bad in each.bad
-    ]
+def read(path: Path, module: str, target: int = WHOLE) -> tuple[Rows, list[BadRow]]:
+    """Reads a file as text."""
+    return reading.read(refs.load(f"components.ingest.sources.{module}:SOURCE"), path, SCHEMA, target)
 
 
-@pytest.mark.parametrize("target", [1, 60, 1 << 40])
 @pytest.mark.parametrize(("name", "module", "write"), WRITERS, ids=[f"{name}-{w.__name__}" for name, _, w in WRITERS])
-def test_every_kind_of_text_is_kept(
-    name: str, module: str, write: Callable[[Path], None], target: int, tmp_path: Path
-) -> None:
-    """A10: to the character, nothing cut at NUL, nothing taken for missing, wherever the file is cut."""
+def test_every_kind_of_text_is_kept(name: str, module: str, write: Callable[[Path], None], tmp_path: Path) -> None:
+    """A10: nothing is cut at NUL or taken as missing, wherever the file is divided."""
     write(tmp_path / name)
 
-    assert read(tmp_path / name, module, target) == ([{"n": n, "text": text} for n, text in enumerate(TEXTS)], [])
+    for target in (1, 60, WHOLE):
+        assert read(tmp_path / name, module, target) == ([{"n": n, "text": text} for n, text in enumerate(TEXTS)], [])
 
 
 def not_utf8_array() -> pa.Array:
-    """Returns strings as a careless writer leaves them."""
+    """Returns strings of which one is not UTF-8."""
     plain = pa.array([b"a", NOT_UTF8, b"b"], pa.binary())
     return pa.Array.from_buffers(pa.string(), 3, plain.buffers())
 
@@ -141,7 +136,7 @@ def write_not_utf8(path: Path) -> None:
     ],
 )
 def test_text_that_is_not_utf8_is_a_bad_row(name: str, module: str, position: str, reason: str, tmp_path: Path) -> None:
-    """A10: with its place; its neighbours are kept. Of a text folder see test_text_folder.py."""
+    """A10: the bad row has its position, and its neighbours are kept."""
     write_not_utf8(tmp_path / name)
     rows, bad = read(tmp_path / name, module)
 
@@ -168,26 +163,21 @@ DIRTY = (
 SHARE = "is not a finite number (double, in the range of 32-bit floats)"
 
 
-@pytest.mark.parametrize("target", [1, 40, 1 << 40])
+@pytest.mark.parametrize("target", [1, 40, WHOLE])
 def test_a_dirty_table(target: int, tmp_path: Path) -> None:
-    """A12: every row comes out, as a record or as a bad one with its line, its reason and its text."""
+    """A12: every row becomes a record, or a bad row with line, reason and text."""
     (tmp_path / "dirty.csv").write_bytes(DIRTY)
-    source = csv_rows.SOURCE
     schema = pa.schema([("id", pa.int64()), ("share", pa.float64()), ("note", pa.string())])
-    batches = [
-        batch
-        for part in source.divide(tmp_path / "dirty.csv", "dirty.csv", target)
-        for batch in source.read(tmp_path / "dirty.csv", part, schema)
-    ]
+    rows, bad = reading.read(csv_rows.SOURCE, tmp_path / "dirty.csv", schema, target)
 
-    assert [tuple(row.values()) for batch in batches for row in batch.columns.to_pylist()] == [
+    assert [tuple(row.values()) for row in rows] == [
         (1, 0.5, "plain"),
         (2, 1.5, 'two\r\nlines, "quoted"'),
         (6, None, "a missing number"),
         (8, 5.5, "=cmd|' /C calc'!A0"),
         (12, 9.5, "last"),
     ]
-    assert [bad for batch in batches for bad in batch.bad] == [
+    assert bad == [
         BadRow("line 5", "2 cells, expected 3 as in the header", b"3,2.5"),
         BadRow("line 6", "4 cells, expected 3 as in the header", b"4,3.5,x,y"),
         BadRow("line 7", "column id: 'five' is not of type int64", b"five,4.5,words for a number"),
@@ -198,8 +188,8 @@ def test_a_dirty_table(target: int, tmp_path: Path) -> None:
     ]
 
 
-def test_a_header_with_one_name_twice_is_refused(tmp_path: Path) -> None:
-    """A12: which of the two columns is meant cannot be told."""
+def test_a_header_with_a_repeated_name_is_rejected(tmp_path: Path) -> None:
+    """A12: the name would be ambiguous."""
     (tmp_path / "twice.csv").write_bytes(b"\xef\xbb\xbfid,note,id\n1,x,2\n")
 
     with pytest.raises(BadInput, match=r"twice\.csv: two columns of the header are called 'id'; rename one of them"):
