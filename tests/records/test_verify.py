@@ -203,42 +203,42 @@ class TestGzip:
     """Compressed shards."""
 
     @pytest.fixture
-    def packed(self, tmp_path: Path) -> list[Shard]:
+    def compressed(self, tmp_path: Path) -> list[Shard]:
         """One compressed shard with many records."""
         return [write(tmp_path / "shard.gz", range(200))]
 
-    def test_intact_ones_are_read_from_the_artifact(self, tmp_path: Path, packed: list[Shard]) -> None:
+    def test_intact_ones_are_read_from_the_artifact(self, tmp_path: Path, compressed: list[Shard]) -> None:
         """Their names end in .gz."""
-        assert verified(tmp_path, packed) == (list(range(200)), [])
+        assert verified(tmp_path, compressed) == (list(range(200)), [])
 
-    def test_a_cut_trailer_costs_no_record(self, tmp_path: Path, packed: list[Shard]) -> None:
+    def test_a_cut_trailer_costs_no_record(self, tmp_path: Path, compressed: list[Shard]) -> None:
         """A2: TensorFlow reads it silently; all records are there."""
         path = tmp_path / "shard.gz"
         path.write_bytes(path.read_bytes()[:-4])
-        numbers, (damage,) = verified(tmp_path, packed, on_bad="skip")
+        numbers, (damage,) = verified(tmp_path, compressed, on_bad="skip")
 
         assert numbers == list(range(200))
         assert damage["lost"] == 0
         assert damage["faults"] == ({"offset": 200 * FRAME, "reason": "its gzip stream ends before its trailer"},)
 
-    def test_a_cut_stream_is_read_up_to_the_cut(self, tmp_path: Path, packed: list[Shard]) -> None:
+    def test_a_cut_stream_is_read_up_to_the_cut(self, tmp_path: Path, compressed: list[Shard]) -> None:
         """The records before it are intact, and the others are counted as lost."""
         path = tmp_path / "shard.gz"
-        path.write_bytes(path.read_bytes()[: packed[0].bytes // 2])
-        numbers, (damage,) = verified(tmp_path, packed, on_bad="skip", max_bad_fraction=0.9)
+        path.write_bytes(path.read_bytes()[: compressed[0].bytes // 2])
+        numbers, (damage,) = verified(tmp_path, compressed, on_bad="skip", max_bad_fraction=0.9)
 
         assert numbers == list(range(len(numbers)))
         assert 0 < len(numbers) == 200 - damage["lost"] < 200
 
     @pytest.mark.slow
-    def test_a_flipped_bit_never_gives_a_wrong_record(self, tmp_path: Path, packed: list[Shard]) -> None:
+    def test_a_flipped_bit_never_gives_a_wrong_record(self, tmp_path: Path, compressed: list[Shard]) -> None:
         """Anywhere in the file: every record that is read was written, and every lost one is counted."""
         path = tmp_path / "shard.gz"
         whole = path.read_bytes()
         for offset in range(10, len(whole), 37):
             path.write_bytes(flipped(offset, 3)(whole))
             try:
-                numbers, (damage,) = verified(tmp_path, packed, on_bad="skip", max_bad_fraction=1)
+                numbers, (damage,) = verified(tmp_path, compressed, on_bad="skip", max_bad_fraction=1)
             except BadInput as stopped:
                 assert "200 of 200 records are lost" in str(stopped)  # noqa: PT017 - either outcome is right
                 continue
