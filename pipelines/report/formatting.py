@@ -9,6 +9,7 @@ PLAIN_RANGE = (1e-4, 1e6)  # measures in this range are written without a power 
 
 # Characters that a browser would not show, or that would reorder the text around them.
 _HIDDEN = re.compile(r"[\x00-\x1f\x7f-\x9f\u200e\u200f\u2028-\u202e\u2066-\u2069\ud800-\udfff\ufeff\ufffe\uffff]")
+_LARGEST = 1e300  # larger values overflow the arithmetic that places them on an axis
 _EXACT = 1e15  # floats up to here hold whole numbers exactly
 _MINUTE = 60
 
@@ -72,3 +73,13 @@ def moment(text: str) -> str:
     if parsed.tzinfo is not None:
         parsed = parsed.astimezone(timezone.utc)
     return f"{parsed.day} {parsed:%B %Y, %H:%M:%S} UTC"
+
+
+def coordinate(value: float) -> str:
+    """Returns a coordinate of a drawing with at most two decimals."""
+    return f"{value:.2f}".rstrip("0").rstrip(".")
+
+
+def is_drawable(value: float) -> bool:
+    """Whether a value has a place on an axis."""
+    return math.isfinite(value) and abs(value) < _LARGEST

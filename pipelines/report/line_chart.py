@@ -1,16 +1,10 @@
-"""Learning curves: one line per split over the epochs, as inline SVG.
-
-values ─► ticks of the axes ─► lines, dots, crosses ─► Markup
-"""
+"""The geometry of learning curves: one line per split over the epochs, drawn by charts.html.j2."""
 
 import math
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
-from markupsafe import Markup
-
-from pipelines.report.formatting import PLAIN_RANGE, fit, number
-from pipelines.report.svg import SERIES, coordinate, is_drawable, title
+from pipelines.report.formatting import PLAIN_RANGE, fit, is_drawable, number
 
 POINT_LIMIT = 400  # a longer line is thinned out: a screen has no more pixels
 DOT_LIMIT = 40  # a line with more points has no dots
@@ -19,8 +13,59 @@ NAMED_EPOCHS = 12  # with more epochs, only round ones are named on the axis
 Point = tuple[int, float]  # epoch, value
 
 
-def line_chart(name: str, lines: Mapping[str, Sequence[float]], best: int | None = None) -> Markup:
-    """Draws a metric per epoch, one line per split; a NaN or infinite value breaks its line and is marked by a cross.
+@dataclass(frozen=True)
+class Line:
+    """One split: the unbroken parts of its line, and the points drawn as dots or crosses."""
+
+    split: str
+    segments: tuple[tuple[Point, ...], ...]
+    dots: tuple[Point, ...]
+
+
+@dataclass(frozen=True)
+class LineChart:
+    """Lines, ticks, and where an epoch and a value are drawn."""
+
+    label: str
+    epochs: int
+    ticks: tuple[float, ...]
+    lines: tuple[Line, ...]
+    best: int | None
+    width: int = 540
+    height: int = 270
+    right: int = 522
+    top: int = 24
+    floor: int = 224
+
+    @property
+    def left(self) -> int:
+        """The left end of the grid; tick labels need the rest."""
+        return 14 + 9 * max(map(len, tick_labels(self.ticks)))
+
+    @property
+    def rows(self) -> list[tuple[float, str]]:
+        """The y coordinate and the label of each tick."""
+        return [(self.y(tick), text) for tick, text in zip(self.ticks, tick_labels(self.ticks), strict=True)]
+
+    @property
+    def columns(self) -> list[tuple[float, int]]:
+        """The x coordinate of each named epoch, and the epoch."""
+        return [(self.x(epoch), epoch) for epoch in epoch_ticks(self.epochs)]
+
+    def x(self, epoch: int) -> float:
+        """Returns where an epoch is drawn."""
+        if self.epochs == 1:
+            return (self.left + self.right) / 2
+        return self.left + 8 + (epoch - 1) * (self.right - self.left - 16) / (self.epochs - 1)
+
+    def y(self, value: float) -> float:
+        """Returns where a value is drawn."""
+        low, high = self.ticks[0], self.ticks[-1]
+        return self.floor - (self.floor - self.top) * (value - low) / (high - low)
+
+
+def line_chart(name: str, lines: Mapping[str, Sequence[float]], best: int | None = None) -> LineChart | None:
+    """Returns the chart of a metric, or None if no value can be drawn; NaN and infinity break a line.
 
     Args:
       name: the metric.
@@ -30,15 +75,14 @@ def line_chart(name: str, lines: Mapping[str, Sequence[float]], best: int | None
     epochs = max((len(values) for values in lines.values()), default=0)
     drawable = [value for values in lines.values() for value in values if is_drawable(value)]
     if not drawable:
-        return Markup("")
-    area = _PlotArea.of(epochs, ticks(min(drawable), max(drawable)))
+        return None
     kept = best if best is not None and 1 <= best <= epochs else None
-    shapes = [_axes(area)]
-    if kept is not None:
-        shapes.append(_best(area, kept))
-    shapes.extend(_line(area, index % SERIES, split, values) for index, (split, values) in enumerate(lines.items()))
-    return Markup('<svg class="curve" viewBox="0 0 {} {}" role="img" aria-label="{}">{}</svg>').format(
-        area.width, area.height, _label(name, lines, kept), Markup("").join(shapes)
+    return LineChart(
+        label=_label(name, lines, kept),
+        epochs=epochs,
+        ticks=ticks(min(drawable), max(drawable)),
+        lines=tuple(_line(split, list(_thinned(values))) for split, values in lines.items()),
+        best=kept,
     )
 
 
@@ -69,92 +113,17 @@ def epoch_ticks(epochs: int) -> tuple[int, ...]:
     return (1, *range(step, epochs + 1, step))
 
 
-@dataclass(frozen=True)
-class _PlotArea:
-    """Where an epoch and a value are drawn."""
-
-    epochs: int
-    marks: tuple[float, ...]
-    left: int
-    width: int = 540
-    height: int = 270
-    right: int = 18
-    top: int = 24
-    bottom: int = 46
-
-    @classmethod
-    def of(cls, epochs: int, marks: tuple[float, ...]) -> "_PlotArea":
-        return cls(epochs, marks, left=14 + 9 * max(map(len, tick_labels(marks))))
-
-    def x(self, epoch: int) -> float:
-        if self.epochs == 1:
-            return (self.left + self.width - self.right) / 2
-        step = (self.width - self.left - self.right - 16) / (self.epochs - 1)
-        return self.left + 8 + (epoch - 1) * step
-
-    def y(self, value: float) -> float:
-        low, high = self.marks[0], self.marks[-1]
-        return self.floor - (self.floor - self.top) * (value - low) / (high - low)
-
-    @property
-    def floor(self) -> int:
-        return self.height - self.bottom
-
-
-def _axes(area: _PlotArea) -> Markup:
-    rows = Markup("").join(
-        Markup(
-            '<line class="grid" x1="{}" y1="{y}" x2="{}" y2="{y}"/><text class="end" x="{}" y="{}">{}</text>'
-        ).format(
-            area.left,
-            area.width - area.right,
-            area.left - 8,
-            coordinate(area.y(mark) + 4),
-            label,
-            y=coordinate(area.y(mark)),
-        )
-        for mark, label in zip(area.marks, tick_labels(area.marks), strict=True)
-    )
-    columns = Markup("").join(
-        Markup('<text class="mid" x="{}" y="{}">{}</text>').format(coordinate(area.x(epoch)), area.floor + 19, epoch)
-        for epoch in epoch_ticks(area.epochs)
-    )
-    middle = (area.left + area.width - area.right) / 2
-    unit = Markup('<text class="mid" x="{}" y="{}">epoch</text>').format(coordinate(middle), area.height - 6)
-    return rows + columns + unit
-
-
-def _best(area: _PlotArea, epoch: int) -> Markup:
-    x = area.x(epoch)
-    anchor = "start" if x < area.left + 40 else "end" if x > area.width - area.right - 40 else "mid"
-    return Markup(
-        '<line class="best" x1="{x}" y1="{}" x2="{x}" y2="{}"/><text class="best {}" x="{x}" y="{}">best</text>'
-    ).format(area.top - 6, area.floor, anchor, area.top - 11, x=coordinate(x))
-
-
-def _line(area: _PlotArea, series: int, split: str, values: Sequence[float]) -> Markup:
-    points = list(_thinned(values))
-    segments = Markup("").join(
-        Markup('<polyline class="line s{}" points="{}"/>').format(
-            series, " ".join(f"{coordinate(area.x(epoch))},{coordinate(area.y(value))}" for epoch, value in segment)
-        )
-        for segment in _segments(points)
-        if len(segment) > 1
-    )
-    return segments + Markup("").join(_dot(area, series, split, point) for point in _dotted(points))
-
-
-def _dot(area: _PlotArea, series: int, split: str, point: Point) -> Markup:
-    epoch, value = point
-    tooltip = title(f"{split}, epoch {epoch}: {number(value)}")
-    if is_drawable(value):
-        return Markup('<circle class="dot s{}" cx="{}" cy="{}" r="3">{}</circle>').format(
-            series, coordinate(area.x(epoch)), coordinate(area.y(value)), tooltip
-        )
-    x, y = area.x(epoch), area.floor - 6 - 12 * series
-    return Markup('<path class="lost s{}" d="M{} {}l8 8m0 -8l-8 8">{}</path>').format(
-        series, coordinate(x - 4), coordinate(y - 4), tooltip
-    )
+def _line(split: str, points: Sequence[Point]) -> Line:
+    """Returns a line with all dots if it is short; else with dots only where no line would be visible."""
+    segments: list[list[Point]] = [[]]
+    for epoch, value in points:
+        if is_drawable(value):
+            segments[-1].append((epoch, value))
+        elif segments[-1]:
+            segments.append([])
+    single = [segment[0] for segment in segments if len(segment) == 1]
+    hidden = single + [(epoch, value) for epoch, value in points if not is_drawable(value)]
+    return Line(split, tuple(map(tuple, segments)), tuple(points if len(points) <= DOT_LIMIT else hidden))
 
 
 def _thinned(values: Sequence[float]) -> Iterator[Point]:
@@ -162,25 +131,6 @@ def _thinned(values: Sequence[float]) -> Iterator[Point]:
     for index, value in enumerate(values):
         if index % stride == 0 or index == len(values) - 1:
             yield index + 1, value
-
-
-def _segments(points: Iterable[Point]) -> list[list[Point]]:
-    """Returns the parts of a line between values that cannot be drawn."""
-    segments: list[list[Point]] = [[]]
-    for epoch, value in points:
-        if is_drawable(value):
-            segments[-1].append((epoch, value))
-        elif segments[-1]:
-            segments.append([])
-    return [segment for segment in segments if segment]
-
-
-def _dotted(points: Sequence[Point]) -> list[Point]:
-    """Returns all points of a short line; of a long one, only those that its line does not show."""
-    if len(points) <= DOT_LIMIT:
-        return list(points)
-    single = [segment[0] for segment in _segments(points) if len(segment) == 1]
-    return single + [(epoch, value) for epoch, value in points if not is_drawable(value)]
 
 
 def _label(name: str, lines: Mapping[str, Sequence[float]], best: int | None) -> str:

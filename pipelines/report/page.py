@@ -1,6 +1,6 @@
 """Renders the report page: a single file that opens offline, runs no script and loads nothing.
 
-    RunFacts ─► sections ─► page.html.j2, page.css ─► report.html
+    RunFacts ─► sections ─► page.html.j2, charts.html.j2, page.css ─► report.html
 
 It is safe by construction: autoescape is on, every string is shortened and cleaned when it leaves the template
 (`finalize`), and the security policy in the head allows only the page's own style sheet, by its hash, and `data:`
@@ -17,11 +17,9 @@ from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from markupsafe import Markup
 
 from components.storage import durable
-from pipelines.report import formatting, sections, svg
+from pipelines.report import formatting, sections
 from pipelines.report.facts import RunFacts
 from pipelines.report.formatting import fit
-from pipelines.report.heat_map import heat_map
-from pipelines.report.line_chart import line_chart
 from pipelines.report.sections import Excerpt
 from pipelines.report.thumbnails import thumbnail
 
@@ -31,6 +29,15 @@ MAX_QUARANTINED = 20  # the full list is a file of its own
 MAX_SAMPLES = 60
 MAX_CURVES = 12
 MAX_TILES = 24
+_SERIES_COLOURS = 6  # of lines and bars, in page.css
+# The marks of node states, so that they are readable without colour.
+_STATE_SHAPES = {
+    "ran": "M5.5 10.5l3 3 6-6.5",
+    "cached": "M5.5 8h9M5.5 12.5h9",
+    "failed": "M6.5 6.5l7 7M13.5 6.5l-7 7",
+    "skipped": "M6 10h8",
+    "warning": "M10 5v6.2M10 14v.6",
+}
 
 
 def write(facts: RunFacts, path: Path) -> None:
@@ -63,8 +70,7 @@ def render(facts: RunFacts) -> str:
             thresholds=Excerpt.of(facts.thresholds, MAX_ROWS),
             slices=Excerpt.of(sorted(facts.slices, key=lambda row: (row[0], row[2])), MAX_ROWS),
             pairs=sections.confused_pairs(facts),
-            names=sections.class_names(facts),
-            has_matrix=0 < len(facts.confusion) <= sections.MAX_CLASSES,
+            matrix=sections.matrix(facts),
         )
     )
 
@@ -80,6 +86,7 @@ def _environment() -> Environment:
         lstrip_blocks=True,
     )
     environment.filters.update(
+        at=formatting.coordinate,
         breakable=_breakable,
         duration=formatting.duration,
         fit=fit,
@@ -88,16 +95,8 @@ def _environment() -> Environment:
         sha256=_sha256,
         spaced=sections.spaced,
     )
-    environment.globals.update(
-        bar_key=svg.bar_key,
-        bars=svg.bars,
-        check_mark=svg.check_mark,
-        heat_map=heat_map,
-        line_chart=line_chart,
-        line_key=svg.line_key,
-        share=formatting.share,
-        state_symbol=svg.state_symbol,
-    )
+    environment.globals.update(share=formatting.share, state_shapes=_STATE_SHAPES, series_colours=_SERIES_COLOURS)
+    environment.tests.update(drawable=formatting.is_drawable)
     return environment
 
 

@@ -8,6 +8,8 @@ from typing import Generic, TypeVar
 from pipelines.orchestration.outcome import NodeFacts
 from pipelines.report.facts import RunFacts
 from pipelines.report.formatting import fit, number
+from pipelines.report.heat_map import HeatMap, heat_map
+from pipelines.report.line_chart import LineChart, line_chart
 
 MAX_CLASSES = 30  # in the class table, and as a confusion matrix
 MAX_PAIRS = 20  # of confused classes; half as many beside a matrix
@@ -85,6 +87,10 @@ class Curve:
     name: str
     lines: Mapping[str, tuple[float, ...]]
     final: tuple[tuple[int, str, float], ...]  # colour, split, value at the best or else the last epoch
+
+    def chart(self, best: int | None) -> LineChart | None:
+        """Returns the chart of the metric; None if no value can be drawn."""
+        return line_chart(self.name, self.lines, best)
 
     @property
     def broken(self) -> bool:
@@ -187,7 +193,7 @@ def quarantined(facts: RunFacts) -> int:
 
 def confused_pairs(facts: RunFacts) -> tuple[ConfusedPair, ...]:
     """Returns the most frequently confused pairs of classes."""
-    names = class_names(facts)
+    names = _class_names(facts)
     pairs = [
         ConfusedPair(names[true], names[predicted], count, sum(counts))
         for true, counts in enumerate(facts.confusion)
@@ -198,7 +204,12 @@ def confused_pairs(facts: RunFacts) -> tuple[ConfusedPair, ...]:
     return tuple(sorted(pairs, key=lambda pair: -pair.count)[:limit])
 
 
-def class_names(facts: RunFacts) -> tuple[str, ...]:
+def matrix(facts: RunFacts) -> HeatMap | None:
+    """Returns the confusion matrix; None if there are too many classes for one."""
+    return heat_map(_class_names(facts), facts.confusion) if 0 < len(facts.confusion) <= MAX_CLASSES else None
+
+
+def _class_names(facts: RunFacts) -> tuple[str, ...]:
     """Returns one name per row of the confusion matrix; the row number if the name is unknown."""
     return tuple(facts.classes[row] if row < len(facts.classes) else str(row) for row in range(len(facts.confusion)))
 

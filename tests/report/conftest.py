@@ -2,6 +2,7 @@
 
 import xml.etree.ElementTree as ET
 from io import BytesIO
+from typing import Any
 
 import pytest
 from PIL import Image
@@ -9,9 +10,16 @@ from PIL import Image
 from components.records.ledger import Entry
 from components.records.quarantine import Quarantined
 from pipelines.orchestration.outcome import NodeFacts
+from pipelines.report import page
 from pipelines.report.facts import RunFacts, SampleImage, Threshold
 
 EVIL = "<script>alert(1)</script>"
+
+
+def draw(macro: str, *arguments: Any) -> str:
+    """Draws with a macro of charts.html.j2."""
+    template = page._environment().get_template("charts.html.j2")
+    return str(getattr(template.module, macro)(*arguments))
 
 
 def parse(svg: str) -> ET.Element:

@@ -3,12 +3,12 @@
 import re
 
 from pipelines.report.heat_map import heat_map
-from tests.report.conftest import EVIL, parse, texts
+from tests.report.conftest import EVIL, draw, parse, texts
 
 
 def test_heat_map() -> None:
     """Every count that is not zero has a cell; every row has its recall."""
-    chart = parse(heat_map(("cat", "dog"), ((8, 2), (0, 0))))
+    chart = parse(draw("heat_map", heat_map(("cat", "dog"), ((8, 2), (0, 0)))))
 
     assert chart.attrib["aria-label"] == "Confusion matrix of 2 classes: 8 of 10 records predicted correctly"
     assert [(cell.findtext("title"), cell.findtext("text")) for cell in chart.iter("g")] == [
@@ -20,14 +20,14 @@ def test_heat_map() -> None:
 
 def test_large_counts() -> None:
     """Large counts are abbreviated."""
-    chart = parse(heat_map(("a",), ((1_234_567,),)))
+    chart = parse(draw("heat_map", heat_map(("a",), ((1_234_567,),))))
 
     assert [cell.findtext("text") for cell in chart.iter("g")] == ["1.2M"]
 
 
 def test_markup_in_labels() -> None:
     """Markup in a class name is shown as text."""
-    drawn = heat_map((EVIL, EVIL), ((1, 2), (3, 4)))
+    drawn = draw("heat_map", heat_map((EVIL, EVIL), ((1, 2), (3, 4))))
 
     assert "<script" not in drawn
     assert parse(drawn).tag == "svg"

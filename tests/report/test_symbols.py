@@ -1,17 +1,16 @@
-"""Small inline SVG."""
+"""State symbols and bars as inline SVG."""
 
 import math
 import xml.etree.ElementTree as ET
 
 import pytest
 
-from pipelines.report import svg
-from tests.report.conftest import EVIL, parse
+from tests.report.conftest import EVIL, draw, parse
 
 
 def test_bars() -> None:
     """Bars are drawn below each other in the colours of their series."""
-    assert svg.bars([0.5, 0.0, 0.0001], 'cat "tabby"') == (
+    assert draw("bars", [0.5, 0.0, 0.0001], 'cat "tabby"') == (
         '<svg class="bars" width="100%" height="28" role="img" aria-label="cat &#34;tabby&#34;">'
         '<rect class="track" y="0" width="100%" height="8" rx="2"/>'
         '<rect class="fill s0" y="0" width="50%" height="8" rx="2"/>'
@@ -24,15 +23,15 @@ def test_bars() -> None:
 
 def test_a_bar_of_nan() -> None:
     """A NaN is an empty bar."""
-    assert "fill" not in svg.bars([math.nan], "x")
+    assert "fill" not in draw("bars", [math.nan], "x")
 
 
 @pytest.mark.parametrize("state", ["ran", "cached", "failed", "skipped", "warning", EVIL])
 def test_state_symbol(state: str) -> None:
     """Every state has its own mark, its name as label, and its reason as tooltip."""
-    symbol = parse(svg.state_symbol(state, "because"))
-    others = {svg.state_symbol(other) for other in ("ran", "cached", "failed", "skipped", "warning")} - {
-        svg.state_symbol(state)
+    symbol = parse(draw("state_symbol", state, "because"))
+    others = {draw("state_symbol", other) for other in ("ran", "cached", "failed", "skipped", "warning")} - {
+        draw("state_symbol", state)
     }
 
     assert symbol.attrib["aria-label"] == state
@@ -43,7 +42,7 @@ def test_state_symbol(state: str) -> None:
 
 @pytest.mark.parametrize(
     "drawn",
-    [svg.bars([0.5], EVIL), svg.state_symbol(EVIL, EVIL), svg.check_mark(True, EVIL)],
+    [draw("bars", [0.5], EVIL), draw("state_symbol", EVIL, EVIL), draw("check_mark", True, EVIL)],
     ids=["bars", "state", "check"],
 )
 def test_markup_in_labels(drawn: str) -> None:
