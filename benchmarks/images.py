@@ -30,7 +30,7 @@ Plane = npt.NDArray[np.float32]
 
 
 @dataclass(frozen=True)
-class Picture:
+class EncodedImage:
     """One JPEG file."""
 
     number: int
@@ -56,12 +56,12 @@ def write_digits(home: Path, rows: int) -> None:
     digits.write_image_folder(home / "files", rows)
 
 
-def images(numbers: range, seed: int = 5) -> Iterator[Picture]:
+def images(numbers: range, seed: int = 5) -> Iterator[EncodedImage]:
     """Yields the images of these numbers; each depends on its number alone, so parts can be made apart."""
     for number in numbers:
         random = np.random.default_rng([seed, number])
         label = int(random.integers(CLASSES))
-        yield Picture(number, label, encode(draw(random)))
+        yield EncodedImage(number, label, encode(draw(random)))
 
 
 def draw(random: np.random.Generator) -> npt.NDArray[np.uint8]:

@@ -104,9 +104,10 @@ def measure(case: Case, seconds: float) -> dict[str, float]:
 def _reader(case: Case) -> Any:
     import tensorflow as tf
 
+    from benchmarks.features import vocabulary_lookup
     from components.features.image import ImageFeature
     from components.features.tensor import TensorFeature
-    from components.features.text import TextFeature, looked_up
+    from components.features.text import TextFeature
     from components.input_pipeline import Reader
     from components.native.decode import loader
     from components.settings.input import Augmentation, Input
@@ -123,7 +124,7 @@ def _reader(case: Case) -> Any:
         loader.load()
         feature = ImageFeature(_IMAGE, augmentation=settings.augmentation)
     elif case.kind == "text":
-        feature = TextFeature(looked_up(lambda tokens: tf.strings.to_hash_bucket_fast(tokens, 1000)))
+        feature = TextFeature(vocabulary_lookup(lambda tokens: tf.strings.to_hash_bucket_fast(tokens, 1000)))
     else:
         feature = TensorFeature((case.size,), "uint8")
     return Reader({"value": feature}, "label", tf.identity, settings, 1, label_type="int64")

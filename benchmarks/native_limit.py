@@ -55,7 +55,7 @@ class Time:
 
 def work_of(count: int) -> Work:
     """Draws images and boxes, the same ones each time."""
-    contents = [picture.content for picture in images.images(range(count))]
+    contents = [image.content for image in images.images(range(count))]
     random = np.random.default_rng(7)
     ops = _ops()
     boxes = [_box(random, height, width) for height, width, _ in ops.shapes(contents).numpy()]
@@ -175,7 +175,7 @@ def show(work: Work, times: dict[str, list[Time]]) -> None:
     """Prints medians, and how they compare with the limit."""
     size = statistics.mean(map(len, work.contents))
     print(f"{len(work.contents)} JPEGs of {size / 1024:.0f} KB, random resized crop to {_SIZE[0]} x {_SIZE[1]}")
-    print(f"{'':<28}{'pictures/s':>12}{'CPU-µs':>9}{'limit CPU / CPU':>17}")
+    print(f"{'':<28}{'images/s':>12}{'CPU-µs':>9}{'limit CPU / CPU':>17}")
     cpu = {name: statistics.median(run.cpu_seconds / run.images for run in runs) for name, runs in times.items()}
     for name, runs in times.items():
         rate = statistics.median(run.images / run.seconds for run in runs)

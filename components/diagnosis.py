@@ -1,19 +1,19 @@
-"""Why a device waits, in one sentence: measured shares in, words out.
+"""Why a device waits for input, in one sentence: measured shares in, words out.
 
     waiting, stages, remedies ─► "input-bound 34 %: decoding is the limit; store at 256 px (2.2x) or use 4 cores"
 
-The same for `penstock bench input`, for the trainer's progress line and for the report. Every figure in the sentence
-was measured, or follows from one that was: nothing is assumed about any stage, data or machine.
+`penstock bench input`, the trainer's progress line and the report share it. Every number in the sentence was measured
+(`input_pipeline.probe`) or follows from one that was.
 """
 
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-BOUND = 0.05  # a device that waits less than this is not worth an effort: 95 % is the bar for ours
-_ONE_LIMIT = 0.4  # share of the work from which on a stage is called the limit
-_WORTH = 1.1  # a remedy that gains less is not worth a word
-_KEPT_BY_CACHE = ("read", "parse", "decode")
+BOUND = 0.05  # a faster input does not help below this share of waiting: a device should be busy 95 % of the time
+_ONE_LIMIT = 0.4  # share of the work above which a stage is called the limit
+_WORTH = 1.1  # remedies with a smaller gain are not mentioned
+_CACHED = ("read", "parse", "decode")
 _DOING = {
     "read": "reading",
     "parse": "parsing",
@@ -25,31 +25,31 @@ _DOING = {
 
 @dataclass(frozen=True)
 class Stage:
-    """What one stage of the pipeline costs."""
+    """The cost of one stage of the pipeline."""
 
     name: str  # read, parse, decode, augment, batch
-    cpu_us: float  # a sample
+    cpu_us: float  # per record
 
 
 @dataclass(frozen=True)
 class Remedy:
-    """What would make the input faster."""
+    """A change that makes the input faster."""
 
     what: str  # "store at 256 px"
-    gain: float | None = None  # so many times as fast, where it is known
+    gain: float | None = None  # speed-up factor, if known
 
 
 @dataclass(frozen=True)
 class Demand:
-    """What the device takes, and what the input can give."""
+    """Records per second that the device can use and the input can deliver."""
 
-    device_rate: float  # samples a second
-    input_rate: float  # free-running
+    device_rate: float
+    input_rate: float  # without a device
     cores: int
 
     @property
     def factor(self) -> float:
-        """How many times as fast the input would have to be."""
+        """The speed-up that the input would need."""
         return self.device_rate / self.input_rate
 
 
@@ -58,8 +58,8 @@ def verdict(waiting: float, stages: Sequence[Stage] = (), remedies: Sequence[Rem
 
     Args:
         waiting: fraction of the time in which the device waited for data.
-        stages: what they cost, where it was measured.
-        remedies: what would help, the best first.
+        stages: their costs, if measured.
+        remedies: what helps, the best first.
     """
     if waiting < BOUND:
         return f"not input-bound: the device waits {_percent(waiting)} of the time"
@@ -67,27 +67,27 @@ def verdict(waiting: float, stages: Sequence[Stage] = (), remedies: Sequence[Rem
     return "; ".join(filter(None, parts))
 
 
-def renewed(told: str, waiting: float) -> str:
+def renewed(sentence: str, waiting: float) -> str:
     """Returns a sentence with another share of waiting; the reason was measured once and stays."""
-    if waiting < BOUND or ": " not in told:
+    if waiting < BOUND or ": " not in sentence:
         return verdict(waiting)
-    return f"input-bound {_percent(waiting)}: {told.partition(': ')[2]}"
+    return f"input-bound {_percent(waiting)}: {sentence.partition(': ')[2]}"
 
 
 def limit(stages: Sequence[Stage]) -> str:
-    """Returns which stage holds the others up."""
+    """Returns the stage that limits the input, in words."""
     shares = shares_of(stages)
     if not shares:
-        return "`penstock bench input` finds the stage that is the limit"
+        return "run `penstock bench input` to find the stage that is the limit"
     ranked = sorted(shares, key=lambda name: shares[name], reverse=True)
     if shares[ranked[0]] >= _ONE_LIMIT:
         return f"{_DOING.get(ranked[0], ranked[0])} is the limit"
-    told = ", ".join(f"{_DOING.get(name, name)} {_percent(shares[name])}" for name in ranked[:3])
-    return f"no single stage is the limit ({told})"
+    largest = ", ".join(f"{_DOING.get(name, name)} {_percent(shares[name])}" for name in ranked[:3])
+    return f"no single stage is the limit ({largest})"
 
 
 def shares_of(stages: Sequence[Stage]) -> dict[str, float]:
-    """Returns each stage's part of the work. What costs less than the stage before it costs nothing."""
+    """Returns each stage's fraction of the work. A measured cost below zero counts as zero."""
     costs = {stage.name: max(0.0, stage.cpu_us) for stage in stages}
     total = sum(costs.values())
     return {name: cost / total for name, cost in costs.items()} if total else {}
@@ -96,17 +96,17 @@ def shares_of(stages: Sequence[Stage]) -> dict[str, float]:
 def remedies(
     stages: Sequence[Stage], demand: Demand, *, fits_in_memory: bool = False, measured: Sequence[Remedy] = ()
 ) -> tuple[Remedy, ...]:
-    """Returns what would help: first what suffices, of that the cheapest first.
+    """Returns what helps: first the remedies that suffice, in the order given, then more cores, then the others.
 
     Args:
-        stages: what they cost.
+        stages: their costs.
         demand: of the device.
-        fits_in_memory: whether the decoded records do, within the budget.
-        measured: other settings and other stored forms that were tried, and what they gained.
+        fits_in_memory: whether the decoded records fit into the budget.
+        measured: other settings and stored forms that were tried, with their gains.
     """
     shares = shares_of(stages)
     found = [remedy for remedy in measured if remedy.gain is not None and remedy.gain >= _WORTH]
-    cached = 1 / max(0.01, 1 - sum(shares.get(name, 0.0) for name in _KEPT_BY_CACHE))
+    cached = 1 / max(0.01, 1 - sum(shares.get(name, 0.0) for name in _CACHED))
     if fits_in_memory and cached >= _WORTH:
         found.append(Remedy("input.cache=memory", cached))
     suffice = [remedy for remedy in found if remedy.gain is not None and remedy.gain >= demand.factor]
@@ -117,14 +117,13 @@ def remedies(
 
 
 def cores_for(stages: Sequence[Stage], demand: Demand) -> int:
-    """Returns how many cores give the device all it takes: its rate times what a sample costs."""
+    """Returns how many cores keep the device busy: its rate times the cost of a record."""
     cost = sum(max(0.0, stage.cpu_us) for stage in stages) / 1e6
     return math.ceil(demand.device_rate * cost)
 
 
 def _advice(remedies: Sequence[Remedy]) -> str:
-    told = [f"{each.what} ({each.gain:.1f}x)" if each.gain else each.what for each in remedies[:3]]
-    return " or ".join(told)
+    return " or ".join(f"{each.what} ({each.gain:.1f}x)" if each.gain else each.what for each in remedies[:3])
 
 
 def _percent(share: float) -> str:

@@ -40,7 +40,7 @@ class TestVerdict:
 
     def test_without_stages_it_says_where_to_look(self) -> None:
         """A trainer knows how long it waited, not for what."""
-        assert verdict(0.5) == "input-bound 50 %: `penstock bench input` finds the stage that is the limit"
+        assert verdict(0.5) == "input-bound 50 %: run `penstock bench input` to find the stage that is the limit"
 
     def test_without_remedies_it_ends_with_the_limit(self) -> None:
         """Nothing is made up."""

@@ -7,11 +7,11 @@ from typing import Any
 import tensorflow as tf
 
 from benchmarks.contenders import Source
+from benchmarks.features import RawColumns, vocabulary_lookup
 from components.features import Feature
 from components.features.image import ImageFeature
-from components.features.table import Column, TableFeature
 from components.features.tensor import TensorFeature
-from components.features.text import TextFeature, looked_up
+from components.features.text import TextFeature
 from components.input_pipeline import Reader, RecordFile, each
 from components.records import manifest
 from components.settings.input import Augmentation, Input
@@ -98,10 +98,9 @@ def tensor_64(source: Source, batch: int) -> Iterable[Any]:
 
 def table(source: Source, batch: int) -> Iterable[Any]:
     """Eighteen numbers side by side, two strings side by side."""
-    columns = [Column(f"f{index:02d}") for index in range(12)]
-    columns += [Column(f"i{index:02d}", "int64") for index in range(6)]
-    columns += [Column("kind", "string"), Column("place", "string")]
-    return _read(source, {"row": TableFeature(tuple(columns))}, Input(batch_size=batch), "int64")
+    columns = {f"f{index:02d}": "float32" for index in range(12)} | {f"i{index:02d}": "int64" for index in range(6)}
+    columns |= {"kind": "string", "place": "string"}
+    return _read(source, {"row": RawColumns(columns)}, Input(batch_size=batch), "int64")
 
 
 def _images(source: Source, batch: int, *, size: int = _SIZE, order: str = "exact", **augmentation: Any) -> Any:
@@ -116,7 +115,7 @@ def _text_feature(source: Source) -> TextFeature:
     words = (source.raw / "words.list").read_text().split()
     numbers = tf.range(1, len(words) + 1, dtype=tf.int64)
     lookup = tf.lookup.StaticHashTable(tf.lookup.KeyValueTensorInitializer(words, numbers), default_value=0)
-    return TextFeature(looked_up(lookup.lookup), max_tokens=400)
+    return TextFeature(vocabulary_lookup(lookup.lookup), max_tokens=400)
 
 
 def _read(

@@ -1,67 +1,84 @@
-"""One modality a file. Each is a frozen dataclass with the same methods, and all of them take whole batches.
+"""Features: one modality per file. Each is a frozen dataclass with the same methods, which take whole batches.
 
     stored ─┬─► decode ──────────────┬─► finish ─► the model      evaluation and serving
             └─► augmented ───────────┘                            training
                 = decode + augment
 
-spec()                    how it stands in a record
-decode(stored)            deterministic, TensorFlow's own ops: what evaluation and serving share, so no skew
-augment(decoded, seeds)   random, training only, stateless: the seeds are passed in, two numbers a record
-augmented(stored, seeds)  both at once, where that is cheaper than one after the other
+spec()                    the tf.io features of its columns
+decode(stored)            deterministic, by TensorFlow's own ops: shared by evaluation and serving, so there is no skew
+augment(decoded, seeds)   random, in training only, stateless: two seed numbers per record are passed in
+augmented(stored, seeds)  decode and augment at once, if that is cheaper than one after the other
 finish(decoded)           what the model sees: padded, scaled
-keras_input(name)         declares it
+keras_input(name)         declares the model's input
 
-slices(name, decoded)     what an evaluation looks at apart, if there is such a thing: how long a text is
+slices(name, decoded)     optional: strings by which the Evaluator slices metrics, such as the length of a text
 
-`from_columns(columns, fitted, settings, data)` of each file makes the features of a Task's part.
-What is in a batch of stored values is a tensor of one entry a record, or a dictionary of such if `spec` returns one.
+`from_columns(columns, fitted, settings, data)` of each file returns the features of a Task's part.
+A batch of stored values is a tensor with one entry per record, or a dict of such tensors if `spec` returns a dict.
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any, Protocol
+
+from components.records.roles import Column
 
 
 class DataShape(Protocol):
-    """What a feature may take from the data; ingest's account has it."""
+    """What a feature may take from the data; the manifest has it."""
 
     @property
     def median_side(self) -> int:
-        """Shorter side of a image in pixels."""
+        """Median of the images' shorter side in pixels."""
 
 
-class Fitted(Protocol):
-    """What Transform has fitted (`components.fitting.fitted`)."""
+class FittedGraph(Protocol):
+    """What Transform has fitted, for features and models (`components.fitting.fitted`)."""
 
     def apply(self, columns: Mapping[str, Any]) -> dict[str, Any]:
-        """Returns what the fitted graph makes of some raw columns."""
+        """Applies the fitted graph to some raw columns."""
+
+    def tokens(self, place: int) -> int:
+        """Returns the number of token ids of a text column, out-of-vocabulary buckets included."""
+
+    def categories(self, columns: Sequence[Column]) -> list[int]:
+        """Returns the number of ids of each category column."""
+
+    def pretrained_model(self) -> tuple[Any, bool] | None:
+        """Returns the pretrained image model and whether it is fine-tuned; None if there is none."""
+
+    def moments(self, column: Column) -> tuple[Any, Any] | None:
+        """Returns mean and variance of a tensor column; None if they were not fitted."""
 
 
 class Feature(Protocol):
-    """A modality."""
+    """One modality."""
 
     @property
     def is_ragged(self) -> bool:
-        """Whether decoded records differ in length, so that those of like length belong into one batch."""
+        """Whether decoded records differ in length, so that batches are made of similar lengths.
+
+        Such a feature also has `widths(longest)`: the widths of batches by the lengths of their longest records.
+        """
 
     @property
     def is_costly(self) -> bool:
-        """Whether decoding takes far longer than parsing, so that it is done a batch at a time and no more."""
+        """Whether decoding takes far longer than parsing, so that it is done batch by batch."""
 
     @property
     def decoded_bytes(self) -> int:
-        """Memory of one decoded record, at most."""
+        """Maximum memory of one decoded record."""
 
     def spec(self) -> Any:
-        """Returns how it stands in a record: one of tf.io's features, or several by name."""
+        """Returns its tf.io feature, or a dict of several by column."""
 
     def decode(self, stored: Any) -> Any:
-        """Returns what a batch holds, the same every time."""
+        """Decodes a batch, deterministically."""
 
     def augment(self, decoded: Any, seeds: Any) -> Any:
-        """Returns a random variation of a decoded batch."""
+        """Augments a decoded batch."""
 
     def augmented(self, stored: Any, seeds: Any) -> Any:
-        """Returns a random variation of a stored batch."""
+        """Decodes and augments a stored batch."""
 
     def finish(self, decoded: Any) -> Any:
         """Returns what the model sees."""
@@ -70,40 +87,33 @@ class Feature(Protocol):
         """Declares the model's input."""
 
 
-class Ragged(Feature, Protocol):
-    """A modality whose records differ in length."""
-
-    def widths(self, longest: Any) -> Any:
-        """Returns how wide batches are whose longest records have these lengths, int64 [k]."""
-
-
-class Unvaried:
-    """The part of a modality that knows no random variation."""
+class NotAugmented:
+    """Base of features without augmentation; by default a record is stored as the model sees it."""
 
     is_ragged = False
     is_costly = False
 
     def decode(self, stored: Any) -> Any:
-        """Returns the batch as it is stored."""
+        """Returns the batch unchanged."""
         return stored
 
     def augment(self, decoded: Any, seeds: Any) -> Any:
-        """Changes nothing."""
+        """Returns the batch unchanged."""
         del seeds
         return decoded
 
     def augmented(self, stored: Any, seeds: Any) -> Any:
-        """Decodes, and changes nothing."""
+        """Decodes without augmentation."""
         del seeds
         return self.decode(stored)
 
     def finish(self, decoded: Any) -> Any:
-        """Changes nothing."""
+        """Returns the batch unchanged."""
         return decoded
 
 
 def spec(features: Mapping[str, Feature]) -> dict[str, Any]:
-    """Returns all columns that the features stand in, by name."""
+    """Returns the tf.io features of all columns."""
     columns: dict[str, Any] = {}
     for key, feature in features.items():
         wanted = feature.spec()
@@ -112,20 +122,20 @@ def spec(features: Mapping[str, Feature]) -> dict[str, Any]:
 
 
 def stored(columns: Mapping[str, Any], key: str, feature: Feature) -> Any:
-    """Returns what one feature has in a parsed batch."""
+    """Returns the stored values of one feature from a parsed batch."""
     wanted = feature.spec()
     return {name: columns[name] for name in wanted} if isinstance(wanted, Mapping) else columns[key]
 
 
 def named(key: str, value: Any) -> dict[str, Any]:
-    """Returns the model's inputs of one feature: one of its name, or several of compound names."""
+    """Returns the model inputs of one feature: one with its name, or several with compound names."""
     if isinstance(value, Mapping):
         return {f"{key}_{name}": part for name, part in value.items()}
     return {key: value}
 
 
 def inputs(features: Mapping[str, Feature], columns: Mapping[str, Any]) -> dict[str, Any]:
-    """Returns what the model sees of a parsed batch, in evaluation and in serving."""
+    """Returns the model inputs of a parsed batch, for evaluation and serving."""
     found: dict[str, Any] = {}
     for key, feature in features.items():
         found |= named(key, feature.finish(feature.decode(stored(columns, key, feature))))
@@ -133,7 +143,7 @@ def inputs(features: Mapping[str, Feature], columns: Mapping[str, Any]) -> dict[
 
 
 def slices(features: Mapping[str, Feature], columns: Mapping[str, Any]) -> dict[str, Any]:
-    """Returns by what the records of a parsed batch can be looked at apart: one string a record each."""
+    """Returns the strings by which the Evaluator slices a parsed batch, one per record each."""
     found: dict[str, Any] = {}
     for key, feature in features.items():
         if hasattr(feature, "slices"):
@@ -145,5 +155,5 @@ def keras_inputs(features: Mapping[str, Feature]) -> dict[str, Any]:
     """Declares all inputs of a model."""
     declared: dict[str, Any] = {}
     for key, feature in features.items():
-        declared |= named(key, feature.keras_input(key.replace("/", "_")))  # Keras has a meaning of its own for it
+        declared |= named(key, feature.keras_input(key.replace("/", "_")))  # "/" is reserved in Keras names
     return declared

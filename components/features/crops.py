@@ -1,11 +1,11 @@
-"""Which part of a image is shown: boxes drawn for a whole batch from the images' shapes, before any is decoded.
+"""Random crops: boxes for a whole batch from the sizes of its images, before any is decoded.
 
     none, shift   the whole image, or its largest square
-    random        a part of the model's size, as it is
-    resized       a part of any size, a little stretched
+    random        a part of the model's size, not resized
+    resized       a part of any size, slightly stretched
 
-A box is (top, left, height, width) in pixels and lies inside its image. `shift` moves the finished image instead:
-what it uncovers is filled with the mirrored border, which no box can show.
+A box is (top, left, height, width) in pixels, inside its image. `shift` moves the finished image instead: the uncovered
+border is filled with the mirrored image, which no box can contain.
 """
 
 import math
@@ -15,16 +15,16 @@ import tensorflow as tf
 from components.features import randomness
 from components.settings.input import Augmentation
 
-NUMBERS = 4  # draws a box needs
-_SHIFT = 8  # a shift is at most this part of the side
+NUMBERS = 4  # random numbers per box
+_SHIFT = 8  # a shift is at most this fraction of the side: 1/8
 
 
-def boxes(shapes: tf.Tensor, drawn: tf.Tensor, size: int, fit: str, how: Augmentation) -> tf.Tensor:
-    """Returns int32 [n, 4] for images of these heights and widths [n, 2], from [n, NUMBERS] within [0, 1)."""
-    if how.crop == "random":
+def boxes(shapes: tf.Tensor, drawn: tf.Tensor, size: int, fit: str, augmentation: Augmentation) -> tf.Tensor:
+    """Returns boxes int32 [n, 4] for image sizes [n, 2], determined by [n, NUMBERS] numbers in [0, 1)."""
+    if augmentation.crop == "random":
         sides = tf.minimum(shapes, size)
-    elif how.crop == "resized":
-        sides = _resized(shapes, drawn[:, :2], how)
+    elif augmentation.crop == "resized":
+        sides = _resized(shapes, drawn[:, :2], augmentation)
     else:
         return whole(shapes, fit)
     room = tf.cast(shapes - sides + 1, tf.float32)
@@ -32,7 +32,7 @@ def boxes(shapes: tf.Tensor, drawn: tf.Tensor, size: int, fit: str, how: Augment
 
 
 def whole(shapes: tf.Tensor, fit: str) -> tf.Tensor:
-    """Returns the whole image, or its largest square if `fit` is center."""
+    """Returns boxes of whole images, or of their largest centered squares if `fit` is center."""
     if fit == "stretch":
         return tf.concat([tf.zeros_like(shapes), shapes], axis=1)
     side = tf.reduce_min(shapes, axis=1, keepdims=True)
@@ -40,14 +40,14 @@ def whole(shapes: tf.Tensor, fit: str) -> tf.Tensor:
 
 
 def shifted(image: tf.Tensor, drawn: tf.Tensor) -> tf.Tensor:
-    """Moves a image by up to an eighth across and down; two numbers within [0, 1) decide."""
+    """Shifts an image by up to an eighth in both directions, determined by two numbers in [0, 1)."""
     margin = max(1, image.shape[0] // _SHIFT)
     offsets = _floor(drawn * (2 * margin + 1), 2 * margin) - margin
     return _moved(_moved(image, offsets[0], 0), offsets[1], 1)
 
 
-def moved_rows(pixels: tf.Tensor, drawn: tf.Tensor | None, upside_down: tf.Tensor | None) -> tf.Tensor:
-    """Moves every image of a batch as `shifted` does one, and turns some of them upside down, in one go."""
+def shifted_batch(pixels: tf.Tensor, drawn: tf.Tensor | None, upside_down: tf.Tensor | None) -> tf.Tensor:
+    """Shifts every image of a batch like `shifted`, and flips some of them vertically, with one gather."""
     count, size = tf.shape(pixels)[0], pixels.shape[1]
     places = tf.tile(tf.range(size)[tf.newaxis], [count, 1])
     down = places if upside_down is None else tf.where(upside_down[:, tf.newaxis], size - 1 - places, places)
@@ -65,27 +65,31 @@ def _mirrored(places: tf.Tensor, size: int) -> tf.Tensor:
     return size - 1 - tf.abs(size - 1 - tf.abs(places))
 
 
-def _resized(shapes: tf.Tensor, drawn: tf.Tensor, how: Augmentation) -> tf.Tensor:
-    """Draws the area evenly and the ratio of the sides evenly by its logarithm; a side never exceeds the image's.
+def _resized(shapes: tf.Tensor, drawn: tf.Tensor, augmentation: Augmentation) -> tf.Tensor:
+    """Draws the area uniformly and the aspect ratio log-uniformly; a side never exceeds the image's.
 
-    Where others draw again, up to ten times, a side that is too long is cut: the same boxes but for those few.
+    Other libraries draw again, up to ten times, if a side is too long; here it is cut. Few boxes differ.
     """
-    area = randomness.between(drawn[:, 0], how.crop_area, 1) * tf.cast(tf.reduce_prod(shapes, axis=1), tf.float32)
-    ratio = tf.exp(randomness.between(drawn[:, 1], -math.log(how.crop_ratio), math.log(how.crop_ratio)))
+    area = randomness.between(drawn[:, 0], augmentation.crop_area, 1) * tf.cast(
+        tf.reduce_prod(shapes, axis=1), tf.float32
+    )
+    ratio = tf.exp(
+        randomness.between(drawn[:, 1], -math.log(augmentation.crop_ratio), math.log(augmentation.crop_ratio))
+    )
     sides = tf.stack([tf.sqrt(area / ratio), tf.sqrt(area * ratio)], axis=1)
     return tf.clip_by_value(tf.cast(tf.round(sides), tf.int32), 1, shapes)
 
 
 def _floor(places: tf.Tensor, most: tf.Tensor | int) -> tf.Tensor:
-    # A number just below one, times a large room, may be rounded up to the room itself.
+    # A number just below one, times a large integer, may be rounded up to the integer.
     return tf.minimum(tf.cast(places, tf.int32), most)
 
 
 def _moved(image: tf.Tensor, offset: tf.Tensor, axis: int) -> tf.Tensor:
-    """Moves along one axis: what is uncovered mirrors what stands next to it, the border itself not repeated."""
+    """Shifts along one axis; the uncovered part mirrors the image, without repeating the border."""
     size = image.shape[axis]
     ahead, behind = tf.maximum(offset, 0), tf.maximum(-offset, 0)
-    # Pieces that are copied whole: TensorFlow's own mirrored padding takes five times as long.
+    # Slices are copied as a whole: TensorFlow's mirrored padding takes five times as long.
     before = tf.reverse(_strip(image, 1, behind, axis), [axis])
     after = tf.reverse(_strip(image, size - 1 - ahead, ahead, axis), [axis])
     middle = _strip(image, ahead, size - ahead - behind, axis)

@@ -1,7 +1,7 @@
 """Dates as numbers: days since 1970, with the time of day as a fraction.
 
-Read are `2026-11-16`, `2026-11-16 08:30`, `2026-11-16T08:30:15.5Z` and the like; parts of seconds and a zone are not
-looked at. What is no such date is not a number.
+Formats such as `2026-11-16`, `2026-11-16 08:30` and `2026-11-16T08:30:15.5Z` are parsed; fractions of seconds and time
+zones are ignored. Anything else becomes NaN.
 """
 
 from typing import Any
@@ -16,7 +16,7 @@ _DAY = 86400.0
 
 
 def days(texts: Any) -> Any:
-    """Returns float32 days [n]; NaN for what is no date."""
+    """Returns float32 days [n]; NaN for strings that are not dates."""
     is_date = tf.strings.regex_full_match(texts, DATE_PATTERN)
     plain = tf.where(is_date, texts, "1970-01-01")
     part = {name: _part(plain, place) for place, name in enumerate(_PARTS, start=1)}
@@ -26,7 +26,7 @@ def days(texts: Any) -> Any:
 
 
 def _is_real(part: dict[str, Any]) -> Any:
-    """Whether there is such a day, and such a time of it: 2026-02-29 is no date."""
+    """Whether the day and the time exist: 2026-02-29 is not a date."""
     year, month = part["year"], part["month"]
     of_next = _civil(tf.where(month == 12, year + 1, year), tf.where(month == 12, 1, month + 1), 1)  # noqa: PLR2004
     length = of_next - _civil(year, month, 1)
@@ -40,7 +40,7 @@ def _part(texts: Any, place: int) -> Any:
 
 
 def _civil(year: Any, month: Any, day: Any) -> Any:
-    """Returns days since 1970-01-01 of the Gregorian calendar: years begin in March, so that leap days end them."""
+    """Returns days since 1970-01-01 in the Gregorian calendar; years start in March, so that leap days end them."""
     year = tf.where(month <= 2, year - 1, year)  # noqa: PLR2004
     era = year // 400
     of_era = year - era * 400

@@ -1,11 +1,11 @@
-"""Encoded images to pixels, a batch at a time: shapes from the headers, boxes by the caller, then only the boxes.
+"""Decode images to pixels, a batch at a time: sizes from headers, crop boxes from the caller, then only the boxes.
 
     contents [n] ─► shapes ─► boxes [n, 4] ─┬─► native: JPEG and raw, all at once ─┐
-                                            └─► TensorFlow: one after another ─────┴─► uint8 [n, size, size, 3]
+                                            └─► TensorFlow: one by one ────────────┴─► uint8 [n, size, size, 3]
 
-Both ways give the same boxes and flips, and pixels within a rounding of each other (at the edge of a box in a JPEG a
-little more: colour is interpolated over the edge or not). Without a compiler there is the second way alone; images
-that the first one does not know (PNG, GIF, BMP, CMYK) take the second one in the midst of a batch.
+Both ways give the same boxes and flips, and pixels within one rounding of each other (slightly more at the edge of a
+JPEG box, where chroma is interpolated across the edge or not). Without the native library there is only TensorFlow;
+formats that the library does not decode (PNG, GIF, BMP, CMYK) take TensorFlow's way inside a batch.
 """
 
 from collections.abc import Callable
@@ -18,53 +18,55 @@ from components.native.decode import loader
 
 CHANNELS = 3
 _RAW_HEADER = 19  # bytes of b"P6 %05d %05d 255\n"
-_MAX_PIXELS = 170_000_000  # ingest's own limit ends here: what is stored was let through by it
+_MAX_PIXELS = 170_000_000  # the upper limit of ingest's own limit, so stored images are never larger
 
 Boxes = Callable[[tf.Tensor], tf.Tensor]  # shapes [n, 2] to boxes [n, 4]
 
 
 @dataclass(frozen=True)
-class How:
-    """To what boxes become."""
+class Resizing:
+    """How crop boxes become pixels of one size."""
 
     size: int
     antialias: bool = True
     dct_shrink: bool = False
-    nice: int = 0  # of threads that decode the native way
+    nice: int = 0  # niceness of threads that decode with the native library
 
 
-def read(contents: tf.Tensor, boxes: Boxes, flips: tf.Tensor, how: How) -> tf.Tensor:
-    """Decodes a box of each image, the native way as far as it goes."""
+def read(contents: tf.Tensor, boxes: Boxes, flips: tf.Tensor, resizing: Resizing) -> tf.Tensor:
+    """Decodes a box of each image, with the native library where possible."""
     ops = loader.load()
     if ops is None:
-        return plainly(contents, boxes(shapes(contents)), flips, how)
+        return by_tensorflow(contents, boxes(shapes(contents)), flips, resizing)
     found = ops.shapes(contents)
     known = found[:, 2] != loader.OTHER
     pixels = tf.cond(
         tf.reduce_all(known),
-        lambda: _natively(ops, contents, boxes(found[:, :2]), flips, how),
-        lambda: _both_ways(ops, contents, found, boxes, flips, how),
+        lambda: _by_native(ops, contents, boxes(found[:, :2]), flips, resizing),
+        lambda: _by_both(ops, contents, found, boxes, flips, resizing),
     )
-    return tf.ensure_shape(pixels, [None, how.size, how.size, CHANNELS])
+    return tf.ensure_shape(pixels, [None, resizing.size, resizing.size, CHANNELS])
 
 
-def plainly(contents: tf.Tensor, boxes: tf.Tensor, flips: tf.Tensor, how: How) -> tf.Tensor:
-    """Decodes a box of each image by TensorFlow's own ops."""
-    return _each(lambda item: _flipped(resize(_part(item[0], item[1]), how), item[2]), (contents, boxes, flips), how)
+def by_tensorflow(contents: tf.Tensor, boxes: tf.Tensor, flips: tf.Tensor, resizing: Resizing) -> tf.Tensor:
+    """Decodes a box of each image with TensorFlow's ops."""
+    return _each(
+        lambda item: _flipped(resize(_part(item[0], item[1]), resizing), item[2]), (contents, boxes, flips), resizing
+    )
 
 
-def cut(pixels: tf.Tensor, boxes: tf.Tensor, flips: tf.Tensor, how: How) -> tf.Tensor:
+def cut(pixels: tf.Tensor, boxes: tf.Tensor, flips: tf.Tensor, resizing: Resizing) -> tf.Tensor:
     """Cuts a box out of each image of a decoded batch."""
 
     def one(item: tuple[tf.Tensor, tf.Tensor, tf.Tensor]) -> tf.Tensor:
-        picture, (top, left, height, width), flip = item[0], tf.unstack(item[1]), item[2]
-        return _flipped(resize(picture[top : top + height, left : left + width], how), flip)
+        image, (top, left, height, width), flip = item[0], tf.unstack(item[1]), item[2]
+        return _flipped(resize(image[top : top + height, left : left + width], resizing), flip)
 
-    return _each(one, (pixels, boxes, flips), how)
+    return _each(one, (pixels, boxes, flips), resizing)
 
 
-def whole(contents: tf.Tensor, fit: str, how: How) -> tf.Tensor:
-    """Decodes whole images, or the largest square of each; what evaluation and serving do."""
+def whole(contents: tf.Tensor, fit: str, resizing: Resizing) -> tf.Tensor:
+    """Decodes whole images, or the largest centered square of each, as evaluation and serving do."""
 
     def one(content: tf.Tensor) -> tf.Tensor:
         pixels = decode(content)
@@ -73,13 +75,13 @@ def whole(contents: tf.Tensor, fit: str, how: How) -> tf.Tensor:
             side = tf.minimum(height, width)
             top, left = (height - side) // 2, (width - side) // 2
             pixels = pixels[top : top + side, left : left + side]
-        return resize(pixels, how)
+        return resize(pixels, resizing)
 
-    return _each(one, contents, how)
+    return _each(one, contents, resizing)
 
 
 def decode(content: tf.Tensor) -> tf.Tensor:
-    """Decodes one image of any kind that may stand in a record, to uint8 [height, width, 3]."""
+    """Decodes one image of any stored format to uint8 [height, width, 3]."""
     pixels = tf.cond(
         _starts(content, b"P6 "),
         lambda: _decode_raw(content),
@@ -88,49 +90,53 @@ def decode(content: tf.Tensor) -> tf.Tensor:
     return tf.ensure_shape(pixels, [None, None, CHANNELS])
 
 
-def resize(pixels: tf.Tensor, how: How) -> tf.Tensor:
-    """Resizes one image, or a batch of one shape, and rounds to bytes."""
+def resize(pixels: tf.Tensor, resizing: Resizing) -> tf.Tensor:
+    """Resizes one image, or a batch of equal size, and rounds to bytes."""
 
     def resized() -> tf.Tensor:
-        smooth = tf.image.resize(pixels, [how.size, how.size], antialias=how.antialias)
-        # uint8 to the device: a quarter of the transfer, and the cast costs nothing in the model's first layer.
+        smooth = tf.image.resize(pixels, [resizing.size, resizing.size], antialias=resizing.antialias)
+        # uint8 to the device is a quarter of the transfer, and the cast is free in the model's first layer.
         return tf.cast(tf.round(smooth), tf.uint8)
 
-    # It would change nothing, and still take as long.
-    same = tf.reduce_all(tf.shape(pixels)[-3:-1] == how.size)
+    # Resizing to the same size changes nothing, but takes as long.
+    same = tf.reduce_all(tf.shape(pixels)[-3:-1] == resizing.size)
     sized = tf.cond(same, lambda: tf.cast(pixels, tf.uint8), resized)
-    return tf.ensure_shape(sized, [*pixels.shape[:-3], how.size, how.size, CHANNELS])
+    return tf.ensure_shape(sized, [*pixels.shape[:-3], resizing.size, resizing.size, CHANNELS])
 
 
 def shapes(contents: tf.Tensor) -> tf.Tensor:
-    """Reads height and width [n, 2] from the headers; images of unusual kinds are decoded for it."""
+    """Reads height and width [n, 2] from headers; images of rare formats are decoded for it."""
     signature = tf.TensorSpec([2], tf.int32)
     return tf.map_fn(_shape, contents, fn_output_signature=signature)
 
 
-def _natively(ops: loader.Ops, contents: tf.Tensor, boxes: tf.Tensor, flips: tf.Tensor, how: How) -> tf.Tensor:
-    chosen = loader.DecodeOptions(how.antialias, how.antialias and how.dct_shrink, _MAX_PIXELS, nice=how.nice)
-    pixels, problems = ops.try_decode_crop_resize(contents, boxes, flips, (how.size, how.size), chosen)
+def _by_native(
+    ops: loader.Ops, contents: tf.Tensor, boxes: tf.Tensor, flips: tf.Tensor, resizing: Resizing
+) -> tf.Tensor:
+    options = loader.DecodeOptions(
+        resizing.antialias, resizing.antialias and resizing.dct_shrink, _MAX_PIXELS, nice=resizing.nice
+    )
+    pixels, problems = ops.try_decode_crop_resize(contents, boxes, flips, (resizing.size, resizing.size), options)
     problems = tf.ensure_shape(problems, [None])
 
-    def mended() -> tf.Tensor:
+    def repaired() -> tf.Tensor:
         places = tf.cast(tf.where(problems != "")[:, 0], tf.int32)
-        plain = plainly(*_at(places, contents, boxes, flips), how)
+        plain = by_tensorflow(*_at(places, contents, boxes, flips), resizing)
         return tf.tensor_scatter_nd_update(pixels, places[:, tf.newaxis], plain)
 
-    # TensorFlow and Pillow forgive damage that the operation does not: what ingest let through must not end a training.
-    return tf.cond(tf.reduce_any(problems != ""), mended, lambda: pixels)
+    # TensorFlow and Pillow accept damage that the op rejects: an image that ingest accepted must not stop a training.
+    return tf.cond(tf.reduce_any(problems != ""), repaired, lambda: pixels)
 
 
-def _both_ways(
-    ops: loader.Ops, contents: tf.Tensor, found: tf.Tensor, boxes: Boxes, flips: tf.Tensor, how: How
+def _by_both(
+    ops: loader.Ops, contents: tf.Tensor, found: tf.Tensor, boxes: Boxes, flips: tf.Tensor, resizing: Resizing
 ) -> tf.Tensor:
-    # Of a PNG the header was read as well; what is left is rare, and costs a look at each.
+    # The op reads the size of a PNG too; other formats are rare, and their headers are read one by one.
     drawn = boxes(tf.cond(tf.reduce_all(found[:, 0] > 0), lambda: found[:, :2], lambda: shapes(contents)))
     known = found[:, 2] != loader.OTHER
     ours, others = (tf.cast(tf.where(mark)[:, 0], tf.int32) for mark in (known, ~known))
-    mine = _natively(ops, *_at(ours, contents, drawn, flips), how)
-    theirs = plainly(*_at(others, contents, drawn, flips), how)
+    mine = _by_native(ops, *_at(ours, contents, drawn, flips), resizing)
+    theirs = by_tensorflow(*_at(others, contents, drawn, flips), resizing)
     return tf.dynamic_stitch([ours, others], [mine, theirs])
 
 
@@ -138,13 +144,13 @@ def _at(places: tf.Tensor, contents: tf.Tensor, boxes: tf.Tensor, flips: tf.Tens
     return tf.gather(contents, places), tf.gather(boxes, places), tf.gather(flips, places)
 
 
-def _each(work: Callable[..., tf.Tensor], items: tf.Tensor | tuple[tf.Tensor, ...], how: How) -> tf.Tensor:
-    signature = tf.TensorSpec([how.size, how.size, CHANNELS], tf.uint8)
+def _each(work: Callable[..., tf.Tensor], items: tf.Tensor | tuple[tf.Tensor, ...], resizing: Resizing) -> tf.Tensor:
+    signature = tf.TensorSpec([resizing.size, resizing.size, CHANNELS], tf.uint8)
     return tf.map_fn(work, items, fn_output_signature=signature)
 
 
 def _part(content: tf.Tensor, box: tf.Tensor) -> tf.Tensor:
-    """Decodes the box of a image; of a JPEG nothing else is decoded."""
+    """Decodes the box of an image; of a JPEG only the box is decoded."""
 
     def sliced() -> tf.Tensor:
         top, left, height, width = tf.unstack(box)

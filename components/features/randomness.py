@@ -1,9 +1,9 @@
-"""Random numbers of records: each has its own, whoever stands beside it, and a batch draws all of them at once.
+"""Random numbers per record, independent of the other records in the batch, drawn for a whole batch at once.
 
-    seeds [n, 2] ─► state of each record ─► + purpose, + number of the draw ─► mixed ─► [n, count] within [0, 1)
+    seeds [n, 2] ─► state of each record ─► + purpose, + index of the draw ─► mixed ─► [n, count] in [0, 1)
 
-TensorFlow's stateless ops take one seed a call, so a batch would need a call a record. The mixing is SplitMix64's:
-every bit of the counter reaches every bit of the result.
+TensorFlow's stateless ops take one seed per call, so a batch would need one call per record. The mixing function is
+SplitMix64: every bit of the counter affects every bit of the result.
 """
 
 import tensorflow as tf
@@ -12,25 +12,25 @@ _STEP = 0x9E3779B97F4A7C15
 _ROUNDS = ((30, 0xBF58476D1CE4E5B9), (27, 0x94D049BB133111EB))
 _LAST_SHIFT = 31
 _MANTISSA = 24  # bits of a float32
-_PURPOSES = 64  # draws of one purpose, at most
+_PURPOSES = 64  # maximum number of draws per purpose
 _WORD = (1 << 64) - 1
 
 
 def uniform(seeds: tf.Tensor, count: int, purpose: int) -> tf.Tensor:
-    """Draws `count` numbers a record, evenly within [0, 1); draws of another purpose are independent of them."""
+    """Draws `count` numbers per record, uniform in [0, 1); draws for different purposes are independent."""
     counters = [(purpose * _PURPOSES + number + 1) * _STEP & _WORD for number in range(count)]
     mixed = _mix(_states(seeds)[:, tf.newaxis] + tf.constant(counters, tf.uint64))
     return tf.cast(_right(mixed, 64 - _MANTISSA), tf.float32) * 2.0**-_MANTISSA
 
 
 def between(drawn: tf.Tensor, low: float, high: float) -> tf.Tensor:
-    """Stretches numbers within [0, 1) to [low, high)."""
+    """Scales numbers in [0, 1) to [low, high)."""
     return low + (high - low) * drawn
 
 
 def _states(seeds: tf.Tensor) -> tf.Tensor:
     first, second = tf.unstack(tf.bitcast(tf.cast(seeds, tf.int64), tf.uint64), axis=1)
-    # One after the other: the sum of both would give (1, 2) and (2, 1) the same numbers.
+    # One after the other: with the sum of both, (1, 2) and (2, 1) would give the same numbers.
     return _mix(_mix(first + _STEP) + second)
 
 

@@ -1,83 +1,60 @@
-"""Tables: many columns of a record in a few tensors, parsed a whole batch at once.
+"""Table columns: stored column by column, two matrices on the device, converted by the fitted graph.
 
-numbers ─────────────────────► float32 [n, columns]
-strings with a lookup ───────► int64   [n, columns]    categories, numbered by what Transform fitted
-strings without one ─────────► string  [n, columns]    for a loop of one's own; no model takes them
+columns, missing values filled ─► fitted graph ─┬─► numbers    float32 [n, columns]
+                                                └─► categories int64   [n, columns]
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Literal
 
 import keras
 import tensorflow as tf
 
-from components.features import Unvaried
+from components.features import DataShape, FittedGraph, NotAugmented
+from components.records.roles import MISSING, Column
+from components.settings.input import Input
 
-_NUMBER_BYTES, _STRING_BYTES = 8, 64
-Kind = Literal["numbers", "categories", "strings"]
-
-
-@dataclass(frozen=True)
-class Column:
-    """One column, and what stands in for it where a record lacks it."""
-
-    name: str
-    dtype: str = "float32"  # in the record: float32, int64 or string
-    default: float | str = 0
-    lookup: Callable[[tf.Tensor], tf.Tensor] | None = None
-
-    @property
-    def kind(self) -> Kind:
-        """Which of the tensors it goes to."""
-        if self.dtype != "string":
-            return "numbers"
-        return "categories" if self.lookup else "strings"
+KEY = "table"
+_NUMBER_BYTES = 8
+_DTYPES = {"numbers": "float32", "categories": "int64"}
 
 
 @dataclass(frozen=True)
-class TableFeature(Unvaried):
-    """Columns that the model sees together."""
+class TableFeature(NotAugmented):
+    """All table columns of a record, as one feature."""
 
     columns: tuple[Column, ...]
+    fitted: FittedGraph
 
     @property
     def decoded_bytes(self) -> int:
-        """Numbers take eight bytes, strings are guessed at."""
-        return sum(_STRING_BYTES if column.kind == "strings" else _NUMBER_BYTES for column in self.columns)
+        """Two numbers per column: the value, and whether it is missing."""
+        return 2 * _NUMBER_BYTES * len(self.columns)
 
     def spec(self) -> dict[str, tf.io.FixedLenFeature]:
-        """One value a column."""
+        """One value per column."""
         return {
-            column.name: tf.io.FixedLenFeature([], tf.dtypes.as_dtype(column.dtype), self._default(column))
+            column.name: tf.io.FixedLenFeature([], tf.dtypes.as_dtype(column.dtype), MISSING[column.dtype])
             for column in self.columns
         }
 
     def decode(self, stored: Mapping[str, tf.Tensor]) -> dict[str, tf.Tensor]:
-        """Returns the columns of each kind side by side, in the order that they were given in."""
-        return {kind: tf.stack([_value(c, stored[c.name]) for c in mine], axis=1) for kind, mine in self._kinds()}
+        """Applies the fitted graph."""
+        found = self.fitted.apply(stored)
+        return {kind: found[f"{KEY}_{kind}"] for kind in _DTYPES if f"{KEY}_{kind}" in found}
 
     def keras_input(self, name: str) -> dict[str, keras.KerasTensor]:
-        """Declares the model's inputs; strings are not among them."""
-        dtypes = {"numbers": "float32", "categories": "int64"}
+        """Declares the model's inputs, as wide as the fitted matrices."""
+        blank = {column.name: tf.constant([MISSING[column.dtype]], column.dtype) for column in self.columns}
         return {
-            kind: keras.Input([len(mine)], dtype=dtypes[kind], name=f"{name}_{kind}")
-            for kind, mine in self._kinds()
-            if kind in dtypes
+            kind: keras.Input([value.shape[1]], dtype=_DTYPES[kind], name=f"{name}_{kind}")
+            for kind, value in self.decode(blank).items()
         }
 
-    def _kinds(self) -> list[tuple[Kind, list[Column]]]:
-        kinds: tuple[Kind, ...] = ("numbers", "categories", "strings")
-        grouped = [(kind, [column for column in self.columns if column.kind == kind]) for kind in kinds]
-        return [(kind, mine) for kind, mine in grouped if mine]
 
-    @staticmethod
-    def _default(column: Column) -> float | str:
-        # A default of nought stands for no text too.
-        return "" if column.dtype == "string" and not column.default else column.default
-
-
-def _value(column: Column, stored: tf.Tensor) -> tf.Tensor:
-    if column.kind == "numbers":
-        return tf.cast(stored, tf.float32)
-    return tf.cast(column.lookup(stored), tf.int64) if column.lookup else stored
+def from_columns(
+    columns: Sequence[Column], fitted: FittedGraph, settings: Input, data: DataShape
+) -> dict[str, TableFeature]:
+    """Returns one feature of all columns; none if there are no columns."""
+    del settings, data
+    return {KEY: TableFeature(tuple(columns), fitted)} if columns else {}

@@ -1,16 +1,17 @@
-"""Ways in for a loop of one's own: artifacts of ingest, TFRecords of anybody, arrays, class folders.
+"""The data loader API: batches of ingested artifacts, TFRecord files, arrays and class folders.
 
-    read(artifact, split)            what `penstock ingest` or a run wrote; columns, label and classes are found out
-    from_records(paths, features)    TFRecord files of another program
-    from_arrays(columns, labels)     what is in memory
-    from_folders(folder)             one folder of images a class, as they lie there
+    read(artifact, split)            what `penstock ingest` or a run wrote; finds columns, label and classes itself
+    from_records(paths, features)    TFRecord files of any program
+    from_arrays(columns, labels)     arrays in memory
+    from_folders(folder)             images in one folder per class, read in place
+    each(data)                       iterates over batches in half the time
 
-Each returns a tf.data.Dataset of (values by name, labels). For training every pass over it is another epoch: shuffled
-and varied anew, yet the same in every run; without training it is in stored order and unaltered. Every setting of the
-section `input` may be given by its name: `read(…, batch_size=32, image_size=64, cache="memory")`.
+All but `each` return a tf.data.Dataset of (values by name, labels). In training, every iteration over it is the next
+epoch: shuffled and augmented differently, yet the same in every run. Otherwise it is in stored order and unchanged.
+Every setting of the section `input` is a keyword: `read(…, batch_size=32, image_size=64, cache="memory")`.
 """
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -22,16 +23,18 @@ from components.errors import BadInput
 from components.features import Feature
 from components.features.image import ImageFeature
 from components.features.tensor import TensorFeature
-from components.input_pipeline import artifacts, source
-from components.input_pipeline.reader import Reader, Records
+from components.input_pipeline import artifacts, stores
 from components.input_pipeline.sharding import RecordFile, Worker
+from components.input_pipeline.stages import Reader, Records
 from components.records.tfrecord_walk import count_records
 from components.settings.input import Input
 from components.settings.section import checked
 
 _ALONE = Worker()
 _IMAGES = (".jpg", ".jpeg", ".png", ".gif", ".bmp")
-_MEASURED = 100  # images whose sides are looked at
+_MEASURED = 100  # images whose sizes are read to choose `image_size`
+
+_Pack = Callable[[Iterator[tf.Tensor]], Any]  # flat tensors to a structure
 
 
 def read(
@@ -48,21 +51,21 @@ def read(
     """Reads a split of an artifact.
 
     Args:
-        artifact: A folder with `manifest.json` in it.
-        split: Which of its splits.
-        features: The columns that are wanted and how they are decoded; none given: all, as far as they tell.
-        label: The label's column; if the records lack it, batches are values alone.
-        training: Whether to shuffle and vary; none given: for the split `train` only.
-        seed: Decides about order and variation.
-        worker: Which part of the records, where several read.
-        settings: Those of the section `input`.
+        artifact: A folder with `manifest.json`.
+        split: Name of the split.
+        features: Columns to read and how to decode them; default: all columns, by the artifact's schema.
+        label: Name of the label column; if the records have none, batches are values alone.
+        training: Whether to shuffle and augment; default: for the split `train` only.
+        seed: Determines order and augmentation.
+        worker: This worker's share of the records.
+        settings: Settings of the section `input`.
 
     Returns:
-        Batches of (values by name, labels); names of classes are numbered in their order (`classes`).
+        Batches of (values by name, labels); class names become indices in the order of `classes`.
 
     Raises:
-        BadInput: There is no such artifact, split or record.
-        SettingsError: A setting is unknown, out of range, or too large for its budget.
+        BadInput: There is no such artifact or split, or it has no records.
+        SettingsError: A setting is unknown, out of range, or too large for the memory budget.
     """
     home, chosen = Path(artifact), _settings(settings)
     files = artifacts.shards(home, split)
@@ -81,7 +84,7 @@ def read(
 
 
 def classes(artifact: str | Path) -> tuple[str, ...]:
-    """Returns the names of an artifact's classes, in the order of their numbers."""
+    """Returns the class names of an artifact, in the order of their indices."""
     return artifacts.describe(Path(artifact), Input()).classes
 
 
@@ -97,11 +100,11 @@ def from_records(
     worker: Worker = _ALONE,
     **settings: Any,
 ) -> tf.data.Dataset:
-    """Reads TFRecord files of tf.Example, plain or `.gz`, whoever wrote them; their records are counted first."""
+    """Reads TFRecord files of tf.train.Example, plain or `.gz`, of any program; their records are counted first."""
     found = [Path(path) for path in paths]
     files = [RecordFile(path, count_records(path), path.stat().st_size) for path in found]
     if not sum(file.records for file in files):
-        raise BadInput(f"0 examples in {len(files)} files")
+        raise BadInput(f"0 records in {len(files)} files; expected TFRecord files of tf.train.Example")
     reader = Reader(features, label, label_number, _settings(settings), seed, label_type=label_type)
     return _data(reader, files, training, worker)
 
@@ -116,20 +119,20 @@ def from_arrays(
     worker: Worker = _ALONE,
     **settings: Any,
 ) -> tf.data.Dataset:
-    """Reads arrays of one length; without features each row is handed on as it is."""
-    held = {key: np.asarray(column) for key, column in columns.items()}
-    named = "" if labels is None else "label"
-    numbers, names = _numbered(labels) if named else (None, ())
-    rows = source.arrays({**held, **({named: numbers} if named else {})})
-    chosen = features or {key: TensorFeature(column.shape[1:], column.dtype.name) for key, column in held.items()}
-    reader = Reader(chosen, named, tf.identity, _settings(settings), seed, len(names))
+    """Reads arrays of one length; without features, rows are returned as they are."""
+    arrays = {key: np.asarray(column) for key, column in columns.items()}
+    label = "" if labels is None else "label"
+    numbers, names = _numbered(labels) if label else (None, ())
+    rows = stores.from_arrays({**arrays, **({label: numbers} if label else {})})
+    chosen = features or {key: TensorFeature(column.shape[1:], column.dtype.name) for key, column in arrays.items()}
+    reader = Reader(chosen, label, tf.identity, _settings(settings), seed, len(names))
     return _data(reader, rows, training, worker)
 
 
 def from_folders(
     folder: str | Path, *, training: bool = True, seed: int = 0, worker: Worker = _ALONE, **settings: Any
 ) -> tf.data.Dataset:
-    """Reads class folders of JPEG, PNG, GIF and BMP as they lie there: nothing is checked, turned or split."""
+    """Reads JPEG, PNG, GIF and BMP images in one folder per class; they are neither checked, rotated nor split."""
     home, chosen = Path(folder), _settings(settings)
     names = sorted(child.name for child in home.iterdir() if child.is_dir() and not child.name.startswith("."))
     files = [
@@ -139,11 +142,54 @@ def from_folders(
         if path.suffix.lower() in _IMAGES and path.is_file()
     ]
     if not files:
-        raise BadInput(f"{home}: 0 images in it; expected folders of classes with {', '.join(_IMAGES)} files")
-    rows = source.files("image", [path for path, _ in files], {"label": [number for _, number in files]})
-    feature = ImageFeature.of(chosen, _Sides([path for path, _ in files[:: max(1, len(files) // _MEASURED)]]))
+        raise BadInput(f"{home}: 0 images; expected one folder per class with {', '.join(_IMAGES)} files")
+    rows = stores.from_files("image", [path for path, _ in files], {"label": [number for _, number in files]})
+    feature = ImageFeature.of(chosen, _ImageSizes([path for path, _ in files[:: max(1, len(files) // _MEASURED)]]))
     reader = Reader({"image": feature}, "label", tf.identity, chosen, seed, len(names))
     return _data(reader, rows, training, worker)
+
+
+def each(data: tf.data.Dataset) -> Iterable[Any]:
+    """Iterates over a dataset in half the time of TensorFlow's own iterator, for loops with short steps.
+
+    That iterator takes 0.4 ms per batch when the CPU caches are cold, as after a training step, and as long again to
+    pack the tensors into their structure. Tensors in dicts and tuples take the short way; other datasets are returned
+    unchanged.
+    """
+    pack = _packer(data.element_spec)
+    return data if pack is None else _Batches(data, pack)
+
+
+class _Batches:
+    def __init__(self, data: tf.data.Dataset, pack: _Pack) -> None:
+        self._data, self._pack = data, pack
+
+    def __iter__(self) -> Iterator[Any]:
+        flat = tf.nest.flatten(self._data.element_spec)
+        kinds = {"output_types": [spec.dtype for spec in flat], "output_shapes": [spec.shape for spec in flat]}
+        with tf.device("CPU"):
+            iterator = tf.raw_ops.AnonymousIteratorV3(**kinds)
+            tf.raw_ops.MakeIterator(dataset=tf.data.experimental.to_variant(self._data), iterator=iterator)
+        get_next, pack = tf.raw_ops.IteratorGetNext, self._pack
+        try:
+            while True:
+                yield pack(iter(get_next(iterator=iterator, **kinds)))
+        except tf.errors.OutOfRangeError:
+            return
+
+
+def _packer(spec: Any) -> _Pack | None:
+    """Returns what packs flat tensors into a structure, or None if it holds more than tensors."""
+    if isinstance(spec, tf.TensorSpec):
+        return next
+    if type(spec) is tuple:
+        inner = [_packer(entry) for entry in spec]
+        return None if None in inner else lambda tensors: tuple([pack(tensors) for pack in inner])  # type: ignore[misc]
+    if type(spec) is dict:
+        names = sorted(spec)  # the order in which tf.nest flattens
+        values = _packer(tuple(spec[name] for name in names))
+        return None if values is None else lambda tensors: dict(zip(names, values(tensors), strict=True))
+    return None
 
 
 def _data(reader: Reader, records: Records, training: bool, worker: Worker) -> tf.data.Dataset:
@@ -155,17 +201,17 @@ def _settings(given: Mapping[str, Any]) -> Input:
 
 
 def _numbered(labels: Any) -> tuple[Any, Sequence[Any]]:
-    """Returns labels as numbers, and the classes they stand for: names are numbered in their order."""
-    held = np.asarray(labels)
-    if held.dtype.kind in "fc":
-        return held, ()
-    if held.dtype.kind in "iub":
-        return held.astype(np.int64), range(int(held.max()) + 1)
-    names, numbers = np.unique(held, return_inverse=True)
+    """Returns labels as numbers, and the classes: names get indices in sorted order."""
+    given = np.asarray(labels)
+    if given.dtype.kind in "fc":
+        return given, ()
+    if given.dtype.kind in "iub":
+        return given.astype(np.int64), range(int(given.max()) + 1)
+    names, numbers = np.unique(given, return_inverse=True)
     return numbers.astype(np.int64), names.tolist()
 
 
-class _Sides:
+class _ImageSizes:
     """The sizes of some images."""
 
     def __init__(self, paths: Sequence[Path]) -> None:
@@ -173,10 +219,10 @@ class _Sides:
 
     @property
     def median_side(self) -> int:
-        """Shorter side of a image in pixels, from the headers."""
-        return int(np.median([_side(path) for path in self._paths]))
+        """Median of the shorter side in pixels, from the headers."""
+        return int(np.median([_shorter_side(path) for path in self._paths]))
 
 
-def _side(path: Path) -> int:
+def _shorter_side(path: Path) -> int:
     with Image.open(path) as image:
         return min(image.size)

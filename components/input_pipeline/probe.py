@@ -1,14 +1,14 @@
-"""Which stage of the pipeline costs what: the same records read up to each stage, on the clock of the process.
+"""Measure the input pipeline: CPU time per stage, and the time a loop waits for batches.
 
-    read ─► parse ─► decode ─► augment        a stage's cost is the difference to the one before it
+    read ─► parse ─► decode ─► augment        a stage's cost is the difference to the stage before it
 
     read      serialized records in the order of an epoch
     parse     … and their columns
-    decode    … and what is in them, for images the part that is shown
-    augment   … and varied
+    decode    … and their values, for images only the crop
+    augment   … and their random variations
 
-A stage hands over a count and next to no data. What is asked for during training holds a megabyte for shuffling and
-one pool: it stays small beside the budget.
+A stage returns a count and almost no data. `explain`, which runs during training, uses a shuffle buffer of one megabyte
+and one pool, so it stays small compared with the budget.
 """
 
 import dataclasses
@@ -26,119 +26,155 @@ from components import features as modalities
 from components.diagnosis import Demand, Remedy, Stage
 from components.features import Feature
 from components.features.image import ImageFeature
-from components.ingest.images import storage_format as stored
-from components.input_pipeline import budget, held
-from components.input_pipeline.reader import Reader
+from components.ingest.images import storage_format
+from components.input_pipeline import budget, stages
 from components.input_pipeline.sharding import RecordFile
-from components.input_pipeline.shards import Shards
-from components.input_pipeline.source import Source
+from components.input_pipeline.stages import Reader
+from components.input_pipeline.stores import MemoryShards, Rows, Shards
 from components.settings.ingest import Ingest
 from components.settings.input import Augmentation
 
 STAGES = ("read", "parse", "decode", "augment")
-_SMALLER = 1.5  # images must be so many times as large as they would be stored, or it is not worth a try
+_SMALLER = 1.5  # images must be this much larger than `ingest.store_side`, or storing them smaller is not tried
 _SUBSAMPLING = "4:2:0"
 _SECONDS = 0.4
-# What is left when nothing is varied but which part of a image is shown: that is part of decoding.
+# Augmentation apart from the crop, which is part of decoding.
 _VARIED = ("flip_vertical", "brightness", "contrast", "saturation", "hue", "erase", "mixup", "cutmix")
-_as_is: Callable[[Any], Any] = tf.autograph.experimental.do_not_convert
+_graph: Callable[[Any], Any] = tf.autograph.experimental.do_not_convert
+
+
+class WaitMeter:
+    """Adds up the time that a loop waits for batches.
+
+        request ─┬─► clock ─────┐
+                 └─► batches ───┴─► clock, difference added up ─► batch
+
+    The clock is read inside tf.data, by the thread that requests a batch: Keras takes batches inside a compiled
+    function, where Python cannot measure. No prefetch may follow it.
+    """
+
+    def __init__(self) -> None:
+        """Starts at zero."""
+        self._seconds = tf.Variable(0.0, dtype=tf.float64, trainable=False)
+
+    def watch(self, data: tf.data.Dataset) -> tf.data.Dataset:
+        """Returns the same batches, and measures how long the loop waits for them."""
+        clock = tf.data.Dataset.counter().map(_graph(lambda _: tf.timestamp()))
+        return tf.data.Dataset.zip((clock, data)).map(_graph(self._count))
+
+    def take(self) -> float:
+        """Returns the seconds since the last call."""
+        seconds = float(self._seconds.numpy())
+        self._seconds.assign(0.0)
+        return seconds
+
+    def _count(self, requested: tf.Tensor, *batch: Any) -> Any:
+        # Through a variable and control edges, so that TensorFlow neither reorders nor prunes the measurement.
+        with tf.control_dependencies(tf.nest.flatten(batch, expand_composites=True)):
+            counted = self._seconds.assign_add(tf.timestamp() - requested)
+        with tf.control_dependencies([counted]):
+            (same,) = tf.nest.map_structure(tf.identity, batch)
+            return same
 
 
 def until(reader: Reader, shards: Sequence[RecordFile], stage: str) -> tf.data.Dataset:
-    """Returns the pipeline up to a stage, without end: the number of records, and a little of what was made of them."""
+    """Returns the pipeline up to a stage, endless: the number of records, and a little of each tensor."""
     if stage == "decode":
-        reader = dataclasses.replace(reader, features=_unvaried(reader.features))
+        reader = dataclasses.replace(reader, features=_without_augmentation(reader.features))
     stored = Shards.of(shards)
-    plan = budget.plan(reader.settings, stored.data, reader.features.values())
-    source = held.where_planned(stored, plan)
+    sizes = budget.allocate(reader.settings, stored.size, reader.features.values())
+    store = stages.in_memory(stored, sizes)
     exact = reader.settings.order == "exact"
     data = tf.data.Dataset.counter()
-    data = data.flat_map(_as_is(lambda epoch: source.epoch(reader.seed + epoch, plan, exact=exact, drop=False)))
+    data = data.flat_map(_graph(lambda epoch: store.epoch(reader.seed + epoch, sizes, exact=exact, drop=False)))
     data = data.prefetch(1)
     if stage == STAGES[0]:
-        data = data.map(_as_is(lambda pool: _told(pool, [pool])))
+        data = data.map(_graph(lambda pool: _sample(pool, [pool])))
     else:
-        data = data.map(_as_is(lambda pool: _work(reader, stage, source, pool)), plan.parallel)
-    return data.prefetch(plan.prefetch).with_options(_options(plan.parallel))
+        data = data.map(_graph(lambda pool: _work(reader, stage, store, pool)), sizes.parallel)
+    settings = reader.settings.model_copy(update={"autotune": False})
+    return data.prefetch(sizes.prefetch).with_options(stages.options(settings, sizes))
 
 
 def explain(
     reader: Reader, shards: Sequence[RecordFile], waiting: float, rate: float, seconds: float = _SECONDS
 ) -> str:
-    """Returns why a device waits, in a sentence; stages and remedies are measured on the records themselves.
+    """Returns why a device waits, in one sentence; stages and remedies are measured on the records themselves.
 
     Args:
         reader: of the training.
         shards: what it reads.
         waiting: fraction of the time in which the device waited.
-        rate: samples a second that it got.
-        seconds: that each stage is measured for.
+        rate: records per second that the device got.
+        seconds: duration of each measurement.
     """
     if waiting < diagnosis.BOUND:
         return diagnosis.verdict(waiting)
     small = reader.settings.model_copy(update={"shuffle_mb": 1, "prefetch": 1, "parallel": 1, "cache": "none"})
     alone = dataclasses.replace(reader, settings=small)
-    stages = costs(alone, shards, seconds)
-    data = Shards.of(shards).data
-    cached = budget.cache_bytes(data, reader.features.values()) < 0.5 * reader.settings.ram_mb * (1 << 20)
-    demand = Demand(rate / (1 - min(waiting, 0.99)), rate, budget.cores())
+    measured = costs(alone, shards, seconds)
+    cached = budget.cache_bytes(Shards.of(shards).size, reader.features.values())
     found = diagnosis.remedies(
-        stages,
-        demand,
-        fits_in_memory=cached and reader.settings.cache == "none",
-        measured=_stored_smaller(alone, shards, stages, seconds),
+        measured,
+        Demand(rate / (1 - min(waiting, 0.99)), rate, budget.cores()),
+        fits_in_memory=reader.settings.cache == "none" and cached < 0.5 * reader.settings.ram_mb * (1 << 20),
+        measured=_stored_smaller(alone, shards, measured, seconds),
     )
-    return diagnosis.verdict(waiting, stages, found)
+    return diagnosis.verdict(waiting, measured, found)
 
 
 def costs(reader: Reader, shards: Sequence[RecordFile], seconds: float = _SECONDS) -> tuple[Stage, ...]:
-    """Returns what each stage adds to the one before it, in CPU-µs a record."""
+    """Returns what each stage adds to the stage before it, in CPU-µs per record."""
     wanted = STAGES if reader.settings.augment else STAGES[:-1]
     found = [_cost(iter(until(reader, shards, stage)), seconds) for stage in wanted]
     return tuple(Stage(name, cost - before) for name, cost, before in zip(wanted, found, [0.0, *found], strict=False))
 
 
-def unvaried(augmentation: Augmentation) -> Augmentation:
-    """Returns what shows the same part of a image, and changes nothing else about it."""
+def only_crop(augmentation: Augmentation) -> Augmentation:
+    """Returns an augmentation with the same crop and nothing else."""
     crop = {"crop": "none"} if augmentation.crop == "shift" else {}
     changed: Augmentation = augmentation.model_copy(update=dict.fromkeys(_VARIED, 0.0) | crop)
     return changed
 
 
-def _unvaried(features: Mapping[str, Feature]) -> dict[str, Feature]:
+def _without_augmentation(features: Mapping[str, Feature]) -> dict[str, Feature]:
     return {
-        key: dataclasses.replace(feature, augmentation=unvaried(feature.augmentation))
+        key: dataclasses.replace(feature, augmentation=only_crop(feature.augmentation))
         if isinstance(feature, ImageFeature)
         else feature
         for key, feature in features.items()
     }
 
 
-def _cost(parts: Iterator[Any], seconds: float) -> float:
-    for _ in range(2):  # what is traced, and what was made meanwhile
-        next(parts)
+def _cost(elements: Iterator[Any], seconds: float) -> float:
+    for _ in range(2):  # tracing, and elements made meanwhile
+        next(elements)
+    return _cpu_us(lambda: int(next(elements)[0]), seconds)
+
+
+def _cpu_us(work: Callable[[], int], seconds: float) -> float:
+    """Returns the CPU time per record of work that returns how many records it did."""
     records, cpu, begun = 0, time.process_time(), time.perf_counter()
     while time.perf_counter() < begun + seconds:
-        records += int(next(parts)[0])
+        records += work()
     return 1e6 * (time.process_time() - cpu) / records
 
 
 def _stored_smaller(
-    reader: Reader, shards: Sequence[RecordFile], stages: Sequence[Stage], seconds: float
+    reader: Reader, shards: Sequence[RecordFile], measured: Sequence[Stage], seconds: float
 ) -> tuple[Remedy, ...]:
-    """Tries what `ingest.store` would gain, on a batch of the records."""
+    """Measures what `ingest.store` would gain, on one batch of the records."""
     images = [(key, feature) for key, feature in reader.features.items() if isinstance(feature, ImageFeature)]
     if not images:
         return ()
-    (key, feature), how = images[0], Ingest()
-    held = list(itertools.islice(_contents(key, shards), reader.settings.batch_size))
-    drawn = [_drawn(content, how) for content in held]
-    if any(small is None for small in drawn):
+    (key, feature), settings = images[0], Ingest()
+    stored = list(itertools.islice(_contents(key, shards), reader.settings.batch_size))
+    smaller = [_smaller(content, settings) for content in stored]
+    if None in smaller:
         return ()
-    work = tf.function(feature.augmented)
-    as_they_are, small = (_work_cost(work, contents, seconds) for contents in (held, drawn))
-    total = sum(max(0.0, stage.cpu_us) for stage in stages)
-    return (Remedy(f"store at {how.store_side} px", total / max(1.0, total - (as_they_are - small))),)
+    before, after = (_augment_cost(feature, contents, seconds) for contents in (stored, smaller))
+    total = sum(max(0.0, stage.cpu_us) for stage in measured)
+    return (Remedy(f"store at {settings.store_side} px", total / max(1.0, total - (before - after))),)
 
 
 def _contents(key: str, shards: Sequence[RecordFile]) -> Iterator[bytes]:
@@ -146,54 +182,44 @@ def _contents(key: str, shards: Sequence[RecordFile]) -> Iterator[bytes]:
         yield from tf.train.Example.FromString(record.numpy()).features.feature[key].bytes_list.value
 
 
-def _drawn(content: bytes, how: Ingest) -> bytes | None:
+def _smaller(content: bytes, settings: Ingest) -> bytes | None:
     with Image.open(io.BytesIO(content)) as image:
-        if min(image.size) < _SMALLER * how.store_side:
+        if min(image.size) < _SMALLER * settings.store_side:
             return None
-        small: bytes = stored.as_jpeg(
-            stored.resize(image.convert("RGB"), how.store_side), how.store_quality, _SUBSAMPLING
-        )
-        return small
+        reduced = storage_format.resize(image.convert("RGB"), settings.store_side)
+        return storage_format.as_jpeg(reduced, settings.store_quality, _SUBSAMPLING)
 
 
-def _work_cost(work: Callable[..., tf.Tensor], contents: Sequence[bytes | None], seconds: float) -> float:
-    given, seeds = tf.constant(contents), tf.stack([tf.range(len(contents), dtype=tf.int64)] * 2, axis=1)
-    work(given, seeds)
-    rounds, cpu, begun = 0, time.process_time(), time.perf_counter()
-    while time.perf_counter() < begun + seconds:
-        work(given, seeds)
-        rounds += 1
-    return 1e6 * (time.process_time() - cpu) / rounds / len(contents)
+def _augment_cost(feature: ImageFeature, contents: Sequence[bytes | None], seconds: float) -> float:
+    batch, seeds = tf.constant(contents), tf.stack([tf.range(len(contents), dtype=tf.int64)] * 2, axis=1)
+    augmented = tf.function(feature.augmented)
+
+    def work() -> int:
+        augmented(batch, seeds)
+        return len(contents)
+
+    work()
+    return _cpu_us(work, seconds)
 
 
-def _work(reader: Reader, stage: str, source: Source, pool: tf.Tensor) -> tuple[tf.Tensor, ...]:
-    columns, ids = source.parse(pool, reader.spec(), reader.record_id)
+def _work(reader: Reader, stage: str, store: Shards | MemoryShards | Rows, pool: tf.Tensor) -> tuple[tf.Tensor, ...]:
+    columns, ids = store.parse(pool, reader.spec(), reader.record_id)
     if stage == "parse":
-        return _told(pool, tf.nest.flatten(columns, expand_composites=True))
+        return _sample(pool, tf.nest.flatten(columns, expand_composites=True))
     seeds = tf.stack([ids, ids], axis=1)
     values = [_value(reader, key, feature, columns, seeds) for key, feature in reader.features.items()]
-    return _told(pool, tf.nest.flatten(values, expand_composites=True))
+    return _sample(pool, tf.nest.flatten(values, expand_composites=True))
 
 
 def _value(reader: Reader, key: str, feature: Feature, columns: Mapping[str, Any], seeds: tf.Tensor) -> Any:
-    held = modalities.stored(columns, key, feature)
-    return feature.augmented(held, seeds) if reader.settings.augment else feature.decode(held)
+    stored = modalities.stored(columns, key, feature)
+    return feature.augmented(stored, seeds) if reader.settings.augment else feature.decode(stored)
 
 
-def _told(pool: tf.Tensor, made: Sequence[tf.Tensor]) -> tuple[tf.Tensor, ...]:
-    """Returns how many records a pool holds, and a little of each tensor that was made of it.
+def _sample(pool: tf.Tensor, tensors: Sequence[tf.Tensor]) -> tuple[tf.Tensor, ...]:
+    """Returns the number of records in a pool, and the first element of each tensor.
 
-    What nobody looks at, TensorFlow does not compute, in spite of control edges.
+    TensorFlow does not compute a tensor that is never used, in spite of control edges.
     """
-    little = [tf.reshape(each, [-1])[:1] for each in made]
-    return tf.shape(pool)[0], *(tf.strings.length(each) if each.dtype == tf.string else each for each in little)
-
-
-def _options(parallel: int) -> tf.data.Options:
-    """Returns the Reader's own."""
-    options = tf.data.Options()
-    options.autotune.enabled = False
-    options.experimental_optimization.inject_prefetch = False
-    options.threading.private_threadpool_size = parallel
-    options.threading.max_intra_op_parallelism = 1
-    return options
+    firsts = [tf.reshape(each, [-1])[:1] for each in tensors]
+    return tf.shape(pool)[0], *(tf.strings.length(each) if each.dtype == tf.string else each for each in firsts)

@@ -1,20 +1,20 @@
-"""What is read: shards of serialized records, and who reads which of them.
+"""Shards of serialized records, and the share of each worker.
 
-    shards ─► share of one worker: whole shards while there are enough of them, else every n-th record of each
+    shards ─► one worker's share: whole shards if they divide evenly, else every n-th record of each shard
 
-A position is a place in the training stream: so many epochs are behind it, and so many batches of the next one.
+A Position is a place in the training data: a number of complete epochs, and of batches of the next one.
 """
 
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-_UNEVEN = 1.1  # what a worker's share may exceed the mean by, while whole shards are dealt out
+_UNEVEN = 1.1  # a worker's share may exceed the mean by this factor while whole shards are assigned
 
 
 @dataclass(frozen=True)
 class RecordFile:
-    """A shard as the reader needs it."""
+    """One shard as the Reader needs it."""
 
     path: Path
     records: int
@@ -22,13 +22,13 @@ class RecordFile:
 
     @property
     def compression(self) -> str:
-        """How TensorFlow calls it; told by the name alone, as ingest writes it."""
+        """TensorFlow's name of the compression; the file extension decides, as ingest writes it."""
         return "GZIP" if self.path.suffix == ".gz" else ""
 
 
 @dataclass(frozen=True)
-class Part:
-    """Every n-th record of a shard, from the first-th on."""
+class ShardPart:
+    """Every `every`-th record of a shard, starting at index `first`."""
 
     file: RecordFile
     first: int = 0
@@ -36,30 +36,30 @@ class Part:
 
     @property
     def records(self) -> int:
-        """How many they are."""
+        """Number of records in the part."""
         return max(0, -(-(self.file.records - self.first) // self.every))
 
 
 @dataclass(frozen=True)
 class Position:
-    """How far training has come: whole epochs, and batches of the one that is going on."""
+    """Progress of a training: complete epochs, and batches of the current one."""
 
     epoch: int = 0
     step: int = 0
 
     def __post_init__(self) -> None:
         if self.epoch < 0 or self.step < 0:
-            raise ValueError(f"position {self.epoch}, {self.step}: expected neither to be below 0")
+            raise ValueError(f"position (epoch {self.epoch}, step {self.step}): expected 0 or more")
 
     def after(self, steps: int, steps_per_epoch: int) -> "Position":
-        """Returns the position so many batches later; an epoch that is full is over."""
+        """Returns the position `steps` batches later; a complete epoch counts as an epoch."""
         epochs, step = divmod(self.step + steps, steps_per_epoch)
         return Position(self.epoch + epochs, step)
 
 
 @dataclass(frozen=True)
 class Worker:
-    """One of several that share the records."""
+    """One of several workers that share the records."""
 
     index: int = 0
     count: int = 1
@@ -69,26 +69,26 @@ class Worker:
             raise ValueError(f"worker {self.index} of {self.count}: expected an index from 0 to {self.count - 1}")
 
 
-def share(files: Sequence[RecordFile], worker: Worker) -> tuple[Part, ...]:
-    """Returns what one worker reads; over all workers it is every record once."""
+def share(files: Sequence[RecordFile], worker: Worker) -> tuple[ShardPart, ...]:
+    """Returns what one worker reads; all workers together read every record once."""
     filled = [file for file in files if file.records]
-    by_file = _deal(filled, worker.count)
+    by_file = _assign(filled, worker.count)
     mean = sum(file.records for file in filled) / worker.count
     if max(sum(file.records for file in files) for files in by_file) <= _UNEVEN * mean:
-        return tuple(Part(file) for file in by_file[worker.index])
-    # The first record goes to another worker in every shard: else the first worker would have more in the end.
+        return tuple(ShardPart(file) for file in by_file[worker.index])
+    # Each shard starts with another worker; otherwise worker 0 would get the most records.
     parts = [
-        Part(file, (worker.index + number) % worker.count, worker.count) for number, file in enumerate(filled)
-    ]  # fmt: skip
+        ShardPart(file, (worker.index + number) % worker.count, worker.count) for number, file in enumerate(filled)
+    ]
     return tuple(part for part in parts if part.records)
 
 
-def _deal(files: Sequence[RecordFile], workers: int) -> list[list[RecordFile]]:
-    """Deals shards out, the largest first, each to whom has least so far."""
-    hands: list[list[RecordFile]] = [[] for _ in range(workers)]
+def _assign(files: Sequence[RecordFile], workers: int) -> list[list[RecordFile]]:
+    """Assigns shards to workers, the largest first, each to the worker with the fewest records."""
+    assigned: list[list[RecordFile]] = [[] for _ in range(workers)]
     loads = [0] * workers
-    for file in sorted(files, key=lambda file: -file.records):  # of equal ones the first comes first
-        poorest = loads.index(min(loads))
-        hands[poorest].append(file)
-        loads[poorest] += file.records
-    return hands
+    for file in sorted(files, key=lambda file: -file.records):  # stable: equal shards keep their order
+        least = loads.index(min(loads))
+        assigned[least].append(file)
+        loads[least] += file.records
+    return assigned

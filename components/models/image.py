@@ -5,7 +5,8 @@ from collections.abc import Mapping, Sequence
 import keras
 from keras import layers
 
-from components.models import Fitted, pretrained
+from components.features import FittedGraph
+from components.models import pretrained
 from components.models.convolution import convolve
 from components.records.roles import Column
 
@@ -18,7 +19,7 @@ def encode(image: keras.KerasTensor, name: str = "image") -> keras.KerasTensor:
 
 
 def encodings(
-    inputs: Mapping[str, keras.KerasTensor], columns: Sequence[Column], fitted: Fitted
+    inputs: Mapping[str, keras.KerasTensor], columns: Sequence[Column], fitted: FittedGraph
 ) -> list[keras.KerasTensor]:
     """Returns one encoding per image column."""
     given = fitted.pretrained_model()

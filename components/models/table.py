@@ -14,7 +14,7 @@ import keras
 import numpy as np
 from keras import layers, ops
 
-from components.models import Fitted
+from components.features import FittedGraph
 from components.models.residual import residual
 from components.records.roles import Column
 
@@ -49,7 +49,7 @@ def encode(
 
 
 def encodings(
-    inputs: Mapping[str, keras.KerasTensor], columns: Sequence[Column], fitted: Fitted
+    inputs: Mapping[str, keras.KerasTensor], columns: Sequence[Column], fitted: FittedGraph
 ) -> list[keras.KerasTensor]:
     """Returns one encoding of all columns; an empty list without columns."""
     if not columns:

@@ -20,7 +20,7 @@ import keras
 import numpy as np
 from keras import layers, ops
 
-from components.models import Fitted
+from components.features import FittedGraph
 from components.models.convolution import convolve
 from components.models.residual import residual
 from components.records.roles import Column
@@ -54,7 +54,7 @@ def encode(values: keras.KerasTensor, moments: Moments | None = None, name: str 
 
 
 def encodings(
-    inputs: Mapping[str, keras.KerasTensor], columns: Sequence[Column], fitted: Fitted
+    inputs: Mapping[str, keras.KerasTensor], columns: Sequence[Column], fitted: FittedGraph
 ) -> list[keras.KerasTensor]:
     """Returns one encoding per tensor column."""
     return [

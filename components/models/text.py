@@ -12,7 +12,7 @@ from collections.abc import Mapping, Sequence
 import keras
 from keras import layers, ops
 
-from components.models import Fitted
+from components.features import FittedGraph
 from components.records.roles import Column
 
 PADDING = 0
@@ -46,7 +46,7 @@ def encode(
 
 
 def encodings(
-    inputs: Mapping[str, keras.KerasTensor], columns: Sequence[Column], fitted: Fitted
+    inputs: Mapping[str, keras.KerasTensor], columns: Sequence[Column], fitted: FittedGraph
 ) -> list[keras.KerasTensor]:
     """Returns one encoding per text column."""
     return [

@@ -22,7 +22,7 @@ TENSOR = Part(
 TABLE = Part(
     roles=("number", "category", "date"),
     fit="components.fitting.table:fit",
-    feature="components.features.fitted_table:from_columns",
+    feature="components.features.table:from_columns",
     encoder="components.models.table:encodings",
 )
 

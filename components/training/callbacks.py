@@ -10,7 +10,7 @@ import tensorflow as tf
 
 from components import diagnosis, progress
 from components.errors import PenstockError
-from components.input_pipeline.waiting import Meter
+from components.input_pipeline.probe import WaitMeter
 
 
 class RecordCount(keras.metrics.Metric):
@@ -40,7 +40,7 @@ class InputTimer(keras.callbacks.Callback):
         diagnose: returns the cause, given the waiting time as a fraction and the records per second.
     """
 
-    def __init__(self, meter: Meter, records: int, diagnose: Callable[[float, float], str]) -> None:
+    def __init__(self, meter: WaitMeter, records: int, diagnose: Callable[[float, float], str]) -> None:
         """Starts without epochs."""
         super().__init__()
         self._meter, self._records, self._diagnose, self._start = meter, records, diagnose, 0.0

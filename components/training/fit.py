@@ -6,7 +6,7 @@ from typing import Any
 import keras
 
 from components.input_pipeline import Reader, RecordFile, probe
-from components.input_pipeline.waiting import Meter
+from components.input_pipeline.probe import WaitMeter
 from components.models.heads import Head
 from components.records.verify import Verified
 from components.settings.train import Train
@@ -18,7 +18,7 @@ def fit(
 ) -> dict[str, Any]:
     """Fits the model, restores the weights of its best epoch by validation loss, and returns the history."""
     files, eval_files = _files(train), _files(evaluation)
-    steps, meter = reader.steps(files), Meter()
+    steps, meter = reader.steps(files), WaitMeter()
     records = sum(file.records for file in files)
     seen = min(records, steps * reader.settings.batch_size)
     schedule = keras.optimizers.schedules.CosineDecay(settings.learning_rate, settings.epochs * steps)

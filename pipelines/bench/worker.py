@@ -89,7 +89,7 @@ def _fitted(job: MeasureJob) -> Any:
 
 
 def _facts(data: TrainingData) -> RecordFacts:
-    size = budget.Data(sum(file.records for file in data.shards), sum(file.bytes for file in data.shards))
+    size = budget.DataSize(sum(file.records for file in data.shards), sum(file.bytes for file in data.shards))
     return RecordFacts(
         records=size.records,
         bytes=size.bytes,

@@ -12,9 +12,11 @@ from PIL import Image
 
 from benchmarks import data, images, rows
 
+pytestmark = pytest.mark.all
+
 
 @pytest.fixture(scope="module")
-def drawn() -> list[images.Picture]:
+def drawn() -> list[images.EncodedImage]:
     """The first images."""
     return list(images.images(range(12)))
 
@@ -22,14 +24,14 @@ def drawn() -> list[images.Picture]:
 class TestImages:
     """JPEGs that look like photos to a decoder."""
 
-    def test_a_image_depends_on_its_number_alone(self, drawn: list[images.Picture]) -> None:
+    def test_a_image_depends_on_its_number_alone(self, drawn: list[images.EncodedImage]) -> None:
         """So that parts can be made by several processes."""
         assert list(images.images(range(5, 7))) == drawn[5:7]
 
-    def test_they_have_the_bits_of_photos(self, drawn: list[images.Picture]) -> None:
+    def test_they_have_the_bits_of_photos(self, drawn: list[images.EncodedImage]) -> None:
         """Two to five bits a pixel, in both orientations, with chroma at half the size."""
-        opened: list[Any] = [Image.open(io.BytesIO(picture.content)) for picture in drawn]
-        bits = [8 * len(picture.content) / (500 * 375) for picture in drawn]
+        opened: list[Any] = [Image.open(io.BytesIO(image.content)) for image in drawn]
+        bits = [8 * len(image.content) / (500 * 375) for image in drawn]
 
         assert {image.size for image in opened} == {(500, 375), (375, 500)}
         assert all(2 < each < 5 for each in bits)

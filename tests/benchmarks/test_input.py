@@ -17,6 +17,8 @@ from benchmarks.workloads import GROUPS, WORKLOADS, Bar, Contender, Workload
 
 HOME = Path(__file__).resolve().parents[2]
 
+pytestmark = pytest.mark.all
+
 
 def run(rate: float, **more: Any) -> dict[str, Any]:
     """What a contender tells of one run."""

@@ -5,6 +5,8 @@ import pytest
 from benchmarks import memory
 from benchmarks.memory import Case
 
+pytestmark = pytest.mark.all
+
 
 class TestTable:
     """What is printed."""

@@ -9,6 +9,8 @@ from benchmarks import peers, workloads
 
 HOME = Path(__file__).resolve().parents[2]
 
+pytestmark = pytest.mark.all
+
 
 @pytest.mark.parametrize("name", peers.names())
 def test_every_package_is_pinned_and_no_address_is_named(name: str) -> None:

@@ -64,13 +64,13 @@ from typing import Any
 import keras
 import tensorflow as tf
 
-from components.features import Unvaried
+from components.features import NotAugmented
 
 BASES = "ACGT"
 
 
 @dataclass(frozen=True)
-class StrandFeature(Unvaried):
+class StrandFeature(NotAugmented):
     """A strand as five numbers."""
 
     name: str

@@ -1,4 +1,4 @@
-"""Colours change by as much as is set and no more, gray stays gray, and what is drawn in the middle changes nothing."""
+"""Colors change by at most the settings, gray stays gray, and random numbers of 0.5 change nothing."""
 
 from typing import Any
 
@@ -14,17 +14,17 @@ Pixels = NDArray[np.uint8]
 NEVER = {"brightness": 0.0, "contrast": 0.0}
 LUMA = np.array([0.299, 0.587, 0.114])
 MOST = 1 - 2**-24
-# From YIQ's definition: lightness, and two axes of colour.
+# By the definition of YIQ: luma, and two color axes.
 YIQ = np.array([LUMA, [0.595716, -0.274453, -0.321263], [0.211456, -0.522591, 0.311135]])
 
 
 def noise(low: int = 0, high: int = 256) -> Pixels:
-    """Returns a image of random colours."""
+    """Returns an image of random colors."""
     return np.random.default_rng(1).integers(low, high, (6, 8, 3), dtype=np.uint8)
 
 
 def vary(image: Pixels, drawn: list[float], **how: Any) -> Pixels:
-    """Returns a image in other colours: drawn are brightness, contrast, saturation, hue."""
+    """Returns an image in other colors, for random numbers of brightness, contrast, saturation and hue."""
     varied: Pixels = colors.vary(tf.constant(image)[None], tf.constant([drawn]), Augmentation(**(NEVER | how)))[
         0
     ].numpy()
@@ -37,7 +37,7 @@ def rounded(colour: NDArray[np.float64]) -> Pixels:
 
 
 def assert_near(found: Pixels, expected: Pixels) -> None:
-    """Compares pixels: floats of 32 bits may round one the other way."""
+    """Compares pixels up to one rounding of float32."""
     assert np.abs(found.astype(int) - expected.astype(int)).max() <= 1
 
 
@@ -53,29 +53,29 @@ def assert_near(found: Pixels, expected: Pixels) -> None:
     ],
     ids=str,
 )
-def test_it_is_known_whether_colours_change(how: dict[str, float], varied: bool) -> None:
-    """So that nothing is paid for what is not set."""
+def test_it_is_known_whether_colors_change(how: dict[str, float], varied: bool) -> None:
+    """So that unused settings cost nothing."""
     assert colors.is_varied(Augmentation(**{**NEVER, **how})) is varied
 
 
 def test_numbers_in_the_middle_change_nothing() -> None:
-    """All four are even about the image as it is."""
+    """All four ranges are symmetric."""
     image = noise()
 
     assert_near(vary(image, [0.5] * 4, brightness=1, contrast=0.9, saturation=1, hue=0.5), image)
 
 
-def test_what_is_not_set_is_not_drawn() -> None:
-    """A number without a setting counts for nothing."""
+def test_a_number_without_a_setting_has_no_effect() -> None:
+    """Only the settings matter."""
     np.testing.assert_array_equal(vary(noise(), [0.0, 0.1, 0.9, 0.7]), noise())
 
 
 class TestBrightness:
-    """What is added to every channel."""
+    """An offset for all channels."""
 
     @pytest.mark.parametrize(("drawn", "move"), [(0.0, -51), (0.25, -25.5), (0.75, 25.5), (MOST, 51)])
-    def test_it_moves_by_its_part_of_the_range(self, drawn: float, move: float) -> None:
-        """A fifth is 51 of 255; beyond black and white it is cut off."""
+    def test_it_shifts_by_a_fraction_of_the_range(self, drawn: float, move: float) -> None:
+        """A fifth is 51 of 255; values are clipped at black and white."""
         found = vary(noise(), [drawn, 0.5, 0.5, 0.5], brightness=0.2)
 
         assert_near(found, rounded(noise().astype(float) + move))
@@ -88,18 +88,18 @@ class TestBrightness:
 
 
 class TestContrast:
-    """What is stretched about the image's mean."""
+    """A scale about the image's mean."""
 
     @pytest.mark.parametrize(("drawn", "factor"), [(0.0, 0.6), (0.25, 0.8), (0.75, 1.2), (MOST, 1.4)])
-    def test_it_stretches_about_the_mean(self, drawn: float, factor: float) -> None:
-        """One mean of all channels, so that no colour is gained."""
+    def test_it_scales_about_the_mean(self, drawn: float, factor: float) -> None:
+        """One mean for all channels, so that gray stays gray."""
         image = noise()
 
         found = vary(image, [0.5, drawn, 0.5, 0.5], contrast=0.4)
 
         assert_near(found, rounded(image.mean() + factor * (image - image.mean())))
 
-    def test_a_flat_image_stays_as_it_is(self) -> None:
+    def test_a_uniform_image_is_unchanged(self) -> None:
         """It has no contrast."""
         flat = np.full((4, 4, 3), 77, np.uint8)
 
@@ -107,10 +107,10 @@ class TestContrast:
 
 
 class TestSaturation:
-    """How far colours are from gray."""
+    """The distance of colors from gray."""
 
-    def test_the_least_is_gray_of_the_same_lightness(self) -> None:
-        """With a saturation of 1, which may take all of it."""
+    def test_the_minimum_is_gray_of_the_same_luma(self) -> None:
+        """With a setting of 1."""
         image = noise()
 
         found = vary(image, [0.5, 0.5, 0.0, 0.5], saturation=1)
@@ -118,8 +118,8 @@ class TestSaturation:
         assert_near(found, rounded(np.repeat((image @ LUMA)[..., None], 3, axis=2)))
 
     @pytest.mark.parametrize(("drawn", "factor"), [(0.0, 0.5), (0.25, 0.75), (0.75, 1.25), (MOST, 1.5)])
-    def test_it_stretches_about_gray(self, drawn: float, factor: float) -> None:
-        """Each pixel about its own lightness."""
+    def test_it_scales_about_gray(self, drawn: float, factor: float) -> None:
+        """Each pixel about its own luma."""
         image = noise()
         gray = (image @ LUMA)[..., None]
 
@@ -129,11 +129,11 @@ class TestSaturation:
 
 
 class TestHue:
-    """Where on the circle a colour is."""
+    """The angle on the color circle."""
 
     @pytest.mark.parametrize(("drawn", "turn"), [(0.0, -0.1), (0.25, -0.05), (0.75, 0.05), (MOST, 0.1)])
-    def test_it_turns_by_its_part_of_the_circle(self, drawn: float, turn: float) -> None:
-        """Lightness and saturation stay; colours that leave no room to cut them off."""
+    def test_it_rotates_by_a_fraction_of_the_circle(self, drawn: float, turn: float) -> None:
+        """Luma and saturation stay; the colors are far from being clipped."""
         image = noise(100, 150)
 
         before, after = (
@@ -145,13 +145,13 @@ class TestHue:
         np.testing.assert_allclose(now, was * np.exp(2j * np.pi * turn), atol=1.2)
 
     def test_gray_stays_gray(self) -> None:
-        """It has no hue, and a saturation of nought."""
+        """It has no hue."""
         gray = np.repeat(np.arange(0, 256, 4, dtype=np.uint8).reshape(8, 8, 1), 3, axis=2)
 
         assert_near(vary(gray, [0.5, 0.5, 0.9, 0.0], saturation=1, hue=0.5), gray)
 
 
-def test_all_at_once_is_one_after_the_other() -> None:
+def test_all_settings_together_apply_one_after_the_other() -> None:
     """Saturation, then contrast, then brightness, with one rounding at the end."""
     image = noise(60, 190)
     gray = (image @ LUMA)[..., None]
@@ -164,7 +164,7 @@ def test_all_at_once_is_one_after_the_other() -> None:
 
 
 def test_tf_data_gives_the_pixels_of_eager_calls() -> None:
-    """With a shape that is known."""
+    """With a static shape."""
     how = Augmentation(brightness=0.3, contrast=0.3, saturation=0.3, hue=0.3)
     drawn = np.random.default_rng(2).random((5, colors.NUMBERS), dtype=np.float32)
     data = tf.data.Dataset.from_tensor_slices(drawn).map(

@@ -1,4 +1,4 @@
-"""Boxes lie inside their images and are drawn evenly; a shift shows the mirrored border it uncovers."""
+"""Crop boxes are inside their images and uniformly distributed; a shift fills the border with the mirrored image."""
 
 from typing import Any, Literal
 
@@ -10,19 +10,19 @@ from numpy.typing import NDArray
 from components.features import crops
 from components.settings.input import Augmentation
 
-MANY = 4000  # boxes that statistics are taken over
-LEAST, MOST = 0.0, 1 - 2**-24  # of what is drawn
+MANY = 4000  # boxes for statistics
+LEAST, MOST = 0.0, 1 - 2**-24  # of random numbers
 SIZE = 16
 SHAPES = [[1, 1], [7, 300], [300, 7], [16, 16], [17, 15], [375, 500], [65_500, 65_500]]
 
 
 def draw(count: int = MANY) -> NDArray[np.float32]:
-    """Returns numbers within [0, 1), four a box."""
+    """Returns numbers in [0, 1), four per box."""
     return np.random.default_rng(1).random((count, crops.NUMBERS), dtype=np.float32)
 
 
 def boxes(shapes: Any, drawn: Any, fit: str = "stretch", **how: Any) -> NDArray[np.int32]:
-    """Returns the boxes of images for a model of 16 pixels."""
+    """Returns the boxes for a model of 16 pixels."""
     found: NDArray[np.int32] = crops.boxes(
         tf.constant(shapes, tf.int32), tf.constant(drawn, tf.float32), SIZE, fit, Augmentation(**how)
     ).numpy()
@@ -30,23 +30,23 @@ def boxes(shapes: Any, drawn: Any, fit: str = "stretch", **how: Any) -> NDArray[
 
 
 def many(height: int, width: int, **how: Any) -> NDArray[np.int32]:
-    """Returns many boxes of images of one shape."""
+    """Returns many boxes for images of one size."""
     return boxes([[height, width]] * MANY, draw(), **how)
 
 
 class TestWhole:
-    """Without a random part."""
+    """Crops without randomness."""
 
     @pytest.mark.parametrize("crop", ["none", "shift"])
-    def test_stretch_shows_the_whole_image(self, crop: str) -> None:
-        """Whatever is drawn."""
+    def test_stretch_takes_the_whole_image(self, crop: str) -> None:
+        """Whatever the random numbers."""
         found = boxes([[30, 40], [1, 1], [500, 375]], draw(3), crop=crop)
 
         assert found.tolist() == [[0, 0, 30, 40], [0, 0, 1, 1], [0, 0, 500, 375]]
 
     @pytest.mark.parametrize("crop", ["none", "shift"])
-    def test_center_shows_the_largest_square(self, crop: str) -> None:
-        """In the middle; an odd pixel is left over at the end."""
+    def test_center_takes_the_largest_square(self, crop: str) -> None:
+        """In the middle; an odd pixel is cut off at the end."""
         found = boxes([[30, 40], [41, 30], [7, 7], [1, 300]], draw(4), "center", crop=crop)
 
         assert found.tolist() == [[0, 5, 30, 30], [5, 0, 30, 30], [0, 0, 7, 7], [0, 149, 1, 1]]
@@ -56,20 +56,20 @@ class TestRandom:
     """A part of the model's size."""
 
     def test_its_sides_are_the_models_or_those_of_a_smaller_image(self) -> None:
-        """Nothing is enlarged that is large enough."""
+        """An image that is large enough is not enlarged."""
         found = boxes(SHAPES, draw(len(SHAPES)), crop="random")
 
         assert found[:, 2:].tolist() == np.minimum(SHAPES, SIZE).tolist()
 
-    def test_the_least_draw_is_the_first_place_and_the_most_the_last(self) -> None:
-        """Also where a float cannot tell one pixel from the next."""
+    def test_the_smallest_number_is_the_first_position_and_the_largest_the_last(self) -> None:
+        """Even where a float32 cannot represent every pixel."""
         shapes = [[20, 30], [16, 16], [65_500, 65_500]]
         first, last = (boxes(shapes, np.full((3, 4), drawn), crop="random")[:, :2] for drawn in (LEAST, MOST))
 
         assert (first.tolist(), last.tolist()) == ([[0, 0]] * 3, (np.array(shapes) - SIZE).tolist())
 
-    def test_every_place_is_as_likely(self) -> None:
-        """Five rows and nine columns, drawn apart: 45 places, 89 times each, give or take five deviations."""
+    def test_every_position_is_equally_likely(self) -> None:
+        """Five rows and nine columns: 45 positions, 89 times each, within five standard deviations."""
         found = many(SIZE + 4, SIZE + 8, crop="random")
 
         places, counts = np.unique(found[:, :2], axis=0, return_counts=True)
@@ -78,12 +78,12 @@ class TestRandom:
 
 
 class TestResized:
-    """A part of any size, a little stretched."""
+    """A part of any size, slightly stretched."""
 
     @pytest.mark.parametrize("shape", SHAPES, ids=str)
     @pytest.mark.parametrize("ratio", [1.0, 4 / 3, 10.0])
-    def test_a_box_has_pixels_and_lies_inside(self, shape: list[int], ratio: float) -> None:
-        """For any image and any numbers, the extremes among them."""
+    def test_a_box_is_not_empty_and_inside_the_image(self, shape: list[int], ratio: float) -> None:
+        """For any image and any numbers, the extremes included."""
         drawn = np.concatenate([draw(), np.array(np.meshgrid(*[[LEAST, MOST]] * 4)).reshape(4, -1).T])
 
         found = boxes([shape] * len(drawn), drawn, crop="resized", crop_area=0.01, crop_ratio=ratio)
@@ -92,8 +92,8 @@ class TestResized:
         assert found[:, :2].min() >= 0
         assert (found[:, :2] + found[:, 2:] <= shape).all()
 
-    def test_the_area_is_drawn_evenly(self) -> None:
-        """Between the least that is set and the whole; a square of a image keeps it but for what is cut."""
+    def test_the_area_is_uniform(self) -> None:
+        """Between crop_area and the whole image; for a square image few boxes are cut."""
         found = many(1000, 1000, crop="resized", crop_area=0.2, crop_ratio=1)
 
         area = found[:, 2] * found[:, 3] / 1e6
@@ -102,8 +102,8 @@ class TestResized:
         assert area.mean() == pytest.approx(0.6, abs=0.02)
         assert area.std() == pytest.approx(0.8 / 12**0.5, rel=0.05)
 
-    def test_the_ratio_is_drawn_evenly_by_its_logarithm(self) -> None:
-        """As often wide as high; small areas, as a side of a large one may be cut."""
+    def test_the_aspect_ratio_is_log_uniform(self) -> None:
+        """As often wide as high; with small areas, because long sides of large ones are cut."""
         found = many(1000, 1000, crop="resized", crop_area=0.08, crop_ratio=4 / 3)
 
         small = found[found[:, 2] * found[:, 3] < 0.5e6]
@@ -113,8 +113,8 @@ class TestResized:
         assert ratio.mean() == pytest.approx(0, abs=0.05)
         assert ratio.std() == pytest.approx(1 / 3**0.5, rel=0.05)
 
-    def test_the_place_is_drawn_evenly_within_the_room(self) -> None:
-        """Across and down apart."""
+    def test_the_position_is_uniform(self) -> None:
+        """Independently in both directions."""
         found = many(1000, 1000, crop="resized", crop_area=0.1)
 
         room = 1000 - found[:, 2:]
@@ -124,7 +124,7 @@ class TestResized:
         assert abs(np.corrcoef(places.T)[0, 1]) < 0.06
 
     def test_the_whole_area_is_the_whole_image(self) -> None:
-        """Nothing is left to draw."""
+        """There is nothing random."""
         found = many(30, 30, crop="resized", crop_area=1, crop_ratio=1)
 
         assert np.unique(found, axis=0).tolist() == [[0, 0, 30, 30]]
@@ -133,7 +133,7 @@ class TestResized:
 @pytest.mark.parametrize("crop", ["none", "shift", "random", "resized"])
 @pytest.mark.parametrize("fit", ["stretch", "center"])
 def test_tf_data_gives_the_boxes_of_eager_calls(crop: Literal["none"], fit: str) -> None:
-    """The two run through different code in TensorFlow."""
+    """TensorFlow runs different code for them."""
     how, drawn, count = Augmentation(crop=crop), draw(len(SHAPES)), len(SHAPES)
     data = tf.data.Dataset.from_tensor_slices((tf.constant(SHAPES, tf.int32), drawn)).batch(count)
     data = data.map(lambda shapes, numbers: crops.boxes(shapes, numbers, SIZE, fit, how))
@@ -144,13 +144,13 @@ def test_tf_data_gives_the_boxes_of_eager_calls(crop: Literal["none"], fit: str)
 
 
 class TestShifted:
-    """A finished image that is moved."""
+    """A shifted image."""
 
     @pytest.mark.parametrize("size", [2, 3, 7, 8, 16, 40])
     @pytest.mark.parametrize("down", [LEAST, 0.3, 0.5, 0.7, MOST])
     @pytest.mark.parametrize("across", [LEAST, 0.5, MOST])
     def test_it_is_a_window_into_the_mirrored_image(self, size: int, down: float, across: float) -> None:
-        """As NumPy pads it, by an eighth and at least a pixel; the border itself is not repeated."""
+        """As NumPy pads it, by an eighth and at least one pixel; the border itself is not repeated."""
         image = np.random.default_rng(size).integers(0, 256, (size, size, 3), dtype=np.uint8)
         margin = max(1, size // 8)
         top, left = (int(drawn * (2 * margin + 1)) for drawn in (down, across))
@@ -160,8 +160,8 @@ class TestShifted:
 
         np.testing.assert_array_equal(moved.numpy(), padded[top : top + size, left : left + size])
 
-    def test_its_shape_is_known_in_a_graph(self) -> None:
-        """Keras builds nothing on an unknown shape."""
+    def test_its_shape_is_static(self) -> None:
+        """Keras needs a known shape."""
         data = tf.data.Dataset.from_tensors((tf.zeros([16, 16, 3], tf.uint8), tf.constant([0.1, 0.9])))
 
         assert data.map(crops.shifted).element_spec == tf.TensorSpec([16, 16, 3], tf.uint8)

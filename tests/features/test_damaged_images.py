@@ -1,4 +1,4 @@
-"""A image that TensorFlow forgives does not end a training, whichever way it is decoded."""
+"""Damage that TensorFlow accepts does not stop a training, whichever decoder is used."""
 
 import io
 
@@ -20,7 +20,7 @@ def photo() -> bytearray:
 
 
 def test_a_damaged_image_is_decoded_as_tensorflow_does() -> None:
-    """Its neighbours in the batch are what they are without it."""
+    """Other images of the batch are not affected."""
     whole, damaged = photo(), photo()
     middle = len(damaged) // 2
     damaged[middle : middle + 6] = bytes(byte ^ 0x5A for byte in damaged[middle : middle + 6])

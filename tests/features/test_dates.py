@@ -1,4 +1,4 @@
-"""Dates are days since 1970 by the calendar that Python has, and what is no date is not a number."""
+"""Dates become days since 1970, as in Python's calendar; other strings become NaN."""
 
 import datetime as dt
 import math
@@ -12,13 +12,13 @@ from hypothesis import strategies as st
 
 from components.features import dates
 
-EPOCH = dt.datetime(1970, 1, 1)  # noqa: DTZ001 - a zone is not looked at
-# Of a float32: days of the years 1 to 9999 are told apart to a quarter of one, and times of today to five minutes.
+EPOCH = dt.datetime(1970, 1, 1)  # noqa: DTZ001 - zones are ignored
+# Precision of float32: a quarter of a day for the years 1 to 9999, five minutes for today.
 _ROUNDING = 1e-6
 
 
 def days(*texts: str) -> Any:
-    """Returns what becomes of texts."""
+    """Returns the days of texts."""
     return dates.days(tf.constant([text.encode() for text in texts])).numpy()
 
 
@@ -31,15 +31,15 @@ def test_whole_days_are_exact(some: list[dt.date]) -> None:
 
 
 @given(st.datetimes(), st.sampled_from([" ", "T"]), st.sampled_from(["", "Z", "+02:00", " -0530"]))
-def test_a_time_is_a_part_of_its_day(moment: dt.datetime, between: str, zone: str) -> None:
-    """Parts of a second and the zone are not looked at."""
+def test_a_time_is_a_fraction_of_its_day(moment: dt.datetime, between: str, zone: str) -> None:
+    """Fractions of a second and the zone are ignored."""
     expected = (moment.replace(microsecond=0) - EPOCH) / dt.timedelta(days=1)
 
     np.testing.assert_allclose(days(moment.isoformat(between) + zone), [expected], rtol=_ROUNDING, atol=_ROUNDING)
 
 
-def test_a_time_needs_no_seconds_and_blanks_do_not_count() -> None:
-    """A quarter, a half and no part of the first day."""
+def test_seconds_are_optional_and_spaces_are_ignored() -> None:
+    """A quarter, a half and no fraction of the first day."""
     assert days("1970-01-02 06:00", " 1970-01-02T12:00\n", "1970-01-02").tolist() == [1.25, 1.5, 1.0]
 
 
@@ -49,15 +49,15 @@ def test_a_time_needs_no_seconds_and_blanks_do_not_count() -> None:
      "x2026-01-01", "2026-00-10", "2026-13-10", "2026-01-00", "2026-01-32", "2026-02-29", "1900-02-29", "2026-04-31",
      "2026-11-16 24:00", "2026-11-16 08:60", "2026-11-16 08:30:60", "٢٠٢٦-١١-١٦", "2026-11-16\0"],
 )  # fmt: skip
-def test_what_is_no_date_is_not_a_number(text: str) -> None:
-    """Nor is a day that no calendar has; its neighbours in the batch are read all the same."""
+def test_a_string_that_is_not_a_date_becomes_nan(text: str) -> None:
+    """A day that does not exist too; other values of the batch are not affected."""
     before, found, after = days("1970-01-01", text, "1970-01-03").tolist()
 
     assert (before, math.isnan(found), after) == (0.0, True, 2.0)
 
 
 def test_tf_data_gives_the_days_of_eager_calls() -> None:
-    """The two run through different code in TensorFlow."""
+    """TensorFlow runs different code for them."""
     texts = ["2026-11-16", "", "2024-02-29 12:00"]
     (found,) = tf.data.Dataset.from_tensors(tf.constant(texts)).map(dates.days).as_numpy_iterator()
 

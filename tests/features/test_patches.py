@@ -1,4 +1,4 @@
-"""What is erased is one rectangle of one colour; labels of a mixture have the shares that its pixels have."""
+"""Erase paints one rectangle of one color; labels of a mixture have the proportions of its pixels."""
 
 from collections.abc import Iterable
 from typing import Any
@@ -14,20 +14,21 @@ from components.settings.input import Augmentation
 Mixture = tuple[NDArray[np.uint8], NDArray[np.float32]]
 
 SIDE = 20
-MANY = 400  # images that statistics are taken over
-COUNT = 64  # images of a batch that is mixed
+MANY = 400  # images for statistics
+COUNT = 64  # images in a mixed batch
 
 
 def erased(count: int = MANY, side: int = SIDE, **how: Any) -> NDArray[np.uint8]:
-    """Returns black images of which parts are painted over."""
+    """Returns black images with erased rectangles."""
     drawn = np.random.default_rng(3).random((count, patches.NUMBERS), dtype=np.float32)
-    image, setting = tf.zeros([side, side, 3], tf.uint8), Augmentation(**how)
-    data = tf.data.Dataset.from_tensor_slices(drawn).map(lambda numbers: patches.erase(image, numbers, setting))
-    return np.stack(list(data.as_numpy_iterator()))
+    found: NDArray[np.uint8] = patches.erase(
+        tf.zeros([count, side, side, 3], tf.uint8), tf.constant(drawn), Augmentation(**how)
+    ).numpy()
+    return found
 
 
 def mixtures(seeds: Iterable[int], **how: float) -> list[Mixture]:
-    """Mixes a batch for each seed, inside tf.data: flat images of grays 0, 2, 4 …, each of a class of its own."""
+    """Mixes one batch per seed, inside tf.data: uniform images of gray 0, 2, 4 …, each with its own class."""
     setting = Augmentation(**how)
 
     def mix(seed: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
@@ -45,17 +46,17 @@ def mixed(seed: int = 5, **how: float) -> Mixture:
 
 
 def own(shares: NDArray[np.float32]) -> NDArray[np.float32]:
-    """Returns what each record keeps of its own class, once all else is seen to be its neighbour's."""
+    """Returns the probability of each record's own class; all else must be its neighbour's."""
     kept = np.diagonal(shares)
     np.testing.assert_allclose(shares, np.diag(kept) + np.roll(np.diag(1 - kept), 1, axis=1), atol=1e-6)
     return kept
 
 
 class TestErase:
-    """A rectangle that is painted over."""
+    """A rectangle is painted over."""
 
-    def test_it_is_one_rectangle_of_one_colour(self) -> None:
-        """Inside the image; all else is as it was."""
+    def test_it_is_one_rectangle_of_one_color(self) -> None:
+        """Inside the image; everything else is unchanged."""
         for image in erased(100, erase=1):
             rows, columns = (np.flatnonzero(image.any(axis=axes)) for axes in ((1, 2), (0, 2)))
             expected = np.zeros_like(image)
@@ -63,58 +64,58 @@ class TestErase:
             np.testing.assert_array_equal(image, expected)
 
     def test_it_is_done_as_often_as_set(self) -> None:
-        """A quarter of images, give or take four deviations."""
+        """A quarter of the images, within four standard deviations."""
         share = erased(erase=0.25).any(axis=(1, 2, 3)).mean()
 
         assert share == pytest.approx(0.25, abs=4 * (0.25 * 0.75 / MANY) ** 0.5)
 
-    def test_nought_leaves_all_images_as_they_are(self) -> None:
+    def test_zero_changes_no_image(self) -> None:
         """Whatever is drawn."""
         assert not erased(erase=0).any()
 
-    def test_its_area_is_drawn_evenly(self) -> None:
-        """From a fiftieth to what is set; sides are whole pixels, and may reach the image's."""
+    def test_its_area_is_uniform(self) -> None:
+        """From a fiftieth to the setting; sides are whole pixels, up to those of the image."""
         area = erased(side=64, erase=1, erase_area=0.3).any(axis=3).mean(axis=(1, 2))
 
         assert 0.015 < area.min() < 0.03
         assert 0.28 < area.max() < 0.32
         assert area.mean() == pytest.approx(0.16, abs=0.02)
 
-    def test_a_smaller_area_than_a_fiftieth_may_be_set(self) -> None:
-        """Then it is that one, for all."""
+    def test_the_area_may_be_less_than_a_fiftieth(self) -> None:
+        """Then it is constant."""
         area = erased(100, side=64, erase=1, erase_area=0.01).any(axis=3).mean(axis=(1, 2))
 
         assert 0.006 < area.min() <= area.max() < 0.014
 
     @pytest.mark.parametrize(("drawn", "corner"), [(0.0, 0), (1 - 2**-24, SIDE - 1)])
-    def test_the_place_is_anywhere_in_the_image(self, drawn: float, corner: int) -> None:
-        """The least draw is the first corner, the most the last."""
-        numbers = tf.constant([0, 0.5, 0.5, drawn, drawn, 0.9, 0.9, 0.9])
+    def test_the_rectangle_may_be_anywhere_in_the_image(self, drawn: float, corner: int) -> None:
+        """The smallest number gives the first corner, the largest the last."""
+        numbers = tf.constant([[0, 0.5, 0.5, drawn, drawn, 0.9, 0.9, 0.9]])
 
-        found = patches.erase(tf.zeros([SIDE, SIDE, 3], tf.uint8), numbers, Augmentation(erase=1))
+        (found,) = patches.erase(tf.zeros([1, SIDE, SIDE, 3], tf.uint8), numbers, Augmentation(erase=1))
 
         assert found[corner, corner].numpy().tolist() == [230, 230, 230]
 
-    def test_every_place_is_as_likely_as_any_other(self) -> None:
-        """The first and the last among them: a rectangle of half the side has eleven places."""
+    def test_every_position_is_equally_likely(self) -> None:
+        """The first and the last included: a rectangle of half the side has eleven positions."""
         places = tf.stack([tf.linspace(0.0, 1 - 2**-24, 1100)] * 2, axis=1)
         boxes = patches._boxes(tf.zeros([1100, SIDE, SIDE, 3]), places, tf.fill([1100, 2], 0.5)).numpy()
 
         assert np.bincount(boxes[:, 0]).tolist() == pytest.approx([100] * 11, abs=1)
 
-    def test_the_colour_is_drawn_a_channel(self) -> None:
-        """Over the whole range."""
-        colours = erased(erase=1).reshape(MANY, -1, 3).max(axis=1).astype(float)
+    def test_the_color_is_drawn_per_channel(self) -> None:
+        """From the whole range."""
+        colors = erased(erase=1).reshape(MANY, -1, 3).max(axis=1).astype(float)
 
-        assert colours.mean(axis=0) == pytest.approx([127.5] * 3, abs=15)
-        assert np.abs(np.corrcoef(colours.T) - np.eye(3)).max() < 0.2
+        assert colors.mean(axis=0) == pytest.approx([127.5] * 3, abs=15)
+        assert np.abs(np.corrcoef(colors.T) - np.eye(3)).max() < 0.2
 
 
 class TestMixup:
-    """Two images blended."""
+    """Two images are mixed."""
 
-    def test_pixels_and_labels_have_the_same_shares(self) -> None:
-        """Of its own and of the next, and of the first for the last."""
+    def test_pixels_and_labels_are_mixed_in_the_same_proportion(self) -> None:
+        """With the next image, and the last with the first."""
         images, shares = mixed(mixup=0.4)
 
         values = np.arange(0, 2 * COUNT, 2)
@@ -123,25 +124,25 @@ class TestMixup:
         np.testing.assert_allclose(images[:, 0, 0, 0], blended, atol=0.51)
 
     @pytest.mark.parametrize("alpha", [0.2, 1.0, 8.0])
-    def test_shares_are_drawn_from_beta(self, alpha: float) -> None:
-        """Even about a half, and as far from it as alpha tells."""
+    def test_the_proportion_has_a_beta_distribution(self, alpha: float) -> None:
+        """Symmetric about a half, with the variance of alpha."""
         kept = np.concatenate([own(shares) for _, shares in mixtures(range(6), mixup=alpha)])
 
         assert kept.mean() == pytest.approx(0.5, abs=0.1)
         assert kept.var() == pytest.approx(1 / (4 * (2 * alpha + 1)), rel=0.3)
 
-    def test_a_tiny_alpha_takes_one_or_the_other(self) -> None:
-        """No number of it is lost where both gammas vanish."""
+    def test_a_tiny_alpha_does_not_mix(self) -> None:
+        """No NaN if both gamma variates underflow."""
         kept = own(mixed(mixup=1e-6)[1])
 
         assert set(np.round(kept, 6)) <= {0.0, 1.0}
 
 
 class TestCutmix:
-    """A part of another image."""
+    """A part of another image is pasted."""
 
-    def test_labels_have_the_shares_of_the_pixels(self) -> None:
-        """Counted, not drawn: sides are whole pixels."""
+    def test_labels_have_the_proportion_of_the_pixels(self) -> None:
+        """Counted pixels, not the drawn proportion: sides are whole pixels."""
         images, shares = mixed(cutmix=1)
 
         values = np.arange(0, 2 * COUNT, 2)
@@ -150,8 +151,8 @@ class TestCutmix:
         np.testing.assert_allclose(mine + other, 1)
         np.testing.assert_allclose(own(shares), mine, atol=1e-6)
 
-    def test_what_is_cut_is_one_square_at_the_same_place(self) -> None:
-        """Within a pixel, as the image is one."""
+    def test_the_part_is_one_square(self) -> None:
+        """As the image is."""
         images, _ = mixed(cutmix=1)
 
         for image, value in zip(images[..., 0], range(0, 2 * COUNT, 2), strict=True):
@@ -160,8 +161,8 @@ class TestCutmix:
             if rows.size:
                 assert (image[rows[0] : rows[-1] + 1, columns[0] : columns[-1] + 1] != value).all()
 
-    def test_pixels_are_those_of_the_neighbour_at_that_place(self) -> None:
-        """Nothing is moved or scaled."""
+    def test_the_part_has_the_same_position_in_both_images(self) -> None:
+        """It is neither moved nor resized."""
         pixels = np.random.default_rng(4).integers(0, 256, (8, SIDE, SIDE, 3), dtype=np.uint8)
         seeds = tf.constant([[1, 1]] * 8, tf.int64)
 
@@ -169,7 +170,7 @@ class TestCutmix:
 
         assert ((found.numpy() == pixels) | (found.numpy() == np.roll(pixels, -1, axis=0))).all()
 
-    def test_the_share_is_even_for_an_alpha_of_one(self) -> None:
+    def test_the_proportion_is_uniform_for_an_alpha_of_one(self) -> None:
         """Over several batches."""
         kept = np.concatenate([own(shares) for _, shares in mixtures(range(6), cutmix=1)])
 
@@ -178,19 +179,19 @@ class TestCutmix:
 
 
 class TestBoth:
-    """What holds for either."""
+    """Both kinds of mixing."""
 
     HOWS = ({"mixup": 0.4}, {"cutmix": 1.0}, {"mixup": 0.4, "cutmix": 1.0})
 
-    def test_a_coin_decides_for_a_batch_when_both_are_set(self) -> None:
-        """About half of batches are blended, the others cut; a cut batch is flat in no more than two values."""
+    def test_with_both_set_each_batch_uses_one_of_them(self) -> None:
+        """About half of the batches each; cutmix of even grays has no odd gray."""
         cut = [not (images % 2).any() for images, _ in mixtures(range(24), mixup=8, cutmix=1)]
 
         assert 4 <= sum(cut) <= 20
 
     @pytest.mark.parametrize("how", HOWS, ids=str)
     def test_one_seed_gives_the_same_mixture(self, how: dict[str, float]) -> None:
-        """Nothing is kept from one call to the next."""
+        """There is no state between calls."""
         (images, shares), (again, shares_again) = mixtures([7, 7], **how)
 
         np.testing.assert_array_equal(images, again)
@@ -198,14 +199,14 @@ class TestBoth:
 
     @pytest.mark.parametrize("how", HOWS, ids=str)
     def test_another_seed_gives_another_mixture(self, how: dict[str, float]) -> None:
-        """Of the first record: a batch is mixed in one way."""
+        """The seed of the first record counts."""
         (_, shares), (_, others) = mixtures([7, 8], **how)
 
         assert (shares != others).any()
 
     @pytest.mark.parametrize("how", HOWS, ids=str)
     def test_a_single_record_is_mixed_with_itself(self, how: dict[str, float]) -> None:
-        """The last batch of an epoch may have one."""
+        """The last batch of an epoch may have only one."""
         pixels = np.random.default_rng(4).integers(0, 256, (1, SIDE, SIDE, 3), dtype=np.uint8)
 
         found, shares = patches.mix(
@@ -217,7 +218,7 @@ class TestBoth:
 
     @pytest.mark.parametrize("how", HOWS, ids=str)
     def test_tf_data_gives_the_mixture_of_eager_calls(self, how: dict[str, float]) -> None:
-        """With shapes that are known, but for the number of records."""
+        """With static shapes, apart from the number of records."""
         pixels = np.random.default_rng(4).integers(0, 256, (8, SIDE, SIDE, 3), dtype=np.uint8)
         seeds, setting = tf.constant([[3, record] for record in range(8)], tf.int64), Augmentation(**how)
         data = tf.data.Dataset.from_tensor_slices((pixels, tf.eye(8), seeds)).batch(8)

@@ -1,4 +1,4 @@
-"""Numbers of records are even, independent of each other, and the same wherever a record stands."""
+"""Random numbers per record are uniform, independent, and do not depend on the batch."""
 
 import numpy as np
 import pytest
@@ -17,15 +17,15 @@ def drawn(seeds: list[list[int]] | NDArray[np.int64], count: int = 1, purpose: i
 
 
 def consecutive(axis: int) -> NDArray[np.int64]:
-    """Returns seeds that differ in one half only, by one."""
+    """Returns consecutive seeds that differ in one part only."""
     seeds = np.full((MANY, 2), 17, np.int64)
     seeds[:, axis] = np.arange(MANY)
     return seeds
 
 
 @pytest.mark.parametrize("axis", [0, 1])
-def test_numbers_are_even(axis: int) -> None:
-    """Of neighbouring records as of neighbouring epochs: every tenth of the range has a tenth of them."""
+def test_numbers_are_uniform(axis: int) -> None:
+    """For consecutive records and for consecutive epochs: every tenth of the range has a tenth of the numbers."""
     numbers = drawn(consecutive(axis))[:, 0]
 
     assert numbers.min() >= 0
@@ -34,44 +34,44 @@ def test_numbers_are_even(axis: int) -> None:
 
 
 @pytest.mark.parametrize("axis", [0, 1])
-def test_neighbours_are_independent(axis: int) -> None:
-    """One record's number tells nothing of the next one's, nor one epoch's of the next."""
+def test_consecutive_seeds_are_independent(axis: int) -> None:
+    """Records and epochs are not correlated."""
     numbers = drawn(consecutive(axis))[:, 0]
 
     assert abs(np.corrcoef(numbers[:-1], numbers[1:])[0, 1]) < 0.03
 
 
 def test_numbers_of_one_record_are_independent() -> None:
-    """Those of one purpose, and those of another."""
+    """For one purpose and between purposes."""
     numbers = np.concatenate([drawn(consecutive(0), 3, 0), drawn(consecutive(0), 3, 1)], axis=1)
     correlations = np.corrcoef(numbers.T) - np.eye(6)
 
     assert np.abs(correlations).max() < 0.03
 
 
-def test_the_halves_of_a_seed_are_not_alike() -> None:
+def test_the_parts_of_a_seed_are_not_interchangeable() -> None:
     """Record 1 in epoch 2 is not record 2 in epoch 1."""
     numbers = drawn([[1, 2], [2, 1], [0, 3], [3, 0]])[:, 0]
 
     assert len(set(numbers.tolist())) == 4
 
 
-def test_negative_and_huge_seeds_are_seeds() -> None:
-    """An id has 63 bits, and a seed may be below nought."""
+def test_negative_and_huge_seeds_are_valid() -> None:
+    """An id has 63 bits, and a seed may be negative."""
     numbers = drawn([[-1, 5], [1, 5], [2**63 - 1, 5], [-(2**63), -5]])[:, 0]
 
     assert len(set(numbers.tolist())) == 4
 
 
-def test_the_numbers_are_these_for_ever() -> None:
-    """Another result would be another training with the same seed."""
+def test_the_numbers_never_change() -> None:
+    """Otherwise the same seed would give another training."""
     np.testing.assert_allclose(
         drawn([[0, 0], [123456789, 42]], 2, 3), EXPECTED, rtol=1e-6
     )  # fmt: skip
 
 
-def test_a_range_is_stretched() -> None:
-    """From below nought to above it."""
+def test_numbers_are_scaled_to_a_range() -> None:
+    """From negative to positive."""
     np.testing.assert_allclose(randomness.between(tf.constant([0.0, 0.5, 1.0]), -2, 4).numpy(), [-2, 1, 4])
 
 

@@ -1,4 +1,4 @@
-"""Arrays come back from their bytes with every bit in place, and bytes of another length are refused."""
+"""Arrays are restored from their bytes bit by bit; bytes of another length are rejected."""
 
 import numpy as np
 import pytest
@@ -15,7 +15,7 @@ SHAPES = [(), (1,), (5,), (2, 3), (2, 1, 3, 4), (0,), (3, 0)]
 
 
 def arrays(count: int, shape: tuple[int, ...], dtype: str) -> NDArray[np.generic]:
-    """Returns arrays of random bits: negative, huge, not a number."""
+    """Returns arrays of random bits: negative, huge, NaN."""
     kind = np.dtype(dtype)
     size = count * int(np.prod(shape)) * kind.itemsize
     bits = np.random.default_rng(size).integers(0, 2 if dtype == "bool" else 256, size, dtype=np.uint8)
@@ -23,16 +23,16 @@ def arrays(count: int, shape: tuple[int, ...], dtype: str) -> NDArray[np.generic
 
 
 def stored(batch: NDArray[np.generic]) -> tf.Tensor:
-    """Returns the bytes of each array of a batch, as they stand in records."""
+    """Returns the bytes of each array of a batch, as in records."""
     return tf.constant([array.tobytes() for array in batch], tf.string)
 
 
 @pytest.mark.parametrize("dtype", DTYPES)
 class TestDtypes:
-    """Whatever NumPy writes."""
+    """All dtypes of NumPy."""
 
-    def test_every_bit_comes_back(self, dtype: str) -> None:
-        """Compared as bytes, so that what is not a number counts too."""
+    def test_every_bit_is_restored(self, dtype: str) -> None:
+        """Compared as bytes, so that NaN counts too."""
         batch = arrays(4, (3, 5), dtype)
 
         decoded = TensorFeature((3, 5), dtype).decode(stored(batch))
@@ -40,8 +40,8 @@ class TestDtypes:
         assert (decoded.shape, decoded.dtype) == ((4, 3, 5), tf.dtypes.as_dtype(dtype))
         assert decoded.numpy().tobytes() == batch.tobytes()
 
-    def test_tf_data_knows_the_shape_and_gives_the_same(self, dtype: str) -> None:
-        """Keras builds nothing on an unknown shape."""
+    def test_tf_data_gives_the_same_with_a_static_shape(self, dtype: str) -> None:
+        """Keras needs a known shape."""
         batch = arrays(4, (3, 5), dtype)
         data = tf.data.Dataset.from_tensor_slices(stored(batch)).batch(4).map(TensorFeature((3, 5), dtype).decode)
 
@@ -50,11 +50,11 @@ class TestDtypes:
         assert data.element_spec == tf.TensorSpec([None, 3, 5], tf.dtypes.as_dtype(dtype))
         assert inside.tobytes() == batch.tobytes()
 
-    def test_the_budget_is_that_of_numpy(self, dtype: str) -> None:
+    def test_the_memory_is_that_of_numpy(self, dtype: str) -> None:
         """A decoded record has the bytes of its array."""
         assert TensorFeature((3, 5), dtype).decoded_bytes == arrays(1, (3, 5), dtype).nbytes
 
-    def test_the_model_receives_it_as_it_is(self, dtype: str) -> None:
+    def test_the_model_gets_it_unchanged(self, dtype: str) -> None:
         """Shape, dtype and name."""
         declared = TensorFeature((3, 5), dtype).keras_input("array")
 
@@ -62,24 +62,24 @@ class TestDtypes:
 
 
 class TestShapes:
-    """Whatever shape was declared."""
+    """All shapes."""
 
     @pytest.mark.parametrize("shape", SHAPES, ids=str)
     def test_axes_are_in_the_order_of_numpy(self, shape: tuple[int, ...]) -> None:
-        """From a single number to four axes, and none at all."""
+        """From none to four axes."""
         batch = arrays(3, shape, "float32")
 
         decoded = TensorFeature(shape, "float32").decode(stored(batch))
 
         np.testing.assert_array_equal(decoded.numpy(), batch)
 
-    def test_a_batch_without_a_record_is_one_without_an_array(self) -> None:
-        """What a filter leaves over may be nothing."""
+    def test_an_empty_batch_stays_empty(self) -> None:
+        """A filtered batch may be empty."""
         assert TensorFeature((2, 3), "int16").decode(tf.constant([], tf.string)).shape == (0, 2, 3)
 
     @pytest.mark.parametrize("given", ["float32", "int64"])
-    def test_numbers_of_the_record_will_do(self, given: str) -> None:
-        """They are shaped and cast, as what stands in a record is float32 or int64 and flat."""
+    def test_numbers_in_the_record_are_accepted(self, given: str) -> None:
+        """They are reshaped and cast, because a record holds flat float32 or int64."""
         numbers = np.arange(12).reshape(2, 6)
 
         decoded = TensorFeature((2, 3), "uint8").decode(tf.constant(numbers, given))
@@ -89,7 +89,7 @@ class TestShapes:
 
 
 class TestLength:
-    """Bytes that are no such array."""
+    """Bytes of another length."""
 
     @pytest.mark.parametrize(
         "lengths",
@@ -97,7 +97,7 @@ class TestLength:
         ids=["one short", "all long", "all short", "all double", "one empty", "all empty", "no whole numbers"],
     )
     def test_another_length_is_an_error(self, lengths: tuple[int, ...]) -> None:
-        """Whether one record has it or all of them."""
+        """Of one record or of all."""
         contents = tf.constant([bytes(length) for length in lengths], tf.string)
 
         with pytest.raises(tf.errors.InvalidArgumentError):
@@ -105,7 +105,7 @@ class TestLength:
 
     @pytest.mark.parametrize("lengths", [(12, 12, 8), (24, 24)], ids=["one short", "all double"])
     def test_it_is_an_error_in_tf_data_too(self, lengths: tuple[int, ...]) -> None:
-        """Not two arrays of half the length."""
+        """They never become two arrays."""
         contents = tf.constant([bytes(length) for length in lengths], tf.string)
         data = tf.data.Dataset.from_tensors(contents).map(TensorFeature((3,), "float32").decode)
 
@@ -113,8 +113,8 @@ class TestLength:
             next(iter(data))
 
 
-def test_training_varies_nothing() -> None:
-    """An array means what its numbers say."""
+def test_there_is_no_augmentation() -> None:
+    """Arrays are never changed."""
     feature, batch = TensorFeature((3,), "int16"), arrays(2, (3,), "int16")
     seeds = tf.constant([[1, 1], [2, 1]], tf.int64)
 
@@ -123,7 +123,7 @@ def test_training_varies_nothing() -> None:
     np.testing.assert_array_equal(feature.finish(tf.constant(batch)).numpy(), batch)
 
 
-def test_it_stands_in_a_record_as_one_string() -> None:
+def test_a_record_holds_it_as_one_string() -> None:
     """Parsed by the feature's own spec."""
     feature, batch = TensorFeature((2, 2), "uint16"), arrays(1, (2, 2), "uint16")
     value = tf.train.Feature(bytes_list=tf.train.BytesList(value=[batch[0].tobytes()]))

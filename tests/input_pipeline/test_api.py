@@ -1,4 +1,4 @@
-"""Anybody's loop: a few lines give batches of artifacts, records, arrays and class folders."""
+"""A few lines return batches of artifacts, TFRecord files, arrays and class folders, for any training loop."""
 
 from pathlib import Path
 from typing import Any
@@ -21,7 +21,7 @@ EVEN = {"splits": {"train": 0.6, "eval": 0.2, "test": 0.2}}
 
 
 def ingest(data: Path, out: Path, **settings: Any) -> Path:
-    """Ingests data, as `penstock ingest` does."""
+    """Ingests data as `penstock ingest` does."""
     ingest_alone.ingest(ingest_alone.IngestRequest(str(data), out, Ingest.model_validate({**EVEN, **settings})))
     return out
 
@@ -37,25 +37,25 @@ def rows(data: tf.data.Dataset) -> list[tuple[dict[str, Any], Any]]:
 
 @pytest.fixture(scope="module")
 def folders(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Class folders of images; the red of a image tells its class, the green its number."""
+    """Class folders of images; red encodes the class, green the number."""
     home = tmp_path_factory.mktemp("folders")
     for number in range(60):
         kind = number % 3
         (home / KINDS[kind]).mkdir(exist_ok=True)
-        picture = Image.new("RGB", (40, 50), (kind * 100, number, 0))
-        picture.save(home / KINDS[kind] / f"{number:02d}.{'png' if number % 2 else 'bmp'}")
+        image = Image.new("RGB", (40, 50), (kind * 100, number, 0))
+        image.save(home / KINDS[kind] / f"{number:02d}.{'png' if number % 2 else 'bmp'}")
     return home
 
 
 @pytest.fixture(scope="module")
 def images(folders: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The same, ingested."""
+    """The same images, ingested."""
     return ingest(folders, tmp_path_factory.mktemp("images") / "artifact")
 
 
 @pytest.fixture(scope="module")
 def table(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A table of several kinds of columns, ingested."""
+    """A table with columns of several types, ingested."""
     home = tmp_path_factory.mktemp("table")
     lines = [f"{n},{n / 2},{'' if n % 5 == 0 else f'w{n % 4}'},{KINDS[n % 3]}" for n in range(300)]
     (home / "table.csv").write_text("\n".join(["size,half,word,label", *lines]) + "\n")
@@ -64,7 +64,7 @@ def table(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module")
 def arrays(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Arrays of a shape of their own, ingested."""
+    """Arrays of shape [3, 2], ingested."""
     home = tmp_path_factory.mktemp("arrays")
     spells = np.arange(100, dtype=np.float32)[:, None, None] * np.ones((1, 3, 2), np.float32)
     np.savez(home / "arrays.npz", x=spells, label=np.arange(100) % 7)
@@ -72,10 +72,10 @@ def arrays(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 class TestRead:
-    """What ingest wrote."""
+    """Artifacts of ingest."""
 
-    def test_images_come_with_the_numbers_of_their_classes(self, images: Path) -> None:
-        """In three lines; names are numbered in their order, and nothing else is in the batch."""
+    def test_images_come_with_their_class_indices(self, images: Path) -> None:
+        """Indices are in the order of the class names, and a batch holds nothing else."""
         data = input_pipeline.read(images, "test", batch_size=4)
         found = rows(data)
 
@@ -84,8 +84,8 @@ class TestRead:
         assert all(values["image"][0, 0, 0] == 100 * label for values, label in found)
         assert data.element_spec[0]["image"] == tf.TensorSpec([None, 40, 40, 3], tf.uint8)
 
-    def test_all_splits_together_are_all_records(self, images: Path) -> None:
-        """Each once, in training as without."""
+    def test_the_splits_together_hold_every_record(self, images: Path) -> None:
+        """Each record once."""
         greens = [
             int(values["image"][0, 0, 1])
             for split in ("train", "eval", "test")
@@ -94,8 +94,8 @@ class TestRead:
 
         assert sorted(greens) == list(range(60))
 
-    def test_training_is_shuffled_and_every_pass_another_epoch(self, images: Path) -> None:
-        """Which is so for the split `train` unless told otherwise."""
+    def test_the_train_split_is_shuffled_in_every_pass(self, images: Path) -> None:
+        """Unless `training=False`."""
         data = input_pipeline.read(images, "train", augment=False)
         stored = input_pipeline.read(images, "train", training=False)
         orders = [[int(v["image"][0, 0, 1]) for v, _ in rows(each)] for each in (data, data, stored, stored)]
@@ -104,8 +104,8 @@ class TestRead:
         assert orders[2] == orders[3]
         assert all(sorted(order) == sorted(orders[0]) for order in orders)
 
-    def test_columns_of_a_table_come_by_their_names(self, table: Path) -> None:
-        """What is missing is an empty text; the record's own id is left out."""
+    def test_table_columns_come_by_name(self, table: Path) -> None:
+        """A missing string is empty; the id column is left out."""
         data = input_pipeline.read(table, "test")
         found = rows(data)
 
@@ -116,8 +116,8 @@ class TestRead:
             n = int(values["size"])
             assert (values["half"], values["word"], label) == (n / 2, b"" if n % 5 == 0 else b"w%d" % (n % 4), n % 3)
 
-    def test_arrays_have_the_shape_that_they_had(self, arrays: Path) -> None:
-        """Shape and type are in the artifact's schema; numbers are labels as they are."""
+    def test_arrays_keep_their_shape(self, arrays: Path) -> None:
+        """Shape and type come from the artifact's schema; numeric labels are unchanged."""
         found = rows(input_pipeline.read(arrays, "train"))
 
         assert {values["x"].shape for values, _ in found} == {(3, 2)}
@@ -125,13 +125,13 @@ class TestRead:
         assert all(label == values["x"][0, 0] % 7 for values, label in found)
 
     def test_features_can_be_chosen(self, images: Path) -> None:
-        """Then they are what is in the batch."""
+        """A batch then holds these features."""
         data = input_pipeline.read(images, "eval", features={"image": ImageFeature(8, normalise="unit")})
 
         assert data.element_spec[0] == {"image": tf.TensorSpec([None, 8, 8, 3], tf.float32)}
 
-    def test_a_label_that_is_not_there_gives_values_alone(self, table: Path) -> None:
-        """The label's own column is a value then."""
+    def test_without_the_label_column_batches_are_values_alone(self, table: Path) -> None:
+        """The column `label` is then a value."""
         values = next(iter(input_pipeline.read(table, "test", label="nothing", batch_size=3)))
 
         assert {key: value.shape for key, value in values.items()} == dict.fromkeys(
@@ -139,7 +139,7 @@ class TestRead:
         )
 
     def test_workers_share_the_records(self, table: Path) -> None:
-        """Each one once."""
+        """Each record is read once."""
         seen = [
             int(values["size"])
             for index in range(3)
@@ -148,8 +148,8 @@ class TestRead:
 
         assert sorted(seen) == sorted(int(v["size"]) for v, _ in rows(input_pipeline.read(table, "train")))
 
-    def test_keras_takes_it_as_it_is(self, images: Path) -> None:
-        """Its length is known, so an epoch is an epoch."""
+    def test_keras_fits_on_the_dataset(self, images: Path) -> None:
+        """Its length is known, so Keras knows where an epoch ends."""
         import keras
 
         image = keras.Input([40, 40, 3], dtype="uint8", name="image")
@@ -160,24 +160,24 @@ class TestRead:
 
         assert len(model.fit(data, epochs=2, verbose=0).history["loss"]) == 2
 
-    def test_an_unknown_setting_is_refused_with_the_nearest(self, images: Path) -> None:
+    def test_an_unknown_setting_is_rejected_with_a_suggestion(self, images: Path) -> None:
         """As on the command line."""
         with pytest.raises(SettingsError, match=r"unknown setting 'input\.batchsize': did you mean 'batch_size'"):
             input_pipeline.read(images, "train", batchsize=3)
 
-    def test_a_folder_without_a_manifest_is_refused(self, tmp_path: Path) -> None:
-        """It says what was expected."""
-        with pytest.raises(BadInput, match=r"no manifest\.json in it; expected what `penstock ingest` or a run wrote"):
+    def test_a_folder_without_a_manifest_is_rejected(self, tmp_path: Path) -> None:
+        """The message says what was expected."""
+        with pytest.raises(BadInput, match=r"no manifest\.json; expected an artifact that `penstock ingest`"):
             input_pipeline.read(tmp_path, "train")
 
-    def test_an_unknown_split_is_refused(self, images: Path) -> None:
-        """With those that there are."""
+    def test_an_unknown_split_is_rejected(self, images: Path) -> None:
+        """The message lists the splits."""
         with pytest.raises(BadInput, match="0 records in split 'training'; splits with records: train, eval, test"):
             input_pipeline.read(images, "training")
 
 
 class TestRecords:
-    """TFRecords of another program."""
+    """TFRecord files of another program."""
 
     def write(self, path: Path, numbers: range, compression: str | None = None) -> Path:
         """Writes records as tutorials do."""
@@ -190,8 +190,8 @@ class TestRecords:
         return path
 
     @pytest.mark.parametrize("training", [True, False])
-    def test_they_are_read_by_a_feature_a_column(self, tmp_path: Path, training: bool) -> None:
-        """Plain and gzip side by side; nobody has counted them before."""
+    def test_records_are_read_by_one_feature_per_column(self, tmp_path: Path, training: bool) -> None:
+        """Plain and gzip files together; records are counted first."""
         paths = [
             self.write(tmp_path / "a.tfrecord", range(30)),
             self.write(tmp_path / "b.gz", range(30, 50), "GZIP"),
@@ -206,8 +206,8 @@ class TestRecords:
         assert (numbers == list(range(50))) is not training
         assert all(label == values["raw"][1, 1] % 5 for values, label in found)
 
-    def test_variations_need_no_id(self, folders: Path, tmp_path: Path) -> None:
-        """A hash of the record decides: the same in every run, another one for every record."""
+    def test_augmentation_needs_no_id_column(self, folders: Path, tmp_path: Path) -> None:
+        """A hash of the record is its id: the same in every run, another one for every record."""
         with tf.io.TFRecordWriter(str(tmp_path / "images")) as writer:
             for path in sorted(folders.rglob("*.png")):
                 example = tf.train.Example()
@@ -218,30 +218,30 @@ class TestRecords:
             [v["image"].numpy() for v in input_pipeline.from_records([tmp_path / "images"], features, batch_size=30)]
             for _ in range(2)
         )
-        offsets = {tuple(picture[0, 0].astype(int) - picture[0, 0, 1]) for picture in one[0]}
+        offsets = {tuple(image[0, 0].astype(int) - image[0, 0, 1]) for image in one[0]}
 
         np.testing.assert_array_equal(one, other)
         assert len(offsets) > 5
 
-    def test_a_file_without_a_record_is_refused(self, tmp_path: Path) -> None:
-        """Training on nothing would never end."""
-        with pytest.raises(BadInput, match="0 examples in 1 files"):
+    def test_files_without_records_are_rejected(self, tmp_path: Path) -> None:
+        """Training on them would never end."""
+        with pytest.raises(BadInput, match="0 records in 1 files"):
             input_pipeline.from_records([self.write(tmp_path / "none", range(0))], {})
 
-    def test_what_is_no_record_file_is_refused_by_name(self, tmp_path: Path) -> None:
-        """Before anything is trained on."""
+    def test_a_file_that_is_not_tfrecord_is_rejected_by_name(self, tmp_path: Path) -> None:
+        """Before training starts."""
         (tmp_path / "page.html").write_text("<html>" * 10)
 
-        with pytest.raises(BadInput, match=r"page\.html: the header of record 1 is damaged, or it is no TFRecord"):
+        with pytest.raises(BadInput, match=r"page\.html: the record header at byte offset 0 is damaged"):
             input_pipeline.from_records([tmp_path / "page.html"], {})
 
 
 class TestArrays:
-    """What is in memory."""
+    """Arrays in memory."""
 
     @pytest.mark.parametrize("training", [True, False])
     def test_rows_stay_together(self, training: bool) -> None:
-        """Shuffled or not, every row comes once, with its label."""
+        """Every row comes once, with its label, shuffled or not."""
         columns = {"x": np.arange(50)[:, None] * [1.0, 2.0], "y": np.arange(50, dtype=np.uint8)}
         found = rows(input_pipeline.from_arrays(columns, np.arange(50) % 3, training=training, batch_size=7))
         numbers = [int(values["y"]) for values, _ in found]
@@ -251,13 +251,13 @@ class TestArrays:
         assert all(values["x"].tolist() == [n, 2 * n] for (values, _), n in zip(found, numbers, strict=True))
         assert all(label == n % 3 for (_, label), n in zip(found, numbers, strict=True))
 
-    def test_names_of_classes_are_numbered_in_their_order(self) -> None:
-        """As those of an artifact are."""
+    def test_class_names_become_indices_in_sorted_order(self) -> None:
+        """As for an artifact."""
         found = rows(input_pipeline.from_arrays({"x": np.arange(4)}, ["b", "a", "c", "a"], training=False))
 
         assert [int(label) for _, label in found] == [1, 0, 2, 0]
 
-    def test_numbers_may_be_what_is_to_be_learned(self) -> None:
+    def test_labels_may_be_quantities(self) -> None:
         """Floats stay floats."""
         _, labels = next(iter(input_pipeline.from_arrays({"x": np.arange(4)}, [0.5, -1.0, 2.0, 0.0], training=False)))
 
@@ -281,17 +281,17 @@ class TestArrays:
         assert (values["image"].shape, values["image"].dtype) == ((10, 16, 16, 3), tf.uint8)
         assert labels.shape == (10, 2)
 
-    def test_arrays_of_different_lengths_are_refused(self) -> None:
-        """With the lengths."""
-        with pytest.raises(BadInput, match=r"arrays of \{'x': 3, 'label': 2\} rows; expected one length for all"):
+    def test_arrays_of_different_lengths_are_rejected(self) -> None:
+        """The message gives the lengths."""
+        with pytest.raises(BadInput, match=r"arrays of \{'x': 3, 'label': 2\} rows; expected the same length for all"):
             input_pipeline.from_arrays({"x": [1, 2, 3]}, [0, 1])
 
 
 class TestFolders:
-    """Class folders as they lie there."""
+    """Class folders, read in place."""
 
-    def test_every_image_comes_with_its_class(self, folders: Path) -> None:
-        """PNG and BMP, numbered by the folders' names in their order."""
+    def test_every_image_comes_with_its_class_index(self, folders: Path) -> None:
+        """PNG and BMP; indices are in the order of the folder names."""
         data = input_pipeline.from_folders(folders, batch_size=7, training=False)
         found = rows(data)
 
@@ -299,8 +299,8 @@ class TestFolders:
         assert all(values["image"][0, 0, 0] == 100 * label for values, label in found)
         assert data.element_spec[0]["image"].shape == [None, 40, 40, 3]
 
-    def test_training_varies_and_shuffles_them(self, folders: Path) -> None:
-        """Every pass is another epoch."""
+    def test_training_shuffles_and_augments(self, folders: Path) -> None:
+        """Every pass is the next epoch."""
         data = input_pipeline.from_folders(folders, batch_size=60, image_size=16)
         (first, one), (second, other) = next(iter(data)), next(iter(data))
 
@@ -308,7 +308,7 @@ class TestFolders:
         assert sorted(one.numpy()) == sorted(other.numpy()) == [0] * 20 + [1] * 20 + [2] * 20
         assert (first["image"].numpy() != second["image"].numpy()).any()
 
-    def test_a_folder_without_images_is_refused(self, tmp_path: Path) -> None:
-        """It says what was expected."""
-        with pytest.raises(BadInput, match="0 images in it; expected folders of classes"):
+    def test_a_folder_without_images_is_rejected(self, tmp_path: Path) -> None:
+        """The message says what was expected."""
+        with pytest.raises(BadInput, match="0 images; expected one folder per class"):
             input_pipeline.from_folders(tmp_path)

@@ -1,4 +1,4 @@
-"""What is done to batches after augmentation: records are blended, and handed through the maps of the user."""
+"""Batches after augmentation: mixup, cutmix, and the user's own maps."""
 
 from dataclasses import replace
 from typing import Any
@@ -8,11 +8,12 @@ import pytest
 import tensorflow as tf
 
 from components.errors import SettingsError
+from components.features import NotAugmented
 
 
 @pytest.fixture(autouse=True)
 def maps(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A module of the user's."""
+    """A module of the user."""
     import sys
     import types
 
@@ -22,7 +23,7 @@ def maps(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def darken(values: dict[str, Any], labels: Any, seeds: Any) -> tuple[dict[str, Any], Any]:
-    """Changes a image, by a condition on tensors."""
+    """Changes an image, with a condition on tensors."""
     del seeds
     if tf.shape(labels)[0] > 0:
         values = {"image": values["image"] // 2}
@@ -30,14 +31,14 @@ def darken(values: dict[str, Any], labels: Any, seeds: Any) -> tuple[dict[str, A
 
 
 def count(values: dict[str, Any], labels: Any, seeds: Any) -> tuple[dict[str, Any], Any]:
-    """Adds a value of its own."""
+    """Adds values."""
     return {**values, "epoch": seeds[:, 1], "rows": tf.fill(tf.shape(labels), tf.shape(labels)[0])}, labels
 
 
 class TestMaps:
-    """Functions of the user."""
+    """The setting `input.maps`."""
 
-    def test_they_are_applied_in_their_order(self, images: Any) -> None:
+    def test_maps_are_applied_in_order(self, images: Any) -> None:
         """To whole batches, in training."""
         reader = images.reader(maps="maps_of_a_user:darken,maps_of_a_user:count")
         values, labels = next(iter(reader.training(images.files)))
@@ -46,29 +47,32 @@ class TestMaps:
         assert values["rows"].numpy().tolist() == [16] * 16
         np.testing.assert_array_equal(values["image"].numpy()[:, 0, 0, 0], labels.numpy() // 2)
 
-    def test_evaluation_does_without_them(self, images: Any) -> None:
-        """What a served model must do as well belongs into a feature."""
+    def test_evaluation_applies_no_maps(self, images: Any) -> None:
+        """What a served model must do too belongs into a feature."""
         reader = images.reader(maps="maps_of_a_user:darken")
         values, labels = next(iter(reader.evaluation(images.files)))
 
         np.testing.assert_array_equal(values["image"].numpy()[:, 0, 0, 0], labels.numpy())
 
     @pytest.mark.parametrize("kind", ["number", "text"])
-    def test_pools_are_cut_before_them(self, worlds: Any, kind: str) -> None:
-        """They see batches, whatever shape the stream has."""
-        world = worlds[kind]
-        batches = list(world.reader(maps="maps_of_a_user:count").training(world.files, epochs=1).as_numpy_iterator())
+    def test_maps_see_batches_not_pools(self, kinds: Any, kind: str) -> None:
+        """Whichever way pools become batches."""
+        records = kinds[kind]
+        batches = list(
+            records.reader(maps="maps_of_a_user:count").training(records.files, epochs=1).as_numpy_iterator()
+        )
 
         assert sorted(len(labels) for _, labels in batches) == [1, 16, 16, 16, 16, 16, 16]
         assert all((values["rows"] == len(labels)).all() for values, labels in batches)
 
 
-class TestMixtures:
-    """Records that are blended."""
+class TestMixing:
+    """mixup and cutmix."""
 
-    @pytest.mark.parametrize("how", [{"mixup": 0.4}, {"cutmix": 1.0}, {"mixup": 0.4, "cutmix": 1.0}])
-    def test_labels_are_shares_that_add_up(self, images: Any, how: dict[str, float]) -> None:
-        """Of two classes at the most: a record's own, and its neighbour's."""
+    @pytest.mark.slow
+    @pytest.mark.parametrize("how", [{"mixup": 0.4}, {"mixup": 0.4, "cutmix": 1.0}])
+    def test_labels_are_probabilities_of_two_classes(self, images: Any, how: dict[str, float]) -> None:
+        """The record's own class and its neighbour's."""
         reader = images.reader(augment=True, augmentation=how)
         labels = np.concatenate([each for _, each in reader.training(images.files, epochs=1).as_numpy_iterator()])
 
@@ -78,49 +82,59 @@ class TestMixtures:
         assert labels.sum() == pytest.approx(97, abs=1e-3)
         assert ((labels > 0).sum(axis=1) <= 2).all()
 
-    def test_pixels_are_blended_as_labels_are(self, images: Any) -> None:
-        """A image of one colour that spells its number: the blend spells the blend of numbers."""
+    def test_pixels_are_mixed_like_labels(self, images: Any) -> None:
+        """The color of an image encodes its number, and that of the mixture the mixture of numbers."""
         still = {"crop": "none", "brightness": 0, "contrast": 0, "mixup": 1.0}
         values, labels = next(iter(images.reader(augment=True, augmentation=still).training(images.files)))
 
         np.testing.assert_allclose(values["image"].numpy()[:, 3, 3, 0], labels.numpy() @ np.arange(97), atol=0.51)
 
-    def test_evaluation_has_shares_too_but_of_one_class(self, images: Any) -> None:
-        """The loss that training needs is the one that is measured."""
+    def test_evaluation_has_probabilities_of_one_class(self, images: Any) -> None:
+        """Training and evaluation use the same loss."""
         reader = images.reader(augment=True, augmentation={"mixup": 0.4})
         _, labels = next(iter(reader.evaluation(images.files)))
 
         np.testing.assert_array_equal(labels.numpy(), np.eye(97)[:16])
 
-    def test_without_augmentation_nothing_is_blended(self, images: Any) -> None:
-        """One switch for all that is random."""
+    def test_without_augmentation_nothing_is_mixed(self, images: Any) -> None:
+        """One switch for everything random."""
         reader = images.reader(augment=False, augmentation={"mixup": 0.4})
 
         assert not reader.is_soft
         assert reader.training(images.files).element_spec[1] == tf.TensorSpec([None], tf.int64)
 
-    def test_texts_cannot_be_blended(self, texts: Any) -> None:
+    def test_texts_cannot_be_mixed(self, texts: Any) -> None:
         """The message says what to set."""
-        with pytest.raises(SettingsError, match=r"blend records of one image; these have text: set .* to 0"):
+        with pytest.raises(SettingsError, match=r"one image and no more; these have text: set .* to 0"):
             texts.reader(augment=True, augmentation={"mixup": 0.4}).training(texts.files)
 
-    def test_the_number_of_classes_is_needed(self, images: Any) -> None:
-        """Shares of what, else?"""
-        with pytest.raises(SettingsError, match="they need the number of classes"):
+    def test_the_number_of_classes_is_required(self, images: Any) -> None:
+        """It is the length of the labels."""
+        with pytest.raises(SettingsError, match="pass the number of classes"):
             replace(images.reader(augment=True, augmentation={"cutmix": 1}), classes=0).training(images.files)
 
 
-def test_several_features_make_several_inputs(numbers: Any) -> None:
-    """A feature of many columns gives its parts compound names, and each its own place in the batch."""
-    from components.features.table import Column, TableFeature
+def test_a_feature_of_several_columns_gives_several_inputs(numbers: Any) -> None:
+    """With compound names, next to other features."""
+
+    class Pair(NotAugmented):
+        decoded_bytes = 72
+
+        def spec(self) -> Any:
+            return {"number": tf.io.FixedLenFeature([], tf.int64), "label": tf.io.FixedLenFeature([], tf.string)}
+
+        def decode(self, stored: Any) -> Any:
+            return {"numbers": stored["number"][:, tf.newaxis], "strings": stored["label"][:, tf.newaxis]}
+
+        def keras_input(self, name: str) -> Any:
+            raise NotImplementedError(name)
 
     reader = numbers.reader()
-    table = TableFeature((Column("number", "int64"), Column("label", "string")))
-    several = type(reader)({"table": table, **reader.features}, "label", reader.label_number, reader.settings, 5)
+    several = type(reader)({"table": Pair(), **reader.features}, "label", reader.label_number, reader.settings, 5)
     values, labels = next(iter(several.training(numbers.files)))
 
     assert {key: (value.shape, value.dtype) for key, value in values.items()} == {
-        "table_numbers": ((16, 1), tf.float32),
+        "table_numbers": ((16, 1), tf.int64),
         "table_strings": ((16, 1), tf.string),
         "number": ((16,), tf.int64),
     }
