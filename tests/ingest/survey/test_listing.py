@@ -32,7 +32,7 @@ def data(data: Path) -> Path:
 
 
 def test_every_file_is_listed_with_size_and_digest(data: Path, take: Take) -> None:
-    """What is refused and what is left out stand beside it."""
+    """Quarantined and ignored files are listed as well."""
     (data / "4.jpg").write_bytes(b"four")
     (data / "README").write_bytes(b"read me")
 
@@ -46,8 +46,8 @@ def test_every_file_is_listed_with_size_and_digest(data: Path, take: Take) -> No
     )
 
 
-def test_records_are_files_and_refused_ones(data: Path, take: Take) -> None:
-    """In the ledger a refused file came in as well."""
+def test_records_count_files_and_quarantined_ones(data: Path, take: Take) -> None:
+    """In the ledger a quarantined file is a record in."""
     (data / "4.jpg").write_bytes(b"four")
 
     assert take(data).records == 4
@@ -64,13 +64,13 @@ def rename(data: Path) -> None:
 
 
 def exchange(data: Path) -> None:
-    """Keeps paths and contents, and swaps who has which."""
+    """Keeps paths and contents, but swaps the contents."""
     (data / "cats" / "1.jpg").write_bytes(b"three")
     (data / "dogs" / "3.jpg").write_bytes(b"one")
 
 
 def alter(data: Path) -> None:
-    """Changes one byte behind the old mtime."""
+    """Changes one byte and keeps the mtime."""
     before = (data / "cats" / "1.jpg").stat()
     (data / "cats" / "1.jpg").write_bytes(b"onE")
     os.utime(data / "cats" / "1.jpg", ns=(before.st_atime_ns, before.st_mtime_ns))
@@ -86,14 +86,14 @@ def remove(data: Path) -> None:
     (data / "cats" / "1.jpg").unlink()
 
 
-def refuse(data: Path) -> None:
-    """Adds a file that will not be opened, and counts as a record in."""
+def quarantine(data: Path) -> None:
+    """Adds a file that will be quarantined."""
     (data / "9.jpg").write_bytes(b"nine")
 
 
-@pytest.mark.parametrize("change", [move_to_another_class, rename, exchange, alter, add, remove, refuse])
+@pytest.mark.parametrize("change", [move_to_another_class, rename, exchange, alter, add, remove, quarantine])
 def test_the_digest_changes(change: Callable[[Path], None], data: Path, take: Take) -> None:
-    """Promise A13: whatever is done to paths, labels or bytes."""
+    """Promise A13: with every change of paths, labels or contents."""
     before = take(data).digest
     change(data)
 
@@ -101,10 +101,8 @@ def test_the_digest_changes(change: Callable[[Path], None], data: Path, take: Ta
 
 
 @pytest.mark.parametrize("change", [move_to_another_class, alter])
-def test_the_digest_changes_though_hashes_are_remembered(
-    change: Callable[[Path], None], data: Path, tmp_path: Path
-) -> None:
-    """Promise A13: the cache of hashes, kept between runs, does not hide it."""
+def test_the_digest_changes_with_cached_hashes(change: Callable[[Path], None], data: Path, tmp_path: Path) -> None:
+    """Promise A13: the hash cache does not hide a change."""
 
     def digest() -> str:
         cache = HashCache(tmp_path / "hashes.db")
@@ -124,21 +122,21 @@ def touch(data: Path) -> None:
 
 
 def copy(data: Path) -> None:
-    """Writes the same bytes anew."""
+    """Writes the same bytes to a new file."""
     content = (data / "cats" / "1.jpg").read_bytes()
     (data / "cats" / "1.jpg").unlink()
     (data / "cats" / "1.jpg").write_bytes(content)
 
 
 def add_side_files(data: Path) -> None:
-    """Adds what is left out."""
+    """Adds files that are ignored."""
     (data / "README").write_bytes(b"read me")
     (data / "cats" / ".DS_Store").write_bytes(b"view")
 
 
 @pytest.mark.parametrize("change", [touch, copy, add_side_files])
 def test_the_digest_stays(change: Callable[[Path], None], data: Path, take: Take) -> None:
-    """What does not reach a record is no change of the data."""
+    """A change that no record contains is no change of the data."""
     before = take(data).digest
     change(data)
 
@@ -153,7 +151,7 @@ def test_the_digest_is_the_same_in_another_place(data: Path, tmp_path: Path, tak
 
 
 def test_files_with_the_same_bytes_are_grouped(data: Path, take: Take) -> None:
-    """Promise A6: exact duplicates are known by name, across classes too."""
+    """Promise A6: exact duplicates are grouped, also across classes."""
     shutil.copy(data / "cats" / "1.jpg", data / "dogs" / "1.jpg")
     shutil.copy(data / "cats" / "2.jpg", data / "cats" / "4.jpg")
     groups = [[item.file.path for item in group] for group in take(data).duplicates()]

@@ -1,4 +1,4 @@
-"""Rows refer to images by paths: the column is found, and nothing outside the data folder is ever opened."""
+"""Rows that refer to images by path: the column is found, and nothing outside the data folder is opened."""
 
 import os
 from collections.abc import Callable
@@ -21,7 +21,7 @@ Rows = list[dict[str, Any]]
 
 
 def write_rows(path: Path, rows: Rows) -> None:
-    """Writes rows in the format that the path's name says."""
+    """Writes rows in the format of the file extension."""
     path.parent.mkdir(parents=True, exist_ok=True)
     if path.suffix == ".parquet":
         pq.write_table(pa.Table.from_pylist(rows), path)
@@ -34,7 +34,7 @@ def write_rows(path: Path, rows: Rows) -> None:
 
 @pytest.fixture
 def images(data: Path) -> Callable[..., None]:
-    """Puts files that are called like images into the data folder."""
+    """Writes files with image names into the data folder."""
 
     def put(*names: str) -> None:
         for name in names:
@@ -48,44 +48,44 @@ Put = Callable[..., None]
 
 
 def column_of(path: Path, asked: str = "") -> str:
-    """Returns the column of a CSV file that holds paths of images."""
+    """Returns the column of a CSV file that holds image paths."""
     return references.image_column(CSV, path, CSV.schema(path), asked)
 
 
 class TestColumn:
-    """Which column holds paths."""
+    """Finding the column with image paths."""
 
     @pytest.mark.parametrize(("name", "source"), [("a.csv", CSV), ("a.jsonl", JSONL), ("a.parquet", PARQUET)])
-    def test_the_one_with_images_that_are_there(self, data: Path, images: Put, name: str, source: Any) -> None:
-        """Whatever it is called, in any format."""
+    def test_a_column_with_paths_of_existing_images(self, data: Path, images: Put, name: str, source: Any) -> None:
+        """Its name does not matter, and every format works."""
         images("img/1.JPG", "img/2.png")
         write_rows(data / name, [{"text": "one.", "where": "img/1.JPG"}, {"text": "two", "where": "img/2.png"}])
         schema = source.schema(data / name)
 
         assert references.image_column(source, data / name, schema, "") == "where"
 
-    def test_names_of_images_that_are_not_there_are_text(self, data: Path, images: Put) -> None:
-        """A table about images need not come with them."""
+    def test_paths_of_missing_images_are_text(self, data: Path, images: Put) -> None:
+        """A table about images may come without them."""
         images("1.png")
         write_rows(data / "a.csv", [{"file": f"{number}.png"} for number in range(1, 4)])
 
         assert column_of(data / "a.csv") == ""
 
     def test_a_few_missing_images_do_not_hide_the_column(self, data: Path, images: Put) -> None:
-        """Their rows will be set aside."""
+        """Rows with missing images will be quarantined."""
         images(*(f"{number}.png" for number in range(7)))
         write_rows(data / "a.csv", [{"file": f"{number}.png"} for number in range(10)])
 
         assert column_of(data / "a.csv") == "file"
 
-    def test_text_that_names_an_image_now_and_then_is_text(self, data: Path, images: Put) -> None:
-        """Nine in ten values must look like one."""
+    def test_text_that_sometimes_names_an_image_is_text(self, data: Path, images: Put) -> None:
+        """Nine in ten values must be image names."""
         images("1.png")
         write_rows(data / "a.csv", [{"text": "1.png"}, {"text": "see 1.png below"}])
 
         assert column_of(data / "a.csv") == ""
 
-    def test_of_two_columns_one_must_be_chosen(self, data: Path, images: Put) -> None:
+    def test_two_columns_with_images_need_a_setting(self, data: Path, images: Put) -> None:
         """The message says how."""
         images("1.png", "2.png")
         write_rows(data / "a.csv", [{"before": "1.png", "after": "2.png"}])
@@ -97,8 +97,8 @@ class TestColumn:
 
         assert [column_of(data / "a.csv", asked) for asked in ("after", "none")] == ["after", ""]
 
-    def test_a_column_that_is_asked_for_must_be_text(self, data: Path) -> None:
-        """And be there."""
+    def test_the_column_in_the_setting_must_be_text(self, data: Path) -> None:
+        """And must exist."""
         write_rows(data / "a.csv", [{"file": "1.png", "number": 1}])
 
         with pytest.raises(SettingsError, match=r"setting ingest.images: no column 'fil' .* did you mean 'file'\?"):
@@ -106,8 +106,8 @@ class TestColumn:
         with pytest.raises(SettingsError, match=r"column 'number' is int64, expected text with image paths"):
             column_of(data / "a.csv", "number")
 
-    def test_a_list_in_a_folder_may_refer_to_the_folder_beside(self, data: Path, images: Put) -> None:
-        """As long as that is below the data folder."""
+    def test_a_table_may_refer_to_a_sibling_folder(self, data: Path, images: Put) -> None:
+        """If that is below the data folder."""
         images("img/1.png")
         write_rows(data / "lists" / "a.csv", [{"file": "../img/1.png"}])
         path, schema = data / "lists" / "a.csv", CSV.schema(data / "lists" / "a.csv")
@@ -116,10 +116,10 @@ class TestColumn:
 
 
 class TestPaths:
-    """All images that rows refer to, for the manifest."""
+    """All images that rows refer to, for the listing."""
 
-    def test_each_image_is_told_once_in_the_order_of_the_rows(self, data: Path, images: Put) -> None:
-        """Relative to the data folder, from all files; what cannot be opened is not among them."""
+    def test_each_image_is_listed_once_in_the_order_of_the_rows(self, data: Path, images: Put) -> None:
+        """Paths are relative to the data folder; images that must not be opened are left out."""
         images("x/2.png", "x/1.png", "y/1.png")
         names = ["2.png", "1.png", "2.png", "../x/./1.png", "gone.png", "../../secret", "/etc/passwd"]
         write_rows(data / "x" / "a.csv", [{"file": name} for name in names])
@@ -130,17 +130,17 @@ class TestPaths:
 
 
 def reason(data: Path, value: str | None, folder: str = "") -> str:
-    """Returns why a image is refused."""
-    with pytest.raises(Rejected) as refused:
+    """Returns why an image is rejected."""
+    with pytest.raises(Rejected) as error:
         references.ImageFinder(data).find(folder, value)
-    return str(refused.value)
+    return str(error.value)
 
 
-class TestRefused:
-    """Promise D4: what leads outside is refused by its spelling or by where it really leads."""
+class TestRejected:
+    """Promise D4: paths that lead outside are rejected by their spelling or by their links."""
 
     @pytest.mark.parametrize(
-        ("value", "said"),
+        ("value", "expected"),
         [
             ("../outside.png", "leads outside the data folder"),
             ("a/../../outside.png", "leads outside the data folder"),
@@ -158,17 +158,17 @@ class TestRefused:
             ("x" * 300, "cannot be read: File name too long"),
         ],
     )
-    def test_a_path_is_refused_by_its_spelling_or_kind(
-        self, data: Path, images: Put, value: str | None, said: str
+    def test_a_path_is_rejected_by_its_spelling_or_file_type(
+        self, data: Path, images: Put, value: str | None, expected: str
     ) -> None:
-        """Each with its reason."""
+        """Each has its reason."""
         images("inner/1.png")
         (data.parent / "outside.png").write_bytes(b"secret")
 
-        assert said in reason(data, value)
+        assert expected in reason(data, value)
 
-    def test_a_link_that_leads_outside_is_refused(self, data: Path) -> None:
-        """The link itself, or one of the folders on the way."""
+    def test_a_link_that_leads_outside_is_rejected(self, data: Path) -> None:
+        """The file or one of its folders may be the link."""
         (data.parent / "outside.png").write_bytes(b"secret")
         (data / "link.png").symlink_to(data.parent / "outside.png")
         (data / "folder").symlink_to(data.parent)
@@ -178,8 +178,8 @@ class TestRefused:
             "image 'folder/outside.png' is behind a link that leads outside the data folder",
         ]
 
-    def test_links_that_lead_nowhere_are_refused(self, data: Path) -> None:
-        """To nothing, or in a circle."""
+    def test_links_without_a_target_are_rejected(self, data: Path) -> None:
+        """To a missing file, or in a loop."""
         (data / "dead.png").symlink_to("gone.png")
         (data / "circle.png").symlink_to("circle.png")
 
@@ -188,14 +188,14 @@ class TestRefused:
             "image 'circle.png' cannot be read: Too many levels of symbolic links",
         ]
 
-    def test_a_pipe_is_not_waited_for(self, data: Path) -> None:
-        """It is no image, and reading it would never end."""
+    def test_a_pipe_is_rejected_without_being_opened(self, data: Path) -> None:
+        """Reading it would never end."""
         os.mkfifo(data / "pipe.png")
 
         assert reason(data, "pipe.png") == "image 'pipe.png' is not a regular file"
 
     def test_a_link_inside_the_folder_is_followed(self, data: Path, images: Put) -> None:
-        """Data is often linked together; the data folder itself may be a link."""
+        """The data folder itself may be a link, too."""
         images("img/1.png")
         (data / "same.png").symlink_to("img/1.png")
         (data.parent / "alias").symlink_to(data)
@@ -203,8 +203,8 @@ class TestRefused:
 
         assert (found.path, references.read(found, 100)) == ("same.png", b"img/1.png")
 
-    def test_a_link_that_comes_in_between_is_not_followed(self, data: Path, images: Put) -> None:
-        """What was a image when it was looked at may be something else when it is opened."""
+    def test_a_link_that_replaces_the_file_later_is_not_followed(self, data: Path, images: Put) -> None:
+        """The file may be replaced between the check and opening it."""
         images("1.png")
         (data.parent / "outside.png").write_bytes(b"secret")
         found = references.ImageFinder(data).find("", "1.png")
@@ -215,7 +215,7 @@ class TestRefused:
             references.read(found, 100)
 
     def test_no_more_is_read_than_is_allowed(self, data: Path, images: Put) -> None:
-        """One byte more shows that it is too large."""
+        """One byte more than the limit shows that the file is too large."""
         images("1234567890")
 
         assert references.read(references.ImageFinder(data).find("", "1234567890"), 4) == b"12345"
