@@ -126,21 +126,21 @@ def _fault(home: Path, shard: Shard, *, verify: bool) -> str:
 def _preview(
     home: Path, stored: Manifest, rows: int, sheet: ContactSheet | None, progress: Callable[[int], None]
 ) -> "tuple[Preview, list[str]]":
-    from pipelines.inspection.preview import PreviewBuilder
+    from pipelines.inspection.preview import Preview
 
-    builder = PreviewBuilder(rows, sheet)
+    preview = Preview(rows, sheet)
     wanted = _SHEET_RECORDS if sheet is not None else max(rows, 1)
     read = 0
     try:
         for batch in _batches(home, stored):
-            builder.add(batch.columns)
+            preview.add(batch.columns)
             read += batch.columns.num_rows
             progress(read)
             if read >= wanted:
                 break
     except (PenstockError, OSError) as error:
-        return builder.preview(), [f"its records cannot be read: {error}"]
-    return builder.preview(), []
+        return preview, [f"its records cannot be read: {error}"]
+    return preview, []
 
 
 def _batches(home: Path, stored: Manifest) -> "Iterator[RowBatch]":

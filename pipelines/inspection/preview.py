@@ -15,43 +15,29 @@ MAX_COLUMNS = 40
 _LIST_VALUES = 8  # read of a list, more than are shown
 
 
-@dataclass(frozen=True)
-class Preview:
-    """The first records as text."""
-
-    names: tuple[str, ...] = ()
-    rows: tuple[tuple[str, ...], ...] = ()
-    left: int = 0  # columns that are left out
-    image: str = ""  # the column that holds images
-
-
 @dataclass
-class PreviewBuilder:
-    """Takes the first records from batches, and offers their images to the contact sheet."""
+class Preview:
+    """The first records as text; batches add to it, and offer their images to the contact sheet."""
 
     wanted: int
     sheet: ContactSheet | None = None
-    _names: tuple[str, ...] = ()
-    _left: int = 0
-    _rows: list[tuple[str, ...]] = field(default_factory=list)
-    _image: str = ""
+    names: tuple[str, ...] = ()
+    rows: list[tuple[str, ...]] = field(default_factory=list)
+    left: int = 0  # columns that are left out
+    image: str = ""  # the column that holds images
 
     def add(self, batch: pa.RecordBatch) -> None:
         """Adds a batch; the first batch with records decides the columns."""
         if not batch.num_rows:
             return
-        self._image = self._image or image_column(batch)
-        if not self._names:
-            self._names = tuple(batch.schema.names[:MAX_COLUMNS])
-            self._left = len(batch.schema.names) - len(self._names)
-        for index in range(min(self.wanted - len(self._rows), batch.num_rows)):
-            self._rows.append(tuple(_cell(batch, name, index) for name in self._names))
-        if self.sheet is not None and self._image in batch.schema.names:
-            _offer(self.sheet, batch, self._image)
-
-    def preview(self) -> Preview:
-        """Returns the records taken so far."""
-        return Preview(self._names, tuple(self._rows), self._left, self._image)
+        self.image = self.image or image_column(batch)
+        if not self.names:
+            self.names = tuple(batch.schema.names[:MAX_COLUMNS])
+            self.left = len(batch.schema.names) - len(self.names)
+        for index in range(min(self.wanted - len(self.rows), batch.num_rows)):
+            self.rows.append(tuple(_cell(batch, name, index) for name in self.names))
+        if self.sheet is not None and self.image in batch.schema.names:
+            _offer(self.sheet, batch, self.image)
 
 
 def image_column(batch: pa.RecordBatch) -> str:

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from pipelines.inspection.preview import Preview
     from pipelines.inspection.raw import RawFacts
     from pipelines.inspection.reasons import Reasons
-    from pipelines.inspection.statistics import ColumnFacts
+    from pipelines.inspection.statistics import ColumnStatistics
 
 MAX_CLASSES = 50
 _PLAIN_WIDTH = 200  # characters per line in a file or a pipe
@@ -53,13 +53,13 @@ class Printer:
             ("path", one_line(facts.path, _LINE)),
             ("kind", facts.kind),
             ("files", f"{facts.files:,}, {size(facts.bytes)}"),
-            ("records", f"{facts.records:,}{_folders(facts.folders)}"),
+            ("records", f"{facts.records:,}{_folders(dict(sorted(facts.folders.items())))}"),
             *self._reasons("bad", facts.bad),
             *_lines("warning", facts.warnings),
             *_lines("unreadable", facts.failures),
             ("sheet", sheet),
         )
-        self._columns(facts.columns, facts.left_columns)
+        self._columns(list(facts.columns.values()), facts.left_columns)
         if facts.classes:
             counts = {name: (count,) for name, count in facts.classes.items()}
             self._classes(f"classes by {one_line(facts.label)}", ("records",), counts)
@@ -106,7 +106,7 @@ class Printer:
         if rest := reasons.total - sum(count for _, count, _ in common):
             yield "", f"{rest:,} for other reasons"
 
-    def _columns(self, columns: Sequence["ColumnFacts"], left: int) -> None:
+    def _columns(self, columns: Sequence["ColumnStatistics"], left: int) -> None:
         if not columns:
             return
         heads = ("column", "type", "missing", "distinct", "min", "mean", "max", "length")
@@ -117,7 +117,7 @@ class Printer:
         if left:
             self._console.print(f"… {left:,} more columns")
 
-    def _column(self, column: "ColumnFacts") -> tuple[str, ...]:
+    def _column(self, column: "ColumnStatistics") -> tuple[str, ...]:
         low, mean, high = ("", "", "")
         if column.numbers:
             low, mean, high = number(column.numbers.least), number(column.numbers.mean), number(column.numbers.most)
@@ -213,7 +213,7 @@ def _verdict(facts: "ArtifactFacts") -> str:
     return "matches the shards by size; compare checksums with --verify"
 
 
-def _distinct(column: "ColumnFacts") -> str:
+def _distinct(column: "ColumnStatistics") -> str:
     if column.over:
         return "> 1,000"
     return MISSING if column.distinct is None else f"{column.distinct:,}"

@@ -18,9 +18,9 @@ from components.ingest.survey import columns, detect, spans
 from components.records.quarantine import printable
 from pipelines.inspection.arrays import unpack, unpacked_schema
 from pipelines.inspection.contact_sheet import ContactSheet
-from pipelines.inspection.preview import Preview, PreviewBuilder, column_of
+from pipelines.inspection.preview import Preview, column_of
 from pipelines.inspection.reasons import Reasons
-from pipelines.inspection.statistics import ColumnFacts, ColumnStatistics
+from pipelines.inspection.statistics import ColumnStatistics
 
 MAX_COLUMNS = 200  # with statistics; the label always has them
 _RANGE = 64 << 20  # bytes
@@ -29,71 +29,25 @@ _MAX_IMAGE = 64 << 20  # bytes of a file that is drawn
 ProgressCallback = Callable[[int], None]  # takes the number of records read so far
 
 
-@dataclass(frozen=True)
+@dataclass
 class RawFacts:
-    """What is in raw data."""
+    """What is in raw data; batches add to it."""
 
     path: str
     kind: str
-    files: int
-    bytes: int
-    records: int
-    bad: Reasons  # of rows and files that ingest would reject
-    folders: dict[str, int]  # records by folder
-    columns: tuple[ColumnFacts, ...]
-    left_columns: int  # without statistics
-    label: str
-    classes: dict[str, int] | None
     preview: Preview
-    warnings: tuple[str, ...]
-    failures: tuple[str, ...]  # files that could not be read completely
-    has_images: bool
-
-
-def study(path: str, rows: int, sheet: ContactSheet | None, progress: ProgressCallback) -> RawFacts:
-    """Reads all data once."""
-    located = _locate(path)
-    totals = _Totals(PreviewBuilder(rows, sheet), progress)
-    if located.is_folder:
-        files, size = _add_folders(located, totals, sheet)
-    else:
-        files, size = _add_rows(located, totals)
-    if totals.failures and not totals.records:
-        raise BadInput(totals.failures[0])
-    preview = totals.builder.preview()
-    return RawFacts(
-        path=printable(path),
-        kind=detect.name_of(located.source),
-        files=files,
-        bytes=size,
-        records=totals.records,
-        bad=totals.bad,
-        folders=dict(sorted(totals.folders.items())),
-        columns=tuple(column.facts() for column in totals.columns.values()),
-        left_columns=totals.left_columns,
-        label=totals.label,
-        classes=totals.classes(),
-        preview=preview,
-        warnings=tuple(totals.warnings),
-        failures=tuple(totals.failures),
-        has_images=bool(preview.image) or located.source == detect.IMAGE_FOLDER,
-    )
-
-
-@dataclass
-class _Totals:
-    """Running totals over batches."""
-
-    builder: PreviewBuilder
     progress: ProgressCallback
+    has_images: bool
+    files: int = 0
+    bytes: int = 0
     records: int = 0
-    bad: Reasons = field(default_factory=Reasons)
-    folders: Counter[str] = field(default_factory=Counter)
-    columns: dict[tuple[str, str], ColumnStatistics] = field(default_factory=dict)
-    left_columns: int = 0
+    bad: Reasons = field(default_factory=Reasons)  # of rows and files that ingest would reject
+    folders: Counter[str] = field(default_factory=Counter)  # records by folder
+    columns: dict[tuple[str, str], ColumnStatistics] = field(default_factory=dict)  # by name and type
+    left_columns: int = 0  # without statistics
     label: str = ""
     warnings: list[str] = field(default_factory=list)
-    failures: list[str] = field(default_factory=list)
+    failures: list[str] = field(default_factory=list)  # files that could not be read completely
     _schema: pa.Schema | None = None
 
     def start(self, schema: pa.Schema) -> None:
@@ -117,53 +71,64 @@ class _Totals:
                 column.add(column_of(batch.columns, each.name))
         for bad in batch.bad:
             self.bad.add(bad.reason, f"{place}: {bad.position}" if place else bad.position)
-        self.builder.add(batch.columns)
+        self.preview.add(batch.columns)
+        self.has_images = self.has_images or bool(self.preview.image)
         self.progress(self.records)
 
+    @property
     def classes(self) -> dict[str, int] | None:
-        """Returns records by class, if there is a label column."""
+        """Records by class, if there is a label column."""
         return next((column.classes for (name, _), column in self.columns.items() if name == self.label), None)
 
 
-def _locate(path: str) -> detect.Located:
+def study(path: str, rows: int, sheet: ContactSheet | None, progress: ProgressCallback) -> RawFacts:
+    """Reads all data once."""
     with _reading(path):
-        return detect.locate(spans.as_pattern(path))
+        located = detect.locate(spans.as_pattern(path))
+    has_images = located.source == detect.IMAGE_FOLDER
+    facts = RawFacts(printable(path), detect.name_of(located.source), Preview(rows, sheet), progress, has_images)
+    if located.is_folder:
+        _add_folders(located, facts, sheet)
+    else:
+        _add_rows(located, facts)
+    if facts.failures and not facts.records:
+        raise BadInput(facts.failures[0])
+    return facts
 
 
-def _add_folders(located: detect.Located, totals: _Totals, sheet: ContactSheet | None) -> tuple[int, int]:
+def _add_folders(located: detect.Located, facts: RawFacts, sheet: ContactSheet | None) -> None:
     from pipelines.inspection import class_folders
 
-    home, has_images = located.home, located.source == detect.IMAGE_FOLDER
+    home = located.home
     found: Found = refs.load(located.source).find(home)
-    read = class_folders.images if has_images else class_folders.texts
+    read = class_folders.images if facts.has_images else class_folders.texts
     for batch in read(home, found):
-        totals.add(batch)
-    if sheet is not None and has_images:
+        facts.add(batch)
+    if sheet is not None and facts.has_images:
         for file in found.files:
             sheet.offer(file.label, partial(_content, home / file.path))
     with _reading(str(home)):
-        size = sum((home / file.path).stat().st_size for file in found.files)
-    return len(found.files) + len(found.quarantined), size
+        facts.bytes = sum((home / file.path).stat().st_size for file in found.files)
+    facts.files = len(found.files) + len(found.quarantined)
 
 
-def _add_rows(located: detect.Located, totals: _Totals) -> tuple[int, int]:
+def _add_rows(located: detect.Located, facts: RawFacts) -> None:
     source: RowSource = refs.load(located.source)
     first: tuple[str, pa.Schema] | None = None
-    size = 0
+    facts.files = len(located.files)
     for name in located.files:
         path = located.home / name
         try:
             with _reading(str(path)):
-                size += path.stat().st_size
+                facts.bytes += path.stat().st_size
                 schema = source.schema(path)
                 first = first or (name, schema)
-                _add_file(source, path, name, _agreed(first, name, schema, totals), totals)
+                _add_file(source, path, name, _agreed(first, name, schema, facts), facts)
         except BadInput as error:
-            totals.failures.append(str(error))
-    return len(located.files), size
+            facts.failures.append(str(error))
 
 
-def _agreed(first: tuple[str, pa.Schema], name: str, schema: pa.Schema, totals: _Totals) -> pa.Schema:
+def _agreed(first: tuple[str, pa.Schema], name: str, schema: pa.Schema, facts: RawFacts) -> pa.Schema:
     """Returns the schema to read a file with: the first file's, as in ingest, unless the columns differ."""
     missing = [each for each in first[1].names if each not in schema.names]
     extra = [each for each in schema.names if each not in first[1].names]
@@ -171,17 +136,17 @@ def _agreed(first: tuple[str, pa.Schema], name: str, schema: pa.Schema, totals: 
         return first[1]
     parts = [("missing", missing), ("extra", extra)]
     difference = "; ".join(f"{word} {', '.join(names)}" for word, names in parts if names)
-    totals.warnings.append(f"{printable(name)}: its columns differ from {printable(first[0])}: {difference}")
+    facts.warnings.append(f"{printable(name)}: its columns differ from {printable(first[0])}: {difference}")
     return schema
 
 
-def _add_file(source: RowSource, path: detect.Place, name: str, schema: pa.Schema, totals: _Totals) -> None:
-    totals.start(unpacked_schema(schema))
-    before, shown = totals.records, printable(name)
+def _add_file(source: RowSource, path: detect.Place, name: str, schema: pa.Schema, facts: RawFacts) -> None:
+    facts.start(unpacked_schema(schema))
+    before, shown = facts.records, printable(name)
     for part in source.divide(path, name, _RANGE):
         for batch in source.read(path, part, schema):
-            totals.add(RowBatch(unpack(batch.columns, schema), batch.bad), shown)
-    totals.folders[printable(str(PurePosixPath(name).parent))] += totals.records - before
+            facts.add(RowBatch(unpack(batch.columns, schema), batch.bad), shown)
+    facts.folders[printable(str(PurePosixPath(name).parent))] += facts.records - before
 
 
 @contextmanager

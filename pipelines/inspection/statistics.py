@@ -25,38 +25,41 @@ class Numbers:
     most: float
 
 
-@dataclass(frozen=True)
-class ColumnFacts:
-    """The statistics of one column."""
-
-    name: str
-    kind: str
-    missing: int
-    nan: int
-    distinct: int | None  # None: not counted
-    over: bool  # more distinct values than are counted
-    numbers: Numbers | None
-    lengths: tuple[int, int] | None  # shortest and longest: characters, bytes, or values of a list
-
-
 class ColumnStatistics:
     """Running statistics of one column."""
 
     def __init__(self, field: pa.Field, *, is_label: bool = False) -> None:
-        self._field = field
-        self._missing = self._nan = self._count = 0
-        self._mean = 0.0
+        self.name = field.name
+        self.kind = _type_name(field)
+        self.missing = self.nan = 0
+        self.lengths: tuple[int, int] | None = None  # shortest and longest: characters, bytes, or values of a list
+        self.over = False  # more distinct values than are counted
+        self._count, self._mean = 0, 0.0
         self._extremes: tuple[Any, Any] | None = None
-        self._lengths: tuple[int, int] | None = None
-        self._seen: set[Any] | None = None if is_list(field.type) else set()
-        self._over = False
+        is_countable = not is_list(field.type) and not pa.types.is_null(field.type)
+        self._seen: set[Any] | None = set() if is_countable else None
         # A float label is a regression target, not a class.
-        counted = is_label and not is_list(field.type) and not pa.types.is_floating(field.type)
-        self._classes: Counter[str] | None = Counter() if counted else None
+        has_classes = is_label and is_countable and not pa.types.is_floating(field.type)
+        self._classes: Counter[str] | None = Counter() if has_classes else None
+
+    @property
+    def distinct(self) -> int | None:
+        """The number of distinct values; None if they are not counted."""
+        return None if self._seen is None else len(self._seen)
+
+    @property
+    def numbers(self) -> Numbers | None:
+        """Range and mean, if there are numbers."""
+        return Numbers(self._extremes[0], self._mean, self._extremes[1]) if self._extremes else None
+
+    @property
+    def classes(self) -> dict[str, int] | None:
+        """Records by class, if this is a label with few enough values."""
+        return dict(sorted(self._classes.items())) if self._classes else None
 
     def add(self, values: pa.Array) -> None:
         """Adds the values of a batch."""
-        self._missing += values.null_count
+        self.missing += values.null_count
         values = values.drop_null()
         if not len(values):
             return
@@ -69,26 +72,6 @@ class ColumnStatistics:
         if self._classes is not None:
             self._add_classes(values)
 
-    @property
-    def classes(self) -> dict[str, int] | None:
-        """Records by class, if this is a label with few enough values."""
-        return dict(sorted(self._classes.items())) if self._classes else None
-
-    def facts(self) -> ColumnFacts:
-        """Returns the statistics so far."""
-        seen = None if self._seen is None or pa.types.is_null(self._field.type) else len(self._seen)
-        numbers = Numbers(self._extremes[0], self._mean, self._extremes[1]) if self._extremes else None
-        return ColumnFacts(
-            name=self._field.name,
-            kind=_type_name(self._field),
-            missing=self._missing,
-            nan=self._nan,
-            distinct=seen,
-            over=self._over,
-            numbers=numbers,
-            lengths=self._lengths,
-        )
-
     def _add_numbers(self, values: pa.Array) -> pa.Array:
         """Adds numbers, and returns the values without NaN."""
         if not _is_number(values.type):
@@ -96,7 +79,7 @@ class ColumnStatistics:
         values = _plain_numbers(values)
         if pa.types.is_floating(values.type):
             known = values.filter(pc.invert(pc.is_nan(values)))
-            self._nan += len(values) - len(known)
+            self.nan += len(values) - len(known)
             values = known
         if not len(values):
             return values
@@ -112,19 +95,19 @@ class ColumnStatistics:
     def _add_lengths(self, lengths: pa.Array | None) -> None:
         if lengths is not None:
             found = pc.min_max(lengths).as_py()
-            self._lengths = _wider(self._lengths, (found["min"], found["max"]))
+            self.lengths = _wider(self.lengths, (found["min"], found["max"]))
 
     def _add_distinct(self, values: pa.Array) -> None:
-        if self._seen is None or self._over:
+        if self._seen is None or self.over:
             return
         unique = values.unique()
         if len(unique) <= MAX_DISTINCT:
             self._seen.update(map(_short, unique.to_pylist()))
         if max(len(unique), len(self._seen)) > MAX_DISTINCT:
-            self._seen, self._over = set(), True
+            self._seen, self.over = set(), True
 
     def _add_classes(self, values: pa.Array) -> None:
-        if self._over or self._classes is None:
+        if self.over or self._classes is None:
             self._classes = None
             return
         counts = pc.value_counts(values)

@@ -17,11 +17,11 @@ def test_distinct_values_are_counted_up_to_1000() -> None:
     """With more, the values are not kept."""
     column = ColumnStatistics(pa.field("a", pa.int64()), is_label=True)
     column.add(pa.array(range(1000)))
-    assert (column.facts().distinct, column.facts().over) == (1000, False)
+    assert (column.distinct, column.over) == (1000, False)
 
     column.add(pa.array([1000]))
 
-    assert column.facts().over
+    assert column.over
     assert column.classes is None
     assert column._seen == set()
 
@@ -33,7 +33,7 @@ def test_long_values_are_kept_as_digests() -> None:
         column.add(pa.array([f"{number:05d}" + "x" * 1_000_000] * 2))
     gc.collect()
 
-    assert column.facts().distinct == 20
+    assert column.distinct == 20
     assert list((column.classes or {}).values()) == [2] * 20
     assert sum(map(len, column._seen or ())) < 1000
     assert sum(map(len, column.classes or ())) < 5000
@@ -91,7 +91,7 @@ def test_numbers(values: list[Any], kind: pa.DataType, expected: Numbers | None)
     for value in values:
         column.add(pa.array([value], kind))
 
-    found = column.facts().numbers
+    found = column.numbers
     assert (found is None) == (expected is None)
     if found and expected:
         assert (found.least, found.most) == (expected.least, expected.most)
@@ -103,8 +103,7 @@ def test_nan_is_not_missing() -> None:
     column = ColumnStatistics(pa.field("a", pa.float64()))
     column.add(pa.array([1.0, float("nan"), None, 1.0, float("nan")]))
 
-    facts = column.facts()
-    assert (facts.missing, facts.nan, facts.distinct) == (1, 2, 1)
+    assert (column.missing, column.nan, column.distinct) == (1, 2, 1)
 
 
 def test_classes() -> None:
