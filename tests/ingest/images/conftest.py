@@ -1,8 +1,7 @@
-"""Promises A4 and A5: training sees what a person sees, or the file is set aside with a reason.
+"""Promises A4 and A5: training sees what a viewer shows, or the file is quarantined with a reason.
 
-The judge is TensorFlow itself: every accepted content is decoded by `tf.io.decode_image` and compared, pixel by pixel,
-with what Pillow shows a person. Cases are made of these images when tests are collected, before there are fixtures:
-so the tests import from here.
+Every accepted content is decoded by `tf.io.decode_image` and compared, pixel by pixel, with what Pillow shows. Tests
+import these images instead of using fixtures, because their cases are built at collection.
 """
 
 import io
@@ -25,8 +24,8 @@ from components.ingest.images import CheckedImage, ImageLimits, ImageRejected, c
 Pixels = npt.NDArray[np.uint8]
 
 WIDTH, HEIGHT = 43, 37
-BLOTS = np.random.default_rng(7).integers(0, 256, (5, 6, 3), dtype=np.uint8)
-COLOUR = Image.fromarray(BLOTS).resize((WIDTH, HEIGHT), Image.Resampling.BICUBIC)
+COLOURS = np.random.default_rng(7).integers(0, 256, (5, 6, 3), dtype=np.uint8)
+COLOUR = Image.fromarray(COLOURS).resize((WIDTH, HEIGHT), Image.Resampling.BICUBIC)
 GRAY = COLOUR.convert("L")
 ALPHA = Image.fromarray(np.tile(np.arange(WIDTH, dtype=np.uint8) * 6, (HEIGHT, 1)))
 TRANSLUCENT = Image.merge("RGBA", [*COLOUR.split(), ALPHA])
@@ -40,20 +39,20 @@ def encode(image: Image.Image, file_format: str, **options: object) -> bytes:
 
 
 def exif(orientation: int) -> Image.Exif:
-    """Returns an EXIF block that tells nothing but the orientation."""
+    """Returns an EXIF block with an orientation only."""
     tags = Image.Exif()
     tags[0x0112] = orientation
     return tags
 
 
-# PNG files by hand, since Pillow writes but a few kinds
+# PNG files by hand, because Pillow writes only some kinds
 
 SIGNATURE = b"\x89PNG\r\n\x1a\n"
 ADAM7 = ((0, 0, 8, 8), (4, 0, 8, 8), (0, 4, 4, 8), (2, 0, 4, 4), (0, 2, 2, 4), (1, 0, 2, 2), (0, 1, 1, 2))
 
 
 def chunk(name: bytes, body: bytes) -> bytes:
-    """Returns a PNG chunk with its right checksum."""
+    """Returns a PNG chunk with its checksum."""
     return struct.pack(">I", len(body)) + name + body + struct.pack(">I", zlib.crc32(name + body))
 
 
@@ -73,7 +72,7 @@ def png_of(chunks: Sequence[tuple[bytes, bytes]]) -> bytes:
 
 
 def png_with(content: bytes, before: bytes = b"", after: bytes = b"") -> bytes:
-    """Puts chunks before and after the image data."""
+    """Inserts chunks before and after the image data."""
     data = content.index(b"IDAT") - 4
     return content[:data] + before + content[data:-12] + after + content[-12:]
 
@@ -86,13 +85,13 @@ def raw_png(
     interlace: int = 0,
     size: tuple[int, int] = (WIDTH, HEIGHT),
 ) -> bytes:
-    """Returns a PNG with these rows, each of them with its filter byte."""
+    """Returns a PNG with these rows, each with its filter byte."""
     header = chunk(b"IHDR", struct.pack(">IIBBBBB", *size, depth, colour, 0, 0, interlace))
     return SIGNATURE + header + extra + chunk(b"IDAT", zlib.compress(rows)) + chunk(b"IEND", b"")
 
 
 def noise_rows(bits: int, width: int = WIDTH, height: int = HEIGHT) -> bytes:
-    """Returns rows of random pixels, each behind a random filter."""
+    """Returns rows of random pixels, each with a random filter."""
     noise = np.random.default_rng([bits, width, height])
     length = (width * bits + 7) // 8
     return b"".join(bytes([noise.integers(5)]) + noise.bytes(length) for _ in range(height))
@@ -110,11 +109,11 @@ def palette(colours: int) -> bytes:
 
 
 def filtered(pixels: npt.NDArray[np.generic]) -> bytes:
-    """Returns rows that no filter has changed."""
+    """Returns rows with the filter "none"."""
     return b"".join(b"\0" + row.tobytes() for row in pixels)
 
 
-# The judge
+# What TensorFlow and a viewer show
 
 
 def seen_by_tensorflow(content: bytes) -> Pixels:
@@ -123,22 +122,22 @@ def seen_by_tensorflow(content: bytes) -> Pixels:
     return pixels
 
 
-def seen_by_a_person(content: bytes) -> Pixels:
-    """Returns the pixels of the first frame, upright, on white paper."""
+def seen_by_a_viewer(content: bytes) -> Pixels:
+    """Returns the pixels of the first frame, upright, on a white background."""
     image = ImageOps.exif_transpose(Image.open(io.BytesIO(content)))
-    paper = Image.new("RGBA", image.size, "white")
-    return np.asarray(Image.alpha_composite(paper, image.convert("RGBA")).convert("RGB"))
+    background = Image.new("RGBA", image.size, "white")
+    return np.asarray(Image.alpha_composite(background, image.convert("RGBA")).convert("RGB"))
 
 
 def on_white(content: bytes) -> Pixels:
-    """Returns the pixels of a image that one can see through as they look on white paper."""
+    """Returns the pixels of a transparent image on a white background."""
     shown = np.asarray(Image.open(io.BytesIO(content)).convert("RGBA"))
-    cover = shown[..., 3:] / 255
-    return np.round(shown[..., :3] * cover + 255 * (1 - cover)).astype(np.uint8)
+    alpha = shown[..., 3:] / 255
+    return np.round(shown[..., :3] * alpha + 255 * (1 - alpha)).astype(np.uint8)
 
 
 def distance(content: bytes, expected: Pixels) -> Pixels:
-    """Returns by how much TensorFlow's pixels differ from those expected."""
+    """Returns the differences between TensorFlow's pixels and the expected ones."""
     found = seen_by_tensorflow(content)
     assert found.shape == expected.shape
     return np.abs(found.astype(np.int16) - expected).astype(np.uint8)
@@ -180,7 +179,7 @@ print(peak() - before)
 
 
 def outcome_and_cost(content: bytes, folder: Path, measure: str = MEASURE) -> tuple[str, int]:
-    """Returns what a process of its own says to `content`, and by how many KB its peak memory rose."""
+    """Returns the result of checking `content` in a separate process, and the rise of its peak memory in KB."""
     file = folder / "image"
     file.write_bytes(content)
     run = subprocess.run([sys.executable, "-c", measure, str(file)], capture_output=True, text=True, check=True)
@@ -193,12 +192,12 @@ def outcome_and_cost(content: bytes, folder: Path, measure: str = MEASURE) -> tu
 
 
 def mutated(content: bytes, draw: random.Random) -> bytes:
-    """Returns `content` with one to five bits, bytes or ranges changed, or cut."""
+    """Returns `content` with one to five bits, bytes or ranges changed or removed."""
     damaged = bytearray(content)
     for _ in range(draw.choice([1, 1, 2, 3, 5])):
         if not damaged:
             break
-        # Headers are short and decide much.
+        # Headers are short and matter most.
         at = draw.randrange(min(len(damaged), 120) if draw.random() < 0.4 else len(damaged))
         kind = draw.randrange(8)
         if kind <= 1:
@@ -219,7 +218,7 @@ def mutated(content: bytes, draw: random.Random) -> bytes:
 
 
 def fuzz(kind: str, content: bytes, damage: Callable[[bytes, random.Random], bytes] = mutated) -> None:
-    """Whatever happens to a file, it is rejected, or TensorFlow decodes it to the size that was told."""
+    """Checks that a damaged file is rejected, or that TensorFlow decodes it to the size in the result."""
     draw = random.Random(kind)
     for _ in range(30):
         try:

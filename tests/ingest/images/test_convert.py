@@ -1,4 +1,4 @@
-"""GIF, WebP, BMP and TIFF files: each becomes a PNG of what a person sees, or is refused."""
+"""GIF, WebP, BMP and TIFF files: each becomes a PNG of what a viewer shows, or is rejected."""
 
 import struct
 from pathlib import Path
@@ -23,11 +23,11 @@ from tests.ingest.images.conftest import (
     on_white,
     outcome_and_cost,
     reason,
-    seen_by_a_person,
+    seen_by_a_viewer,
     seen_by_tensorflow,
 )
 
-# Pillow tells of damaged TIFF tags by warnings, which the module silences where pytest does not reset them.
+# Pillow warns about damaged TIFF tags. The module ignores that, but pytest resets the filter.
 pytestmark = pytest.mark.filterwarnings("ignore::UserWarning:PIL")
 
 
@@ -55,7 +55,7 @@ def deep_tiff(values: npt.NDArray[np.generic]) -> bytes:
 
 
 def white_is_zero(content: bytes) -> bytes:
-    """Sets the tag 262 (photometric interpretation), a SHORT, from 1 to 0."""
+    """Sets tag 262 (photometric interpretation), a SHORT, from 1 to 0."""
     tag = struct.pack("<HHIH", 262, 3, 1, 1)
     assert content.count(tag) == 1
     return content.replace(tag, struct.pack("<HHIH", 262, 3, 1, 0))
@@ -74,22 +74,22 @@ DEEP = {
 
 
 class TestConverted:
-    """Images that TensorFlow shows wrongly or not at all."""
+    """Images that TensorFlow decodes wrongly or not at all."""
 
     @pytest.mark.parametrize("kind", CONVERTED)
     def test_to_png(self, kind: str) -> None:
-        """What TensorFlow cannot decode, or would show with more than one frame, becomes a PNG of the first frame."""
+        """The first frame becomes a PNG."""
         content, changed = CONVERTED[kind]
 
         checked = check(content)
 
         assert checked.content.startswith(b"\x89PNG")
         assert checked == CheckedImage(checked.content, WIDTH, HEIGHT, changed.partition(",")[0], changed)
-        np.testing.assert_array_equal(seen_by_tensorflow(checked.content), seen_by_a_person(content))
+        np.testing.assert_array_equal(seen_by_tensorflow(checked.content), seen_by_a_viewer(content))
 
     @pytest.mark.parametrize("kind", DEEP)
     def test_deep_gray(self, kind: str) -> None:
-        """More than 8 bits of gray are scaled to 8 and not clipped."""
+        """Gray of more than 8 bits is scaled to 8 bits and not clipped."""
         content, expected = DEEP[kind]
 
         checked = check(content)
@@ -99,15 +99,15 @@ class TestConverted:
 
 
 class TestRotation:
-    """Images that are stored lying or mirrored."""
+    """Images that are stored rotated or mirrored."""
 
     @pytest.mark.parametrize("orientation", range(2, 9))
     @pytest.mark.parametrize("file_format", ["WEBP", "TIFF"])
     def test_upright(self, file_format: str, orientation: int) -> None:
-        """WebP and TIFF are turned upright in every orientation, without loss."""
+        """WebP and TIFF are rotated upright without loss, in every orientation."""
         lossless = {"lossless": True} if file_format == "WEBP" else {}
         content = encode(COLOUR, file_format, exif=exif(orientation), **lossless)
-        expected = seen_by_a_person(content)
+        expected = seen_by_a_viewer(content)
 
         checked = check(content)
 
@@ -116,16 +116,16 @@ class TestRotation:
         np.testing.assert_array_equal(seen_by_tensorflow(checked.content), expected)
 
     def test_xmp(self) -> None:
-        """An orientation that only XMP tells counts too, as in Pillow."""
+        """An orientation in XMP alone is applied, as in Pillow."""
         content = encode(COLOUR, "WEBP", lossless=True, xmp=b'<rdf tiff:Orientation="6"/>')
 
         checked = check(content)
 
         assert checked == CheckedImage(checked.content, HEIGHT, WIDTH, "WEBP", "WEBP, EXIF rotation")
-        np.testing.assert_array_equal(seen_by_tensorflow(checked.content), seen_by_a_person(content))
+        np.testing.assert_array_equal(seen_by_tensorflow(checked.content), seen_by_a_viewer(content))
 
     def test_xmp_as_text(self) -> None:
-        """A TIFF may hold its XMP as text instead of bytes, beside the tag that counts."""
+        """A TIFF may hold XMP as text instead of bytes, in addition to its own tag."""
         tags = ImageFileDirectory_v2()
         tags[274], tags[700] = 6, '<rdf tiff:Orientation="6"/>'
         tags.tagtype[700] = TiffTags.ASCII
@@ -134,7 +134,7 @@ class TestRotation:
         checked = check(content)
 
         assert checked == CheckedImage(checked.content, HEIGHT, WIDTH, "TIFF", "TIFF, EXIF rotation")
-        np.testing.assert_array_equal(seen_by_tensorflow(checked.content), seen_by_a_person(content))
+        np.testing.assert_array_equal(seen_by_tensorflow(checked.content), seen_by_a_viewer(content))
 
 
 TRANSPARENT = {
@@ -145,11 +145,11 @@ TRANSPARENT = {
 
 
 class TestAlpha:
-    """Images that one can see through."""
+    """Transparent images."""
 
     @pytest.mark.parametrize("kind", TRANSPARENT)
-    def test_on_white(self, kind: str) -> None:
-        """What shines through is white."""
+    def test_on_a_white_background(self, kind: str) -> None:
+        """Transparent pixels show white."""
         content, changed = TRANSPARENT[kind]
 
         checked = check(content)
@@ -159,17 +159,17 @@ class TestAlpha:
 
 
 class TestDamaged:
-    """Files that are cut or senseless."""
+    """Files that are truncated or invalid."""
 
     @pytest.mark.parametrize("file_format", ["GIF", "WEBP", "BMP", "TIFF"])
     def test_cut(self, file_format: str) -> None:
-        """A file of another format that was cut is rejected under its format's name."""
+        """A truncated file is rejected, and the reason has the format."""
         content = encode(COLOUR, file_format)
 
         assert reason(content[: len(content) // 2]).startswith(f"{file_format} cannot be decoded: ")
 
-    def test_forgiving_pillow(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        """Cut files are rejected even where another library has told Pillow to let them pass."""
+    def test_truncated_images_switched_on_in_pillow(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        """Truncated files are rejected even if another library makes Pillow accept them."""
         monkeypatch.setattr(ImageFile, "LOAD_TRUNCATED_IMAGES", True)
         content = encode(COLOUR, "BMP")
 
@@ -177,7 +177,7 @@ class TestDamaged:
 
     @pytest.mark.parametrize("low", [-1.0, float("nan"), float("inf")])
     def test_floats(self, low: float) -> None:
-        """Floats that are no brightness are rejected."""
+        """Floats that are negative, nan or infinite are rejected."""
         values = np.ones((HEIGHT, WIDTH), dtype=np.float32)
         values[3, 4] = low
 
@@ -185,14 +185,14 @@ class TestDamaged:
 
 
 def resized_gif(content: bytes, side: int) -> bytes:
-    """Lets the header of a GIF, and of its frame, tell another size."""
-    told = struct.pack("<HH", WIDTH, HEIGHT)
-    assert content.count(told) == 2
-    return content.replace(told, struct.pack("<HH", side, side))
+    """Replaces the size in the header of a GIF and of its frame."""
+    size_bytes = struct.pack("<HH", WIDTH, HEIGHT)
+    assert content.count(size_bytes) == 2
+    return content.replace(size_bytes, struct.pack("<HH", side, side))
 
 
 def resized_webp(content: bytes, side: int) -> bytes:
-    """Lets the header of a lossless WebP tell another size, in two times 14 bits behind its signature byte."""
+    """Replaces the size of a lossless WebP: two times 14 bits after its signature byte."""
     at = content.index(b"VP8L") + 9
     return content[:at] + struct.pack("<I", (side - 1) | (side - 1) << 14) + content[at + 4 :]
 
@@ -210,11 +210,11 @@ BOMBS = {
 
 
 class TestBombs:
-    """Small files that would be huge in memory or time."""
+    """Small files that would need much memory or time."""
 
     @pytest.mark.parametrize("kind", BOMBS)
     def test_rejected_cheaply(self, kind: str, tmp_path: Path) -> None:
-        """A small file that would be huge in memory is rejected before it is, and without a warning from Pillow."""
+        """Such a file is rejected before it is decoded, without a warning of Pillow."""
         content, expected = BOMBS[kind]
 
         outcome, cost = outcome_and_cost(content, tmp_path)
@@ -223,7 +223,7 @@ class TestBombs:
         assert cost < 100_000
 
     def test_huge_tiles(self) -> None:
-        """A small TIFF of huge tiles is rejected."""
+        """A small TIFF with huge tiles is rejected."""
         tags = ImageFileDirectory_v2()
         for tag in (65_001, 65_002):
             tags[tag] = 60_000
@@ -243,9 +243,9 @@ SEEDS = {
 
 
 class TestFuzz:
-    """Files damaged at random, from fixed seeds."""
+    """Files with random damage, from fixed seeds."""
 
     @pytest.mark.parametrize("kind", SEEDS)
     def test_mutations(self, kind: str) -> None:
-        """A damaged file is rejected or becomes one that is fit for TensorFlow."""
+        """A damaged file is rejected, or becomes one that TensorFlow can decode."""
         fuzz(kind, SEEDS[kind])

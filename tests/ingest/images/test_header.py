@@ -1,4 +1,4 @@
-"""A check of the header alone: what it finds, what it lets pass, and what is decoded all the same."""
+"""A check of the header alone: what it finds, what it does not find, and what is decoded nevertheless."""
 
 import pytest
 from PIL import Image
@@ -16,7 +16,7 @@ def check(content: bytes, limits: ImageLimits | None = None) -> CheckedImage:
 
 
 def reason(content: bytes, limits: ImageLimits | None = None) -> str:
-    """Returns why the header alone is enough to reject `content`."""
+    """Returns why a header check rejects `content`."""
     with pytest.raises(ImageRejected) as rejected:
         check(content, limits)
     return str(rejected.value)
@@ -33,8 +33,8 @@ KEPT = {
 
 
 @pytest.mark.parametrize("kind", KEPT)
-def test_what_is_kept_is_not_decoded(kind: str) -> None:
-    """Size and format are told, the bytes stay, and there is no look: that would take pixels."""
+def test_images_that_are_kept_are_not_decoded(kind: str) -> None:
+    """Size and format are known, the bytes are kept, and there is no perceptual hash."""
     checked = check(KEPT[kind])
 
     assert checked == CheckedImage(KEPT[kind], WIDTH, HEIGHT, kind.partition(" ")[0], "")
@@ -47,41 +47,41 @@ def damaged(content: bytes, at: int) -> bytes:
 
 
 @pytest.mark.parametrize("content", [JPEG[:-200] + b"\xff\xdb" + JPEG[-198:], damaged(PNG, PNG.index(b"IDAT") + 100)])
-def test_damage_inside_the_data_passes(content: bytes) -> None:
-    """That is the difference: a full check rejects these."""
+def test_damage_inside_the_data_is_not_found(content: bytes) -> None:
+    """A full check rejects these files."""
     with pytest.raises(ImageRejected):
         check_image(content, ImageLimits())
 
     assert check(content).content == content
 
 
-LIE = JPEG.index(b"\xff\xc0") + 5
+SIZE = JPEG.index(b"\xff\xc0") + 5
 DATA = len(JPEG) - JPEG.index(b"\xff\xda") - 14
 REJECTED = {
     "no image": (b"<html>", "not an image: starts with '<html>', expected JPEG, PNG, GIF, WebP, BMP or TIFF"),
-    "JPEG that was cut": (JPEG[:-2], "JPEG is truncated: no end marker, expected one after the image data"),
-    "JPEG that was cut in its header": (
-        JPEG[: LIE + 3],
-        f"JPEG is truncated or corrupt: segment FFC0 at byte {LIE - 5} is not whole",
+    "truncated JPEG": (JPEG[:-2], "JPEG is truncated: no end marker, expected one after the image data"),
+    "JPEG truncated in its header": (
+        JPEG[: SIZE + 3],
+        f"JPEG is truncated or corrupt: segment FFC0 at byte {SIZE - 5} is not whole",
     ),
-    "JPEG that lies": (
-        JPEG[:LIE] + b"\x1a\x00\x1a\x00" + JPEG[LIE + 4 :],
+    "JPEG with a wrong size": (
+        JPEG[:SIZE] + b"\x1a\x00\x1a\x00" + JPEG[SIZE + 4 :],
         f"JPEG header says 6656 x 6656 but {DATA:,} bytes of data follow, expected at least one per 2,000 pixels",
     ),
-    "PNG that was cut": (PNG[:-6], "PNG is truncated: the file ends without an IEND chunk"),
+    "truncated PNG": (PNG[:-6], "PNG is truncated: the file ends without an IEND chunk"),
 }
 
 
 @pytest.mark.parametrize("kind", REJECTED)
-def test_what_the_header_gives_away_is_rejected(kind: str) -> None:
-    """With the same words as by a full check."""
+def test_faults_in_the_header_are_rejected(kind: str) -> None:
+    """The reason is that of a full check."""
     content, expected = REJECTED[kind]
 
     assert reason(content) == expected
 
 
-def test_limits_hold() -> None:
-    """The size is known before anything is decoded, here as there."""
+def test_limits() -> None:
+    """The limits of a full check hold."""
     expected = "size 43 x 37 is 1,591 pixels, expected at most 1,590 (max_pixels)"
 
     assert [reason(content, ImageLimits(max_pixels=1_590)) for content in (JPEG, PNG)] == [expected, expected]
@@ -99,13 +99,13 @@ CHANGED = {
 
 
 @pytest.mark.parametrize("kind", CHANGED)
-def test_what_must_be_set_right_is_decoded(kind: str) -> None:
+def test_images_that_need_correction_are_decoded(kind: str) -> None:
     """The result is that of a full check."""
     assert check(CHANGED[kind]) == check_image(CHANGED[kind], ImageLimits())
 
 
-def test_damage_in_what_must_be_set_right_is_found() -> None:
-    """It has to be decoded, and cannot be."""
+def test_damage_in_images_that_need_correction_is_found() -> None:
+    """They are decoded, which fails."""
     content = encode(Image.effect_noise((200, 200), 90), "WEBP", lossless=True)
 
     assert reason(content[: len(content) // 2]).startswith("WEBP cannot be decoded: ")

@@ -1,4 +1,4 @@
-"""JPEG files: what is kept as it is, what is encoded anew, and what is refused."""
+"""JPEG files: which are kept, which are re-encoded, and which are rejected."""
 
 import io
 import struct
@@ -21,7 +21,7 @@ from tests.ingest.images.conftest import (
     fuzz,
     outcome_and_cost,
     reason,
-    seen_by_a_person,
+    seen_by_a_viewer,
     seen_by_tensorflow,
 )
 
@@ -34,7 +34,7 @@ REENCODED_MEAN_TOLERANCE = 3
 
 
 def arithmetic_jpeg() -> bytes:
-    """Returns a JPEG whose data is read as arithmetic codes: any bytes are some image in it."""
+    """Returns a JPEG whose data is read as arithmetic codes: any bytes decode to an image."""
     return encode(COLOUR, "JPEG").replace(b"\xff\xc0\x00\x11\x08", b"\xff\xc9\x00\x11\x08")
 
 
@@ -56,13 +56,13 @@ KEPT = {
 
 
 class TestKept:
-    """JPEG files that stay as they are."""
+    """JPEG files that are kept."""
 
     @pytest.mark.parametrize("kind", KEPT)
     def test_same_bytes(self, kind: str) -> None:
-        """A JPEG that TensorFlow shows as a person sees it is stored byte for byte."""
+        """A JPEG that TensorFlow decodes as a viewer does is stored byte for byte."""
         content = KEPT[kind]
-        expected = seen_by_a_person(content)
+        expected = seen_by_a_viewer(content)
 
         checked = check(content)
 
@@ -79,20 +79,20 @@ class TestKept:
         assert seen_by_tensorflow(content).shape == (HEIGHT, WIDTH, 3)
 
     def test_flat_colour(self) -> None:
-        """A huge flat image, the best that JPEG can compress, is not taken for a lie."""
+        """A huge flat image, which JPEG compresses best, is accepted."""
         content = encode(Image.new("L", (5000, 5000)), "JPEG", progressive=True)
 
         assert check(content) == CheckedImage(content, 5000, 5000, "JPEG", "")
 
 
 class TestRotation:
-    """Images that are stored lying or mirrored."""
+    """Images that are stored rotated or mirrored."""
 
     @pytest.mark.parametrize("orientation", range(1, 9))
     def test_upright(self, orientation: int) -> None:
         """A JPEG is turned upright in each of the eight orientations, as a JPEG without EXIF."""
         content = encode(COLOUR, "JPEG", quality=95, subsampling=0, exif=exif(orientation))
-        expected = seen_by_a_person(content)
+        expected = seen_by_a_viewer(content)
 
         checked = check(content)
 
@@ -103,16 +103,16 @@ class TestRotation:
         assert distance(checked.content, expected).mean() <= REENCODED_MEAN_TOLERANCE
 
     def test_xmp(self) -> None:
-        """An orientation that only XMP tells counts too, as in Pillow."""
+        """An orientation in XMP alone is applied, as in Pillow."""
         content = encode(COLOUR, "JPEG", xmp=b'<rdf tiff:Orientation="6"/>')
 
         checked = check(content)
 
         assert checked == CheckedImage(checked.content, HEIGHT, WIDTH, "JPEG", "EXIF rotation")
-        assert distance(checked.content, seen_by_a_person(content)).max() <= REENCODED_TOLERANCE
+        assert distance(checked.content, seen_by_a_viewer(content)).max() <= REENCODED_TOLERANCE
 
     def test_no_metadata_left(self) -> None:
-        """An image that was encoded anew carries neither EXIF nor profile nor comment."""
+        """A re-encoded image has neither EXIF nor profile nor comment."""
         content = encode(COLOUR, "JPEG", exif=exif(3), icc_profile=b"profile", comment=b"hello")
 
         stored = Image.open(io.BytesIO(check(content).content))
@@ -121,13 +121,13 @@ class TestRotation:
 
 
 class TestConverted:
-    """JPEG files that TensorFlow shows wrongly."""
+    """JPEG files that TensorFlow decodes wrongly."""
 
     @pytest.mark.parametrize("orientation", [1, 8])
     def test_cmyk(self, orientation: int) -> None:
-        """A CMYK JPEG becomes an RGB JPEG, turned upright if need be."""
+        """A CMYK JPEG becomes an RGB JPEG, upright."""
         content = encode(COLOUR.convert("CMYK"), "JPEG", quality=95, exif=exif(orientation))
-        expected = seen_by_a_person(content)
+        expected = seen_by_a_viewer(content)
 
         checked = check(content)
 
@@ -168,19 +168,19 @@ DAMAGED = {
 
 
 class TestDamaged:
-    """JPEG files that are cut or corrupt."""
+    """JPEG files that are truncated or corrupt."""
 
     @pytest.mark.parametrize("kind", DAMAGED)
     def test_rejected(self, kind: str) -> None:
-        """Damage is told, as TensorFlow would refuse the file."""
+        """Files that TensorFlow cannot decode are rejected with the reason."""
         content, expected = DAMAGED[kind]
 
         with pytest.raises(tf.errors.InvalidArgumentError):
             seen_by_tensorflow(content)
         assert reason(content) == expected.format(content.rfind(b"\xff\xc4"))
 
-    def test_marker_amid_data(self) -> None:
-        """A stray marker, after which TensorFlow would show gray without a word, is found."""
+    def test_marker_inside_data(self) -> None:
+        """A stray marker is found, after which TensorFlow would decode gray without an error."""
         at = SCAN + 100
         content = JPEG[:at] + b"\xff\xfe\0\2" + JPEG[at:]
 
@@ -189,7 +189,7 @@ class TestDamaged:
 
     @pytest.mark.parametrize("progressive", [False, True])
     def test_every_cut(self, progressive: bool) -> None:
-        """Wherever a JPEG is cut, it is rejected, though only an eighth of its size is decoded."""
+        """A JPEG that is cut at any byte is rejected, although it is decoded at an eighth of its size."""
         content = encode(COLOUR, "JPEG", progressive=progressive)
 
         for length in range(1, len(content)):
@@ -204,13 +204,13 @@ CUT: dict[str, tuple[dict[str, object], int]] = {
 }
 
 
-class TestCutAndClosed:
-    """Files whose data ends early, with an end marker behind it: TensorFlow leaves the rest gray without a word."""
+class TestTruncatedWithEndMarker:
+    """Files whose data ends early, followed by an end marker: TensorFlow decodes the rest as gray without an error."""
 
     @pytest.mark.parametrize("kind", CUT)
     @pytest.mark.parametrize("scale", [1, 6])
     def test_rejected(self, kind: str, scale: int) -> None:
-        """Wherever they were cut, but in the last block; looked at in full size or at an eighth, drawn anew or kept."""
+        """They are rejected wherever they were cut except in the last block, decoded in full size or at an eighth."""
         options, block = CUT[kind]
         content = encode(COLOUR.resize((WIDTH * scale, HEIGHT * scale)), "JPEG", **options)
         scan = content.index(b"\xff\xda") + 14
@@ -222,38 +222,37 @@ class TestCutAndClosed:
             if len(cut) == end + 2:
                 assert reason(cut) == expected
 
-    def test_rejected_when_drawn_anew(self) -> None:
-        """By a header check, too: what is decoded is judged."""
+    def test_rejected_when_reencoded(self) -> None:
+        """A header check rejects it too, because the image is decoded."""
         content = encode(COLOUR.resize((200, 150)), "JPEG", exif=exif(6))
         end = len(content) * 3 // 4
         with pytest.raises(ImageRejected, match=f"its data ends at byte {end}, before the image does"):
             check_image(content[:end] + b"\xff\xd9", ImageLimits(), Handling(full=False))
 
     @pytest.mark.parametrize("options", [*(each for each, _ in CUT.values()), {"progressive": True}])
-    @pytest.mark.parametrize("mode", ["L", "RGB"])
-    @pytest.mark.parametrize("size", [(40, 50), (200, 150)])
-    def test_gray_is_no_sign_of_it(self, options: dict[str, object], mode: str, size: tuple[int, int]) -> None:
-        """A whole image may end in the very gray that libjpeg puts where data is missing."""
-        image = COLOUR.resize(size)
-        image.paste((128, 128, 128), (size[0] // 2, size[1] // 2, *size))
-        content = encode(image.convert(mode), "JPEG", **options)
-
-        assert check(content).content == content
+    def test_an_image_that_ends_in_gray_is_kept(self, options: dict[str, object]) -> None:
+        """A whole image may end in the same gray that libjpeg decodes for missing data."""
+        for size in ((40, 50), (200, 150)):
+            image = COLOUR.resize(size)
+            image.paste((128, 128, 128), (size[0] // 2, size[1] // 2, *size))
+            for mode in ("L", "RGB"):
+                content = encode(image.convert(mode), "JPEG", **options)
+                assert check(content).content == content
 
 
 def resized(content: bytes, size: tuple[int, int]) -> bytes:
-    """Lets the header tell another size, of which the height comes first."""
-    told = struct.pack(">HH", HEIGHT, WIDTH)
-    assert content.count(told) == 1
-    return content.replace(told, struct.pack(">HH", *reversed(size)))
+    """Replaces the size in the header, where the height comes first."""
+    size_bytes = struct.pack(">HH", HEIGHT, WIDTH)
+    assert content.count(size_bytes) == 1
+    return content.replace(size_bytes, struct.pack(">HH", *reversed(size)))
 
 
-LIE = (
+WRONG_SIZE = (
     f"JPEG header says 7000 x 7000 but {len(JPEG) - SCAN - 14} bytes of data follow, "
     "expected at least one per 2,000 pixels"
 )
 BOMBS = {
-    "lying JPEG": (resized(JPEG, (7000, 7000)), LIE),
+    "JPEG with a wrong size": (resized(JPEG, (7000, 7000)), WRONG_SIZE),
     "JPEG beyond the limit": (
         resized(JPEG, (65_500, 65_500)),
         "size 65500 x 65500 is 4,290,250,000 pixels, expected at most 50,000,000 (max_pixels)",
@@ -262,11 +261,11 @@ BOMBS = {
 
 
 class TestBombs:
-    """Small files that would be huge in memory or time."""
+    """Small files that would need much memory or time."""
 
     @pytest.mark.parametrize("kind", BOMBS)
     def test_rejected_cheaply(self, kind: str, tmp_path: Path) -> None:
-        """A small file that would be huge in memory is rejected before it is, and without a warning from Pillow."""
+        """Such a file is rejected before it is decoded, without a warning of Pillow."""
         content, expected = BOMBS[kind]
 
         outcome, cost = outcome_and_cost(content, tmp_path)
@@ -275,14 +274,14 @@ class TestBombs:
         assert cost < 100_000
 
     def test_many_scans(self) -> None:
-        """A progressive JPEG of very many scans, each a walk over all pixels, is rejected."""
+        """A progressive JPEG with very many scans, each a pass over all pixels, is rejected."""
         content = encode(COLOUR, "JPEG", progressive=True)
         scan = content[content.rindex(b"\xff\xda") : -2]
 
         assert reason(content[:-2] + scan * 100 + b"\xff\xd9") == "JPEG of 110 scans, expected at most 100"
 
     def test_many_segments(self) -> None:
-        """A JPEG of very many comments is rejected."""
+        """A JPEG with very many comments is rejected."""
         content = encode(COLOUR, "JPEG")
 
         crowded = content[:2] + b"\xff\xfe\0\2" * 10_000 + content[2:]
@@ -299,9 +298,9 @@ SEEDS = {
 
 
 class TestFuzz:
-    """Files damaged at random, from fixed seeds."""
+    """Files with random damage, from fixed seeds."""
 
     @pytest.mark.parametrize("kind", SEEDS)
     def test_mutations(self, kind: str) -> None:
-        """A damaged JPEG is rejected or fit for TensorFlow."""
+        """A damaged JPEG is rejected, or TensorFlow can decode it."""
         fuzz(kind, SEEDS[kind])

@@ -1,4 +1,4 @@
-"""Orientation is read from blocks that may be damaged."""
+"""The orientation in damaged EXIF blocks is ignored."""
 
 import pytest
 
@@ -7,7 +7,7 @@ from tests.ingest.images.conftest import COLOUR, HEIGHT, WIDTH, check, encode
 
 
 class TestDamagedExif:
-    """Blocks that tell nothing."""
+    """EXIF blocks without a valid orientation."""
 
     @pytest.mark.parametrize(
         "block",
@@ -20,7 +20,7 @@ class TestDamagedExif:
         ],
     )
     def test_damaged_exif(self, block: bytes) -> None:
-        """A damaged EXIF block turns nothing and costs nothing."""
+        """The image is kept unchanged."""
         content = encode(COLOUR, "JPEG", exif=b"Exif\0\0" + block)
 
         assert check(content) == CheckedImage(content, WIDTH, HEIGHT, "JPEG", "")

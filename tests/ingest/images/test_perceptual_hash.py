@@ -1,4 +1,4 @@
-"""Promise A7: what a image looks like survives being encoded anew, and is the image's own."""
+"""Promise A7: the perceptual hash survives re-encoding, and differs between images."""
 
 from collections.abc import Callable
 
@@ -14,10 +14,10 @@ NEAR = 3  # bits; the default of ingest.near_duplicate_bits
 
 
 def scene(seed: int, size: tuple[int, int] = (320, 240)) -> Image.Image:
-    """Draws soft blots and hard edges."""
+    """Draws smooth colours and hard edges."""
     random = np.random.default_rng(seed)
-    blots = random.integers(0, 256, (6, 8, 3), dtype=np.uint8)
-    image = Image.fromarray(blots).resize(size, Image.Resampling.BICUBIC)
+    colours = random.integers(0, 256, (6, 8, 3), dtype=np.uint8)
+    image = Image.fromarray(colours).resize(size, Image.Resampling.BICUBIC)
     draw = ImageDraw.Draw(image)
     for _ in range(6):
         left, top, width, height = (int(value) for value in random.integers(5, 120, 4))
@@ -25,15 +25,15 @@ def scene(seed: int, size: tuple[int, int] = (320, 240)) -> Image.Image:
     return image
 
 
-def look(content: bytes) -> int:
-    """Returns the look of a file that must have one."""
+def hash_of(content: bytes) -> int:
+    """Returns the perceptual hash of a file that has one."""
     found = check_image(content, ImageLimits()).perceptual_hash
     assert found is not None
     return found
 
 
 def bits(one: int, other: int) -> int:
-    """Returns in how many bits looks differ."""
+    """Returns the number of bits in which two hashes differ."""
     return (one ^ other).bit_count()
 
 
@@ -50,23 +50,23 @@ COPIES: dict[str, Callable[[Image.Image], bytes]] = {
     "a fifth of the size": lambda image: encode(image.resize((64, 48), Image.Resampling.LANCZOS), "JPEG"),
     "twice the size": lambda image: encode(image.resize((640, 480), Image.Resampling.BICUBIC), "JPEG"),
     "brighter": lambda image: encode(ImageEnhance.Brightness(image).enhance(1.05), "JPEG"),
-    "turned, and told so": lambda image: encode(image.transpose(Image.Transpose.ROTATE_90), "JPEG", exif=exif(6)),
+    "rotated with EXIF": lambda image: encode(image.transpose(Image.Transpose.ROTATE_90), "JPEG", exif=exif(6)),
 }
 
 
 @pytest.mark.parametrize("kind", COPIES)
-def test_a_copy_looks_the_same(kind: str) -> None:
-    """Whatever the format, the size and the quality."""
+def test_a_copy_has_nearly_the_same_hash(kind: str) -> None:
+    """In any format, size and quality."""
     scenes = [scene(seed) for seed in range(5)]
-    distances = [bits(look(encode(image, "JPEG", quality=92)), look(COPIES[kind](image))) for image in scenes]
+    distances = [bits(hash_of(encode(image, "JPEG", quality=92)), hash_of(COPIES[kind](image))) for image in scenes]
 
     assert max(distances) <= NEAR
 
 
-def test_other_images_look_otherwise() -> None:
-    """Half of the bits differ by chance; none of these pairs comes near to being a copy."""
-    looks = [look(encode(scene(seed), "JPEG")) for seed in range(60)]
-    distances = [bits(one, other) for place, one in enumerate(looks) for other in looks[:place]]
+def test_other_images_have_other_hashes() -> None:
+    """Half of the bits differ by chance; no pair comes near."""
+    hashes = [hash_of(encode(scene(seed), "JPEG")) for seed in range(60)]
+    distances = [bits(one, other) for place, one in enumerate(hashes) for other in hashes[:place]]
 
     assert min(distances) > 2 * NEAR
 
@@ -79,18 +79,18 @@ PLAIN = {
 
 
 @pytest.mark.parametrize("kind", PLAIN)
-def test_a_plain_image_has_no_look(kind: str) -> None:
-    """Blank sheets are no copies of each other."""
+def test_an_image_without_detail_has_no_hash(kind: str) -> None:
+    """Blank images are not copies of each other."""
     assert perceptual_hash(PLAIN[kind]) is None
 
 
-def test_a_look_fits_into_64_bits() -> None:
-    """It is stored as an unsigned number of that size."""
-    assert all(0 <= look(encode(scene(seed), "PNG")) < 1 << 64 for seed in range(20))
+def test_a_hash_has_64_bits() -> None:
+    """It is stored as an unsigned 64-bit integer."""
+    assert all(0 <= hash_of(encode(scene(seed), "PNG")) < 1 << 64 for seed in range(20))
 
 
-def test_a_huge_png_is_not_decoded_for_its_look() -> None:
-    """That would take more memory than all the rest of its check."""
+def test_a_huge_png_has_no_hash() -> None:
+    """Decoding it would take more memory than the rest of its check."""
     content = encode(Image.new("L", (5_000, 4_001)), "PNG")
 
     assert check_image(content, ImageLimits()).perceptual_hash is None

@@ -1,4 +1,4 @@
-"""PNG files: what is kept as it is, and what is encoded anew."""
+"""PNG files: which are kept, and which are re-encoded."""
 
 import io
 import random
@@ -35,7 +35,7 @@ from tests.ingest.images.conftest import (
     png_with,
     raw_png,
     reason,
-    seen_by_a_person,
+    seen_by_a_viewer,
     seen_by_tensorflow,
 )
 
@@ -74,21 +74,21 @@ KEPT = {
 
 
 class TestKept:
-    """PNG files that stay as they are."""
+    """PNG files that are kept."""
 
     @pytest.mark.parametrize("kind", KEPT)
     def test_same_bytes(self, kind: str) -> None:
-        """A PNG that TensorFlow shows as a person sees it is stored byte for byte."""
+        """A PNG that TensorFlow decodes as a viewer does is stored byte for byte."""
         content = KEPT[kind]
 
         checked = check(content)
 
         assert checked == CheckedImage(content, WIDTH, HEIGHT, "PNG", "")
-        np.testing.assert_array_equal(seen_by_tensorflow(checked.content), seen_by_a_person(content))
+        np.testing.assert_array_equal(seen_by_tensorflow(checked.content), seen_by_a_viewer(content))
 
     @pytest.mark.parametrize("interlace", [0, 1])
     def test_deep_gray(self, interlace: int) -> None:
-        """A gray PNG of 16 bits is kept; TensorFlow shows its upper 8 bits, where Pillow alone would clip it."""
+        """A 16-bit gray PNG is kept; TensorFlow decodes the upper 8 bits, where Pillow would clip."""
         rows = interlaced_rows(16) if interlace else noise_rows(16)
         content = raw_png(16, 0, rows, interlace=interlace)
         gray = (np.asarray(Image.open(io.BytesIO(content))) >> 8).astype(np.uint8)
@@ -99,7 +99,7 @@ class TestKept:
         np.testing.assert_array_equal(seen_by_tensorflow(checked.content), np.dstack([gray] * 3))
 
     def test_damaged_text(self) -> None:
-        """Text that no pixel needs may have a wrong checksum."""
+        """A text chunk may have a wrong checksum."""
         content = png_with(encode(COLOUR, "PNG"), chunk(b"tEXt", b"a\0b")[:-1] + b"!")
 
         assert check(content) == CheckedImage(content, WIDTH, HEIGHT, "PNG", "")
@@ -107,13 +107,13 @@ class TestKept:
 
 
 class TestRotation:
-    """Images that are stored lying or mirrored."""
+    """Images that are stored rotated or mirrored."""
 
     @pytest.mark.parametrize("orientation", range(2, 9))
     def test_upright(self, orientation: int) -> None:
         """A PNG is turned upright in every orientation, without loss."""
         content = encode(COLOUR, "PNG", exif=exif(orientation))
-        expected = seen_by_a_person(content)
+        expected = seen_by_a_viewer(content)
 
         checked = check(content)
 
@@ -122,14 +122,14 @@ class TestRotation:
         np.testing.assert_array_equal(seen_by_tensorflow(checked.content), expected)
 
     def test_xmp(self) -> None:
-        """An orientation that only XMP tells counts too, as in Pillow."""
+        """An orientation in XMP alone is applied, as in Pillow."""
         text = chunk(b"iTXt", b'XML:com.adobe.xmp\0\0\0\0\0<rdf tiff:Orientation="6"/>')
         content = png_with(encode(COLOUR, "PNG"), text)
 
         checked = check(content)
 
         assert checked == CheckedImage(checked.content, HEIGHT, WIDTH, "PNG", "EXIF rotation")
-        np.testing.assert_array_equal(seen_by_tensorflow(checked.content), seen_by_a_person(content))
+        np.testing.assert_array_equal(seen_by_tensorflow(checked.content), seen_by_a_viewer(content))
 
 
 def keyed_gray(depth: int) -> tuple[bytes, Pixels]:
@@ -153,11 +153,11 @@ TRANSPARENT = {
 
 
 class TestAlpha:
-    """Images that one can see through."""
+    """Transparent images."""
 
     @pytest.mark.parametrize("kind", TRANSPARENT)
-    def test_on_white(self, kind: str) -> None:
-        """What shines through is white."""
+    def test_on_a_white_background(self, kind: str) -> None:
+        """Transparent pixels show white."""
         content = TRANSPARENT[kind]
 
         checked = check(content)
@@ -167,7 +167,7 @@ class TestAlpha:
 
     @pytest.mark.parametrize("depth", [1, 2, 4, 8])
     def test_transparent_gray(self, depth: int) -> None:
-        """A transparent gray is found at every depth; Pillow alone misses it at 2 and 4 bits."""
+        """A transparent gray is found at every depth; Pillow misses it at 2 and 4 bits."""
         content, expected = keyed_gray(depth)
 
         checked = check(content)
@@ -176,16 +176,16 @@ class TestAlpha:
         np.testing.assert_array_equal(seen_by_tensorflow(checked.content), expected)
 
     def test_rotated(self) -> None:
-        """Rotation and alpha are both set right, and both are told."""
+        """Rotation and alpha are both corrected and both reported."""
         content = encode(TRANSLUCENT, "PNG", exif=exif(6))
 
         checked = check(content)
 
         assert checked == CheckedImage(checked.content, HEIGHT, WIDTH, "PNG", "EXIF rotation, alpha")
-        assert distance(checked.content, seen_by_a_person(content)).max() <= 1
+        assert distance(checked.content, seen_by_a_viewer(content)).max() <= 1
 
     def test_deep_key(self) -> None:
-        """A transparent colour of 16 bits, which Pillow cannot tell from its neighbours, is refused."""
+        """A transparent 16-bit colour is rejected, because Pillow compares 8 bits only."""
         content = raw_png(16, 2, noise_rows(48), chunk(b"tRNS", bytes(6)))
 
         assert reason(content) == "PNG of 16 bits with a transparent colour, expected 8 bits or an alpha channel"
@@ -195,21 +195,21 @@ APNG = encode(COLOUR, "PNG", save_all=True, append_images=[COLOUR.transpose(Imag
 
 
 class TestConverted:
-    """PNG files that TensorFlow shows wrongly or not at all."""
+    """PNG files that TensorFlow decodes wrongly or not at all."""
 
     def test_apng(self) -> None:
-        """Of an animation, which TensorFlow would show with more than one frame, the first is stored."""
+        """The first frame of an animation is stored."""
         checked = check(APNG)
 
         assert checked == CheckedImage(checked.content, WIDTH, HEIGHT, "PNG", "APNG, first frame")
-        np.testing.assert_array_equal(seen_by_tensorflow(checked.content), seen_by_a_person(APNG))
+        np.testing.assert_array_equal(seen_by_tensorflow(checked.content), seen_by_a_viewer(APNG))
 
     def test_short_window(self) -> None:
-        """A PNG that refers further back than it announces is encoded anew: Pillow reads it, TensorFlow does not."""
+        """A PNG that refers further back than it announces is re-encoded: Pillow decodes it, TensorFlow does not."""
         pixels = np.random.default_rng(7).integers(0, 256, (HEIGHT, 3 * WIDTH), dtype=np.uint8)
         pixels[-1] = pixels[0]
-        honest = raw_png(8, 2, filtered(pixels))
-        chunks = dict(chunks_of(honest))
+        correct = raw_png(8, 2, filtered(pixels))
+        chunks = dict(chunks_of(correct))
         chunks[b"IDAT"] = b"\x18\x19" + chunks[b"IDAT"][2:]
         content = png_of(list(chunks.items()))
         with pytest.raises(tf.errors.InvalidArgumentError):
@@ -218,11 +218,11 @@ class TestConverted:
         checked = check(content)
 
         assert checked == CheckedImage(checked.content, WIDTH, HEIGHT, "PNG", "short zlib window")
-        np.testing.assert_array_equal(seen_by_tensorflow(checked.content), seen_by_tensorflow(honest))
+        np.testing.assert_array_equal(seen_by_tensorflow(checked.content), seen_by_tensorflow(correct))
 
 
 def mutated_png(content: bytes, draw: random.Random) -> bytes:
-    """Returns a PNG with one chunk changed, dropped, doubled or moved, and all checksums right."""
+    """Returns a PNG with one chunk changed, removed, repeated or moved, and correct checksums."""
     chunks = chunks_of(content)
     at = draw.randrange(len(chunks))
     name, body = chunks[at]
@@ -242,7 +242,7 @@ def mutated_png(content: bytes, draw: random.Random) -> bytes:
 
 
 def damaged(content: bytes, draw: random.Random) -> bytes:
-    """Returns a PNG damaged as a file, or more often as one whose checksums are right."""
+    """Returns a damaged PNG, mostly with correct checksums."""
     return mutated_png(content, draw) if draw.random() < 0.7 else mutated(content, draw)
 
 
@@ -254,9 +254,9 @@ SEEDS = {
 
 
 class TestFuzz:
-    """Files damaged at random, from fixed seeds."""
+    """Files with random damage, from fixed seeds."""
 
     @pytest.mark.parametrize("kind", SEEDS)
     def test_mutations(self, kind: str) -> None:
-        """A damaged PNG is rejected or fit for TensorFlow."""
+        """A damaged PNG is rejected, or TensorFlow can decode it."""
         fuzz(kind, SEEDS[kind], damaged)

@@ -1,4 +1,4 @@
-"""PNG files that are refused: cut, corrupt, or small to store and huge to decode."""
+"""PNG files that are rejected: truncated, corrupt, or small on disk and huge when decoded."""
 
 import zlib
 from pathlib import Path
@@ -24,7 +24,7 @@ from tests.ingest.images.conftest import (
 
 
 def without_chunk(content: bytes, unwanted: bytes) -> bytes:
-    """Returns a PNG less the chunks of one name."""
+    """Returns a PNG without the chunks of one name."""
     return png_of([(name, body) for name, body in chunks_of(content) if name != unwanted])
 
 
@@ -77,11 +77,11 @@ DAMAGED = {
 
 
 class TestDamaged:
-    """PNG files that are cut or corrupt."""
+    """PNG files that are truncated or corrupt."""
 
     @pytest.mark.parametrize("kind", DAMAGED)
     def test_rejected(self, kind: str) -> None:
-        """Damage is told, as TensorFlow would refuse the file; Pillow alone forgives most of these."""
+        """Files that TensorFlow cannot decode are rejected with the reason; Pillow accepts most of them."""
         content, expected = DAMAGED[kind]
 
         with pytest.raises(tf.errors.InvalidArgumentError):
@@ -89,7 +89,7 @@ class TestDamaged:
         assert reason(content) == expected
 
     def test_data_in_two_places(self) -> None:
-        """Data that another chunk parts is rejected: decoders differ in what they make of it."""
+        """Data with another chunk in between is rejected, because decoders differ."""
         content = png_with(PNG, after=chunk(b"tEXt", b"a\0b") + chunk(b"IDAT", b"more"))
         size = len(dict(chunks_of(PNG))[b"IDAT"]) + 4
 
@@ -102,11 +102,11 @@ BOMBS = {
         encode(Image.new("1", (12_000, 12_000)), "PNG", compress_level=9),
         "size 12000 x 12000 is 144,000,000 pixels, expected at most 50,000,000 (max_pixels)",
     ),
-    "lying PNG": (
+    "PNG with a wrong size": (
         raw_png(16, 6, bytes(1000), size=(7000, 7000)),
         "PNG header says 7000 x 7000 but 17 bytes of data follow, expected at least one per 1,032 bytes of the image",
     ),
-    "PNG that never ends to inflate": (
+    "PNG with too much data": (
         png_of([(name, HUGE if name == b"IDAT" else body) for name, body in chunks_of(PNG)]),
         "PNG is corrupt: 16,853,336 bytes of image, expected 4,810",
     ),
@@ -119,11 +119,11 @@ CONTAINED = {
 
 
 class TestBombs:
-    """Small files that would be huge in memory or time."""
+    """Small files that would need much memory or time."""
 
     @pytest.mark.parametrize("kind", BOMBS)
     def test_rejected_cheaply(self, kind: str, tmp_path: Path) -> None:
-        """A small file that would be huge in memory is rejected before it is, and without a warning from Pillow."""
+        """Such a file is rejected before it is decoded, without a warning of Pillow."""
         content, expected = BOMBS[kind]
 
         outcome, cost = outcome_and_cost(content, tmp_path)
@@ -133,14 +133,14 @@ class TestBombs:
 
     @pytest.mark.parametrize("kind", CONTAINED)
     def test_metadata_not_inflated(self, kind: str, tmp_path: Path) -> None:
-        """Metadata that would be huge in memory is never inflated, so the image can be kept."""
+        """Metadata is never inflated, so the image is kept."""
         outcome, cost = outcome_and_cost(CONTAINED[kind], tmp_path)
 
         assert outcome == "kept"
         assert cost < 100_000
 
     def test_measure(self, tmp_path: Path) -> None:
-        """The measure sees memory that was used for a moment: what a plain decode of the small PNG costs."""
+        """The measurement sees short peaks: a plain decode of the small PNG costs more than 250 MB."""
         plain = "Image.MAX_IMAGE_PIXELS = None; print(Image.open(sys.argv[1]).convert('L').mode)"
         naive = MEASURE.replace('print(check_image(content, ImageLimits()).changed or "kept")', plain)
 
@@ -150,7 +150,7 @@ class TestBombs:
         assert cost > 250_000
 
     def test_many_chunks(self) -> None:
-        """A PNG of very many chunks is rejected."""
+        """A PNG with very many chunks is rejected."""
         content = png_with(encode(COLOUR, "PNG"), chunk(b"tEXt", b"a\0b") * 100_000)
 
         assert reason(content) == "PNG of more than 100,000 chunks, expected fewer"

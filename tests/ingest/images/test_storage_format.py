@@ -29,7 +29,7 @@ from tests.ingest.images.conftest import (
     encode,
     exif,
     on_white,
-    seen_by_a_person,
+    seen_by_a_viewer,
     seen_by_tensorflow,
 )
 
@@ -48,7 +48,7 @@ def opened(content: bytes) -> Image.Image:
 
 
 def pixels_in_tensorflow(content: bytes) -> Pixels:
-    """Reads raw pixels by the fixed places of their header, in TensorFlow alone."""
+    """Reads raw pixels with TensorFlow, at the fixed offsets of the header."""
     width, height = (
         tf.strings.to_number(tf.strings.substr(content, at, PPM_DIGITS), tf.int32)
         for at in (PPM_WIDTH_AT, PPM_HEIGHT_AT)
@@ -59,11 +59,11 @@ def pixels_in_tensorflow(content: bytes) -> Pixels:
 
 
 class TestFit:
-    """The size that a image gets."""
+    """The size of a stored image."""
 
     @given(st.integers(1, 9_000), st.integers(1, 9_000), st.integers(8, 4_096))
     def test_the_shorter_side_decides(self, width: int, height: int, side: int) -> None:
-        """It becomes `side` if it was longer; nothing is enlarged, and the shape stays to half a pixel."""
+        """It becomes `side` if it was longer; nothing is enlarged, and the ratio is kept to half a pixel."""
         new = fit(width, height, side)
 
         assert min(new) == min(width, height, side)
@@ -74,8 +74,8 @@ class TestJpeg:
     """ingest.store = jpeg."""
 
     @pytest.mark.parametrize("file_format", ["JPEG", "PNG", "WEBP", "BMP"])
-    def test_a_large_image_is_reduced(self, file_format: str) -> None:
-        """Whatever it was, it is a JPEG of the wanted size, and looks as it did."""
+    def test_a_large_image_is_resized(self, file_format: str) -> None:
+        """Any format becomes a JPEG of the wanted size with nearly the same pixels."""
         checked = stored(encode(LARGE, file_format), JPEG)
         expected = np.asarray(LARGE.resize((171, 128), Image.Resampling.BICUBIC), np.int16)
         why = "stored as JPEG" if file_format in ("JPEG", "PNG") else f"{file_format}, stored as JPEG"
@@ -89,11 +89,11 @@ class TestJpeg:
         assert JpegImagePlugin.get_sampling(opened(stored(encode(LARGE, "PNG"), JPEG).content)) == 2
 
     def test_gray_stays_gray(self) -> None:
-        """Colours that are not there need no room."""
+        """A gray image is stored without colour channels."""
         assert opened(stored(encode(LARGE.convert("L"), "JPEG"), JPEG).content).mode == "L"
 
-    def test_quality_is_heeded(self) -> None:
-        """Less of it takes fewer bytes."""
+    def test_quality(self) -> None:
+        """A lower quality takes fewer bytes."""
         sizes = [
             len(stored(encode(LARGE, "PNG"), Handling(store="jpeg", side=128, quality=quality)).content)
             for quality in (95, 60, 20)
@@ -103,28 +103,28 @@ class TestJpeg:
 
     @pytest.mark.parametrize("content", [encode(COLOUR, "JPEG"), encode(COLOUR, "PNG")])
     def test_a_small_image_is_kept(self, content: bytes) -> None:
-        """Byte for byte."""
+        """The bytes are unchanged."""
         checked = stored(content, JPEG)
 
         assert (checked.content, checked.changed) == (content, "")
 
-    def test_a_small_image_that_must_be_set_right_is_set_right(self) -> None:
-        """As without the setting."""
+    def test_a_small_image_is_corrected(self) -> None:
+        """The result is that without the setting."""
         content = encode(COLOUR, "JPEG", exif=exif(6))
 
         assert stored(content, JPEG) == check_image(content, ImageLimits())
 
-    def test_a_turned_image_is_turned_and_reduced(self) -> None:
+    def test_a_rotated_image_is_rotated_and_resized(self) -> None:
         """The size is that of the upright image."""
         content = encode(LARGE, "JPEG", exif=exif(6))
         checked = stored(content, JPEG)
-        expected = Image.fromarray(seen_by_a_person(content)).resize((128, 171), Image.Resampling.BICUBIC)
+        expected = Image.fromarray(seen_by_a_viewer(content)).resize((128, 171), Image.Resampling.BICUBIC)
 
         assert checked == CheckedImage(checked.content, 128, 171, "JPEG", "EXIF rotation, stored as JPEG")
         assert np.abs(seen_by_tensorflow(checked.content) - np.asarray(expected, np.int16)).mean() < 3
 
-    def test_a_cut_file_is_rejected(self) -> None:
-        """As by any full check, before anything is stored anew."""
+    def test_a_truncated_file_is_rejected(self) -> None:
+        """The reason is that of a full check."""
         content = encode(LARGE, "JPEG", quality=95)
 
         with pytest.raises(ImageRejected, match="JPEG is truncated: no end marker"):
@@ -136,7 +136,7 @@ class TestRaw:
 
     @pytest.mark.parametrize("image", [COLOUR, GRAY, COLOUR.quantize(16), LARGE], ids=["RGB", "L", "P", "large"])
     def test_other_programs_read_it(self, image: Image.Image) -> None:
-        """Pillow sees a PPM file, TensorFlow finds the same pixels at fixed places."""
+        """Pillow reads a PPM file, and TensorFlow the same pixels at fixed offsets."""
         checked = stored(encode(image, "PNG"), RAW)
         seen = opened(checked.content)
 
@@ -145,12 +145,12 @@ class TestRaw:
 
     @given(st.integers(1, 300), st.integers(1, 300))
     def test_the_header_has_a_fixed_length(self, width: int, height: int) -> None:
-        """Whatever the size."""
+        """For every size of the image."""
         content = as_ppm(Image.new("RGB", (width, height)))
 
         assert len(content) == PPM_HEADER_BYTES + 3 * width * height
 
-    def test_a_small_image_is_packed_without_loss(self) -> None:
+    def test_a_small_image_is_stored_without_loss(self) -> None:
         """Its pixels are those that TensorFlow would have decoded."""
         content = encode(COLOUR, "PNG")
         checked = stored(content, RAW)
@@ -158,7 +158,7 @@ class TestRaw:
         assert checked == CheckedImage(checked.content, WIDTH, HEIGHT, "PNG", "stored raw")
         np.testing.assert_array_equal(pixels_in_tensorflow(checked.content), seen_by_tensorflow(content))
 
-    def test_what_shines_through_is_white(self) -> None:
+    def test_transparent_pixels_are_white(self) -> None:
         """As in any other stored image."""
         content = encode(TRANSLUCENT, "PNG")
         checked = stored(content, RAW)
@@ -167,7 +167,7 @@ class TestRaw:
         assert np.abs(pixels_in_tensorflow(checked.content) - on_white(content).astype(np.int16)).max() <= 1
 
     def test_a_image_too_long_for_the_header_is_rejected(self) -> None:
-        """Five digits are what there is for a side."""
+        """The header has five digits per side."""
         content = encode(Image.new("1", (100_000, 2)), "PNG")
 
         with pytest.raises(
@@ -177,17 +177,17 @@ class TestRaw:
 
 
 @pytest.mark.parametrize("handling", [JPEG, RAW], ids=["jpeg", "raw"])
-def test_a_look_is_that_of_the_original(handling: Handling) -> None:
-    """Near duplicates are found whatever is stored."""
+def test_the_perceptual_hash_is_that_of_the_original(handling: Handling) -> None:
+    """Near duplicates are found in every storage format."""
     content = encode(LARGE, "PNG")
 
     assert stored(content, handling).perceptual_hash == check_image(content, ImageLimits()).perceptual_hash is not None
 
 
 def test_raw_pixels_are_shown_as_png() -> None:
-    """Browsers do not know PPM; what they know stays as it is."""
-    picture = Image.linear_gradient("L").convert("RGB").resize((5, 3))
-    ppm = b"P6 %05d %05d 255\n" % picture.size + picture.tobytes()
+    """Browsers cannot show PPM; other formats are unchanged."""
+    image = Image.linear_gradient("L").convert("RGB").resize((5, 3))
+    ppm = b"P6 %05d %05d 255\n" % image.size + image.tobytes()
     with Image.open(io.BytesIO(for_people(ppm))) as shown:
-        assert (shown.format, shown.tobytes()) == ("PNG", picture.tobytes())
+        assert (shown.format, shown.tobytes()) == ("PNG", image.tobytes())
     assert for_people(b"\xff\xd8\xff") == b"\xff\xd8\xff"
