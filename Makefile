@@ -27,10 +27,11 @@ test-fast: setup  ## run the tests that take less than about 3 seconds each and 
 test-all: setup  ## run all tests, with long fuzzing and the benchmarks' own tests
 	@$(PYTEST) $(ARGS)
 
-check: setup  ## check lint rules, formatting and types
+check: setup  ## check lint rules, formatting, types and the direction of imports
 	@$(BIN)/ruff check .
 	@$(BIN)/ruff format --check .
 	@$(BIN)/mypy
+	@$(BIN)/lint-imports --no-logo
 
 lock:  ## resolve requirements.lock again after a change of pyproject.toml
 	@"$$(scripts/setup.sh --uv)" pip compile pyproject.toml --extra dev --extra hub --python 3.10 --generate-hashes \

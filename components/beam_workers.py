@@ -1,9 +1,9 @@
-"""Beam's local worker processes: when one dies, the run must end.
+"""Beam's local worker processes: if one dies, the run ends with an error instead of waiting forever.
 
-    worker ─✕─► its control stream breaks ─► Beam 2.62's reading thread ends, and whoever waits for an answer waits on
+    worker ─✕─► its control stream breaks ─► Beam 2.62's reading thread ends, and pending requests wait forever
 
-Beam gives up the answers that are still awaited only for containers (`ControlConnection.abort`). Here that is done for
-processes too: the wait ends in an error that says so.
+Beam aborts pending requests only for workers in containers (`ControlConnection.abort`). Here they are aborted for
+worker processes as well.
 """
 
 import contextlib
@@ -15,49 +15,49 @@ from apache_beam.runners.worker import statesampler
 
 from components.errors import PenstockError
 
-_LOOK_MS = 5
-_SAID = (
-    "a Beam worker process died, killed perhaps for want of memory; nothing of this step was published. "
-    "Run again, with fewer workers (-- --direct_num_workers=1) if it happens once more"
+_SAMPLING_MS = 5
+_WORKER_DIED = (
+    "a Beam worker process died, possibly out of memory; no output of this node was published. "
+    "Run again; if it happens again, use fewer workers (-- --direct_num_workers=1)"
 )
 
 
 def watch() -> None:
-    """Makes the death of a worker end the pipeline that waits for it. May be called often."""
+    """Makes the death of a worker end the pipeline that waits for it. Can be called repeatedly."""
     connection: Any = worker_handlers.ControlConnection
     future: Any = worker_handlers.ControlFuture
     if hasattr(connection, "died"):
         return
-    read, push = connection._read, connection.push  # noqa: SLF001 - Beam offers no other place to hear of it
+    read, push = connection._read, connection.push  # noqa: SLF001 - Beam has no public hook for this
     is_done = future.is_done
 
-    def read_and_tell(self: Any) -> None:
+    def read_then_abort(self: Any) -> None:
         with contextlib.suppress(grpc.RpcError):
             read(self)
-        # A broken stream raises or just ends, whichever gRPC sees first. No one waits for one sent home.
-        self.died = PenstockError(_SAID)
-        for answer in list(self._futures_by_id.values()):  # a copy: others go on asking meanwhile
+        # A broken stream raises or just ends, depending on gRPC. After a regular shutdown nothing is pending.
+        self.died = PenstockError(_WORKER_DIED)
+        for answer in list(self._futures_by_id.values()):  # a copy: other threads add requests meanwhile
             answer.abort(self.died)
 
     def push_unless_dead(self: Any, request: Any) -> Any:
         answer = push(self, request)
-        if answer is not None and self.died is not None:  # it died with nothing to do: no one was told
+        if answer is not None and self.died is not None:  # it died while nothing was pending
             answer.abort(self.died)
         return answer
 
-    def is_done_or_given_up(self: Any) -> bool:
-        # Whoever waits for a worker's data asks this, and asks for the answer if so.
+    def is_done_or_aborted(self: Any) -> bool:
+        # Code that waits for a worker's data polls this, then reads the answer, which raises.
         return self._exception is not None or is_done(self)
 
-    connection.died, connection._read, connection.push = None, read_and_tell, push_unless_dead  # noqa: SLF001
-    future.is_done = is_done_or_given_up
+    connection.died, connection._read, connection.push = None, read_then_abort, push_unless_dead  # noqa: SLF001
+    future.is_done = is_done_or_aborted
 
 
 def end_soon() -> None:
-    """Lets a stage in this process end when its work does.
+    """Lets a stage in this process end as soon as its work is done.
 
-    Beam measures where time goes by a thread that sleeps up to a fifth of a second between looks, and waits for it to
-    wake up when a stage is done: 0.1 s of each.
+    Beam's profiling thread sleeps up to 0.2 s between samples, and every stage waits for it to wake up at its end:
+    0.1 s per stage on average.
     """
     sampler: Any = statesampler.StateSampler.__init__
-    sampler.__defaults__ = (_LOOK_MS,)
+    sampler.__defaults__ = (_SAMPLING_MS,)

@@ -1,16 +1,16 @@
-"""Every error that Penstock raises on purpose, and the exit code each one ends in.
+"""All errors that Penstock raises on purpose, and their exit codes.
 
-    PenstockError              1  internal: a fault of ours or of a library
-    ├── SettingsError          2  a flag, settings file or name that cannot be used
-    ├── NotBlessed             3  the model was trained and did not pass its bars
-    ├── BadInput               4  the data cannot be read, is empty, or too much of it is bad
-    ├── GateStopped            5  the data was read and must not be trained on
+    PenstockError              1  internal error, in Penstock or in a library
+    ├── SettingsError          2  a flag, setting, settings file or name is invalid
+    ├── NotBlessed             3  the model was trained and did not reach its metric thresholds
+    ├── BadInput               4  the data is missing, empty, unreadable, or too much of it is bad
+    ├── GateStopped            5  the data does not satisfy its schema, or cannot be learned from
     ├── LedgerMismatch         6  records in ≠ records out + quarantined
-    ├── DiskFull               7  no room for metadata or artifacts
-    └── Locked                75  another run holds the pipeline root
+    ├── DiskFull               7  the disk is full
+    └── Locked                75  another run uses the pipeline root
     Cancelled            130/143  Ctrl-C / SIGTERM
 
-A message says what happened, what was expected and how to fix it.
+A message says what happened, what was expected and what to do.
 """
 
 import signal
@@ -18,7 +18,7 @@ from typing import ClassVar
 
 
 class PenstockError(Exception):
-    """A failure that is explained by its message alone; no traceback is shown for it."""
+    """An error whose message explains it; no traceback is shown."""
 
     exit_code: ClassVar[int] = 1
 
@@ -30,43 +30,43 @@ class SettingsError(PenstockError):
 
 
 class NotBlessed(PenstockError):
-    """The model is worse than its bars or than the model that serves now."""
+    """The model is below its metric thresholds, or worse than the baseline model."""
 
     exit_code = 3
 
 
 class BadInput(PenstockError):
-    """The input is missing, empty, unreadable or bad beyond its budget."""
+    """The input is missing, empty or unreadable, or too much of it was quarantined."""
 
     exit_code = 4
 
 
 class GateStopped(PenstockError):
-    """The data breaks its schema or cannot be learned from."""
+    """The data does not satisfy its schema, or cannot be learned from."""
 
     exit_code = 5
 
 
 class LedgerMismatch(PenstockError):
-    """A node lost or invented records."""
+    """A node lost or added records."""
 
     exit_code = 6
 
 
 class DiskFull(PenstockError):
-    """The disk of the pipeline root has no room left."""
+    """The disk of the pipeline root is full."""
 
     exit_code = 7
 
 
 class Locked(PenstockError):
-    """Another run works on the same pipeline root."""
+    """Another run uses the same pipeline root."""
 
     exit_code = 75
 
 
 class Cancelled(KeyboardInterrupt):
-    """The run was stopped by a signal. Like Ctrl-C no `Exception`: libraries swallow those while they clean up."""
+    """The run was stopped by a signal. Not an `Exception`, because libraries catch those while they clean up."""
 
     def __init__(self, signum: int) -> None:
         super().__init__(f"stopped by {signal.Signals(signum).name}")
@@ -74,7 +74,7 @@ class Cancelled(KeyboardInterrupt):
 
 
 def exit_code_of(error: BaseException) -> int:
-    """Returns the process exit code that `error` stands for."""
+    """Returns the exit code of the process for `error`."""
     if isinstance(error, Cancelled):
         return 128 + error.signum
     if isinstance(error, PenstockError):

@@ -1,4 +1,4 @@
-"""What a node says while it works. Without a listener, and in another process, it says nothing."""
+"""Progress of a running node, reported to one listener in the same process."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True)
 class Progress:
-    """How far a node is."""
+    """How many records a node has processed."""
 
     done: int  # records
     total: int | None = None
@@ -18,11 +18,11 @@ _listeners: list[Listener] = []
 
 
 def listen(listener: Listener) -> None:
-    """Makes `listener` the one that hears of progress in this process."""
+    """Sets the listener of this process."""
     _listeners[:] = [listener]
 
 
 def report(done: int, total: int | None = None, note: str = "") -> None:
-    """Tells the listener, if there is one, how far the node is."""
+    """Reports progress to the listener, if there is one."""
     for listener in _listeners:
         listener(Progress(done, total, note))

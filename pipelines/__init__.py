@@ -1,1 +1,1 @@
-"""When and where nodes run: plan what is due, wire it, run it, show it."""
+"""The commands: plan what is due, run it, and show the result."""

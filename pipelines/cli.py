@@ -1,4 +1,4 @@
-"""The `penstock` command. Commands are plain functions; what they need is imported when they are called."""
+"""The `penstock` command. Each command is a plain function that imports what it needs when it is called."""
 
 import sys
 from typing import Annotated
@@ -11,41 +11,64 @@ from pipelines.bench.cli import bench, tune
 # Typer reads annotations at run time; `Optional` keeps them readable for it on Python 3.10.
 app = typer.Typer(
     name="penstock",
-    help="Raw data to a served model through a real TFX pipeline, on one machine.",
+    help="From raw data to a served model with a TFX pipeline on one machine.",
     no_args_is_help=True,
     add_completion=False,
     pretty_exceptions_enable=False,
 )
 
-TaskName = Annotated[str, typer.Argument(metavar="TASK", help=f"Which task: {', '.join(NAMES)}.")]
-Data = Annotated[str | None, typer.Option(help="The raw data: folder, file or pattern. Default: the generated sample.")]
+TaskName = Annotated[str, typer.Argument(metavar="TASK", help=f"The task: {', '.join(NAMES)}.")]
+Data = Annotated[
+    str | None, typer.Option(help="Raw data: folder, file, pattern or address. Default: the generated sample.")
+]
 Root = Annotated[str | None, typer.Option(help="Folder for metadata, artifacts and models. Default: runs/NAME.")]
-Name = Annotated[str | None, typer.Option(help="Name of the pipeline. Default: the task's.")]
+Name = Annotated[str | None, typer.Option(help="Name of the pipeline. Default: name of the task.")]
 Schema = Annotated[
-    str | None, typer.Option(metavar="FILE", help="Schema of your own. Default: the task's, or one that is inferred.")
+    str | None,
+    typer.Option(metavar="FILE", help="Your own schema. Default: the task's schema, or one inferred from the data."),
 ]
 SettingsFile = Annotated[
-    str | None, typer.Option("--settings", help="TOML file. Default: penstock.toml, if there is one.")
+    str | None, typer.Option("--settings", help="Settings file (TOML). Default: penstock.toml, if it exists.")
 ]
-Set = Annotated[list[str] | None, typer.Option("--set", metavar="KEY=VALUE", help="One setting, as train.epochs=3.")]
+Set = Annotated[
+    list[str] | None, typer.Option("--set", metavar="KEY=VALUE", help="One setting, such as train.epochs=3.")
+]
 From = Annotated[
-    str | None, typer.Option("--from", metavar="NODE", help="Take the outputs of all nodes before it as they are.")
+    str | None,
+    typer.Option(
+        "--from", metavar="NODE", help="Reuse the outputs of all nodes before this one, even if they are out of date."
+    ),
 ]
-To = Annotated[str | None, typer.Option("--to", metavar="NODE", help="Stop after it.")]
-Force = Annotated[list[str] | None, typer.Option("--force", metavar="NODE", help="Run it though it is up to date.")]
-Label = Annotated[str, typer.Option(help="Column that holds the label, where data are rows.")]
-DryRun = Annotated[bool, typer.Option("--dry-run", help="Say what would run and why; change nothing.")]
-Wait = Annotated[bool, typer.Option("--wait", help="Wait for another run on the same root.")]
-BeamArgs = Annotated[list[str] | None, typer.Argument(metavar="[-- BEAM FLAGS]", help="Passed on to Beam.")]
+To = Annotated[str | None, typer.Option("--to", metavar="NODE", help="Stop after this node.")]
+Force = Annotated[
+    list[str] | None, typer.Option("--force", metavar="NODE", help="Run this node even if it is up to date.")
+]
+Label = Annotated[str, typer.Option(help="Label column of tabular data; the same as --set ingest.label=COLUMN.")]
+DryRun = Annotated[bool, typer.Option("--dry-run", help="Print which nodes would run, and why; change nothing.")]
+Wait = Annotated[bool, typer.Option("--wait", help="Wait until another run on the same root has finished.")]
+BeamArgs = Annotated[list[str] | None, typer.Argument(metavar="[-- BEAM FLAGS]", help="Flags for Apache Beam.")]
 
 
 app.add_typer(bench, name="bench")
 app.add_typer(tune, name="tune")
 
 
+def _print_version(asked: bool) -> None:
+    if asked:
+        from importlib.metadata import version
+
+        print(f"penstock {version('penstock')}")
+        raise typer.Exit
+
+
 @app.callback()
-def _root() -> None:
-    """Raw data to a served model through a real TFX pipeline, on one machine."""
+def _root(
+    version: Annotated[
+        bool, typer.Option("--version", callback=_print_version, is_eager=True, help="Print the version and exit.")
+    ] = False,
+) -> None:
+    """From raw data to a served model with a TFX pipeline on one machine."""
+    del version  # handled by its callback
 
 
 @app.command()
@@ -65,7 +88,7 @@ def run(
     dry_run: DryRun = False,
     wait: Wait = False,
 ) -> None:
-    """Bring a pipeline up to date: run what is due, say why, show the result."""
+    """Bring a pipeline up to date: run the nodes that are due, and show the result."""
     from pipelines import config
     from pipelines import run as execute
     from pipelines.orchestration.plan import Request
@@ -91,16 +114,17 @@ def ingest(
     data: Annotated[
         str, typer.Argument(metavar="DATA", help="A file, a folder, or a pattern such as 'logs/{SPAN}/*.csv'.")
     ],
-    out: Annotated[str, typer.Option(help="Folder to make, with shards, manifest, quarantine and schema.")],
+    out: Annotated[str, typer.Option(help="New folder for shards, manifest, quarantine list and schema.")],
     beam_args: BeamArgs = None,
     label: Label = "",
     earlier: Annotated[
-        str | None, typer.Option(metavar="FOLDER", help="An earlier --out: its unchanged spans are not read again.")
+        str | None,
+        typer.Option(metavar="FOLDER", help="The --out of an earlier ingest; spans that have not changed are reused."),
     ] = None,
     flags: Set = None,
     wait: Wait = False,
 ) -> None:
-    """Turn raw data into sharded TFRecords, and stop there."""
+    """Convert raw data to sharded TFRecords, without training."""
     from pathlib import Path
 
     from components.settings import tree
@@ -121,12 +145,16 @@ def ingest(
 
 @app.command()
 def inspect(
-    path: Annotated[str, typer.Argument(metavar="PATH", help="Raw data, TFRecords or an artifact; patterns too.")],
-    rows: Annotated[int, typer.Option(help="How many of the first records to show.", min=0, max=1000)] = 5,
-    sheet: Annotated[str | None, typer.Option(metavar="FILE.png", help="Draw up to 64 images into it.")] = None,
-    verify: Annotated[bool, typer.Option("--verify", help="Of an artifact: compare each shard's checksum.")] = False,
+    path: Annotated[
+        str, typer.Argument(metavar="PATH", help="Raw data, TFRecords or an artifact: folder, file or pattern.")
+    ],
+    rows: Annotated[int, typer.Option(help="Number of records to show.", min=0, max=1000)] = 5,
+    sheet: Annotated[
+        str | None, typer.Option(metavar="FILE.png", help="Write a contact sheet of up to 64 images to this file.")
+    ] = None,
+    verify: Annotated[bool, typer.Option("--verify", help="Compare the checksums of an artifact's shards.")] = False,
 ) -> None:
-    """Show what is in a set: counts, columns, classes, first records, images."""
+    """Show what a data set contains: counts, columns, classes, first records, images."""
     from pathlib import Path
 
     from pipelines import log
@@ -139,14 +167,14 @@ def inspect(
 
 @app.command()
 def doctor() -> None:
-    """Check this machine and say what to do about what is missing."""
+    """Check this machine, and print what to do about each problem."""
     from pipelines import doctor as checks
 
     raise typer.Exit(checks.main())
 
 
 def main() -> None:
-    """Runs the command; an error of ours is one message and its exit code, never a traceback."""
+    """Runs the command; a PenstockError becomes one message and its exit code, without a traceback."""
     from components.errors import PenstockError, exit_code_of
 
     try:

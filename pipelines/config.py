@@ -1,6 +1,6 @@
-"""Which pipeline, on which data, in which folder: fixed once, before anything is read or imported.
+"""The configuration of a run: which pipeline, on which data, in which folder.
 
-task defaults  ◄  penstock.toml  ◄  flags                     every path absolute, every name checked
+defaults of the task  ◄  penstock.toml  ◄  flags                     all paths absolute, all names checked
 """
 
 import os
@@ -24,7 +24,7 @@ _PLACES = ("data", "root", "name", "schema")  # of a task, in the settings file
 
 @dataclass(frozen=True)
 class RunConfig:
-    """Everything that decides what a run does."""
+    """Everything that determines what a run does."""
 
     task: Task
     name: str
@@ -32,11 +32,11 @@ class RunConfig:
     root: Path
     settings: Settings
     beam_args: tuple[str, ...] = ()
-    schema: str = ""  # the user's own; empty: the one that applies (see `pipelines.orchestration.schema`)
+    schema: str = ""  # the user's own; empty: chosen by `pipelines.orchestration.schema`
 
     @property
     def needs(self) -> Needs:
-        """What the task asks of its data."""
+        """What the task requires of its data."""
         return Needs(self.task.sources, self.task.label, self.task.needs)
 
     @property
@@ -46,38 +46,38 @@ class RunConfig:
 
     @property
     def notes(self) -> Path:
-        """What Penstock remembers of the root: seals, hashes, lock."""
+        """Folder of Penstock's own files in the root: seals, caches, lock."""
         return self.root / ".penstock"
 
     @property
     def schema_in_force(self) -> Path:
-        """The schema of the newest run, as its nodes read it."""
+        """Schema of the newest run, as its nodes read it."""
         return self.notes / "schema.pbtxt"
 
     @property
     def hash_cache(self) -> Path:
-        """Digests of files, by stat."""
+        """Cache of file digests."""
         return self.notes / "hashes.db"
 
     @property
     def image_checks(self) -> Path:
-        """Verdicts on images, by content."""
+        """Cache of the results of image checks."""
         return self.notes / "checks.db"
 
     @property
     def serving(self) -> Path:
-        """Where blessed models go."""
+        """Folder that blessed models are pushed to."""
         configured = self.settings.push.directory
         return _folder("push.directory", configured) if configured else self.root / "serving"
 
     @property
     def quarantine_list(self) -> Path:
-        """The newest list of files that were set aside."""
+        """List of the records that the newest run quarantined."""
         return self.root / "quarantine.jsonl"
 
     @property
     def report(self) -> Path:
-        """The page of the newest run."""
+        """Report page of the newest run."""
         return self.root / "report.html"
 
 
@@ -92,7 +92,7 @@ def make(
     flags: Sequence[str] = (),
     beam_args: Sequence[str] = (),
 ) -> RunConfig:
-    """Puts defaults, settings file and flags together."""
+    """Returns the configuration from the task's defaults, the settings file and the flags."""
     task = get(task_name)
     places, overlay = _read_settings_file(task, settings_file)
     chosen = check_name(name or places.get("name") or task.name)
@@ -109,7 +109,7 @@ def make(
 
 
 def _read_settings_file(task: Task, given: str | None) -> tuple[Mapping[str, str], Mapping[str, Any]]:
-    """Returns the places and the settings of this task: `[image] data = …`, `[image.train] epochs = 3`."""
+    """Returns paths and settings of this task: `[image] data = …`, `[image.train] epochs = 3`."""
     named = given or os.environ.get("PENSTOCK_SETTINGS")
     path = Path(named or SETTINGS_FILE)
     if not named and not path.exists():
@@ -129,8 +129,8 @@ def _sample_data(task: Task) -> str:
     folder = HOME / task.sample_data
     if not folder.exists():
         raise SettingsError(
-            f"no --data given, and the sample data of task {task.name!r} is not there: "
-            f"name your data with --data, or generate the sample with `make demo TASK={task.name}`"
+            f"no --data given, and the sample data of task {task.name!r} does not exist: "
+            f"name your data with --data, or generate the sample with `python -m data {task.name}`"
         )
     return str(folder)
 
@@ -143,10 +143,10 @@ def data_of(text: str) -> str:
 
 
 def _folder(what: str, text: str) -> Path:
-    """Returns an absolute path; refuses what only looks like one."""
+    """Returns an absolute path; rejects addresses and NUL characters."""
     if reason := not_a_path(text):
         raise SettingsError(f"{what} {text!r}: {reason}")
     try:
         return Path(text).expanduser().absolute()
     except RuntimeError:
-        raise SettingsError(f"{what} {text!r}: there is no such user, so no such home folder") from None
+        raise SettingsError(f"{what} {text!r}: this user has no home folder here") from None

@@ -1,9 +1,9 @@
-"""Is this machine able to run Penstock, and if not, what to do about it?
+"""`penstock doctor`: checks whether this machine can run Penstock.
 
     checks() => (Check, …) => render() => lines of text
 
-Each check looks at one thing, says what it found and, when that will not do, what helps.
-Nothing here imports TensorFlow or TFX: the doctor must answer at once, and also when they do not import.
+Each check reports what it found and, if there is a problem, what to do. Nothing here imports TensorFlow or TFX, so the
+doctor answers at once, and also works if they cannot be imported.
 """
 
 import json
@@ -27,17 +27,17 @@ _NAMED_DIFFERENCES = 5
 
 @dataclass(frozen=True)
 class Check:
-    """One thing that was looked at."""
+    """The result of one check."""
 
     name: str
     ok: bool
     found: str
-    advice: str  # what to do when it is not ok
-    required: bool  # whether a run cannot go well without it
+    advice: str  # what to do if it is not ok
+    required: bool  # whether runs fail without it
 
 
 def checks() -> tuple[Check, ...]:
-    """Returns all checks, in the order in which they matter to a new user."""
+    """Returns all checks, the most important first."""
     return (
         python_check(sys.version_info[:3]),
         glibc_check(_glibc_version()),
@@ -56,36 +56,36 @@ def checks() -> tuple[Check, ...]:
 
 
 def render(results: Iterable[Check]) -> str:
-    """Returns one aligned line a check, each with its advice when something is to be done."""
+    """Returns one aligned line per check, followed by its advice if it is not ok."""
     results = tuple(results)
     width = max((len(check.name) for check in results), default=0)
     return "\n".join(line for check in results for line in _lines(check, width))
 
 
 def main() -> int:
-    """Prints all checks; returns 1 when a required one failed."""
+    """Prints all checks; returns 1 if a required one failed."""
     results = checks()
     print(render(results))
     return int(any(check.required and not check.ok for check in results))
 
 
 def python_check(found: tuple[int, ...]) -> Check:
-    """TFX 1.16 has wheels up to Python 3.10."""
+    """Checks the Python version: TFX 1.16 has wheels up to Python 3.10."""
     text = ".".join(map(str, found))
     return Check("Python", found[:2] == (3, 10), text, "Penstock needs Python 3.10: run `make setup`.", required=True)
 
 
 def glibc_check(found: tuple[int, int] | None) -> Check:
-    """The wheels of the stack are built for glibc 2.17; those of TFX 1.17 and later for 2.39."""
+    """Checks glibc: the locked wheels are built for glibc 2.17; those of TFX 1.17 and later for 2.39."""
     if found is None:
-        advice = "The wheels of TFX exist for Linux with glibc only: use such a machine or container."
+        advice = "TFX has wheels for Linux with glibc only: use such a machine or container."
         return Check("glibc", ok=False, found="none", advice=advice, required=True)
     text = f"{found[0]}.{found[1]} (2.17 is enough for TFX 1.16; 1.17 and later need 2.39)"
     return Check("glibc", found >= (2, 17), text, "Use a newer Linux, such as Debian 10 or later.", required=True)
 
 
 def pins_check(lock: Path) -> Check:
-    """Other versions than the locked ones are what breaks TFX most often."""
+    """Compares installed versions with requirements.lock: other versions are the most frequent cause of TFX errors."""
     if not lock.is_file():
         return Check("pins", ok=True, found="not compared: no requirements.lock here", advice="", required=False)
     pins = dict(_PIN.findall(lock.read_text()))
@@ -101,24 +101,24 @@ def pins_check(lock: Path) -> Check:
 
 
 def keras_check(installed: str | None, environment: Mapping[str, str], config: Mapping[str, object]) -> Check:
-    """Penstock trains with Keras 3 on TensorFlow; two variables and a file can silently choose another."""
+    """Checks for Keras 3 on TensorFlow: two variables and a file can silently select another Keras."""
     backend = environment.get("KERAS_BACKEND") or config.get("backend") or "tensorflow"
-    # The three spellings that TensorFlow itself looks for.
+    # The three spellings that TensorFlow accepts.
     legacy = environment.get("TF_USE_LEGACY_KERAS") in {"1", "true", "True"}
-    found = f"{installed or 'missing'} on {backend}" + (", but TF_USE_LEGACY_KERAS asks for Keras 2" if legacy else "")
+    found = f"{installed or 'missing'} on {backend}" + (", but TF_USE_LEGACY_KERAS selects Keras 2" if legacy else "")
     ok = (installed or "").startswith("3.") and backend == "tensorflow" and not legacy
     advice = "Unset TF_USE_LEGACY_KERAS and KERAS_BACKEND, and set no other backend in ~/.keras/keras.json."
     return Check("Keras", ok, found, advice if installed else "Run `make setup`.", required=True)
 
 
 def pip_check() -> Check:
-    """The `tfx` command calls `pip freeze`."""
+    """Checks for pip: the `tfx` command calls `pip freeze`."""
     found = _installed("pip")
     return Check("pip", found is not None, found or "missing", "Run `make setup`: TFX calls pip.", required=True)
 
 
 def bytecode_check() -> Check:
-    """Without compiled bytecode TFX takes three to four times as long to import."""
+    """Checks for compiled bytecode: without it TFX takes three to four times as long to import."""
     spec = find_spec("tfx")
     compiled = bool(spec and spec.origin and Path(cache_from_source(spec.origin)).is_file())
     found = "compiled" if compiled else "not compiled: importing TFX takes 48 s instead of 13 s"
@@ -126,14 +126,14 @@ def bytecode_check() -> Check:
 
 
 def compiler_check() -> Check:
-    """Set-up builds pyfarmhash; after it a compiler is no longer needed."""
+    """Checks for g++: set-up builds pyfarmhash and the native JPEG libraries with it."""
     found = _first_line("g++", "--version")
     advice = "Set-up needs it to build pyfarmhash: install g++ (Debian, Ubuntu: apt-get install g++)."
     return Check("g++", found is not None, found or "missing", advice, required=False)
 
 
 def native_check(environment: Mapping[str, str]) -> Check:
-    """Without it TensorFlow's own ops decode at a third of the speed, and ingest checks JPEGs at half of it."""
+    """Checks the native JPEG libraries: without them training decodes at 1/3 and ingest checks at 1/2 of the speed."""
     from components.native import build
 
     if environment.get(build.SWITCH) == "0":
@@ -155,27 +155,27 @@ def native_check(environment: Mapping[str, str]) -> Check:
 
 
 def disk_check(folder: Path) -> Check:
-    """A run of the sample needs far less; a full disk half way through is worse than a refusal."""
+    """Checks free disk space."""
     free = shutil.disk_usage(folder).free
-    advice = "Runs need 2 GB at the least: make room, or work in another folder."
+    advice = "Runs need at least 2 GB: free disk space, or use another folder."
     return Check("disk", free >= 2 * _GB, f"{free / _GB:,.0f} GB free in {folder}", advice, required=True)
 
 
 def memory_check(total: int) -> Check:
-    """TensorFlow, Beam and a shuffle buffer fit into 4 GB."""
+    """Checks memory: TensorFlow, Beam and a shuffle buffer fit into 4 GB."""
     advice = "Runs need 4 GB: give the machine or container more memory."
     return Check("RAM", total >= 4 * _GB, f"{total / _GB:.1f} GB", advice, required=True)
 
 
 def cores_check() -> Check:
-    """Any number will do; it tells what speed to expect."""
-    # Not everywhere can a process ask which cores it may use; os.cpu_count() counts those of other containers too.
+    """Reports the number of CPU cores; any number is fine."""
+    # Not every system reports which cores a process may use; os.cpu_count() counts those of other containers too.
     cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()
     return Check("CPU", ok=True, found=f"{cores} cores", advice="", required=False)
 
 
 def gpu_check() -> Check:
-    """TensorFlow's plain wheel sees a GPU only when CUDA's libraries are installed too."""
+    """Checks the GPU: TensorFlow uses it only if CUDA's libraries are installed."""
     listing = _output("nvidia-smi", "--query-gpu=name", "--format=csv,noheader")
     names = ", ".join((listing or "").split("\n"))
     if not names:
@@ -185,7 +185,7 @@ def gpu_check() -> Check:
 
 
 def java_check() -> Check:
-    """Only the Flink runner wants it."""
+    """Checks for Java, which only the Flink runner needs."""
     path = shutil.which("java")
     return Check("Java", path is not None, path or "missing", "Only Beam on Flink needs it (JDK 17).", required=False)
 
@@ -211,7 +211,7 @@ def _glibc_version() -> tuple[int, int] | None:
 
 
 def _keras_config() -> Mapping[str, object]:
-    """What Keras will read; a file that it cannot read counts for nothing there, and here."""
+    """Returns the content of keras.json; Keras ignores an unreadable file, too."""
     home = Path(os.environ.get("KERAS_HOME") or Path.home() / ".keras")
     try:
         config = json.loads((home / "keras.json").read_text())
@@ -221,7 +221,7 @@ def _keras_config() -> Mapping[str, object]:
 
 
 def _memory_bytes() -> int:
-    """A container's limit, where there is one, is below what the machine has."""
+    """Returns the memory of the machine, or the limit of the container if that is lower."""
     import psutil
 
     total = psutil.virtual_memory().total

@@ -1,9 +1,9 @@
-"""The image pipeline, as the `tfx` CLI takes it.
+"""The image pipeline, for the `tfx` CLI.
 
     tfx pipeline create --engine local --pipeline_path pipelines/image.py
     tfx run create --engine local --pipeline_name image
 
-Settings come from penstock.toml; PENSTOCK_DATA and PENSTOCK_ROOT name another data folder and pipeline root.
+Settings are read from penstock.toml; PENSTOCK_DATA and PENSTOCK_ROOT set another data folder and pipeline root.
 """
 
 from pipelines.tfx_entry import main

@@ -1,6 +1,6 @@
-"""Keeps libraries' chatter out of the user's sight and in a log file, whatever channel it comes by.
+"""Sends everything that libraries print to a log file.
 
-C++ writes to file descriptors, so those are what is diverted; our own display gets a copy of the old ones.
+C++ code writes to file descriptors, so the descriptors are redirected; our own display gets a copy of the old ones.
 """
 
 import contextlib
@@ -20,16 +20,16 @@ _ENVIRONMENT = {
 
 
 def prepare_environment() -> None:
-    """Sets what libraries read when they are imported; call it before any of them is."""
+    """Sets environment variables that libraries read at import; call it before importing them."""
     for name, value in _ENVIRONMENT.items():
         os.environ.setdefault(name, value)
-    # Google's clients say this once for each of a dozen packages; the pins are why Python is 3.10.
+    # Google's clients warn once per package, a dozen times; the locked versions need Python 3.10.
     warnings.filterwarnings("ignore", message="You are using a non-supported Python version")
 
 
 @contextlib.contextmanager
 def diverted(log: Path) -> Iterator[TextIO]:
-    """Sends standard output and error to `log`; yields a stream that still reaches the user."""
+    """Redirects standard output and error to `log`; yields a stream that still reaches the user."""
     log.parent.mkdir(parents=True, exist_ok=True)
     sys.stdout.flush()
     sys.stderr.flush()

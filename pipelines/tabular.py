@@ -1,9 +1,9 @@
-"""The tabular pipeline, as the `tfx` CLI takes it.
+"""The tabular pipeline, for the `tfx` CLI.
 
     tfx pipeline create --engine local --pipeline_path pipelines/tabular.py
     tfx run create --engine local --pipeline_name tabular
 
-Settings come from penstock.toml; PENSTOCK_DATA and PENSTOCK_ROOT name another data folder and pipeline root.
+Settings are read from penstock.toml; PENSTOCK_DATA and PENSTOCK_ROOT set another data folder and pipeline root.
 """
 
 from pipelines.tfx_entry import main

@@ -1,4 +1,4 @@
-"""What a runner file calls: lets the `tfx` CLI drive the same run as `penstock run`.
+"""Entry point of the runner files: lets the `tfx` CLI start the same run as `penstock run`.
 
 `tfx pipeline create` executes the runner file with `LocalDagRunner.run` replaced by a recorder; `tfx run create`
 executes it as a script.
@@ -8,10 +8,10 @@ import os
 import sys
 from pathlib import Path
 
-# A script's own folder comes first on the path; its file names must not hide other packages.
+# A script's own folder is first on the Python path; its file names must not hide other packages.
 sys.path[:] = [entry for entry in sys.path if Path(entry or ".").resolve() != Path(__file__).resolve().parent]
 
-from pipelines import log  # noqa: E402 - after the path is mended
+from pipelines import log  # noqa: E402 - after the path is corrected
 
 log.prepare_environment()
 
@@ -27,22 +27,22 @@ from pipelines.orchestration.plan import Request  # noqa: E402
 
 
 class PenstockRunner(local_dag_runner.LocalDagRunner):
-    """A LocalDagRunner, so that the CLI finds it, whose runs are Penstock's."""
+    """A LocalDagRunner, which the `tfx` CLI looks for, that starts a run of ours."""
 
     def __init__(self, config: run_config.RunConfig) -> None:
-        """Keeps what to run."""
+        """Takes the configuration of the run."""
         super().__init__()
         self._config = config
         self.exit_code = 0
 
     def run_with_ir(self, pipeline: pipeline_pb2.Pipeline, run_options: object = None, **_: object) -> None:
-        """Runs the compiled pipeline under lock and plan."""
+        """Runs the compiled pipeline."""
         del run_options
         self.exit_code = run.run(self._config, Request(), compiled=pipeline)
 
 
 def main(task: str) -> None:
-    """Runs the pipeline of a task with the settings file and the environment as its only input."""
+    """Runs the pipeline of a task; the settings file and environment variables are its only input."""
     try:
         config = run_config.make(task, data=os.environ.get("PENSTOCK_DATA"), root=os.environ.get("PENSTOCK_ROOT"))
         runner = PenstockRunner(config)

@@ -6,10 +6,10 @@
 #        ▼
 #   g++ there? ─► uv ─► Python 3.10 ─► .venv ─► locked packages ─► penstock itself ─► bytecode ─► native op ─► stamp
 #
-# The stamp is removed before anything is changed and written last, so a set-up that was killed is started afresh.
+# The stamp is removed before the first change and written at the end, so a set-up that was killed starts again.
 #
 #   scripts/setup.sh             set up
-#   scripts/setup.sh --uv        print the path of uv (installed first when there is none), and nothing else
+#   scripts/setup.sh --uv        print the path of uv; install it first if it is missing
 
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
@@ -19,14 +19,14 @@ readonly venv=.venv
 readonly stamp=$venv/.penstock-ready
 readonly python=$venv/bin/python
 
-# Another Python's paths must not leak into the builds.
+# Paths of another Python must not reach the builds.
 unset PYTHONHOME PYTHONPATH
 
 say() { printf 'setup: %s\n' "$*" >&2; }
 fail() { say "$@"; exit 1; }
 works() { "$@" >/dev/null 2>&1; }
 
-# Where the environment stands, and what it was made from.
+# The folder of the environment, and the digest of the files it is made from.
 state() {
     pwd -P
     cat requirements.lock pyproject.toml .python-version scripts/setup.sh | sha256
@@ -38,15 +38,15 @@ sha256() {
 
 is_ready() { [[ -x $python && -r $stamp && $(<"$stamp") == "$(state)" ]]; }
 
-# Not so without a stamp: nothing was made, or its making was killed, and half an environment is not worth mending.
-# Nor in a tree that was moved or copied: the commands in an environment name their interpreter by its full path.
+# An environment without a stamp is missing or incomplete, and is made again. So is that of a tree that was moved or
+# copied: the commands in an environment contain the absolute path of its interpreter.
 is_updatable() {
     local place
     [[ -r $stamp ]] && read -r place <"$stamp" && [[ $place == "$(pwd -P)" ]] &&
         works "$python" -c 'import sys; sys.exit(sys.version_info[:2] != (3, 10))'
 }
 
-# Two commands started at once must not build the same folder; without flock the later one is simply not held back.
+# Two commands started at once must not build the same folder. Without flock they are not synchronised.
 take_turn() {
     mkdir -p .tools
     exec 9>.tools/lock
@@ -58,8 +58,8 @@ require_compiler() {
         "Install a C++ compiler (Debian, Ubuntu: apt-get install g++) and run this again."
 }
 
-# Each candidate is run, not only looked up: a pyenv shim is on the PATH and still fails when pyenv lacks the version
-# that .python-version names.
+# Each candidate is run, not only looked up: a pyenv shim is on the PATH and fails if pyenv does not have the version
+# in .python-version.
 find_uv() {
     local candidate
     for candidate in uv .tools/uv/bin/uv; do
@@ -75,7 +75,7 @@ install_uv() {
         say "installing uv $uv_version into .tools/uv with $candidate"
         if uv_by_venv "$candidate" || uv_by_target "$candidate"; then return; fi
     done
-    fail "uv could not be installed: no python3 (3.8 or newer) that has venv or pip and reaches a package index." \
+    fail "uv could not be installed: no python3 (3.8 or newer) here has venv or pip and can reach a package index." \
         "Install uv or pip (Debian, Ubuntu: apt-get install python3-venv) and run this again."
 }
 
@@ -84,7 +84,7 @@ uv_by_venv() {
     works "$1" -m venv .tools/uv && .tools/uv/bin/python -m pip install --quiet "uv==$uv_version"
 }
 
-# Debian's python3 without python3-venv has no ensurepip, and may have pip.
+# Debian's python3 without python3-venv has no ensurepip, but may have pip.
 uv_by_target() {
     rm -rf .tools/uv
     works "$1" -m pip --version && "$1" -m pip install --quiet --target .tools/uv "uv==$uv_version"
@@ -112,33 +112,35 @@ make_environment() {
         say "making $venv with $("$found" --version)"
         "$uv" venv --quiet --no-project --python "$found" "$venv"
     else
-        say "making $venv with a Python 3.10 that uv fetches (none here has its headers)"
+        say "making $venv with a Python 3.10 that uv downloads (no Python 3.10 with header files was found)"
         "$uv" venv --quiet --no-project --python 3.10 --python-preference only-managed "$venv" ||
-            fail "no Python 3.10 could be fetched. Install one with its headers (python3.10-dev, or pyenv install 3.10)."
+            fail "Python 3.10 could not be downloaded. Install it with its headers (python3.10-dev, or pyenv install 3.10)."
     fi
 }
 
-# The lock also constrains what packages are built with, so a newer setuptools cannot break an old source package.
+# The lock also constrains build dependencies, so a newer setuptools cannot break an old source package.
 install_packages() {
-    say "installing $(grep -c '^[^ #]' requirements.lock) locked packages (3 GB on disk; a minute or more the first time)"
+    say "installing $(grep -c '^[^ #]' requirements.lock) locked packages (3 GB on disk; at least a minute the first time)"
     "$uv" pip sync --quiet --python "$python" --require-hashes --build-constraints requirements.lock \
         --compile-bytecode requirements.lock
 }
 
 install_penstock() {
-    say "installing penstock itself, editable"
+    say "installing penstock in editable mode"
     "$uv" pip install --quiet --python "$python" --no-deps --no-build-isolation --editable .
 }
 
-# compileall writes bytecode even when PYTHONDONTWRITEBYTECODE is set.
+# compileall writes bytecode even if PYTHONDONTWRITEBYTECODE is set.
 compile_own() {
-    say "compiling bytecode of our own packages"
-    "$python" -m compileall -q components pipelines schemas data || say "not all of it compiled; going on"
+    say "compiling our own packages to bytecode"
+    "$python" -m compileall -q components pipelines schemas data || say "some files could not be compiled; continuing"
 }
 
-# It makes training on JPEGs faster and nothing else depends on it; `penstock doctor` says whether it is there.
+# The native JPEG libraries make training and ingest faster; everything works without them. `penstock doctor` reports
+# whether they are built.
 build_native() {
-    "$python" -W ignore -m components.native.build >/dev/null || say "it was not built; going on without it"
+    "$python" -W ignore -m components.native.build >/dev/null ||
+        say "the native JPEG libraries were not built; continuing without them"
 }
 
 set_up() {
@@ -160,7 +162,7 @@ main() {
     case ${1:-} in
         --uv) find_uv || { take_turn; install_uv; find_uv; } ;;
         '') is_ready || { take_turn; is_ready || set_up; } ;;
-        *) fail "unknown argument '$1'; it takes none, or --uv" ;;
+        *) fail "unknown argument '$1'; expected none, or --uv" ;;
     esac
 }
 

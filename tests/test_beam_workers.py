@@ -1,4 +1,4 @@
-"""When a Beam worker process dies, whoever waits for it is told."""
+"""When a Beam worker process dies, pending requests end with an error."""
 
 from collections.abc import Iterator
 from typing import Any
@@ -15,21 +15,21 @@ from components.errors import PenstockError
 
 
 def raises() -> Iterator[Any]:
-    """A stream as gRPC breaks it off."""
+    """A stream that gRPC breaks."""
     raise grpc.RpcError
     yield
 
 
 @pytest.fixture
 def connection() -> Any:
-    """Returns what Beam holds of one worker."""
+    """Beam's connection to one worker."""
     beam_workers.watch()
     return worker_handlers.ControlConnection()
 
 
 @pytest.mark.parametrize("stream", [iter(()), raises()], ids=["ends", "breaks"])
-def test_an_answer_that_is_awaited_ends_in_an_error(connection: Any, stream: Iterator[Any]) -> None:
-    """The stream of a killed worker breaks or just ends: gRPC does either. Data that is awaited asks is_done."""
+def test_a_pending_request_ends_with_an_error(connection: Any, stream: Iterator[Any]) -> None:
+    """The stream of a killed worker breaks or just ends. Code that waits for data polls `is_done`."""
     answer = connection.push(beam_fn_api_pb2.InstructionRequest())
     connection.set_input(stream)
     with pytest.raises(PenstockError, match="a Beam worker process died"):
@@ -38,16 +38,16 @@ def test_an_answer_that_is_awaited_ends_in_an_error(connection: Any, stream: Ite
     assert answer.is_done()
 
 
-def test_a_question_to_a_dead_worker_ends_in_an_error(connection: Any) -> None:
-    """It died while it had nothing to do."""
+def test_a_request_to_a_dead_worker_ends_with_an_error(connection: Any) -> None:
+    """It died while nothing was pending."""
     connection.set_input(iter(()))
     connection._read_thread.join()
     with pytest.raises(PenstockError, match="a Beam worker process died"):
         connection.push(beam_fn_api_pb2.InstructionRequest()).get(timeout=60)
 
 
-def test_an_answer_that_came_stays(connection: Any) -> None:
-    """A worker that is sent home after its work is not dead."""
+def test_an_answer_that_has_arrived_stays(connection: Any) -> None:
+    """A worker that is shut down after its work has not died."""
     answer = connection.push(beam_fn_api_pb2.InstructionRequest(instruction_id="i"))
     response = beam_fn_api_pb2.InstructionResponse(instruction_id="i")
     connection.set_input(iter([response]))
@@ -56,8 +56,8 @@ def test_an_answer_that_came_stays(connection: Any) -> None:
     assert answer.get(timeout=60) == response
 
 
-def test_a_stage_ends_with_its_work(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Beam waits for a clock that sleeps longer and longer between its looks: not for more than milliseconds here."""
+def test_a_stage_ends_as_soon_as_its_work_is_done(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Beam waits for its profiling thread, which here sleeps for milliseconds only."""
     made = statesampler.StateSampler.__init__
     monkeypatch.setattr(made, "__defaults__", made.__defaults__)
 

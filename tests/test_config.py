@@ -1,4 +1,4 @@
-"""Task defaults, settings file and flags come together once; what cannot be used is refused by name."""
+"""The configuration of a run is made from the task, the settings file and flags; invalid parts are named."""
 
 import dataclasses
 from pathlib import Path
@@ -13,7 +13,7 @@ from pipelines import config as run_config
 
 @pytest.fixture(autouse=True)
 def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """An empty folder to be in, away from any settings."""
+    """An empty working folder without a settings file."""
     monkeypatch.chdir(tmp_path)
     monkeypatch.delenv("PENSTOCK_SETTINGS", raising=False)
     (tmp_path / "data").mkdir()
@@ -27,36 +27,34 @@ def settings_file(home: Path, text: str, name: str = "penstock.toml") -> str:
 
 
 class TestOrder:
-    """Who has the last word."""
+    """Which value wins."""
 
     @pytest.fixture
     def task_defaults(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        """Gives the image task defaults of its own."""
+        """Gives the image task its own defaults."""
         task = dataclasses.replace(get("image"), settings={"train": {"epochs": 2, "seed": 2, "learning_rate": 0.2}})
         monkeypatch.setattr(run_config, "get", lambda _: task)
 
     @pytest.mark.usefixtures("task_defaults")
-    def test_flags_go_over_the_file_over_the_task(self, home: Path) -> None:
-        """Each says its own key and leaves the others."""
+    def test_flags_override_the_file_and_the_file_overrides_the_task(self, home: Path) -> None:
+        """Key by key."""
         settings_file(home, "[image.train]\nepochs = 3\nseed = 3\n")
         made = run_config.make("image", data="data", flags=["train.epochs=4"])
 
         assert made.settings == Settings.model_validate({"train": {"epochs": 4, "seed": 3, "learning_rate": 0.2}})
 
-    def test_the_last_of_two_flags_counts(self) -> None:
-        """As in any command."""
+    def test_the_last_of_two_flags_wins(self) -> None:
+        """As in other commands."""
         made = run_config.make("image", data="data", flags=["train.epochs=4", "train.epochs=5"])
 
         assert made.settings == Settings.model_validate({"train": {"epochs": 5}})
 
-    def test_nothing_said_is_the_defaults(self) -> None:
-        """Without a settings file too."""
+    def test_without_flags_and_file_settings_are_the_defaults(self) -> None:
+        """Of the image task."""
         assert run_config.make("image", data="data").settings == Settings()
 
-    def test_a_file_that_is_named_goes_before_the_one_that_lies_there(
-        self, home: Path, monkeypatch: pytest.MonkeyPatch
-    ) -> None:
-        """By flag, then by environment, then penstock.toml."""
+    def test_a_named_settings_file_replaces_penstock_toml(self, home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+        """The flag wins over the environment, the environment over penstock.toml."""
         settings_file(home, "[image.train]\nepochs = 1\n")
         monkeypatch.setenv("PENSTOCK_SETTINGS", settings_file(home, "[image.train]\nepochs = 2\n", "environment.toml"))
         given = settings_file(home, "[image.train]\nepochs = 3\n", "given.toml")
@@ -69,10 +67,10 @@ class TestOrder:
 
 
 class TestFile:
-    """What a settings file may say."""
+    """Errors in a settings file."""
 
     @pytest.mark.parametrize(
-        ("text", "said"),
+        ("text", "message"),
         [
             ("[imag]\n", "settings file {}: unknown task [imag]: did you mean 'image'?"),
             (
@@ -84,27 +82,27 @@ class TestFile:
         ],
         ids=["misspelt task", "foreign task", "misspelt setting", "no section"],
     )
-    def test_what_is_unknown_is_named(self, home: Path, text: str, said: str) -> None:
-        """With what was probably meant."""
+    def test_unknown_names_are_reported(self, home: Path, text: str, message: str) -> None:
+        """With the nearest known name."""
         with pytest.raises(SettingsError) as refused:
             run_config.make("image", data="data", settings_file=settings_file(home, text))
 
-        assert str(refused.value) == said.format(home / "penstock.toml")
+        assert str(refused.value) == message.format(home / "penstock.toml")
 
     @pytest.mark.parametrize("text", ["image = 3\n", "image = 'data'\n", "image = [1]\n"])
-    def test_a_task_that_is_no_table_is_refused(self, home: Path, text: str) -> None:
-        """With the file's name, and not with a traceback."""
+    def test_a_task_that_is_no_table_is_rejected(self, home: Path, text: str) -> None:
+        """The message names the file."""
         with pytest.raises(SettingsError, match=r"penstock\.toml.*image"):
             run_config.make("image", data="data", settings_file=settings_file(home, text))
 
     def test_a_broken_file_is_named(self, home: Path) -> None:
-        """With the place in it."""
+        """The message has the line."""
         with pytest.raises(SettingsError, match=r"penstock\.toml: not valid TOML: .*line 1"):
             run_config.make("image", data="data", settings_file=settings_file(home, "[image\n"))
 
     @pytest.mark.parametrize("by", ["flag", "environment"])
-    def test_a_named_file_must_be_there(self, home: Path, monkeypatch: pytest.MonkeyPatch, by: str) -> None:
-        """A run with other settings than asked for is worse than none."""
+    def test_a_named_file_must_exist(self, home: Path, monkeypatch: pytest.MonkeyPatch, by: str) -> None:
+        """The run does not start with other settings."""
         gone = str(home / "gone.toml")
         if by == "environment":
             monkeypatch.setenv("PENSTOCK_SETTINGS", gone)
@@ -115,16 +113,16 @@ class TestFile:
         assert str(refused.value) == f"settings file {gone}: No such file or directory"
 
     def test_an_unknown_task_is_named(self) -> None:
-        """With what was probably meant."""
+        """With the nearest known name."""
         with pytest.raises(SettingsError, match=r"^unknown task 'imge': did you mean 'image'\?$"):
             run_config.make("imge", data="data")
 
 
 class TestPlaces:
-    """Where data, root and models are."""
+    """Paths of data, root and models."""
 
-    def test_by_default_all_is_below_the_folder_one_is_in(self, home: Path) -> None:
-        """Every path is absolute, whatever folder one goes to later."""
+    def test_by_default_everything_is_below_the_working_folder(self, home: Path) -> None:
+        """Every path is absolute."""
         made = run_config.make("image", data="data")
 
         assert (made.name, made.data, made.root) == ("image", str(home / "data"), home / "runs" / "image")
@@ -144,28 +142,28 @@ class TestPlaces:
             "report": home / "runs/image/report.html",
         }
 
-    def test_the_settings_file_names_places(self, home: Path) -> None:
-        """They are not taken for settings."""
+    def test_the_settings_file_can_set_paths(self, home: Path) -> None:
+        """They are no settings."""
         settings_file(home, '[image]\ndata = "data"\nroot = "elsewhere"\nname = "cats"\n[image.train]\nepochs = 3\n')
         made = run_config.make("image")
 
         assert (made.name, made.data, made.root) == ("cats", str(home / "data"), home / "elsewhere")
         assert made.settings == Settings.model_validate({"train": {"epochs": 3}})
 
-    def test_flags_name_other_places(self, home: Path) -> None:
-        """Over those of the settings file."""
+    def test_flags_set_other_paths(self, home: Path) -> None:
+        """They override the settings file."""
         settings_file(home, '[image]\ndata = "gone"\nroot = "gone"\nname = "gone"\n')
         made = run_config.make("image", data="data", root="here", name="dogs")
 
         assert (made.name, made.data, made.root) == ("dogs", str(home / "data"), home / "here")
 
     def test_the_root_is_named_for_the_pipeline(self, home: Path) -> None:
-        """Two names do not share a root by accident."""
+        """Two pipelines do not share a root by accident."""
         assert run_config.make("image", data="data", name="dogs").root == home / "runs" / "dogs"
 
     @pytest.mark.parametrize("place", ["data", "root", "push.directory"])
     def test_a_tilde_is_the_home_folder(self, home: Path, monkeypatch: pytest.MonkeyPatch, place: str) -> None:
-        """Wherever a path is expected; in a settings file no shell has done it before."""
+        """Wherever a path is expected; in a settings file no shell expands it."""
         monkeypatch.setenv("HOME", str(home / "me"))
         places = {"data": "data"} | ({place: "~/x"} if place in ("data", "root") else {})
         flags = [f"{place}=~/x"] if place == "push.directory" else []
@@ -174,28 +172,28 @@ class TestPlaces:
 
         assert str(found[place]) == str(home / "me" / "x")
 
-    def test_models_can_be_served_from_elsewhere(self, home: Path) -> None:
-        """A relative folder is taken from where one is."""
+    def test_models_can_be_pushed_to_another_folder(self, home: Path) -> None:
+        """A relative path is relative to the working folder."""
         made = run_config.make("image", data="data", flags=["push.directory=models"])
 
         assert made.serving == home / "models"
 
-    def test_without_data_and_without_sample_data_it_says_what_to_do(
+    def test_without_data_and_sample_data_the_message_says_what_to_do(
         self, home: Path, monkeypatch: pytest.MonkeyPatch
     ) -> None:
-        """Both ways out are named."""
+        """Both possibilities are named."""
         monkeypatch.setattr(run_config, "HOME", home)
 
         with pytest.raises(SettingsError) as refused:
             run_config.make("image")
 
         assert str(refused.value) == (
-            "no --data given, and the sample data of task 'image' is not there: "
-            "name your data with --data, or generate the sample with `make demo TASK=image`"
+            "no --data given, and the sample data of task 'image' does not exist: "
+            "name your data with --data, or generate the sample with `python -m data image`"
         )
 
-    def test_without_data_the_sample_is_taken(self, home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-        """If it has been generated."""
+    def test_without_data_the_sample_is_used(self, home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+        """If it was generated."""
         monkeypatch.setattr(run_config, "HOME", home)
         (home / "data" / "samples" / "image").mkdir(parents=True)
 
@@ -203,7 +201,7 @@ class TestPlaces:
 
 
 class TestUnsafe:
-    """D4: what only looks like a path or a name."""
+    """D4: invalid paths and names."""
 
     @pytest.mark.parametrize(
         ("place", "path", "reason"),
@@ -221,8 +219,8 @@ class TestUnsafe:
         ],
     )
     @pytest.mark.parametrize("by", ["flag", "file"])
-    def test_addresses_and_nul_are_refused(self, home: Path, place: str, path: str, reason: str, by: str) -> None:
-        """Wherever they come from; data may lie at an address, but not at every one."""
+    def test_addresses_and_nul_are_rejected(self, home: Path, place: str, path: str, reason: str, by: str) -> None:
+        """From a flag and from the settings file; only some addresses are accepted for data."""
         places = {"data": "data", "root": "root", place: path}
         if by == "file":
             rows = [f'{key} = "{value}"' for key, value in places.items()]
@@ -233,8 +231,8 @@ class TestUnsafe:
 
         assert str(refused.value) == reason
 
-    def test_data_may_lie_at_an_address(self, home: Path) -> None:
-        """It is no path, and stays as it is."""
+    def test_data_may_have_an_address(self, home: Path) -> None:
+        """It is not made absolute."""
         del home
 
         assert run_config.make("image", data="gs://bucket/animals/").data == "gs://bucket/animals"
@@ -249,8 +247,8 @@ class TestUnsafe:
         "name", ["../up", "/abs", "a/b", "..", ".hidden", "UPPER", "a b", "a\0", "a\n", "é", "a" * 64]
     )
     @pytest.mark.parametrize("by", ["flag", "file"])
-    def test_names_that_could_leave_the_root_are_refused(self, home: Path, name: str, by: str) -> None:
-        """A name becomes a folder and a key of the metadata."""
+    def test_names_that_could_leave_the_root_are_rejected(self, home: Path, name: str, by: str) -> None:
+        """A name becomes a folder and a key in the metadata."""
         escaped = "".join(f"\\u{ord(letter):04x}" for letter in name)
         settings_file(home, f'[image]\nname = "{escaped}"\n' if by == "file" else "")
 
@@ -259,12 +257,12 @@ class TestUnsafe:
 
         assert str(refused.value).startswith(f"pipeline name {name!r}: expected a lower-case letter")
 
-    def test_a_home_folder_of_nobody_is_refused(self) -> None:
-        """With the path, and not with a traceback."""
+    def test_the_home_folder_of_an_unknown_user_is_rejected(self) -> None:
+        """The message has the path."""
         with pytest.raises(SettingsError, match="~nobody-of-that-name"):
             run_config.make("image", data="~nobody-of-that-name/data")
 
-    def test_nothing_is_made_on_the_way(self, home: Path) -> None:
+    def test_no_file_is_created(self, home: Path) -> None:
         """Making a configuration only reads."""
         before = sorted(home.rglob("*"))
         run_config.make("image", data="data", root="fresh", flags=["push.directory=models"])

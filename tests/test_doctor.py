@@ -1,4 +1,4 @@
-"""The doctor names what is wrong and what helps, at once and without TensorFlow."""
+"""The doctor names each problem and what to do about it, without importing TensorFlow."""
 
 import dataclasses
 import json
@@ -27,8 +27,8 @@ from pipelines.doctor import (
 ROOT = Path(__file__).resolve().parents[1]
 
 
-def test_all_that_a_run_depends_on_is_looked_at() -> None:
-    """Each check is there once, under its name."""
+def test_everything_that_a_run_depends_on_is_checked() -> None:
+    """Once each, in order."""
     assert [check.name for check in checks()] == [
         "Python", "glibc", "pins", "Keras", "pip", "bytecode", "g++", "native JPEG",
         "disk", "RAM", "CPU", "GPU", "Java",
@@ -36,7 +36,7 @@ def test_all_that_a_run_depends_on_is_looked_at() -> None:
 
 
 def test_the_doctor_imports_neither_tensorflow_nor_tfx() -> None:
-    """They would take 8 seconds; the checks take one."""
+    """Importing them would take 8 seconds; the checks take one."""
     script = "import sys; from pipelines import doctor; doctor.checks(); print(*sys.modules)"
     done = subprocess.run([sys.executable, "-c", script], cwd=ROOT, capture_output=True, text=True, check=True)
 
@@ -44,8 +44,8 @@ def test_the_doctor_imports_neither_tensorflow_nor_tfx() -> None:
 
 
 @pytest.mark.parametrize(("found", "ok"), [((3, 10, 13), True), ((3, 11, 0), False), ((3, 9, 18), False)])
-def test_only_python_3_10_will_do(found: tuple[int, ...], ok: bool) -> None:
-    """TFX 1.16 has no wheels for later ones."""
+def test_only_python_3_10_is_accepted(found: tuple[int, ...], ok: bool) -> None:
+    """TFX 1.16 has no wheels for later versions."""
     assert python_check(found).ok is ok
 
 
@@ -68,18 +68,18 @@ def test_glibc_is_compared_by_number(found: tuple[int, int] | None, ok: bool) ->
         (None, {}, {}, False),
     ],
 )
-def test_keras_3_on_tensorflow_is_wanted(
+def test_keras_3_on_tensorflow_is_required(
     installed: str | None,
     environment: Mapping[str, str],
     config: Mapping[str, object],
     ok: bool,
 ) -> None:
-    """The variables and the file that choose another Keras are found out."""
+    """Variables and a file that select another Keras are detected."""
     assert keras_check(installed, environment, config).ok is ok
 
 
 def test_packages_that_differ_from_the_lock_are_named(tmp_path: Path) -> None:
-    """Version and locked version are both shown, a missing package as missing."""
+    """With installed and locked version, or as missing."""
     lock = tmp_path / "requirements.lock"
     lock.write_text("pytest==0.1 \\\n    --hash=sha256:00\nno-such-thing[extra]==2.0\n")
 
@@ -92,26 +92,26 @@ def test_packages_that_differ_from_the_lock_are_named(tmp_path: Path) -> None:
 
 
 def test_without_a_lock_the_pins_are_not_compared(tmp_path: Path) -> None:
-    """An installed wheel has no lock beside it, and that is no fault."""
+    """An installed wheel has no lock file; that is not an error."""
     assert pins_check(tmp_path / "requirements.lock").ok
 
 
 def test_this_environment_is_the_locked_one() -> None:
-    """What the tests run on is what users get."""
+    """The tests run on the versions that users get."""
     check = pins_check(ROOT / "requirements.lock")
 
     assert check.ok, check.found
 
 
 class TestNative:
-    """Whether the native op is there, by what stands on disk."""
+    """The native JPEG libraries."""
 
-    def test_a_library_is_told_with_the_versions_it_was_built_for(
+    def test_built_libraries_are_shown_with_their_versions(
         self,
         monkeypatch: pytest.MonkeyPatch,
         tmp_path: Path,
     ) -> None:
-        """Those that are installed: with others it would not be found."""
+        """Of TensorFlow and Pillow."""
         monkeypatch.setattr(sys, "prefix", str(tmp_path))
         for library in (build.CHECK, build.DECODE):
             recipe = build.recipe(library)
@@ -125,12 +125,12 @@ class TestNative:
         versions = f"TensorFlow {recipe.tensorflow}, Pillow {recipe.pillow}"
         assert (check.ok, check.found) == (True, f"decoder and checker, built for {versions}")
 
-    def test_a_missing_one_is_a_warning_with_the_command_that_helps(
+    def test_missing_libraries_are_a_warning_with_the_command_that_builds_them(
         self,
         monkeypatch: pytest.MonkeyPatch,
         tmp_path: Path,
     ) -> None:
-        """Everything works without it."""
+        """Everything works without them."""
         monkeypatch.setattr(sys, "prefix", str(tmp_path))
 
         check = native_check({})
@@ -138,20 +138,20 @@ class TestNative:
         assert (check.ok, check.required, check.found) == (False, False, "not built for these versions")
         assert "python -m components.native.build" in check.advice
 
-    def test_turned_off_is_no_fault(self) -> None:
-        """It was somebody's wish."""
+    def test_turned_off_is_ok(self) -> None:
+        """The user chose so."""
         check = native_check({"PENSTOCK_NATIVE": "0"})
 
         assert (check.ok, check.found) == (True, "turned off by PENSTOCK_NATIVE=0")
 
 
-def test_little_memory_fails() -> None:
-    """Below 4 GB a run may be killed half way."""
+def test_too_little_memory_fails() -> None:
+    """Below 4 GB a run may be killed."""
     assert [memory_check(gigabytes * 10**9).ok for gigabytes in (3, 4)] == [False, True]
 
 
 def test_lines_are_aligned_and_advice_follows_what_is_not_ok() -> None:
-    """Required faults say FAIL, others warn; what is ok needs no advice."""
+    """Failed required checks say FAIL, others warn; a check that is ok has no advice."""
     text = render(
         [
             Check("RAM", ok=True, found="8.0 GB", advice="unused", required=True),
@@ -170,19 +170,19 @@ def test_lines_are_aligned_and_advice_follows_what_is_not_ok() -> None:
 
 
 @pytest.mark.parametrize(("required", "code"), [(True, 1), (False, 0)])
-def test_only_a_required_fault_is_an_exit_code(
+def test_only_a_required_check_fails_the_command(
     required: bool,
     code: int,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """Warnings do not fail a script that asks the doctor first."""
+    """Warnings do not."""
     monkeypatch.setattr(doctor, "checks", lambda: (Check("x", ok=False, found="", advice="", required=required),))
 
     assert doctor.main() == code
 
 
-def test_a_command_that_is_missing_is_a_finding(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    """No g++, no nvidia-smi, no java on the PATH: warnings and no exception."""
+def test_missing_commands_are_warnings(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """No g++, no nvidia-smi and no java on the PATH raise no exception."""
     monkeypatch.setitem(os.environ, "PATH", str(tmp_path))
 
     found = {check.name: (check.ok, check.found) for check in checks()}

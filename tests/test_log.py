@@ -1,4 +1,4 @@
-"""What libraries say goes to the log, by whatever channel, and the user's streams come back as they were.
+"""What libraries print goes to the log, and afterwards the user's streams are as before.
 
 Each test has a process of its own: descriptors 1 and 2 are what it is about, and pytest has its hands on them.
 """
@@ -15,8 +15,8 @@ SETUP = "import logging, os, subprocess, sys, warnings\nfrom pathlib import Path
 
 
 @dataclass(frozen=True)
-class Said:
-    """What a process said, and where."""
+class Printed:
+    """What a process printed, and where."""
 
     out: str
     err: str
@@ -25,67 +25,67 @@ class Said:
 
 @pytest.fixture
 def log(tmp_path: Path) -> Path:
-    """The log, in a folder that is not there yet."""
+    """Path of a log in a folder that does not exist yet."""
     return tmp_path / "logs" / "1.log"
 
 
-def run(script: str, log: Path, code: int = 0) -> Said:
-    """Runs a script that finds the log's path in LOG."""
+def run(script: str, log: Path, code: int = 0) -> Printed:
+    """Runs a script with the path of the log in LOG."""
     done = subprocess.run(
         [sys.executable, "-c", f"{SETUP}LOG = Path({str(log)!r})\n{script}"],
         cwd=PROJECT, capture_output=True, text=True, check=False,
     )  # fmt: skip
     assert done.returncode == code, done.stderr
-    return Said(done.stdout, done.stderr, log.read_text() if log.is_file() else "")
+    return Printed(done.stdout, done.stderr, log.read_text() if log.is_file() else "")
 
 
 @pytest.mark.parametrize(
-    "chatter",
+    "output",
     [
-        "os.write(1, b'chatter\\n')",
-        "os.write(2, b'chatter\\n')",
-        "print('chatter')",
-        "print('chatter', file=sys.stderr)",
-        "sys.stdout.write('chatter\\n')",
-        "subprocess.run(['echo', 'chatter'])",
-        "subprocess.run('echo chatter >&2', shell=True)",
+        "os.write(1, b'output\\n')",
+        "os.write(2, b'output\\n')",
+        "print('output')",
+        "print('output', file=sys.stderr)",
+        "sys.stdout.write('output\\n')",
+        "subprocess.run(['echo', 'output'])",
+        "subprocess.run('echo output >&2', shell=True)",
     ],
     ids=["C, out", "C, error", "print", "print, error", "write", "a child, out", "a child, error"],
 )
-def test_chatter_goes_to_the_log(log: Path, chatter: str) -> None:
-    """All of it, and the user sees none."""
-    assert run(f"with log.diverted(LOG):\n    {chatter}\n", log) == Said("", "", "chatter\n")
+def test_output_goes_to_the_log(log: Path, output: str) -> None:
+    """All of it, and nothing reaches the user."""
+    assert run(f"with log.diverted(LOG):\n    {output}\n", log) == Printed("", "", "output\n")
 
 
 @pytest.mark.parametrize(
-    "chatter",
-    ["logging.warning('chatter')", "warnings.warn('chatter')", "from absl import logging; logging.info('chatter')"],
+    "output",
+    ["logging.warning('output')", "warnings.warn('output')", "from absl import logging; logging.info('output')"],
     ids=["logging", "warnings", "absl"],
 )
-def test_logged_chatter_goes_to_the_log(log: Path, chatter: str) -> None:
-    """With whatever its logger puts around it."""
-    said = run(f"with log.diverted(LOG):\n    {chatter}\n", log)
+def test_log_messages_go_to_the_log(log: Path, output: str) -> None:
+    """In the format of their logger."""
+    printed = run(f"with log.diverted(LOG):\n    {output}\n", log)
 
-    assert (said.out, said.err) == ("", "")
-    assert "chatter" in said.log
+    assert (printed.out, printed.err) == ("", "")
+    assert "output" in printed.log
 
 
-def test_the_stream_that_is_handed_out_reaches_the_user(log: Path) -> None:
-    """At once, in order, and not the log."""
-    said = run(
+def test_the_yielded_stream_reaches_the_user(log: Path) -> None:
+    """At once and in order, and it does not reach the log."""
+    printed = run(
         "with log.diverted(LOG) as user:\n"
         "    print('one ✓', file=user)\n"
-        "    print('chatter')\n"
+        "    print('output')\n"
         "    print('two', file=user)\n",
         log,
     )
 
-    assert said == Said("one ✓\ntwo\n", "", "chatter\n")
+    assert printed == Printed("one ✓\ntwo\n", "", "output\n")
 
 
-def test_what_was_said_before_and_after_is_not_diverted(log: Path) -> None:
-    """Text that waits in a buffer belongs to the side that it was printed on."""
-    said = run(
+def test_output_before_and_after_is_not_redirected(log: Path) -> None:
+    """Buffered text goes where it was printed to."""
+    printed = run(
         "print('before'); print('before', file=sys.stderr)\n"
         "with log.diverted(LOG):\n"
         "    print('within'); sys.stderr.write('within ')\n"
@@ -93,20 +93,20 @@ def test_what_was_said_before_and_after_is_not_diverted(log: Path) -> None:
         log,
     )
 
-    assert (said.out, said.err) == ("before\nafter\n", "before\nafter\n")
-    assert sorted(said.log.split()) == ["within", "within"]
+    assert (printed.out, printed.err) == ("before\nafter\n", "before\nafter\n")
+    assert sorted(printed.log.split()) == ["within", "within"]
 
 
-def test_both_descriptors_come_back(log: Path) -> None:
-    """They are the same files as before, and no descriptor is left open."""
-    said = run(
+def test_both_descriptors_are_restored(log: Path) -> None:
+    """They are the same files as before, and no other descriptor stays open."""
+    printed = run(
         "def state():\n"
         "    return [os.fstat(1), os.fstat(2), len(os.listdir('/proc/self/fd'))]\n"
         "import absl.logging\n"
         "before = state()\n"
         "for _ in range(3):\n"
         "    with log.diverted(LOG):\n"
-        "        print('chatter')\n"
+        "        print('output')\n"
         "names = ['st_dev', 'st_ino']\n"
         "now = state()\n"
         "print([[getattr(a, n) == getattr(b, n) for n in names] for a, b in zip(before[:2], now[:2])],\n"
@@ -114,15 +114,15 @@ def test_both_descriptors_come_back(log: Path) -> None:
         log,
     )
 
-    assert said == Said("[[True, True], [True, True]] 0\n", "", "chatter\n" * 3)
+    assert printed == Printed("[[True, True], [True, True]] 0\n", "", "output\n" * 3)
 
 
-def test_both_descriptors_come_back_after_an_exception(log: Path) -> None:
-    """Which goes on to whoever catches it."""
-    said = run(
+def test_both_descriptors_are_restored_after_an_exception(log: Path) -> None:
+    """The exception is raised to the caller."""
+    printed = run(
         "try:\n"
         "    with log.diverted(LOG):\n"
-        "        print('chatter')\n"
+        "        print('output')\n"
         "        raise ValueError('within')\n"
         "except ValueError as error:\n"
         "    print(error)\n"
@@ -130,21 +130,21 @@ def test_both_descriptors_come_back_after_an_exception(log: Path) -> None:
         log,
     )
 
-    assert said == Said("within\n", "after\n", "chatter\n")
+    assert printed == Printed("within\n", "after\n", "output\n")
 
 
 def test_a_traceback_after_the_block_reaches_the_user(log: Path) -> None:
-    """A crash is not hidden."""
-    said = run("with log.diverted(LOG):\n    raise ValueError('crash')\n", log, code=1)
+    """An error is not hidden."""
+    printed = run("with log.diverted(LOG):\n    raise ValueError('crash')\n", log, code=1)
 
-    assert said.err.endswith("ValueError: crash\n")
-    assert said.log == ""
+    assert printed.err.endswith("ValueError: crash\n")
+    assert printed.log == ""
 
 
-def test_a_log_that_cannot_be_written_diverts_nothing(log: Path) -> None:
-    """The error reaches the caller, and the streams are as they were."""
+def test_a_log_that_cannot_be_written_redirects_nothing(log: Path) -> None:
+    """The error is raised to the caller, and the streams are as before."""
     log.mkdir(parents=True)
-    said = run(
+    printed = run(
         "try:\n"
         "    with log.diverted(LOG):\n"
         "        print('never')\n"
@@ -154,19 +154,19 @@ def test_a_log_that_cannot_be_written_diverts_nothing(log: Path) -> None:
         log,
     )
 
-    assert said == Said("refused\n", "after\n", "")
+    assert printed == Printed("refused\n", "after\n", "")
 
 
-def test_a_log_is_continued(log: Path) -> None:
-    """Two runs within one second share a file; neither loses a line."""
-    said = run("for n in range(2):\n    with log.diverted(LOG):\n        os.write(1, b'%d\\n' % n)\n", log)
+def test_a_log_is_appended_to(log: Path) -> None:
+    """Two runs within one second share a file; no line is lost."""
+    printed = run("for n in range(2):\n    with log.diverted(LOG):\n        os.write(1, b'%d\\n' % n)\n", log)
 
-    assert said == Said("", "", "0\n1\n")
+    assert printed == Printed("", "", "0\n1\n")
 
 
-def test_the_environment_of_the_user_counts(log: Path) -> None:
-    """What is set already stays; what is not is set to silence."""
-    said = run(
+def test_environment_variables_of_the_user_are_kept(log: Path) -> None:
+    """Only unset variables are set."""
+    printed = run(
         "os.environ.pop('KERAS_BACKEND', None)\n"
         "os.environ['TF_CPP_MIN_LOG_LEVEL'] = '0'\n"
         "log.prepare_environment()\n"
@@ -174,4 +174,4 @@ def test_the_environment_of_the_user_counts(log: Path) -> None:
         log,
     )
 
-    assert said == Said("0 tensorflow\n", "", "")
+    assert printed == Printed("0 tensorflow\n", "", "")

@@ -1,4 +1,4 @@
-"""The lock, the packaging and the set-up script keep what they promise to a fresh machine."""
+"""Lock file, packaging and set-up script."""
 
 import os
 import re
@@ -20,26 +20,26 @@ FLAT_FOLDERS = ("components", "data", "pipelines", "schemas")
 
 
 def locked() -> dict[str, str]:
-    """Maps the name of each locked package to its version."""
+    """Returns the version of each locked package."""
     return {canonicalize_name(name): pin for name, pin in re.findall(r"^([\w.-]+)==([^\s;\\]+)", LOCK, re.MULTILINE)}
 
 
 class TestLock:
-    """requirements.lock pins everything, by content, from wherever it comes."""
+    """requirements.lock pins every package by version and hash."""
 
-    def test_it_names_no_address(self) -> None:
-        """Packages come from the index that a user has configured."""
+    def test_it_contains_no_address(self) -> None:
+        """Packages come from the index that the user has configured."""
         assert re.findall(r"\w+://.*|--(?:extra-)?index-url.*|--find-links.*|.* @ .*", LOCK) == []
 
     def test_every_package_is_pinned_and_hashed(self) -> None:
-        """An entry is `name==version` and one sha256 or more."""
+        """An entry is `name==version` and at least one SHA-256."""
         entries = re.split(r"\n(?=\S)", LOCK.strip())
 
         entry = re.compile(r"[\w.-]+(\[[\w,-]+\])?==[\w.+!-]+( ;[^\\]+)?( \\\n    --hash=sha256:[0-9a-f]{64})+")
         assert [text for text in entries if not entry.fullmatch(text)] == []
 
     def test_it_satisfies_pyproject(self) -> None:
-        """Every dependency, the optional ones too, is locked at a version that it allows."""
+        """Every dependency, optional ones included, is locked at an allowed version."""
         pins = locked()
         project = PYPROJECT["project"]
         wanted = map(Requirement, chain(project["dependencies"], *project["optional-dependencies"].values()))
@@ -49,14 +49,14 @@ class TestLock:
         ]
         assert unmet == []
 
-    def test_python_3_10_is_asked_for(self) -> None:
+    def test_python_3_10_is_required(self) -> None:
         """Both uv and pyenv read this file."""
         assert (ROOT / ".python-version").read_text() == "3.10\n"
         assert PYPROJECT["project"]["requires-python"] == ">=3.10,<3.11"
 
 
 def test_every_package_folder_is_listed() -> None:
-    """Setuptools does not look for packages in a flat layout: one that is not listed is not in the wheel."""
+    """Setuptools does not discover packages in a flat layout: an unlisted one is missing in the wheel."""
     sources = (path for name in FLAT_FOLDERS for path in (ROOT / name).rglob("*.py") if "samples" not in path.parts)
     folders = {".".join(path.parent.relative_to(ROOT).parts) for path in sources}
 
@@ -75,7 +75,7 @@ esac
 
 
 class Tree:
-    """A copy of what set-up reads, with a uv that notes its calls and a PATH of chosen commands."""
+    """A copy of the files that set-up reads, with a fake uv that records its calls, and a PATH of chosen commands."""
 
     def __init__(self, root: Path) -> None:
         self.root, self.bin, self.calls = root / "tree", root / "bin", root / "calls"
@@ -113,15 +113,15 @@ class Tree:
 
 @pytest.fixture
 def tree(tmp_path: Path) -> Tree:
-    """A tree that was never set up."""
+    """A tree before its first set-up."""
     return Tree(tmp_path)
 
 
 class TestSetup:
-    """scripts/setup.sh makes the environment once, and whole."""
+    """scripts/setup.sh makes the environment once and completely."""
 
     def test_the_second_run_does_nothing(self, tree: Tree) -> None:
-        """With a stamp that matches, uv is not even asked for its version."""
+        """If the stamp matches, uv is not called."""
         first = tree.setup()
         assert first.returncode == 0, first.stderr
         assert tree.uv_commands() == ["python", "venv", "pip sync", "pip install"]
@@ -132,14 +132,14 @@ class TestSetup:
         assert tree.calls.read_text() == ""
 
     def test_packages_are_checked_by_hash_and_compiled(self, tree: Tree) -> None:
-        """The lock's hashes are enforced, for what packages are built with as well."""
+        """Hashes are enforced, for build dependencies as well."""
         tree.setup()
 
         (sync,) = (line for line in tree.calls.read_text().splitlines() if line.startswith("pip sync"))
         assert {"--require-hashes", "--compile-bytecode", "--build-constraints"} <= set(sync.split())
 
-    def test_a_half_made_environment_is_made_anew(self, tree: Tree) -> None:
-        """Set-up that stopped before its end left no stamp; what it left is thrown away."""
+    def test_an_incomplete_environment_is_made_again(self, tree: Tree) -> None:
+        """A set-up that was stopped left no stamp; its environment is removed."""
         assert tree.setup(fails_at="sync").returncode != 0
         (tree.root / ".venv" / "half").touch()
 
@@ -148,8 +148,8 @@ class TestSetup:
         assert not (tree.root / ".venv" / "half").exists()
 
     @pytest.mark.parametrize("name", ["requirements.lock", "pyproject.toml", "scripts/setup.sh"])
-    def test_a_change_brings_the_environment_up_to_date(self, tree: Tree, name: str) -> None:
-        """The environment is kept, and its packages are compared with the lock again."""
+    def test_a_changed_file_updates_the_environment(self, tree: Tree, name: str) -> None:
+        """The environment is kept, and its packages are synchronised with the lock."""
         tree.setup()
         with (tree.root / name).open("a") as file:
             file.write("\n")
@@ -158,15 +158,15 @@ class TestSetup:
         assert tree.uv_commands() == ["pip sync", "pip install"]
 
     def test_a_moved_tree_gets_a_new_environment(self, tree: Tree) -> None:
-        """Commands in an environment name their interpreter by its full path, which is no longer there."""
+        """Commands in an environment contain the absolute path of its interpreter."""
         tree.setup()
         tree.root = tree.root.rename(tree.root.with_name("moved"))
 
         assert tree.setup().returncode == 0
         assert tree.uv_commands() == ["python", "venv", "pip sync", "pip install"]
 
-    def test_a_failed_update_is_not_taken_for_ready(self, tree: Tree) -> None:
-        """The old stamp is gone before the first package changes."""
+    def test_a_failed_update_is_not_ready(self, tree: Tree) -> None:
+        """The old stamp is removed before the first package changes."""
         tree.setup()
         with (tree.root / "requirements.lock").open("a") as file:
             file.write("\n")
@@ -174,8 +174,8 @@ class TestSetup:
         assert tree.setup(fails_at="sync").returncode != 0
         assert not (tree.root / ".venv" / ".penstock-ready").exists()
 
-    def test_a_missing_compiler_is_told_before_anything_is_fetched(self, tree: Tree) -> None:
-        """The message names the command, why it is needed and how to get it."""
+    def test_a_missing_compiler_is_reported_before_any_download(self, tree: Tree) -> None:
+        """The message names the command, why it is needed and how to install it."""
         (tree.bin / "g++").unlink()
 
         done = tree.setup()
@@ -186,8 +186,8 @@ class TestSetup:
         assert tree.calls.read_text() == ""
         assert not (tree.root / ".venv").exists()
 
-    def test_a_broken_python3_is_passed_over(self, tree: Tree) -> None:
-        """Without uv, and with a python3 on the PATH that fails like a pyenv shim, the next one is tried."""
+    def test_a_broken_python3_is_skipped(self, tree: Tree) -> None:
+        """Without uv, and with a python3 that fails as a pyenv shim does, the next python is used."""
         (tree.bin / "uv").unlink()
         tree.command("python3", "#!/bin/sh\necho 'pyenv: version 3.10 is not installed' >&2\nexit 1\n")
         fake_uv = f"mkdir -p .tools/uv/bin && cp {tree.root}/fake-uv .tools/uv/bin/uv"

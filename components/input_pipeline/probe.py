@@ -26,7 +26,7 @@ from components import features as modalities
 from components.diagnosis import Demand, Remedy, Stage
 from components.features import Feature
 from components.features.image import ImageFeature
-from components.ingest.images import storage_format
+from components.records import image_format
 from components.input_pipeline import budget, stages
 from components.input_pipeline.sharding import RecordFile
 from components.input_pipeline.stages import Reader
@@ -186,8 +186,8 @@ def _smaller(content: bytes, settings: Ingest) -> bytes | None:
     with Image.open(io.BytesIO(content)) as image:
         if min(image.size) < _SMALLER * settings.store_side:
             return None
-        reduced = storage_format.resize(image.convert("RGB"), settings.store_side)
-        return storage_format.as_jpeg(reduced, settings.store_quality, _SUBSAMPLING)
+        reduced = image_format.resize(image.convert("RGB"), settings.store_side)
+        return image_format.as_jpeg(reduced, settings.store_quality, _SUBSAMPLING)
 
 
 def _augment_cost(feature: ImageFeature, contents: Sequence[bytes | None], seconds: float) -> float:

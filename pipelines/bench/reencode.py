@@ -11,8 +11,7 @@ from pathlib import Path
 import tensorflow as tf
 from PIL import Image
 
-from components.ingest.images import storage_format
-from components.records import manifest
+from components.records import image_format, manifest
 from components.records.tfrecord import TFRecordWriter
 from components.settings.ingest import Ingest
 
@@ -45,10 +44,8 @@ def _reencoded(record: bytes, column: str, settings: Ingest) -> bytes:
     with Image.open(io.BytesIO(values[0])) as image:
         if min(image.size) <= settings.store_side and not raw:
             return record
-        small = storage_format.resize(image.convert("RGB"), settings.store_side)
-    values[0] = (
-        storage_format.as_ppm(small) if raw else storage_format.as_jpeg(small, settings.store_quality, _SUBSAMPLING)
-    )
+        small = image_format.resize(image.convert("RGB"), settings.store_side)
+    values[0] = image_format.as_ppm(small) if raw else image_format.as_jpeg(small, settings.store_quality, _SUBSAMPLING)
     return example.SerializeToString(deterministic=True)
 
 

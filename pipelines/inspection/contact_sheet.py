@@ -86,7 +86,7 @@ def _thumbnail(content: bytes) -> "Image.Image | None":
     from PIL import Image
 
     from components.ingest.images import ImageLimits, ImageRejected, check_image
-    from components.ingest.images.storage_format import for_people
+    from components.records.image_format import for_people
 
     try:
         checked = check_image(for_people(content), ImageLimits())

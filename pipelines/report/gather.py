@@ -110,7 +110,7 @@ def _samples(folder: Path, written: manifest.Manifest) -> tuple[SampleImage, ...
     """Returns a few training images as they are stored, one per class in turn."""
     import tensorflow as tf
 
-    from components.ingest.images.storage_format import for_people
+    from components.records.image_format import for_people
 
     by_class: dict[str, list[bytes]] = {name: [] for name in written.classes.get("train", {})}
     wanted = -(-_SAMPLES // max(1, len(by_class)))

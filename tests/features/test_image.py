@@ -13,8 +13,8 @@ from PIL import Image
 from components.features import crops, randomness
 from components.features import pixels as images
 from components.features.image import ImageFeature
-from components.ingest.images import storage_format
 from components.native.decode import loader
+from components.records import image_format
 from components.settings.input import Augmentation, Input
 
 Pixels = NDArray[np.uint8]
@@ -51,7 +51,7 @@ def encode(pixels: Pixels, kind: str, mode: str = "") -> bytes:
     """Returns an image as an encoded file, or in Penstock's raw format."""
     image, out = Image.fromarray(pixels), io.BytesIO()
     if kind == "raw":
-        return storage_format.as_ppm(image)
+        return image_format.as_ppm(image)
     (image.convert(mode) if mode else image).save(out, kind)
     return out.getvalue()
 

@@ -18,6 +18,7 @@ from components.ingest import images
 from components.ingest.images import CheckedImage, Handling, ImageLimits, ImageRejected, check_image
 from components.ingest.sources import Rejected
 from components.native import check as native_check
+from components.records import image_format
 from components.storage.cache import Cache
 from components.storage.hashing import digest_of
 
@@ -126,5 +127,5 @@ def code_digest() -> str:
     # Not by `fingerprint`, which parses all files: 0.1 s in every process that checks images.
     folders = [Path(str(package.__file__)).parent for package in (images, native, native_check)]
     files = [file for folder in folders for file in sorted(folder.iterdir()) if file.suffix in _SOURCES]
-    texts = [f"{file.name}\0{file.read_text()}" for file in files]
+    texts = [f"{file.name}\0{file.read_text()}" for file in (*files, Path(image_format.__file__))]
     return digest_of([*texts, *map(metadata.version, _LIBRARIES)])

@@ -20,8 +20,8 @@ from components.ingest.images import perceptual_hash
 from components.ingest.images.limits import CheckedImage, Handling, ImageLimits, ImageRejected, check_size
 from components.ingest.images.orientation import UPRIGHT, read_orientation
 from components.ingest.images.reencode import ROTATED, load, store
-from components.ingest.images.storage_format import REDUCING_GAP, fit
 from components.native.check import checker
+from components.records.image_format import REDUCING_GAP, fit
 
 # Each scan of a progressive file costs a pass over the whole image; encoders write about ten.
 _MAX_SCANS: Final = 100

@@ -47,7 +47,7 @@ class Handling:
 
     Attributes:
         full: Read the whole file; otherwise the header alone, unless the image must be re-encoded.
-        store: "original" keeps the bytes, "jpeg" shrinks large images, "raw" stores pixels (`storage_format.py`).
+        store: "original" keeps the bytes, "jpeg" shrinks large images, "raw" stores pixels (`image_format.py`).
         side: Maximum shorter side of a re-encoded image, in pixels.
         quality: JPEG quality of a re-encoded image.
     """

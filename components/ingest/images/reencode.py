@@ -14,7 +14,7 @@ from PIL.TiffImagePlugin import TiffImageFile
 from components.ingest.images.limits import CheckedImage, Handling, ImageRejected
 from components.ingest.images.orientation import upright
 from components.ingest.images.perceptual_hash import perceptual_hash
-from components.ingest.images.storage_format import as_jpeg, as_ppm, resize
+from components.records.image_format import as_jpeg, as_ppm, resize
 
 # Reasons for re-encoding that several formats share.
 ROTATED: Final = "EXIF rotation"
@@ -59,8 +59,15 @@ def store(
         content = _in_own_format(image, source_format)
         return CheckedImage(content, *image.size, source_format, ", ".join(changed), hashed)
     image = resize(image, handling.side)
-    content = as_ppm(image) if handling.store == "raw" else as_jpeg(image, handling.quality, "4:2:0")
+    content = _as_ppm(image) if handling.store == "raw" else as_jpeg(image, handling.quality, "4:2:0")
     return CheckedImage(content, *image.size, source_format, ", ".join([*changed, _STORED[handling.store]]), hashed)
+
+
+def _as_ppm(image: Image.Image) -> bytes:
+    try:
+        return as_ppm(image)
+    except ValueError as error:
+        raise ImageRejected(str(error)) from None
 
 
 def _in_own_format(image: Image.Image, source_format: str) -> bytes:

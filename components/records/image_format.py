@@ -16,8 +16,6 @@ from typing import Final
 
 from PIL import Image
 
-from components.ingest.images.limits import ImageRejected
-
 PPM_HEADER_BYTES: Final = 19
 PPM_WIDTH_AT, PPM_HEIGHT_AT, PPM_DIGITS = 3, 9, 5
 _MAX_SIDE: Final = 10**PPM_DIGITS - 1
@@ -52,7 +50,7 @@ def as_ppm(image: Image.Image) -> bytes:
     """Returns the image as PPM: a header, then RGB pixels."""
     width, height = image.size
     if max(width, height) > _MAX_SIDE:
-        raise ImageRejected(f"size {width} x {height}, expected at most {_MAX_SIDE:,} per side for ingest.store = raw")
+        raise ValueError(f"size {width} x {height}, expected at most {_MAX_SIDE:,} per side for ingest.store = raw")
     pixels = image if image.mode == "RGB" else image.convert("RGB")
     return b"P6 %05d %05d 255\n" % (width, height) + pixels.tobytes()
 

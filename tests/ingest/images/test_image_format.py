@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from PIL import Image, JpegImagePlugin
 
 from components.ingest.images import CheckedImage, Handling, ImageLimits, ImageRejected, check_image
-from components.ingest.images.storage_format import (
+from components.records.image_format import (
     PPM_DIGITS,
     PPM_HEADER_BYTES,
     PPM_HEIGHT_AT,
