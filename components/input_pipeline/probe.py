@@ -26,11 +26,11 @@ from components import features as modalities
 from components.diagnosis import Demand, Remedy, Stage
 from components.features import Feature
 from components.features.image import ImageFeature
-from components.records import image_format
 from components.input_pipeline import budget, stages
 from components.input_pipeline.sharding import RecordFile
 from components.input_pipeline.stages import Reader
 from components.input_pipeline.stores import MemoryShards, Rows, Shards
+from components.records import image_format
 from components.settings.ingest import Ingest
 from components.settings.input import Augmentation
 
