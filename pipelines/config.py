@@ -37,7 +37,7 @@ class RunConfig:
     @property
     def needs(self) -> Needs:
         """What the task requires of its data."""
-        return Needs(self.task.sources, self.task.label, self.task.needs)
+        return Needs(self.task.sources, self.task.label, self.task.required_roles)
 
     @property
     def metadata(self) -> Path:
@@ -96,7 +96,7 @@ def make(
     task = get(task_name)
     places, overlay = _read_settings_file(task, settings_file)
     chosen = check_name(name or places.get("name") or task.name)
-    settings = settings_tree.load([task.settings, overlay, *map(settings_tree.parse_flag, flags)])
+    settings = settings_tree.load([task.defaults, overlay, *map(settings_tree.parse_flag, flags)])
     return RunConfig(
         task=task,
         name=chosen,

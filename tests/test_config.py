@@ -32,7 +32,7 @@ class TestOrder:
     @pytest.fixture
     def task_defaults(self, monkeypatch: pytest.MonkeyPatch) -> None:
         """Gives the image task its own defaults."""
-        task = dataclasses.replace(get("image"), settings={"train": {"epochs": 2, "seed": 2, "learning_rate": 0.2}})
+        task = dataclasses.replace(get("image"), defaults={"train": {"epochs": 2, "seed": 2, "learning_rate": 0.2}})
         monkeypatch.setattr(run_config, "get", lambda _: task)
 
     @pytest.mark.usefixtures("task_defaults")

@@ -1,14 +1,14 @@
-"""Image classification: a folder of class folders in, class names and probabilities out."""
+"""Image task: images in one folder per class, or listed in a table."""
 
 from components.tasks import Task, parts
 
 TASK = Task(
     name="image",
-    summary="classify images kept in one folder a class, or listed in a table",
+    summary="classify images in one folder per class, or listed in a table",
     sources=("components.ingest.sources.image_folder:SOURCE", *parts.TABLES),
     schema="schemas/image.pbtxt",
-    # A pretrained network on Beam makes tensors of images.
+    # With extract.where = "beam", a pretrained model replaces images by embeddings, which are tensors.
     parts=(parts.IMAGE, parts.TENSOR),
-    needs=("image",),
+    required_roles=("image",),
     sample_data="data/samples/image",
 )

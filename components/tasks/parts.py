@@ -1,4 +1,4 @@
-"""The parts that shipped tasks are made of, and the sources that they share."""
+"""Parts and sources that the shipped tasks share."""
 
 from components.tasks import Part
 

@@ -1,10 +1,10 @@
-"""Raw arrays of any dtype and shape, with classes or a quantity to learn."""
+"""Tensor task: arrays of any dtype and shape; the label is a class or a quantity."""
 
 from components.tasks import Task, parts
 
 TASK = Task(
     name="tensor",
-    summary="classify arrays, or learn a quantity from them",
+    summary="classify arrays, or predict a quantity",
     sources=(
         "components.ingest.sources.array_rows:SOURCE",
         "components.ingest.sources.parquet_rows:SOURCE",
@@ -12,6 +12,6 @@ TASK = Task(
     ),
     schema="schemas/tensor.pbtxt",
     parts=(parts.TENSOR,),
-    needs=("tensor",),
+    required_roles=("tensor",),
     sample_data="data/samples/tensor",
 )

@@ -1,14 +1,14 @@
-"""Text classification, or a quantity from text: rows with a column of text, or a folder of class folders of texts."""
+"""Text task: a text column of a table, or text files in one folder per class; the label is a class or a quantity."""
 
 from components.tasks import Task, parts
 
 TASK = Task(
     name="text",
-    summary="classify texts of a table, or kept in one folder a class",
+    summary="classify texts in a table, or in one folder per class",
     sources=("components.ingest.sources.text_folder:SOURCE", *parts.TABLES, parts.RECORDS),
     schema="schemas/text.pbtxt",
     parts=(parts.TEXT,),
-    needs=("text",),
+    required_roles=("text",),
     sample_data="data/samples/text",
-    settings={"train": {"epochs": 5}},
+    defaults={"train": {"epochs": 5}},
 )

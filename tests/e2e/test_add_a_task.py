@@ -38,9 +38,9 @@ TASK = Task(
     sources=parts.TABLES,
     schema="schemas/gene.pbtxt",
     parts=(STRAND,),
-    needs=("text",),
+    required_roles=("text",),
     sample_data="data/samples/gene",
-    settings={"train": {"epochs": 4}},
+    defaults={"train": {"epochs": 4}},
 )
 ''',
     "components/fitting/strand.py": '''\

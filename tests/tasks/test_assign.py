@@ -1,4 +1,4 @@
-"""A task's parts take the columns of their roles; the features and encodings of all of them make one model."""
+"""Parts take the columns of their roles."""
 
 import orjson
 import pytest
@@ -14,17 +14,17 @@ IMAGE, SAID = Column("image", "image", "string"), Column("said", "text", "string
 SIZE, DAY, KIND = (
     Column("size", "number", "float32"), Column("day", "date", "string"), Column("kind", "category", "string"),
 )  # fmt: skip
-LEFT_OUT = Column("many", "unused", "float32")
+UNUSED = Column("many", "unused", "float32")
 
 
 def layout(*columns: Column) -> Layout:
-    """Returns what the data has."""
+    """Returns a layout with these columns."""
     return Layout("label", "class", columns)
 
 
 def test_each_part_takes_the_columns_of_its_roles() -> None:
-    """In the order of the schema; what is unused goes to nobody."""
-    found = assign.assign(tasks.get("multimodal").parts, layout(SIZE, IMAGE, KIND, SAID, LEFT_OUT, DAY))
+    """In the order of the schema; no part takes unused columns."""
+    found = assign.assign(tasks.get("multimodal").parts, layout(SIZE, IMAGE, KIND, SAID, UNUSED, DAY))
 
     assert found == (
         Assigned(shipped.IMAGE, (IMAGE,)),
@@ -33,35 +33,35 @@ def test_each_part_takes_the_columns_of_its_roles() -> None:
     )
 
 
-def test_a_part_without_columns_is_left_out() -> None:
-    """An image and a text without numbers are a multimodal task too."""
+def test_a_part_without_columns_is_skipped() -> None:
+    """A multimodal task does not need numbers."""
     found = assign.assign(tasks.get("multimodal").parts, layout(IMAGE, SAID))
 
     assert [each.part for each in found] == [shipped.IMAGE, shipped.TEXT]
 
 
-def test_without_any_column_there_is_nothing_to_learn_from() -> None:
-    """The message has what was expected, and what there is."""
-    with pytest.raises(SettingsError) as refused:
-        assign.assign(tasks.get("tabular").parts, layout(SAID, LEFT_OUT))
+def test_data_without_a_matching_column_is_rejected() -> None:
+    """The message has the expected roles and the columns of the schema."""
+    with pytest.raises(SettingsError) as error:
+        assign.assign(tasks.get("tabular").parts, layout(SAID, UNUSED))
 
-    assert str(refused.value) == (
-        "no column to learn from: expected one of number, category, date; "
-        "the schema's columns: said (text), many (unused)"
+    assert str(error.value) == (
+        "no column to learn from; expected one with the role number or category or date; "
+        "the schema has said (text), many (unused)"
     )
 
 
-def test_parts_travel_as_plain_values() -> None:
-    """Through JSON, as a node's custom_config does."""
+def test_assigned_parts_survive_json() -> None:
+    """As in a node's custom_config."""
     found = assign.assign(tasks.get("multimodal").parts, layout(SIZE, IMAGE, SAID))
-    told = orjson.loads(orjson.dumps([each.to_dict() for each in found]))
+    values = orjson.loads(orjson.dumps([each.to_dict() for each in found]))
 
-    assert assign.read(told) == found
+    assert assign.read(values) == found
 
 
 @pytest.mark.parametrize("name", NAMES)
 def test_every_reference_of_a_task_can_be_loaded(name: str) -> None:
-    """Sources, fits, features, encoders and the model: a misspelt one would be found by the first run only."""
+    """Sources, fits, features, encoders and the model; a misspelled one would fail only in a run."""
     from components import refs
 
     task = tasks.get(name)
@@ -69,8 +69,8 @@ def test_every_reference_of_a_task_can_be_loaded(name: str) -> None:
         assert refs.load(ref) is not None
 
 
-def test_what_two_tasks_share_is_one_object() -> None:
-    """No task has a part of its own that does what another's does."""
+def test_tasks_share_their_parts() -> None:
+    """No encoder is used by two different parts."""
     encoders: dict[str, set[Part]] = {}
     for name in NAMES:
         for part in tasks.get(name).parts:

@@ -1,8 +1,8 @@
-"""What every task must hold, on the first records of its sample: one suite, no task is special.
+"""Promises that every task keeps, tested on the first records of its sample data.
 
     raw files ─► ingest ─► Transform's fit ─► Trainer's run_fn ─► SavedModel
 
-All of it is the code of the nodes, with what `build.py` hands to them; each task goes through it once.
+This runs the code of the nodes with the arguments from `build.py`, once per task.
 """
 
 import csv
@@ -10,7 +10,7 @@ import io
 import json
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
-from functools import cache, cached_property, partial
+from functools import cached_property, partial
 from itertools import islice
 from pathlib import Path
 from typing import Any
@@ -51,29 +51,29 @@ from pipelines import config as run_config
 from pipelines.orchestration import build
 from pipelines.orchestration import schema as curated
 
-RECORDS = 150  # of the raw files
+RECORDS = 150  # of the sample data
 FEW = 16
-WAYS = {
-    "threads": ("--direct_num_workers=2", "--direct_running_mode=multi_threading"),
-    "processes": ("--direct_num_workers=2", "--direct_running_mode=multi_processing"),
-}
+THREADS = ("--direct_num_workers=2", "--direct_running_mode=multi_threading")
+PROCESSES = ("--direct_num_workers=2", "--direct_running_mode=multi_processing")
 LABEL = "label"
 Rows = list[tuple[str, list[tuple[str, str]]]]
 
+pytestmark = pytest.mark.slow
+
 
 @dataclass(frozen=True)
-class Made:
-    """A task's data on its way to a served model."""
+class TaskRun:
+    """The artifacts of one task: records, Transform graph and served model."""
 
     home: Path
     config: run_config.RunConfig
     table: survey.Table | None
-    fitting: dict[str, Any]  # what build hands to Transform
-    custom: Mapping[str, Any]  # and to the trainer
+    fitting: dict[str, Any]  # custom_config of Transform
+    custom: Mapping[str, Any]  # custom_config of the Trainer
 
     @property
     def examples(self) -> Path:
-        """What ingest wrote."""
+        """The artifact of Ingest."""
         return self.home / "examples"
 
     @cached_property
@@ -88,7 +88,7 @@ class Made:
 
     @cached_property
     def records(self) -> list[bytes]:
-        """All records, serialized, in the order in which a reader takes them."""
+        """All records, serialized, in the reader's order."""
         own, found = self.reader.record_id, tf.data.TFRecordDataset([str(file.path) for file in self.files])
         by_id = {_id_of(record, own): record for record in found.as_numpy_iterator()}
         values, _ = next(iter(replace(self.reader, features={own: ColumnFeature("int64")}).evaluation(self.files)))
@@ -96,21 +96,21 @@ class Made:
 
     @cached_property
     def fitted(self) -> Fitted:
-        """What Transform fitted."""
+        """The fitted Transform graph."""
         return self.fitted_in("graph")
 
     def fitted_in(self, folder: str) -> Fitted:
-        """Returns what it fitted into a folder."""
+        """Returns the Transform graph in a folder."""
         return Fitted(str(self.home / folder), Transform.model_validate(self.custom["transform"]))
 
     @cached_property
     def raw(self) -> dict[str, Any]:
-        """All columns of all records, as the schema in force reads them."""
+        """All columns of all records, parsed by the schema in force."""
         return dict(tf.io.parse_example(self.records, schema_utils.schema_as_feature_spec(self.schema).feature_spec))
 
     @cached_property
     def reader(self) -> Reader:
-        """The trainer's reader; of more records than there are in a batch."""
+        """The Trainer's reader, with a batch size larger than the number of records."""
         fitted, settings = self.fitted, Input.model_validate({**self.custom["input"], "batch_size": 4 * RECORDS})
         wanted = assign.read(self.custom["parts"])
         return Reader(
@@ -124,7 +124,7 @@ class Made:
 
     @cached_property
     def columns(self) -> dict[str, Any]:
-        """All columns that the features stand in, parsed."""
+        """All columns that the features read, parsed."""
         return dict(tf.io.parse_example(self.records, modalities.spec(self.reader.features)))
 
     @cached_property
@@ -139,7 +139,7 @@ class Made:
         return tf.saved_model.load(str(self.home / "model"))
 
     def model(self) -> Any:
-        """Returns a model as the trainer builds it, with weights of its own."""
+        """Returns an untrained model, built as the Trainer builds it."""
         keras.utils.set_random_seed(3)
         inputs = modalities.keras_inputs(self.reader.features)
         encodings = assign.encodings(assign.read(self.custom["parts"]), inputs, self.fitted)
@@ -154,15 +154,15 @@ def _id_of(record: bytes, column: str) -> int:
     return int(tf.train.Example.FromString(record).features.feature[column].int64_list.value[0])
 
 
-def make(name: str, home: Path) -> Made:
-    """Takes the first records of a sample through the chain."""
+def run_task(name: str, home: Path) -> TaskRun:
+    """Runs the pipeline's code on the first records of the sample data."""
     data = home / "data"
     generators()[name].main(["--out", str(data), "--limit", str(RECORDS)])
     config = run_config.make(
         name,
         data=str(data),
         root=str(home / "root"),
-        # With moments there is more that could differ.
+        # Fitted moments are one more thing that could differ between runs.
         flags=["train.epochs=1", "gate.min_per_class=0", "transform.tensor_zscore=element"],
     )
     config.notes.mkdir(parents=True)
@@ -171,84 +171,81 @@ def make(name: str, home: Path) -> Made:
     curated.bring_into_force(config, schema)
     ingest(config, found, home / "examples")
     nodes = {node.id: node for node in build.build(config, curated.in_force(config, schema)).components}
-    told = {node: orjson.loads(nodes[node].exec_properties["custom_config"]) for node in ("Transform", "Trainer")}
-    made = Made(home, config, found.table, told["Transform"], told["Trainer"])
-    fit({name: made}, "graph")
-    train(made)
-    return made
+    configs = {node: orjson.loads(nodes[node].exec_properties["custom_config"]) for node in ("Transform", "Trainer")}
+    task_run = TaskRun(home, config, found.table, configs["Transform"], configs["Trainer"])
+    fit({name: task_run}, "graph")
+    train(task_run)
+    return task_run
 
 
 def ingest(config: run_config.RunConfig, found: survey.Survey, artifact: Path, *beam_args: str) -> None:
-    """Writes records, as the ingest node does."""
+    """Writes records, as the Ingest node does."""
     artifact.mkdir()
     job = run.Job(found, Output(artifact, config.settings.ingest), artifact.with_suffix(".quarantine"))
     run.run(job, lambda: beam.Pipeline(options=PipelineOptions(list(beam_args))), lambda: found)
 
 
-def fit(wanted: Mapping[str, Made], folder: str, *beam_args: str) -> None:
-    """Fits on the train splits, as Transform does: columns as the schemas in force read them."""
+def fit(wanted: Mapping[str, TaskRun], folder: str, *beam_args: str) -> None:
+    """Fits on the train splits of several tasks, as Transform does."""
     with beam.Pipeline(options=PipelineOptions(list(beam_args))) as pipeline:
-        for name, made in wanted.items():
-            shards = [str(made.examples / shard.name) for shard in manifest.read(made.examples).shards_of("train")]
-            columns = [LABEL, *(column["name"] for _, columns in made.fitting["parts"] for column in columns)]
-            source = tf_example_record.TFExampleRecord(shards, schema=made.schema).Project(columns)
-            preprocess = partial(preprocessing.preprocessing_fn, custom_config=made.fitting)
-            with tft_beam.Context(temp_dir=str(made.home / f"{folder}-temporary")):
+        for name, task_run in wanted.items():
+            shards = [
+                str(task_run.examples / shard.name) for shard in manifest.read(task_run.examples).shards_of("train")
+            ]
+            columns = [LABEL, *(column["name"] for _, columns in task_run.fitting["parts"] for column in columns)]
+            source = tf_example_record.TFExampleRecord(shards, schema=task_run.schema).Project(columns)
+            preprocess = partial(preprocessing.preprocessing_fn, custom_config=task_run.fitting)
+            with tft_beam.Context(temp_dir=str(task_run.home / f"{folder}-temporary")):
                 read = pipeline | f"read {name}" >> source.BeamSource(), source.TensorAdapterConfig()
                 fitted = read | f"fit {name}" >> tft_beam.AnalyzeDataset(preprocess)
-                _ = fitted | f"write {name}" >> tft_beam.WriteTransformFn(str(made.home / folder))
+                _ = fitted | f"write {name}" >> tft_beam.WriteTransformFn(str(task_run.home / folder))
 
 
-def train(made: Made, out: str = "", graph: str = "graph") -> None:
-    """Trains for an epoch and exports, as the Trainer does."""
+def train(task_run: TaskRun, out: str = "", graph: str = "graph") -> None:
+    """Trains for one epoch and exports, as the Trainer does."""
     trainer.run_fn(
         FnArgs(
-            train_files=[str(made.examples / "Split-train" / "*")],
-            eval_files=[str(made.examples / "Split-eval" / "*")],
-            transform_graph_path=str(made.home / graph),
-            serving_model_dir=str(made.home / out / "model"),
-            model_run_dir=str(made.home / out / "run"),
-            custom_config=dict(made.custom),
+            train_files=[str(task_run.examples / "Split-train" / "*")],
+            eval_files=[str(task_run.examples / "Split-eval" / "*")],
+            transform_graph_path=str(task_run.home / graph),
+            serving_model_dir=str(task_run.home / out / "model"),
+            model_run_dir=str(task_run.home / out / "run"),
+            custom_config=dict(task_run.custom),
         )
     )
 
 
 @pytest.fixture(scope="module")
-def makers(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], Made]:
-    """Makes each task once."""
-    known: dict[str, Made] = {}
+def task_runs(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], TaskRun]:
+    """Runs each task once."""
+    known: dict[str, TaskRun] = {}
 
-    def get(name: str) -> Made:
+    def get(name: str) -> TaskRun:
         if name not in known:
-            known[name] = make(name, tmp_path_factory.mktemp(name))
+            known[name] = run_task(name, tmp_path_factory.mktemp(name))
         return known[name]
 
     return get
 
 
 @pytest.fixture
-def made(makers: Callable[[str], Made], name: str) -> Made:
-    """The task of a test."""
-    return makers(name)
+def task_run(task_runs: Callable[[str], TaskRun], name: str) -> TaskRun:
+    """The run of a test's task."""
+    return task_runs(name)
 
 
 @pytest.fixture(scope="module")
-def refitted(makers: Callable[[str], Made]) -> Callable[[str], str]:
-    """Fits all tasks in one of WAYS, once: starting the workers is what takes time. Gives the folder of the graphs."""
-
-    @cache
-    def get(way: str) -> str:
-        fit({name: makers(name) for name in NAMES}, way, *WAYS[way])
-        return way
-
-    return get
+def refitted(task_runs: Callable[[str], TaskRun]) -> str:
+    """Fits all tasks again, on two processes, in one pipeline because workers start slowly; returns the folder name."""
+    fit({name: task_runs(name) for name in NAMES}, "refitted", *PROCESSES)
+    return "refitted"
 
 
 every_task = pytest.mark.parametrize("name", NAMES)
 
 
 def having(part: tasks.Part) -> Any:
-    """Marks tests for all tasks with a part."""
+    """Parametrizes a test with all tasks that have a part."""
     return pytest.mark.parametrize("name", [name for name in NAMES if part in tasks.get(name).parts])
 
 
@@ -256,59 +253,57 @@ class TestRecords:
     """Raw files to records."""
 
     @every_task
-    def test_what_was_in_the_raw_files_comes_out_of_the_records(self, made: Made, name: str) -> None:
-        """Every record, every column, by the task's own features; gaps are gaps."""
+    def test_records_have_the_values_of_the_raw_files(self, task_run: TaskRun, name: str) -> None:
+        """Every record and every column, missing values included."""
         found = [
-            (label, sorted((column, plain(values[place])) for column, values in stored(made).items()))
-            for place, label in enumerate(made.labels)
+            (label, sorted((column, plain(values[place])) for column, values in stored(task_run).items()))
+            for place, label in enumerate(task_run.labels)
         ]
 
-        assert sorted(found) == sorted(RAW[name](Path(made.config.data)))
+        assert sorted(found) == sorted(RAW[name](Path(task_run.config.data)))
 
     @every_task
-    def test_the_shipped_schema_is_what_ingest_infers(self, made: Made, name: str) -> None:
-        """Names, types, and dtype and shape of arrays; so the sample is held against it."""
+    def test_the_shipped_schema_is_what_ingest_infers(self, task_run: TaskRun, name: str) -> None:
+        """Names, types, and dtype and shape of arrays."""
         shipped_one = (run_config.HOME / tasks.get(name).schema).read_bytes()
 
-        assert curated.find(made.config, survey_of(made)).file == run_config.HOME / tasks.get(name).schema
-        if made.table is not None:  # class folders have no columns to infer
-            assert curated._columns(shipped_one) == curated._columns(curated._inferred(made.table))
+        assert curated.find(task_run.config, survey_of(task_run)).file == run_config.HOME / tasks.get(name).schema
+        if task_run.table is not None:  # class folders have no columns to infer
+            assert curated._columns(shipped_one) == curated._columns(curated._inferred(task_run.table))
 
     @every_task
-    def test_records_are_as_the_schema_says(self, made: Made, name: str) -> None:
-        """No column but those, each of its type, and all that must be there."""
+    def test_records_conform_to_the_schema(self, task_run: TaskRun, name: str) -> None:
+        """No other columns, each of its type, and all required ones."""
         kinds = {schema_pb2.BYTES: "bytes_list", schema_pb2.INT: "int64_list", schema_pb2.FLOAT: "float_list"}
-        known = {feature.name: kinds[feature.type] for feature in made.schema.feature}
-        always = {feature.name for feature in made.schema.feature if feature.HasField("shape")}
-        for record in made.records:
-            held = tf.train.Example.FromString(record).features.feature
+        known = {feature.name: kinds[feature.type] for feature in task_run.schema.feature}
+        always = {feature.name for feature in task_run.schema.feature if feature.HasField("shape")}
+        for record in task_run.records:
+            columns = tf.train.Example.FromString(record).features.feature
             assert {
-                key: value.WhichOneof("kind") for key, value in held.items() if value.WhichOneof("kind")
+                key: value.WhichOneof("kind") for key, value in columns.items() if value.WhichOneof("kind")
             }.items() <= (known.items())
-            assert always <= {key for key, value in held.items() if getattr(value, known[key]).value}, name
+            assert always <= {key for key, value in columns.items() if getattr(value, known[key]).value}, name
 
     @every_task
-    def test_records_are_the_same_bytes_on_two_workers(self, made: Made, tmp_path: Path, name: str) -> None:
-        """D2: shards, splits and order."""
-        ingest(made.config, survey_of(made), tmp_path / "again", *WAYS["threads"])
+    def test_records_are_the_same_bytes_on_two_workers(self, task_run: TaskRun, tmp_path: Path, name: str) -> None:
+        """D2: the same shards, splits and order."""
+        ingest(task_run.config, survey_of(task_run), tmp_path / "again", *THREADS)
 
         def shards(folder: Path) -> dict[str, bytes]:
             return {str(path.relative_to(folder)): path.read_bytes() for path in folder.glob("Split-*/*")}
 
-        assert shards(tmp_path / "again") == shards(made.examples), name
+        assert shards(tmp_path / "again") == shards(task_run.examples), name
 
 
 class TestFitting:
     """Records to Transform's graph."""
 
     @every_task
-    @pytest.mark.parametrize("way", WAYS)
-    def test_every_runner_fits_the_same(self, made: Made, refitted: Callable[[str], str], name: str, way: str) -> None:
-        """D2: vocabularies by their bytes, and all that the graph makes of the records, bit by bit."""
-        folder = refitted(way)
-        once, again = (applied(made.fitted_in(each), made.raw) for each in ("graph", folder))
+    def test_two_processes_fit_the_same(self, task_run: TaskRun, refitted: str, name: str) -> None:
+        """D2: the same vocabularies, and bit-identical outputs for all records."""
+        once, again = (applied(task_run.fitted_in(folder), task_run.raw) for folder in ("graph", refitted))
 
-        assert assets(made.home / folder) == assets(made.home / "graph")
+        assert assets(task_run.home / refitted) == assets(task_run.home / "graph")
         assert again.keys() == once.keys()
         assert [key for key in once if not np.array_equal(once[key], again[key])] == [], name
 
@@ -317,120 +312,122 @@ class TestTraining:
     """Records to weights."""
 
     @every_task
-    def test_every_weight_learns_and_a_few_records_are_learned_by_heart(self, made: Made, name: str) -> None:
-        """One step changes each weight, so no part is cut off; sixteen records are then known without a mistake."""
-        values, labels = next(iter(made.with_batch(FEW).evaluation(made.files)))
-        model, head = made.model(), Classification(len(made.fitted.classes()))
+    def test_every_weight_is_trained_and_a_few_records_are_memorized(self, task_run: TaskRun, name: str) -> None:
+        """One step changes each weight; after sixty more, all sixteen records are predicted right."""
+        values, labels = next(iter(task_run.with_batch(FEW).evaluation(task_run.files)))
+        model, head = task_run.model(), Classification(len(task_run.fitted.classes()))
         model.compile(keras.optimizers.Adam(3e-3), head.loss(), metrics=head.metrics(), jit_compile=False)
         before = {weight.path: weight.numpy() for weight in model.trainable_weights}
         first = model.evaluate(values, labels, verbose=0, return_dict=True)["loss"]
         model.train_on_batch(values, labels)
-        unmoved = [w.path for w in model.trainable_weights if np.array_equal(w.numpy(), before[w.path])]
+        unchanged = [w.path for w in model.trainable_weights if np.array_equal(w.numpy(), before[w.path])]
         for _ in range(60):
             model.train_on_batch(values, labels)
         last = model.evaluate(values, labels, verbose=0, return_dict=True)
 
-        assert unmoved == [], name
+        assert unchanged == [], name
         assert last["accuracy"] == 1.0
         assert last["loss"] < first / 2
 
     @every_task
-    def test_training_goes_on_exactly_where_it_stopped(self, made: Made, name: str) -> None:
-        """B3: from a position in the midst of an epoch, the batches are those that would have come, bit by bit."""
-        reader = made.with_batch(FEW)
-        whole = list(islice(batches(reader.training(made.files)), 14))
-        steps = reader.steps(made.files)
-        gone_on = list(islice(batches(reader.training(made.files, Position(0, 5))), 9))
+    def test_training_resumes_exactly_where_it_stopped(self, task_run: TaskRun, name: str) -> None:
+        """B3: from a position within an epoch, the batches are bit-identical to those of an uninterrupted run."""
+        reader = task_run.with_batch(FEW)
+        whole = list(islice(batches(reader.training(task_run.files)), 14))
+        steps = reader.steps(task_run.files)
+        resumed = list(islice(batches(reader.training(task_run.files, Position(0, 5))), 9))
 
         assert 5 < steps < 14, name  # an epoch ends in between
-        assert gone_on == whole[5:]
+        assert resumed == whole[5:]
 
-    @every_task
-    def test_one_seed_gives_equal_weights(self, made: Made, refitted: Callable[[str], str], name: str) -> None:
-        """D2: a second training ends with the same model, bit by bit, though others have fitted for it."""
-        train(made, "again", refitted("processes"))
-        first, second = (weights(made.home / out / "model") for out in ("", "again"))
+    @pytest.mark.parametrize("name", ["multimodal", "tensor"])  # together they have every part
+    def test_one_seed_gives_equal_weights(self, task_run: TaskRun, refitted: str, name: str) -> None:
+        """D2: a second training, on the graph that was fitted again, gives bit-identical weights."""
+        train(task_run, "again", refitted)
+        first, second = (weights(task_run.home / out / "model") for out in ("", "again"))
 
         assert first.keys() == second.keys()
         assert [key for key in first if not np.array_equal(first[key], second[key])] == [], name
 
     @every_task
-    def test_a_label_that_was_not_seen_stops_the_reader(self, made: Made, tmp_path: Path, name: str) -> None:
-        """A8: it never becomes -1."""
-        record = tf.train.Example.FromString(made.records[0])
+    def test_an_unknown_label_stops_the_reader(self, task_run: TaskRun, tmp_path: Path, name: str) -> None:
+        """A8: the model never sees a class index of -1."""
+        record = tf.train.Example.FromString(task_run.records[0])
         record.features.feature[LABEL].bytes_list.value[0] = b"never seen"
         with tf.io.TFRecordWriter(str(tmp_path / "records")) as writer:
             writer.write(record.SerializeToString())
         file = RecordFile(tmp_path / "records", 1, (tmp_path / "records").stat().st_size)
 
         with pytest.raises(tf.errors.InvalidArgumentError, match="label"):
-            list(made.reader.evaluation([file]))
-        assert "never seen" not in made.fitted.classes(), name
+            list(task_run.reader.evaluation([file]))
+        assert "never seen" not in task_run.fitted.classes(), name
 
 
 class TestServing:
-    """D1: the exported model answers as the trained one does."""
+    """D1: the exported model predicts as the trained one does."""
 
     @every_task
-    def test_the_export_agrees_with_training(self, made: Made, name: str) -> None:
-        """All records by training's path, as serialized examples, and as values that a client has."""
-        values, _ = next(iter(made.reader.evaluation(made.files)))
-        model = made.model()
-        model.load_weights(str(made.home / "run" / "best.weights.h5"))
+    def test_the_exported_model_predicts_as_the_trained_one(self, task_run: TaskRun, name: str) -> None:
+        """For records read as in training, for serialized examples, and for raw values."""
+        values, _ = next(iter(task_run.reader.evaluation(task_run.files)))
+        model = task_run.model()
+        model.load_weights(str(task_run.home / "run" / "best.weights.h5"))
         expected = model(values, training=False).numpy()
-        by_examples = made.served.signatures["serving_default"](examples=tf.constant(made.records))
-        by_raw = made.served.signatures["raw"](**made.columns)
+        by_examples = task_run.served.signatures["serving_default"](examples=tf.constant(task_run.records))
+        by_raw = task_run.served.signatures["raw"](**task_run.columns)
 
         assert len(expected) >= RECORDS, name
         np.testing.assert_allclose(by_examples["probabilities"], expected, atol=1e-5)
         np.testing.assert_allclose(by_raw["probabilities"], expected, atol=1e-5)
-        assert [n.decode() for n in by_raw["all_classes"][0].numpy()] == made.fitted.classes()
+        assert [n.decode() for n in by_raw["all_classes"][0].numpy()] == task_run.fitted.classes()
 
     @every_task
-    def test_a_record_alone_is_answered_as_in_a_batch(self, made: Made, name: str) -> None:
-        """Neighbours, and how far they make texts be padded, do not matter."""
-        together = made.served.signatures["raw"](**made.columns)["probabilities"].numpy()
+    def test_a_single_record_is_predicted_as_in_a_batch(self, task_run: TaskRun, name: str) -> None:
+        """The other records, and the padding of their texts, do not matter."""
+        together = task_run.served.signatures["raw"](**task_run.columns)["probabilities"].numpy()
         for place in range(3):
-            alone = made.served.signatures["raw"](**{key: v[place : place + 1] for key, v in made.columns.items()})
+            alone = task_run.served.signatures["raw"](
+                **{key: v[place : place + 1] for key, v in task_run.columns.items()}
+            )
             np.testing.assert_allclose(alone["probabilities"][0], together[place], atol=1e-5, err_msg=name)
 
     @having(shipped.TABLE)
-    def test_numbers_that_are_none_are_answered(self, made: Made, name: str) -> None:
-        """A9: not a number, infinite, the largest, and none at all; the answer is probabilities all the same."""
+    def test_extreme_numbers_are_predicted(self, task_run: TaskRun, name: str) -> None:
+        """A9: NaN, infinity, the largest numbers and missing ones give probabilities."""
         odd = {
             "float32": [np.nan, np.inf, -np.inf, 3e38, -3e38],
             "int64": [roles.MISSING["int64"], 2**63 - 1, 0, -1, 1],
         }
         given = {
             key: tf.constant(odd[values.dtype.name], values.dtype) if values.dtype.name in odd else values[:5]
-            for key, values in made.columns.items()
+            for key, values in task_run.columns.items()
         }
-        found = made.served.signatures["raw"](**given)["probabilities"].numpy()
+        found = task_run.served.signatures["raw"](**given)["probabilities"].numpy()
 
         np.testing.assert_allclose(found.sum(axis=1), np.ones(5), rtol=1e-5, err_msg=name)
 
     @having(shipped.TEXT)
-    def test_texts_of_every_kind_are_answered_alike(self, made: Made, name: str) -> None:
-        """A10: as an example and as a value, alone and together: the same answer, whatever is in the text."""
-        (column,) = (c.name for c in roles.read(made.schema, LABEL).of(["text"]))
-        given = {key: tf.repeat(values[:1], len(ODD_TEXTS), axis=0) for key, values in made.columns.items()}
+    def test_unusual_texts_are_predicted(self, task_run: TaskRun, name: str) -> None:
+        """A10: the same as a serialized example and as a raw value."""
+        (column,) = (c.name for c in roles.read(task_run.schema, LABEL).of(["text"]))
+        given = {key: tf.repeat(values[:1], len(ODD_TEXTS), axis=0) for key, values in task_run.columns.items()}
         given[column] = tf.constant(ODD_TEXTS)
-        by_raw = made.served.signatures["raw"](**given)["probabilities"].numpy()
-        examples = [with_text(made.records[0], column, each) for each in ODD_TEXTS]
-        by_examples = made.served.signatures["serving_default"](examples=tf.constant(examples))["probabilities"]
+        by_raw = task_run.served.signatures["raw"](**given)["probabilities"].numpy()
+        examples = [with_text(task_run.records[0], column, each) for each in ODD_TEXTS]
+        by_examples = task_run.served.signatures["serving_default"](examples=tf.constant(examples))["probabilities"]
 
         np.testing.assert_allclose(by_examples, by_raw, atol=1e-5, err_msg=name)
         np.testing.assert_allclose(by_raw.sum(axis=1), np.ones(len(ODD_TEXTS)), rtol=1e-5)
 
     @having(shipped.TEXT)
-    def test_a_text_of_millions_of_words_is_answered_by_its_beginning(self, made: Made, name: str) -> None:
-        """A11: no more of it is looked at than the settings say."""
-        (column,) = (c.name for c in roles.read(made.schema, LABEL).of(["text"]))
-        limit = made.reader.settings.max_tokens
+    def test_a_text_of_millions_of_words_is_truncated(self, task_run: TaskRun, name: str) -> None:
+        """A11: only its first `input.max_tokens` tokens count."""
+        (column,) = (c.name for c in roles.read(task_run.schema, LABEL).of(["text"]))
+        limit = task_run.reader.settings.max_tokens
         words = " ".join(["is it a value of the number"] * limit).split()
-        given = {key: tf.repeat(values[:1], 2, axis=0) for key, values in made.columns.items()}
+        given = {key: tf.repeat(values[:1], 2, axis=0) for key, values in task_run.columns.items()}
         given[column] = tf.constant([" ".join(words[:limit]), " ".join(words[:limit]) + " odd" * 5_000_000])
-        short, long = made.served.signatures["raw"](**given)["probabilities"].numpy()
+        short, long = task_run.served.signatures["raw"](**given)["probabilities"].numpy()
 
         np.testing.assert_allclose(long, short, atol=1e-5, err_msg=name)
 
@@ -443,10 +440,10 @@ ODD_TEXTS = [
 
 
 def with_text(record: bytes, column: str, text: bytes) -> bytes:
-    """Returns a record with another text."""
-    made = tf.train.Example.FromString(record)
-    made.features.feature[column].bytes_list.value[0] = text
-    return bytes(made.SerializeToString())
+    """Returns the record with another text."""
+    example = tf.train.Example.FromString(record)
+    example.features.feature[column].bytes_list.value[0] = text
+    return bytes(example.SerializeToString())
 
 
 def assets(graph: Path) -> dict[str, bytes]:
@@ -455,7 +452,7 @@ def assets(graph: Path) -> dict[str, bytes]:
 
 
 def applied(fitted: Fitted, columns: Mapping[str, Any]) -> dict[str, Any]:
-    """Returns what a fitted graph makes of columns, texts of any length as their numbers in a row."""
+    """Returns the transformed columns; token ids of all texts in one row."""
     found = fitted.apply(columns)
     return {key: getattr(value, "flat_values", value).numpy() for key, value in found.items()}
 
@@ -466,13 +463,13 @@ def weights(model: Path) -> dict[str, Any]:
     return {name: reader.get_tensor(name) for name in reader.get_variable_to_shape_map() if "VARIABLE_VALUE" in name}
 
 
-def survey_of(made: Made) -> survey.Survey:
-    """Looks at the data once more."""
-    return survey.take(made.config.data, made.config.settings.ingest, HashCache(None), made.config.needs)
+def survey_of(task_run: TaskRun) -> survey.Survey:
+    """Surveys the data again."""
+    return survey.take(task_run.config.data, task_run.config.settings.ingest, HashCache(None), task_run.config.needs)
 
 
 def batches(data: Any) -> Iterator[list[bytes]]:
-    """Yields batches as bytes that can be compared, with their shapes."""
+    """Yields batches as comparable bytes, with their shapes."""
     for values, labels in data.as_numpy_iterator():
         yield [
             part
@@ -481,17 +478,17 @@ def batches(data: Any) -> Iterator[list[bytes]]:
         ]
 
 
-def stored(made: Made) -> dict[str, Any]:
-    """Returns the columns of the features as they come out of records: arrays decoded, all else as it stands."""
-    arrays = {c.name for c in roles.read(made.schema, LABEL).of(["tensor"])}
+def stored(task_run: TaskRun) -> dict[str, Any]:
+    """Returns the columns of the records, with arrays decoded."""
+    arrays = {c.name for c in roles.read(task_run.schema, LABEL).of(["tensor"])}
     return {
-        key: (made.reader.features[key].decode(values) if key in arrays else values).numpy()
-        for key, values in made.columns.items()
+        key: (task_run.reader.features[key].decode(values) if key in arrays else values).numpy()
+        for key, values in task_run.columns.items()
     }
 
 
 def plain(value: Any) -> str:
-    """Returns a value as text that can be compared; what is missing is "missing"."""
+    """Returns a value as comparable text; "missing" for missing values."""
     if isinstance(value, np.ndarray):
         return f"{value.dtype} {value.tolist()}"
     if isinstance(value, bytes):
@@ -502,31 +499,31 @@ def plain(value: Any) -> str:
 
 
 def images(data: Path) -> Rows:
-    """Returns images in class folders: their folder and their bytes."""
+    """Returns the images in class folders: folder name and file content."""
     return [(path.parent.name, [("image", path.read_bytes().hex())]) for path in data.glob("*/*")]
 
 
 def docstrings(data: Path) -> Rows:
-    """Returns lines of JSON: a text and a label."""
+    """Returns the rows of the JSON Lines file: label and text."""
     rows = [json.loads(line) for line in (data / "docstrings.jsonl").read_text().splitlines()]
     return [(row["label"], [("text", row["text"].encode().hex())]) for row in rows]
 
 
 def arrays(data: Path) -> Rows:
-    """Returns arrays of an archive, row by row."""
-    with np.load(io.BytesIO((data / "digits.npz").read_bytes())) as held:
-        return [(str(y), [("pixels", plain(x))]) for x, y in zip(held["pixels"], held["label"], strict=True)]
+    """Returns the rows of the arrays: label and pixels."""
+    with np.load(io.BytesIO((data / "digits.npz").read_bytes())) as loaded:
+        return [(str(y), [("pixels", plain(x))]) for x, y in zip(loaded["pixels"], loaded["label"], strict=True)]
 
 
 def table(data: Path) -> Rows:
-    """Returns cells of a table; three columns are no numbers."""
+    """Returns the rows of the table; three columns are not numbers."""
     with (data / "tumours.csv").open(newline="") as file:
         rows = list(csv.DictReader(file))
     return [(row.pop(LABEL), sorted((column, cell(column, value)) for column, value in row.items())) for row in rows]
 
 
 def cell(column: str, value: str) -> str:
-    """Returns a cell as a record has it."""
+    """Returns a cell as comparable text."""
     if not value:
         return "missing"
     if column == "symmetric":
@@ -535,7 +532,7 @@ def cell(column: str, value: str) -> str:
 
 
 def questions(data: Path) -> Rows:
-    """Returns lines of JSON with the images that they name."""
+    """Returns the rows of the JSON Lines file, with the content of their images."""
     rows = [json.loads(line) for line in (data / "questions.jsonl").read_text().splitlines()]
     return [
         (
