@@ -1,1 +1,1 @@
-"""Generators of the sample data; what they write lands in `data/samples` and is never committed."""
+"""Generators of the sample data. Their output goes to `data/samples` and is never committed."""

@@ -9,7 +9,7 @@ import data
 
 
 def generators() -> dict[str, ModuleType]:
-    """Returns the modules that write a sample, by the task that it is for: whatever lies in this folder."""
+    """Returns the generator modules in this folder, by the name of their task."""
     names = [each.name for each in pkgutil.iter_modules(data.__path__) if not each.name.startswith("_")]
     modules = [importlib.import_module(f"data.{name}") for name in names]
     found = {module.DEFAULT_OUT.name: module for module in modules if hasattr(module, "DEFAULT_OUT")}
@@ -17,7 +17,7 @@ def generators() -> dict[str, ModuleType]:
 
 
 def main(argv: list[str]) -> int:
-    """Hands over to the generator of a task."""
+    """Calls the generator of a task."""
     known = generators()
     if not argv or argv[0] not in known:
         print(f"usage: python -m data {{{','.join(known)}}} [--out FOLDER] [--limit N]", file=sys.stderr)

@@ -1,11 +1,11 @@
-"""Scikit-learn's 569 breast tumours as a table: the sample data of the tabular task.
+"""Sample data of the tabular task: scikit-learn's 569 breast tumours as a CSV table.
 
     load_breast_cancer() => 30 numbers ┐
-    derived: size, symmetric, entered  ├─► some cells left empty ─► tumours.csv
+    derived: size, symmetric, entered  ├─► some cells emptied ─► tumours.csv
     label: benign or malignant         ┘
 
-Measurements are the data set's own. Three columns are derived from it, so that a run meets words, truth values and
-dates as well; none of them is made from the label. One cell in a hundred is left empty, drawn with a fixed seed.
+The measurements are unchanged. Three columns are derived from them, so that a run also reads categories, booleans and
+dates; none is derived from the label. One cell in a hundred is emptied, drawn with a fixed seed.
 
     python -m data.breast_cancer [--out data/samples/tabular] [--limit N]
 """
@@ -19,16 +19,16 @@ from data import sample
 
 DEFAULT_OUT = Path("data/samples/tabular")
 FILE = "tumours.csv"
-EMPTY = 0.01  # of the cells, the label's aside
+EMPTY = 0.01  # fraction of emptied cells, without the label column
 SEED = 17
 SIZES = ("small", "medium", "large")
-FIRST_DAY = dt.date(1995, 11, 1)  # the month in which the data set was given to UCI
+FIRST_DAY = dt.date(1995, 11, 1)  # the month in which the data set was donated to UCI
 
 
 def write_table(out: Path, limit: int | None = None) -> int:
-    """Writes `out`/tumours.csv, unless it is there already, and returns the number of its rows.
+    """Writes `out`/tumours.csv, unless it exists already, and returns the number of its rows.
 
-    A `limit` takes rows from all over the set: nearly all of the first ones are malignant.
+    With a `limit`, rows are taken at equal distances: nearly all of the first rows are malignant.
     """
     recipe = {"empty": EMPTY, "limit": limit, "seed": SEED} | sample.versions("numpy", "scikit-learn")
     sample.write_whole(out, recipe, lambda folder: _write(folder / FILE, limit))
@@ -36,7 +36,7 @@ def write_table(out: Path, limit: int | None = None) -> int:
 
 
 def _write(path: Path, limit: int | None) -> None:
-    """Writes all columns of all rows, or of some: a row does not depend on what others are written."""
+    """Writes all columns of all rows, or of `limit` rows; a row does not depend on the limit."""
     columns = _columns()
     rows = list(_with_empty_cells(list(zip(*columns.values(), strict=True))))
     count = min(limit or len(rows), len(rows))
@@ -47,7 +47,7 @@ def _write(path: Path, limit: int | None) -> None:
 
 
 def _columns() -> dict[str, list[str]]:
-    """Returns the cells of each column as they will stand in the file."""
+    """Returns the cells of each column, as text."""
     from sklearn.datasets import load_breast_cancer
 
     tumours = load_breast_cancer()
@@ -62,7 +62,7 @@ def _columns() -> dict[str, list[str]]:
 
 
 def _thirds(values: list[float]) -> list[str]:
-    """Returns small, medium or large: the third of all tumours that a value falls into."""
+    """Returns small, medium or large, by thirds of all values."""
     ordered = sorted(values)
     borders = [ordered[len(ordered) * part // 3] for part in (1, 2)]
     return [SIZES[sum(value >= border for border in borders)] for value in values]
@@ -74,7 +74,7 @@ def _below_median(values: list[float]) -> list[str]:
 
 
 def _with_empty_cells(rows: list[tuple[str, ...]]) -> Iterator[list[str]]:
-    """Yields the rows with some cells left empty; the last one, the label, never is."""
+    """Yields the rows with some cells emptied, except the last cell: the label."""
     import numpy as np
 
     empty = np.random.default_rng(SEED).random((len(rows), len(rows[0]))) < EMPTY
@@ -84,7 +84,7 @@ def _with_empty_cells(rows: list[tuple[str, ...]]) -> Iterator[list[str]]:
 
 
 def main(argv: list[str] | None = None) -> int:
-    """Writes the table that the command line asks for."""
+    """Runs the command line."""
     return sample.command(write_table, "data.breast_cancer", "Write tumours as a CSV table.", DEFAULT_OUT, argv)
 
 

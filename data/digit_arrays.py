@@ -1,9 +1,8 @@
-"""Scikit-learn's 1,797 handwritten digits as arrays: the sample data of the tensor task.
+"""Sample data of the tensor task: scikit-learn's 1,797 handwritten digits as arrays.
 
     load_digits() => digits.npz: pixels uint8 [1797, 8, 8] from 0 to 16, label int64 [1797] from 0 to 9
 
-The levels are as they were counted and the size is as it was scanned: a raw tensor whose range no dtype tells, so
-that moments fitted on it have something to do.
+Size and values are unchanged. The range of the values does not follow from the dtype, so fitted moments matter.
 
     python -m data.digit_arrays [--out data/samples/tensor] [--limit N]
 """
@@ -17,7 +16,7 @@ FILE = "digits.npz"
 
 
 def write_arrays(out: Path, limit: int | None = None) -> int:
-    """Writes `out`/digits.npz with the first `limit` digits, unless it is there already, and returns their number."""
+    """Writes `out`/digits.npz with the first `limit` digits, unless it exists already, and returns their number."""
     import numpy as np
 
     recipe = {"limit": limit} | sample.versions("numpy", "scikit-learn")
@@ -30,12 +29,12 @@ def _write(path: Path, limit: int | None) -> None:
     import numpy as np
 
     pixels, label = digits.load(limit)
-    # Stored and not deflated: rows can then be read at their offsets. NumPy writes no time of day into the archive.
+    # Not compressed, so that rows can be read at their offsets. NumPy writes no timestamps into the archive.
     np.savez(path, pixels=pixels, label=label)
 
 
 def main(argv: list[str] | None = None) -> int:
-    """Writes the arrays that the command line asks for."""
+    """Runs the command line."""
     return sample.command(write_arrays, "data.digit_arrays", "Write handwritten digits as arrays.", DEFAULT_OUT, argv)
 
 

@@ -1,13 +1,13 @@
-"""A handwritten digit, a question about it and a number to compare with: the sample data of the multimodal task.
+"""Sample data of the multimodal task: a handwritten digit, a question about it and a number to compare with.
 
     digit-0003.png  "is it above the number?"   number 4  ink 0.31  ─► no
     digit-0003.png  "is it at most the number?" number 4  ink 0.31  ─► yes
     digit-0003.png  "is this digit odd?"        number 5  ink 0.31  ─► yes
     digit-0003.png  "is the digit even?"        number 5  ink 0.31  ─► no
 
-No part can answer alone. A question stands with its opposite beside the same image and the same numbers, so the
-image and the numbers, even both, say yes exactly half of the time. What a question and the numbers can know without
-the image is that fewer digits are above 5 than above 3: they are right in six of ten at most.
+No modality predicts the answer alone. Every question occurs with its opposite, for the same image and numbers, so
+without the question exactly half of the answers are yes. Without the image, question and numbers only show that fewer
+digits are above 5 than above 3: a model of them is right in at most six of ten rows.
 
     python -m data.digit_questions [--out data/samples/multimodal] [--limit N]
 """
@@ -26,12 +26,12 @@ if TYPE_CHECKING:
 DEFAULT_OUT = Path("data/samples/multimodal")
 FILE = "questions.jsonl"
 IMAGES = "images"
-NUMBERS = (3, 4, 5)  # to compare with: about as many digits are above as are not
+NUMBERS = (3, 4, 5)  # to compare with: about half of the digits are above
 SEED = 17
 ROWS_PER_IMAGE = 4
 
 Answer = Callable[[int, int], bool]
-# What is asked, in the words of several people, and the answer by digit and number. Opposites stand beside each other.
+# Wordings of each question, and its answer by digit and number. Opposite questions are neighbours.
 QUESTIONS: tuple[tuple[tuple[str, ...], Answer], ...] = (
     (
         (
@@ -78,9 +78,9 @@ _PAIRS = (QUESTIONS[:2], QUESTIONS[2:])
 
 
 def write_questions(out: Path, limit: int | None = None) -> int:
-    """Writes `out`/questions.jsonl and the images it names, unless they are there, and returns the number of rows.
+    """Writes `out`/questions.jsonl and its images, unless they exist already, and returns the number of rows.
 
-    A `limit` is rounded up to whole images: four rows each.
+    A `limit` is rounded up to whole images, which have four rows each.
     """
     recipe = {"edge": digits.EDGE, "limit": limit, "seed": SEED} | sample.versions("pillow", "scikit-learn")
     images = None if limit is None else -(-limit // ROWS_PER_IMAGE)
@@ -98,8 +98,8 @@ def _write(folder: Path, images: int | None) -> None:
 
 
 def _rows(index: int, digit: int, levels: "NDArray[np.uint8]") -> Iterator[dict[str, Any]]:
-    """Yields the rows of a image: a question of each pair and its opposite, each pair with a number of its own."""
-    chance = random.Random(f"{SEED} {index}")  # of its own: a image's rows do not depend on those before it
+    """Yields the rows of an image: both questions of each pair, with one number per pair."""
+    chance = random.Random(f"{SEED} {index}")  # seeded per image: its rows do not depend on the images before it
     ink = round(float(levels.mean()) / digits.MAX_LEVEL, 4)
     for pair in _PAIRS:
         number = chance.choice(NUMBERS)
@@ -118,7 +118,7 @@ def _path(index: int) -> str:
 
 
 def main(argv: list[str] | None = None) -> int:
-    """Writes the questions that the command line asks for."""
+    """Runs the command line."""
     summary = "Write digits and questions as JSON Lines with images."
     return sample.command(write_questions, "data.digit_questions", summary, DEFAULT_OUT, argv)
 

@@ -1,6 +1,6 @@
-"""Scikit-learn's 1,797 handwritten digits as a folder of class folders: the sample data of the image task.
+"""Sample data of the image task: scikit-learn's 1,797 handwritten digits, one folder per class.
 
-load_digits() => 8x8 px, 17 grey levels => 32x32 px, 256 grey levels => zero/digit-0000.png, one/digit-0001.jpg, …
+load_digits() => 8x8 px, 17 gray levels => 32x32 px, 256 gray levels => zero/digit-0000.png, one/digit-0001.jpg, …
 
 python -m data.digits [--out data/samples/image] [--limit N]
 """
@@ -23,17 +23,17 @@ MAX_LEVEL = 16
 
 
 def write_image_folder(out: Path, limit: int | None = None) -> int:
-    """Writes the first `limit` digits (all by default) under `out`, unless they are there already.
+    """Writes the first `limit` digits (all by default) under `out`, unless they exist already.
 
     Args:
-        out: The folder of class folders. An older sample is replaced; a folder of anybody else's is left alone.
-        limit: How many digits to write, from the first.
+        out: folder of the class folders. An older sample is replaced; any other folder is not touched.
+        limit: number of digits to write.
 
     Returns:
         The number of images in `out`.
 
     Raises:
-        FileExistsError: `out` is there and was not written by this function.
+        FileExistsError: `out` exists and was not written by this function.
         ValueError: `limit` is below 1.
     """
     recipe = {"edge": EDGE, "jpeg_quality": JPEG_QUALITY, "limit": limit} | sample.versions("pillow", "scikit-learn")
@@ -42,7 +42,7 @@ def write_image_folder(out: Path, limit: int | None = None) -> int:
 
 
 def load(limit: int | None = None) -> "tuple[NDArray[np.uint8], NDArray[np.int64]]":
-    """Returns the first digits as grey levels from 0 to 16, [n, 8, 8], and which digit each is."""
+    """Returns the first digits as gray levels from 0 to 16, [n, 8, 8], and their labels."""
     from sklearn.datasets import load_digits
 
     digits = load_digits()
@@ -50,11 +50,11 @@ def load(limit: int | None = None) -> "tuple[NDArray[np.uint8], NDArray[np.int64
 
 
 def image(levels: "NDArray[np.uint8]") -> "Image":
-    """Returns one digit as a grey image of 32 x 32 pixels."""
+    """Returns one digit as a grayscale image of 32 x 32 pixels."""
     from PIL import Image
 
-    grey = (levels * (255 / MAX_LEVEL)).round().astype("uint8")
-    return Image.fromarray(grey).resize((EDGE, EDGE), Image.Resampling.BICUBIC)
+    gray = (levels * (255 / MAX_LEVEL)).round().astype("uint8")
+    return Image.fromarray(gray).resize((EDGE, EDGE), Image.Resampling.BICUBIC)
 
 
 def _write_classes(folder: Path, limit: int | None) -> None:
@@ -63,7 +63,7 @@ def _write_classes(folder: Path, limit: int | None) -> None:
 
 
 def _write_image(folder: Path, index: int, levels: "NDArray[np.uint8]") -> None:
-    """Writes one digit; every other one is a JPEG, so that a run meets both formats."""
+    """Writes one digit; every second one as JPEG, so that a run reads both formats."""
     folder.mkdir(parents=True, exist_ok=True)
     stem = f"digit-{index:04d}"
     if index % 2:
@@ -73,8 +73,8 @@ def _write_image(folder: Path, index: int, levels: "NDArray[np.uint8]") -> None:
 
 
 def main(argv: list[str] | None = None) -> int:
-    """Writes the folder that the command line asks for."""
-    summary = "Write handwritten digits as class folders."
+    """Runs the command line."""
+    summary = "Write handwritten digits, one folder per class."
     return sample.command(write_image_folder, "data.digits", summary, DEFAULT_OUT, argv)
 
 

@@ -1,1 +1,1 @@
-"""What the data must be: one curated schema a task, as text protos next to this file."""
+"""Curated schemas of the sample data, one text proto per task."""

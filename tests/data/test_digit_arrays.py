@@ -1,4 +1,4 @@
-"""The sample arrays are scikit-learn's digits, as they were counted."""
+"""The sample arrays are scikit-learn's digits, unchanged."""
 
 from pathlib import Path
 
@@ -23,7 +23,7 @@ def test_the_arrays_are_those_of_scikit_learn(tmp_path: Path) -> None:
 
 
 def test_two_calls_write_the_same_bytes(tmp_path: Path) -> None:
-    """Not even the time of day differs."""
+    """The archive has no timestamps."""
     for name in ("a", "b"):
         write_arrays(tmp_path / name, limit=100)
 
@@ -32,7 +32,7 @@ def test_two_calls_write_the_same_bytes(tmp_path: Path) -> None:
 
 
 def test_a_limit_takes_the_first_digits(tmp_path: Path) -> None:
-    """As many of them as asked for."""
+    """In scikit-learn's order."""
     assert write_arrays(tmp_path / "tensor", limit=30) == 30
 
     with np.load(tmp_path / "tensor" / digit_arrays.FILE) as arrays:

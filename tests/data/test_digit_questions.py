@@ -1,4 +1,4 @@
-"""The sample of images, questions and numbers can be answered by all three together, and by no one alone."""
+"""The label of the multimodal sample follows from image, question and number together, and from none alone."""
 
 import hashlib
 import json
@@ -18,7 +18,7 @@ Row = dict[str, Any]
 
 
 def rows(folder: Path) -> list[Row]:
-    """Returns what stands in the sample."""
+    """Returns the rows of the sample."""
     return [json.loads(line) for line in (folder / digit_questions.FILE).read_text(encoding="utf-8").splitlines()]
 
 
@@ -30,8 +30,8 @@ def full(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return out
 
 
-def most_right(sample: list[Row], *known: str) -> float:
-    """Returns how often anyone could be right at best who sees these columns of this very sample and no other."""
+def best_accuracy(sample: list[Row], *known: str) -> float:
+    """Returns the highest accuracy that any model of these columns can reach on the sample."""
     answers: dict[tuple[Any, ...], Counter[str]] = defaultdict(Counter)
     for row in sample:
         answers[tuple(row[name] for name in known)][row["label"]] += 1
@@ -40,18 +40,18 @@ def most_right(sample: list[Row], *known: str) -> float:
 
 @pytest.mark.parametrize("known", [("image",), ("ink", "number"), ("image", "ink", "number")])
 def test_without_the_question_half_of_the_answers_are_yes(full: Path, known: tuple[str, ...]) -> None:
-    """Of every image and every set of numbers, so no model of them can be better than chance, whatever it learns."""
-    assert most_right(rows(full), *known) == 0.5
+    """For every image and all numbers, so that no model of them is better than chance."""
+    assert best_accuracy(rows(full), *known) == 0.5
 
 
 @pytest.mark.parametrize(("known", "most"), [(("question",), 0.53), (("question", "number"), 0.57)])
-def test_without_the_image_little_is_known(full: Path, known: tuple[str, ...], most: float) -> None:
-    """Though the words and the number are told exactly."""
-    assert 0.5 <= most_right(rows(full), *known) < most
+def test_without_the_image_the_accuracy_is_low(full: Path, known: tuple[str, ...], most: float) -> None:
+    """Even for a model that knows question and number exactly."""
+    assert 0.5 <= best_accuracy(rows(full), *known) < most
 
 
 def is_true(question: str, digit: int, number: int) -> bool:
-    """Answers a question by the words that decide about it."""
+    """Answers a question by its keywords."""
     if any(word in question for word in ("two", "odd", "even")):
         return (digit % 2 == 1) == any(word in question for word in ("one", "odd"))
     at_most = any(words in question for words in ("most", "no more", "smaller", "within", "not greater"))
@@ -59,7 +59,7 @@ def is_true(question: str, digit: int, number: int) -> bool:
 
 
 def test_answers_are_right(full: Path) -> None:
-    """For the digit that scikit-learn says it is."""
+    """For scikit-learn's label of the digit."""
     targets = load_digits().target.tolist()
     found = [(row, targets[int(row["image"][-8:-4])]) for row in rows(full)]
 
@@ -68,16 +68,16 @@ def test_answers_are_right(full: Path) -> None:
     ]
 
 
-def test_all_words_are_asked(full: Path) -> None:
-    """Each about as often as the others of its kind."""
+def test_all_wordings_occur(full: Path) -> None:
+    """Each more than 300 times."""
     counts = Counter(row["question"] for row in rows(full))
 
     assert set(counts) == {question for words, _ in QUESTIONS for question in words}
     assert min(counts.values()) > 300
 
 
-def test_rows_name_images_that_are_there(full: Path) -> None:
-    """By a path relative to the file, four rows each."""
+def test_every_image_has_four_rows(full: Path) -> None:
+    """Rows have its path, relative to the file."""
     named = Counter(row["image"] for row in rows(full))
 
     assert named == {f"images/{path.name}": 4 for path in (full / "images").iterdir()}
@@ -85,15 +85,15 @@ def test_rows_name_images_that_are_there(full: Path) -> None:
 
 
 def test_images_are_those_of_the_image_sample(full: Path) -> None:
-    """Pixel for pixel."""
+    """With the same pixels."""
     levels, _ = digits.load(3)
 
     with Image.open(full / "images" / "digit-0002.png") as image:
         np.testing.assert_array_equal(np.asarray(image), np.asarray(digits.image(levels[2])))
 
 
-def test_numbers_are_a_whole_one_and_a_fraction(full: Path) -> None:
-    """The number to compare with, and the share of the image that is ink."""
+def test_rows_have_the_number_and_the_fraction_of_ink(full: Path) -> None:
+    """The number is 3, 4 or 5; the fraction is the mean gray level."""
     found = rows(full)
 
     assert {row["number"] for row in found} == {3, 4, 5}
@@ -101,7 +101,7 @@ def test_numbers_are_a_whole_one_and_a_fraction(full: Path) -> None:
 
 
 def test_a_limit_is_rounded_up_to_whole_images(full: Path, tmp_path: Path) -> None:
-    """The rows are the first ones of the whole."""
+    """The rows are the first ones of the whole sample."""
     assert write_questions(tmp_path / "some", limit=10) == 12
 
     assert rows(tmp_path / "some") == rows(full)[:12]
@@ -109,7 +109,7 @@ def test_a_limit_is_rounded_up_to_whole_images(full: Path, tmp_path: Path) -> No
 
 
 def test_two_calls_write_the_same_bytes(tmp_path: Path) -> None:
-    """Rows and images."""
+    """In the rows and in the images."""
     found = []
     for name in ("a", "b"):
         write_questions(tmp_path / name, limit=100)

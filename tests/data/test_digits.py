@@ -1,4 +1,4 @@
-"""The sample digits are what scikit-learn ships, written whole or not at all."""
+"""The sample digits are scikit-learn's, and the folder is complete or absent."""
 
 import hashlib
 import json
@@ -19,28 +19,28 @@ ROOT = Path(__file__).resolve().parents[2]
 
 
 def contents(folder: Path) -> dict[str, str]:
-    """Maps the relative path of every file under `folder` to the digest of its bytes."""
+    """Returns the digest of every file under `folder`, by relative path."""
     files = sorted(path for path in folder.rglob("*") if path.is_file())
     return {str(path.relative_to(folder)): hashlib.sha256(path.read_bytes()).hexdigest() for path in files}
 
 
 @pytest.fixture(scope="module")
 def full(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The whole sample, written once for this module."""
+    """The whole sample."""
     out = tmp_path_factory.mktemp("digits") / "image"
     assert write_image_folder(out) == 1797
     return out
 
 
 def test_every_class_has_as_many_files_as_scikit_learn_has_rows(full: Path) -> None:
-    """The class folders are the ten words, each with the rows of its digit."""
+    """The class folders are the ten digits in words."""
     counts = {folder.name: len(list(folder.iterdir())) for folder in full.iterdir()}
 
     assert counts == dict(zip(CLASS_NAMES, np.bincount(load_digits().target).tolist(), strict=True))
 
 
 def test_rows_alternate_between_png_and_jpeg(full: Path) -> None:
-    """The number in a file's name is the row; its parity decides the format, and the bytes are of that format."""
+    """The number in the file name is the row; even rows are PNG and odd rows JPEG."""
     written = {path.name: path.read_bytes()[:4] for path in full.glob("*/*")}
 
     assert written == {
@@ -49,10 +49,10 @@ def test_rows_alternate_between_png_and_jpeg(full: Path) -> None:
     }
 
 
-def test_a_png_holds_the_enlarged_row_exactly(full: Path) -> None:
-    """Row 0 is a zero: scaled to 255 and enlarged by bicubic interpolation."""
-    grey = np.rint(load_digits().images[0] * (255 / 16)).astype(np.uint8)
-    expected = Image.fromarray(grey).resize((32, 32), Image.Resampling.BICUBIC)
+def test_a_png_has_the_pixels_of_the_enlarged_row(full: Path) -> None:
+    """Scaled to 255 and enlarged by bicubic interpolation; row 0 is a zero."""
+    gray = np.rint(load_digits().images[0] * (255 / 16)).astype(np.uint8)
+    expected = Image.fromarray(gray).resize((32, 32), Image.Resampling.BICUBIC)
 
     with Image.open(full / "zero" / "digit-0000.png") as image:
         assert image.mode == "L"
@@ -60,24 +60,24 @@ def test_a_png_holds_the_enlarged_row_exactly(full: Path) -> None:
 
 
 def test_a_jpeg_is_close_to_the_enlarged_row(full: Path) -> None:
-    """Row 1 is a one: JPEG at quality 95 loses little."""
-    grey = np.rint(load_digits().images[1] * (255 / 16)).astype(np.uint8)
-    expected = np.asarray(Image.fromarray(grey).resize((32, 32), Image.Resampling.BICUBIC), dtype=np.int16)
+    """JPEG at quality 95 loses little; row 1 is a one."""
+    gray = np.rint(load_digits().images[1] * (255 / 16)).astype(np.uint8)
+    expected = np.asarray(Image.fromarray(gray).resize((32, 32), Image.Resampling.BICUBIC), dtype=np.int16)
 
     with Image.open(full / "one" / "digit-0001.jpg") as image:
         assert np.abs(np.asarray(image, dtype=np.int16) - expected).mean() < 2
 
 
 def test_two_calls_write_the_same_bytes(tmp_path: Path) -> None:
-    """Nothing in a file depends on when or where it was written."""
+    """Independent of time and folder."""
     write_image_folder(tmp_path / "a" / "image", limit=100)
     write_image_folder(tmp_path / "b" / "other", limit=100)
 
     assert contents(tmp_path / "a" / "image") == contents(tmp_path / "b" / "other")
 
 
-def test_a_complete_folder_is_left_untouched(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The second call writes nothing and still tells the count."""
+def test_a_complete_folder_is_not_written_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The second call only returns the number of images."""
     out = tmp_path / "image"
     write_image_folder(out, limit=30)
     monkeypatch.setattr(digits, "_write_classes", lambda *_: pytest.fail("written again"))
@@ -86,7 +86,7 @@ def test_a_complete_folder_is_left_untouched(tmp_path: Path, monkeypatch: pytest
 
 
 def test_the_folder_holds_class_folders_only(tmp_path: Path) -> None:
-    """Stamp and lock stand beside the folder, not inside it."""
+    """Stamp and lock are next to the folder."""
     write_image_folder(tmp_path / "image", limit=10)
 
     assert sorted(path.name for path in (tmp_path / "image").iterdir()) == sorted(CLASS_NAMES)
@@ -94,7 +94,7 @@ def test_the_folder_holds_class_folders_only(tmp_path: Path) -> None:
 
 
 def test_another_limit_replaces_the_folder(tmp_path: Path) -> None:
-    """A folder made by another recipe is made anew, whole."""
+    """A folder with another recipe is written again."""
     write_image_folder(tmp_path / "image", limit=30)
 
     assert write_image_folder(tmp_path / "image", limit=20) == 20
@@ -116,8 +116,8 @@ digits.write_image_folder(pathlib.Path(sys.argv[1]), limit=20)
 """
 
 
-def test_killed_half_way_leaves_no_final_folder(tmp_path: Path) -> None:
-    """What was begun is not seen under the final name, and the next call finishes the work."""
+def test_a_killed_call_leaves_no_folder(tmp_path: Path) -> None:
+    """Its files are in a temporary folder, and the next call succeeds."""
     out = tmp_path / "image"
 
     killed = subprocess.run([sys.executable, "-c", KILLED_AT_ROW_7, str(out)], cwd=ROOT, check=False)
@@ -129,8 +129,8 @@ def test_killed_half_way_leaves_no_final_folder(tmp_path: Path) -> None:
     assert not (tmp_path / ".image.partial").exists()
 
 
-def test_somebody_elses_folder_is_refused(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """A folder without our stamp keeps its files, and the command ends with a usage error."""
+def test_another_folder_is_not_replaced(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """A folder without stamp keeps its files, and the command ends with a usage error."""
     (tmp_path / "photos").mkdir()
     (tmp_path / "photos" / "cat.jpg").write_bytes(b"cat")
 
@@ -142,7 +142,7 @@ def test_somebody_elses_folder_is_refused(tmp_path: Path, capsys: pytest.Capture
     assert (tmp_path / "photos" / "cat.jpg").read_bytes() == b"cat"
 
 
-def test_a_limit_below_one_is_refused(tmp_path: Path) -> None:
-    """Zero images are not a sample."""
+def test_a_limit_below_one_is_rejected(tmp_path: Path) -> None:
+    """The message says what was expected."""
     with pytest.raises(ValueError, match="limit is 0; expected 1 or more"):
         write_image_folder(tmp_path / "image", limit=0)

@@ -1,4 +1,4 @@
-"""The sample texts are docstrings as their authors wrote them, but for the names that would give them away."""
+"""The sample texts are docstrings without the names of their libraries."""
 
 import itertools
 import json
@@ -11,36 +11,36 @@ from typing import Any
 import pytest
 
 from data import docstrings
-from data.docstrings import GIVE_AWAYS, LIBRARIES, write_docstrings
+from data.docstrings import LIBRARIES, LIBRARY_NAMES, write_docstrings
 
 ROOT = Path(__file__).resolve().parents[2]
 
 
 def records(folder: Path) -> list[dict[str, Any]]:
-    """Returns what stands in the sample."""
+    """Returns the records of the sample."""
     return [json.loads(line) for line in (folder / docstrings.FILE).read_text(encoding="utf-8").splitlines()]
 
 
 @pytest.fixture(scope="module")
 def some(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A hundred texts of each library."""
+    """Forty texts of each library."""
     out = tmp_path_factory.mktemp("docstrings") / "text"
-    assert write_docstrings(out, limit=600) == 600
+    assert write_docstrings(out, limit=240) == 240
     return out
 
 
-def test_a_limit_is_shared_out_evenly(some: Path) -> None:
-    """Every library has as many texts as any other."""
-    assert Counter(record["label"] for record in records(some)) == dict.fromkeys(LIBRARIES, 100)
+def test_a_limit_is_divided_evenly(some: Path) -> None:
+    """Every library has the same number of texts."""
+    assert Counter(record["label"] for record in records(some)) == dict.fromkeys(LIBRARIES, 40)
 
 
 def test_a_record_is_a_text_and_its_library(some: Path) -> None:
-    """Nothing else stands in it that a model could learn from, such as the file's path."""
+    """It has nothing else that a model could learn from, such as a path."""
     assert {tuple(record) for record in records(some)} == {("text", "label")}
 
 
 def test_texts_are_short_and_long(some: Path) -> None:
-    """From a sentence to pages, none without something to read."""
+    """From one sentence to pages."""
     lengths = sorted(len(record["text"].split()) for record in records(some))
 
     assert lengths[len(lengths) // 10] < 30
@@ -48,8 +48,8 @@ def test_texts_are_short_and_long(some: Path) -> None:
 
 
 def test_no_text_names_its_library(some: Path) -> None:
-    """Neither by its name, also inside of other words, nor by the alias that it is imported by."""
-    assert [record["text"] for record in records(some) if GIVE_AWAYS.search(record["text"])] == []
+    """Neither by its name, also inside other words, nor by its alias."""
+    assert [record["text"] for record in records(some) if LIBRARY_NAMES.search(record["text"])] == []
 
 
 @pytest.mark.parametrize(
@@ -65,13 +65,13 @@ def test_no_text_names_its_library(some: Path) -> None:
         ("update, shelf, tfrecord", "update, shelf, tfrecord"),
     ],
 )
-def test_names_are_cut_out_and_nothing_else(text: str, left: str) -> None:
-    """The dot behind a name goes with it, and what shows up when a name is gone goes too."""
-    assert docstrings._without_give_aways(text) == left
+def test_only_library_names_are_removed(text: str, left: str) -> None:
+    """With the dot after a name, and until none is left."""
+    assert docstrings._without_library_names(text) == left
 
 
 def test_no_two_texts_are_nearly_the_same(some: Path) -> None:
-    """Of the runs of four words in any two texts, fewer than half are in both."""
+    """Any two texts share fewer than half of their runs of four words."""
     texts = [docstrings._WORD.findall(record["text"].lower()) for record in records(some)]
     runs = [set(docstrings._shingles(words)) for words in texts]
 
@@ -84,7 +84,7 @@ KNOWN = (
 
 
 @pytest.mark.parametrize(
-    ("text", "is_worth"),
+    ("text", "is_new"),
     [
         (KNOWN.replace("array", "list").replace("missing", "empty"), False),
         ("Write every record to a file of its own, in the order of keys, and sync the folder when all is done.", True),
@@ -92,25 +92,25 @@ KNOWN = (
         (f"{' '.join('abcdefghijklmnopqrstuvwxyz')} \ud800", False),
     ],
 )
-def test_a_text_is_worth_keeping_if_it_says_something_new(text: str, is_worth: bool) -> None:
-    """Near-copies, texts that say nothing and half a surrogate pair are not."""
+def test_short_texts_and_near_duplicates_are_dropped(text: str, is_new: bool) -> None:
+    """Texts that cannot be encoded as well."""
     known: set[int] = set()
 
-    assert docstrings._is_worth(KNOWN, known)
-    assert docstrings._is_worth(text, known) is is_worth
+    assert docstrings._is_new(KNOWN, known)
+    assert docstrings._is_new(text, known) is is_new
 
 
 def test_two_calls_write_the_same_bytes(some: Path, tmp_path: Path) -> None:
-    """Whatever the order in which Python's sets and folders of files come, in a process of its own."""
-    command = [sys.executable, "-m", "data.docstrings", "--limit", "600", "--out", str(tmp_path / "again")]
+    """In another process, with another order of sets and folder entries."""
+    command = [sys.executable, "-m", "data.docstrings", "--limit", "240", "--out", str(tmp_path / "again")]
     done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=True)
 
-    assert done.stdout == f"600 records in {tmp_path / 'again'}\n"
+    assert done.stdout == f"240 records in {tmp_path / 'again'}\n"
     assert (tmp_path / "again" / docstrings.FILE).read_bytes() == (some / docstrings.FILE).read_bytes()
 
 
-def test_nothing_is_imported_to_be_read(tmp_path: Path) -> None:
-    """Docstrings come out of source files; the libraries themselves stay unloaded."""
+def test_the_libraries_are_not_imported(tmp_path: Path) -> None:
+    """Docstrings are read from source files."""
     script = (
         "import sys, pathlib; from data.docstrings import LIBRARIES, write_docstrings;"
         f"write_docstrings(pathlib.Path({str(tmp_path / 'text')!r}), 12);"
@@ -123,7 +123,7 @@ def test_nothing_is_imported_to_be_read(tmp_path: Path) -> None:
 
 @pytest.mark.slow
 def test_the_whole_sample_has_thousands_of_texts(tmp_path: Path) -> None:
-    """As the lock's versions have them; the counts of data/README.md."""
+    """The counts of data/README.md, for the versions of the lock file."""
     write_docstrings(tmp_path / "text")
 
     assert Counter(record["label"] for record in records(tmp_path / "text")) == {

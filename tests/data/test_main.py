@@ -1,4 +1,4 @@
-"""One command writes the sample of any task."""
+"""`python -m data TASK` writes the sample of a task."""
 
 from pathlib import Path
 
@@ -16,8 +16,8 @@ FILES = {
 
 
 @pytest.mark.parametrize("task", FILES)
-def test_a_task_gets_its_sample(task: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """Where it is told to, and as much as it is told to."""
+def test_the_sample_of_a_task_is_written(task: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """To --out, with --limit records."""
     assert main([task, "--out", str(tmp_path / task), "--limit", "12"]) == 0
 
     assert capsys.readouterr().out == f"12 records in {tmp_path / task}\n"
@@ -26,17 +26,17 @@ def test_a_task_gets_its_sample(task: str, tmp_path: Path, capsys: pytest.Captur
 
 @pytest.mark.parametrize("arguments", [[], ["audio"]])
 def test_an_unknown_task_is_a_usage_error(arguments: list[str], capsys: pytest.CaptureFixture[str]) -> None:
-    """The known ones are listed."""
+    """The message lists the tasks."""
     assert main(arguments) == 2
     assert f"usage: python -m data {{{','.join(sorted(FILES))}}} " in capsys.readouterr().err
 
 
 @pytest.mark.parametrize("task", FILES)
 def test_a_limit_below_one_is_a_usage_error(task: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """No records are not a sample, and nothing is left behind."""
+    """Nothing is written."""
     with pytest.raises(SystemExit) as stopped:
         main([task, "--out", str(tmp_path / task), "--limit", "0"])
 
     assert stopped.value.code == 2
-    assert "limit is 0; expected 1 or more, or none for all records" in capsys.readouterr().err
+    assert "limit is 0; expected 1 or more, or no limit for all records" in capsys.readouterr().err
     assert list(tmp_path.iterdir()) == []

@@ -1,4 +1,4 @@
-"""What Transform fits, with Beam as in the pipeline: several ways at once, because starting it is what takes time."""
+"""Fits columns with Transform and Beam, with several functions per pipeline because Beam starts slowly."""
 
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
@@ -16,21 +16,21 @@ Fit = Callable[[Mapping[str, Sequence[Any]], Mapping[str, Preprocess]], dict[str
 
 @pytest.fixture(scope="session")
 def fit(tmp_path_factory: pytest.TempPathFactory) -> Fit:
-    """Fits columns in each of several ways; returns the folders of the graphs by the ways' names."""
+    """Fits columns with each of several preprocessing functions; returns the folders of the graphs by name."""
 
-    def run(columns: Mapping[str, Sequence[Any]], ways: Mapping[str, Preprocess]) -> dict[str, str]:
+    def run(columns: Mapping[str, Sequence[Any]], functions: Mapping[str, Preprocess]) -> dict[str, str]:
         folder = tmp_path_factory.mktemp("fitted")
         typed = {name: _typed(values) for name, values in columns.items()}
         spec = {name: tf.io.FixedLenFeature([], _dtype(values)) for name, values in typed.items()}
         metadata = dataset_metadata.DatasetMetadata(schema_utils.schema_from_feature_spec(spec))
         records = [dict(zip(typed, row, strict=True)) for row in zip(*typed.values(), strict=True)]
-        graphs = {name: str(folder / f"graph-{place}") for place, name in enumerate(ways)}
+        graphs = {name: str(folder / f"graph-{place}") for place, name in enumerate(functions)}
         with beam.Pipeline() as pipeline:
             rows = pipeline | beam.Create(records)
-            for name, way in ways.items():
-                # In one folder the vocabularies of one way would be those of another.
+            for name, function in functions.items():
+                # In a shared folder, one function would overwrite the vocabularies of another.
                 with tft_beam.Context(temp_dir=f"{graphs[name]}-temporary"):
-                    fitted = (rows, metadata) | f"fit {name}" >> tft_beam.AnalyzeDataset(way)
+                    fitted = (rows, metadata) | f"fit {name}" >> tft_beam.AnalyzeDataset(function)
                     _ = fitted | f"write {name}" >> tft_beam.WriteTransformFn(graphs[name])
         return graphs
 

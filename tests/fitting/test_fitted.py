@@ -1,4 +1,4 @@
-"""A fitted graph, read back: it applies to the columns that are there, and is the same each time it is fitted."""
+"""The fitted graph applies to any subset of columns, and fitting again gives the same graph."""
 
 from collections.abc import Callable
 from pathlib import Path
@@ -35,40 +35,40 @@ CONFIG: dict[str, Any] = {
 
 
 def preprocess(inputs: dict[str, Any]) -> dict[str, Any]:
-    """The entry point, as the pipeline calls it."""
+    """Calls the entry point as the pipeline does."""
     return preprocessing.preprocessing_fn(inputs, CONFIG)
 
 
 @pytest.fixture(scope="module")
 def graphs(fit: Callable[..., dict[str, str]]) -> dict[str, str]:
-    """The same fitted twice."""
+    """Two graphs, fitted on the same records."""
     return fit(RECORDS, {"once": preprocess, "again": preprocess})
 
 
 @pytest.fixture(scope="module")
 def fitted(graphs: dict[str, str]) -> Fitted:
-    """One of them, read."""
+    """One of the graphs."""
     return Fitted(graphs["once"], Transform())
 
 
 def test_all_parts_are_in_one_graph(fitted: Fitted) -> None:
-    """Under the names that features and trainer look for."""
+    """Under the names that features and Trainer read."""
     columns = {name: tf.constant(values) for name, values in RECORDS.items()}
 
     assert fitted.apply(columns).keys() == {"label", "said", "table_numbers", "table_categories"}
 
 
 @pytest.mark.parametrize(
-    ("given", "made"),
+    ("given", "expected"),
     [(["label"], {"label"}), (["said"], {"said"}), (["size", "kind"], {"table_numbers", "table_categories"})],
 )
-def test_a_part_alone_can_be_applied(fitted: Fitted, given: list[str], made: set[str]) -> None:
-    """A client has no label, and training reads texts and labels apart."""
-    assert fitted.apply({name: tf.constant(RECORDS[name]) for name in given}).keys() == made
+def test_a_subset_of_columns_can_be_transformed(fitted: Fitted, given: list[str], expected: set[str]) -> None:
+    """Clients send no label, and training transforms texts and labels separately."""
+    assert fitted.apply({name: tf.constant(RECORDS[name]) for name in given}).keys() == expected
 
 
 def test_vocabularies_are_the_same_bytes_each_time(graphs: dict[str, str]) -> None:
-    """D2."""
+    """D2: fitting is reproducible."""
     once, again = (
         {path.name: path.read_bytes() for path in Path(graph, "transform_fn", "assets").iterdir()}
         for graph in (graphs["once"], graphs["again"])
@@ -78,7 +78,7 @@ def test_vocabularies_are_the_same_bytes_each_time(graphs: dict[str, str]) -> No
     assert sorted(once) == ["category_0", "label_counts", "labels", "tokens_0"]
 
 
-def test_tf_data_gives_what_eager_calls_give(fitted: Fitted) -> None:
+def test_tf_data_gives_the_same_as_eager_calls(fitted: Fitted) -> None:
     """Training applies the graph in its input pipeline."""
     data = tf.data.Dataset.from_tensors({"size": RECORDS["size"], "kind": RECORDS["kind"]}).map(fitted.apply)
     (mapped,) = data.as_numpy_iterator()

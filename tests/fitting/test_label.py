@@ -1,4 +1,4 @@
-"""Labels: classes have numbers by falling frequency, quantities have moments; both are counted."""
+"""Labels: classes get indices by descending frequency, quantities get moments; both are counted."""
 
 from collections.abc import Callable
 from typing import Any
@@ -7,9 +7,8 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from components.fitting import fitted as reading
 from components.fitting import label
-from components.fitting.fitted import Fitted
+from components.fitting.fitted import Fitted, label_counts
 from components.settings.transform import Transform
 
 pytestmark = pytest.mark.slow  # starts Beam
@@ -20,7 +19,7 @@ QUANTITIES = [1.0, 2.0, 3.0, 6.0, 3.0, 3.0]
 
 @pytest.fixture(scope="module")
 def fitted(fit: Callable[..., dict[str, str]]) -> dict[str, Fitted]:
-    """One label of each kind, and a quantity that is always the same."""
+    """A class, a quantity, and a constant quantity."""
     columns = {"class": CLASSES, "quantity": QUANTITIES, "flat": [5.0] * 6}
     ways = {name: _fit_by(name) for name in columns}
     return {name: Fitted(graph, Transform()) for name, graph in fit(columns, ways).items()}
@@ -31,18 +30,18 @@ def _fit_by(name: str) -> Callable[[dict[str, Any]], dict[str, Any]]:
 
 
 class TestClasses:
-    """Names become numbers."""
+    """Class names become class indices."""
 
-    def test_names_are_told_as_they_are_in_the_data(self, fitted: dict[str, Fitted]) -> None:
-        """The most frequent first, line breaks restored."""
+    def test_class_names_are_those_of_the_data(self, fitted: dict[str, Fitted]) -> None:
+        """The most frequent first, with line breaks."""
         assert fitted["class"].classes() == ["b", "two\nlines", "\\n"]
 
     def test_counts_are_in_the_same_order(self, fitted: dict[str, Fitted]) -> None:
-        """Class weights are made of them."""
+        """Class weights are computed from them."""
         assert fitted["class"].class_counts() == [3, 2, 1]
 
-    def test_numbers_are_places_in_the_list(self, fitted: dict[str, Fitted]) -> None:
-        """A8: what was not seen is -1, which the reader refuses."""
+    def test_indices_are_positions_in_the_list(self, fitted: dict[str, Fitted]) -> None:
+        """A8: an unknown class is -1, which stops the reader."""
         found = fitted["class"].apply({"class": tf.constant(["\\n", "b", "\n", "", "two", "two\nlines"])})
 
         assert found["class"].dtype == tf.int64
@@ -50,26 +49,26 @@ class TestClasses:
 
 
 class TestQuantities:
-    """Numbers stay numbers."""
+    """Quantities stay numbers."""
 
     def test_moments_are_those_of_the_values(self, fitted: dict[str, Fitted]) -> None:
-        """The deviation is that of all of them, not of a sample."""
+        """The standard deviation is that of the population."""
         np.testing.assert_allclose(fitted["quantity"].quantity("quantity"), (3.0, float(np.std(QUANTITIES))), rtol=1e-6)
 
-    def test_a_quantity_that_never_changes_has_no_deviation(self, fitted: dict[str, Fitted]) -> None:
-        """The trainer refuses it."""
+    def test_a_constant_quantity_has_a_deviation_of_zero(self, fitted: dict[str, Fitted]) -> None:
+        """The Trainer rejects it."""
         assert fitted["flat"].quantity("flat") == (5.0, 0.0)
 
-    def test_values_are_handed_on(self, fitted: dict[str, Fitted]) -> None:
-        """In their own unit."""
+    def test_values_are_unchanged(self, fitted: dict[str, Fitted]) -> None:
+        """They keep the label's unit."""
         found = fitted["quantity"].apply({"quantity": tf.constant([0.5, -7.0])})["quantity"]
 
         assert (found.dtype, found.numpy().tolist()) == (tf.float32, [0.5, -7.0])
 
     def test_there_are_no_classes(self, fitted: dict[str, Fitted]) -> None:
-        """By that a quantity is known."""
+        """A label without classes is a quantity."""
         assert fitted["quantity"].classes() == []
 
     def test_all_records_are_counted(self, fitted: dict[str, Fitted]) -> None:
-        """A16: the ledger compares it with the train split."""
-        assert sum(reading.label_counts(fitted["quantity"]._output).values()) == len(QUANTITIES)
+        """A16: the ledger compares the count with the train split."""
+        assert sum(label_counts(fitted["quantity"]._output).values()) == len(QUANTITIES)

@@ -1,4 +1,4 @@
-"""What Transform fits: a number for every class, whatever its name, and how many records it saw."""
+"""Transform fits an index for every class name, and counts the records."""
 
 from typing import Any
 
@@ -13,7 +13,7 @@ from components.fitting import fitted, preprocessing
 
 pytestmark = pytest.mark.slow  # starts Beam
 
-# How often each class stands in the data; names that a text file, a split at blanks or a decoder would spoil.
+# Records per class; names that a text file, a split at spaces or a decoder would damage.
 COUNTS = {
     "back\\nslash": 10,
     "猫 🐈": 9,
@@ -24,7 +24,7 @@ COUNTS = {
     "tab\tbed": 4,
     "7": 3,
     "line\u2028separator": 2,
-    # Equally frequent: by name, the last one first.
+    # Equal frequency: in descending order of names.
     "c": 1,
     "b": 1,
     "a": 1,
@@ -38,13 +38,13 @@ COLUMNS = {
 
 
 def preprocess(inputs: dict[str, Any]) -> dict[str, Any]:
-    """The entry point with what the pipeline hands it."""
+    """Calls the entry point as the pipeline does."""
     return preprocessing.preprocessing_fn(inputs, CONFIG)
 
 
 @pytest.fixture(scope="module")
 def graph(tmp_path_factory: pytest.TempPathFactory) -> str:
-    """The graph fitted on records of these classes, with Beam."""
+    """The graph, fitted on records of these classes."""
     folder = tmp_path_factory.mktemp("fitted")
     spec = {"label": tf.io.FixedLenFeature([], tf.string)}
     metadata = dataset_metadata.DatasetMetadata(schema_utils.schema_from_feature_spec(spec))
@@ -55,27 +55,27 @@ def graph(tmp_path_factory: pytest.TempPathFactory) -> str:
     return str(folder / "graph")
 
 
-def numbers(graph: str, labels: list[str]) -> list[int]:
-    """Returns the number that the fitted graph gives to each label."""
+def indices(graph: str, labels: list[str]) -> list[int]:
+    """Returns the class index of each label."""
     batch = {"label": tf.constant([label.encode() for label in labels])}
     found = tft.TFTransformOutput(graph).transform_raw_features(batch)["label"]
     assert found.dtype == tf.int64
-    return [int(number) for number in found.numpy()]
+    return [int(index) for index in found.numpy()]
 
 
-def test_classes_are_named_by_falling_frequency(graph: str) -> None:
-    """All of them, line breaks and accents included; D2: equally frequent ones in an order of their own."""
+def test_classes_are_in_order_of_descending_frequency(graph: str) -> None:
+    """With line breaks and accents; D2: classes of equal frequency have a fixed order."""
     assert fitted.class_names(tft.TFTransformOutput(graph)) == list(COUNTS)
 
 
-def test_numbers_are_places_in_the_list_of_classes(graph: str) -> None:
-    """Training's numbers are the columns of the model's outputs."""
-    assert numbers(graph, list(COUNTS)) == list(range(len(COUNTS)))
+def test_indices_are_positions_in_the_list_of_classes(graph: str) -> None:
+    """They are also the columns of the model's output."""
+    assert indices(graph, list(COUNTS)) == list(range(len(COUNTS)))
 
 
-def test_a_class_that_was_not_seen_has_no_number(graph: str) -> None:
-    """Nor have parts of a name; the reader refuses -1."""
-    assert numbers(graph, ["two", "blanks", "", "a"]) == [-1, -1, -1, 11]
+def test_an_unknown_class_has_no_index(graph: str) -> None:
+    """Parts of a name are unknown too; -1 stops the reader."""
+    assert indices(graph, ["two", "blanks", "", "a"]) == [-1, -1, -1, 11]
 
 
 def test_every_fitted_record_is_counted(graph: str) -> None:
@@ -84,10 +84,10 @@ def test_every_fitted_record_is_counted(graph: str) -> None:
 
 
 def test_fitting_reads_nothing_but_labels() -> None:
-    """Neither images nor ids reach Transform's analysis."""
+    """Transform analyzes neither images nor ids."""
     assert tft.get_analyze_input_columns(preprocess, COLUMNS) == ["label"]
 
 
-def test_nothing_but_labels_is_transformed() -> None:
-    """The graph that training applies asks for nothing else."""
+def test_only_labels_are_transformed() -> None:
+    """The graph needs no other input."""
     assert tft.get_transform_input_columns(preprocess, COLUMNS) == ["label"]

@@ -1,4 +1,4 @@
-"""Edges of buckets: exact while values are few, close when they are many, and never a matter of order."""
+"""Quantile bucket edges: exact for few distinct values, close for many, and independent of order."""
 
 import pickle
 from typing import Any
@@ -19,7 +19,7 @@ COLUMNS = {
     "wide": RANDOM.lognormal(3, 2, ROWS),
     "far from zero": RANDOM.normal(20_000, 100, ROWS),
     "of all sizes": RANDOM.normal(size=ROWS) * 10.0 ** RANDOM.integers(-30, 30, ROWS),
-    "mostly nothing": np.where(RANDOM.random(ROWS) < 0.6, 0, RANDOM.normal(size=ROWS)),
+    "mostly zero": np.where(RANDOM.random(ROWS) < 0.6, 0, RANDOM.normal(size=ROWS)),
     "few": RANDOM.integers(-20, 20, ROWS),
     "gaps": np.where(RANDOM.random(ROWS) < 0.5, np.nan, RANDOM.normal(size=ROWS)),
     "missing": np.full(ROWS, np.nan),
@@ -28,7 +28,7 @@ VALUES = np.stack(list(COLUMNS.values()), axis=1).astype(np.float32)
 
 
 def edges(values: Any, workers: int = 1, batches: int = 1, buckets: int = BUCKETS) -> Any:
-    """Returns what comes out of batches that several workers have counted, and sent."""
+    """Returns the edges of batches that several workers have counted and sent."""
     combine = QuantilesCombineFn(values.shape[1], buckets)
     found = []
     for part in np.array_split(values, workers):
@@ -45,8 +45,8 @@ def found() -> Any:
     return edges(VALUES)
 
 
-@pytest.mark.parametrize("name", [name for name in COLUMNS if name not in {"few", "missing", "mostly nothing"}])
-def test_buckets_are_equally_full(found: Any, name: str) -> None:
+@pytest.mark.parametrize("name", [name for name in COLUMNS if name not in {"few", "missing", "mostly zero"}])
+def test_buckets_have_equal_counts(found: Any, name: str) -> None:
     """To within a thousandth of all values."""
     place = list(COLUMNS).index(name)
     values = VALUES[:, place][np.isfinite(VALUES[:, place])]
@@ -55,23 +55,23 @@ def test_buckets_are_equally_full(found: Any, name: str) -> None:
     np.testing.assert_allclose(full, 1 / BUCKETS, atol=1e-3)
 
 
-@pytest.mark.parametrize("name", ["few", "mostly nothing"])
-def test_a_value_that_fills_buckets_is_their_edge(found: Any, name: str) -> None:
-    """An edge is where the value at its rank stands; several may stand at one place."""
+@pytest.mark.parametrize("name", ["few", "mostly zero"])
+def test_an_edge_is_the_value_at_its_rank(found: Any, name: str) -> None:
+    """Several edges can have the same value."""
     place = list(COLUMNS).index(name)
     exact = np.sort(VALUES[:, place])[np.arange(1, BUCKETS) * ROWS // BUCKETS]
 
     np.testing.assert_allclose(found[place], exact, rtol=1e-3, atol=1e-30)
 
 
-def test_of_nothing_there_is_one_bucket(found: Any) -> None:
-    """Whatever comes later is below all edges."""
+def test_a_column_without_values_has_one_bucket(found: Any) -> None:
+    """Later values are below all edges."""
     assert found[list(COLUMNS).index("missing")].tolist() == [np.inf] * (BUCKETS - 1)
 
 
 @pytest.mark.parametrize(("workers", "batches"), [(1, 7), (2, 1), (5, 40)])
-def test_order_and_cuts_change_nothing(found: Any, workers: int, batches: int) -> None:
-    """D2: bit by bit."""
+def test_order_batches_and_workers_do_not_matter(found: Any, workers: int, batches: int) -> None:
+    """D2: the edges are bit-identical."""
     np.testing.assert_array_equal(edges(RANDOM.permutation(VALUES), workers, batches), found)
 
 
@@ -79,8 +79,8 @@ def test_order_and_cuts_change_nothing(found: Any, workers: int, batches: int) -
     arrays.arrays(np.float32, st.tuples(st.integers(1, 40), st.just(1)), elements=st.floats(width=32)),
     st.integers(2, 9),
 )
-def test_few_values_are_told_apart_exactly(values: Any, buckets: int) -> None:
-    """Any floats: an edge is the value at its rank."""
+def test_the_edges_of_few_values_are_exact(values: Any, buckets: int) -> None:
+    """For any floats: an edge is the value at its rank."""
     known = np.sort(values[np.isfinite(values)])
     expected = known[np.arange(1, buckets) * len(known) // buckets] if len(known) else np.full(buckets - 1, np.inf)
 

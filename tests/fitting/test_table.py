@@ -1,6 +1,6 @@
-"""Columns of a table: numbers are scaled or put into buckets, categories numbered, and gaps never become a number.
+"""Table columns: numbers become z-scores or bucket indices, categories become ids, and missing values stay missing.
 
-Every column has four records. What is missing stands there as every reader of the schema sees it.
+Every column has four records. Missing values are given as every reader of the schema sees them.
 """
 
 from collections.abc import Callable
@@ -36,7 +36,7 @@ CATEGORIES: dict[str, tuple[Column, list[Any]]] = {
 }
 COLUMNS = [column for column, _ in (NUMBERS | CATEGORIES).values()]
 RECORDS = {name: values for name, (_, values) in (NUMBERS | CATEGORIES).items()}
-WAYS = {
+SETTINGS = {
     "zscore": Transform(categories=2),
     "buckets": Transform(categories=2, numbers="buckets", buckets=2),
 }
@@ -44,9 +44,9 @@ WAYS = {
 
 @pytest.fixture(scope="module")
 def fitted(fit: Callable[..., dict[str, str]]) -> dict[str, Fitted]:
-    """All columns, in both ways."""
-    ways = {way: _fit_by(settings) for way, settings in WAYS.items()}
-    return {way: Fitted(graph, WAYS[way]) for way, graph in fit(RECORDS, ways).items()}
+    """All columns, fitted with both settings."""
+    functions = {name: _fit_by(settings) for name, settings in SETTINGS.items()}
+    return {name: Fitted(graph, SETTINGS[name]) for name, graph in fit(RECORDS, functions).items()}
 
 
 def _fit_by(settings: Transform) -> Callable[[dict[str, Any]], dict[str, Any]]:
@@ -54,7 +54,7 @@ def _fit_by(settings: Transform) -> Callable[[dict[str, Any]], dict[str, Any]]:
 
 
 def applied(fitted: Fitted, **changed: list[Any]) -> dict[str, Any]:
-    """Returns what the graph makes of the records, some columns of which may be others."""
+    """Returns the transformed records, with some columns replaced."""
     dtypes = {column.name: column.dtype for column in COLUMNS}
     rows = RECORDS | changed
     return {
@@ -64,14 +64,14 @@ def applied(fitted: Fitted, **changed: list[Any]) -> dict[str, Any]:
 
 
 def scores_of(found: dict[str, Any], name: str) -> tuple[list[float], list[float]]:
-    """Returns a column's scores, and where it is missing."""
+    """Returns a column's z-scores and its indicators of missing values."""
     place = list(NUMBERS).index(name)
     matrix = found["table_numbers"]
     return matrix[:, place].astype(float).round(4).tolist(), matrix[:, len(NUMBERS) + place].tolist()
 
 
 class TestScores:
-    """Deviations from the mean; what is missing is at the mean, and marked."""
+    """z-scores; a missing value is 0, with an indicator."""
 
     @pytest.mark.parametrize(
         ("name", "scores", "missing"),
@@ -85,35 +85,35 @@ class TestScores:
         ],
     )
     def test_a_column(self, fitted: dict[str, Fitted], name: str, scores: list[float], missing: list[float]) -> None:
-        """NaN, infinity, the integer for nothing, an empty text and what is no date are missing."""
+        """NaN, infinity, the integer for missing values, an empty text and an invalid date are missing."""
         assert scores_of(applied(fitted["zscore"]), name) == (scores, missing)
 
-    def test_values_that_no_variance_can_hold_say_nothing(self, fitted: dict[str, Fitted]) -> None:
-        """A9: they do not become infinite or NaN on their way to the model."""
+    def test_scores_are_finite_if_the_variance_overflows(self, fitted: dict[str, Fitted]) -> None:
+        """A9: the model reads neither infinity nor NaN."""
         scores, missing = scores_of(applied(fitted["zscore"]), "huge")
 
         assert np.isfinite(scores).all()
         assert missing == [0, 0, 0, 0]
 
-    def test_a_value_where_training_had_none_says_nothing(self, fitted: dict[str, Fitted]) -> None:
-        """There is no mean to compare it with; it is not marked as missing, and it is a number."""
+    def test_a_column_without_training_values_scores_zero(self, fitted: dict[str, Fitted]) -> None:
+        """It has no mean; later values are not marked as missing."""
         found = applied(fitted["zscore"], never=[3.0, NAN, 0.0, -1.0])
 
         assert scores_of(found, "never") == ([0.0, 0.0, 0.0, 0.0], [0, 1, 0, 0])
 
-    def test_a_value_where_training_had_but_one_is_its_distance(self, fitted: dict[str, Fitted]) -> None:
-        """Without a deviation there is no unit."""
+    def test_a_constant_column_scores_the_difference(self, fitted: dict[str, Fitted]) -> None:
+        """Its variance is 0."""
         assert scores_of(applied(fitted["zscore"], flat=[4.0, 9.0, NAN, 3.0]), "flat") == ([0, 5, 0, -1], [0, 0, 1, 0])
 
-    def test_the_matrix_has_two_places_a_column(self, fitted: dict[str, Fitted]) -> None:
-        """float32, all scores before all marks."""
+    def test_the_matrix_has_two_values_per_column(self, fitted: dict[str, Fitted]) -> None:
+        """float32, all scores before all indicators."""
         found = applied(fitted["zscore"])["table_numbers"]
 
         assert (found.shape, found.dtype) == ((4, 2 * len(NUMBERS)), np.float32)
 
 
 class TestBuckets:
-    """Equally full ones; what is missing is in none."""
+    """Quantile bucket indices; -1 for missing values."""
 
     @pytest.mark.parametrize(
         ("name", "expected"),
@@ -131,8 +131,8 @@ class TestBuckets:
 
         assert found[:, len(CATEGORIES) + list(NUMBERS).index(name)].tolist() == expected
 
-    def test_there_are_no_scores_then(self, fitted: dict[str, Fitted]) -> None:
-        """All is categories, and each of them has as many numbers as the model is told."""
+    def test_bucket_indices_are_below_their_size(self, fitted: dict[str, Fitted]) -> None:
+        """There are only categories, and no scores."""
         found = applied(fitted["buckets"], never=[1.0, 2.0, 3.0, 4.0], flat=[-9.0, 4.0, 9.0, NAN])
 
         assert found.keys() == {"table_categories"}
@@ -141,7 +141,7 @@ class TestBuckets:
 
 
 class TestCategories:
-    """A number by falling frequency; -1 for what the vocabulary does not hold."""
+    """Ids by descending frequency; -1 for out-of-vocabulary values."""
 
     @pytest.mark.parametrize(
         ("name", "expected"),
@@ -152,23 +152,23 @@ class TestCategories:
         ],
     )
     def test_a_column(self, fitted: dict[str, Fitted], name: str, expected: list[int]) -> None:
-        """What is missing is unknown, and a column without any value is nothing but that."""
-        assert self.numbers(fitted, name) == expected
+        """Missing values are out of vocabulary, also in a column without values."""
+        assert self.ids(fitted, name) == expected
 
-    def test_a_line_break_and_its_escape_are_two(self, fitted: dict[str, Fitted]) -> None:
-        r"""A backslash and an n are not a line break; two are kept, so one of the rarer ones is unknown."""
-        found = self.numbers(fitted, "odd")
+    def test_a_line_break_and_its_escape_differ(self, fitted: dict[str, Fitted]) -> None:
+        r"""A backslash and an n are not a line break; of the two rarer values, one is unknown."""
+        found = self.ids(fitted, "odd")
 
         assert (found[0], found[2], sorted([found[1], found[3]])) == (0, 0, [-1, 1])
 
-    def test_the_most_frequent_are_kept(self, fitted: dict[str, Fitted]) -> None:
-        """Two here."""
-        found = self.numbers(fitted, "many")
+    def test_the_most_frequent_values_are_kept(self, fitted: dict[str, Fitted]) -> None:
+        """Here, two."""
+        found = self.ids(fitted, "many")
 
         assert (found[:2], sorted(found[2:])) == ([0, 0], [-1, 1])
 
-    def test_what_was_not_seen_is_unknown(self, fitted: dict[str, Fitted]) -> None:
-        """Also in a column without any value in training."""
+    def test_unseen_values_are_unknown(self, fitted: dict[str, Fitted]) -> None:
+        """Also in a column without values in training."""
         unseen: dict[str, list[Any]] = {
             "kind": ["lines", "B", "two", "zzz"],
             "code": [8, 70, 0, 3],
@@ -180,25 +180,25 @@ class TestCategories:
         assert found[:, places].tolist() == [[-1, -1, -1]] * 4
 
     def test_sizes_are_those_of_the_vocabularies(self, fitted: dict[str, Fitted]) -> None:
-        """One more than the largest number; an empty vocabulary counts as one."""
+        """One more than the largest id; an empty vocabulary has size 1."""
         assert fitted["zscore"].categories(COLUMNS) == [2, 2, 2, 1, 2]
         assert fitted["buckets"].categories(COLUMNS) == [2, 2, 2, 1, 2] + [2] * len(NUMBERS)
 
     @staticmethod
-    def numbers(fitted: dict[str, Fitted], name: str) -> Any:
-        """Returns a column's numbers."""
+    def ids(fitted: dict[str, Fitted], name: str) -> Any:
+        """Returns a column's ids."""
         return applied(fitted["zscore"])["table_categories"][:, list(CATEGORIES).index(name)].tolist()
 
 
-def test_a_column_at_a_time_is_what_was_asked_for() -> None:
-    """Numbers alone have no categories, categories alone no numbers."""
+def test_without_columns_nothing_is_fitted() -> None:
+    """The outputs are empty."""
     stored = {"x": tf.constant([1.0])}
 
     assert table.fit(stored, [], Transform()) == {}
 
 
-def test_vocabularies_are_lines_that_can_be_read_back(fitted: dict[str, Fitted]) -> None:
-    """With what was escaped."""
+def test_vocabularies_are_escaped_lines(fitted: dict[str, Fitted]) -> None:
+    """`unescape` returns the values."""
     output = fitted["zscore"]._output
     lines = output.vocabulary_by_name(names.category_vocabulary(0))
 

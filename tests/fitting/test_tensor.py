@@ -1,4 +1,4 @@
-"""Tensors: mean and variance over all values, by channel or by element, read back as the model wants them."""
+"""Tensors: mean and variance over all values, per channel or per element."""
 
 from collections.abc import Callable
 from typing import Any
@@ -31,22 +31,22 @@ AXES: dict[str, Callable[[Any], Any]] = {
 
 @pytest.fixture(scope="module")
 def fitted(fit: Callable[..., dict[str, str]]) -> dict[str, Fitted]:
-    """All tensors in all ways."""
+    """All tensors, with all settings of `transform.tensor_zscore`."""
     settings: dict[str, Transform] = {moments: Transform(tensor_zscore=moments) for moments in (*AXES, "none")}
-    ways = {moments: _fit_by(each) for moments, each in settings.items()}
+    functions = {moments: _fit_by(each) for moments, each in settings.items()}
     records = {name: [row.tobytes() for row in values] for name, values in VALUES.items()}
-    return {moments: Fitted(graph, settings[moments]) for moments, graph in fit(records, ways).items()}
+    return {moments: Fitted(graph, settings[moments]) for moments, graph in fit(records, functions).items()}
 
 
 def _fit_by(settings: Transform) -> Callable[[dict[str, Any]], dict[str, Any]]:
-    # A graph without an output is none.
+    # A graph needs at least one output.
     return lambda inputs: {"rows": inputs["flat"], **tensor.fit(inputs, list(COLUMNS.values()), settings)}
 
 
 @pytest.mark.parametrize("name", VALUES)
 @pytest.mark.parametrize("moments", AXES)
 def test_moments_are_those_of_the_values(fitted: dict[str, Fitted], moments: str, name: str) -> None:
-    """Of every dtype, in the shape that the model's first layer takes."""
+    """For every dtype, in the shape that the model's first layer needs."""
     found = fitted[moments].moments(COLUMNS[name])
     values = VALUES[name].astype(np.float64)
     axes = AXES[moments](values)
@@ -57,11 +57,11 @@ def test_moments_are_those_of_the_values(fitted: dict[str, Fitted], moments: str
 
 
 @pytest.mark.parametrize("name", VALUES)
-def test_there_are_none_unless_they_are_asked_for(fitted: dict[str, Fitted], name: str) -> None:
-    """The model then normalises by its batches."""
+def test_without_the_setting_there_are_no_moments(fitted: dict[str, Fitted], name: str) -> None:
+    """The model then uses batch normalization."""
     assert fitted["none"].moments(COLUMNS[name]) is None
 
 
-def test_nothing_is_computed_then() -> None:
-    """Not even decoded."""
+def test_without_the_setting_nothing_is_decoded() -> None:
+    """`fit` returns no outputs."""
     assert tensor.fit({}, [COLUMNS["pixels"]], Transform(tensor_zscore="none")) == {}
