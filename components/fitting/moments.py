@@ -7,7 +7,7 @@ differently in each run, and no seed could reproduce a model. Sums of integers a
 """
 
 import math
-from collections.abc import Iterator
+from functools import partial
 from typing import Any
 
 import apache_beam as beam
@@ -15,6 +15,8 @@ import numpy as np
 import tensorflow as tf
 import tensorflow_transform as tft
 from numpy.typing import NDArray
+
+from components.fitting.combine import CombineRows
 
 _BITS = 24  # the precision of float32; an int64 can sum 2^39 such parts
 _CHUNK = 1 << 16  # values per step, so that they stay in the CPU cache
@@ -24,46 +26,9 @@ Integers = NDArray[np.int64]
 
 def fit(values: Any, width: int) -> tuple[Any, Any]:
     """Returns mean and variance of each of `width` float32 columns, non-finite values excluded; NaN without values."""
-    combine = beam.CombineGlobally(MomentsCombineFn(width))
+    combine = beam.CombineGlobally(CombineRows(partial(Sums, width)))
     (found,) = tft.experimental.ptransform_analyzer([values], combine, [tf.float32], [[2, width]])
     return found[0], found[1]
-
-
-class MomentsCombineFn(beam.CombineFn):
-    """Combines batches of rows, each in a tuple of one, into a matrix: a row of means and a row of variances."""
-
-    def __init__(self, width: int) -> None:
-        """Takes matrices with `width` columns."""
-        super().__init__()
-        self._width = width
-
-    def create_accumulator(self) -> "Sums":
-        """Returns empty sums."""
-        return Sums(self._width)
-
-    def add_input(self, sums: "Sums", batch: tuple[Any]) -> "Sums":
-        """Adds a batch."""
-        for rows in _chunks(batch[0].reshape([-1, self._width])):
-            sums.add(rows.astype(np.float64))
-        return sums
-
-    def merge_accumulators(self, found: Any) -> "Sums":
-        """Adds the sums of several workers."""
-        first, *others = found
-        for sums in others:
-            first.merge(sums)
-        return first
-
-    def extract_output(self, sums: "Sums") -> NDArray[np.float32]:
-        """Returns means and variances."""
-        with np.errstate(over="ignore"):  # values beyond float32 become infinite
-            return np.array(sums.moments(), np.float32)
-
-
-def _chunks(matrix: Any) -> Iterator[Any]:
-    rows = max(1, _CHUNK // matrix.shape[1])
-    for start in range(0, len(matrix), rows):
-        yield matrix[start : start + rows]
 
 
 class Sums:
@@ -75,8 +40,14 @@ class Sums:
         self.values: dict[int, Integers] = {}  # sums of parts, by their power of 2^24
         self.squares: dict[int, Integers] = {}
 
-    def add(self, values: Floats) -> None:
-        """Adds rows of float32 values, given as float64 so that their squares are exact."""
+    def add(self, rows: Any) -> None:
+        """Adds a matrix of float32."""
+        matrix = rows.reshape([-1, len(self.counts)])
+        step = max(1, _CHUNK // len(self.counts))
+        for start in range(0, len(matrix), step):
+            self._add(matrix[start : start + step].astype(np.float64))  # squares of float32 are exact in float64
+
+    def _add(self, values: Floats) -> None:
         finite = np.isfinite(values)
         self.counts += finite.sum(axis=0)
         values = np.where(finite, values, 0.0)
@@ -89,8 +60,8 @@ class Sums:
         _merge(self.values, other.values)
         _merge(self.squares, other.squares)
 
-    def moments(self) -> tuple[list[float], list[float]]:
-        """Returns means and variances, rounded once, at the end."""
+    def result(self) -> NDArray[np.float32]:
+        """Returns a row of means and a row of variances, rounded once, at the end."""
         # The unit of the squares must be the square of the unit of the values.
         place = min([0, *self.values, *(each // 2 for each in self.squares)])
         totals = _total(self.values, place, len(self.counts))
@@ -101,7 +72,8 @@ class Sums:
         variances = [
             math.ldexp((n * square - total * total) / (n * n), 2 * unit) if n else math.nan for n, total, square in each
         ]
-        return means, variances
+        with np.errstate(over="ignore"):  # values beyond float32 become infinite
+            return np.array([means, variances], np.float32)
 
 
 def _parts(values: Floats) -> dict[int, Integers]:

@@ -7,6 +7,7 @@ more bits than the whole. Counts stay exact. Up to 16,384 distinct values per co
 neighbouring values share a key.
 """
 
+from functools import partial
 from typing import Any
 
 import apache_beam as beam
@@ -14,6 +15,8 @@ import numpy as np
 import tensorflow as tf
 import tensorflow_transform as tft
 from numpy.typing import NDArray
+
+from components.fitting.combine import CombineRows
 
 _MAX_KEYS = 1 << 14  # distinct keys per column
 _CHUNK = 1 << 16  # rows counted together, because sorting takes most of the time
@@ -23,59 +26,35 @@ Keys = NDArray[np.uint32]
 
 def fit(values: Any, width: int, buckets: int) -> Any:
     """Returns the edges between buckets, [width, buckets - 1], without non-finite values."""
-    combine = beam.CombineGlobally(QuantilesCombineFn(width, buckets))
+    combine = beam.CombineGlobally(CombineRows(partial(ValueCounts, width, buckets)))
     (found,) = tft.experimental.ptransform_analyzer([values], combine, [tf.float32], [[width, buckets - 1]])
     return found
-
-
-class QuantilesCombineFn(beam.CombineFn):
-    """Combines batches of rows, each in a tuple of one, into the bucket edges of every column."""
-
-    def __init__(self, width: int, buckets: int) -> None:
-        """Takes matrices with `width` columns."""
-        super().__init__()
-        self._width, self._buckets = width, buckets
-
-    def create_accumulator(self) -> "ValueCounts":
-        """Returns empty counts."""
-        return ValueCounts(self._width)
-
-    def add_input(self, counts: "ValueCounts", batch: tuple[Any]) -> "ValueCounts":
-        """Adds a batch."""
-        counts.add(batch[0])
-        return counts
-
-    def merge_accumulators(self, found: Any) -> "ValueCounts":
-        """Adds the counts of several workers."""
-        first, *others = found
-        for counts in others:
-            first.merge(counts)
-        return first
-
-    def compact(self, counts: "ValueCounts") -> "ValueCounts":
-        """Counts the pending rows before the accumulator is sent to another worker."""
-        counts.count_pending()
-        return counts
-
-    def extract_output(self, counts: "ValueCounts") -> NDArray[np.float32]:
-        """Returns the edges."""
-        counts.count_pending()
-        return np.stack([column.edges(self._buckets) for column in counts.columns])
 
 
 class ValueCounts:
     """Counts of each value, for every column."""
 
-    def __init__(self, width: int) -> None:
+    def __init__(self, width: int, buckets: int) -> None:
         """Starts without values."""
+        self._buckets = buckets
         self.columns = [KeyCounts() for _ in range(width)]
         self._pending: list[Any] = []
 
-    def add(self, values: Any) -> None:
-        """Adds rows of float32."""
-        self._pending.append(values)
+    def __getstate__(self) -> dict[str, Any]:
+        """Counts the pending rows before the accumulator is sent to another worker."""
+        self.count_pending()
+        return self.__dict__
+
+    def add(self, rows: Any) -> None:
+        """Adds a matrix of float32."""
+        self._pending.append(rows)
         if sum(map(len, self._pending)) >= _CHUNK:
             self.count_pending()
+
+    def result(self) -> NDArray[np.float32]:
+        """Returns the bucket edges of every column."""
+        self.count_pending()
+        return np.stack([column.edges(self._buckets) for column in self.columns])
 
     def merge(self, other: "ValueCounts") -> None:
         """Adds the counts of another worker."""

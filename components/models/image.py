@@ -3,10 +3,9 @@
 from collections.abc import Mapping, Sequence
 
 import keras
-from keras import layers
+from keras import layers, ops
 
 from components.features import FittedGraph
-from components.models import pretrained
 from components.models.convolution import convolve
 from components.records.roles import Column
 
@@ -25,4 +24,20 @@ def encodings(
     given = fitted.pretrained_model()
     if given is None:
         return [encode(inputs[column.name], f"image_{number}") for number, column in enumerate(columns, start=1)]
-    return [pretrained.encode(inputs[column.name], *given) for column in columns]
+    return [embed(inputs[column.name], *given) for column in columns]
+
+
+def embed(image: keras.KerasTensor, model: keras.Model, trainable: bool) -> keras.KerasTensor:
+    """Returns the embedding of images [n, side, side, 3] by a pretrained model, frozen or fine-tuned.
+
+    Args:
+        image: images of any size; they are resized and cast to the model's input.
+        model: a model with one image input and a vector as output.
+        trainable: whether to fine-tune the model; if not, batch normalization uses its stored moments.
+    """
+    model.trainable = trainable
+    _, height, width, _ = model.inputs[0].shape
+    if height and (height, width) != tuple(image.shape[1:3]):
+        image = layers.Resizing(height, width)(image)
+    pixels = ops.cast(image, model.inputs[0].dtype)
+    return model(pixels) if trainable else model(pixels, training=False)

@@ -13,7 +13,6 @@ moments during training.
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 import keras
@@ -30,16 +29,16 @@ _WIDTH, _BLOCKS, _DROPOUT = 128, 2, 0.1
 _FLAT, _IMAGE = 1, 3  # ranks, without the batch dimension
 
 
-@dataclass(frozen=True)
-class Moments:
-    """Mean and variance of the values: one number each, one per channel, or one per element (nested sequences)."""
+def encode(
+    values: keras.KerasTensor, moments: tuple[Any, Any] | None = None, name: str = "tensor"
+) -> keras.KerasTensor:
+    """Returns the encoding of values [n, …] of any dtype; all dimensions but n must be fixed.
 
-    mean: float | Sequence[float]
-    variance: float | Sequence[float]
-
-
-def encode(values: keras.KerasTensor, moments: Moments | None = None, name: str = "tensor") -> keras.KerasTensor:
-    """Returns the encoding of values [n, …] of any dtype; all dimensions but n must be fixed."""
+    Args:
+        values: the input.
+        moments: mean and variance: one number each, one per channel, or one per element.
+        name: prefix of the layer names.
+    """
     shape = tuple(values.shape[1:])
     if None in shape:
         raise ValueError(f"the tensor's shape is {shape}; expected fixed dimensions instead of None")
@@ -58,25 +57,22 @@ def encodings(
 ) -> list[keras.KerasTensor]:
     """Returns one encoding per tensor column."""
     return [
-        encode(inputs[column.name], _moments(fitted.moments(column)), f"tensor_{number}")
+        encode(inputs[column.name], fitted.moments(column), f"tensor_{number}")
         for number, column in enumerate(columns, start=1)
     ]
 
 
-def _moments(fitted: tuple[Any, Any] | None) -> Moments | None:
-    return None if fitted is None else Moments(*(np.asarray(moment).tolist() for moment in fitted))
-
-
-def _normalized(x: keras.KerasTensor, moments: Moments) -> keras.KerasTensor:
+def _normalized(x: keras.KerasTensor, moments: tuple[Any, Any]) -> keras.KerasTensor:
     """Returns values with mean 0 and variance 1; constant values become 0."""
-    shape = np.shape(moments.mean)
+    mean, variance = (np.asarray(moment).tolist() for moment in moments)  # JSON can hold lists
+    shape = np.shape(mean)
     axes: dict[tuple[int, ...], Any] = {tuple(x.shape[1:]): tuple(range(1, len(x.shape))), x.shape[-1:]: -1, (): None}
-    if shape not in axes or np.shape(moments.variance) != shape:
+    if shape not in axes or np.shape(variance) != shape:
         raise ValueError(
-            f"the mean has shape {shape} and the variance {np.shape(moments.variance)}, for values of shape "
+            f"the mean has shape {shape} and the variance {np.shape(variance)}, for values of shape "
             f"{tuple(x.shape[1:])}; expected the same for both: one number, one per channel, or one per element"
         )
-    return layers.Normalization(axes[shape], moments.mean, moments.variance, dtype="float32")(x)
+    return layers.Normalization(axes[shape], mean, variance, dtype="float32")(x)
 
 
 def _row(x: keras.KerasTensor) -> keras.KerasTensor:

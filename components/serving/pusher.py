@@ -71,7 +71,7 @@ def push(model: Path, serving: Path, provenance: Mapping[str, Any] | None = None
     # Several pipelines may share a serving folder: one of them pushes at a time.
     with filelock.FileLock(serving / ".lock"):
         durable.sweep(serving)
-        version = next_version(serving)
+        version = _next_version(serving)
         durable.write_bytes(serving / _HIGHEST, str(version).encode())
         target = serving / str(version)
         with durable.publish_folder(target) as temporary:
@@ -82,7 +82,7 @@ def push(model: Path, serving: Path, provenance: Mapping[str, Any] | None = None
     return target
 
 
-def next_version(serving: Path) -> int:
+def _next_version(serving: Path) -> int:
     """Returns one more than the highest version that exists or ever existed."""
     highest = serving / _HIGHEST
     used = [int(highest.read_text())] if highest.exists() else []

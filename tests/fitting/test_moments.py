@@ -2,6 +2,7 @@
 
 import pickle
 from fractions import Fraction
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -10,7 +11,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as arrays
 
-from components.fitting.moments import MomentsCombineFn
+from components.fitting.combine import CombineRows
+from components.fitting.moments import Sums
 
 RANDOM = np.random.default_rng(7)
 ROWS = 3000
@@ -33,7 +35,7 @@ VALUES = np.stack(list(COLUMNS.values()), axis=1).astype(np.float32)
 
 def moments(values: Any, workers: int = 1, batches: int = 1) -> Any:
     """Returns the moments of batches that several workers have summed and sent."""
-    combine = MomentsCombineFn(values.shape[1])
+    combine = CombineRows(partial(Sums, values.shape[1]))
     found = []
     for part in np.array_split(values, workers):
         sums = combine.create_accumulator()

@@ -1,6 +1,7 @@
 """Quantile bucket edges: exact for few distinct values, close for many, and independent of order."""
 
 import pickle
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -9,7 +10,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as arrays
 
-from components.fitting.quantiles import QuantilesCombineFn
+from components.fitting.combine import CombineRows
+from components.fitting.quantiles import ValueCounts
 
 RANDOM = np.random.default_rng(7)
 ROWS, BUCKETS = 200_000, 16
@@ -29,13 +31,13 @@ VALUES = np.stack(list(COLUMNS.values()), axis=1).astype(np.float32)
 
 def edges(values: Any, workers: int = 1, batches: int = 1, buckets: int = BUCKETS) -> Any:
     """Returns the edges of batches that several workers have counted and sent."""
-    combine = QuantilesCombineFn(values.shape[1], buckets)
+    combine = CombineRows(partial(ValueCounts, values.shape[1], buckets))
     found = []
     for part in np.array_split(values, workers):
         counts = combine.create_accumulator()
         for batch in np.array_split(part, batches):
             counts = combine.add_input(counts, (batch,))
-        found.append(pickle.loads(pickle.dumps(combine.compact(counts))))  # noqa: S301 - our own
+        found.append(pickle.loads(pickle.dumps(counts)))  # noqa: S301 - our own
     return combine.extract_output(combine.merge_accumulators(found))
 
 

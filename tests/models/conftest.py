@@ -56,7 +56,7 @@ TEXT = Case(
 )
 TENSOR = Case(
     lambda: {"tensor": keras.Input([8, 8], dtype="int16", name="tensor")},
-    lambda inputs: [tensor.encode(inputs["tensor"], tensor.Moments(100.0, 3000.0))],
+    lambda inputs: [tensor.encode(inputs["tensor"], (100.0, 3000.0))],
     lambda rng, records: {"tensor": rng.integers(0, 200, (records, 8, 8), dtype=np.int16)},
 )
 ROW = Case(

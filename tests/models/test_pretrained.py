@@ -6,7 +6,7 @@ import keras
 import numpy as np
 import pytest
 
-from components.models import pretrained
+from components.models import image as images
 
 
 def small_model() -> Any:
@@ -23,7 +23,7 @@ def test_only_a_fine_tuned_model_changes_its_weights(trainable: bool, learned: i
     encoder = small_model()
     before = [weight.numpy() for weight in encoder.weights]
     image = keras.Input([16, 16, 3], dtype="uint8")
-    model = keras.Model(image, keras.layers.Dense(1)(pretrained.encode(image, encoder, trainable)))
+    model = keras.Model(image, keras.layers.Dense(1)(images.embed(image, encoder, trainable)))
     model.compile("sgd", "mse")
     pixels = np.random.default_rng(1).integers(0, 255, (8, 16, 16, 3), np.uint8)
     model.fit(pixels, np.arange(8.0), verbose=0)

@@ -7,12 +7,11 @@ import numpy as np
 import pytest
 
 from components.models import tensor
-from components.models.tensor import Moments
 
 DTYPES = ("bool", "int8", "uint16", "uint32", "int64", "float16", "float64")
 
 
-def encoder(shape: tuple[int, ...], dtype: str = "float32", moments: Moments | None = None) -> Any:
+def encoder(shape: tuple[int, ...], dtype: str = "float32", moments: tuple[Any, Any] | None = None) -> Any:
     """Returns a seeded encoder."""
     keras.utils.set_random_seed(3)
     values = keras.Input(shape, dtype=dtype)
@@ -52,7 +51,7 @@ def test_any_dtype_is_encoded(dtype: str) -> None:
 def test_one_mean_and_variance_normalize_all_values(shape: tuple[int, ...]) -> None:
     """The mean is subtracted, and the result is divided by the standard deviation."""
     values = np.random.default_rng(3).normal(10, 3, (5, *shape)).astype(np.float32)
-    plain, given = encoder(shape, moments=Moments(0.0, 1.0)), encoder(shape, moments=Moments(10.0, 9.0))
+    plain, given = encoder(shape, moments=(0.0, 1.0)), encoder(shape, moments=(10.0, 9.0))
 
     np.testing.assert_allclose(given(values), plain((values - 10) / 3), atol=1e-4)
 
@@ -60,7 +59,7 @@ def test_one_mean_and_variance_normalize_all_values(shape: tuple[int, ...]) -> N
 def test_moments_can_be_per_channel() -> None:
     """One mean and variance for each."""
     values = np.random.default_rng(3).normal(size=(5, 4, 4, 2)).astype(np.float32)
-    plain, given = encoder((4, 4, 2), moments=Moments(0.0, 1.0)), encoder((4, 4, 2), moments=Moments([1, 2], [4, 9]))
+    plain, given = encoder((4, 4, 2), moments=(0.0, 1.0)), encoder((4, 4, 2), moments=([1, 2], [4, 9]))
 
     np.testing.assert_allclose(given(values), plain((values - [1, 2]) / [2, 3]), atol=1e-4)
 
@@ -68,7 +67,7 @@ def test_moments_can_be_per_channel() -> None:
 def test_moments_can_be_per_element() -> None:
     """An element with variance 0 becomes 0."""
     values = np.array([[1.0, 5.0], [3.0, 5.0]], np.float32)
-    plain, given = encoder((2,), moments=Moments(0.0, 1.0)), encoder((2,), moments=Moments([2, 5], [4, 0]))
+    plain, given = encoder((2,), moments=(0.0, 1.0)), encoder((2,), moments=([2, 5], [4, 0]))
 
     np.testing.assert_allclose(given(values), plain(np.array([[-0.5, 0], [0.5, 0]])), atol=1e-5)
 
@@ -78,7 +77,7 @@ def test_moments_of_another_shape_are_rejected() -> None:
     with pytest.raises(
         ValueError, match=r"mean has shape \(3,\) and the variance \(3,\), for values of shape \(4, 2\); expected"
     ):
-        encoder((4, 2), moments=Moments([1, 2, 3], [1, 2, 3]))
+        encoder((4, 2), moments=([1, 2, 3], [1, 2, 3]))
 
 
 def test_without_moments_batch_normalization_learns_them() -> None:
@@ -98,7 +97,7 @@ def test_large_integers_keep_their_differences_in_float16() -> None:
     """They are normalized before they are rounded."""
     keras.config.set_dtype_policy("mixed_float16")
     try:
-        model = encoder((2,), "int64", Moments(1_000_000.0, 25.0))
+        model = encoder((2,), "int64", (1_000_000.0, 25.0))
     finally:
         keras.config.set_dtype_policy("float32")
     one, other = model(np.array([[1_000_000, 1_000_003], [1_000_002, 999_999]])).numpy()
@@ -109,7 +108,7 @@ def test_large_integers_keep_their_differences_in_float16() -> None:
 
 def test_leading_dimensions_become_channels() -> None:
     """All values at one position are channels of that position."""
-    model = encoder((3, 4, 5, 2), moments=Moments(0.0, 1.0))
+    model = encoder((3, 4, 5, 2), moments=(0.0, 1.0))
     (stacked,) = (layer for layer in model.layers if isinstance(layer, keras.layers.Reshape))
     values = np.arange(120, dtype=np.float32).reshape(1, 3, 4, 5, 2)
 
