@@ -46,7 +46,7 @@ def encode(
     x = ops.cast(values, "float32")
     if moments:
         x = _normalized(x, moments)
-    x = _row(x) if len(shape) <= _FLAT else _image(x)
+    x = layers.Flatten()(x) if len(shape) <= _FLAT else _image(x)
     if not moments:
         x = layers.BatchNormalization(momentum=0.9, center=False, scale=False, dtype="float32", name=f"{name}_norm")(x)
     return residual(x, _WIDTH, _BLOCKS, _DROPOUT, name) if len(shape) <= _FLAT else convolve(x, _SMALLEST_MAP, name)
@@ -73,10 +73,6 @@ def _normalized(x: keras.KerasTensor, moments: tuple[Any, Any]) -> keras.KerasTe
             f"{tuple(x.shape[1:])}; expected the same for both: one number, one per channel, or one per element"
         )
     return layers.Normalization(axes[shape], mean, variance, dtype="float32")(x)
-
-
-def _row(x: keras.KerasTensor) -> keras.KerasTensor:
-    return layers.Reshape((math.prod(x.shape[1:]),))(x)
 
 
 def _image(x: keras.KerasTensor) -> keras.KerasTensor:
