@@ -81,7 +81,7 @@ class IngestExecutor(base_beam_executor.BaseBeamExecutor):
         examples_utils.set_payload_format(examples, example_gen_pb2.FORMAT_TF_EXAMPLE)
 
 
-class Ingest(example_gen.FileBasedExampleGen):
+class IngestExamples(example_gen.FileBasedExampleGen):
     """Raw files to sharded TFRecords.
 
     Component `outputs` contains:
@@ -99,21 +99,22 @@ class Ingest(example_gen.FileBasedExampleGen):
             config: what is expected of the data, and the settings of the ingest.
         """
         packed = any_pb2.Any()
-        packed.Pack(wrappers_pb2.StringValue(value=config.to_json()))
+        packed.Pack(wrappers_pb2.StringValue(value=config.model_dump_json()))
         super().__init__(
             input_base=data,
             input_config=example_gen_pb2.Input(splits=[example_gen_pb2.Input.Split(name="all", pattern="*")]),
             output_config=_output_config(config),
             custom_config=example_gen_pb2.CustomConfig(custom_config=packed),
         )
+        self.with_id("Ingest")
 
 
 def config_of(exec_properties: dict[str, Any]) -> IngestConfig:
-    """Returns the configuration that `Ingest` packed."""
+    """Returns the configuration that `IngestExamples` packed."""
     custom = json_format.Parse(exec_properties["custom_config"], example_gen_pb2.CustomConfig())
     text = wrappers_pb2.StringValue()
     custom.custom_config.Unpack(text)
-    return IngestConfig.from_json(text.value)
+    return IngestConfig.model_validate_json(text.value)
 
 
 def _output_config(config: IngestConfig) -> example_gen_pb2.Output:

@@ -1,8 +1,8 @@
 """Configuration of the Ingest node: what the Task expects of its data, settings, and paths of caches."""
 
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 
-import orjson
+from pydantic import BaseModel, ConfigDict
 
 from components.settings.ingest import Ingest
 
@@ -16,28 +16,13 @@ class Needs:
     roles: tuple[str, ...] = ()  # roles for each of which there must be a column
 
 
-@dataclass(frozen=True)
-class IngestConfig:
+class IngestConfig(BaseModel):
     """Configuration of the node, passed as JSON in the component's custom_config."""
+
+    model_config = ConfigDict(frozen=True)
 
     needs: Needs
     settings: Ingest
     hash_cache: str  # file: SHA-256 of source files, by path and stat
     checks: str  # file: results of image checks, by content
     quarantine_list: str  # file: copy of the newest quarantine list, which stays if the run stops
-
-    def to_json(self) -> str:
-        """Returns the configuration as JSON."""
-        plain = {"needs": asdict(self.needs), "settings": self.settings.model_dump(mode="json")}
-        return orjson.dumps({**vars(self), **plain}).decode()
-
-    @staticmethod
-    def from_json(text: str) -> "IngestConfig":
-        """Returns the configuration that `to_json` wrote."""
-        stored = orjson.loads(text)
-        needs = stored["needs"]
-        plain = {
-            "needs": Needs(tuple(needs["sources"]), needs["label"], tuple(needs["roles"])),
-            "settings": Ingest.model_validate(stored["settings"]),
-        }
-        return IngestConfig(**{**stored, **plain})

@@ -35,11 +35,11 @@ class Job:
 
 def run(job: Job, make_pipeline: Callable[[], beam.Pipeline], survey_again: Callable[[], Survey]) -> Manifest:
     """Ingests the data and returns its manifest."""
-    spans = [_work_of(job, part) for part in job.found.spans]
-    todo = [unit for span in spans for unit in span.units]
+    work = [_work_of(job, span) for span in job.found.spans]
+    todo = [unit for each in work for unit in each.units]
     if todo:
         _write_units(job, todo, make_pipeline)
-    found = [report for span in spans for report in _collect(job.output.artifact, span)]
+    found = [report for each in work for report in _collect(job.output.artifact, each)]
     reports.clear(job.output.artifact)
     # A file that is a record was compared with the survey when it was read; a range of rows was not.
     if job.found.table is not None and survey_again().digest != job.found.digest:
@@ -51,17 +51,17 @@ def run(job: Job, make_pipeline: Callable[[], beam.Pipeline], survey_again: Call
 class _SpanWork:
     """What is to be done for one span."""
 
-    part: SpanFiles
+    span: SpanFiles
     key: str  # decides whether a later ingest can reuse the span; empty if the data has no spans
     reused: Sequence[ShardReport] | None  # of shards that were linked
     units: Sequence[Unit]
 
 
-def _work_of(job: Job, part: SpanFiles) -> _SpanWork:
+def _work_of(job: Job, span: SpanFiles) -> _SpanWork:
     table, settings = job.found.table, job.output.settings
-    key = reuse.key_of(part, table, settings) if part.span.name else ""
-    reused = reuse.link_shards(part, key, job.earlier, job.output.artifact) if key and job.earlier else None
-    return _SpanWork(part, key, reused, units.of_part(part, table, settings) if reused is None else ())
+    key = reuse.key_of(span, table, settings) if span.span.name else ""
+    reused = reuse.link_shards(span, key, job.earlier, job.output.artifact) if key and job.earlier else None
+    return _SpanWork(span, key, reused, units.of_span(span, table, settings) if reused is None else ())
 
 
 def _write_units(job: Job, todo: Sequence[Unit], make_pipeline: Callable[[], beam.Pipeline]) -> None:
@@ -94,12 +94,12 @@ class _WriteUnit(beam.DoFn):
         return ()
 
 
-def _collect(artifact: Path, span: _SpanWork) -> list[ShardReport]:
+def _collect(artifact: Path, work: _SpanWork) -> list[ShardReport]:
     """Returns the reports of one span, with paths relative to all of the data."""
-    found = reports.collect(artifact, [unit.name for unit in span.units]) if span.reused is None else span.reused
-    if span.key:
-        reuse.store(artifact, span.part, span.key, found)
-    return [_with_prefix(report, span.part.prefix) for report in found]
+    found = reports.collect(artifact, [unit.name for unit in work.units]) if work.reused is None else work.reused
+    if work.key:
+        reuse.store(artifact, work.span, work.key, found)
+    return [_with_prefix(report, work.span.prefix) for report in found]
 
 
 def _with_prefix(report: ShardReport, prefix: str) -> ShardReport:
@@ -126,7 +126,7 @@ def _close_rows(job: Job, found: Sequence[ShardReport]) -> Manifest:
     return made
 
 
-class _Progress:
+class _RecordCounter:
     """Records written by this process: all of them, unless Beam runs worker processes."""
 
     def __init__(self) -> None:
@@ -140,4 +140,4 @@ class _Progress:
         progress.report(self.done, self.total or None)
 
 
-_progress = _Progress()
+_progress = _RecordCounter()

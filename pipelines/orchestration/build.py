@@ -18,7 +18,7 @@ from tfx.types import standard_artifacts
 
 from components.evaluation import gate, thresholds
 from components.evaluation.baseline import LatestBlessedOther
-from components.ingest.component import Ingest
+from components.ingest.component import IngestExamples
 from components.ingest.config import IngestConfig
 from components.pretrained import component
 from components.pretrained.find import find_model
@@ -73,7 +73,7 @@ def build(config: RunConfig, schema_in_force: bytes) -> Pipeline:
 
 
 def _examples(config: RunConfig, schema: schema_pb2.Schema) -> _Examples:
-    ingest = Ingest(
+    ingest = IngestExamples(
         data=config.data,
         config=IngestConfig(
             needs=config.needs,

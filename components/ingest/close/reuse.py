@@ -29,29 +29,29 @@ _FOLDER = "spans"
 _LIBRARIES = ("numpy", "pillow", "pyarrow", "tensorflow")
 
 
-def key_of(part: SpanFiles, table: Table | None, settings: Ingest) -> str:
+def key_of(span: SpanFiles, table: Table | None, settings: Ingest) -> str:
     """Returns a digest of everything that the shards of a span depend on."""
     depends_on = {
-        "data": part.listing.digest,
+        "data": span.listing.digest,
         "settings": settings.model_dump(mode="json", exclude={"spans", "max_bad_fraction", "near_duplicate_bits"}),
         "columns": [str(table.schema), table.label, table.images, dict(table.names)] if table else [],
-        "code": fingerprint.sources(["components.ingest.work.units", refs.module_of(part.located.source)]),
+        "code": fingerprint.sources(["components.ingest.work.units", refs.module_of(span.located.source)]),
         "libraries": {name: metadata.version(name) for name in _LIBRARIES},
     }
     return digest_of([orjson.dumps(depends_on, option=orjson.OPT_SORT_KEYS).decode()])
 
 
-def link_shards(part: SpanFiles, key: str, earlier: Path, artifact: Path) -> list[ShardReport] | None:
+def link_shards(span: SpanFiles, key: str, earlier: Path, artifact: Path) -> list[ShardReport] | None:
     """Links the shards of a span from the newest earlier artifact that has them intact; None if there is none.
 
     Args:
-        part: the span.
+        span: the span.
         key: what its shards depend on.
         earlier: an earlier artifact, or the folder of all of them.
         artifact: where the shards go.
     """
     for old in _artifacts(earlier):
-        stored = _read(old, part)
+        stored = _read(old, span)
         if stored.get("key") == key and (found := [reports.from_json(row) for row in stored["reports"]]):
             if all(_link_intact(old, artifact, report) for report in found):
                 return found
@@ -60,9 +60,9 @@ def link_shards(part: SpanFiles, key: str, earlier: Path, artifact: Path) -> lis
     return None
 
 
-def store(artifact: Path, part: SpanFiles, key: str, written: Sequence[ShardReport]) -> None:
+def store(artifact: Path, span: SpanFiles, key: str, written: Sequence[ShardReport]) -> None:
     """Stores the key and the reports of a span, for the next ingest."""
-    target = _file_of(artifact, part)
+    target = _file_of(artifact, span)
     target.parent.mkdir(exist_ok=True)
     stored = {"key": key, "reports": [asdict(report) for report in written]}
     durable.write_bytes(target, orjson.dumps(stored, option=orjson.OPT_NON_STR_KEYS))
@@ -76,13 +76,13 @@ def _artifacts(folder: Path) -> list[Path]:
     return sorted(found, key=lambda path: int(path.name), reverse=True)
 
 
-def _file_of(artifact: Path, part: SpanFiles) -> Path:
-    return artifact / _FOLDER / f"{part.span.name}.json"
+def _file_of(artifact: Path, span: SpanFiles) -> Path:
+    return artifact / _FOLDER / f"{span.span.name}.json"
 
 
-def _read(artifact: Path, part: SpanFiles) -> dict[str, Any]:
+def _read(artifact: Path, span: SpanFiles) -> dict[str, Any]:
     try:
-        stored: dict[str, Any] = orjson.loads(_file_of(artifact, part).read_bytes())
+        stored: dict[str, Any] = orjson.loads(_file_of(artifact, span).read_bytes())
     except (OSError, ValueError):
         return {}
     return stored

@@ -170,14 +170,14 @@ class _OpenFile(contextlib.ExitStack):
     def __init__(self) -> None:
         super().__init__()
         self._key: tuple[object, ...] = ()
-        self._rows: parquet_file.Rows | None = None
+        self._rows: parquet_file.FileRows | None = None
 
-    def rows(self, where: Path | RemoteFile, start: int, stop: int, names: Sequence[str]) -> parquet_file.Rows:
+    def rows(self, where: Path | RemoteFile, start: int, stop: int, names: Sequence[str]) -> parquet_file.FileRows:
         """Returns rows that begin at `start` or before."""
         key = (where, *names, stat_key(where.stat())) if isinstance(where, Path) else ()
         if self._rows is None or not key or key != self._key or not self._rows.has(start, stop):
             self.forget()
-            self._rows = parquet_file.Rows(self.enter_context(parquet_file.opened(where)), start, stop, names)
+            self._rows = parquet_file.FileRows(self.enter_context(parquet_file.opened(where)), start, stop, names)
             self._key = key
         return self._rows
 

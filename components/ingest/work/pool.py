@@ -41,7 +41,7 @@ class WorkerDied(PenstockError):
         super().__init__(f"a worker process of the ingest died ({by}{memory}); nothing was published: run again")
 
 
-class Worker:
+class WorkerProcess:
     """A worker process, as seen from the process that started it."""
 
     def __init__(self, environment: Mapping[str, str] | None = None) -> None:
@@ -112,8 +112,8 @@ class Pool:
 
     def __init__(self, environment: Mapping[str, str] | None = None) -> None:
         self._environment = environment
-        self._idle: list[Worker] = []
-        self._leased: set[Worker] = set()
+        self._idle: list[WorkerProcess] = []
+        self._leased: set[WorkerProcess] = set()
 
     def __enter__(self) -> "Pool":
         return self
@@ -124,10 +124,10 @@ class Pool:
     def start(self, count: int) -> None:
         """Starts workers that will be needed soon, up to `count` idle ones."""
         while len(self._idle) < count:
-            self._idle.append(Worker(self._environment))
+            self._idle.append(WorkerProcess(self._environment))
 
     @contextlib.contextmanager
-    def lease(self) -> Iterator[Worker]:
+    def lease(self) -> Iterator[WorkerProcess]:
         """Lends an idle worker, or a new one; after an error it is ended, as its reply may be half read."""
         worker = self._take()
         self._leased.add(worker)
@@ -140,12 +140,12 @@ class Pool:
             self._leased.discard(worker)
         self._idle.append(worker)
 
-    def _take(self) -> Worker:
+    def _take(self) -> WorkerProcess:
         while True:
             try:
                 worker = self._idle.pop()  # not checked first: another thread may be faster
             except IndexError:
-                return Worker(self._environment)
+                return WorkerProcess(self._environment)
             if worker.alive():
                 return worker
             worker.close()
@@ -187,7 +187,7 @@ def serve(descriptor: int) -> None:
 
 
 def ask(*question: object) -> Any:
-    """Returns the answer of the process that started this worker; see `Worker.call`."""
+    """Returns the answer of the process that started this worker; see `WorkerProcess.call`."""
     _parent.send((_QUESTION, question))
     return _parent.recv()
 

@@ -166,25 +166,25 @@ def _is_long(units: Sequence[Unit]) -> bool:
     return local and (len(listed) >= _MANY_FILES or sum(item.size for item in listed) >= _MANY_BYTES)
 
 
-def of_part(part: "SpanFiles", table: "Table | None", settings: "Ingest") -> list[Unit]:
+def of_span(span: "SpanFiles", table: "Table | None", settings: "Ingest") -> list[Unit]:
     """Returns the work units of one span."""
-    source, home, span = part.located.source, part.located.home, part.span.name
+    source, home, name = span.located.source, span.located.home, span.span.name
     if table is None:
-        return [FilesUnit(shard, source, home) for shard in shards.assign(part.listing.files, settings, span)]
-    ranges = divide(part, settings)
+        return [FilesUnit(shard, source, home) for shard in shards.assign(span.listing.files, settings, name)]
+    ranges = divide(span, settings)
     return [
-        RowsUnit(each, shards.numbered(index, len(ranges), span), source, home, table)
+        RowsUnit(each, shards.numbered(index, len(ranges), name), source, home, table)
         for index, each in enumerate(ranges)
     ]
 
 
-def divide(part: "SpanFiles", settings: "Ingest") -> "list[Range]":
+def divide(span: "SpanFiles", settings: "Ingest") -> "list[Range]":
     """Divides the files of a span into ranges of about `shard_mb`, at least `min_shards` of them if possible."""
-    source: RowSource = refs.load(part.located.source)
-    sizes = {item.file.path: item.size for item in part.listing.files}
-    rows = sum(sizes[name] for name in part.located.files)
+    source: RowSource = refs.load(span.located.source)
+    sizes = {item.file.path: item.size for item in span.listing.files}
+    rows = sum(sizes[name] for name in span.located.files)
     target = _range_bytes(rows, sum(sizes.values()), settings)
-    return [each for name in part.located.files for each in source.divide(part.located.home / name, name, target)]
+    return [each for name in span.located.files for each in source.divide(span.located.home / name, name, target)]
 
 
 def _range_bytes(rows: int, everything: int, settings: "Ingest") -> int:

@@ -149,7 +149,7 @@ def test_files_of_the_user_are_not_imported_for_those_of_a_library(
 def test_a_worker_ends_with_its_parent(functions: str) -> None:
     """Also if the parent is killed and cannot end it."""
     code = (
-        "import time; from components.ingest.work.pool import Worker; worker = Worker(); "
+        "import time; from components.ingest.work.pool import WorkerProcess; worker = WorkerProcess(); "
         f"list(worker.call('{functions}:count', 1)); print(worker.pid, flush=True); time.sleep(60)"
     )
     search = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
