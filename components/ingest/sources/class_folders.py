@@ -11,9 +11,7 @@ import os
 import stat
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from functools import partial
 from pathlib import Path
-from typing import NamedTuple
 
 from components.errors import BadInput
 from components.ingest.sources import Found, SourceFile
@@ -34,30 +32,26 @@ class FolderRules:
     fault: Callable[[str], str | None] = lambda _: None  # why a file in a class folder is quarantined by its name
 
 
-class _FolderEntry(NamedTuple):
-    name: str  # relative, forward slashes
-    is_link: bool
-    fault: Callable[[], str | None]  # why it must not be opened
+# Relative name with forward slashes, whether it is a link beside the class folders, and why it must not be opened.
+_Entry = tuple[str, bool, str | None]
 
 
 def find(data: DataPath, rules: FolderRules) -> Found:
     """Lists every file below `data`; no file that may be data is left out."""
     try:
-        return _sort(
-            _local_entries(data, rules) if isinstance(data, Path) else _remote_entries(data, rules), data, rules
-        )
+        entries = _local_entries(data, rules) if isinstance(data, Path) else _remote_entries(data, rules)
+        return _sort(entries, data, rules)
     except OSError as error:
         raise BadInput(f"{error.filename}: cannot be listed: {error.strerror}; check its permissions") from error
 
 
-def _sort(entries: Iterator[_FolderEntry], data: DataPath, rules: FolderRules) -> Found:
+def _sort(entries: Iterator[_Entry], data: DataPath, rules: FolderRules) -> Found:
     files, quarantined, ignored = [], [], []
-    for entry in entries:
-        name = entry.name
+    for name, is_link, fault in entries:
         top = "/" not in name
-        if name.rpartition("/")[2].startswith(".") or (top and rules.is_description(name) and not entry.is_link):
+        if name.rpartition("/")[2].startswith(".") or (top and rules.is_description(name) and not is_link):
             ignored.append(printable(name))
-        elif reason := entry.fault() or rules.fault(name):
+        elif reason := fault or rules.fault(name):
             quarantined.append(Quarantined(printable(name), reason))
         else:
             files.append(SourceFile(name, name.partition("/")[0]))
@@ -72,14 +66,14 @@ def _first_reason(quarantined: list[Quarantined]) -> str:
     return f"; {len(quarantined)} quarantined, such as {quarantined[0].path}: {quarantined[0].reason}"
 
 
-def _remote_entries(data: DataPath, rules: FolderRules) -> Iterator[_FolderEntry]:
+def _remote_entries(data: DataPath, rules: FolderRules) -> Iterator[_Entry]:
     """Yields the files below a remote folder; a hidden folder is one entry."""
     names = {_to_hidden(str(path).removeprefix(f"{data}/")) for path in data.glob("**/*")}
     if not names:
         what = "not a folder" if data.is_file() else "no such folder"
         raise BadInput(f"{data}: {what}; {rules.expected}")
     for name in sorted(names, key=lambda each: each.split("/")):
-        yield _FolderEntry(name, False, partial(_no_class, name))
+        yield name, False, _no_class(name)
 
 
 def _to_hidden(name: str) -> str:
@@ -92,11 +86,11 @@ def _no_class(name: str) -> str | None:
     return None if "/" in name else "not inside a class folder"
 
 
-def _local_entries(data: Path, rules: FolderRules) -> Iterator[_FolderEntry]:
+def _local_entries(data: Path, rules: FolderRules) -> Iterator[_Entry]:
     _check_folder(data, rules)
     home = data.resolve()
     for name, entry in sorted(_walk(str(data), ""), key=lambda found: found[0].split("/")):
-        yield _FolderEntry(name, "/" not in name and entry.is_symlink(), partial(_local_fault, entry, name, home))
+        yield name, "/" not in name and entry.is_symlink(), _local_fault(entry, name, home)
 
 
 def _check_folder(data: Path, rules: FolderRules) -> None:

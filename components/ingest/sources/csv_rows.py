@@ -18,7 +18,7 @@ import pyarrow as pa
 from components.errors import BadInput
 from components.ingest.sources import csv_cells, text_ranges
 from components.ingest.sources.conversion import out_of_range
-from components.ingest.sources.quotes import CR, LF, Flags, Ints, QuotedEnds, find_quoted_ends
+from components.ingest.sources.record_ends import CR, LF, Flags, Ints, find_quoted_ends
 from components.ingest.sources.rows import BadRow, Range, RowBatch, bad_file
 from components.ingest.sources.text_ranges import SAMPLE, Block
 from components.storage.paths import DataPath
@@ -73,7 +73,7 @@ class _CsvHeader:
     rows: Range
 
     @property
-    def find(self) -> text_ranges.FindEnds[QuotedEnds]:
+    def find(self) -> text_ranges.FindEnds:
         """Finds the record ends of the file."""
         return partial(find_quoted_ends, delimiter=self.delimiter)
 
@@ -126,7 +126,7 @@ def _name(path: DataPath, number: int, cell: bytes) -> str:
         raise bad_file(path, f"column {number} of the header: {csv_cells.show(cell)} is not UTF-8") from None
 
 
-def _first_rows(header: _CsvHeader, size: int) -> Block[QuotedEnds]:
+def _first_rows(header: _CsvHeader, size: int) -> Block:
     """Returns about `size` bytes of rows; rejects a file without rows."""
     block = text_ranges.first_block(header.path, header.find, header.rows, size, _BLANK)
     if block is None:
@@ -149,7 +149,7 @@ def _check_names(header: _CsvHeader, schema: pa.Schema) -> None:
         )
 
 
-def _read_clean(block: Block[QuotedEnds], header: _CsvHeader, schema: pa.Schema) -> RowBatch | None:
+def _read_clean(block: Block, header: _CsvHeader, schema: pa.Schema) -> RowBatch | None:
     """Reads a block in one go; None if any of its rows is bad."""
     if (block.ends.broken < len(block.data)).any():
         return None
@@ -167,7 +167,7 @@ def _read_clean(block: Block[QuotedEnds], header: _CsvHeader, schema: pa.Schema)
     return RowBatch(batch, describe=lambda row: records().describe(rows()[row]))
 
 
-def _read_dirty(block: Block[QuotedEnds], header: _CsvHeader, schema: pa.Schema) -> RowBatch:
+def _read_dirty(block: Block, header: _CsvHeader, schema: pa.Schema) -> RowBatch:
     """Reads a block with bad rows, and finds the fault of each."""
     records = _CsvRecords.of(block, header.delimiter)
     faults = records.faults(len(header.names))
@@ -198,7 +198,7 @@ class _CsvRecords:
     broken: Flags
 
     @classmethod
-    def of(cls, block: Block[QuotedEnds], delimiter: bytes) -> "_CsvRecords":
+    def of(cls, block: Block, delimiter: bytes) -> "_CsvRecords":
         """Splits a block into records."""
         text, quoted = np.frombuffer(block.data, np.uint8), block.ends
         line_ends = np.flatnonzero((text == LF) | ((text == CR) & (np.append(text[1:], 0) != LF)))

@@ -16,7 +16,6 @@ Blank lines are no rows. pyarrow's own reader is not used: for text that is not 
 one object over two lines) it does not go by lines, so a row would depend on its neighbours.
 """
 
-from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import cache
@@ -28,22 +27,16 @@ import orjson
 import pyarrow as pa
 
 from components.errors import PenstockError
-from components.ingest.sources import set_types, text_ranges
-from components.ingest.sources.conversion import OVERFLOW, is_list, out_of_range, shorten, value_type
+from components.ingest.sources import jsonl_lines, set_types, text_ranges
+from components.ingest.sources.conversion import OVERFLOW, is_list, out_of_range, value_type
+from components.ingest.sources.jsonl_lines import BadLine, Row, flatten, parse, show
+from components.ingest.sources.record_ends import find_line_ends
 from components.ingest.sources.rows import BadRow, Range, RowBatch, bad_file
-from components.ingest.sources.text_ranges import SAMPLE, Block, LineEnds, find_line_ends
+from components.ingest.sources.text_ranges import SAMPLE, Block
 from components.storage.paths import DataPath
-
-Row = dict[str, Any]
-ValueKind = tuple[bool, type | None]  # whether it is a list, and of what; an empty list is of None
 
 _BLOCK = 2 << 20  # bytes of text parsed at once: 4 MB of it as Python objects exceed the CPU caches
 _EXPECTED = "expected one JSON object per line"
-_TYPES = {bool: pa.bool_(), int: pa.int64(), float: pa.float64(), str: pa.string()}
-
-
-class _BadLine(ValueError):
-    """A line cannot become a record; the message is the reason."""
 
 
 class JsonlRows:
@@ -51,18 +44,11 @@ class JsonlRows:
 
     def schema(self, path: DataPath) -> pa.Schema:
         """Returns the keys in the first megabyte, each with the type of most of its values."""
-        votes: dict[str, Counter[ValueKind]] = defaultdict(Counter)
         first = _first_rows(path)
-        for number, line in enumerate(first.data.splitlines(), first.line):
-            for name, value in _sample(path, number, line).items():
-                counts = votes[name]
-                if value is not None and (kind := _kind(value)):
-                    counts[kind] += 1
-        if not votes:
+        schema = jsonl_lines.infer(path, enumerate(first.data.splitlines(), first.line))
+        if not schema.names:
             raise bad_file(path, f"0 examples in its first {len(first.data)} bytes; {_EXPECTED}")
-        if "" in votes:
-            raise bad_file(path, "a key is empty; give it a name")
-        return pa.schema([(name, _elect(counts)) for name, counts in votes.items()])
+        return schema
 
     def divide(self, path: DataPath, relative: str, target: int) -> list[Range]:
         """Divides at line ends."""
@@ -81,52 +67,12 @@ class JsonlRows:
 SOURCE = JsonlRows()
 
 
-def _first_rows(path: DataPath) -> Block[LineEnds]:
+def _first_rows(path: DataPath) -> Block:
     """Returns about a megabyte of lines; rejects a file without any."""
     block = text_ranges.first_block(path, find_line_ends, text_ranges.whole(path), SAMPLE)
     if block is None:
         raise bad_file(path, f"0 examples in it; {_EXPECTED}")
     return block
-
-
-def _sample(path: DataPath, number: int, line: bytes) -> Row:
-    """Returns the values of a line; none if the line is bad."""
-    try:
-        row = {name: value for name, value in _parse(line).items() if value != {}} if line.strip() else {}
-    except _BadLine:
-        return {}
-    for name, value in row.items():
-        if isinstance(value, dict) or (isinstance(value, list) and {dict, list} & set(map(type, value))):
-            raise bad_file(
-                path,
-                f"line {number}: key {name!r} is nested too deep: {_json(value)}; expected values, lists of values, "
-                "and objects of both: flatten it, or remove the key",
-            )
-    return row
-
-
-def _kind(value: Any) -> ValueKind | None:
-    """Returns the kind of a value; None for a list of mixed or unsupported values."""
-    if not isinstance(value, list):
-        return False, type(value)
-    inner = set(map(type, value))
-    if inner == {int, float}:
-        return True, float
-    if len(inner) > 1 or inner - _TYPES.keys():
-        return None
-    return True, inner.pop() if inner else None
-
-
-def _elect(counts: Counter[ValueKind]) -> pa.DataType:
-    """Returns the type of most values; the first one seen if several are equally frequent."""
-    for listed in (False, True):
-        if (listed, float) in counts:
-            counts[listed, float] += counts.pop((listed, int), 0)
-    empty = counts.pop((True, None), 0)
-    for kind in [kind for kind in counts if kind[0]] or ([(True, str)] if empty else []):
-        counts[kind] += empty
-    listed, of = max(counts, key=counts.__getitem__, default=(False, str))
-    return pa.list_(_TYPES[of or str]) if listed else _TYPES[of or str]
 
 
 def _python_types(kind: pa.DataType) -> set[type]:
@@ -140,23 +86,23 @@ def _python_types(kind: pa.DataType) -> set[type]:
     return {bytes} if pa.types.is_binary(kind) else {str}
 
 
-def _read_clean(block: Block[LineEnds], schema: pa.Schema) -> RowBatch | None:
+def _read_clean(block: Block, schema: pa.Schema) -> RowBatch | None:
     """Reads a block column by column; None if any of its lines is bad."""
     try:
         rows = [orjson.loads(line) for line in block.data.splitlines() if line and not line.isspace()]
         if set(map(type, rows)) - {dict}:
             return None
         if any("." in name for name in schema.names):
-            rows = [_flatten(row) for row in rows]
+            rows = [flatten(row) for row in rows]
         if converters := set_types.converters(schema):
             rows = [set_types.convert(row, converters) for row in rows]
-    except (orjson.JSONDecodeError, _BadLine):
+    except (orjson.JSONDecodeError, BadLine):
         return None
     columns = _columns(rows, schema)
     return None if columns is None else RowBatch(columns, describe=_describer(block, ()))
 
 
-def _describer(block: Block[LineEnds], bad: Sequence[BadRow]) -> Callable[[int], tuple[str, bytes]]:
+def _describer(block: Block, bad: Sequence[BadRow]) -> Callable[[int], tuple[str, bytes]]:
     """Returns a function that returns position and text of a good row of a block."""
 
     @cache
@@ -212,7 +158,7 @@ def _as_floats(values: Iterable[Any], *, listed: bool) -> list[Any]:
     return [None if value is None else float(value) for value in values]
 
 
-def _read_dirty(block: Block[LineEnds], schema: pa.Schema) -> RowBatch:
+def _read_dirty(block: Block, schema: pa.Schema) -> RowBatch:
     """Reads a block with bad lines, and finds the fault of each."""
     tests = {field.name: _test(field.type) for field in schema}
     converters = set_types.converters(schema)
@@ -220,8 +166,8 @@ def _read_dirty(block: Block[LineEnds], schema: pa.Schema) -> RowBatch:
     for number, line in enumerate(block.data.splitlines(), block.line):
         if line.strip():
             try:
-                good.append(_check(set_types.convert(_parse(line), converters), tests, schema))
-            except _BadLine as error:
+                good.append(_check(set_types.convert(parse(line), converters), tests, schema))
+            except BadLine as error:
                 bad.append(BadRow.of((f"line {number}", line), str(error)))
     columns = _columns(good, schema)
     if columns is None:
@@ -229,41 +175,14 @@ def _read_dirty(block: Block[LineEnds], schema: pa.Schema) -> RowBatch:
     return RowBatch(columns, bad, _describer(block, bad))
 
 
-def _parse(line: bytes) -> Row:
-    """Returns the values of a line."""
-    try:
-        row = orjson.loads(line)
-    except orjson.JSONDecodeError as error:
-        raise _BadLine(f"not JSON: {error.msg} (character {error.colno})") from None
-    if not isinstance(row, dict):
-        raise _BadLine(f"not a JSON object but {_json(row)}")
-    return _flatten(row)
-
-
-def _flatten(row: Row) -> Row:
-    """Returns a row with the values of inner objects under dotted names."""
-    if dict not in map(type, row.values()):
-        return row
-    flat: Row = {}
-    for key, value in row.items():
-        if not isinstance(value, dict) or not value:  # an empty object may be in place of a value
-            inner = {key: value}
-        else:
-            inner = {f"{key}.{name}": each for name, each in value.items()}
-        if twice := sorted(flat.keys() & inner.keys()):
-            raise _BadLine(f"key {twice[0]!r} occurs twice, with a dot and as an object")
-        flat |= inner
-    return flat
-
-
 def _check(row: Row, tests: Mapping[str, Callable[[Any], bool]], schema: pa.Schema) -> Row:
     """Returns a row if all of it fits the schema, without empty objects that are not in place of a value."""
     row = {name: value for name, value in row.items() if value != {} or _replaces_value(name, tests)}
     for name, value in row.items():
         if name not in tests:
-            raise _BadLine(f"key {name!r} is not in the schema; its value is {_json(value)}")
+            raise BadLine(f"key {name!r} is not in the schema; its value is {show(value)}")
         if value is not None and not tests[name](value):
-            raise _BadLine(f"key {name!r}: {_json(value)} is not {_expected(schema.field(name).type)}")
+            raise BadLine(f"key {name!r}: {show(value)} is not {_expected(schema.field(name).type)}")
     return row
 
 
@@ -291,7 +210,3 @@ def _expected(kind: pa.DataType) -> str:
     single = value_type(kind)
     range_of = " in the range of 32-bit floats" if pa.types.is_floating(single) else ""
     return f"of type {'list of ' if is_list(kind) else ''}{single}{range_of}"
-
-
-def _json(value: Any) -> str:
-    return shorten(orjson.dumps(value).decode())

@@ -2,8 +2,8 @@
 
     file ─► window ─► where does its last whole record end? ─► block; the rest goes into the next window
 
-A format defines where its records end (`Ends`): at any line end, or only at those outside quotes (`quotes.py`).
-Dividing and reading use the same object, so they always agree.
+A format defines where its records end: at any line end, or only at those outside quotes (`record_ends.py`). Dividing
+and reading use the same function, so they always agree.
 """
 
 import gzip
@@ -12,8 +12,9 @@ import zlib
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
-from typing import BinaryIO, Generic, Protocol, TypeVar, cast
+from typing import BinaryIO, cast
 
+from components.ingest.sources.record_ends import RecordEnds
 from components.ingest.sources.rows import Range, bad_file
 from components.storage.paths import DataPath, open_whole
 
@@ -24,49 +25,18 @@ _UTF16 = (b"\xff\xfe", b"\xfe\xff")
 _DIVIDE_BLOCK = 4 << 20  # bytes per block while dividing
 
 
-class Ends(Protocol):
-    """Where the records of a window of text end; a window begins with a record."""
-
-    def last(self) -> int:
-        """Returns the end of its last whole record, or 0."""
-
-    def after(self, position: int) -> int:
-        """Returns the first end of a record at or after `position`, or the end of the window."""
-
-
-E = TypeVar("E", bound=Ends)
-# Finds the ends in a window. The flag says that no more text follows.
-FindEnds = Callable[[bytes, bool], E]
+# Finds the record ends in a window of text. The flag says that no more text follows.
+FindEnds = Callable[[bytes, bool], RecordEnds]
 
 
 @dataclass(frozen=True)
-class LineEnds:
-    """Every line is a record."""
-
-    data: bytes
-
-    def last(self) -> int:
-        """Returns the end of the last whole line, or 0."""
-        return self.data.rfind(b"\n") + 1
-
-    def after(self, position: int) -> int:
-        """Returns the first line end at or after `position`, or the end of the window."""
-        return self.data.find(b"\n", max(position - 1, 0)) + 1 or len(self.data)
-
-
-def find_line_ends(window: bytes, final: bool) -> LineEnds:  # noqa: ARG001 - a line never waits for more text
-    """Finds records that are lines."""
-    return LineEnds(window)
-
-
-@dataclass(frozen=True)
-class Block(Generic[E]):
+class Block:
     """Whole records."""
 
     data: bytes
     start: int  # of its first byte in the text
     line: int  # number of its first line in the file, from 1
-    ends: E
+    ends: RecordEnds
 
     @property
     def stop(self) -> int:
@@ -107,14 +77,12 @@ def whole(path: DataPath) -> Range:
     return Range("", start, size, 1, size - start)
 
 
-def first_block(
-    path: DataPath, find: FindEnds[E], part: Range, size: int, blank: bytes | None = None
-) -> Block[E] | None:
+def first_block(path: DataPath, find: FindEnds, part: Range, size: int, blank: bytes | None = None) -> Block | None:
     """Returns the first block of about `size` bytes that holds more than `blank` bytes (white space by default)."""
     return next((block for block in blocks(path, find, part, size) if block.data.strip(blank)), None)
 
 
-def blocks(path: DataPath, find: FindEnds[E], part: Range, size: int) -> Iterator[Block[E]]:
+def blocks(path: DataPath, find: FindEnds, part: Range, size: int) -> Iterator[Block]:
     """Reads a range in blocks of whole records of about `size` bytes; a gzip file from `part.start` to its end."""
     stop = None if is_gzip(path) else part.stop
     with opened(path) as stream:
@@ -132,7 +100,7 @@ def count_lines(data: bytes) -> int:
     return ends + data.count(b"\r") - data.count(b"\r\n") if b"\r" in data else ends
 
 
-def divide(path: DataPath, find: FindEnds[E], body: Range, target: int) -> list[Range]:
+def divide(path: DataPath, find: FindEnds, body: Range, target: int) -> list[Range]:
     """Divides the records of a file into ranges of about equal size, at most about `target` bytes."""
     if is_gzip(path):
         return [body]
@@ -147,7 +115,7 @@ def divide(path: DataPath, find: FindEnds[E], body: Range, target: int) -> list[
     ]
 
 
-def _cuts(found: Iterator[Block[E]], goals: Iterator[int]) -> Iterator[tuple[int, int]]:
+def _cuts(found: Iterator[Block], goals: Iterator[int]) -> Iterator[tuple[int, int]]:
     """Yields the first end of a record at or after each goal, and the number of the line that follows."""
     goal = next(goals, None)
     while goal is not None and (block := next(found, None)):  # nothing after the last goal is read
@@ -170,7 +138,7 @@ class _TextWindow:
         self._text = b""
         self._ended = False
 
-    def next_block(self, find: FindEnds[E], line: int, size: int) -> Block[E] | None:
+    def next_block(self, find: FindEnds, line: int, size: int) -> Block | None:
         """Returns the next whole records, about `size` bytes of them; None at the end."""
         wide = size
         while window := self._window(wide):
@@ -192,7 +160,7 @@ class _TextWindow:
         self._fill(size)
         return self._text[:size]
 
-    def _take(self, data: bytes, line: int, ends: E) -> Block[E]:
+    def _take(self, data: bytes, line: int, ends: RecordEnds) -> Block:
         block = Block(data, self._start, line, ends)
         self._text = self._text[len(data) :]
         self._start = block.stop
@@ -212,7 +180,7 @@ class _TextWindow:
                 )
 
 
-def _end(ends: Ends, final: int, *, grown: bool) -> int:
+def _end(ends: RecordEnds, final: int, *, grown: bool) -> int:
     """Returns where a block ends in its window, or 0; a window that grew for one long record returns only that one."""
     last = final or ends.last()
     return ends.after(1) if grown and last else last

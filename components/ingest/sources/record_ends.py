@@ -1,6 +1,6 @@
-"""Finds the record ends of CSV text: line ends outside quoted cells.
+"""Finds where the records of a text end: at line ends, for CSV only at those outside quoted cells.
 
-    window of text ─► quotes ─► pairs that open and close a cell ─► QuotedEnds
+    window of text ─► quotes ─► pairs that open and close a cell ─► RecordEnds
 
 A quote opens a cell only where a cell begins, and is doubled inside one. A cell that is not closed correctly spoils its
 own line only.
@@ -23,8 +23,8 @@ _NONE: Ints = np.empty(0, np.int64)
 
 
 @dataclass(frozen=True)
-class QuotedEnds:
-    """Record ends of a window of text, at line ends outside quotes."""
+class RecordEnds:
+    """Where the records of a window of text end; a window begins with a record."""
 
     data: bytes
     opens: Ints  # where quoted cells begin
@@ -33,14 +33,14 @@ class QuotedEnds:
     pending: int  # where a cell begins that does not end in this window, or the end of the window
 
     def last(self) -> int:
-        """Returns the end of the last line that ends outside quotes, or 0."""
+        """Returns the end of the last whole record, or 0."""
         end = self.data.rfind(b"\n", 0, self.pending) + 1
         while end and (cell := self._around(end - 1)) is not None:
             end = self.data.rfind(b"\n", 0, int(self.opens[cell])) + 1
         return end
 
     def after(self, position: int) -> int:
-        """Returns the first line end outside quotes at or after `position`, or the end of the window."""
+        """Returns the first end of a record at or after `position`, or the end of the window."""
         at = self.data.find(b"\n", max(position - 1, 0))
         while at >= 0 and (cell := self._around(at)) is not None:
             at = self.data.find(b"\n", int(self.closes[cell]))
@@ -59,8 +59,13 @@ class QuotedEnds:
         return cell if cell >= 0 and self.closes[cell] > position else None
 
 
-def find_quoted_ends(window: bytes, final: bool, delimiter: bytes) -> QuotedEnds:
-    """Finds the record ends of a window that begins with a record.
+def find_line_ends(window: bytes, final: bool) -> RecordEnds:  # noqa: ARG001 - a line never waits for more text
+    """Finds the ends of records that are lines."""
+    return RecordEnds(window, _NONE, _NONE, _NONE, len(window))
+
+
+def find_quoted_ends(window: bytes, final: bool, delimiter: bytes) -> RecordEnds:
+    """Finds the ends of CSV records.
 
     Args:
         window: text.
@@ -68,7 +73,7 @@ def find_quoted_ends(window: bytes, final: bool, delimiter: bytes) -> QuotedEnds
         delimiter: sign between cells.
     """
     if b'"' not in window:
-        return QuotedEnds(window, _NONE, _NONE, _NONE, len(window))
+        return find_line_ends(window, final)
     # Quotes at the end of a window may continue in the next one. No line ends after them, so this one can ignore them.
     known = len(window) if final else len(window.rstrip(b'"'))
     text = np.frombuffer(window, np.uint8)
@@ -78,7 +83,7 @@ def find_quoted_ends(window: bytes, final: bool, delimiter: bytes) -> QuotedEnds
     return _pair_alternating(window, text, at, edge, final) or _pair_one_by_one(window, text, at, edge, final)
 
 
-def _pair_alternating(window: bytes, text: Bytes, at: Ints, edge: Flags, final: bool) -> QuotedEnds | None:
+def _pair_alternating(window: bytes, text: Bytes, at: Ints, edge: Flags, final: bool) -> RecordEnds | None:
     """Pairs quotes that alternately open and close cells, all at once; None if they do not alternate.
 
     A doubled quote inside a cell closes it and opens it again with nothing in between, so the result is right.
@@ -91,10 +96,10 @@ def _pair_alternating(window: bytes, text: Bytes, at: Ints, edge: Flags, final: 
     if not alternate or (is_open and final):
         return None
     pending = int(opens[-1]) if is_open else len(window)
-    return QuotedEnds(window, opens[: len(closes)], closes, _NONE, pending)
+    return RecordEnds(window, opens[: len(closes)], closes, _NONE, pending)
 
 
-def _pair_one_by_one(window: bytes, text: Bytes, at: Ints, edge: Flags, final: bool) -> QuotedEnds:
+def _pair_one_by_one(window: bytes, text: Bytes, at: Ints, edge: Flags, final: bool) -> RecordEnds:
     """Pairs the quotes of a window; a cell that is not closed correctly ends with its line."""
     cells: list[tuple[int, int]] = []
     broken: list[int] = []
@@ -118,9 +123,9 @@ def _pair_one_by_one(window: bytes, text: Bytes, at: Ints, edge: Flags, final: b
     return _quoted_ends(window, cells, broken, len(window))
 
 
-def _quoted_ends(window: bytes, cells: list[tuple[int, int]], broken: list[int], pending: int) -> QuotedEnds:
+def _quoted_ends(window: bytes, cells: list[tuple[int, int]], broken: list[int], pending: int) -> RecordEnds:
     opens, closes = np.array(cells, np.int64).reshape(-1, 2).T
-    return QuotedEnds(window, opens, closes, np.array(broken, np.int64), pending)
+    return RecordEnds(window, opens, closes, np.array(broken, np.int64), pending)
 
 
 class _QuoteRun(NamedTuple):
