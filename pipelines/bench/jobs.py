@@ -7,6 +7,7 @@ The variants of one job take turns round by round, so a machine that is busy for
 
 import multiprocessing
 import statistics
+import tempfile
 from collections.abc import Sequence
 from concurrent.futures import ProcessPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
@@ -19,6 +20,8 @@ from components.settings.input import Input
 from components.settings.transform import Transform
 from pipelines.bench import locate
 from pipelines.config import RunConfig
+
+_TAIL = 2000  # characters of a dead process's output in the error message
 
 
 @dataclass(frozen=True)
@@ -100,13 +103,18 @@ def make(config: RunConfig, artifact: Path, variants: Sequence[Variant]) -> Meas
 
 def run(job: MeasureJob) -> MeasureResult:
     """Runs a job in a fresh process; raises what it raises, and PenstockError if the process dies."""
-    with ProcessPoolExecutor(max_workers=1, mp_context=multiprocessing.get_context("spawn")) as pool:
+    with (
+        tempfile.TemporaryDirectory() as folder,
+        ProcessPoolExecutor(max_workers=1, mp_context=multiprocessing.get_context("spawn")) as pool,
+    ):
+        output = Path(folder, "output.log")
         try:
-            return pool.submit(_measure, job).result()
+            return pool.submit(_measure, job, output).result()
         except BrokenProcessPool:
+            last = output.read_text(errors="replace")[-_TAIL:].strip() if output.exists() else ""
             raise PenstockError(
                 "the process that measures the input pipeline died, possibly out of memory; "
-                "free some memory, or lower input.batch_size or input.ram_mb"
+                f"free some memory, or lower input.batch_size or input.ram_mb\n{last}".rstrip()
             ) from None
 
 
@@ -116,7 +124,10 @@ def median(rounds: Sequence[Measurement]) -> Measurement:
     return Measurement(**{key: statistics.median(each[key] for each in values) for key in values[0]})
 
 
-def _measure(job: MeasureJob) -> MeasureResult:
-    from pipelines.bench import worker  # TensorFlow, for the worker process only
+def _measure(job: MeasureJob, output: Path) -> MeasureResult:
+    from pipelines import log
 
-    return worker.measure(job)
+    with log.diverted(output):  # the messages of TensorFlow and its libraries
+        from pipelines.bench import worker  # TensorFlow, for the worker process only
+
+        return worker.measure(job)

@@ -1,6 +1,6 @@
 """Gathers the facts of a run from MLMD and from the small files in its artifacts."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -29,8 +29,9 @@ def facts(
     used = _executions(store, planned, nodes)
     outputs = {node: {a.name: a for a in store.outputs(execution.id)} for node, execution in used.items()}
     blessed = _blessed(outputs)
-    pushed = used["Pusher"].facts if "Pusher" in used else {}
-    evaluated = used["Evaluator"].facts if "Evaluator" in used else {}
+    results = {node: execution.facts for node, execution in used.items()}
+    pushed, evaluated = results.get("Pusher", {}), results.get("Evaluator", {})
+    classes = tuple(results.get("Transform", {}).get("classes", ()))
     return RunFacts(
         pipeline=config.name,
         task=config.task.name,
@@ -40,8 +41,8 @@ def facts(
         exit_code=exit_code_of(error) if error else NotBlessed.exit_code if blessed is False else 0,
         nodes=nodes,
         ledger=tuple(Entry(**e.ledger) for e in used.values() if e.ledger),
-        classes=tuple(used["Transform"].facts.get("classes", ())) if "Transform" in used else (),
-        confusion=_confusion(used, evaluated),
+        classes=classes,
+        confusion=_confusion(len(classes), evaluated.get("confusion", ())),
         metrics={name: value for name, value in evaluated.get("metrics", {}).items() if name != "examples"},
         slices=tuple((column, value, metric, count) for column, value, metric, count in evaluated.get("slices", ())),
         thresholds=tuple(Threshold(*each) for each in evaluated.get("thresholds", ())),
@@ -150,9 +151,8 @@ def _of_trainer(outputs: Mapping[str, Artifact]) -> dict[str, Any]:
     return {"curves": curves, "best_epoch": stored["best_epoch"], "input_verdict": verdict}
 
 
-def _confusion(used: Mapping[str, Execution], evaluated: Mapping[str, Any]) -> tuple[tuple[int, ...], ...]:
-    classes = len(used["Transform"].facts.get("classes", ())) if "Transform" in used else 0
+def _confusion(classes: int, cells: Sequence[tuple[int, int, int]]) -> tuple[tuple[int, ...], ...]:
     matrix = [[0] * classes for _ in range(classes)]
-    for actual, predicted, count in evaluated.get("confusion", ()):
+    for actual, predicted, count in cells:
         matrix[actual][predicted] = count
-    return tuple(tuple(row) for row in matrix) if evaluated.get("confusion") else ()
+    return tuple(map(tuple, matrix)) if cells else ()
