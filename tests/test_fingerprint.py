@@ -278,7 +278,7 @@ def closure(node: str) -> set[str]:
 
 TRAINER_ONLY = {
     "components/training/trainer.py",
-    "components/input_pipeline/reader.py",
+    "components/input_pipeline/stages.py",
     "components/serving/export.py",
     "components/features/image.py",
     "components/models/image.py",

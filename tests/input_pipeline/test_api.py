@@ -206,6 +206,7 @@ class TestRecords:
         assert (numbers == list(range(50))) is not training
         assert all(label == values["raw"][1, 1] % 5 for values, label in found)
 
+    @pytest.mark.slow
     def test_augmentation_needs_no_id_column(self, folders: Path, tmp_path: Path) -> None:
         """A hash of the record is its id: the same in every run, another one for every record."""
         with tf.io.TFRecordWriter(str(tmp_path / "images")) as writer:

@@ -54,6 +54,7 @@ class TestExplain:
         wanted = r"input-bound 50 %: decoding is the limit; .*store at 256 px \(\d+\.\dx\).*"
         assert re.fullmatch(wanted, said), said
 
+    @pytest.mark.slow
     def test_small_images_need_not_be_stored_smaller(self, tmp_path: Path) -> None:
         """They are not larger than that."""
         said = probe.explain(images(), shards(tmp_path, jpeg(100)), 0.5, rate=2000, seconds=0.1)
