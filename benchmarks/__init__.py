@@ -1,1 +1,1 @@
-"""Measured ratios against stock TFX and the tutorial way, interleaved in one run. One command each; never a test."""
+"""Benchmarks: ratios against stock TFX, tutorials and other data loaders, interleaved in one run. No tests."""

@@ -1,4 +1,4 @@
-"""One contender in this process: make its batches, warm up, measure, tell the parent. Runs in peers' environments too.
+"""Measure one contender in this process and report to the parent. Runs in the peers' environments too.
 
 python -m benchmarks.consume benchmarks.contenders.tutorial:image_crop --raw … --artifact … --batch 64
 """
@@ -13,22 +13,22 @@ from typing import Any
 
 import numpy as np
 
-from benchmarks.contenders import Source
+from benchmarks.contenders import BenchData
 from pipelines.bench import meter
 
 MARK = "measured:"
 _SIMULATED_AT = 0.9  # of the rate without a device
-_SAMPLED = 16  # batches looked at, after the clock has stopped
+_SAMPLED = 16  # batches described, after the measurement
 
 
 def tokens(batch: Any) -> tuple[int, int]:
-    """Returns how many numbers of a batch of texts are words, of how many."""
+    """Returns the number of tokens in a batch of texts, and of all cells."""
     ids = next(iter(meter.leaves(batch)))
     return int(np.count_nonzero(ids)), int(ids.size)
 
 
 def look(feed: meter.Feed) -> dict[str, Any]:
-    """Returns what batches look like: two contenders that do the same work show the same."""
+    """Returns dtype, shape and mean of batches: contenders that do the same work have the same."""
     batches = [next(iter(meter.leaves(feed.take()))) for _ in range(_SAMPLED)]
     first = batches[0]
     if first.dtype == object:
@@ -39,7 +39,7 @@ def look(feed: meter.Feed) -> dict[str, Any]:
 
 
 def measure(make: Callable[[], Iterable[Any]], arguments: argparse.Namespace) -> dict[str, Any]:
-    """Returns what the parent wants to know."""
+    """Returns all figures of one run."""
     feed = meter.Feed(make, tokens if arguments.tokens else None)
     feed.run(arguments.warm_up)
     window = feed.run(arguments.seconds)
@@ -74,8 +74,8 @@ def main() -> None:
     arguments = parser.parse_args()
     module, _, name = arguments.make.partition(":")
     contender = getattr(importlib.import_module(module), name)
-    source = Source(arguments.raw, arguments.artifact)
-    if module.endswith(".limit"):  # no batches come out of it
+    source = BenchData(arguments.raw, arguments.artifact)
+    if module.endswith(".limit"):  # it makes no batches
         print(MARK, json.dumps(contender(source, arguments.batch)), flush=True)
     else:
         print(MARK, json.dumps(measure(lambda: contender(source, arguments.batch), arguments)), flush=True)

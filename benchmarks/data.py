@@ -1,11 +1,11 @@
-"""The data that contenders are measured on: generated from a seed, ingested by Penstock, kept below `.tools`.
+"""Benchmark data: generated from a seed, ingested by Penstock, kept in `.tools`.
 
     generator ─► .tools/bench-data/image-4000-1a2b… ─► penstock ingest ─► image-4000-1a2b…-original-3c4d…
 
-A name holds the digest of what made the folder, and a folder is published whole: one that is there is right.
-Peers read the same bytes in the form that they know: files, tar archives, lines of JSON.
+A folder's name has a digest of its generator, and folders are published complete: an existing one is valid.
+Peers read the same bytes in their own formats: files, tar archives, JSON Lines.
 
-python -m benchmarks.data              make all of it (a few minutes, 2 GB)
+python -m benchmarks.data              generate everything (a few minutes, 2 GB)
 """
 
 import argparse
@@ -22,7 +22,7 @@ from components.storage import durable
 
 HOME = Path(__file__).resolve().parents[1]
 CACHE = HOME / ".tools" / "bench-data"
-# Nearly all into one split: what is measured is training.
+# Nearly everything in one split: the benchmarks measure training.
 _SPLITS = ("ingest.splits.train=0.998", "ingest.splits.eval=0.001", "ingest.splits.test=0.001")
 
 
@@ -44,7 +44,7 @@ KINDS: Mapping[str, Kind] = {
     "tensor64": Kind(4_000, "benchmarks.rows:write_large_arrays", "arrays.npz", "label"),
     "table": Kind(200_000, "benchmarks.rows:write_table", "table.parquet", "label"),
 }
-# Shards of the same images, made anew at ingest.
+# Shards of the same images, stored smaller by ingest.
 STORED: Mapping[str, Sequence[str]] = {
     "original": (),
     "jpeg256": ("ingest.store=jpeg", "ingest.store_side=256"),
@@ -53,7 +53,7 @@ STORED: Mapping[str, Sequence[str]] = {
 
 
 def raw(name: str, rows: int = 0, cache: Path = CACHE) -> Path:
-    """Returns the folder of raw data, which is generated if it is not there."""
+    """Returns the folder of raw data; generates it first if it is missing."""
     kind = KINDS[name]
     rows = rows or kind.rows
     source = HOME.joinpath(*refs.module_of(kind.write).split(".")).with_suffix(".py").read_text()
@@ -67,7 +67,7 @@ def raw(name: str, rows: int = 0, cache: Path = CACHE) -> Path:
 
 
 def shards(name: str, stored: str = "original", rows: int = 0, cache: Path = CACHE) -> Path:
-    """Returns the artifact that Penstock's ingest makes of the raw data, made if it is not there."""
+    """Returns the ingested artifact of the raw data; ingests it first if it is missing."""
     home, kind = raw(name, rows, cache), KINDS[name]
     flags = (*_SPLITS, *STORED[stored])
     sources = fingerprint.sources(["pipelines.ingest", "components.ingest.sources"])
@@ -84,7 +84,7 @@ def shards(name: str, stored: str = "original", rows: int = 0, cache: Path = CAC
 
 
 def _remove(cache: Path, pattern: str) -> None:
-    """Removes what an older generator or an older ingest made."""
+    """Removes folders of older generators and older ingest code."""
     for old in cache.glob(pattern):
         if old.is_dir():
             shutil.rmtree(old)
@@ -97,9 +97,9 @@ def _digest(*parts: str) -> str:
 
 
 def main() -> None:
-    """Makes what is named, or all."""
+    """Generates the named kinds, or all."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("kinds", nargs="*", metavar="KIND", help=f"{', '.join(KINDS)}; none named: all")
+    parser.add_argument("kinds", nargs="*", metavar="KIND", help=f"{', '.join(KINDS)}; default: all")
     for name in parser.parse_args().kinds or KINDS:
         for stored in STORED if name == "image" else ("original",):
             print(shards(name, stored))

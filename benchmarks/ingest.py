@@ -1,13 +1,13 @@
 """Ingest of rows: ours against stock CsvExampleGen, on Beam's in-memory runner, imports excluded for both.
 
-    table     CSV of 20 columns                  30 times the rows a second of stock
-    large     ten times the rows                 the same rows a second within 15 %, peak within 20 % and below 1 GB
+    table     CSV of 20 columns                  30 times the rows per second of stock
+    large     ten times the rows                 the same rows per second within 15 %, peak within 20 % and below 1 GB
     parquet   the same table                     100,000 rows/s
-    npz       28 x 28 bytes a row                100,000 rows/s
+    npz       28 x 28 bytes per row               100,000 rows/s
 
-python -m benchmarks.ingest --rounds 3           all of it
+python -m benchmarks.ingest --rounds 3           everything
 python -m benchmarks.ingest parquet npz          some of it
-python -m benchmarks.ingest --no-stock           all but stock, which takes a hundred seconds a round
+python -m benchmarks.ingest --no-stock           without stock, which takes 100 s per round
 """
 
 import argparse
@@ -112,7 +112,7 @@ def stock(data: str) -> None:
 
 
 def contest(names: list[str], rows: int, rounds: int, *, with_stock: bool) -> None:
-    """Measures in turn, and prints a table with what was reached of each bar."""
+    """Measures in turn and prints a table with the result for each target."""
     home = Path(tempfile.mkdtemp())
     counts = {name: rows * (_TIMES if name == "large" else 1) for name in names}
     contenders: dict[str, list[str]] = {}
@@ -135,7 +135,7 @@ def contest(names: list[str], rows: int, rounds: int, *, with_stock: bool) -> No
 
 
 def verdicts(medians: Mapping[str, Measured], counts: Mapping[str, int]) -> list[str]:
-    """Returns what was reached of each bar."""
+    """Returns the result for each target."""
     speed = {name: counts[name] / run.seconds for name, run in medians.items()}
     said: list[tuple[str, float, bool]] = []
     if "stock" in speed:
@@ -152,7 +152,7 @@ def verdicts(medians: Mapping[str, Measured], counts: Mapping[str, int]) -> list
 
 
 def main() -> None:
-    """Measures what is named, or all."""
+    """Measures the named cases, or all."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("names", nargs="*", metavar="NAME", help=", ".join(_WRITERS))
     parser.add_argument("--rows", type=int, default=200_000)

@@ -1,12 +1,12 @@
-"""Ingest of images in class folders, hash and check and shards and account, against what it cannot do without.
+"""Ingest of images in class folders (hash, check, shards, manifest) against its unavoidable work.
 
-    small     10,000 JPEGs of 32 x 32                                             4,000 a second
+    small     10,000 JPEGs of 32 x 32                                             4,000 per second
     full      4,000 JPEGs of about 100 KB, each read to its end                   0.7 of two processes of simplejpeg
-    header    the same, their headers alone                                       0.5 of read + sha256
+    header    the same, headers only                                              0.5 of read + sha256
     memory    ten times the files                                                 1.2 times the peak at most
 
-python -m benchmarks.ingest_images --rounds 5              all of it; makes simplejpeg's environment on the way
-python -m benchmarks.ingest_images small memory            some of it
+python -m benchmarks.ingest_images --rounds 5              everything; creates simplejpeg's environment
+python -m benchmarks.ingest_images small memory            some cases
 """
 
 import argparse
@@ -73,7 +73,7 @@ def _place(home: Path, number: int) -> Path:
 
 
 def data_of(write: Callable[[Path, int], None], count: int) -> Path:
-    """Returns a folder of files, which are made if they are not there."""
+    """Returns a folder of files; generates it first if it is missing."""
     from components.storage import durable
 
     source = inspect.getsource(write) + Path(__file__).with_name("images.py").read_text()
@@ -108,7 +108,7 @@ def simplejpeg(data: str) -> None:
 
 
 def decode(data: str) -> None:
-    """What `simplejpeg` runs there: from the moment when all processes are up."""
+    """Runs in the environment of simplejpeg; measures from the moment when all processes are up."""
     files = sorted(map(str, Path(data).rglob("*.jpg")))
     start = multiprocessing.Barrier(_AT_ONCE + 1)
     workers = [
@@ -135,16 +135,16 @@ def _decode_files(files: Sequence[str], start: Barrier) -> None:
 
 
 def plain(data: str) -> None:
-    """Reads and hashes all files, one after another: in two threads it takes longer, for Python's one lock."""
+    """Reads and hashes all files, one by one: two threads take longer because of the GIL."""
     files = sorted(Path(data).rglob("*.jpg"))
     measure.report(lambda: [hashlib.sha256(file.read_bytes()).hexdigest() for file in files])
 
 
 def measure_small(rounds: int) -> None:
-    """Prints how many small files are ingested a second."""
+    """Prints how many small files are ingested per second."""
     runs = measure.in_turn({"small": _ours(data_of(write_small, _SMALL), "full")}, rounds)
     rate = _SMALL / measure.median(runs["small"]).seconds
-    _tell("small, full check", f"{rate:,.0f} a second", rate >= _BARS["small"], _BARS["small"])
+    _show("small, full check", f"{rate:,.0f} a second", rate >= _BARS["small"], _BARS["small"])
 
 
 def measure_full(rounds: int) -> None:
@@ -165,26 +165,26 @@ def _compare(check: str, name: str, peer: str, rounds: int) -> None:
     for each, rate in rates.items():
         print(f"{each:<28}{rate:>10,.0f} a second")
     ratio = rates[check] / rates[name]
-    _tell(f"photos, {check} check", f"{ratio:.2f} of {name}", ratio >= _BARS[check], _BARS[check])
+    _show(f"photos, {check} check", f"{ratio:.2f} of {name}", ratio >= _BARS[check], _BARS[check])
 
 
 def measure_memory(rounds: int) -> None:
-    """Prints the peak of memory with ten times the files."""
+    """Prints the peak memory with ten times the files."""
     most = _BARS["memory"]
     for write, count in ((write_small, _SMALL), (write_photos, _PHOTOS)):
         sizes = {f"{each:,} files": data_of(write, each) for each in (count // _FEW, count)}
         runs = measure.in_turn({name: _ours(data, "full") for name, data in sizes.items()}, rounds)
         few, many = (measure.median(done).peak_mb for done in runs.values())
         told = f"{few:,.0f} MB to {many:,.0f} MB, {many / few:.2f} times"
-        _tell(f"memory, {write.__name__.removeprefix('write_')}", told, many / few <= most, most)
+        _show(f"memory, {write.__name__.removeprefix('write_')}", told, many / few <= most, most)
 
 
 def _ours(data: Path, check: str) -> list[str]:
     return ["-m", _ME, "--only", "ours", "--data", str(data), "--check", check]
 
 
-def _tell(what: str, found: str, passed: bool, bar: float) -> None:
-    print(f"{what:<28}{found:<52} bar {bar:,}: {'passed' if passed else 'MISSED'}")
+def _show(what: str, found: str, passed: bool, target: float) -> None:
+    print(f"{what:<28}{found:<52} target {target:,}: {'passed' if passed else 'MISSED'}")
 
 
 PARTS: Mapping[str, Callable[[int], None]] = {
@@ -196,7 +196,7 @@ PARTS: Mapping[str, Callable[[int], None]] = {
 
 
 def main() -> None:
-    """Measures what is named, or all of it."""
+    """Measures the named cases, or all."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("parts", nargs="*", choices=[*PARTS, []], help="none named: all")
     parser.add_argument("--rounds", type=int, default=5)

@@ -1,14 +1,14 @@
-"""The input pipeline against everyone: a fresh process a contender, in turn, medians, ratios, bars.
+"""Benchmark of the input pipeline: one fresh process per contender, in turn; medians, ratios, targets.
 
-    round 1: tutorial, torch, ours …    round 2: tutorial, torch, ours …    ─► medians ─► table, bars, JSON
+    round 1: tutorial, torch, ours …    round 2: tutorial, torch, ours …    ─► medians ─► table, targets, JSON
 
-python -m benchmarks.input image --rounds 5 --peers       one modality, with the peers that are installed
-python -m benchmarks.input all --json results.json        without peers: needs nothing but the product; a second call
-                                                          adds its rounds to the file, --rounds 0 only shows it
+python -m benchmarks.input image --rounds 5 --peers       one modality, with all installed peers
+python -m benchmarks.input all --json results.json        without peers; a second call adds its rounds to the file,
+                                                          --rounds 0 only shows it
 
-Others on the machine spoil a rate. A run beside which they used more than a twentieth of it is done again, twice at
-most; medians are taken over the calmest runs, five of them or all that were calm; and where even those were not calm,
-bars are judged by CPU-µs a sample, which hold on a busy machine too.
+Other processes on the machine distort a rate. A run during which they used more than 5 % of the CPU is repeated, twice
+at most. Medians are taken over the five calmest runs, or over all calm ones; if those were not calm either, targets are
+compared by CPU-µs per sample, which is valid on a busy machine too.
 """
 
 import argparse
@@ -24,7 +24,7 @@ from typing import Any
 
 from benchmarks import data, peers
 from benchmarks.consume import MARK
-from benchmarks.workloads import GROUPS, WORKLOADS, Bar, Contender, Workload
+from benchmarks.workloads import GROUPS, WORKLOADS, Contender, Target, Workload
 
 _OTHERS, _TRIES, _ENOUGH = 0.05, 3, 5
 _LIMIT_SECONDS = 300
@@ -54,13 +54,13 @@ def measure(workload: Workload, rounds: int, seconds: float, with_peers: bool) -
             if run is None:
                 continue
             found[each.name].append(run)
-            told = f"{run['rate']:,.0f}/s, {run['cpu_us']:,.1f} CPU-µs, others {run['others']:.0%}"
-            print(f"round {number + 1} {each.name}: {told}", file=sys.stderr)
+            figures = f"{run['rate']:,.0f}/s, {run['cpu_us']:,.1f} CPU-µs, others {run['others']:.0%}"
+            print(f"round {number + 1} {each.name}: {figures}", file=sys.stderr)
     return {name: runs for name, runs in found.items() if runs}
 
 
 def medians(runs: Sequence[Run]) -> dict[str, float]:
-    """Returns the median of each figure over the calmest runs, of a simulated device as well."""
+    """Returns the median of each figure over the calmest runs, those of a simulated device included."""
     ranked = sorted(runs, key=lambda run: run["others"])
     calm = [run for run in ranked if run["others"] < _OTHERS]
     flat = [_flat(run) for run in (calm if len(calm) >= _ENOUGH else ranked[:_ENOUGH])]
@@ -68,33 +68,33 @@ def medians(runs: Sequence[Run]) -> dict[str, float]:
 
 
 @dataclass(frozen=True)
-class Judged:
-    """What came of a bar."""
+class Outcome:
+    """The result of comparing with a target."""
 
-    figure: str  # by which it was judged
+    figure: str  # the figure that was compared
     ratio: float
     reached: bool
 
 
-def judge(bar: Bar, found: Mapping[str, Mapping[str, float]]) -> Judged | None:
-    """Returns what came of a bar; nothing if one of the two was not measured."""
-    if bar.one not in found or (bar.other and bar.other not in found):
+def judge(target: Target, found: Mapping[str, Mapping[str, float]]) -> Outcome | None:
+    """Compares with a target; None if a contender was not measured."""
+    if target.one not in found or (target.other and target.other not in found):
         return None
-    one, other = found[bar.one], found.get(bar.other)
+    one, other = found[target.one], found.get(target.other)
     if other is None:
-        return Judged(bar.figure, one[bar.figure], _reached(bar, one[bar.figure]))
+        return Outcome(target.figure, one[target.figure], _reached(target, one[target.figure]))
     busy = max(one["others"], other["others"]) >= _OTHERS
-    if busy and bar.figure in {"rate", "filled"}:
-        # A token costs what its sample costs, shared among the sample's tokens.
-        tokens = (one["filled"] / one["rate"]) / (other["filled"] / other["rate"]) if bar.figure == "filled" else 1.0
+    if busy and target.figure in {"rate", "filled"}:
+        # The cost of a token is that of its sample divided by the sample's tokens.
+        tokens = (one["filled"] / one["rate"]) / (other["filled"] / other["rate"]) if target.figure == "filled" else 1.0
         ratio = tokens * other["cpu_us"] / one["cpu_us"]
-        return Judged("CPU", ratio, _reached(bar, ratio))
-    ratio = one[bar.figure] / other[bar.figure]
-    return Judged(bar.figure, ratio, _reached(bar, ratio))
+        return Outcome("CPU", ratio, _reached(target, ratio))
+    ratio = one[target.figure] / other[target.figure]
+    return Outcome(target.figure, ratio, _reached(target, ratio))
 
 
-def _reached(bar: Bar, value: float) -> bool:
-    return value <= bar.limit if bar.at_most else value >= bar.limit
+def _reached(target: Target, value: float) -> bool:
+    return value <= target.limit if target.at_most else value >= target.limit
 
 
 def table(workload: Workload, found: Mapping[str, Mapping[str, float]]) -> list[str]:
@@ -129,13 +129,13 @@ def _cells(each: Contender, workload: Workload, mine: Mapping[str, float], base:
 
 
 def _verdicts(workload: Workload, found: Mapping[str, Mapping[str, float]]) -> list[str]:
-    return [_said(bar, judged) for bar in workload.bars if (judged := judge(bar, found))]
+    return [_said(target, outcome) for target in workload.targets if (outcome := judge(target, found))]
 
 
-def _said(bar: Bar, judged: Judged) -> str:
-    against = f" / {bar.other}" if bar.other else ""
-    sign, word = "≤" if bar.at_most else "≥", "reached" if judged.reached else "**missed**"
-    return f"- {bar.one}{against}, {judged.figure}: {judged.ratio:.2f} ({sign} {bar.limit:g}: {word})"
+def _said(target: Target, outcome: Outcome) -> str:
+    against = f" / {target.other}" if target.other else ""
+    sign, word = "≤" if target.at_most else "≥", "reached" if outcome.reached else "**missed**"
+    return f"- {target.one}{against}, {outcome.figure}: {outcome.ratio:.2f} ({sign} {target.limit:g}: {word})"
 
 
 def _devices(found: Mapping[str, Mapping[str, float]]) -> list[str]:
@@ -158,10 +158,10 @@ def _flat(run: Run) -> dict[str, float]:
 
 
 def _calm(workload: Workload, each: Contender, seconds: float) -> Run | None:
-    """Runs one contender until the others on the machine leave it alone."""
+    """Runs one contender again while other processes use the machine, at most three times."""
     python = Path(sys.executable) if not each.environment else peers.python_of(each.environment)
     if python is None:
-        print(f"{each.name}: no environment; `python -m benchmarks.peers {each.environment}` makes it", file=sys.stderr)
+        print(f"{each.name}: no environment; run `python -m benchmarks.peers {each.environment}`", file=sys.stderr)
         return None
     runs = []
     for _ in range(_TRIES):
@@ -180,21 +180,21 @@ def _run(workload: Workload, each: Contender, seconds: float, python: Path) -> R
     done = subprocess.run(
         command, env=environment, cwd=data.HOME, capture_output=True, text=True, check=False, timeout=_LIMIT_SECONDS
     )
-    told = [line for line in done.stdout.splitlines() if line.startswith(MARK)]
-    if not told:
+    lines = [line for line in done.stdout.splitlines() if line.startswith(MARK)]
+    if not lines:
         raise RuntimeError(f"{' '.join(command)} failed:\n{done.stderr[-2000:]}")
-    run: Run = json.loads(told[-1].removeprefix(MARK))
+    run: Run = json.loads(lines[-1].removeprefix(MARK))
     return run
 
 
 def main() -> None:
-    """Measures, and prints tables."""
+    """Measures and prints tables."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("what", choices=[*GROUPS, *WORKLOADS])
     parser.add_argument("--rounds", type=int, default=5)
-    parser.add_argument("--seconds", type=float, default=8, help="measured a run, after a warm-up")
-    parser.add_argument("--peers", action="store_true", help="torch, webdataset and grain too")
-    parser.add_argument("--json", type=Path, help="every figure of every run")
+    parser.add_argument("--seconds", type=float, default=8, help="per run, after a warm-up")
+    parser.add_argument("--peers", action="store_true", help="include torch, webdataset and grain")
+    parser.add_argument("--json", type=Path, help="file for every figure of every run")
     arguments = parser.parse_args()
     everything: dict[str, dict[str, list[Run]]] = {}
     if arguments.json and arguments.json.exists():

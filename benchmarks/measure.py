@@ -1,6 +1,6 @@
-"""Runs each contender in a process of its own, in turn, and compares medians.
+"""Run each contender in its own process, in turn, and compare medians.
 
-round 1: ours, stock    round 2: ours, stock    …    so that a busy machine is busy for all
+round 1: ours, stock    round 2: ours, stock    …    so that a busy machine slows all of them
 """
 
 import contextlib
@@ -21,7 +21,7 @@ _LOOK = 0.1  # seconds
 
 @dataclass(frozen=True)
 class Measured:
-    """What one run of one contender took."""
+    """Time and memory of one run."""
 
     seconds: float  # of the work alone: imports and set-up of the process are not in it
     peak_mb: float
@@ -38,7 +38,7 @@ def in_turn(contenders: Mapping[str, Sequence[str]], rounds: int) -> dict[str, l
 
 
 def report(work: Callable[[], object]) -> None:
-    """Does the work in this process and tells the parent what it took."""
+    """Runs the work in this process and reports time and memory to the parent."""
     with _Children() as children:
         begun = time.perf_counter()
         work()
@@ -48,7 +48,7 @@ def report(work: Callable[[], object]) -> None:
 
 
 class _Children:
-    """Watches the processes that this one starts: what they take is its memory, too.
+    """Measures the memory of child processes, which counts too.
 
     Not by `RUSAGE_CHILDREN`, in which a new process begins with as much as the one that started it.
     """
@@ -68,7 +68,7 @@ class _Children:
 
     @property
     def peak_mb(self) -> float:
-        """The peaks of all of them together."""
+        """The sum of their peaks."""
         return sum(self._peaks.values())
 
     def _watch(self) -> None:

@@ -1,11 +1,11 @@
-"""Does the input pipeline stay within `input.ram_mb`? Records of 100 B to 5 MB, a fresh process each, peak memory.
+"""Peak memory of the input pipeline against `input.ram_mb`: records of 100 B to 5 MB, one fresh process each.
 
-    records of one size ─► training batches ─► most memory held, less what the process held before ─► of ram_mb
+    records of one size ─► training batches ─► peak memory minus memory before ─► fraction of ram_mb
 
-python -m benchmarks.memory                   all sizes, the default settings and a shuffle that takes all that is left
-python -m benchmarks.memory --json peak.json  every figure
+python -m benchmarks.memory                   all sizes, with default settings and with the largest shuffle
+python -m benchmarks.memory --json peak.json  write every figure
 
-What a process holds before is TensorFlow, loaded and used once; what is traced and compiled for the pipeline counts.
+The memory before is that of TensorFlow, loaded and used once; tracing the pipeline counts.
 """
 
 import argparse
@@ -34,7 +34,7 @@ _IMAGE = 224
 
 @dataclass(frozen=True)
 class Case:
-    """Records of one kind and size, and the budget that they are read with."""
+    """Records of one kind and size, and their budget."""
 
     kind: str  # tensor, text or image
     size: int  # bytes of a record, about
@@ -44,12 +44,12 @@ class Case:
 
     @property
     def records(self) -> int:
-        """More than the budget holds, and not too few of the largest."""
+        """More records than the budget holds."""
         return max(128, min(400_000, 3 * self.ram_mb * _MB // 2 // self.size))
 
 
 def cases() -> list[Case]:
-    """Returns what is measured: each size by default, and with a shuffle as large as the budget lets it be."""
+    """Returns the cases: each size with default settings, and with the largest shuffle."""
     sizes = [("tensor", 100, 64), ("text", 100, 64), ("tensor", 10_000, 64), ("text", 10_000, 64)]
     sizes += [("image", 10_000, 64), ("tensor", 1_000_000, 16), ("image", 1_000_000, 64)]
     sizes += [("tensor", 5_000_000, 8), ("image", 5_000_000, 16)]
@@ -84,7 +84,7 @@ def _told(size: int) -> str:
 
 
 def measure(case: Case, seconds: float) -> dict[str, float]:
-    """Writes records, reads them in this process, and returns what was held."""
+    """Writes records, reads them in this process, and returns the memory used."""
     import tensorflow as tf
 
     with tempfile.TemporaryDirectory(dir=HOME / ".tools") as home:
@@ -131,7 +131,7 @@ def _reader(case: Case) -> Any:
 
 
 def _write(case: Case, home: Path) -> list[Any]:
-    """Writes shards in a process of its own: what is needed to make records is not what is needed to read them."""
+    """Writes shards in a separate process, so that the memory for writing does not count."""
     from components.input_pipeline import RecordFile
 
     command = [sys.executable, "-m", "benchmarks.memory", "--write", str(home), "--case", json.dumps(asdict(case))]
@@ -185,7 +185,7 @@ def _environment() -> dict[str, str]:
 
 
 def run(case: Case, seconds: float = _SECONDS) -> dict[str, float]:
-    """Measures in a process of its own."""
+    """Measures in a separate process."""
     command = [sys.executable, "-m", "benchmarks.memory", "--case", json.dumps(asdict(case)), "--seconds", str(seconds)]
     done = subprocess.run(command, cwd=HOME, capture_output=True, text=True, check=False, env=_environment())
     told = [line for line in done.stdout.splitlines() if line.startswith(MARK)]
@@ -197,9 +197,9 @@ def run(case: Case, seconds: float = _SECONDS) -> dict[str, float]:
 
 
 def main() -> None:
-    """Measures, and prints a table."""
+    """Measures and prints a table."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--json", type=Path, help="every figure")
+    parser.add_argument("--json", type=Path, help="write every figure")
     parser.add_argument("--seconds", type=float, default=_SECONDS, help="that records are read for")
     parser.add_argument("--case", help=argparse.SUPPRESS)
     parser.add_argument("--write", type=Path, help=argparse.SUPPRESS)

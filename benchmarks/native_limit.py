@@ -1,11 +1,11 @@
-"""The native op against libjpeg-turbo alone and TensorFlow's own ops, on the same images and boxes, in memory.
+"""Benchmark of the native op against libjpeg-turbo alone and TensorFlow's ops, on the same images and boxes in memory.
 
     C, partial decode, no resize ┐
-    native op                    ├─ in turn, round after round ─► images a second, CPU time a image
+    native op                    ├─ in turn, round after round ─► images per second, CPU time per image
     TensorFlow's ops             ┘
 
 Boxes are those of a random resized crop: 8 to 100 % of the area, sides in a ratio of 3:4 to 4:3.
-CPU time is what counts on a machine that has other things to do.
+On a busy machine, compare CPU time.
 
     python -m benchmarks.native_limit --images 512 --rounds 7
 """
@@ -37,7 +37,7 @@ _SOURCE = Path(__file__).with_suffix(".cc")
 
 @dataclass(frozen=True)
 class Work:
-    """What every contender does: boxes of images."""
+    """The images and boxes of all contenders."""
 
     contents: Sequence[bytes]
     boxes: NDArray[np.int32]
@@ -46,7 +46,7 @@ class Work:
 
 @dataclass(frozen=True)
 class Time:
-    """What it took."""
+    """Duration and CPU time."""
 
     images: int
     seconds: float
@@ -54,7 +54,7 @@ class Time:
 
 
 def work_of(count: int) -> Work:
-    """Draws images and boxes, the same ones each time."""
+    """Returns images and boxes, the same in every run."""
     contents = [image.content for image in images.images(range(count))]
     random = np.random.default_rng(7)
     ops = _ops()
@@ -94,7 +94,7 @@ def write_limit(work: Work, file: Path) -> None:
 
 
 def drain(data: Any, count: int) -> Time:
-    """Takes all batches of a dataset that repeats, after one to warm up."""
+    """Reads batches of a repeated dataset, after one to warm up."""
     batches = iter(data)
     next(batches)
     begun, cpu, seen = time.perf_counter(), time.process_time(), 0
@@ -104,14 +104,14 @@ def drain(data: Any, count: int) -> Time:
 
 
 def native(work: Work, threads: int, how: loader.DecodeOptions) -> Any:
-    """A batch at a time by the op."""
+    """Whole batches by the op."""
     ops, data = _ops(), _source(work).batch(_BATCH, drop_remainder=True)
     decode = lambda contents, boxes, flips: ops.decode_crop_resize(contents, boxes, flips, _SIZE, how)  # noqa: E731
     return _fixed(data.map(decode, num_parallel_calls=threads).prefetch(2))
 
 
 def tensorflow_own(work: Work, threads: int, *, antialias: bool) -> Any:
-    """Image by image by TensorFlow's fused decode and crop, and its resize."""
+    """One image at a time by TensorFlow's fused decode and crop, and its resize."""
     import tensorflow as tf
 
     def decode(content: tf.Tensor, box: tf.Tensor, flip: tf.Tensor) -> tf.Tensor:
@@ -140,12 +140,12 @@ def _fixed(data: Any) -> Any:
 def _ops() -> loader.Ops:
     ops = loader.load()
     if ops is None:
-        raise SystemExit(f"there is no native op to measure: {loader.why_not()}")
+        raise SystemExit(f"no native op: {loader.why_not()}")
     return ops
 
 
 def main() -> None:
-    """Measures, and prints a table."""
+    """Measures and prints a table."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--images", type=int, default=512)
     parser.add_argument("--rounds", type=int, default=5)
@@ -158,7 +158,7 @@ def main() -> None:
         datasets = {
             "native, bilinear": native(work, threads, loader.DecodeOptions()),
             "native, antialias": native(work, threads, loader.DecodeOptions(antialias=True)),
-            "native, one thread a batch": native(work, threads, loader.DecodeOptions(parallel=False)),
+            "native, one thread per batch": native(work, threads, loader.DecodeOptions(parallel=False)),
             "TensorFlow, bilinear": tensorflow_own(work, threads, antialias=False),
             "TensorFlow, antialias": tensorflow_own(work, threads, antialias=True),
         }
@@ -172,7 +172,7 @@ def main() -> None:
 
 
 def show(work: Work, times: dict[str, list[Time]]) -> None:
-    """Prints medians, and how they compare with the limit."""
+    """Prints medians and their ratio to the limit."""
     size = statistics.mean(map(len, work.contents))
     print(f"{len(work.contents)} JPEGs of {size / 1024:.0f} KB, random resized crop to {_SIZE[0]} x {_SIZE[1]}")
     print(f"{'':<28}{'images/s':>12}{'CPU-µs':>9}{'limit CPU / CPU':>17}")

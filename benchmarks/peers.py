@@ -1,9 +1,9 @@
-"""Environments for the peers that Penstock is compared with: apart from ours, gone with `.tools`, never in our lock.
+"""Environments of the peers that Penstock is compared with: separate from ours, in `.tools`, not in our lock.
 
     benchmarks/locks/torch.txt ─► uv ─► .tools/peers/torch/bin/python
 
-python -m benchmarks.peers             make all of them (torch brings CUDA libraries: 5.4 GB)
-python -m benchmarks.peers grain       make one
+python -m benchmarks.peers             create all of them (torch includes CUDA libraries: 5.4 GB)
+python -m benchmarks.peers grain       create one
 """
 
 import argparse
@@ -24,14 +24,14 @@ def names() -> list[str]:
 
 
 def python_of(name: str, peers: Path = PEERS) -> Path | None:
-    """Returns the interpreter of a peer's environment, if it was made whole from the lock as it is now."""
+    """Returns the interpreter of a peer's environment, if it is complete and matches the lock."""
     stamp = peers / name / _STAMP
     current = stamp.is_file() and stamp.read_text() == _digest(name)
     return peers / name / "bin" / "python" if current else None
 
 
 def make(name: str, peers: Path = PEERS) -> Path:
-    """Makes a peer's environment, unless it is there."""
+    """Creates a peer's environment if it is missing."""
     found = python_of(name, peers)
     if found:
         return found
@@ -54,7 +54,7 @@ def _uv(*arguments: str) -> None:
 
 
 def main() -> int:
-    """Makes the environments that are named, or all of them; returns how many could not be made."""
+    """Creates the named environments, or all; returns how many failed."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("names", nargs="*", metavar="NAME", help=f"{', '.join(names())}; none named: all")
     arguments = parser.parse_args()

@@ -1,7 +1,7 @@
-"""Transform of a table of 20 columns (18 z-scores, a vocabulary, a label): ours against the stock component.
+"""Benchmark of Transform on a table of 20 columns (18 z-scores, a vocabulary, a label) against the stock component.
 
-    stock    TFX's Transform with its defaults: records are copied, statistics are made of them
-    ours     the graph alone, all z-scores in one analysis
+    stock    TFX's Transform with its defaults, which also writes transformed records and statistics
+    ours     only the graph, all z-scores in one analyzer
     large    ours on five times the rows: time grows with them, memory does not
 
 python -m benchmarks.transform --rounds 3
@@ -41,7 +41,7 @@ def write(home: Path, rows: int) -> None:
 
 
 def stock_fn(inputs: dict[str, Any]) -> dict[str, Any]:
-    """What a tutorial writes."""
+    """The preprocessing_fn of a tutorial."""
     import tensorflow as tf
     import tensorflow_transform as tft
 
@@ -80,7 +80,7 @@ _STOCK = {"preprocessing_fn": f"{_ME}.stock_fn"}
 
 
 def _ours(home: Path) -> dict[str, Any]:
-    """Returns what pipelines/orchestration/build.py tells the component."""
+    """Returns the exec properties as pipelines/orchestration/build.py sets them."""
     from components.records import roles
     from components.settings.transform import Transform
     from components.tasks import assign, get
@@ -108,7 +108,7 @@ def _schema(home: Path) -> Any:
 
 
 def _write_schema(home: Path, *, is_stock: bool) -> None:
-    """Nothing is missing here: stock is told so, which spares it sparse tensors; ours reads by its own defaults."""
+    """No value is missing: the schema says so to stock, which avoids sparse tensors; ours uses its defaults."""
     from google.protobuf import text_format
 
     from components.records import roles
@@ -126,7 +126,7 @@ def _write_schema(home: Path, *, is_stock: bool) -> None:
 
 
 def contest(rows: int, rounds: int) -> None:
-    """Measures in turn, and prints a table with what was reached of each bar."""
+    """Measures in turn and prints a table with the result for each target."""
     home = Path(tempfile.mkdtemp())
     try:
         for name, count in (("table", rows), ("large", _TIMES * rows)):

@@ -1,6 +1,6 @@
-"""What is measured against what, on which data, and the bars that Penstock sets itself.
+"""Workloads: contenders, data, and the targets that Penstock must reach.
 
-workload ─► contenders (one process each, in turn) ─► medians ─► ratios ─► bars
+workload ─► contenders (one process each, in turn) ─► medians ─► ratios ─► targets
 """
 
 from collections.abc import Mapping
@@ -16,36 +16,36 @@ class Contender:
     name: str
     make: str  # module below benchmarks.contenders, and function
     batch: int
-    stored: str = "original"  # which shards it reads
-    environment: str = ""  # of a peer; empty: ours
-    simulate: bool = False  # also in front of a simulated device
-    note: str = ""  # where it does not do the same work
+    stored: str = "original"  # stored form of its shards
+    environment: str = ""  # of a peer; empty: this environment
+    simulate: bool = False  # also feed a simulated device
+    note: str = ""  # differences in the work
 
     @property
     def reference(self) -> str:
-        """What makes its batches."""
+        """Reference of the function that makes its batches."""
         return f"{_OF}.{self.make}"
 
 
 @dataclass(frozen=True)
-class Bar:
-    """A promise: one contender against another, or by itself."""
+class Target:
+    """A minimum or maximum: one contender against another, or a figure by itself."""
 
     one: str
-    other: str  # empty: the figure itself is what counts
+    other: str  # empty: the figure itself is compared
     limit: float
-    figure: str = "rate"  # or: filled (real tokens a second), padding, peak_mb
+    figure: str = "rate"  # or: filled (tokens per second), padding, peak_mb
     at_most: bool = False
 
 
 @dataclass(frozen=True)
 class Workload:
-    """The same work on the same bytes, done by several."""
+    """The same work on the same data for several contenders."""
 
     title: str
     data: str  # of benchmarks.data.KINDS
     contenders: tuple[Contender, ...]
-    bars: tuple[Bar, ...]
+    targets: tuple[Target, ...]
     tokens: bool = False
 
 
@@ -80,18 +80,18 @@ WORKLOADS: Mapping[str, Workload] = {
             Contender("ours, raw, random crop", "ours:image_random_crop", 64, "raw256", note=f"{_256}, raw; no resize"),
         ),
         (
-            Bar("ours", "tutorial", 2.0),
-            Bar("ours", "torch DataLoader", 1.25),
-            Bar("ours", "C limit", 0.7),
-            Bar("ours", "tutorial", 0.7, "peak_mb", at_most=True),
-            Bar("ours", "ours, fastest order", 0.9),
-            Bar("ours, plain", "tutorial", 1.2),
-            Bar("ours, 256 px", "tutorial", 1.5),
-            Bar("ours, 256 px", "ours", 1.5),
-            Bar("ours, 256 px, random crop", "tutorial", 2.5),
-            Bar("ours, 256 px, random crop", "pure tf.data", 2.5),
-            Bar("ours, 256 px, random crop", "ours", 2.5),
-            Bar("ours, raw, random crop", "tutorial", 4.0),
+            Target("ours", "tutorial", 2.0),
+            Target("ours", "torch DataLoader", 1.25),
+            Target("ours", "C limit", 0.7),
+            Target("ours", "tutorial", 0.7, "peak_mb", at_most=True),
+            Target("ours", "ours, fastest order", 0.9),
+            Target("ours, plain", "tutorial", 1.2),
+            Target("ours, 256 px", "tutorial", 1.5),
+            Target("ours, 256 px", "ours", 1.5),
+            Target("ours, 256 px, random crop", "tutorial", 2.5),
+            Target("ours, 256 px, random crop", "pure tf.data", 2.5),
+            Target("ours, 256 px, random crop", "ours", 2.5),
+            Target("ours, raw, random crop", "tutorial", 4.0),
         ),
     ),
     "image-full": Workload(
@@ -111,9 +111,9 @@ WORKLOADS: Mapping[str, Workload] = {
             Contender("ours, defaults", "ours:image_defaults", 64, note="antialias, shift, brightness, contrast"),
         ),
         (
-            Bar("ours", "torch DataLoader", 1.2),
-            Bar("ours", "tutorial, example 2", 2.0),
-            Bar("ours", "tutorial, example 2", 0.7, "peak_mb", at_most=True),
+            Target("ours", "torch DataLoader", 1.2),
+            Target("ours", "tutorial, example 2", 2.0),
+            Target("ours", "tutorial, example 2", 0.7, "peak_mb", at_most=True),
         ),
     ),
     "image-128": Workload(
@@ -123,7 +123,7 @@ WORKLOADS: Mapping[str, Workload] = {
             Contender("tutorial", "tutorial:image_128", 32, note=_FLOAT),
             Contender("ours", "ours:image_128", 32),
         ),
-        (Bar("ours", "tutorial", 1.0),),
+        (Target("ours", "tutorial", 1.0),),
     ),
     "image-32": Workload(
         "Image, digits of 32 x 32 px, PNG and JPEG: flip, brightness, batches of 64",
@@ -133,7 +133,7 @@ WORKLOADS: Mapping[str, Workload] = {
             Contender("ours", "ours:image_32", 64),
             Contender("ours, defaults", "ours:image_32_defaults", 64, note="shift, brightness, contrast"),
         ),
-        (Bar("ours", "tutorial", 1.0), Bar("ours, defaults", "tutorial", 1.0)),
+        (Target("ours", "tutorial", 1.0), Target("ours, defaults", "tutorial", 1.0)),
     ),
     "text": Workload(
         "Text, 60 words in the mean, vocabulary of 50,000, batches of 64",
@@ -149,9 +149,9 @@ WORKLOADS: Mapping[str, Workload] = {
             Contender("ours, fastest order", "ours:text_fastest", 64),
         ),
         (
-            Bar("ours", "tutorial, 256 words", 11.0, "filled"),
-            Bar("ours", "", 0.06, "padding", at_most=True),
-            Bar("ours", "ours, fastest order", 0.9),
+            Target("ours", "tutorial, 256 words", 11.0, "filled"),
+            Target("ours", "", 0.06, "padding", at_most=True),
+            Target("ours", "ours, fastest order", 0.9),
         ),
         tokens=True,
     ),
@@ -170,9 +170,9 @@ WORKLOADS: Mapping[str, Workload] = {
             Contender("ours, 32,768", "ours:tensor_28", 32_768, simulate=True, note=_DEVICE),
         ),
         (
-            Bar("ours, 32", "tutorial, 32", 2.5),
-            Bar("ours, 256", "tutorial, 32", 10.0),
-            Bar("ours, 256", "raw records, 256", 0.85),
+            Target("ours, 32", "tutorial, 32", 2.5),
+            Target("ours, 256", "tutorial, 32", 10.0),
+            Target("ours, 256", "raw records, 256", 0.85),
         ),
     ),
     "tensor64": Workload(
@@ -184,7 +184,7 @@ WORKLOADS: Mapping[str, Workload] = {
             Contender("raw records", "pure_tfdata:raw_records", 32, note=_IN_ORDER),
             Contender("ours", "ours:tensor_64", 32),
         ),
-        (Bar("ours", "tutorial", 1.5),),
+        (Target("ours", "tutorial", 1.5),),
     ),
     "table": Workload(
         "Table, 20 features, batches of 256",
@@ -198,7 +198,7 @@ WORKLOADS: Mapping[str, Workload] = {
             Contender("ours", "ours:table", 256),
             Contender("ours, 32,768", "ours:table", 32_768, simulate=True, note=_DEVICE),
         ),
-        (Bar("ours", "tutorial", 18.0), Bar("ours", "stock TFXIO", 6.0)),
+        (Target("ours", "tutorial", 18.0), Target("ours", "stock TFXIO", 6.0)),
     ),
 }
 GROUPS: Mapping[str, tuple[str, ...]] = {

@@ -1,10 +1,10 @@
-"""Who is measured: one file a contender, one call shape.
+"""Contenders: one file each, with the same signature.
 
-    make(source, batch) -> batches without end
+    make(stored, batch) -> endless batches
 
-What is timed begins at that call, so libraries are imported with the module. All of them read the same bytes, do the
-same work and hand over NumPy arrays or their own tensors on the CPU, images first, padding as 0; where one differs,
-its line in `benchmarks/workloads.py` says so.
+Timing starts at that call, so libraries are imported with the module. All contenders read the same data, do the same
+work and return NumPy arrays or their own tensors on the CPU, images first, padding as 0; `benchmarks/workloads.py`
+notes differences.
 """
 
 from dataclasses import dataclass
@@ -12,11 +12,11 @@ from pathlib import Path
 
 
 @dataclass(frozen=True)
-class Source:
-    """The same records in every form that contenders know."""
+class BenchData:
+    """The same records in the formats of all contenders."""
 
-    raw: Path  # files, tar archives, lines of JSON
-    artifact: Path  # what Penstock's ingest made of them
+    raw: Path  # files, tar archives, JSON Lines
+    artifact: Path  # as ingested by Penstock
 
     @property
     def shards(self) -> list[str]:

@@ -1,4 +1,4 @@
-"""A random resized crop as torchvision draws it: area 0.08 to 1, ratio 3/4 to 4/3, ten attempts, else all."""
+"""Random resized crop as in torchvision: area 0.08 to 1, ratio 3/4 to 4/3, ten attempts, else the whole image."""
 
 import math
 from random import Random

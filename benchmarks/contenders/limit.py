@@ -1,4 +1,4 @@
-"""What libjpeg-turbo alone can do with two threads: the boxes' rows decoded in C, no resize, nothing handed on.
+"""The limit of libjpeg-turbo with two threads: rows of the boxes decoded in C, no resize, no output.
 
 No batches come out of it, so it tells its figures itself.
 """
@@ -15,17 +15,17 @@ import numpy as np
 from PIL import Image
 
 from benchmarks import native_limit
-from benchmarks.contenders import Source, boxes
+from benchmarks.contenders import BenchData, boxes
 from pipelines.bench import meter
 
 _THREADS = 2
 _SECONDS = 8.0
 
 
-def image_crop(source: Source, batch: int) -> dict[str, Any]:
+def image_crop(stored: BenchData, batch: int) -> dict[str, Any]:
     """Decodes boxes of a random resized crop."""
     del batch
-    contents = [path.read_bytes() for path in sorted((source.raw / "files").glob("*/*.jpg"))]
+    contents = [path.read_bytes() for path in sorted((stored.raw / "files").glob("*/*.jpg"))]
     with tempfile.TemporaryDirectory() as home:
         program, file = native_limit.build_limit(Path(home)), Path(home, "images")
         native_limit.write_limit(_work(contents), file)

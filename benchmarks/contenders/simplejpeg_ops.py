@@ -1,4 +1,4 @@
-"""What peers do to one image: libjpeg-turbo through simplejpeg, OpenCV to resize; the fastest that Python has."""
+"""Image ops of the peers: libjpeg-turbo by simplejpeg, resize by OpenCV; the fastest in Python."""
 
 from random import Random
 
@@ -22,7 +22,7 @@ def full(content: bytes, random: Random) -> Pixels:
 
 
 def crop(content: bytes, random: Random) -> Pixels:
-    """Decodes all (simplejpeg knows no crop), cuts, resizes, flips half of them."""
+    """Decodes all (simplejpeg has no crop), cuts, resizes, flips half of them."""
     pixels = simplejpeg.decode_jpeg(content)
     top, left, height, width = boxes.draw(pixels.shape[0], pixels.shape[1], random)
     cut = pixels[top : top + height, left : left + width]

@@ -10,14 +10,14 @@ import numpy as np
 import torch  # type: ignore[import-not-found,unused-ignore]
 from torch.utils.data import DataLoader, Dataset  # type: ignore[import-not-found,unused-ignore]
 
-from benchmarks.contenders import Source, simplejpeg_ops
+from benchmarks.contenders import BenchData, simplejpeg_ops
 
 _WORKERS = 2
 _POOL = 50  # batches sorted by length together
 
 
 class Images(Dataset):  # type: ignore[misc,unused-ignore]
-    """A file a sample."""
+    """One file per sample."""
 
     def __init__(self, home: Path, work: Callable[[bytes, random.Random], Any]) -> None:
         """Lists the files."""
@@ -34,7 +34,7 @@ class Images(Dataset):  # type: ignore[misc,unused-ignore]
 
 
 class Texts(Dataset):  # type: ignore[misc,unused-ignore]
-    """A line a sample, as numbers of words."""
+    """One line per sample, as word indices."""
 
     def __init__(self, raw: Path) -> None:
         """Reads all texts into memory."""
@@ -53,10 +53,10 @@ class Texts(Dataset):  # type: ignore[misc,unused-ignore]
 
 
 class Bucketed:
-    """Batches of texts of like length: a shuffled pool, sorted, cut into batches, in random order."""
+    """Batches of texts of similar length: a shuffled pool, sorted, cut into batches, in random order."""
 
     def __init__(self, lengths: Any, batch: int) -> None:
-        """Remembers how long the texts are."""
+        """Stores the lengths of the texts."""
         self._lengths, self._batch = lengths, batch
 
     def __len__(self) -> int:
@@ -72,19 +72,19 @@ class Bucketed:
             yield from batches
 
 
-def image_full(source: Source, batch: int) -> Iterable[Any]:
+def image_full(stored: BenchData, batch: int) -> Iterable[Any]:
     """Decode, resize, flip."""
-    return _endless(_images(source, batch, simplejpeg_ops.full))
+    return _endless(_images(stored, batch, simplejpeg_ops.full))
 
 
-def image_crop(source: Source, batch: int) -> Iterable[Any]:
+def image_crop(stored: BenchData, batch: int) -> Iterable[Any]:
     """Random resized crop, flip."""
-    return _endless(_images(source, batch, simplejpeg_ops.crop))
+    return _endless(_images(stored, batch, simplejpeg_ops.crop))
 
 
-def text(source: Source, batch: int) -> Iterable[Any]:
+def text(stored: BenchData, batch: int) -> Iterable[Any]:
     """Texts bucketed by length."""
-    texts = Texts(source.raw)
+    texts = Texts(stored.raw)
     loader = DataLoader(
         texts,
         batch_sampler=Bucketed(texts.lengths, batch),
@@ -96,9 +96,9 @@ def text(source: Source, batch: int) -> Iterable[Any]:
     return _endless(loader)
 
 
-def _images(source: Source, batch: int, work: Callable[[bytes, random.Random], Any]) -> Any:
+def _images(stored: BenchData, batch: int, work: Callable[[bytes, random.Random], Any]) -> Any:
     return DataLoader(
-        Images(source.raw / "files", work),
+        Images(stored.raw / "files", work),
         batch_size=batch,
         shuffle=True,
         num_workers=_WORKERS,

@@ -6,23 +6,23 @@ from typing import Any
 
 import webdataset as wds  # type: ignore[import-not-found,unused-ignore]
 
-from benchmarks.contenders import Source, simplejpeg_ops
+from benchmarks.contenders import BenchData, simplejpeg_ops
 
 _WORKERS = 2
 
 
-def image_full(source: Source, batch: int) -> Iterable[Any]:
+def image_full(stored: BenchData, batch: int) -> Iterable[Any]:
     """Decode, resize, flip."""
-    return _images(source, batch, simplejpeg_ops.full)
+    return _images(stored, batch, simplejpeg_ops.full)
 
 
-def image_crop(source: Source, batch: int) -> Iterable[Any]:
+def image_crop(stored: BenchData, batch: int) -> Iterable[Any]:
     """Random resized crop, flip."""
-    return _images(source, batch, simplejpeg_ops.crop)
+    return _images(stored, batch, simplejpeg_ops.crop)
 
 
-def _images(source: Source, batch: int, work: Callable[[bytes, Any], Any]) -> Iterable[Any]:
-    tars = sorted(str(path) for path in (source.raw / "tars").glob("*.tar"))
+def _images(stored: BenchData, batch: int, work: Callable[[bytes, Any], Any]) -> Iterable[Any]:
+    tars = sorted(str(path) for path in (stored.raw / "tars").glob("*.tar"))
     dataset = wds.WebDataset(tars, resampled=True, shardshuffle=False)  # resampled: shards drawn at random, no end
     dataset = dataset.shuffle(1000)
     dataset = dataset.to_tuple("jpg", "cls")

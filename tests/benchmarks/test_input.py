@@ -1,4 +1,4 @@
-"""Medians, ratios and bars; and one contender measured for real."""
+"""Medians, ratios and targets; and one contender measured for real."""
 
 import json
 import subprocess
@@ -12,8 +12,8 @@ import tensorflow as tf
 
 from benchmarks import consume
 from benchmarks import input as harness
-from benchmarks.input import Judged
-from benchmarks.workloads import GROUPS, WORKLOADS, Bar, Contender, Workload
+from benchmarks.input import Outcome
+from benchmarks.workloads import GROUPS, WORKLOADS, Contender, Target, Workload
 
 HOME = Path(__file__).resolve().parents[2]
 
@@ -61,20 +61,20 @@ class TestFigures:
         assert harness.medians([*busy, *(run(100 + number) for number in range(3))])["rate"] == 100
 
     @pytest.mark.parametrize(
-        ("bar", "expected"),
+        ("target", "expected"),
         [
-            (Bar("ours", "torch", 1.25), Judged("rate", 2.0, True)),
-            (Bar("ours", "torch", 2.5), Judged("rate", 2.0, False)),
-            (Bar("ours", "torch", 0.7, "peak_mb", at_most=True), Judged("peak_mb", 0.5, True)),
-            (Bar("ours", "torch", 0.4, "peak_mb", at_most=True), Judged("peak_mb", 0.5, False)),
-            (Bar("ours", "", 400, "peak_mb", at_most=True), Judged("peak_mb", 350.0, True)),
-            (Bar("ours", "busy", 3.0), Judged("CPU", 3.0, True)),
-            (Bar("ours", "busy", 3.0, "filled"), Judged("CPU", 6.0, True)),
-            (Bar("ours", "grain", 1.0), None),
+            (Target("ours", "torch", 1.25), Outcome("rate", 2.0, True)),
+            (Target("ours", "torch", 2.5), Outcome("rate", 2.0, False)),
+            (Target("ours", "torch", 0.7, "peak_mb", at_most=True), Outcome("peak_mb", 0.5, True)),
+            (Target("ours", "torch", 0.4, "peak_mb", at_most=True), Outcome("peak_mb", 0.5, False)),
+            (Target("ours", "", 400, "peak_mb", at_most=True), Outcome("peak_mb", 350.0, True)),
+            (Target("ours", "busy", 3.0), Outcome("CPU", 3.0, True)),
+            (Target("ours", "busy", 3.0, "filled"), Outcome("CPU", 6.0, True)),
+            (Target("ours", "grain", 1.0), None),
         ],
         ids=["reached", "missed", "memory", "too much memory", "by itself", "busy", "busy, tokens", "not measured"],
     )
-    def test_a_bar(self, bar: Bar, expected: Judged | None) -> None:
+    def test_a_bar(self, target: Target, expected: Outcome | None) -> None:
         """A ratio and whether it is enough; beside others, by CPU time."""
         found = {
             "ours": {"rate": 200, "peak_mb": 350, "cpu_us": 10, "filled": 1200, "others": 0.0},
@@ -82,7 +82,7 @@ class TestFigures:
             "busy": {"rate": 20, "peak_mb": 700, "cpu_us": 30, "filled": 60, "others": 0.5},
         }
 
-        assert harness.judge(bar, found) == expected
+        assert harness.judge(target, found) == expected
 
     def test_a_table(self) -> None:
         """Ratios are against the first line."""
@@ -90,7 +90,7 @@ class TestFigures:
             "Work",
             "table",
             (Contender("tutorial", "tutorial:table", 8, note="as found"), Contender("ours", "ours:table", 8)),
-            (Bar("ours", "tutorial", 3.0), Bar("ours", "torch", 3.0)),
+            (Target("ours", "tutorial", 3.0), Target("ours", "torch", 3.0)),
         )
         found = {"tutorial": harness.medians([run(100)]), "ours": harness.medians([run(250)])}
 
@@ -116,7 +116,7 @@ class TestWorkloads:
         names = [each.name for each in WORKLOADS[name].contenders]
 
         assert len(set(names)) == len(names)
-        assert {name for bar in WORKLOADS[name].bars for name in (bar.one, bar.other)} <= {*names, ""}
+        assert {name for target in WORKLOADS[name].targets for name in (target.one, target.other)} <= {*names, ""}
 
     def test_every_workload_is_in_a_group(self) -> None:
         """So that none is forgotten."""
