@@ -1,4 +1,4 @@
-"""Benchmark data: seeded, natural in what it costs, and made once."""
+"""Benchmark data is seeded, costs as much as real data, and is generated once."""
 
 import io
 import json
@@ -22,14 +22,14 @@ def drawn() -> list[images.EncodedImage]:
 
 
 class TestImages:
-    """JPEGs that look like photos to a decoder."""
+    """JPEGs that cost a decoder as much as photos."""
 
-    def test_a_image_depends_on_its_number_alone(self, drawn: list[images.EncodedImage]) -> None:
-        """So that parts can be made by several processes."""
+    def test_an_image_depends_on_its_number_alone(self, drawn: list[images.EncodedImage]) -> None:
+        """So that several processes can generate parts."""
         assert list(images.images(range(5, 7))) == drawn[5:7]
 
-    def test_they_have_the_bits_of_photos(self, drawn: list[images.EncodedImage]) -> None:
-        """Two to five bits a pixel, in both orientations, with chroma at half the size."""
+    def test_images_have_the_bits_per_pixel_of_photos(self, drawn: list[images.EncodedImage]) -> None:
+        """Two to five, in both orientations, with chroma at half the size."""
         opened: list[Any] = [Image.open(io.BytesIO(image.content)) for image in drawn]
         bits = [8 * len(image.content) / (500 * 375) for image in drawn]
 
@@ -38,7 +38,7 @@ class TestImages:
         assert {tuple(layer[1:3] for layer in image.layer) for image in opened} == {((2, 2), (1, 1), (1, 1))}
 
     def test_files_and_archives_hold_the_same(self, tmp_path: Path) -> None:
-        """Webdataset reads what the others read."""
+        """Webdataset reads the same data as the others."""
         images.write(tmp_path, 20)
         files = {path.stem: (path.read_bytes(), path.parent.name) for path in tmp_path.glob("files/*/*.jpg")}
         packed: dict[str, dict[str, bytes]] = {}
@@ -56,14 +56,14 @@ class TestRows:
     """Texts, arrays and tables."""
 
     def test_words_are_distinct(self) -> None:
-        """The number of a word is its place."""
+        """The index of a word is its rank."""
         words = rows.vocabulary()
 
         assert len(set(words)) == len(words) == 50_000
         assert words[:3] == ["e", "t", "a"]
 
-    def test_texts_are_as_long_as_promised(self, tmp_path: Path) -> None:
-        """Sixty words in the mean, from 3 to 400, the frequent words often."""
+    def test_texts_have_the_documented_lengths(self, tmp_path: Path) -> None:
+        """Sixty words on average, from 3 to 400, with Zipf frequencies."""
         rows.write_texts(tmp_path, 3000)
         texts = [json.loads(line)["text"].split() for line in (tmp_path / "texts.jsonl").read_text().splitlines()]
         lengths = [len(text) for text in texts]
@@ -75,10 +75,10 @@ class TestRows:
 
 
 class TestCache:
-    """What was made is not made again."""
+    """Generated data is reused."""
 
-    def test_raw_data_is_made_once_and_whole(self, tmp_path: Path) -> None:
-        """The second call finds the folder of the first."""
+    def test_raw_data_is_generated_once(self, tmp_path: Path) -> None:
+        """The second call returns the folder of the first."""
         made = data.raw("tensor", 10, tmp_path)
         stamp = (made / "arrays.npz").stat().st_mtime_ns
 
@@ -86,8 +86,8 @@ class TestCache:
         assert (made / "arrays.npz").stat().st_mtime_ns == stamp
         assert [path.name for path in tmp_path.iterdir()] == [made.name]
 
-    def test_what_an_older_generator_made_is_removed(self, tmp_path: Path) -> None:
-        """Folders of another digest go, those of another size stay."""
+    def test_data_of_an_older_generator_is_removed(self, tmp_path: Path) -> None:
+        """Folders of another digest are removed, those of another size are kept."""
         for name in ("tensor-10-00000000", "tensor-100-00000000"):
             (tmp_path / name).mkdir()
         made = data.raw("tensor", 10, tmp_path)

@@ -1,4 +1,4 @@
-"""Medians, ratios and targets; and one contender measured for real."""
+"""Medians, ratios and targets; and one real measurement."""
 
 import json
 import subprocess
@@ -21,7 +21,7 @@ pytestmark = pytest.mark.all
 
 
 def run(rate: float, **more: Any) -> dict[str, Any]:
-    """What a contender tells of one run."""
+    """Returns the figures of one run."""
     figures = {
         "rate": rate,
         "cpu_us": 1e6 / rate,
@@ -38,10 +38,10 @@ def run(rate: float, **more: Any) -> dict[str, Any]:
 
 
 class TestFigures:
-    """What is made of runs."""
+    """From runs to a table."""
 
-    def test_medians_are_taken_figure_by_figure(self) -> None:
-        """Those of a simulated device too; how batches look is no figure."""
+    def test_there_is_a_median_of_each_figure(self) -> None:
+        """Those of a simulated device included; the description of batches is not a figure."""
         simulated = {"rate": 90.0, "utilisation": 0.96, "stall_p50": 0.001, "stall_p99": 0.002, "steps": 9}
         found = harness.medians([run(rate, simulated=simulated) for rate in (100, 300, 200)])
 
@@ -54,7 +54,7 @@ class TestFigures:
         }
 
     def test_the_calmest_runs_count(self) -> None:
-        """Five of them, or all that were calm."""
+        """Five of them, or all calm ones."""
         busy = [run(rate, others=0.5) for rate in (10, 20, 30)]
 
         assert harness.medians([*busy, *(run(100 + number) for number in range(7))])["rate"] == 103
@@ -74,8 +74,8 @@ class TestFigures:
         ],
         ids=["reached", "missed", "memory", "too much memory", "by itself", "busy", "busy, tokens", "not measured"],
     )
-    def test_a_bar(self, target: Target, expected: Outcome | None) -> None:
-        """A ratio and whether it is enough; beside others, by CPU time."""
+    def test_a_target(self, target: Target, expected: Outcome | None) -> None:
+        """A ratio and whether it suffices; on a busy machine by CPU time."""
         found = {
             "ours": {"rate": 200, "peak_mb": 350, "cpu_us": 10, "filled": 1200, "others": 0.0},
             "torch": {"rate": 100, "peak_mb": 700, "cpu_us": 25, "filled": 300, "others": 0.01},
@@ -85,7 +85,7 @@ class TestFigures:
         assert harness.judge(target, found) == expected
 
     def test_a_table(self) -> None:
-        """Ratios are against the first line."""
+        """Ratios are relative to the first line."""
         workload = Workload(
             "Work",
             "table",
@@ -108,31 +108,31 @@ class TestFigures:
 
 
 class TestWorkloads:
-    """The table of what is measured."""
+    """The table of workloads."""
 
     @pytest.mark.parametrize("name", WORKLOADS)
-    def test_bars_name_contenders_that_are_there(self, name: str) -> None:
-        """And names are not used twice."""
+    def test_targets_name_existing_contenders(self, name: str) -> None:
+        """And names are unique."""
         names = [each.name for each in WORKLOADS[name].contenders]
 
         assert len(set(names)) == len(names)
         assert {name for target in WORKLOADS[name].targets for name in (target.one, target.other)} <= {*names, ""}
 
     def test_every_workload_is_in_a_group(self) -> None:
-        """So that none is forgotten."""
+        """So that `all` measures it."""
         assert sorted(name for group, names in GROUPS.items() if group != "all" for name in names) == sorted(WORKLOADS)
 
 
 class TestConsume:
-    """What one contender tells."""
+    """One contender."""
 
-    def test_tokens_are_what_is_not_nought(self) -> None:
-        """Of the first array of a batch."""
+    def test_tokens_are_nonzero(self) -> None:
+        """In the first array of a batch."""
         assert consume.tokens((np.array([[3, 2, 0], [1, 0, 0]]), np.array([0, 0]))) == (3, 6)
 
     @pytest.mark.slow
     def test_a_contender_is_measured(self, tmp_path: Path) -> None:
-        """In a process of its own, from shards, with all that the parent wants to know."""
+        """In its own process, from shards, with all figures."""
         shards = tmp_path / "artifact" / "Split-train"
         shards.mkdir(parents=True)
         value = tf.train.Feature(bytes_list=tf.train.BytesList(value=[bytes(range(196)) * 4]))

@@ -1,4 +1,4 @@
-"""The benchmark that tells whether the input pipeline keeps to its budget, and that it does."""
+"""The memory benchmark, and that the input pipeline stays within its budget."""
 
 import pytest
 
@@ -9,10 +9,10 @@ pytestmark = pytest.mark.all
 
 
 class TestTable:
-    """What is printed."""
+    """The printed table."""
 
     def test_a_budget_that_is_exceeded_is_marked(self) -> None:
-        """By the most that was held, less what the process held before."""
+        """By the peak minus the memory before."""
         lines = memory.table(
             [(Case("tensor", 100, 64, 512), {"peak_mb": 100}), (Case("image", 5_000_000, 8, 256), {"peak_mb": 300})]
         )
@@ -23,7 +23,7 @@ class TestTable:
         ]
 
     def test_sizes_from_a_hundred_bytes_to_five_megabytes_are_measured(self) -> None:
-        """With the default shuffle, and with one that takes all that is left."""
+        """With the default shuffle and with the largest one."""
         measured = memory.cases()
 
         assert {case.size for case in measured} == {100, 10_000, 1_000_000, 5_000_000}
@@ -34,7 +34,7 @@ class TestTable:
     "case", [Case("tensor", 10_000, 64, 256, 256), Case("image", 500_000, 8, 256, 256)], ids=["10 KB", "500 KB"]
 )
 def test_the_pipeline_stays_within_its_budget(case: Case) -> None:
-    """Over several epochs, with a shuffle that takes all that is left; what TensorFlow takes by itself is not in it."""
+    """Over several epochs, with the largest shuffle; TensorFlow's own memory does not count."""
     measured = memory.run(case, seconds=4)
 
     assert 0.3 * case.ram_mb < measured["peak_mb"] <= case.ram_mb

@@ -1,4 +1,4 @@
-"""Peers live in environments of their own, made from pinned lists."""
+"""Peers have their own environments, from pinned lists."""
 
 import re
 from pathlib import Path
@@ -13,8 +13,8 @@ pytestmark = pytest.mark.all
 
 
 @pytest.mark.parametrize("name", peers.names())
-def test_every_package_is_pinned_and_no_address_is_named(name: str) -> None:
-    """Packages come from the index that a user has configured."""
+def test_every_package_is_pinned_without_an_index(name: str) -> None:
+    """Packages come from the user's configured index."""
     lines = (peers.LOCKS / f"{name}.txt").read_text().splitlines()
 
     assert [line for line in lines if not re.fullmatch(r"#.*|[\w.-]+==[\w.]+", line)] == []
@@ -27,8 +27,8 @@ def test_peers_are_not_in_the_product_s_lock() -> None:
     assert re.findall(r"^(?:torch|grain|webdataset|simplejpeg|opencv[\w-]*)==.*", lock, re.MULTILINE) == []
 
 
-def test_an_environment_counts_when_it_was_made_from_this_lock(tmp_path: Path) -> None:
-    """One whose making was killed, or that an older lock made, does not."""
+def test_an_environment_must_match_its_lock(tmp_path: Path) -> None:
+    """An incomplete one, or one of an older lock, is not used."""
     (tmp_path / "grain" / "bin").mkdir(parents=True)
     assert peers.python_of("grain", tmp_path) is None
 
@@ -40,7 +40,7 @@ def test_an_environment_counts_when_it_was_made_from_this_lock(tmp_path: Path) -
 
 
 def test_contenders_name_environments_that_have_a_lock() -> None:
-    """And modules that are there."""
+    """And modules that exist."""
     contenders = [each for workload in workloads.WORKLOADS.values() for each in workload.contenders]
 
     assert {each.environment for each in contenders} - {""} <= set(peers.names())
