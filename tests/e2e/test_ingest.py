@@ -82,7 +82,8 @@ def test_killed_beam_worker_ends_the_command(fork_server: Any, wait_for: Any, tm
     workers[0].send_signal(signal.SIGKILL)
     result = process.wait()
 
-    assert (result.code, result.output.partition(",")[0]) == (1, "penstock: a Beam worker process died")
+    assert result.code == 1, result.output
+    assert "penstock: a Beam worker process died" in result.output
     assert sorted(path.name for path in tmp_path.iterdir()) == [".penstock", "out.log", "t.csv"]
 
 
