@@ -8,10 +8,12 @@ records count as equal if 64 bits of their content are: among two million record
 ten million.
 """
 
+import contextlib
 import shutil
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import BinaryIO
 
 import numpy as np
 import numpy.typing as npt
@@ -20,7 +22,7 @@ from components.storage import durable
 
 _FOLDER = "fingerprints"
 _ROW = np.dtype([("content", "<u8"), ("label", "<u4"), ("number", "<u4")])
-_RUN = 1 << 18  # rows per sorted run: 4 MB
+_RUN = 1 << 18  # rows per sorted run, about: 4 MB
 _BUCKET, _MAX_BUCKETS = 1 << 19, 256  # rows per bucket, and maximum number of buckets
 _KEPT = 2  # rows of equal records per run: a record that occurs a million times must not fill a bucket
 Hashes = npt.NDArray[np.uint64]
@@ -49,19 +51,24 @@ class Duplicates:
         return lines
 
 
+@contextlib.contextmanager
+def fingerprint_writer(artifact: Path, shard: str) -> Iterator["FingerprintWriter"]:
+    """Opens the fingerprints of a shard for writing; they are published if the block ends without an error."""
+    target = file_of(artifact, shard)
+    target.parent.mkdir(parents=True, exist_ok=True)
+    with durable.publish_file(target, sync=False) as temporary, temporary.open("wb") as file:
+        writer = FingerprintWriter(file)
+        yield writer
+        writer.flush()
+
+
 class FingerprintWriter:
     """Writes the fingerprints of the records of one shard."""
 
-    def __init__(self, artifact: Path, shard: str) -> None:
-        self._target = file_of(artifact, shard)
-        self._pending: list[Rows] = []  # not yet sorted and written
-        self._count, self._pending_rows = 0, 0
-
-    def __enter__(self) -> "FingerprintWriter":
-        self._target.parent.mkdir(parents=True, exist_ok=True)
-        self._aside = durable.temporary_of(self._target)
-        self._file = self._aside.open("wb")
-        return self
+    def __init__(self, file: BinaryIO) -> None:
+        self._file = file
+        self._pending: list[Rows] = []  # rows of the next run
+        self._pending_rows, self._count = 0, 0
 
     def add(self, contents: Hashes, labels: npt.NDArray[np.uint32]) -> None:
         """Adds the next records of the shard."""
@@ -72,28 +79,14 @@ class FingerprintWriter:
         self._count += len(rows)
         self._pending_rows += len(rows)
         if self._pending_rows >= _RUN:
-            self._store(whole_runs=True)
+            self.flush()
 
-    def __exit__(self, failed: object, *_: object) -> None:
-        try:
-            with self._file:
-                if not failed:
-                    self._store(whole_runs=False)
-            if not failed:
-                # Not synced: after a crash of the machine nothing reads it.
-                self._aside.replace(self._target)
-        finally:
-            self._aside.unlink(missing_ok=True)
-
-    def _store(self, *, whole_runs: bool) -> None:
-        """Sorts and writes pending rows in runs; the row before each has its length and the number of rows left out."""
-        rows = np.concatenate(self._pending) if self._pending else np.empty(0, _ROW)
-        end = len(rows) // _RUN * _RUN if whole_runs else len(rows)
-        for start in range(0, end, _RUN):
-            taken = rows[start : min(start + _RUN, end)]
-            run = _sorted(taken)
-            self._file.write(np.array([(len(taken) - len(run), 0, len(run))], _ROW).tobytes() + run.tobytes())
-        self._pending, self._pending_rows = [rows[end:]], len(rows) - end
+    def flush(self) -> None:
+        """Writes the pending rows as a sorted run; the row before it has its length and the number of rows left out."""
+        if self._pending:
+            run = _sorted(np.concatenate(self._pending))
+            self._file.write(np.array([(self._pending_rows - len(run), 0, len(run))], _ROW).tobytes() + run.tobytes())
+        self._pending, self._pending_rows = [], 0
 
 
 def _sorted(rows: Rows) -> Rows:

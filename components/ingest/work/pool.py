@@ -58,11 +58,6 @@ class WorkerProcess:
         )
         theirs.close()
 
-    @property
-    def pid(self) -> int:
-        """The process id."""
-        return self._process.pid
-
     def alive(self) -> bool:
         """Whether the process is running."""
         return self._process.poll() is None

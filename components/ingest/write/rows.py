@@ -13,7 +13,7 @@ import numpy as np
 import pyarrow as pa
 
 from components.errors import SettingsError
-from components.ingest.close.duplicates import FingerprintWriter
+from components.ingest.close.duplicates import FingerprintWriter, fingerprint_writer
 from components.ingest.sources.conversion import is_list
 from components.ingest.sources.rows import BadRow, Range, RowBatch, RowSource
 from components.ingest.survey import columns
@@ -159,7 +159,7 @@ class _SplitWriters:
         target = self._artifact / self._name(split)
         target.parent.mkdir(parents=True, exist_ok=True)
         temporary = self._stack.enter_context(durable.publish_file(target, sync=False))
-        fingerprints = self._stack.enter_context(FingerprintWriter(self._artifact, self._name(split)))
+        fingerprints = self._stack.enter_context(fingerprint_writer(self._artifact, self._name(split)))
         self._open[split] = self._stack.enter_context(TFRecordWriter(temporary, gzip=self._gzip)), fingerprints
         return self._open[split]
 

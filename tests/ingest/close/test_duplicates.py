@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from components.ingest.close import duplicates
-from components.ingest.close.duplicates import Duplicates, FingerprintWriter
+from components.ingest.close.duplicates import Duplicates, fingerprint_writer
 
 Record = tuple[int, int]  # content and label
 
@@ -24,7 +24,7 @@ def write(artifact: Path, shards: Sequence[Sequence[Record]], step: int = 3) -> 
     """Writes the fingerprints of some shards, a few records at a time, and returns the shards' names."""
     names = [f"Split-train/data_tfrecord-{number:05d}-of-{len(shards):05d}" for number in range(len(shards))]
     for name, records in zip(names, shards, strict=True):
-        with FingerprintWriter(artifact, name) as writer:
+        with fingerprint_writer(artifact, name) as writer:
             for start in range(0, len(records), step):
                 some = records[start : start + step]
                 writer.add(hashes([content for content, _ in some]), np.array([label for _, label in some], np.uint32))
@@ -121,7 +121,7 @@ def test_a_shard_without_fingerprints_is_left_out(tmp_path: Path) -> None:
 
 def test_a_failed_shard_leaves_nothing(tmp_path: Path) -> None:
     """Neither fingerprints nor a temporary file."""
-    with pytest.raises(ValueError, match="broadcast"), FingerprintWriter(tmp_path, "Split-train/x") as writer:
+    with pytest.raises(ValueError, match="broadcast"), fingerprint_writer(tmp_path, "Split-train/x") as writer:
         writer.add(hashes([1]), np.array([1, 2], np.uint32))
 
     assert list((tmp_path / "fingerprints").iterdir()) == []
@@ -130,7 +130,7 @@ def test_a_failed_shard_leaves_nothing(tmp_path: Path) -> None:
 def test_a_full_disk_leaves_nothing(tiny_disk: Path) -> None:
     """Promise B5: the error is raised, and there is no truncated file."""
     many = np.arange(10_000, dtype=np.uint64)
-    with pytest.raises(OSError, match="No space left"), FingerprintWriter(tiny_disk, "Split-train/x") as writer:
+    with pytest.raises(OSError, match="No space left"), fingerprint_writer(tiny_disk, "Split-train/x") as writer:
         writer.add(many, many.astype(np.uint32))
 
     assert list((tiny_disk / "fingerprints").iterdir()) == []

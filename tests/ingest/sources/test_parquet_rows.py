@@ -418,7 +418,7 @@ def test_a_decoder_that_crashes_names_the_file(tmp_path: Path, cause: signal.Sig
     reading = SOURCE.read(path, part, SOURCE.schema(path))
     next(reading)
     [worker] = parquet_decoder._decoders._leased
-    os.kill(worker.pid, cause)
+    os.kill(worker._process.pid, cause)
 
     with pytest.raises(BadInput, match=rf"large\.parquet: cannot be decoded: {message}"):
         list(reading)
@@ -428,7 +428,7 @@ def test_a_decoder_that_dies_while_idle_is_replaced(plain: Path) -> None:
     """The next file is read by a new one."""
     assert len(read(plain)[0]) == 4_995
     for worker in parquet_decoder._decoders._idle:
-        psutil.Process(worker.pid).kill()
+        psutil.Process(worker._process.pid).kill()
         worker._process.wait()
 
     assert len(read(plain)[0]) == 4_995

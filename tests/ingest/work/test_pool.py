@@ -103,7 +103,7 @@ def test_an_idle_worker_that_died_is_replaced(functions: str, pool: Pool) -> Non
     """The next call has nothing to do with its death."""
     pool.start(1)
     [idle] = pool._idle
-    psutil.Process(idle.pid).kill()
+    psutil.Process(idle._process.pid).kill()
     idle._process.wait()
 
     with pool.lease() as worker:
@@ -150,7 +150,7 @@ def test_a_worker_ends_with_its_parent(functions: str) -> None:
     """Also if the parent is killed and cannot end it."""
     code = (
         "import time; from components.ingest.work.pool import WorkerProcess; worker = WorkerProcess(); "
-        f"list(worker.call('{functions}:count', 1)); print(worker.pid, flush=True); time.sleep(60)"
+        f"list(worker.call('{functions}:count', 1)); print(worker._process.pid, flush=True); time.sleep(60)"
     )
     search = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
     parent = subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.PIPE, text=True, env=search)

@@ -79,7 +79,8 @@ def test_a_worker_that_is_killed_ends_the_ingest(
 
     def start_and_kill(pool: Pool, count: int) -> None:
         start(pool, count)
-        os.kill(pool._idle[0].pid, signal.SIGKILL)
+        for worker in pool._idle:
+            os.kill(worker._process.pid, signal.SIGKILL)
 
     monkeypatch.setattr(Pool, "_take", lambda pool: pool._idle.pop())
     monkeypatch.setattr(Pool, "start", start_and_kill)
