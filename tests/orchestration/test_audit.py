@@ -1,6 +1,6 @@
-"""Promise A16: what a node wrote is counted again, and a record lost or invented anywhere stops the run.
+"""Promise A16: the records in a node's outputs are counted; a lost or added record stops the run.
 
-Outputs are written here as the nodes write them, once as they should be and then with a count that is not.
+Outputs are written here as the nodes write them, with correct and with wrong counts.
 """
 
 from pathlib import Path
@@ -24,7 +24,7 @@ CLASSES = {"train": {"cat": 5, "dog": 3}, "eval": {"cat": 2, "dog": 1}, "test": 
 
 
 def write_examples(folder: Path, quarantined: int = 0, written: int = 15) -> Path:
-    """Writes the account of fifteen records found."""
+    """Writes the manifest of fifteen records."""
     counts = [8, 3, written - 11]
     shards = [manifest.Shard(split, split, count, 1, "") for split, count in zip(CLASSES, counts, strict=True)]
     folder.mkdir(parents=True)
@@ -41,12 +41,12 @@ def write_examples(folder: Path, quarantined: int = 0, written: int = 15) -> Pat
 
 @pytest.fixture
 def examples(tmp_path: Path) -> dict[str, Path]:
-    """What every node reads: 8 records to train on, 3 held out, 4 to test with."""
+    """What every node reads: 8 train, 3 eval and 4 test records."""
     return {"examples": write_examples(tmp_path / "examples")}
 
 
 class TestIngest:
-    """Files found, records written, files set aside."""
+    """Files found, records written, files quarantined."""
 
     def test_records_and_quarantined_files_add_up(self, tmp_path: Path) -> None:
         """One of fifteen files is bad."""
@@ -54,8 +54,8 @@ class TestIngest:
 
         assert audit("Ingest", {}, outputs) == Audit(Entry("Ingest", 15, 14, 1))
 
-    def test_a_record_that_no_shard_holds_stops_the_run(self, tmp_path: Path) -> None:
-        """Nor the quarantine."""
+    def test_a_record_that_is_in_no_shard_stops_the_run(self, tmp_path: Path) -> None:
+        """And not in quarantine."""
         outputs = {"examples": write_examples(tmp_path / "examples", written=14)}
 
         with pytest.raises(LedgerMismatch, match=r"^Ingest: 1 records lost\n"):
@@ -73,7 +73,7 @@ def write_statistics(folder: Path, **counts: int) -> dict[str, Path]:
 
 
 class TestStatisticsGen:
-    """Records that statistics were taken of."""
+    """Records that the statistics count."""
 
     def test_all_splits_add_up(self, examples: dict[str, Path], tmp_path: Path) -> None:
         """Fifteen in, fifteen counted."""
@@ -120,13 +120,13 @@ class TestTransform:
 
     @pytest.mark.parametrize("dogs", [2, 4])
     def test_other_counts_stop_the_run(self, examples: dict[str, Path], tmp_path: Path, dogs: int) -> None:
-        """A record too few or too many."""
+        """One record too few or too many."""
         with pytest.raises(LedgerMismatch, match=r"^Transform: 1 records (lost|too many)\n"):
             audit("Transform", examples, write_graph(tmp_path / "graph", cats=5, dogs=dogs))
 
 
 def write_history(folder: Path, train: list[float], held_out: list[float]) -> dict[str, Path]:
-    """Writes the history as the trainer does."""
+    """Writes the history as the Trainer does."""
     folder.mkdir()
     history = {"best_epoch": 0, "epochs": {"records": train, "val_records": held_out}}
     (folder / "history.json").write_bytes(orjson.dumps(history))
@@ -134,10 +134,10 @@ def write_history(folder: Path, train: list[float], held_out: list[float]) -> di
 
 
 class TestTrainer:
-    """Records of every epoch."""
+    """Records that each epoch read."""
 
     def test_every_epoch_adds_up(self, examples: dict[str, Path], tmp_path: Path) -> None:
-        """Eight to train on and three held out, twice."""
+        """Eight train and three eval records, in two epochs."""
         outputs = write_history(tmp_path / "run", [8.0, 8.0], [3.0, 3.0])
 
         assert audit("Trainer", examples, outputs) == Audit(Entry("Trainer", 11, 11), {"epochs": 2})
@@ -157,14 +157,14 @@ class TestTrainer:
     def test_other_counts_stop_the_run(
         self, examples: dict[str, Path], tmp_path: Path, train: list[float], held_out: list[float]
     ) -> None:
-        """Epoch by epoch and split by split."""
+        """Per epoch and split."""
         with pytest.raises(LedgerMismatch, match=r"^Trainer"):
             audit("Trainer", examples, write_history(tmp_path / "run", train, held_out))
 
 
 @pytest.fixture(scope="module")
 def evaluated(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """An evaluation of four records by TFMA itself, one of them wrong."""
+    """An evaluation of four records by TFMA, one of them wrong."""
     folder = tmp_path_factory.mktemp("evaluated") / "evaluation"
     config = tfma.utils.update_eval_config_with_defaults(
         thresholds.eval_config(Layout("label", "class", ()), Evaluate()), has_baseline=False, rubber_stamp=True
@@ -178,16 +178,16 @@ def evaluated(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 class TestEvaluator:
-    """Records that the model was measured on."""
+    """Records that the model was evaluated on."""
 
     def test_the_test_split_adds_up(self, examples: dict[str, Path], evaluated: Path) -> None:
-        """And what was measured is told."""
+        """The metrics are facts of the node."""
         looked = audit("Evaluator", examples, {"evaluation": evaluated})
 
         assert looked == Audit(Entry("Evaluator", 4, 4), results.read_result(str(evaluated)))
         assert looked.facts["metrics"] == {"accuracy": 0.75, "examples": 4.0}
 
-    def test_a_record_that_was_not_measured_stops_the_run(self, tmp_path: Path, evaluated: Path) -> None:
+    def test_a_record_that_was_not_evaluated_stops_the_run(self, tmp_path: Path, evaluated: Path) -> None:
         """Five in the test split, four in the evaluation."""
         folder = write_examples(tmp_path / "examples")
         stored = orjson.loads((folder / manifest.MANIFEST).read_bytes())
@@ -199,18 +199,18 @@ class TestEvaluator:
 
 
 class TestOthers:
-    """Nodes that touch no records."""
+    """Nodes that write no records."""
 
     @pytest.mark.parametrize(
         "note", [{"pushed": True, "destination": "serving/3", "version": "3"}, {"pushed": False}], ids=["yes", "no"]
     )
-    def test_the_pusher_tells_what_it_did(self, tmp_path: Path, note: dict[str, Any]) -> None:
-        """Without a line in the ledger."""
+    def test_the_pusher_reports_what_it_did(self, tmp_path: Path, note: dict[str, Any]) -> None:
+        """Without an entry in the ledger."""
         (tmp_path / "pushed.json").write_bytes(orjson.dumps(note))
 
         assert audit("Pusher", {}, {"pushed_model": tmp_path}) == Audit(None, note)
 
     @pytest.mark.parametrize("node", ["Schema", "ExampleValidator", "Gate", "Baseline"])
-    def test_there_is_nothing_to_count_elsewhere(self, node: str) -> None:
-        """Nothing is read either."""
+    def test_other_nodes_have_no_counts(self, node: str) -> None:
+        """Their outputs are not read."""
         assert audit(node, {}, {}) == Audit()

@@ -1,4 +1,4 @@
-"""Promises B6 and B7: one run at a time on a root, and a lock that dies with its holder."""
+"""Promises B6 and B7: one run at a time per root, and a lock that ends with its holder."""
 
 import os
 import re
@@ -31,7 +31,7 @@ Start = Callable[[Path], "subprocess.Popen[str]"]
 
 @pytest.fixture
 def start() -> Iterator[Start]:
-    """Starts processes that take the lock as soon as they can, and keep it until their input is closed."""
+    """Starts processes that wait for the lock and hold it until their input is closed."""
     started: list[subprocess.Popen[str]] = []
 
     def begin(notes: Path) -> "subprocess.Popen[str]":
@@ -49,24 +49,24 @@ def start() -> Iterator[Start]:
 
 
 def line(process: "subprocess.Popen[str]") -> str:
-    """Returns what a process says next."""
+    """Returns the next line that a process prints."""
     assert process.stdout is not None
     return process.stdout.readline().strip()
 
 
-def says_nothing(process: "subprocess.Popen[str]", seconds: float) -> bool:
-    """Whether a process stays silent that long."""
+def prints_nothing(process: "subprocess.Popen[str]", seconds: float) -> bool:
+    """Whether a process prints nothing for that long."""
     assert process.stdout is not None
     return not select.select([process.stdout], [], [], seconds)[0]
 
 
 @pytest.fixture
 def notes(tmp_path: Path) -> Path:
-    """Where a root keeps its lock."""
+    """The folder of a root's lock."""
     return tmp_path / "root" / ".penstock"
 
 
-def test_a_second_run_is_told_who_holds_the_root(notes: Path, start: Start) -> None:
+def test_a_second_run_is_rejected_with_the_holder(notes: Path, start: Start) -> None:
     """Promise B6: it ends at once, with the holder's pid and start."""
     before = datetime.now(timezone.utc).replace(microsecond=0)
     holder = start(notes)
@@ -85,8 +85,8 @@ def test_a_second_run_is_told_who_holds_the_root(notes: Path, start: Start) -> N
     assert before <= datetime.fromisoformat(f"{found[2]}+00:00") <= datetime.now(timezone.utc)
 
 
-def test_the_command_ends_with_its_own_code(notes: Path, start: Start, tmp_path: Path) -> None:
-    """Promise B6: scripts can tell by 75, and nothing but the message is printed."""
+def test_the_command_has_its_own_exit_code(notes: Path, start: Start, tmp_path: Path) -> None:
+    """Promise B6: the exit code is 75, and only the message is printed."""
     holder = start(notes)
     assert line(holder) == "held"
     (tmp_path / "data" / "cats").mkdir(parents=True)
@@ -101,12 +101,12 @@ def test_the_command_ends_with_its_own_code(notes: Path, start: Start, tmp_path:
     assert ended.stderr.startswith(f"penstock: {notes.parent} is in use: by pid {holder.pid}, started ")
 
 
-def test_a_run_that_waits_goes_on_when_the_root_is_free(notes: Path, start: Start) -> None:
-    """Promise B6: with --wait it neither fails nor overtakes."""
+def test_a_waiting_run_continues_when_the_root_is_free(notes: Path, start: Start) -> None:
+    """Promise B6: with --wait it does not fail, and does not run at the same time."""
     holder = start(notes)
     assert line(holder) == "held"
     waiting = start(notes)
-    assert says_nothing(waiting, seconds=0.3)
+    assert prints_nothing(waiting, seconds=0.3)
 
     holder.communicate("")
 
@@ -114,7 +114,7 @@ def test_a_run_that_waits_goes_on_when_the_root_is_free(notes: Path, start: Star
 
 
 def test_a_killed_holder_frees_the_root_at_once(notes: Path, start: Start) -> None:
-    """Promise B7: what it left behind is no obstacle."""
+    """Promise B7: the files it left do not matter."""
     holder = start(notes)
     assert line(holder) == "held"
     holder.send_signal(signal.SIGKILL)
@@ -125,7 +125,7 @@ def test_a_killed_holder_frees_the_root_at_once(notes: Path, start: Start) -> No
 
 
 def test_the_next_holder_is_named_after_a_killed_one(notes: Path, start: Start) -> None:
-    """Promise B7: the note of the dead is written over."""
+    """Promise B7: the dead holder's note is replaced."""
     first = start(notes)
     assert line(first) == "held"
     first.send_signal(signal.SIGKILL)
@@ -137,8 +137,8 @@ def test_the_next_holder_is_named_after_a_killed_one(notes: Path, start: Start) 
         pass
 
 
-def test_a_waiting_run_goes_on_when_the_holder_is_killed(notes: Path, start: Start) -> None:
-    """Promise B7: a waiter does not wait for the dead."""
+def test_a_waiting_run_continues_when_the_holder_is_killed(notes: Path, start: Start) -> None:
+    """Promise B7: the kernel releases the lock of a dead process."""
     holder = start(notes)
     assert line(holder) == "held"
     waiting = start(notes)
@@ -148,7 +148,7 @@ def test_a_waiting_run_goes_on_when_the_holder_is_killed(notes: Path, start: Sta
 
 
 def test_the_root_is_free_after_the_block(notes: Path) -> None:
-    """The lock can be taken again, and nobody is named as its holder."""
+    """The lock can be taken again, and no holder is named."""
     with lock.hold(notes):
         pass
 
@@ -160,12 +160,12 @@ def test_the_root_is_free_after_the_block(notes: Path) -> None:
 def fail_while_holding(notes: Path) -> None:
     """Takes the lock and fails."""
     with lock.hold(notes):
-        raise ValueError("half way")
+        raise ValueError("stopped")
 
 
 def test_the_root_is_free_after_a_failure(notes: Path) -> None:
-    """An exception passes through and releases the lock."""
-    with pytest.raises(ValueError, match="half way"):
+    """An exception releases the lock and is raised to the caller."""
+    with pytest.raises(ValueError, match="stopped"):
         fail_while_holding(notes)
 
     with lock.hold(notes):
@@ -173,27 +173,27 @@ def test_the_root_is_free_after_a_failure(notes: Path) -> None:
 
 
 def test_one_process_cannot_take_it_twice(notes: Path) -> None:
-    """Two runs in one process are two runs."""
+    """Two runs in one process exclude each other as well."""
     with lock.hold(notes), pytest.raises(Locked, match=f"by pid {os.getpid()}, "), lock.hold(notes):
         pass
 
 
 def test_other_roots_are_free(notes: Path, tmp_path: Path) -> None:
-    """The lock is a root's own."""
+    """Each root has its own lock."""
     with lock.hold(notes), lock.hold(tmp_path / "other" / ".penstock"):
         pass
 
 
-def test_a_holder_that_has_not_signed_yet_is_described(notes: Path) -> None:
-    """Between taking the lock and writing the note there is no pid to name."""
+def test_a_holder_without_a_note_is_described(notes: Path) -> None:
+    """Between taking the lock and writing the note no pid is known."""
     with lock.hold(notes):
         (notes / "holder.json").write_bytes(b"")
         with pytest.raises(Locked, match="is in use: by a run that has just started; "), lock.hold(notes):
             pass
 
 
-def test_a_root_that_is_no_folder_is_refused(tmp_path: Path) -> None:
-    """Promise B9: the root is named, with what to do."""
+def test_a_root_that_is_no_folder_is_rejected(tmp_path: Path) -> None:
+    """Promise B9: the message names the root and what to do."""
     (tmp_path / "root").write_bytes(b"")
 
     with pytest.raises(BadInput) as refused, lock.hold(tmp_path / "root" / ".penstock"):
@@ -205,10 +205,10 @@ def test_a_root_that_is_no_folder_is_refused(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("existing", [False, True])
-def test_a_root_that_may_not_be_written_is_refused(
+def test_a_root_without_write_permission_is_rejected(
     existing: bool, open_folder: Path, without_rights: Callable[[], AbstractContextManager[None]]
 ) -> None:
-    """Promise B9: before anything is read, whether or not it has been used before."""
+    """Promise B9: before any data is read, for a new and for a used root."""
     if existing:
         (open_folder / ".penstock").mkdir()
     for folder in (open_folder, *open_folder.iterdir()):

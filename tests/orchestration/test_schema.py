@@ -1,4 +1,4 @@
-"""The schema that data is held against: the user's, the shipped one, or one that is inferred and then the user's."""
+"""Which schema the data must satisfy: the user's, the task's, or an inferred one that the user edits."""
 
 from pathlib import Path
 
@@ -16,13 +16,13 @@ from pipelines.orchestration import schema
 
 
 def find(config: RunConfig) -> schema.Curated:
-    """Looks at the data, and returns the schema for it."""
+    """Surveys the data, and returns the schema for it."""
     found = survey.take(config.data, config.settings.ingest, HashCache(None), config.needs)
     return schema.find(config, found)
 
 
 def listed(home: Path, header: str = "path,kind") -> Path:
-    """Writes a table of two images; more columns hold numbers."""
+    """Writes a table of two images; further columns are numbers."""
     cells = "".join(f",{number}" for number in range(header.count(",") - 1))
     (home / "list.csv").write_text(f"{header}\na.png,x{cells}\nb.png,y{cells}\n")
     for name in ("a.png", "b.png"):
@@ -35,15 +35,15 @@ def config_of(data: Path, home: Path, **places: str) -> RunConfig:
     return run_config.make("image", data=str(data), root=str(home / "root"), flags=["ingest.label=kind"], **places)
 
 
-def test_the_same_columns_take_the_shipped_schema(tmp_path: Path) -> None:
-    """A table that lists images and classes gives the records that class folders do."""
+def test_data_with_the_same_columns_uses_the_tasks_schema(tmp_path: Path) -> None:
+    """A table of images and classes has the same columns as class folders."""
     found = find(config_of(listed(tmp_path), tmp_path))
 
     assert (found.file, found.is_new) == (HOME / "schemas" / "image.pbtxt", False)
 
 
-def test_other_columns_have_a_schema_inferred(tmp_path: Path) -> None:
-    """It is put where the user finds it, and where the pipeline reads it."""
+def test_a_schema_is_inferred_for_other_columns(tmp_path: Path) -> None:
+    """It is written where the user edits it, and where the pipeline reads it."""
     config = config_of(listed(tmp_path, "path,kind,width,height"), tmp_path)
     found = find(config)
     config.notes.mkdir(parents=True)
@@ -55,18 +55,18 @@ def test_other_columns_have_a_schema_inferred(tmp_path: Path) -> None:
     assert b'name: "width"' in found.content
 
 
-def test_what_stands_for_a_gap_is_in_force_but_not_in_the_file(tmp_path: Path) -> None:
-    """The user curates columns; every node reads the same in place of what a record lacks."""
+def test_defaults_of_missing_values_are_in_force_but_not_in_the_file(tmp_path: Path) -> None:
+    """Every node reads the same default for a missing value."""
     config = config_of(listed(tmp_path, "path,kind,width"), tmp_path)
     found = find(config)
-    told = text_format.Parse(schema.in_force(config, found), schema_pb2.Schema()).tensor_representation_group[""]
+    group = text_format.Parse(schema.in_force(config, found), schema_pb2.Schema()).tensor_representation_group[""]
 
     assert b"default_value" not in found.content
-    assert told.tensor_representation["width"].dense_tensor.default_value.int_value == MISSING["int64"]
+    assert group.tensor_representation["width"].dense_tensor.default_value.int_value == MISSING["int64"]
 
 
-def test_a_comment_changes_nothing_that_is_in_force(tmp_path: Path) -> None:
-    """So it makes no node due."""
+def test_a_comment_does_not_change_the_schema_in_force(tmp_path: Path) -> None:
+    """So no node is due."""
     config = config_of(listed(tmp_path), tmp_path)
     found = find(config)
     commented = schema.Curated(found.file, found.content + b"# as of today\n")
@@ -74,8 +74,8 @@ def test_a_comment_changes_nothing_that_is_in_force(tmp_path: Path) -> None:
     assert schema.in_force(config, commented) == schema.in_force(config, found)
 
 
-def test_what_the_user_has_curated_stays(tmp_path: Path) -> None:
-    """Also when the data changes: that is what a schema is for."""
+def test_an_edited_schema_is_kept(tmp_path: Path) -> None:
+    """Even if the data changes."""
     config = config_of(listed(tmp_path, "path,kind,width"), tmp_path)
     config.notes.mkdir(parents=True)
     schema.bring_into_force(config, find(config))
@@ -86,7 +86,7 @@ def test_what_the_user_has_curated_stays(tmp_path: Path) -> None:
     assert find(config) == schema.Curated(config.root / "schema.pbtxt", edited.encode())
 
 
-def test_a_schema_can_be_named(tmp_path: Path) -> None:
+def test_the_user_can_name_a_schema(tmp_path: Path) -> None:
     """It wins over all others."""
     (tmp_path / "mine.pbtxt").write_text('feature { name: "image" }')
     found = find(config_of(listed(tmp_path), tmp_path, schema=str(tmp_path / "mine.pbtxt")))
@@ -95,13 +95,13 @@ def test_a_schema_can_be_named(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("content", "said"),
+    ("content", "message"),
     [(None, "No such file"), (b"what?", "not a TensorFlow Metadata schema"), (b"\xff", "not a Ten")],
 )
-def test_a_schema_that_is_none_is_refused(tmp_path: Path, content: bytes | None, said: str) -> None:
-    """With its name, before anything runs."""
+def test_an_invalid_schema_is_rejected(tmp_path: Path, content: bytes | None, message: str) -> None:
+    """The message names the file."""
     if content is not None:
         (tmp_path / "mine.pbtxt").write_bytes(content)
 
-    with pytest.raises(SettingsError, match=f"mine.pbtxt: {said}"):
+    with pytest.raises(SettingsError, match=f"mine.pbtxt: {message}"):
         find(config_of(listed(tmp_path), tmp_path, schema=str(tmp_path / "mine.pbtxt")))
