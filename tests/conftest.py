@@ -76,7 +76,7 @@ def tiny_disk(tmp_path: Path) -> Iterator[Path]:
     subprocess.run(["umount", str(folder)], check=True)
 
 
-@pytest.fixture
+@pytest.fixture(scope="session")
 def open_metadata() -> Callable[[Path], Callable[..., tuple[int, dict[str, int]]]]:
     """Opens a metadata store and returns a function that records executions in it as TFX does, without TFX."""
     from ml_metadata.metadata_store import metadata_store

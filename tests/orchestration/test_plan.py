@@ -173,22 +173,43 @@ def _fast_fingerprints(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(fingerprint, "sources", sources)
 
 
-@pytest.fixture
-def new(tmp_path: Path, open_metadata: Callable[[Path], Record], monkeypatch: pytest.MonkeyPatch) -> Root:
-    """A root without any run, and data of two cats and two dogs."""
+@pytest.fixture(autouse=True)
+def _without_settings_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)  # so that no penstock.toml is read
     monkeypatch.delenv("PENSTOCK_SETTINGS", raising=False)
+
+
+def new_root(home: Path, open_metadata: Callable[[Path], Record]) -> Root:
+    """Returns a root without any run, and data of two cats and two dogs."""
     for name in ("cats/1.png", "cats/2.png", "dogs/3.png", "dogs/4.png"):
-        (tmp_path / "data" / name).parent.mkdir(parents=True, exist_ok=True)
-        (tmp_path / "data" / name).write_text(name)
-    return Root(tmp_path, open_metadata)
+        (home / "data" / name).parent.mkdir(parents=True, exist_ok=True)
+        (home / "data" / name).write_text(name)
+    return Root(home, open_metadata)
+
+
+@pytest.fixture
+def new(tmp_path: Path, open_metadata: Callable[[Path], Record]) -> Root:
+    """A root without any run."""
+    return new_root(tmp_path, open_metadata)
 
 
 @pytest.fixture
 def root(new: Root) -> Root:
-    """A root after one complete run."""
+    """A root after one complete run, to be changed."""
     new.run()
     return new
+
+
+@pytest.fixture(scope="module")
+def finished(tmp_path_factory: pytest.TempPathFactory, open_metadata: Callable[[Path], Record]) -> Root:
+    """A root after one complete run, shared by tests that change nothing in it."""
+    home = tmp_path_factory.mktemp("finished")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.chdir(home)
+        patch.delenv("PENSTOCK_SETTINGS", raising=False)
+        shared = new_root(home, open_metadata)
+        shared.run()
+    return shared
 
 
 def after(first: Mapping[str, str]) -> Due:
@@ -208,9 +229,9 @@ class TestUpToDate:
         """Nodes without inputs run for the first time, the others after them."""
         assert new.due() == after({"Ingest": "first run", "Schema": "first run"})
 
-    def test_after_a_run_nothing_is_due(self, root: Root) -> None:
+    def test_after_a_run_nothing_is_due(self, finished: Root) -> None:
         """Each node says what was compared."""
-        assert [(each.node.id, each.action, each.reason) for each in root.planned().nodes] == [
+        assert [(each.node.id, each.action, each.reason) for each in finished.planned().nodes] == [
             ("Ingest", CACHED, "same data, settings, code, libraries; outputs intact"),
             ("Schema", CACHED, "same schema; outputs intact"),
             ("StatisticsGen", CACHED, "same inputs, libraries; outputs intact"),
@@ -223,9 +244,9 @@ class TestUpToDate:
             ("Pusher", CACHED, "same inputs, settings, code; outputs intact"),
         ]
 
-    def test_a_plan_names_the_outputs_that_are_reused(self, root: Root) -> None:
+    def test_a_plan_names_the_outputs_that_are_reused(self, finished: Root) -> None:
         """Those of the execution with the same key."""
-        outputs = {each.node.id: [artifact.name for artifact in each.outputs] for each in root.planned().nodes}
+        outputs = {each.node.id: [artifact.name for artifact in each.outputs] for each in finished.planned().nodes}
 
         assert outputs == {node: list(OUTPUTS.get(node, ())) for node in IDS}
 
@@ -265,19 +286,19 @@ class TestChanges:
             ("transform.ngrams=2", "Transform", "setting transform.ngrams changed: 1 to 2"),
         ],
     )
-    def test_a_setting(self, flag: str, node: str, reason: str, root: Root) -> None:
+    def test_a_setting(self, flag: str, node: str, reason: str, finished: Root) -> None:
         """Only the node that reads it, and those after it."""
-        assert root.due(flag) == after({node: reason})
+        assert finished.due(flag) == after({node: reason})
 
-    def test_a_setting_of_the_gate(self, root: Root) -> None:
+    def test_a_setting_of_the_gate(self, finished: Root) -> None:
         """No node reads the Gate's output: Transform and Trainer do not run."""
-        assert root.due("gate.min_per_class=2") == {"Gate": "setting gate.min_per_class changed: 1 to 2"}
+        assert finished.due("gate.min_per_class=2") == {"Gate": "setting gate.min_per_class changed: 1 to 2"}
 
-    def test_another_serving_folder(self, root: Root) -> None:
+    def test_another_serving_folder(self, finished: Root) -> None:
         """The model is pushed there as well."""
-        due = root.due(f"push.directory={root.home / 'elsewhere'}")
+        due = finished.due(f"push.directory={finished.home / 'elsewhere'}")
 
-        assert due == {"Pusher": f"setting push.directory changed: '' to '{root.home / 'elsewhere'}'"}
+        assert due == {"Pusher": f"setting push.directory changed: '' to '{finished.home / 'elsewhere'}'"}
 
     def test_a_setting_put_back(self, root: Root) -> None:
         """Results with the old value are reused, if no other model was blessed since."""
@@ -286,37 +307,37 @@ class TestChanges:
 
         assert root.due() == {}
 
-    def test_a_helper_of_the_trainer(self, root: Root, monkeypatch: pytest.MonkeyPatch) -> None:
+    def test_a_helper_of_the_trainer(self, finished: Root, monkeypatch: pytest.MonkeyPatch) -> None:
         """Promise A15: the file is named; nodes that do not import it do not run."""
         edit(monkeypatch, "components/models/image.py")
 
-        assert root.due() == after({"Trainer": "code changed: components/models/image.py"})
+        assert finished.due() == after({"Trainer": "code changed: components/models/image.py"})
 
-    def test_a_helper_of_several_nodes(self, root: Root, monkeypatch: pytest.MonkeyPatch) -> None:
+    def test_a_helper_of_several_nodes(self, finished: Root, monkeypatch: pytest.MonkeyPatch) -> None:
         """Promise A15: each of them runs, and the first names the file."""
         edit(monkeypatch, "components/storage/durable.py")
 
-        assert root.due()["Ingest"] == "code changed: components/storage/durable.py"
+        assert finished.due()["Ingest"] == "code changed: components/storage/durable.py"
 
-    def test_an_unrelated_file(self, root: Root, monkeypatch: pytest.MonkeyPatch) -> None:
+    def test_an_unrelated_file(self, finished: Root, monkeypatch: pytest.MonkeyPatch) -> None:
         """Promise A15: no node depends on the code of the command line."""
         edit(monkeypatch, "pipelines/cli.py")
 
-        assert root.due() == {}
+        assert finished.due() == {}
 
-    def test_a_library(self, root: Root, monkeypatch: pytest.MonkeyPatch) -> None:
+    def test_a_library(self, finished: Root, monkeypatch: pytest.MonkeyPatch) -> None:
         """Both versions are named."""
         installed = keys.version
         keras = installed("keras")
         monkeypatch.setattr(keys, "version", lambda name: "9.9" if name == "keras" else installed(name))
 
-        assert root.due() == after({"Trainer": f"keras changed: {keras} to 9.9"})
+        assert finished.due() == after({"Trainer": f"keras changed: {keras} to 9.9"})
 
-    def test_the_jpeg_decoder(self, root: Root, monkeypatch: pytest.MonkeyPatch) -> None:
+    def test_the_jpeg_decoder(self, finished: Root, monkeypatch: pytest.MonkeyPatch) -> None:
         """With and without the native library pixels differ by a rounding."""
         monkeypatch.setenv(native.SWITCH, "0")
 
-        assert root.due() == after({"Trainer": "JPEG decoder changed"})
+        assert finished.due() == after({"Trainer": "JPEG decoder changed"})
 
     def test_a_module_of_input_maps(self, root: Root, monkeypatch: pytest.MonkeyPatch) -> None:
         """Wherever it is; it is not imported."""
@@ -328,15 +349,15 @@ class TestChanges:
 
         assert root.due(flag) == after({"Trainer": "code changed: my_maps.py"})
 
-    def test_the_schema(self, root: Root, monkeypatch: pytest.MonkeyPatch) -> None:
+    def test_the_schema(self, finished: Root, monkeypatch: pytest.MonkeyPatch) -> None:
         """A curated schema is content, not code; a comment in it is neither."""
-        shutil.copytree(run_config.HOME / "schemas", root.home / "schemas")
-        monkeypatch.setattr(curated, "HOME", root.home)
+        shutil.copytree(run_config.HOME / "schemas", finished.home / "schemas")
+        monkeypatch.setattr(curated, "HOME", finished.home)
         found = []
         for edit in ("# stricter\n", 'string_domain { name: "kind" value: "cats" value: "dogs" }\n'):
-            with (root.home / "schemas" / "image.pbtxt").open("a") as schema:
+            with (finished.home / "schemas" / "image.pbtxt").open("a") as schema:
                 schema.write(edit)
-            found.append(root.due())
+            found.append(finished.due())
 
         assert found == [{}, after({"Schema": "schema changed"})]
 
@@ -368,11 +389,13 @@ class TestChanges:
 
 
 @pytest.mark.parametrize(("source", "runs"), [("image_folder", True), ("csv_rows", False)])
-def test_only_the_source_in_use_counts(root: Root, monkeypatch: pytest.MonkeyPatch, source: str, runs: bool) -> None:
+def test_only_the_source_in_use_counts(
+    finished: Root, monkeypatch: pytest.MonkeyPatch, source: str, runs: bool
+) -> None:
     """A15: Ingest depends on the code that reads this data, not on that of the task's other sources."""
     edit(monkeypatch, f"components/ingest/sources/{source}.py")
 
-    assert ("Ingest" in root.due()) == runs
+    assert ("Ingest" in finished.due()) == runs
 
 
 def edit(monkeypatch: pytest.MonkeyPatch, name: str) -> None:
@@ -505,9 +528,11 @@ class TestHistory:
 class TestRequests:
     """--from, --to and --force."""
 
-    def test_a_forced_node_runs_with_all_after_it(self, root: Root) -> None:
+    def test_a_forced_node_runs_with_all_after_it(self, finished: Root) -> None:
         """Upper and lower case are the same."""
-        assert root.due(request=Request(force=frozenset({"transform"}))) == after({"Transform": "forced by --force"})
+        assert finished.due(request=Request(force=frozenset({"transform"}))) == after(
+            {"Transform": "forced by --force"}
+        )
 
     def test_nodes_after_the_last_are_skipped(self, new: Root) -> None:
         """Only the nodes that the last one needs run."""
@@ -533,15 +558,15 @@ class TestRequests:
             ("Pusher", RUN, "after Trainer, which runs"),
         ]
 
-    def test_the_first_node_is_not_forced(self, root: Root) -> None:
+    def test_the_first_node_is_not_forced(self, finished: Root) -> None:
         """It runs only if something it depends on has changed."""
-        assert root.due(request=Request(first="Trainer")) == {}
+        assert finished.due(request=Request(first="Trainer")) == {}
 
-    def test_first_and_last_may_be_the_same(self, root: Root) -> None:
+    def test_first_and_last_may_be_the_same(self, finished: Root) -> None:
         """One node alone."""
         request = Request(first="Trainer", last="Trainer")
 
-        assert root.due("train.epochs=3", request=request) == {
+        assert finished.due("train.epochs=3", request=request) == {
             "Trainer": f"setting train.epochs changed: {EPOCHS} to 3"
         }
 
