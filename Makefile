@@ -31,6 +31,7 @@ check: setup  ## check lint rules, formatting, types and the direction of import
 	@$(BIN)/ruff check .
 	@$(BIN)/ruff format --check .
 	@$(BIN)/mypy
+	@$(BIN)/lint-imports
 	@$(BIN)/lint-imports --no-logo
 
 lock:  ## resolve requirements.lock again after a change of pyproject.toml
@@ -39,5 +40,5 @@ lock:  ## resolve requirements.lock again after a change of pyproject.toml
 
 clean:  ## remove everything that is generated: environment, tools, runs, sample data, caches
 	@rm -rf .venv .tools runs data/samples build dist *.egg-info \
-		.mypy_cache .pytest_cache .ruff_cache .hypothesis
+		.mypy_cache .pytest_cache .ruff_cache .import_linter_cache .hypothesis
 	@find components pipelines schemas data tests -type d -name __pycache__ -prune -exec rm -rf {} +
