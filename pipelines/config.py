@@ -4,7 +4,9 @@ defaults of the task  ◄  penstock.toml  ◄  flags                     all pat
 """
 
 import os
-from collections.abc import Mapping, Sequence
+import sys
+import warnings
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -96,7 +98,7 @@ def make(
     task = get(task_name)
     places, overlay = _read_settings_file(task, settings_file)
     chosen = check_name(name or places.get("name") or task.name)
-    settings = settings_tree.load([task.defaults, overlay, *map(settings_tree.parse_flag, flags)])
+    settings = _load([task.defaults, overlay, *map(settings_tree.parse_flag, flags)])
     return RunConfig(
         task=task,
         name=chosen,
@@ -106,6 +108,16 @@ def make(
         beam_args=tuple(beam_args),
         schema=str(_folder("schema", own)) if (own := schema or places.get("schema")) else "",
     )
+
+
+def _load(overlays: Iterable[Mapping[str, Any]]) -> Settings:
+    """Returns the settings; prints one line per setting that was given by its old name."""
+    with warnings.catch_warnings(record=True) as renamed:
+        warnings.simplefilter("always", settings_tree.RenamedSetting)
+        settings = settings_tree.load(overlays)
+    for each in renamed:
+        print(f"penstock: {each.message}", file=sys.stderr)
+    return settings
 
 
 def _read_settings_file(task: Task, given: str | None) -> tuple[Mapping[str, str], Mapping[str, Any]]:

@@ -43,6 +43,15 @@ class TestOrder:
 
         assert made.settings == Settings.model_validate({"train": {"epochs": 4, "seed": 3, "learning_rate": 0.2}})
 
+    def test_a_renamed_setting_is_reported_in_one_line(self, capsys: pytest.CaptureFixture[str]) -> None:
+        """The run continues with its value."""
+        made = run_config.make("image", data="data", flags=["transform.split=characters"])
+
+        assert made.settings.transform.tokens == "characters"
+        assert capsys.readouterr().err == (
+            "penstock: setting transform.split was renamed to transform.tokens: use the new name\n"
+        )
+
     def test_the_last_of_two_flags_wins(self) -> None:
         """As in other commands."""
         made = run_config.make("image", data="data", flags=["train.epochs=4", "train.epochs=5"])

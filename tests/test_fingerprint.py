@@ -203,7 +203,7 @@ def test_a_module_without_source_file_is_an_error(tree: Tree) -> None:
     ["from typing import TYPE_CHECKING\nif TYPE_CHECKING:", "import typing\nif typing.TYPE_CHECKING:"],
 )
 def test_imports_for_type_checkers_do_not_count(guard: str, tree: Tree) -> None:
-    """They never run; what stands in the `else` branch does."""
+    """They never run; the `else` branch does."""
     home = tree(
         {
             "components/a.py": f"{guard}\n    from components import b\nelse:\n    from components import c\n",

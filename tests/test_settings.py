@@ -9,7 +9,7 @@ import pytest
 from components.errors import SettingsError
 from components.settings.names import check_name, nearest
 from components.settings.section import Section
-from components.settings.tree import RENAMED, Settings, load, parse_flag, read_file
+from components.settings.tree import RENAMED, RenamedSetting, Settings, load, parse_flag, read_file
 from pipelines import config
 
 BAD_NAME = "expected a lower-case letter, then lower-case letters, digits, - or _, at most 63 characters"
@@ -80,7 +80,7 @@ def test_the_old_name_of_a_setting_is_accepted_with_a_warning(old: str, new: str
     """For one release, in a settings file and as a flag."""
     section, key = new.split(".")
     values = {"near_duplicate_bits": 1, "tokens": "characters", "tensor_zscore": "all", "min_squared_correlation": 0.5}
-    with pytest.warns(FutureWarning, match=f"^setting {old} was renamed to {new}: use the new name$"):
+    with pytest.warns(RenamedSetting, match=f"^setting {old} was renamed to {new}: use the new name$"):
         loaded = load([parse_flag(f"{old}={values[key]}")])
 
     assert loaded.section(section)[key] == values[key]
@@ -88,7 +88,7 @@ def test_the_old_name_of_a_setting_is_accepted_with_a_warning(old: str, new: str
 
 def test_the_new_name_of_a_setting_wins_over_the_old_one() -> None:
     """If both are given at once."""
-    with pytest.warns(FutureWarning):
+    with pytest.warns(RenamedSetting):
         loaded = load([{"transform": {"tokens": "words", "split": "characters"}}])
 
     assert loaded.transform.tokens == "words"

@@ -31,6 +31,10 @@ RENAMED = {
 }
 
 
+class RenamedSetting(FutureWarning):
+    """A setting was given by its old name."""
+
+
 class Settings(Section):
     """All settings of one pipeline."""
 
@@ -96,7 +100,7 @@ def _with_new_names(overlay: Mapping[str, Any]) -> dict[str, Any]:
         section, key = old.split(".")
         values = renamed.get(section)
         if isinstance(values, Mapping) and key in values:
-            warnings.warn(f"setting {old} was renamed to {new}: use the new name", FutureWarning, stacklevel=3)
+            warnings.warn(f"setting {old} was renamed to {new}: use the new name", RenamedSetting, stacklevel=3)
             kept = {name: value for name, value in values.items() if name != key}
             renamed[section] = {new.split(".")[1]: values[key], **kept}
     return renamed

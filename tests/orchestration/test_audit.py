@@ -113,7 +113,7 @@ class TestTransform:
     """Records that the vocabulary was fitted on."""
 
     def test_the_train_split_adds_up(self, examples: dict[str, Path], tmp_path: Path) -> None:
-        """And the classes are told."""
+        """The classes are facts of the node."""
         outputs = write_graph(tmp_path / "graph", cats=5, dogs=3)
 
         assert audit("Transform", examples, outputs) == Audit(Entry("Transform", 8, 8), {"classes": ["cat", "dog"]})
@@ -152,7 +152,7 @@ class TestTrainer:
             ([7.0, 8.0], [4.0, 3.0]),
             ([], []),
         ],
-        ids=["lost", "invented", "not held out", "made good later", "made good by the other split", "no epoch"],
+        ids=["lost", "added", "eval lost", "lost, then added", "in the other split", "no epoch"],
     )
     def test_other_counts_stop_the_run(
         self, examples: dict[str, Path], tmp_path: Path, train: list[float], held_out: list[float]
