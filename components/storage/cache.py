@@ -68,7 +68,7 @@ class Cache:
             marks = ", ".join("?" * len(batch))
             query = f"SELECT key, value FROM {self._table} WHERE key IN ({marks})"  # noqa: S608 - our own name
             for key, stored in self._db.execute(query, batch).fetchall():
-                if _checksum(key, stored[_CHECKSUM:]) == stored[:_CHECKSUM]:
+                if _is_intact(key, stored):
                     yield key, stored[_CHECKSUM:]
 
     def _reopen(self, error: sqlite3.DatabaseError) -> None:
@@ -108,24 +108,27 @@ class Cache:
             if _tables(db) != {self._table: create}:
                 with db:
                     db.execute("BEGIN IMMEDIATE")
-                    for name in _tables(db).items() - {(self._table, create)}:
-                        db.execute('DROP TABLE "{}"'.format(name[0].replace('"', '""')))
+                    for name, sql in _tables(db).items():
+                        if (name, sql) != (self._table, create):
+                            db.execute('DROP TABLE "{}"'.format(name.replace('"', '""')))
                     if not _tables(db):
                         db.execute(create)
         except sqlite3.DatabaseError:
             db.close()
             raise
+        db.text_factory = bytes  # damage may turn a value into text that is not UTF-8
         return db
 
     def _recreate(self, file: Path, error: sqlite3.DatabaseError) -> bool:
-        """Deletes a damaged file; returns whether a new one can be created."""
-        # SQLite's codes for damage have no class of their own; locks, rights and full disks are OperationalError.
-        if self._read_only or type(error) is not sqlite3.DatabaseError:
+        """Deletes a damaged file; returns whether the file can be opened again."""
+        if self._read_only:
             return False
         try:
-            return _delete_damaged(file)
+            deleted = _delete_damaged(file)
         except (OSError, sqlite3.OperationalError):
             return False
+        # An intact file after an error that means damage: another process has created it meanwhile.
+        return deleted or type(error) is sqlite3.DatabaseError
 
 
 def _tables(db: sqlite3.Connection) -> dict[str, str]:
@@ -133,13 +136,12 @@ def _tables(db: sqlite3.Connection) -> dict[str, str]:
 
 
 def _delete_damaged(file: Path) -> bool:
-    """Deletes a file that is damaged, under an exclusive lock; raises OperationalError if another process uses it."""
+    """Deletes a file if it is damaged; raises OperationalError if another process uses it."""
     with closing(sqlite3.connect(file, timeout=0)) as db:
         try:
             db.execute("BEGIN EXCLUSIVE")
-            # Another process may have found the damage first, and created the file that is there now.
             if db.execute("PRAGMA quick_check(1)").fetchall() == [("ok",)]:
-                return True
+                return False
         except sqlite3.OperationalError:
             raise
         except sqlite3.DatabaseError:
@@ -148,6 +150,13 @@ def _delete_damaged(file: Path) -> bool:
         file.with_name(f"{file.name}-journal").unlink(missing_ok=True)
         file.unlink(missing_ok=True)
     return True
+
+
+def _is_intact(key: object, stored: object) -> bool:
+    """Whether a value has its checksum; damage may also have changed the type of key or value."""
+    if not isinstance(key, bytes) or not isinstance(stored, bytes):
+        return False
+    return _checksum(key, stored[_CHECKSUM:]) == stored[:_CHECKSUM]
 
 
 def _checksum(key: bytes, value: bytes) -> bytes:

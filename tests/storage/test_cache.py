@@ -1,6 +1,7 @@
 """A cache returns what was stored or nothing, whatever happens to its file, and is never an error."""
 
 import os
+import random
 import sqlite3
 import subprocess
 import sys
@@ -196,6 +197,21 @@ class TestDamage:
         file.write_bytes(content[:at] + bytes([content[at] ^ 1]) + content[at + 1 :])
 
         assert get(file) == {key: value for key, value in VALUES.items() if key != b"key 7"}
+
+    def test_no_flipped_bit_is_an_error_or_gives_a_wrong_value(self, file: Path) -> None:
+        """In the header, in the schema, in the tree, in keys and in values."""
+        some = {key: VALUES[key] for key in list(VALUES)[:200]}
+        put(file, some)
+        content = file.read_bytes()
+        draw = random.Random(7)
+        for offset in [*range(100), *(draw.randrange(len(content)) for _ in range(200))]:
+            file.write_bytes(
+                content[:offset] + bytes([content[offset] ^ 1 << draw.randrange(8)]) + content[offset + 1 :]
+            )
+            with opened(file) as found:
+                assert found.get(some).items() <= some.items()
+                found.put({b"key 1": VALUES[b"key 1"]})
+                assert found.get(some).items() <= some.items()
 
     def test_two_processes_that_find_the_damage_create_one_file(self, file: Path) -> None:
         """The second one does not delete what the first one has created and stored."""
