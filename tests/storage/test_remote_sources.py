@@ -286,7 +286,7 @@ def test_missing_class_folders_are_an_error(module: str, ground: Any, remote: Re
     (ground.folder / "set" / "a.txt").write_bytes(b"x")
     for name, what in (("none", "no such folder"), ("a.txt", "not a folder")):
         path = remote(ground.folder / "set" / name)
-        with pytest.raises(BadInput, match=rf"^{path}: {what}; expected one sub-folder"):
+        with pytest.raises(BadInput, match=rf"^{path}: {what}; expected a folder with one sub-folder"):
             source.find(path)
 
 

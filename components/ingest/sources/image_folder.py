@@ -11,7 +11,7 @@ from components.storage.paths import DataPath
 if TYPE_CHECKING:
     from components.settings.ingest import Ingest
 
-EXPECTED = "expected one sub-folder of images per class, such as cats/1.jpg and dogs/2.jpg"
+EXPECTED = "expected a folder with one sub-folder of images per class, such as cats/1.jpg and dogs/2.jpg"
 _RULES = class_folders.FolderRules(
     EXPECTED, is_description=lambda name: PurePosixPath(name).suffix.lower() not in IMAGE_SUFFIXES
 )

@@ -17,7 +17,7 @@ from components.ingest.sources.class_folders import IMAGE_SUFFIXES, TEXT_SUFFIXE
 from components.settings.ingest import Ingest
 from components.storage.paths import DataPath
 
-EXPECTED = "expected one sub-folder of texts per class, such as spam/1.txt and ham/2.txt"
+EXPECTED = "expected a folder with one sub-folder of texts per class, such as spam/1.txt and ham/2.txt"
 _DESCRIPTIONS = frozenset(["readme", "license", "licence", "copying", "notice", "changelog", "citation"])
 _BOM = b"\xef\xbb\xbf"
 _UTF16 = (b"\xff\xfe", b"\xfe\xff")
