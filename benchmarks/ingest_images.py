@@ -175,8 +175,8 @@ def measure_memory(rounds: int) -> None:
         sizes = {f"{each:,} files": data_of(write, each) for each in (count // _FEW, count)}
         runs = measure.in_turn({name: _ours(data, "full") for name, data in sizes.items()}, rounds)
         few, many = (measure.median(done).peak_mb for done in runs.values())
-        told = f"{few:,.0f} MB to {many:,.0f} MB, {many / few:.2f} times"
-        _show(f"memory, {write.__name__.removeprefix('write_')}", told, many / few <= most, most)
+        found = f"{few:,.0f} MB to {many:,.0f} MB, {many / few:.2f} times"
+        _show(f"memory, {write.__name__.removeprefix('write_')}", found, many / few <= most, most)
 
 
 def _ours(data: Path, check: str) -> list[str]:

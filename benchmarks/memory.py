@@ -87,18 +87,20 @@ def measure(case: Case, seconds: float) -> dict[str, float]:
     """Writes records, reads them in this process, and returns the memory used."""
     import tensorflow as tf
 
-    with tempfile.TemporaryDirectory(dir=HOME / ".tools") as home:
+    tools = HOME / ".tools"
+    tools.mkdir(exist_ok=True)
+    with tempfile.TemporaryDirectory(dir=tools) as home:
         shards = _write(case, Path(home))
         reader = _reader(case)
         tf.reduce_sum(tf.zeros([8])).numpy()
         gc.collect()
-        _forget_peak()
-        before = _held("VmRSS")
+        _reset_peak()
+        before = _memory_mb("VmRSS")
         batches = iter(reader.training(shards))
         begun, samples = time.perf_counter(), 0
         while time.perf_counter() < begun + seconds:
             samples += meter.touch(next(batches))
-        return {"before_mb": before, "peak_mb": _held("VmHWM") - before, "samples": samples}
+        return {"before_mb": before, "peak_mb": _memory_mb("VmHWM") - before, "samples": samples}
 
 
 def _reader(case: Case) -> Any:
@@ -171,11 +173,11 @@ def _content(case: Case, random: Any) -> bytes:
     return file.getvalue()
 
 
-def _forget_peak() -> None:
+def _reset_peak() -> None:
     Path("/proc/self/clear_refs").write_text("5")
 
 
-def _held(what: str) -> float:
+def _memory_mb(what: str) -> float:
     lines = Path("/proc/self/status").read_text().splitlines()
     return next(int(line.split()[1]) for line in lines if line.startswith(f"{what}:")) / 1024
 
@@ -188,10 +190,10 @@ def run(case: Case, seconds: float = _SECONDS) -> dict[str, float]:
     """Measures in a separate process."""
     command = [sys.executable, "-m", "benchmarks.memory", "--case", json.dumps(asdict(case)), "--seconds", str(seconds)]
     done = subprocess.run(command, cwd=HOME, capture_output=True, text=True, check=False, env=_environment())
-    told = [line for line in done.stdout.splitlines() if line.startswith(MARK)]
-    if not told:
+    lines = [line for line in done.stdout.splitlines() if line.startswith(MARK)]
+    if not lines:
         raise RuntimeError(f"{case} failed:\n{done.stderr[-2000:]}")
-    measured: dict[str, float] = json.loads(told[-1].removeprefix(MARK))
+    measured: dict[str, float] = json.loads(lines[-1].removeprefix(MARK))
     print(f"{case}: {measured}", file=sys.stderr)
     return measured
 

@@ -1,9 +1,9 @@
-// What libjpeg-turbo alone can do: the rows of each box decoded, by as many threads as asked for, and nothing done
-// with them. Whoever also resizes, and hands the pixels on, cannot be faster than this with the same library.
+// The limit of libjpeg-turbo: decodes the rows of each box with a number of threads, and does nothing with them.
+// A program that also resizes and returns pixels cannot be faster with the same library.
 //
-//   native_limit FILE THREADS ROUNDS    FILE: for each image 5 little-endian int32 (bytes, top, left, height, width),
+//   native_limit FILE THREADS ROUNDS    FILE: per image 5 little-endian int32 (bytes, top, left, height, width),
 //                                       then its bytes
-//   prints a line a round: images, seconds, CPU seconds
+//   prints one line per round: images, seconds, CPU seconds
 
 #include <atomic>
 #include <chrono>

@@ -36,7 +36,7 @@ def make(name: str, peers: Path = PEERS) -> Path:
     if found:
         return found
     home = peers / name
-    # Written last, so that an environment whose making was killed is made anew.
+    # Written last, so that an incomplete environment is created again.
     (home / _STAMP).unlink(missing_ok=True)
     _uv("venv", "--quiet", "--clear", "--no-project", "--python", sys.executable, str(home))
     _uv("pip", "sync", "--quiet", "--python", str(home / "bin" / "python"), str(LOCKS / f"{name}.txt"))

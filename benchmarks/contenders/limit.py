@@ -1,6 +1,6 @@
 """The limit of libjpeg-turbo with two threads: rows of the boxes decoded in C, no resize, no output.
 
-No batches come out of it, so it tells its figures itself.
+It makes no batches, so it returns its figures itself.
 """
 
 import io

@@ -328,7 +328,7 @@ def _cache_folder(home: Path, size: int) -> Path:
 
 
 # Each epoch is read by new threads, and glibc keeps the memory that each thread freed for that thread: after some
-# epochs a process held three times what it used. Trimming the heap keeps ram_mb (`python -m benchmarks.memory`).
+# epochs a process had three times the memory in use. Trimming the heap keeps ram_mb (`python -m benchmarks.memory`).
 _malloc_trim = getattr(ctypes.CDLL(None), "malloc_trim", None)  # only glibc has it
 _TRIM_SECONDS = 1.0  # at most once in this time: trimming takes up to 50 ms
 _last_trim = [0.0]

@@ -145,8 +145,10 @@ class TestConsume:
         command += ["--raw", str(tmp_path), "--artifact", str(shards.parent), "--batch", "32", "--simulate"]
         command += ["--warm-up", "0.1", "--seconds", "0.2"]
         done = subprocess.run(command, cwd=HOME, capture_output=True, text=True, check=True)
-        (told,) = [json.loads(line.removeprefix(consume.MARK)) for line in done.stdout.splitlines() if "rate" in line]
+        (figures,) = [
+            json.loads(line.removeprefix(consume.MARK)) for line in done.stdout.splitlines() if "rate" in line
+        ]
 
-        assert set(told) == {*run(1), "simulated"}
-        assert told["look"] == {"dtype": "uint8", "shape": [32, 28, 28], "mean": 97.5}
-        assert told["simulated"]["rate"] == pytest.approx(0.9 * told["rate"])
+        assert set(figures) == {*run(1), "simulated"}
+        assert figures["look"] == {"dtype": "uint8", "shape": [32, 28, 28], "mean": 97.5}
+        assert figures["simulated"]["rate"] == pytest.approx(0.9 * figures["rate"])

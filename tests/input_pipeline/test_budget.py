@@ -79,15 +79,15 @@ class TestShuffle:
     """Records in the shuffle buffer."""
 
     @pytest.mark.parametrize(
-        ("records", "size", "megabytes", "held"),
+        ("records", "size", "megabytes", "expected"),
         [(1000, MB, 64, 63), (1000, MB, 4, 3), (10, MB, 64, 10), (1000, 100 * MB, 64, 1), (1, 1, 64, 1)],
         ids=["one megabyte each", "small buffer", "all fit", "none fits", "one record"],
     )
-    def test_the_buffer_is_sized_by_the_mean_record(self, records: int, size: int, megabytes: int, held: int) -> None:
+    def test_it_is_sized_by_the_mean_record(self, records: int, size: int, megabytes: int, expected: int) -> None:
         """At least one record, at most all."""
         sizes = allocated(DataSize(records, records * size), IMAGE, shuffle_mb=megabytes, batch_size=1, ram_mb=4096)
 
-        assert sizes.shuffle == held
+        assert sizes.shuffle == expected
 
     def test_the_overhead_of_strings_counts(self) -> None:
         """Small records need more memory than their bytes."""
