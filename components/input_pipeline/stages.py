@@ -33,7 +33,7 @@ from components.input_pipeline import batching, budget
 from components.input_pipeline.batching import PooledRecords
 from components.input_pipeline.budget import Budget
 from components.input_pipeline.sharding import Position, RecordFile, Worker
-from components.input_pipeline.stores import Cache, InputStore, MemoryShards, RecordStore, Rows, Shards
+from components.input_pipeline.stores import DecodedCache, InputStore, MemoryShards, RecordStore, Rows, Shards
 from components.settings.input import Input
 
 Records = InputStore | Sequence[RecordFile]
@@ -154,7 +154,7 @@ class Reader:
 
     def _parse(self, store: RecordStore, pool: Any) -> tuple[Values, Any, tf.Tensor]:
         """Returns stored values (of a cache: decoded values), labels and ids."""
-        if isinstance(store, Cache):
+        if isinstance(store, DecodedCache):
             return pool
         columns, ids = store.parse(pool, self.spec(), self.record_id)
         values = {key: modalities.stored(columns, key, feature) for key, feature in self.features.items()}
@@ -173,7 +173,7 @@ class Reader:
 
     def _augmented(self, store: RecordStore, values: Values, seeds: tf.Tensor, *, costly: bool) -> Values:
         def work(feature: Feature, value: Any) -> Any:
-            if isinstance(store, Cache):
+            if isinstance(store, DecodedCache):
                 return feature.augment(value, seeds) if self.settings.augment else value
             return feature.augmented(value, seeds) if self.settings.augment else feature.decode(value)
 
@@ -274,17 +274,17 @@ class Reader:
     def _calls(self, sizes: Budget) -> int:
         return tf.data.AUTOTUNE if self.settings.autotune else sizes.parallel
 
-    def _cache(self, store: InputStore, sizes: Budget) -> Cache:
+    def _cache(self, store: InputStore, sizes: Budget) -> DecodedCache:
         """Returns the records decoded, kept in memory or in a file."""
         settings, data = self.settings, store.size
         decoded = store.in_order(settings.batch_size)
         decoded = decoded.map(_graph(lambda pool: self._decode(store, pool)), sizes.parallel).unbatch()
         if settings.cache == "memory":
-            return Cache(decoded.cache(), data.records, bool(self._ragged))
+            return DecodedCache(decoded.cache(), data.records, bool(self._ragged))
         size = budget.cache_bytes(data, self.features.values())
         folder = _cache_folder(Path(settings.cache_directory or tempfile.gettempdir()), size)
         shuffle = max(1, min(data.records, settings.shuffle_mb * _MB * data.records // size))
-        cache = Cache(decoded.cache(str(folder / "records")), shuffle, bool(self._ragged))
+        cache = DecodedCache(decoded.cache(str(folder / "records")), shuffle, bool(self._ragged))
         weakref.finalize(cache, shutil.rmtree, folder, ignore_errors=True)  # with the dataset, or with the process
         return cache
 

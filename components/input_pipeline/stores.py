@@ -3,7 +3,7 @@
 Shards        serialized records in TFRecord files
 MemoryShards  the same, read once and kept in memory: small records
 Rows          rows of arrays in memory, or files of a list: only their indices are shuffled
-Cache         records decoded once, in memory or in a file
+DecodedCache  records decoded once, in memory or in a file
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -163,7 +163,7 @@ class Rows:
 
 
 @dataclass(frozen=True, eq=False)
-class Cache:
+class DecodedCache:
     """Decoded records: (values, labels, ids) one by one."""
 
     records: tf.data.Dataset
@@ -178,7 +178,7 @@ class Cache:
 
 
 InputStore = Shards | Rows
-RecordStore = Shards | MemoryShards | Rows | Cache
+RecordStore = Shards | MemoryShards | Rows | DecodedCache
 
 
 def from_arrays(columns: Mapping[str, Any]) -> Rows:
