@@ -392,7 +392,7 @@ def npy(array: Array) -> bytes:
 
 
 def test_a_truncated_or_lengthened_npy_is_rejected(tmp_path: Path) -> None:
-    """A2: its header tells how many bytes there must be. Two arrays in one file are one too many."""
+    """A2: the header has the number of bytes, and a second array in the file is an error."""
     path = tmp_path / "cut.npy"
     whole = npy(np.arange(20, dtype=np.int32).reshape(5, 4))
 

@@ -36,14 +36,14 @@ def test_a_changed_label_file_changes_the_digest(named: str, data: Path, tmp_pat
 
 
 @pytest.mark.parametrize("named", ["", "/x.npy"])
-def test_a_label_file_that_leads_outside_the_data_folder_is_refused(named: str, data: Path, tmp_path: Path) -> None:
+def test_a_label_file_that_leads_outside_the_data_folder_is_rejected(named: str, data: Path, tmp_path: Path) -> None:
     """It is not read, and the message says what to do."""
     (data / "x_labels.npy").rename(tmp_path / "elsewhere.npy")
     (data / "x_labels.npy").symlink_to(tmp_path / "elsewhere.npy")
 
-    with pytest.raises(BadInput) as refused:
+    with pytest.raises(BadInput) as error:
         take(f"{data}{named}", tmp_path / "hashes.db")
-    assert str(refused.value) == (
+    assert str(error.value) == (
         f"{data}/x_labels.npy: label file is a symbolic link that leads outside the data folder; "
         "copy the file into the folder"
     )
