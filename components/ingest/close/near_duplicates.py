@@ -117,10 +117,10 @@ def find(images: HashedImages, paths: Sequence[str], bits: int) -> NearDuplicate
     near, complete = within(groups.hashes, bits)
     same = np.flatnonzero(groups.sizes.sum(axis=1) > 1)
     pairs = np.concatenate([np.stack([same, same], axis=1), near])
-    apart = _apart(groups, pairs)
-    found = chain.from_iterable(_across(images, groups, *pair) for pair in pairs[apart > 0].tolist())
+    counts = _count_across(groups, pairs)
+    found = chain.from_iterable(_across(images, groups, *pair) for pair in pairs[counts > 0].tolist())
     listed = tuple(_pair(images, paths, *each) for each in islice(found, _MAX_LISTED))
-    return NearDuplicates(int(apart.sum()), listed, complete)
+    return NearDuplicates(int(counts.sum()), listed, complete)
 
 
 def within(hashes: Hashes, bits: int) -> tuple[Numbers, bool]:
@@ -177,11 +177,11 @@ def _group(images: HashedImages) -> _Groups:
     return _Groups(hashes, order, np.append(starts, len(order)), sizes.reshape(-1, len(SPLITS)))
 
 
-def _apart(groups: _Groups, pairs: Numbers) -> Numbers:
+def _count_across(groups: _Groups, pairs: Numbers) -> Numbers:
     """Returns for each pair of groups how many pairs of their images are in different splits."""
     one, other = groups.sizes[pairs[:, 0]], groups.sizes[pairs[:, 1]]
-    apart: Numbers = one.sum(axis=1) * other.sum(axis=1) - (one * other).sum(axis=1)
-    return np.where(pairs[:, 0] == pairs[:, 1], apart // 2, apart)
+    counts: Numbers = one.sum(axis=1) * other.sum(axis=1) - (one * other).sum(axis=1)
+    return np.where(pairs[:, 0] == pairs[:, 1], counts // 2, counts)
 
 
 def _across(images: HashedImages, groups: _Groups, one: int, other: int) -> Iterator[tuple[int, int]]:

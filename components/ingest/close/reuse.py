@@ -104,8 +104,8 @@ def _link_intact(old: Path, artifact: Path, report: ShardReport) -> bool:
 
 def _link(source: Path, target: Path) -> None:
     target.parent.mkdir(parents=True, exist_ok=True)
-    with durable.publish_file(target) as aside:
+    with durable.publish_file(target) as temporary:
         try:
-            os.link(source, aside)
+            os.link(source, temporary)
         except OSError:  # another filesystem, or one without links
-            shutil.copyfile(source, aside)
+            shutil.copyfile(source, temporary)

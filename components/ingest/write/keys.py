@@ -55,7 +55,7 @@ def key(batch: pa.RecordBatch, roles: ColumnRoles, splits: Splits, images: Seque
         batch: the columns, without images.
         roles: which column is what.
         splits: fractions and salt.
-        images: sha256 of the image that each row refers to; it stands for the image.
+        images: sha256 of the image that each row refers to; it represents the image.
     """
     columns = encode_columns(batch, [roles.label, roles.split_by, roles.id, roles.image], roles.path or None)
     whole = columns.with_column(roles.image, pa.array(images, pa.string())) if images else columns

@@ -130,7 +130,7 @@ def test_the_old_time_does_not_hide_a_change(folders: Path) -> None:
 
 
 def test_files_that_were_just_written_are_hashed_again(folders: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Their stat cannot tell two versions apart that were written within one tick of the clock."""
+    """Two versions that were written within one tick of the clock have the same stat."""
     monkeypatch.setattr("components.storage.hashing._SETTLED_NS", LONG_AGO * 1000)
     first, second = take(folders), take(folders)
 
