@@ -32,8 +32,8 @@ class Check:
     name: str
     ok: bool
     found: str
-    advice: str  # what to do if it is not ok
-    required: bool  # whether runs fail without it
+    advice: str = ""  # what to do if it is not ok
+    required: bool = False  # whether runs fail without it
 
 
 def checks() -> tuple[Check, ...]:
@@ -87,14 +87,14 @@ def glibc_check(found: tuple[int, int] | None) -> Check:
 def pins_check(lock: Path) -> Check:
     """Compares installed versions with requirements.lock: other versions are the most frequent cause of TFX errors."""
     if not lock.is_file():
-        return Check("pins", ok=True, found="not compared: no requirements.lock here", advice="", required=False)
+        return Check("pins", ok=True, found="not compared: no requirements.lock here")
     pins = dict(_PIN.findall(lock.read_text()))
     installed = {name: _installed(name) for name in pins}
     differing = [
         f"{name} {installed[name] or 'missing'} (locked {pins[name]})" for name in pins if installed[name] != pins[name]
     ]
     if not differing:
-        return Check("pins", ok=True, found=f"all {len(pins)} as locked", advice="", required=True)
+        return Check("pins", ok=True, found=f"all {len(pins)} as locked", required=True)
     named = ", ".join(differing[:_NAMED_DIFFERENCES]) + (", …" if len(differing) > _NAMED_DIFFERENCES else "")
     found = f"{len(differing)} of {len(pins)} differ: {named}"
     return Check("pins", ok=False, found=found, advice="Run `make setup`.", required=True)
@@ -122,14 +122,14 @@ def bytecode_check() -> Check:
     spec = find_spec("tfx")
     compiled = bool(spec and spec.origin and Path(cache_from_source(spec.origin)).is_file())
     found = "compiled" if compiled else "not compiled: importing TFX takes 48 s instead of 13 s"
-    return Check("bytecode", compiled, found, "Run `make clean setup`.", required=False)
+    return Check("bytecode", compiled, found, "Run `make clean setup`.")
 
 
 def compiler_check() -> Check:
     """Checks for g++: set-up builds pyfarmhash and the native JPEG libraries with it."""
     found = _first_line("g++", "--version")
     advice = "Set-up needs it to build pyfarmhash: install g++ (Debian, Ubuntu: apt-get install g++)."
-    return Check("g++", found is not None, found or "missing", advice, required=False)
+    return Check("g++", found is not None, found or "missing", advice)
 
 
 def native_check(environment: Mapping[str, str]) -> Check:
@@ -137,7 +137,7 @@ def native_check(environment: Mapping[str, str]) -> Check:
     from components.native import build
 
     if environment.get(build.SWITCH) == "0":
-        return Check("native JPEG", ok=True, found=f"turned off by {build.SWITCH}=0", advice="", required=False)
+        return Check("native JPEG", ok=True, found=f"turned off by {build.SWITCH}=0")
     advice = (
         "Run `python -m components.native.build`; until then TensorFlow decodes at a third of the speed, "
         "and ingest checks JPEGs at half of it."
@@ -145,13 +145,13 @@ def native_check(environment: Mapping[str, str]) -> Check:
     try:
         found = [build.find(library) for library in (build.DECODE, build.CHECK)]
     except build.NotBuilt as error:
-        return Check("native JPEG", ok=False, found=str(error), advice=advice, required=False)
+        return Check("native JPEG", ok=False, found=str(error), advice=advice)
     decoder, checker = found
     if decoder is None or checker is None:
-        return Check("native JPEG", ok=False, found="not built for these versions", advice=advice, required=False)
+        return Check("native JPEG", ok=False, found="not built for these versions", advice=advice)
     recipe = build.built_for(decoder)
     versions = f"decoder and checker, built for TensorFlow {recipe['tensorflow']}, Pillow {recipe['pillow']}"
-    return Check("native JPEG", ok=True, found=versions, advice="", required=False)
+    return Check("native JPEG", ok=True, found=versions)
 
 
 def disk_check(folder: Path) -> Check:
@@ -171,7 +171,7 @@ def cores_check() -> Check:
     """Reports the number of CPU cores; any number is fine."""
     # Not every system reports which cores a process may use; os.cpu_count() counts those of other containers too.
     cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()
-    return Check("CPU", ok=True, found=f"{cores} cores", advice="", required=False)
+    return Check("CPU", ok=True, found=f"{cores} cores")
 
 
 def gpu_check() -> Check:
@@ -179,15 +179,15 @@ def gpu_check() -> Check:
     listing = _output("nvidia-smi", "--query-gpu=name", "--format=csv,noheader")
     names = ", ".join((listing or "").split("\n"))
     if not names:
-        return Check("GPU", ok=True, found="none: training runs on the CPU", advice="", required=False)
+        return Check("GPU", ok=True, found="none: training runs on the CPU")
     advice = "CUDA's libraries are not in this environment: training runs on the CPU unless the system has them."
-    return Check("GPU", _installed("nvidia-cudnn-cu12") is not None, names, advice, required=False)
+    return Check("GPU", _installed("nvidia-cudnn-cu12") is not None, names, advice)
 
 
 def java_check() -> Check:
     """Checks for Java, which only the Flink runner needs."""
     path = shutil.which("java")
-    return Check("Java", path is not None, path or "missing", "Only Beam on Flink needs it (JDK 17).", required=False)
+    return Check("Java", path is not None, path or "missing", "Only Beam on Flink needs it (JDK 17).")
 
 
 def _lines(check: Check, width: int) -> Iterable[str]:

@@ -3,22 +3,19 @@
 data ─► survey ─► shards, manifest, quarantine, schema ─► published as --out when all of it is written
 """
 
-import shutil
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from components.errors import DiskFull, SettingsError
+from components.errors import SettingsError
 from components.ingest.survey import cached
 from components.ingest.survey.survey import Survey
 from components.records.manifest import Manifest
 from components.settings.ingest import Ingest
 from components.storage import durable, paths
 from components.storage.hashing import HashCache
-from pipelines.orchestration import lock
-
-_MIN_FREE = 1 << 20  # bytes: if less is free, any error is taken for a full disk
+from pipelines.orchestration import disk, lock
 
 
 @dataclass(frozen=True)
@@ -50,13 +47,14 @@ def ingest(request: IngestRequest, surveyed: Callable[[Survey], None] | None = N
             with durable.publish_folder(out) as artifact:
                 return _run(request, artifact, caches, surveyed)
     except Exception as error:
-        free = shutil.disk_usage(out.parent).free
-        if free > _MIN_FREE and "No space left on device" not in str(error):
-            raise
-        raise DiskFull(
-            f"{out}: no space left on its disk: {free / 1e6:,.1f} MB free; nothing was written to it; "
-            "free some space, or choose another --out"
-        ) from error
+        if full := disk.full(error, out.parent, "--out", lambda: _data_bytes(request)):
+            raise full from error
+        raise
+
+
+def _data_bytes(request: IngestRequest) -> int:
+    found = cached.take(request.data, request.settings, HashCache(None))
+    return sum(item.size for item in found.listing.files)
 
 
 def _run(request: IngestRequest, artifact: Path, caches: Path, surveyed: Callable[[Survey], None] | None) -> Manifest:

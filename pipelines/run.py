@@ -4,7 +4,6 @@ lock ─► clean up after a killed run ─► plan ─► nothing due: print wh
                                             └► import TFX, build, run the due nodes ─► facts ─► summary, report
 """
 
-import shutil
 import signal
 import sys
 import time
@@ -16,20 +15,18 @@ from types import FrameType
 from typing import Any, TextIO
 
 from components import progress
-from components.errors import Cancelled, DiskFull, PenstockError
+from components.errors import Cancelled, DiskFull
 from components.ingest.survey import cached
 from components.storage import durable
 from components.storage.hashing import HashCache
 from pipelines import log
 from pipelines.config import RunConfig
 from pipelines.console import Display
-from pipelines.orchestration import lock, plan, schema
+from pipelines.orchestration import disk, lock, plan, schema
 from pipelines.orchestration.outcome import NodeFacts
 from pipelines.orchestration.plan import Plan, Request
 from pipelines.orchestration.store import Store
 from pipelines.report.facts import RunFacts
-
-_NO_ROOM = 1 << 20  # bytes; with less than this free, a full disk is the cause of any failure
 
 
 def dry_run(config: RunConfig, request: Request, out: TextIO = sys.stdout) -> int:
@@ -171,21 +168,12 @@ def _disk_explained(config: RunConfig) -> Iterator[None]:
 
 
 def _disk_full(error: Exception, config: RunConfig) -> DiskFull | None:
-    """Returns an explanation if the disk is full; libraries report it in different words, or not at all."""
-    free = shutil.disk_usage(config.root).free
-    if isinstance(error, PenstockError) or (free > _NO_ROOM and "No space left on device" not in str(error)):
-        return None
-    return DiskFull(
-        f"{config.root}: no space left on its disk: {free / 1e6:,.1f} MB free, "
-        f"the data alone has {_size_of_data(config) / 1e6:,.1f} MB. "
-        "No incomplete output was published; free disk space, or choose another --root"
-    )
+    def data_bytes() -> int:
+        cache = HashCache(config.hash_cache, read_only=True)
+        found = cached.take(config.data, config.settings.ingest, cache, config.needs)
+        return sum(item.size for item in found.listing.files)
 
-
-def _size_of_data(config: RunConfig) -> int:
-    cache = HashCache(config.hash_cache, read_only=True)
-    found = cached.take(config.data, config.settings.ingest, cache, config.needs)
-    return sum(item.size for item in found.listing.files)
+    return disk.full(error, config.root, "--root", data_bytes)
 
 
 @contextmanager

@@ -242,7 +242,7 @@ def test_full_disk_publishes_nothing(pipeline: Any, small_disk: Path, make_pipel
     result = tiny.run("--to", "Ingest")
 
     assert result.code == 7, result.output
-    assert re.search(r"no space left on its disk: [\d.]+ MB free, the data alone is [\d.]+ MB", result.output)
+    assert re.search(r"no space left on its disk: [\d.]+ MB free, the data alone has [\d.]+ MB", result.output)
     assert list(tiny.store().finished("Ingest")) == []
 
 
