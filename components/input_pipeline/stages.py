@@ -79,6 +79,7 @@ class Reader:
 
     def evaluation(self, records: Records, worker: Worker = _ALONE) -> tf.data.Dataset:
         """Returns every record once, in stored order, without augmentation."""
+        self._check_mixing()
         store = _store(records, worker)
         uncached = self.settings.model_copy(update={"cache": "none"})
         sizes = budget.allocate(uncached, store.size, self.features.values())
