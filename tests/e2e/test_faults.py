@@ -71,7 +71,7 @@ def test_run_after_a_killed_run_keeps_finished_nodes(pipeline: Any) -> None:
 
     assert left == {"Ingest": "COMPLETE", "Schema": "COMPLETE", "StatisticsGen": "RUNNING"}
     assert again.code == 0, again.output
-    assert "StatisticsGen: an earlier run was killed in it; marked as failed" in again.output
+    assert "StatisticsGen: an earlier run was killed in this node; marked as failed" in again.output
     assert re.search(r"^= Ingest .*same data", again.output, re.MULTILINE)
     assert [execution.state for execution in pipeline.store().executions("StatisticsGen")] == ["COMPLETE", "FAILED"]
 
