@@ -71,7 +71,7 @@ def _run(request: IngestRequest, artifact: Path, caches: Path, surveyed: Callabl
     from apache_beam.options.pipeline_options import PipelineOptions
 
     from components.ingest import run
-    from components.ingest.work.units import Output
+    from components.ingest.units import Output
 
     def pipeline() -> Any:
         return beam.Pipeline(options=PipelineOptions(list(request.beam_args)))

@@ -310,7 +310,7 @@ def test_earlier_nodes_do_not_depend_on_the_trainers_code(node: str) -> None:
                 "components/ingest/component.py",
                 "components/ingest/images/__init__.py",
                 "components/ingest/survey/listing.py",
-                "components/ingest/work/shards.py",
+                "components/ingest/write/shards.py",
                 "components/ingest/write/files.py",
             },
         ),

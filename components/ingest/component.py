@@ -18,7 +18,7 @@ from components.ingest import run
 from components.ingest.config import IngestConfig
 from components.ingest.survey import cached
 from components.ingest.survey.survey import Survey
-from components.ingest.work.units import Output
+from components.ingest.units import Output
 from components.storage.hashing import HashCache
 
 FINGERPRINT = "input_fingerprint"

@@ -14,11 +14,11 @@ from apache_beam.runners.direct.direct_runner import DirectRunner
 
 from components import beam_workers, progress
 from components.errors import BadInput
+from components.ingest import units
 from components.ingest.close import duplicates, manifest, reports, reuse
 from components.ingest.survey import schema
 from components.ingest.survey.survey import SpanFiles, Survey
-from components.ingest.work import units
-from components.ingest.work.units import Output, Unit
+from components.ingest.units import Output, Unit
 from components.ingest.write.report import ShardReport
 from components.records.manifest import Manifest
 

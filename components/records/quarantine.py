@@ -39,3 +39,11 @@ def _text(raw: bytes) -> str:
         if len(raw) < RAW_LIMIT or error.reason != "unexpected end of data":
             raise
         return raw[: error.start].decode()
+
+
+class Rejected(ValueError):
+    """A file cannot become a record; the message is the reason."""
+
+    def __init__(self, reason: str, position: str = "") -> None:
+        super().__init__(reason)
+        self.position = position  # of the damage, such as "byte 1234", if known

@@ -14,9 +14,9 @@ from components import diagnosis
 from components.diagnosis import Demand, Remedy, Stage
 from components.errors import BadInput
 from components.records import manifest
-from pipelines.bench import accelerators, jobs, locate
+from pipelines.bench import accelerators, jobs, locate, measurements
 from pipelines.bench.accelerators import Accelerator
-from pipelines.bench.jobs import MeasureJob, Measurement, RecordFacts, Variant
+from pipelines.bench.measurements import MeasureJob, Measurement, RecordFacts, Variant
 from pipelines.config import RunConfig
 
 STAGES = ("read", "parse", "decode", "augment", "batch")
@@ -100,7 +100,7 @@ def _compare(
         result = jobs.run(ours_job)
         ours += result.measured[0]
         tutorial += _tutorial(tutorial_job)
-    return jobs.median(ours), jobs.median(tutorial) if tutorial else None, result.facts
+    return measurements.median(ours), measurements.median(tutorial) if tutorial else None, result.facts
 
 
 def _tutorial(job: MeasureJob) -> tuple[Measurement, ...]:

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 
 from components import diagnosis
 from pipelines.bench.bench import SIMULATED_SHARE, BenchResult
-from pipelines.bench.jobs import Measurement
+from pipelines.bench.measurements import Measurement
 from pipelines.bench.tune import Candidate, TuneResult
 
 _QUIET = 0.1  # share of the machine that other processes may use before rates become unreliable

@@ -14,9 +14,9 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from components.settings.input import Input
-from pipelines.bench import jobs, locate, settings_file
+from pipelines.bench import jobs, locate, measurements, settings_file
 from pipelines.bench.bench import cores
-from pipelines.bench.jobs import Variant
+from pipelines.bench.measurements import Variant
 from pipelines.bench.settings_file import Value
 from pipelines.config import SETTINGS_FILE, RunConfig
 
@@ -137,6 +137,6 @@ def _measure(
     variants = [Variant("training", config.settings.input.model_copy(update=change)) for change in tries]
     job = replace(jobs.make(config, artifact, variants), rounds=rounds, warm_up=_WARM_UP, seconds=request.seconds)
     return [
-        Candidate(change, tuple(each.rate for each in measured), jobs.median(measured).cpu_us)
+        Candidate(change, tuple(each.rate for each in measured), measurements.median(measured).cpu_us)
         for change, measured in zip(tries, jobs.run(job).measured, strict=True)
     ]

@@ -13,7 +13,7 @@ from components.errors import BadInput
 from components.features.image import ImageFeature
 from components.input_pipeline import budget
 from pipelines.bench import meter, reencode, training_data, tutorial
-from pipelines.bench.jobs import MeasureJob, Measurement, MeasureResult, RecordFacts, Variant
+from pipelines.bench.measurements import MeasureJob, Measurement, MeasureResult, RecordFacts, Variant
 from pipelines.bench.training_data import TrainingData
 
 _MB = 1 << 20

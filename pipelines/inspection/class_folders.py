@@ -7,9 +7,9 @@ from typing import Any
 
 import pyarrow as pa
 
-from components.ingest.sources import Found, Rejected, SourceFile
+from components.ingest.sources import Found, SourceFile
 from components.ingest.sources.rows import BadRow, RowBatch
-from components.records.quarantine import printable
+from components.records.quarantine import Rejected, printable
 from components.settings.ingest import Ingest
 from components.storage.paths import DataPath
 

@@ -13,7 +13,7 @@ from components.errors import SettingsError
 from pipelines.bench import bench, cli, jobs, show
 from pipelines.bench.accelerators import Accelerator
 from pipelines.bench.bench import BenchResult
-from pipelines.bench.jobs import MeasureJob, Measurement, MeasureResult, RecordFacts
+from pipelines.bench.measurements import MeasureJob, Measurement, MeasureResult, RecordFacts
 
 NO_TENSORFLOW = ("accelerators", "bench", "cli", "jobs", "locate", "settings_file", "show", "tune")
 OURS = Measurement(1800.0, 1000.0, 0.01, 0.5, 0.03, 0.05, 700.0, 0.66, 0.001, 0.02)

@@ -12,8 +12,8 @@ from components.errors import BadInput, PenstockError
 from components.settings.ingest import Ingest
 from components.settings.input import Input
 from components.settings.transform import Transform
-from pipelines.bench import jobs, worker
-from pipelines.bench.jobs import MeasureJob, Measurement, Variant
+from pipelines.bench import jobs, measurements, worker
+from pipelines.bench.measurements import MeasureJob, Measurement, Variant
 
 SETTINGS = Input(batch_size=8, image_size=32)
 
@@ -38,7 +38,7 @@ class Deadly:
 
 def test_median_of_each_figure() -> None:
     """Medians are taken figure by figure over the rounds."""
-    assert jobs.median([measurement(rate) for rate in (100, 400, 200)]) == measurement(200)
+    assert measurements.median([measurement(rate) for rate in (100, 400, 200)]) == measurement(200)
 
 
 def test_each_round_starts_with_another_variant() -> None:

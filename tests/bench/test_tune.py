@@ -7,7 +7,7 @@ import pytest
 from components.settings.input import Input
 from pipelines import config
 from pipelines.bench import jobs, show, tune
-from pipelines.bench.jobs import MeasureJob, Measurement, MeasureResult, RecordFacts
+from pipelines.bench.measurements import MeasureJob, Measurement, MeasureResult, RecordFacts
 from pipelines.bench.tune import Candidate, TuneRequest, TuneResult
 
 CURRENT = Candidate({}, (100.0, 102.0, 98.0), 50.0)

@@ -14,9 +14,9 @@ from tensorflow_metadata.proto.v0 import schema_pb2
 
 from components.errors import BadInput, SettingsError
 from components.ingest import run as ingesting
+from components.ingest import units
 from components.ingest.survey import survey
-from components.ingest.work import units
-from components.ingest.work.units import Output
+from components.ingest.units import Output
 from components.records import manifest
 from components.records.manifest import Manifest
 from components.settings.ingest import Ingest

@@ -7,10 +7,10 @@ from typing import Any
 import pytest
 from PIL import Image
 
-from components.ingest.sources import Rejected
 from components.ingest.sources.csv_rows import SOURCE
 from components.ingest.survey import references
 from components.ingest.write.rows import write_range
+from components.records.quarantine import Rejected
 from components.settings.ingest import Ingest
 from components.storage.paths import DataPath
 from components.storage.remote_path import RemotePath

@@ -22,8 +22,8 @@ from components.errors import BadInput
 from components.ingest.sources import csv_rows, image_folder
 from components.ingest.sources.rows import BadRow, Range, RowSource
 from components.ingest.survey import listing
-from components.ingest.work.shards import ShardFiles
 from components.ingest.write.files import write_shard
+from components.ingest.write.shards import ShardFiles
 from components.settings.ingest import Ingest
 from components.storage.hashing import HashCache
 from components.storage.paths import DataPath

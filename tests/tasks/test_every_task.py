@@ -35,7 +35,7 @@ from components.fitting import preprocessing
 from components.fitting.fitted import Fitted
 from components.ingest import run
 from components.ingest.survey import survey
-from components.ingest.work.units import Output
+from components.ingest.units import Output
 from components.input_pipeline import Position, Reader, RecordFile, artifacts
 from components.input_pipeline.artifacts import ColumnFeature
 from components.models.heads import Classification

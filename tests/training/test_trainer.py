@@ -26,8 +26,8 @@ from components.fitting import preprocessing
 from components.ingest.close import manifest as closing
 from components.ingest.sources.image_folder import SOURCE
 from components.ingest.survey import listing
-from components.ingest.work.shards import ShardFiles
 from components.ingest.write.files import write_shard
+from components.ingest.write.shards import ShardFiles
 from components.models import joined
 from components.progress import Progress
 from components.records import manifest

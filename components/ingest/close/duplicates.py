@@ -8,25 +8,17 @@ records count as equal if 64 bits of their content are: among two million record
 ten million.
 """
 
-import contextlib
 import shutil
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import BinaryIO
 
 import numpy as np
 import numpy.typing as npt
 
-from components.storage import durable
+from components.ingest.write.fingerprints import FOLDER, ROW, Hashes, Rows, file_of, groups
 
-_FOLDER = "fingerprints"
-_ROW = np.dtype([("content", "<u8"), ("label", "<u4"), ("number", "<u4")])
-_RUN = 1 << 18  # rows per sorted run, about: 4 MB
 _BUCKET, _MAX_BUCKETS = 1 << 19, 256  # rows per bucket, and maximum number of buckets
-_KEPT = 2  # rows of equal records per run: a record that occurs a million times must not fill a bucket
-Hashes = npt.NDArray[np.uint64]
-Rows = npt.NDArray[np.void]
 Place = tuple[str, int]  # shard, and the record's number in it, from 0
 
 
@@ -51,74 +43,10 @@ class Duplicates:
         return lines
 
 
-@contextlib.contextmanager
-def fingerprint_writer(artifact: Path, shard: str) -> Iterator["FingerprintWriter"]:
-    """Opens the fingerprints of a shard for writing; they are published if the block ends without an error."""
-    target = file_of(artifact, shard)
-    target.parent.mkdir(parents=True, exist_ok=True)
-    with durable.publish_file(target, sync=False) as temporary, temporary.open("wb") as file:
-        writer = FingerprintWriter(file)
-        yield writer
-        writer.flush()
-
-
-class FingerprintWriter:
-    """Writes the fingerprints of the records of one shard."""
-
-    def __init__(self, file: BinaryIO) -> None:
-        self._file = file
-        self._pending: list[Rows] = []  # rows of the next run
-        self._pending_rows, self._count = 0, 0
-
-    def add(self, contents: Hashes, labels: npt.NDArray[np.uint32]) -> None:
-        """Adds the next records of the shard."""
-        rows = np.empty(len(contents), _ROW)
-        rows["content"], rows["label"] = contents, labels
-        rows["number"] = np.arange(self._count, self._count + len(rows))
-        self._pending.append(rows)
-        self._count += len(rows)
-        self._pending_rows += len(rows)
-        if self._pending_rows >= _RUN:
-            self.flush()
-
-    def flush(self) -> None:
-        """Writes the pending rows as a sorted run; the row before it has its length and the number of rows left out."""
-        if self._pending:
-            run = _sorted(np.concatenate(self._pending))
-            self._file.write(np.array([(self._pending_rows - len(run), 0, len(run))], _ROW).tobytes() + run.tobytes())
-        self._pending, self._pending_rows = [], 0
-
-
-def _sorted(rows: Rows) -> Rows:
-    """Returns rows sorted by content, at most two of equal records: enough for an example."""
-    rows = rows[np.argsort(rows["content"])]
-    equal = rows["content"][1:] == rows["content"][:-1]
-    if not equal.any():
-        return rows
-    several = np.append(equal, False) | np.append(False, equal)
-    some = rows[several]
-    rows[several] = some[np.lexsort((some["number"], some["label"], some["content"]))]
-    starts, sizes = _groups(rows)
-    place = np.arange(len(rows)) - np.repeat(starts, sizes)
-    return rows[place < _KEPT]
-
-
-def _groups(rows: Rows) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]:
-    """Returns start and size of each group of equal records, in rows that are sorted by content and label."""
-    changes = (rows["content"][1:] != rows["content"][:-1]) | (rows["label"][1:] != rows["label"][:-1])
-    starts = np.append(0, np.flatnonzero(changes) + 1)
-    return starts, np.diff(np.append(starts, len(rows)))
-
-
-def file_of(artifact: Path, shard: str) -> Path:
-    """Returns the file with the fingerprints of a shard."""
-    return artifact / _FOLDER / shard.replace("/", "_")
-
-
 def clear(artifact: Path) -> None:
     """Removes all fingerprints."""
-    if (artifact / _FOLDER).exists():
-        shutil.rmtree(artifact / _FOLDER)
+    if (artifact / FOLDER).exists():
+        shutil.rmtree(artifact / FOLDER)
 
 
 def find(artifact: Path, shards: Sequence[str]) -> Duplicates:
@@ -146,14 +74,14 @@ class _SortedRun:
 
     def read(self, start: int, stop: int) -> Rows:
         # Not memory-mapped: mapped pages count as memory in use.
-        return np.fromfile(self.path, _ROW, stop - start, offset=(self.first + start) * _ROW.itemsize)
+        return np.fromfile(self.path, ROW, stop - start, offset=(self.first + start) * ROW.itemsize)
 
 
 def _runs(path: Path, shard: int) -> Iterator[_SortedRun]:
-    total = path.stat().st_size // _ROW.itemsize if path.exists() else 0
+    total = path.stat().st_size // ROW.itemsize if path.exists() else 0
     at = 0
     while at < total:
-        [(left_out, _, rows)] = np.fromfile(path, _ROW, 1, offset=at * _ROW.itemsize).tolist()
+        [(left_out, _, rows)] = np.fromfile(path, ROW, 1, offset=at * ROW.itemsize).tolist()
         yield _SortedRun(path, at + 1, rows, left_out, shard)
         at += 1 + rows
 
@@ -167,7 +95,7 @@ def _cuts(run: _SortedRun, edges: Hashes) -> npt.NDArray[np.int64]:
 def _compare(pieces: Sequence[tuple[_SortedRun, int, int]], shards: Sequence[str]) -> Duplicates:
     """Returns the duplicates of one bucket."""
     taken = [run.read(start, stop) for run, start, stop in pieces]
-    rows = np.concatenate(taken) if taken else np.empty(0, _ROW)
+    rows = np.concatenate(taken) if taken else np.empty(0, ROW)
     contents = np.sort(rows["content"])
     repeated = contents[1:][contents[1:] == contents[:-1]]
     if not len(repeated):
@@ -188,7 +116,7 @@ def _is_in(values: Hashes, ordered: Hashes) -> npt.NDArray[np.bool_]:
 
 def _count(rows: Rows, shards: Sequence[str]) -> Duplicates:
     """Counts duplicates in rows that are sorted by content, then label, then place."""
-    starts, sizes = _groups(rows)
+    starts, sizes = groups(rows)
     # Equal contents with different labels are neighbours.
     conflicts = np.append(False, rows["content"][starts][1:] == rows["content"][starts][:-1])
 

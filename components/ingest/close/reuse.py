@@ -16,8 +16,9 @@ from typing import Any
 import orjson
 
 from components import fingerprint, refs
-from components.ingest.close import duplicates, reports
+from components.ingest.close import reports
 from components.ingest.survey.survey import SpanFiles, Table
+from components.ingest.write import fingerprints
 from components.ingest.write.report import ShardReport
 from components.records import checksum
 from components.records.manifest import MANIFEST
@@ -35,7 +36,7 @@ def key_of(span: SpanFiles, table: Table | None, settings: Ingest) -> str:
         "data": span.listing.digest,
         "settings": settings.model_dump(mode="json", exclude={"spans", "max_bad_fraction", "near_duplicate_bits"}),
         "columns": [str(table.schema), table.label, table.images, dict(table.names)] if table else [],
-        "code": fingerprint.sources(["components.ingest.work.units", refs.module_of(span.located.source)]),
+        "code": fingerprint.sources(["components.ingest.units", refs.module_of(span.located.source)]),
         "libraries": {name: metadata.version(name) for name in _LIBRARIES},
     }
     return digest_of([orjson.dumps(depends_on, option=orjson.OPT_SORT_KEYS).decode()])
@@ -95,9 +96,9 @@ def _link_intact(old: Path, artifact: Path, report: ShardReport) -> bool:
     source = old / report.name
     if not source.is_file() or source.stat().st_size != report.bytes or checksum.of_file(source) != report.checksum:
         return False
-    fingerprints = duplicates.file_of(old, report.name)
-    if fingerprints.exists():
-        _link(fingerprints, duplicates.file_of(artifact, report.name))
+    written = fingerprints.file_of(old, report.name)
+    if written.exists():
+        _link(written, fingerprints.file_of(artifact, report.name))
     _link(source, artifact / report.name)
     return True
 

@@ -16,9 +16,9 @@ import orjson
 from components import native
 from components.ingest import images
 from components.ingest.images import CheckedImage, Handling, ImageLimits, ImageRejected, check_image
-from components.ingest.sources import Rejected
 from components.native import check as native_check
 from components.records import image_format
+from components.records.quarantine import Rejected
 from components.storage.cache import Cache
 from components.storage.hashing import digest_of
 

@@ -20,14 +20,6 @@ if TYPE_CHECKING:  # so that worker processes start sooner
     from components.settings.ingest import Ingest
 
 
-class Rejected(ValueError):
-    """A file cannot become a record; the message is the reason."""
-
-    def __init__(self, reason: str, position: str = "") -> None:
-        super().__init__(reason)
-        self.position = position  # of the damage, such as "byte 1234", if known
-
-
 @dataclass(frozen=True)
 class SourceFile:
     """A raw file below the data folder."""

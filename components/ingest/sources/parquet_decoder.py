@@ -21,9 +21,9 @@ from typing import Any, BinaryIO, Literal, cast
 import pyarrow as pa
 
 from components.errors import BadInput
+from components.ingest import pool
 from components.ingest.sources import parquet_file
 from components.ingest.sources.rows import Range
-from components.ingest.work import pool
 from components.records.quarantine import printable
 from components.storage.hashing import stat_key
 from components.storage.paths import DataPath

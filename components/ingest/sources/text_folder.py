@@ -12,8 +12,9 @@ Each file of UTF-8 text is one record:
 
 from pathlib import PurePosixPath
 
-from components.ingest.sources import FileRecord, Found, Rejected, SourceFile, class_folders
+from components.ingest.sources import FileRecord, Found, SourceFile, class_folders
 from components.ingest.sources.class_folders import IMAGE_SUFFIXES, TEXT_SUFFIXES
+from components.records.quarantine import Rejected
 from components.settings.ingest import Ingest
 from components.storage.paths import DataPath
 

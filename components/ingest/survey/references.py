@@ -20,11 +20,11 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from components.errors import SettingsError
-from components.ingest.sources import Rejected
 from components.ingest.sources.class_folders import IMAGE_SUFFIXES
 from components.ingest.sources.conversion import is_text
 from components.ingest.sources.rows import WHOLE, RowSource, first_rows
 from components.ingest.survey import columns
+from components.records.quarantine import Rejected
 from components.storage.paths import DataPath, open_whole
 from components.storage.remote_path import RemotePath
 

@@ -14,12 +14,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from components.ingest.images.checks import ImageChecker
-from components.ingest.sources import FileRecord, FileSource, ImageSource, Rejected
+from components.ingest.sources import FileRecord, FileSource, ImageSource
 from components.ingest.survey.listing import ListedFile
-from components.ingest.work.shards import ShardFiles
 from components.ingest.write.encode_record import example_parts
 from components.ingest.write.report import ShardCounts, ShardReport
-from components.records.quarantine import Quarantined, printable
+from components.ingest.write.shards import ShardFiles
+from components.records.quarantine import Quarantined, Rejected, printable
 from components.records.tfrecord import TFRecordWriter
 from components.storage import durable
 from components.storage.hashing import stat_key

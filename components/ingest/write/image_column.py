@@ -19,11 +19,10 @@ import pyarrow as pa
 
 from components.ingest.images import CheckedImage
 from components.ingest.images.checks import ImageChecker
-from components.ingest.sources import Rejected
 from components.ingest.sources.rows import BadRow, Range, RowBatch
 from components.ingest.survey import references
 from components.ingest.survey.references import ReferencedImage
-from components.records.quarantine import RAW_LIMIT
+from components.records.quarantine import RAW_LIMIT, Rejected
 from components.settings.ingest import Ingest
 from components.storage.paths import DataPath
 

@@ -19,7 +19,7 @@ import numpy.typing as npt
 import pyarrow as pa
 import tensorflow as tf
 
-from components.ingest.work import shards
+from components.ingest.write import shards
 from components.ingest.write.encode_columns import EncodedColumns, EncodedRows, encode_columns
 from components.settings.splits import SPLITS, Splits
 

@@ -13,11 +13,11 @@ import numpy as np
 import pyarrow as pa
 
 from components.errors import SettingsError
-from components.ingest.close.duplicates import FingerprintWriter, fingerprint_writer
 from components.ingest.sources.conversion import is_list
 from components.ingest.sources.rows import BadRow, Range, RowBatch, RowSource
 from components.ingest.survey import columns
 from components.ingest.write import keys
+from components.ingest.write.fingerprints import FingerprintWriter, fingerprint_writer
 from components.ingest.write.image_column import ImageColumn, RowsWithImages
 from components.ingest.write.keys import ColumnRoles, KeyedRows, Numbers
 from components.ingest.write.report import ShardCounts, ShardReport

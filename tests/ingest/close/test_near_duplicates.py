@@ -25,7 +25,7 @@ from components.ingest.close.near_duplicates import (
 from components.ingest.sources import SourceFile
 from components.ingest.sources.image_folder import SOURCE
 from components.ingest.survey.listing import ListedFile, Listing
-from components.ingest.work import shards
+from components.ingest.write import shards
 from components.ingest.write.files import write_shard
 from components.ingest.write.report import ShardReport, pack_hashes
 from components.records.manifest import Manifest

@@ -13,7 +13,7 @@ from PIL import Image
 from components import fingerprint
 from components.ingest.images import CheckedImage, checks
 from components.ingest.images.checks import ImageChecker, code_digest
-from components.ingest.sources import Rejected
+from components.records.quarantine import Rejected
 from components.settings.ingest import Ingest
 
 

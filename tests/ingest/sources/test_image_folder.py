@@ -9,9 +9,9 @@ from pathlib import Path
 import pytest
 
 from components.errors import BadInput
-from components.ingest.sources import FileRecord, Found, Rejected, SourceFile
+from components.ingest.sources import FileRecord, Found, SourceFile
 from components.ingest.sources.image_folder import EXPECTED, SOURCE
-from components.records.quarantine import Quarantined
+from components.records.quarantine import Quarantined, Rejected
 from components.settings.ingest import Ingest
 
 OUTSIDE = "symbolic link that leads outside the data folder"

@@ -9,11 +9,11 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from components.errors import BadInput
-from components.ingest.sources import FileRecord, Found, Rejected, SourceFile
+from components.ingest.sources import FileRecord, Found, SourceFile
 from components.ingest.sources.text_folder import EXPECTED, SOURCE
 from components.ingest.survey import listing
-from components.ingest.work import shards
-from components.records.quarantine import Quarantined
+from components.ingest.write import shards
+from components.records.quarantine import Quarantined, Rejected
 from components.settings.ingest import Ingest
 from components.storage.hashing import HashCache
 

@@ -11,11 +11,11 @@ import pyarrow.parquet as pq
 import pytest
 
 from components.errors import SettingsError
-from components.ingest.sources import Rejected
 from components.ingest.sources.csv_rows import SOURCE as CSV
 from components.ingest.sources.jsonl_rows import SOURCE as JSONL
 from components.ingest.sources.parquet_rows import SOURCE as PARQUET
 from components.ingest.survey import references
+from components.records.quarantine import Rejected
 
 Rows = list[dict[str, Any]]
 

@@ -14,14 +14,13 @@ import tensorflow as tf
 
 from components.ingest.close import reports
 from components.ingest.images.checks import ImageChecker
-from components.ingest.sources import Rejected
 from components.ingest.sources.image_folder import SOURCE
 from components.ingest.survey.listing import ListedFile, Listing
-from components.ingest.work.shards import ShardFiles
 from components.ingest.write.files import record_id, write_shard
 from components.ingest.write.report import ShardReport
+from components.ingest.write.shards import ShardFiles
 from components.records import checksum
-from components.records.quarantine import Quarantined
+from components.records.quarantine import Quarantined, Rejected
 from components.settings.ingest import Ingest
 from components.storage.hashing import stat_key
 

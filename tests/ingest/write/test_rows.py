@@ -370,7 +370,7 @@ class TestImages:
 
     def test_an_image_is_in_the_same_split_as_in_class_folders(self, gallery: Path, artifact: Path) -> None:
         """A folder that becomes a table keeps its splits."""
-        from components.ingest.work.shards import split_of
+        from components.ingest.write.shards import split_of
 
         write_references(
             gallery / "a.jsonl", [{"file": f"{n}.png", "label": "x"} for n in range(20)], artifact, splits=HALVES

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from components.ingest.sources import SourceFile
 from components.ingest.survey.listing import ListedFile
-from components.ingest.work.shards import ShardFiles, assign, split_of
+from components.ingest.write.shards import ShardFiles, assign, split_of
 from components.settings.ingest import Ingest
 from components.settings.splits import Splits
 

@@ -12,11 +12,11 @@ import psutil
 import pytest
 
 from components.errors import PenstockError
-from components.ingest.work.pool import Pool, WorkerDied
+from components.ingest.pool import Pool, WorkerDied
 
 FUNCTIONS = """
 import os, signal, time
-from components.ingest.work import pool
+from components.ingest import pool
 
 def count(number):
     yield from range(number)
@@ -149,7 +149,7 @@ def test_files_of_the_user_are_not_imported_for_those_of_a_library(
 def test_a_worker_ends_with_its_parent(functions: str) -> None:
     """Also if the parent is killed and cannot end it."""
     code = (
-        "import time; from components.ingest.work.pool import WorkerProcess; worker = WorkerProcess(); "
+        "import time; from components.ingest.pool import WorkerProcess; worker = WorkerProcess(); "
         f"list(worker.call('{functions}:count', 1)); print(worker._process.pid, flush=True); time.sleep(60)"
     )
     search = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}

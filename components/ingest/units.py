@@ -19,12 +19,11 @@ from typing import TYPE_CHECKING, cast
 
 from components import refs
 from components.ingest.close import reports
+from components.ingest.pool import Pool
 from components.ingest.survey.detect import Place
-from components.ingest.work import shards
-from components.ingest.work.pool import Pool
-from components.ingest.work.shards import ShardFiles
-from components.ingest.write import files
+from components.ingest.write import files, shards
 from components.ingest.write.report import ShardReport
+from components.ingest.write.shards import ShardFiles
 
 if TYPE_CHECKING:
     from components.ingest.sources.rows import Range, RowSource

@@ -10,11 +10,12 @@ from pathlib import Path
 import psutil
 import pytest
 
+from components.ingest import units
 from components.ingest.close import reports
+from components.ingest.pool import Pool, WorkerDied
 from components.ingest.survey.listing import Listing
-from components.ingest.work import shards, units
-from components.ingest.work.pool import Pool, WorkerDied
-from components.ingest.work.units import FilesUnit, Output
+from components.ingest.units import FilesUnit, Output
+from components.ingest.write import shards
 from components.settings.ingest import Ingest
 
 SOURCE = "components.ingest.sources.image_folder:SOURCE"
@@ -101,7 +102,7 @@ def test_an_error_in_a_worker_is_raised_here(work: list[FilesUnit], tmp_path: Pa
 
 def test_a_worker_imports_nothing_heavy() -> None:
     """So it starts in 0.1 s: pixels need NumPy, headers do not."""
-    script = "import sys, components.ingest.work.units, components.ingest.sources.image_folder; print(*sys.modules)"
+    script = "import sys, components.ingest.units, components.ingest.sources.image_folder; print(*sys.modules)"
 
     done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
 

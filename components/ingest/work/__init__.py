@@ -1,1 +1,0 @@
-"""Divides the data into work units, and runs them in a pool of processes."""

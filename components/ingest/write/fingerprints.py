@@ -1,0 +1,85 @@
+"""Fingerprints of the records of a shard, in sorted runs: `close/duplicates.py` merges those of all shards.
+
+record ─► (64 bits of its content, 32 bits of its label, number in the shard) ─► sorted runs in a file
+"""
+
+import contextlib
+from collections.abc import Iterator
+from pathlib import Path
+from typing import BinaryIO
+
+import numpy as np
+import numpy.typing as npt
+
+from components.storage import durable
+
+FOLDER = "fingerprints"
+ROW = np.dtype([("content", "<u8"), ("label", "<u4"), ("number", "<u4")])
+_RUN = 1 << 18  # rows per sorted run, about: 4 MB
+_KEPT = 2  # rows of equal records per run: a record that occurs a million times must not fill a bucket
+Hashes = npt.NDArray[np.uint64]
+Rows = npt.NDArray[np.void]
+
+
+@contextlib.contextmanager
+def fingerprint_writer(artifact: Path, shard: str) -> Iterator["FingerprintWriter"]:
+    """Opens the fingerprints of a shard for writing; they are published if the block ends without an error."""
+    target = file_of(artifact, shard)
+    target.parent.mkdir(parents=True, exist_ok=True)
+    with durable.publish_file(target, sync=False) as temporary, temporary.open("wb") as file:
+        writer = FingerprintWriter(file)
+        yield writer
+        writer.flush()
+
+
+class FingerprintWriter:
+    """Writes the fingerprints of the records of one shard."""
+
+    def __init__(self, file: BinaryIO) -> None:
+        self._file = file
+        self._pending: list[Rows] = []  # rows of the next run
+        self._pending_rows, self._count = 0, 0
+
+    def add(self, contents: Hashes, labels: npt.NDArray[np.uint32]) -> None:
+        """Adds the next records of the shard."""
+        rows = np.empty(len(contents), ROW)
+        rows["content"], rows["label"] = contents, labels
+        rows["number"] = np.arange(self._count, self._count + len(rows))
+        self._pending.append(rows)
+        self._count += len(rows)
+        self._pending_rows += len(rows)
+        if self._pending_rows >= _RUN:
+            self.flush()
+
+    def flush(self) -> None:
+        """Writes the pending rows as a sorted run; the row before it has its length and the number of rows left out."""
+        if self._pending:
+            run = _sorted(np.concatenate(self._pending))
+            self._file.write(np.array([(self._pending_rows - len(run), 0, len(run))], ROW).tobytes() + run.tobytes())
+        self._pending, self._pending_rows = [], 0
+
+
+def _sorted(rows: Rows) -> Rows:
+    """Returns rows sorted by content, at most two of equal records: enough for an example."""
+    rows = rows[np.argsort(rows["content"])]
+    equal = rows["content"][1:] == rows["content"][:-1]
+    if not equal.any():
+        return rows
+    several = np.append(equal, False) | np.append(False, equal)
+    some = rows[several]
+    rows[several] = some[np.lexsort((some["number"], some["label"], some["content"]))]
+    starts, sizes = groups(rows)
+    place = np.arange(len(rows)) - np.repeat(starts, sizes)
+    return rows[place < _KEPT]
+
+
+def groups(rows: Rows) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]:
+    """Returns start and size of each group of equal records, in rows that are sorted by content and label."""
+    changes = (rows["content"][1:] != rows["content"][:-1]) | (rows["label"][1:] != rows["label"][:-1])
+    starts = np.append(0, np.flatnonzero(changes) + 1)
+    return starts, np.diff(np.append(starts, len(rows)))
+
+
+def file_of(artifact: Path, shard: str) -> Path:
+    """Returns the file with the fingerprints of a shard."""
+    return artifact / FOLDER / shard.replace("/", "_")
