@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 
 from components.ingest.close import duplicates
 from components.ingest.close.duplicates import Duplicates
+from components.ingest.write import fingerprints
 from components.ingest.write.fingerprints import Hashes, file_of, fingerprint_writer
 
 Record = tuple[int, int]  # content and label
@@ -53,7 +54,7 @@ def test_counts_are_those_of_all_records_together(
     """However they are spread over shards, runs and buckets."""
     artifact = tmp_path_factory.mktemp("artifact")
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(duplicates, "_RUN", run)
+        patch.setattr(fingerprints, "_RUN", run)
         patch.setattr(duplicates, "_BUCKET", bucket)
         found = duplicates.find(artifact, write(artifact, shards))
 
@@ -69,7 +70,7 @@ def test_an_example_names_two_records_that_are_the_same(
     artifact = tmp_path_factory.mktemp("artifact")
     names: list[str] = []
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(duplicates, "_RUN", run)
+        patch.setattr(fingerprints, "_RUN", run)
         patch.setattr(duplicates, "_BUCKET", bucket)
         names = write(artifact, shards)
         found = duplicates.find(artifact, names)
