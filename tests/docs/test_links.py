@@ -11,12 +11,13 @@ PAGES = sorted(
     for path in [*ROOT.glob("*.md"), *ROOT.glob("docs/**/*.md"), ROOT / "data/README.md"]
 )
 _LINK = re.compile(r"\]\(([^)\s]+)\)")
-_CODE = re.compile(r"```.*?```|`[^`\n]*`", re.DOTALL)
+_BLOCK = re.compile(r"```.*?```", re.DOTALL)
+_INLINE = re.compile(r"`[^`\n]*`")
 
 
 def headings(page: Path) -> set[str]:
     """Returns the anchors of a page's headings, as GitHub makes them."""
-    lines = _CODE.sub("", page.read_text(encoding="utf-8")).splitlines()
+    lines = _BLOCK.sub("", page.read_text(encoding="utf-8")).splitlines()
     titles = [line.lstrip("#").strip().lower() for line in lines if line.startswith("#")]
     return {re.sub(r"[^\w\- ]", "", title).replace(" ", "-") for title in titles}
 
@@ -25,7 +26,8 @@ def headings(page: Path) -> set[str]:
 def test_every_link_leads_to_a_file_and_a_heading(page: str) -> None:
     """Relative links name a file of the repository, and their anchors a heading of it."""
     broken = []
-    for link in _LINK.findall(_CODE.sub("", (ROOT / page).read_text(encoding="utf-8"))):
+    prose = _INLINE.sub("", _BLOCK.sub("", (ROOT / page).read_text(encoding="utf-8")))
+    for link in _LINK.findall(prose):
         if link.startswith(("http://", "https://")):
             continue
         name, _, anchor = link.partition("#")
