@@ -2,8 +2,8 @@
 
     noise of eight octaves, nearly equal in strength (as in photos) + gradient + shapes with hard edges + grain
 
-About 78 KB each (55 to 115) at quality 90, 4:2:0, 500 x 375 pixels: 3.3 bit a pixel. Entropy decoding takes most of
-a JPEG's time, so bits a pixel are what must be right.
+About 78 KB each (55 to 115) at quality 90, 4:2:0, 500 x 375 pixels: 3.3 bits per pixel. Entropy decoding takes most of
+a JPEG's time, so bits per pixel decide.
 """
 
 import io
@@ -39,7 +39,7 @@ class EncodedImage:
 
 
 def write(home: Path, rows: int) -> None:
-    """Writes `files`, a folder a class, and `tars`, the same as archives for webdataset."""
+    """Writes `files`, one folder per class, and `tars`, the same as archives for webdataset."""
     for label in range(CLASSES):
         (home / "files" / f"class-{label}").mkdir(parents=True)
     (home / "tars").mkdir()

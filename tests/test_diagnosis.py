@@ -98,7 +98,7 @@ class TestRemedies:
         assert cores_for(DECODING, Demand(device_rate=3500, input_rate=1800, cores=2)) == 4
 
     def test_what_suffices_comes_first(self) -> None:
-        """A remedy that is not enough stands behind more cores."""
+        """A remedy that is not enough ranks after more cores."""
         demand = Demand(device_rate=3600, input_rate=1800, cores=2)
         tried = [Remedy("order=fastest", 1.2), Remedy("store at 256 px", 2.2), Remedy("interleave=8", 1.02)]
 
