@@ -31,7 +31,6 @@ check: setup  ## check lint rules, formatting, types and the direction of import
 	@$(BIN)/ruff check .
 	@$(BIN)/ruff format --check .
 	@$(BIN)/mypy
-	@$(BIN)/lint-imports
 	@$(BIN)/lint-imports --no-logo
 
 lock:  ## resolve requirements.lock again after a change of pyproject.toml

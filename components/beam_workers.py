@@ -11,11 +11,9 @@ from typing import Any
 
 import grpc  # type: ignore[import-untyped]
 from apache_beam.runners.portability.fn_api_runner import worker_handlers
-from apache_beam.runners.worker import statesampler
 
 from components.errors import PenstockError
 
-_SAMPLING_MS = 5
 _WORKER_DIED = (
     "a Beam worker process died, possibly out of memory; no output of this node was published. "
     "Run again; if it happens again, use fewer workers (-- --direct_num_workers=1)"
@@ -51,13 +49,3 @@ def watch() -> None:
 
     connection.died, connection._read, connection.push = None, read_then_abort, push_unless_dead  # noqa: SLF001
     future.is_done = is_done_or_aborted
-
-
-def end_soon() -> None:
-    """Lets a stage in this process end as soon as its work is done.
-
-    Beam's profiling thread sleeps up to 0.2 s between samples, and every stage waits for it to wake up at its end:
-    0.1 s per stage on average.
-    """
-    sampler: Any = statesampler.StateSampler.__init__
-    sampler.__defaults__ = (_SAMPLING_MS,)

@@ -13,6 +13,7 @@ top-level package. A package installed by pip counts as a whole, by the digests 
 
 import ast
 import hashlib
+import importlib.util
 import platform
 import re
 import sys
@@ -143,11 +144,22 @@ def _folder_of(module: str, home: Path) -> Path:
     for folder in folders:
         if _file_of(module, folder):
             return folder
+    if not _is_ours(module) and (hooked := _folder_of_hook(module)):
+        return hooked
     raise SettingsError(
         f"module {module!r}: no source file below {home}"
         if _is_ours(module)
         else f"module {module!r}: not found on the Python path; install it, or add its folder to PYTHONPATH"
     )
+
+
+def _folder_of_hook(module: str) -> Path | None:
+    """Returns the folder of a package that an import hook finds, as `pip install -e` may install one."""
+    spec = importlib.util.find_spec(module.partition(".")[0])
+    if spec is None or spec.origin is None:
+        return None
+    origin = Path(spec.origin)
+    return origin.parents[1] if origin.name == "__init__.py" else origin.parent
 
 
 def _file_of(module: str, folder: Path) -> Path | None:

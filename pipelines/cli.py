@@ -133,7 +133,7 @@ def ingest(
     from pipelines.console import Display
 
     log.prepare_environment()
-    chosen = tree.load([{"ingest": {"label": label}}, *(tree.parse_flag(flag) for flag in flags or ())])
+    chosen = config.load_settings([{"ingest": {"label": label}}, *(tree.parse_flag(flag) for flag in flags or ())])
     target, known = Path(out).absolute(), Path(earlier).absolute() if earlier else None
     request = ingest_alone.IngestRequest(config.data_of(data), target, chosen.ingest, beam_args or (), wait, known)
     target.parent.mkdir(parents=True, exist_ok=True)

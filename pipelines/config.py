@@ -98,7 +98,7 @@ def make(
     task = get(task_name)
     places, overlay = _read_settings_file(task, settings_file)
     chosen = check_name(name or places.get("name") or task.name)
-    settings = _load([task.defaults, overlay, *map(settings_tree.parse_flag, flags)])
+    settings = load_settings([task.defaults, overlay, *map(settings_tree.parse_flag, flags)])
     return RunConfig(
         task=task,
         name=chosen,
@@ -110,7 +110,7 @@ def make(
     )
 
 
-def _load(overlays: Iterable[Mapping[str, Any]]) -> Settings:
+def load_settings(overlays: Iterable[Mapping[str, Any]]) -> Settings:
     """Returns the settings; prints one line per setting that was given by its old name."""
     with warnings.catch_warnings(record=True) as renamed:
         warnings.simplefilter("always", settings_tree.RenamedSetting)

@@ -19,6 +19,7 @@ from tfx.orchestration.local import local_dag_runner  # noqa: E402
 from tfx.proto.orchestration import pipeline_pb2  # noqa: E402
 
 from components.errors import PenstockError  # noqa: E402
+from components.ingest.survey import cached  # noqa: E402
 from pipelines import config as run_config  # noqa: E402
 from pipelines import run  # noqa: E402
 from pipelines.orchestration import schema  # noqa: E402
@@ -46,7 +47,9 @@ def main(task: str) -> None:
     try:
         config = run_config.make(task, data=os.environ.get("PENSTOCK_DATA"), root=os.environ.get("PENSTOCK_ROOT"))
         runner = PenstockRunner(config)
-        runner.run(build(config, schema.current(config)))
+        compiled = build(config, schema.current(config))
+        cached.forget()  # it was taken without writing to the cache of hashes, which does not exist before the run
+        runner.run(compiled)
     except PenstockError as error:
         print(f"penstock: {error}", file=sys.stderr)
         raise SystemExit(error.exit_code) from None

@@ -7,8 +7,6 @@ import grpc  # type: ignore[import-untyped]
 import pytest
 from apache_beam.portability.api import beam_fn_api_pb2
 from apache_beam.runners.portability.fn_api_runner import worker_handlers
-from apache_beam.runners.worker import statesampler
-from apache_beam.utils.counters import CounterFactory
 
 from components import beam_workers
 from components.errors import PenstockError
@@ -54,14 +52,3 @@ def test_an_answer_that_has_arrived_stays(connection: Any) -> None:
     connection._read_thread.join()
 
     assert answer.get(timeout=60) == response
-
-
-def test_a_stage_ends_as_soon_as_its_work_is_done(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Beam waits for its profiling thread, which here sleeps for milliseconds only."""
-    made = statesampler.StateSampler.__init__
-    monkeypatch.setattr(made, "__defaults__", made.__defaults__)
-
-    beam_workers.end_soon()
-
-    sampler = statesampler.StateSampler("stage", CounterFactory())
-    assert sampler.sampling_period_ms == 5

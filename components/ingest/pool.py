@@ -1,8 +1,8 @@
 """Worker processes: started once, called often, and ended with this process.
 
-    this process ── pipe: function and arguments ──► worker: runs function(*arguments)
-                 ◄─ pipe: each value that it yields, then its end or its error
-                 ── stdin stays open ──────────────► when it closes, the worker exits
+    this process ── pipe: function and arguments, pickled ─────► worker: runs function(*arguments)
+                 ◄─ pipe: each value that it yields, its end or its error: bytes and JSON, never pickled
+                 ── stdin stays open ──────────────────────────► when it closes, the worker exits
 
 Not `multiprocessing` or `concurrent.futures`: a process that they spawn runs the main program again and searches the
 working folder first, so that a user's `json.py` is imported instead of Python's. Not forked: Beam and TensorFlow have
@@ -10,6 +10,7 @@ threads, whose locks a fork would copy in a locked state.
 """
 
 import contextlib
+import json
 import os
 import pickle
 import resource
@@ -23,12 +24,14 @@ from multiprocessing.connection import Connection
 from pathlib import Path
 from typing import Any
 
-from components import refs
+from components import errors, refs
 from components.errors import PenstockError
 
 # -I and -S: Python starts with its own library alone. Where else to search is appended, so it never hides Python's.
 _PROGRAM = "import sys; sys.path += {!r}; from {} import serve; serve({})"
-_VALUE, _QUESTION, _END, _ERROR = "value", "question", "end", "error"  # what a worker sends
+# The first byte of what a worker sends. A worker that reads a crafted file may be taken over: nothing that it sends is
+# unpickled.
+_BYTES, _JSON, _QUESTION, _END, _ERROR = b"b", b"j", b"q", b".", b"e"
 
 
 class WorkerDied(PenstockError):
@@ -39,6 +42,10 @@ class WorkerDied(PenstockError):
         by = f"killed by {signal.Signals(-code).name}" if code < 0 else f"exit code {code}"
         memory = ", possibly out of memory" if code == -signal.SIGKILL else ""
         super().__init__(f"a worker process of the ingest died ({by}{memory}); nothing was published: run again")
+
+
+class WorkerFailed(PenstockError):
+    """A worker process raised an error that is not one of ours, or sent an invalid message."""
 
 
 class WorkerProcess:
@@ -75,20 +82,24 @@ class WorkerProcess:
         """
         self._exchange(self._pipe.send, (function, arguments))
         while True:
-            kind, value = self._exchange(self._pipe.recv)
+            message: bytes = self._exchange(self._pipe.recv_bytes)
+            kind, content = message[:1], message[1:]
             if kind == _END:
                 return
-            if kind == _ERROR:
-                raise value
-            if kind == _QUESTION and answer is not None:
-                self._exchange(self._pipe.send, answer(*value))
+            if kind == _BYTES:
+                yield content
+            elif kind == _QUESTION and answer is not None:
+                self._exchange(self._pipe.send, answer(*_parsed(content)))
+            elif kind == _ERROR:
+                raise _error(_parsed(content))
             else:
-                yield value
+                yield _parsed(content)
 
     def _exchange(self, transfer: Callable[..., Any], *message: object) -> Any:
         try:
             return transfer(*message)
-        except (EOFError, ConnectionError):
+        except (EOFError, OSError):  # also in the middle of a message
+            self._process.kill()
             raise WorkerDied(self._process.wait()) from None
 
     def kill(self) -> None:
@@ -178,33 +189,49 @@ def serve(descriptor: int) -> None:
     _parent = Connection(descriptor)
     with contextlib.suppress(EOFError, ConnectionError):
         while True:
-            _parent.send(_outcome(_parent.recv_bytes()))
+            _parent.send_bytes(_outcome(_parent.recv_bytes()))
 
 
 def ask(*question: object) -> Any:
     """Returns the answer of the process that started this worker; see `WorkerProcess.call`."""
-    _parent.send((_QUESTION, question))
+    _parent.send_bytes(_QUESTION + json.dumps(question).encode())
     return _parent.recv()
 
 
-def _outcome(request: bytes) -> tuple[str, Exception | None]:
+def _outcome(request: bytes) -> bytes:
     """Runs a request and sends what it yields; returns its end or its error."""
     try:
         function, arguments = pickle.loads(request)  # noqa: S301 - from the process that started this one
         for value in refs.load(function)(*arguments):
-            _parent.send((_VALUE, value))
+            _parent.send_bytes(_BYTES + value if isinstance(value, bytes) else _JSON + json.dumps(value).encode())
     except Exception as error:  # noqa: BLE001 - any error is raised by the caller, in the other process
-        return _ERROR, _portable(error)
-    return _END, None
+        return _ERROR + json.dumps(_described(error)).encode()
+    return _END
 
 
-def _portable(error: Exception) -> Exception:
-    """Returns the error if it survives pickling, else a PenstockError with its message."""
+def _described(error: Exception) -> list[Any]:
+    """Returns the type of an error and what it is made from."""
+    if isinstance(error, OSError) and error.errno:
+        return ["OSError", error.errno, error.strerror, os.fsdecode(error.filename) if error.filename else None]
+    return [type(error).__name__, str(error)]
+
+
+def _parsed(content: bytes) -> Any:
     try:
-        pickle.loads(pickle.dumps(error))  # noqa: S301 - our own
-    except Exception:  # noqa: BLE001 - errors of libraries fail in many ways
-        return PenstockError(f"{type(error).__name__}: {error}")
-    return error
+        return json.loads(content)
+    except ValueError:
+        raise WorkerFailed("a worker process of the ingest sent an invalid message; nothing was published") from None
+
+
+def _error(described: Any) -> Exception:
+    """Returns the error that a worker described: one of ours, an OSError, or its type and message."""
+    name, *content = described
+    if name == "OSError":
+        return OSError(*content)
+    kind = getattr(errors, str(name), None)
+    if isinstance(kind, type) and issubclass(kind, PenstockError):
+        return kind(*content)
+    return WorkerFailed(f"{name}: {content[0]}")
 
 
 def _exit_with_parent() -> None:

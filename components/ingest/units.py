@@ -109,11 +109,11 @@ def write(unit: Unit, output: Output) -> int:
 def write_all(units: Sequence[Unit], output: Output, done: Callable[[int], None]) -> None:
     """Writes units on all cores of this machine; calls `done` with the records of each.
 
-    Rows are written by threads: Arrow and TensorFlow release Python's lock. Files are not: reading, checking and
-    writing them is half Python, and on images of 100 KB two threads took longer than one. Many files are written by
-    worker processes, few by one thread.
+    Rows and remote files are written by threads: Arrow, TensorFlow and waiting for the network release Python's lock.
+    Local files are not: reading, checking and writing them is half Python, and on images of 100 KB two threads took
+    longer than one. Many are written by worker processes, few by one thread.
     """
-    if isinstance(units[0], RowsUnit):
+    if isinstance(units[0], RowsUnit) or not isinstance(units[0].home, Path):
         _write_concurrently(_CORES, lambda unit: write(unit, output), units, done)
     elif not _is_long(units):
         _write_concurrently(1, lambda unit: write(unit, output), units, done)

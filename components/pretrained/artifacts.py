@@ -6,6 +6,7 @@ SERVING = "Format-Serving"  # folder of the model inside TFX's Model artifact
 EXTRACTOR = Path("assets.extra") / "extractor.keras"  # in an exported SavedModel: the model without its head
 PROVENANCE = Path("assets.extra") / "provenance.json"  # in a pushed SavedModel: pipeline and artifact it came from
 PRETRAINED = Path("assets.extra") / "pretrained.txt"  # in a SavedModel trained on embeddings: digest of their model
+_PRETRAINED_BEFORE = PRETRAINED.with_name("looked_at_by.txt")  # its name in models of before 0.2
 
 
 def model_path(model: Path) -> str:
@@ -22,5 +23,5 @@ def have_same_inputs(model: Path, other: Path) -> bool:
 
 
 def _pretrained_digest(model: Path) -> str:
-    file = model / SERVING / PRETRAINED
-    return file.read_text() if file.exists() else ""
+    files = [model / SERVING / PRETRAINED, model / SERVING / _PRETRAINED_BEFORE]
+    return next((file.read_text() for file in files if file.exists()), "")

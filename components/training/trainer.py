@@ -96,7 +96,7 @@ def _classification(fitted: Fitted, settings: Train, *, is_soft: bool) -> Classi
     if is_soft and settings.class_weights:
         raise SettingsError(
             f"train.class_weights is {settings.class_weights}, and mixup or cutmix mixes classes; "
-            "expected one of them: set train.class_weights, or input.mixup and input.cutmix, to 0"
+            "expected one of them: set train.class_weights to 0, or input.augmentation.mixup and .cutmix"
         )
     weights = class_weights(counts, settings.class_weights) if settings.class_weights else ()
     return Classification(len(counts), weights, is_soft)

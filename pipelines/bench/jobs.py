@@ -6,7 +6,9 @@ The variants of one job take turns round by round, so a machine that is busy for
 """
 
 import multiprocessing
+import os
 import tempfile
+import threading
 from collections.abc import Sequence
 from concurrent.futures import ProcessPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
@@ -52,7 +54,16 @@ def run(job: MeasureJob) -> MeasureResult:
 def _measure(job: MeasureJob, output: Path) -> MeasureResult:
     from pipelines import log
 
+    threading.Thread(target=_exit_with_parent, daemon=True).start()
     with log.diverted(output):  # the messages of TensorFlow and its libraries
         from pipelines.bench import worker  # TensorFlow, for the worker process only
 
         return worker.measure(job)
+
+
+def _exit_with_parent() -> None:
+    """Ends this worker process if the process that started it is killed."""
+    parent = multiprocessing.parent_process()
+    if parent is not None:
+        parent.join()
+        os._exit(1)

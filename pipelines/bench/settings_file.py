@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import Any
 
 import tomlkit
-from tomlkit.exceptions import ParseError
+from tomlkit.exceptions import ParseError, TOMLKitError
 from tomlkit.items import Table
 
 from components.errors import SettingsError
@@ -22,8 +22,17 @@ def write(path: Path, table: tuple[str, ...], values: Mapping[str, Value]) -> No
         document = tomlkit.parse(old.decode().replace("\r\n", "\n"))
     except (ParseError, UnicodeDecodeError) as error:
         raise SettingsError(f"settings file {path}: not valid TOML: {error}; nothing was written") from None
-    _set(_section(document, table), values)
-    new = tomlkit.dumps(document)
+    try:
+        _set(_section(document, table), values)
+        new = tomlkit.dumps(document)
+        tomlkit.parse(new)
+    except (TOMLKitError, ValueError) as error:
+        raise SettingsError(
+            f"settings file {path}: cannot be changed ({error}); nothing was written. Add these lines yourself:\n"
+            + "\n".join(
+                f"  {'.'.join(table)}.{name} = {tomlkit.item(value).as_string()}" for name, value in values.items()
+            )
+        ) from None
     with durable.publish_file(target) as temporary:
         temporary.write_bytes((new.replace("\n", "\r\n") if b"\r\n" in old else new).encode())
         if target.exists():

@@ -67,7 +67,7 @@ NODES = (
     Node(
         "Evaluator",
         upstream=("Ingest", "Trainer", "Baseline"),
-        code=("components.evaluation.thresholds",),
+        code=("components.evaluation.thresholds", "components.evaluation.results"),
         parts=("label",),
         settings=("evaluate",),
         packages=("tensorflow-model-analysis", "tensorflow", "tfx"),

@@ -16,7 +16,7 @@ from pipelines.orchestration import graph
 from pipelines.orchestration.graph import Node
 
 WIRING = "pipelines/orchestration/build.py"
-_DECODER = "components/native/decode/loader.py"
+_IMAGES = "components.features.image"
 
 
 def make(node: Node, config: RunConfig, upstream: Mapping[str, str], source: str, content: Mapping[str, Any]) -> Any:
@@ -36,7 +36,7 @@ def make(node: Node, config: RunConfig, upstream: Mapping[str, str], source: str
         "code": {**code, WIRING: wiring()},
         "packages": versions(node.packages),
         "upstream": dict(upstream),
-        **({"decoder": _decoder()} if _DECODER in code else {}),
+        **({"decoder": _decoder()} if node.id == "Trainer" and _reads_images(config) else {}),
         **content,
     }
     return {**parts, "key": digest_of([node.id, orjson.dumps(parts, option=orjson.OPT_SORT_KEYS).decode()])}
@@ -63,6 +63,10 @@ def _modules(node: Node, config: RunConfig, source: str) -> list[str]:
     sources = [refs.module_of(source)] if node.id == "Ingest" else []
     maps = [refs.module_of(ref) for ref in config.settings.input.maps] if "input" in node.settings else []
     return [*graph.entry_modules(node, config.task), *sources, *maps]
+
+
+def _reads_images(config: RunConfig) -> bool:
+    return any(refs.module_of(ref) == _IMAGES for ref in config.task.features)
 
 
 def _decoder() -> str:

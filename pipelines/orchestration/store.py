@@ -139,6 +139,8 @@ def _is_complete(database: Path) -> bool:
             tables = connection.execute("SELECT name FROM sqlite_master WHERE name = 'MLMDEnv'").fetchall()
             return bool(tables) and bool(connection.execute("SELECT schema_version FROM MLMDEnv").fetchall())
     except sqlite3.DatabaseError as error:
+        if "locked" in str(error):
+            raise PenstockError(f"metadata {database}: in use by another process; run again after it ends") from error
         raise PenstockError(
             f"metadata {database}: cannot be read: {error}; restore the file, or choose another --root"
         ) from error

@@ -81,3 +81,12 @@ def test_an_invalid_file_is_not_changed(path: Path, content: bytes) -> None:
         settings_file.write(path, TABLE, {"prefetch": 8})
 
     assert path.read_bytes() == content
+
+
+def test_a_file_that_cannot_be_changed_gets_the_lines_in_the_message(path: Path) -> None:
+    """The measurements are not lost, and the file stays as it is."""
+    path.write_text("image = {train={epochs=3}}\n")
+
+    with pytest.raises(SettingsError, match=r"(?s)nothing was written.*image\.input\.prefetch = 8"):
+        settings_file.write(path, TABLE, {"prefetch": 8})
+    assert path.read_text() == "image = {train={epochs=3}}\n"

@@ -12,7 +12,7 @@ import psutil
 import pytest
 
 from components.errors import PenstockError
-from components.ingest.pool import Pool, WorkerDied
+from components.ingest.pool import Pool, WorkerDied, WorkerFailed
 
 FUNCTIONS = """
 import os, signal, time
@@ -40,6 +40,25 @@ def die(how):
 
 def twice(question):
     yield pool.ask(question, 2)
+
+class Trap:
+    def __reduce__(self):
+        return exec, ("raise AssertionError('unpickled')",)
+
+def send_a_trap():
+    import pickle
+    yield pickle.dumps(Trap())
+
+def garble(message):
+    pool._parent.send_bytes(message)
+    time.sleep(60)
+    yield
+
+def die_in_a_message():
+    import struct
+    os.write(pool._parent.fileno(), struct.pack("!i", 1000) + b"half")
+    os.kill(os.getpid(), signal.SIGKILL)
+    yield
 
 def modules():
     import json, numpy
@@ -161,3 +180,23 @@ def test_a_worker_ends_with_its_parent(functions: str) -> None:
 
     psutil.wait_procs([worker], timeout=60)
     assert not worker.is_running() or worker.status() == psutil.STATUS_ZOMBIE
+
+
+def test_nothing_that_a_worker_sends_is_unpickled(functions: str, pool: Pool) -> None:
+    """A crafted file may take a worker over: it must not run code in the process that started it."""
+    with pool.lease() as worker:
+        [sent] = worker.call(f"{functions}:send_a_trap")
+
+    assert isinstance(sent, bytes)
+
+
+def test_an_invalid_message_is_an_error(functions: str, pool: Pool) -> None:
+    """Not an answer, and not a traceback of the parser."""
+    with pytest.raises(WorkerFailed, match="sent an invalid message"), pool.lease() as worker:
+        list(worker.call(f"{functions}:garble", b"j{not JSON"))
+
+
+def test_a_worker_that_dies_in_the_middle_of_a_message_is_named(functions: str, pool: Pool) -> None:
+    """As when it is killed while it sends a large batch."""
+    with pytest.raises(WorkerDied, match="killed by SIGKILL, possibly out of memory"), pool.lease() as worker:
+        list(worker.call(f"{functions}:die_in_a_message"))

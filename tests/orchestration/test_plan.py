@@ -339,6 +339,16 @@ class TestChanges:
 
         assert finished.due() == after({"Trainer": "JPEG decoder changed"})
 
+    def test_the_jpeg_decoder_of_a_task_without_images(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+        """Nothing depends on it."""
+        (tmp_path / "rows.csv").write_text("size,label\n1,x\n2,y\n")
+        config = run_config.make("tabular", data=str(tmp_path), root=str(tmp_path / "root"))
+        trainer = graph.find("Trainer")
+        with_native = keys.make(trainer, config, {}, "", {})
+        monkeypatch.setenv(native.SWITCH, "0")
+
+        assert keys.make(trainer, config, {}, "", {}) == with_native
+
     def test_a_module_of_input_maps(self, root: Root, monkeypatch: pytest.MonkeyPatch) -> None:
         """Wherever it is; it is not imported."""
         (root.home / "my_maps.py").write_text("raise AssertionError\n")

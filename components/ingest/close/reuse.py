@@ -56,8 +56,8 @@ def link_shards(span: SpanFiles, key: str, earlier: Path, artifact: Path) -> lis
         if stored.get("key") == key and (found := [reports.from_json(row) for row in stored["reports"]]):
             if all(_link_intact(old, artifact, report) for report in found):
                 return found
-            for report in found:
-                (artifact / report.name).unlink(missing_ok=True)
+            for name in filter(None, (report.name for report in found)):
+                (artifact / name).unlink(missing_ok=True)
     return None
 
 

@@ -48,7 +48,7 @@ def decode(path: DataPath, part: Range, names: Sequence[str]) -> Iterator[pa.Rec
                 yield _checked(batch)
         except pool.WorkerDied as died:
             raise BadInput(f"{printable(str(path))}: cannot be decoded: {_cause(died.code)}") from None
-        except pa.ArrowException as error:
+        except (pa.ArrowException, pool.WorkerFailed) as error:
             raise BadInput(
                 f"{printable(str(path))}: cannot be decoded: {error}; the file may be damaged: write it again"
             ) from None
@@ -61,7 +61,7 @@ def _cause(code: int) -> str:
 
 
 class _Remote:
-    """Reads a file at an address for the decoder."""
+    """Reads a remote file for the decoder."""
 
     def __init__(self, path: DataPath) -> None:
         self._path = path
@@ -113,7 +113,7 @@ def _validate(column: pa.Array) -> None:
 
 @dataclass(frozen=True)
 class RemoteFile:
-    """A file at an address, read through the process that started this worker."""
+    """A remote file, read through the process that started this worker."""
 
     address: str
     size: int

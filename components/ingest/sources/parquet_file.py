@@ -83,7 +83,7 @@ def flat_columns(found: pa.Schema) -> list[tuple[str, pa.DataType]]:
 
 
 class FileRows:
-    """FileRows of a file in order: what was decoded for one range is not decoded again for the next."""
+    """Rows of a file in order: what was decoded for one range is not decoded again for the next."""
 
     def __init__(self, file: pq.ParquetFile, start: int, stop: int, names: Sequence[str]) -> None:
         """Prepares the row groups from that of `start` to that of `stop`."""

@@ -3,8 +3,8 @@
     take ─► surveyed in this process before? ─► listed again: same files, same stats? ─┬─ yes ─► the same survey
                                                                                        └─ no ──► a new one
 
-Listing and stat are cheap. What is not repeated: opening files, inferring columns, reading the rows that refer to
-images, and looking up a hash for every file.
+A table that lists images is always surveyed again. Listing and stat are cheap; what is not repeated: opening files,
+inferring columns, and looking up a hash for every file.
 """
 
 import os
@@ -27,7 +27,9 @@ def take(data: str, settings: Ingest, cache: HashCache, needs: Needs = NOTHING) 
     """Returns the survey of this process if its files are unchanged, else a new one; see `survey.take`."""
     key = data, settings.model_dump_json(), needs
     known = _latest.get(key)
-    if known is None or not _is_current(known, settings, needs):
+    # A row may refer to an image that was not there before: no listing shows that.
+    refers_to_images = known is not None and known.table is not None and bool(known.table.images)
+    if known is None or refers_to_images or not _is_current(known, settings, needs):
         _latest.clear()
         _latest[key] = survey.take(data, settings, cache, needs)
     return _latest[key]

@@ -128,6 +128,8 @@ def _read_local(name: str, size: int) -> tuple[bytes, str]:
     descriptor = os.open(name, os.O_RDONLY | os.O_CLOEXEC)
     try:
         content = os.read(descriptor, size + 1)
+        while len(content) < size and (more := os.read(descriptor, size + 1 - len(content))):
+            content += more  # one call returns at most 2 GB, and less from some filesystems
         # After the last byte was read: a later write to the file does not change what was read.
         return content, stat_key(os.fstat(descriptor))
     finally:

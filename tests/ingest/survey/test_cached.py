@@ -60,12 +60,26 @@ def take(data: Path, **settings: object) -> Survey:
         cache.close()
 
 
-@pytest.mark.parametrize("kind", ["table", "folders"])
-def test_unchanged_data_is_surveyed_once(kind: str, request: pytest.FixtureRequest) -> None:
+def test_unchanged_data_is_surveyed_once(folders: Path) -> None:
     """Planner, driver and executor get the very same object."""
-    data = request.getfixturevalue(kind)
+    assert take(folders) is take(folders)
 
-    assert take(data) is take(data)
+
+def test_unchanged_rows_are_surveyed_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Rows without images are described by the files that hold them."""
+    age(monkeypatch)
+    (tmp_path / "rows.csv").write_text("size,label\n1,x\n2,y\n")
+
+    assert take(tmp_path) is take(tmp_path)
+
+
+def test_an_image_that_appears_is_noticed(table: Path) -> None:
+    """Rows may refer to images that are still being copied: no listing of the known files shows them."""
+    (late := table / "3.png").rename(table.parent / "3.png")
+    before = take(table).digest
+    (table.parent / "3.png").rename(late)
+
+    assert take(table).digest != before
 
 
 def test_other_settings_are_another_survey(table: Path) -> None:
