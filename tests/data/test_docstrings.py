@@ -121,7 +121,7 @@ def test_the_libraries_are_not_imported(tmp_path: Path) -> None:
     assert done.stdout == "set()\n"
 
 
-@pytest.mark.slow
+@pytest.mark.all
 def test_the_whole_sample_has_thousands_of_texts(tmp_path: Path) -> None:
     """The counts of data/README.md, for the versions of the lock file."""
     write_docstrings(tmp_path / "text")

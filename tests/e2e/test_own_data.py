@@ -27,10 +27,10 @@ TOPICS = {
 
 
 def write_trees(home: Path, random: np.random.Generator) -> Path:
-    """Writes 20,000 rows of a table with five classes, codes, dates and missing values."""
-    kinds = random.integers(5, size=20_000)
+    """Writes 4,000 rows of a table with five classes, codes, dates and missing values."""
+    kinds = random.integers(5, size=4_000)
     girths = random.normal(20 + 15 * kinds, 4).round(2)
-    gaps = random.random((20_000, 2)) < 0.02
+    gaps = random.random((4_000, 2)) < 0.02
     with (home / "trees.csv").open("w", newline="") as file:
         writer = csv.writer(file)
         writer.writerow(["stand", "girth (cm)", "Höhe", "soil.type", "planted", "evergreen?", "species"])
@@ -105,7 +105,7 @@ class DataSet:
 
 DATA_SETS = {
     "csv": DataSet(
-        "tabular", write_trees, ("--label", "species", "--set", "train.epochs=1", "--set", "input.batch_size=256"),
+        "tabular", write_trees, ("--label", "species", "--set", "train.epochs=3"),
         {"stand", "girth__cm_", "H_he", "soil_type", "planted", "evergreen_"}, set(KINDS),
     ),
     "jsonl": DataSet(

@@ -110,6 +110,7 @@ def test_extraction_runs_again_only_if_the_model_changes(home: Path, run_questio
     assert "after Extractor, which runs" in changed
 
 
+@pytest.mark.all
 def test_model_can_be_finetuned(home: Path, run_questions: Run) -> None:
     """With extract.where=finetune records keep their images and nothing is extracted."""
     output = run_questions("--set", "extract.where=finetune", root="finetuned")

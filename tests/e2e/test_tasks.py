@@ -25,7 +25,12 @@ REQUESTS = 40
 Rows = list[tuple[dict[str, Any], str]]
 
 
-@pytest.fixture(scope="module", params=ACCURACY)
+# A minute and more each, and test_own_data.py runs the same tasks: only in `make test-all`.
+LONG = ("text", "multimodal")
+TASKS = [pytest.param(task, marks=[pytest.mark.all] if task in LONG else []) for task in ACCURACY]
+
+
+@pytest.fixture(scope="module", params=TASKS)
 def first_run(
     request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory, make_pipeline: Any
 ) -> tuple[Any, Any]:

@@ -30,6 +30,8 @@ from components.records.roles import Layout
 from components.serving import export as serving
 from components.settings.evaluate import Evaluate
 
+pytestmark = pytest.mark.slow
+
 CLASSES = ("dark", "bright")
 RED, GREEN = 0, 1
 # True class, the candidate's prediction, the baseline's prediction.

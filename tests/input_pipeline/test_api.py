@@ -148,6 +148,7 @@ class TestRead:
 
         assert sorted(seen) == sorted(int(v["size"]) for v, _ in rows(input_pipeline.read(table, "train")))
 
+    @pytest.mark.slow
     def test_keras_fits_on_the_dataset(self, images: Path) -> None:
         """Its length is known, so Keras knows where an epoch ends."""
         import keras

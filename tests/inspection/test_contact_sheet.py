@@ -17,6 +17,7 @@ from pipelines.inspection.contact_sheet import MAX_IMAGES, ContactSheet
 from tests.inspection.conftest import image_file, inspected
 
 
+@pytest.mark.slow
 def test_digits() -> None:
     """64 images of all classes, and no tile is empty."""
     digits.write_image_folder(Path("digits"), limit=120)

@@ -50,6 +50,7 @@ def test_reasons_are_limited() -> None:
 
 
 @pytest.mark.slow
+@pytest.mark.slow
 def test_memory_does_not_grow_with_the_rows() -> None:
     """Ten times the rows take about the same memory, in fresh processes."""
     for rows in (100_000, 1_000_000):

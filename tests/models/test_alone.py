@@ -70,6 +70,7 @@ def questions(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Questions]:
     return {"all": Questions(home / "all", None), "some": Questions(home / "some", 1200)}
 
 
+@pytest.mark.all
 @pytest.mark.parametrize(
     ("sample", "names"),
     [

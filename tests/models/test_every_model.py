@@ -10,6 +10,8 @@ import tensorflow as tf
 
 from components.models import joined
 
+pytestmark = pytest.mark.slow
+
 LABELS = np.arange(16) % 4
 
 

@@ -47,6 +47,7 @@ def exclusive_or() -> tuple[Any, dict[str, Any], Any]:
     return model, {"one": one, "other": other}, (bits[0] != bits[1])[:, 0].astype(int)
 
 
+@pytest.mark.slow
 def test_one_input_can_invert_the_meaning_of_another() -> None:
     """The model learns exclusive or, which no sum of single inputs can express."""
     model, records, labels = exclusive_or()

@@ -196,6 +196,7 @@ class TestCommand:
         ]
 
     @pytest.mark.slow
+    @pytest.mark.slow
     def test_it_prints_only_our_own_lines(self, tmp_path: Path) -> None:
         """TensorFlow's messages about CUDA and a warning of google.api_core are suppressed."""
         fake_compiler(tmp_path / "bin", "exit 1")

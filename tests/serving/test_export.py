@@ -155,6 +155,7 @@ class TestPredictions:
             served.signatures["raw"](image=tf.constant([IMAGES[0], b"<html>"]))
 
 
+@pytest.mark.slow
 def test_a_fresh_process_needs_plain_tensorflow_only(folder: Path, expected: Any, tmp_path: Path) -> None:
     """It imports neither Keras nor Penstock, TFX or Transform."""
     (tmp_path / "image").write_bytes(IMAGES[0])

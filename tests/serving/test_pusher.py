@@ -85,6 +85,7 @@ class TestAtomicity:
 
         assert content(model) == FILES
 
+    @pytest.mark.slow
     def test_a_killed_push_leaves_no_version(self, model: Path, serving: Path) -> None:
         """SIGKILL while copying; the next push removes the leftovers and succeeds."""
         push(model, serving)

@@ -39,6 +39,8 @@ from components.storage.hashing import HashCache
 from components.tasks import assign, get
 from components.training import trainer
 
+pytestmark = pytest.mark.slow
+
 COUNTS = {"train": 40, "eval": 10}
 EPOCHS = 4
 GRAYS = {"bright": 200, "dark": 50}
