@@ -72,7 +72,7 @@ def _description(field: FieldInfo) -> str:
 def _default(field: FieldInfo) -> str:
     value: Any = field.default
     if value in ("", (), {}):
-        return "none"
+        return "empty"
     if isinstance(value, bool):
         return str(value).lower()
     return f"{value:,}" if isinstance(value, int) else f"{value:.4g}" if isinstance(value, float) else str(value)
