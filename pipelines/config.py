@@ -116,7 +116,7 @@ def load_settings(overlays: Iterable[Mapping[str, Any]]) -> Settings:
         warnings.simplefilter("always", settings_tree.RenamedSetting)
         settings = settings_tree.load(overlays)
     for each in renamed:
-        print(f"penstock: {each.message}", file=sys.stderr)
+        print(f"penstock: warning: {each.message}", file=sys.stderr)
     return settings
 
 

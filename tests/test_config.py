@@ -49,7 +49,7 @@ class TestOrder:
 
         assert made.settings.transform.tokens == "characters"
         assert capsys.readouterr().err == (
-            "penstock: setting transform.split was renamed to transform.tokens: use the new name\n"
+            "penstock: warning: setting transform.split was renamed to transform.tokens; use the new name\n"
         )
 
     def test_the_last_of_two_flags_wins(self) -> None:

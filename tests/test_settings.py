@@ -80,7 +80,7 @@ def test_the_old_name_of_a_setting_is_accepted_with_a_warning(old: str, new: str
     """For one release, in a settings file and as a flag."""
     section, key = new.split(".")
     values = {"near_duplicate_bits": 1, "tokens": "characters", "tensor_zscore": "all", "min_squared_correlation": 0.5}
-    with pytest.warns(RenamedSetting, match=f"^setting {old} was renamed to {new}: use the new name$"):
+    with pytest.warns(RenamedSetting, match=f"^setting {old} was renamed to {new}; use the new name$"):
         loaded = load([parse_flag(f"{old}={values[key]}")])
 
     assert loaded.section(section)[key] == values[key]

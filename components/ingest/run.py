@@ -118,8 +118,9 @@ def _close_rows(job: Job, found: Sequence[ShardReport]) -> Manifest:
     if not survey.spans[0].span.name:
         duplicates.clear(output.artifact)  # only spans are reused, and their fingerprints with them
     rows = sum(report.read for report in found) + len(survey.listing.quarantined)
+    label = table.label if table else ""
     made = manifest.close(
-        output.artifact, survey.listing, found, output.settings, job.quarantine_list, rows, repeated.warnings()
+        output.artifact, survey.listing, found, output.settings, job.quarantine_list, rows, repeated.warnings(), label
     )
     if table is not None:
         schema.write(output.artifact / "schema.pbtxt", table.schema, table.label, table.images)

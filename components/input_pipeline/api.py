@@ -42,7 +42,7 @@ def read(
     split: str = "train",
     *,
     features: Mapping[str, Feature] | None = None,
-    label: str = "label",
+    label: str | None = None,
     training: bool | None = None,
     seed: int = 0,
     worker: Worker = _ALONE,
@@ -54,7 +54,7 @@ def read(
         artifact: A folder with `manifest.json`.
         split: Name of the split.
         features: Columns to read and how to decode them; default: all columns, by the artifact's schema.
-        label: Name of the label column; if the records have none, batches are values alone.
+        label: Name of the label column; default: that of the ingest. Without a label, batches are values alone.
         training: Whether to shuffle and augment; default: for the split `train` only.
         seed: Determines order and augmentation.
         worker: This worker's share of the records.

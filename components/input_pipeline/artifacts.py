@@ -81,11 +81,12 @@ def shards(artifact: Path, split: str) -> list[RecordFile]:
     return [file for file in found if file.records]
 
 
-def describe(artifact: Path, settings: Input, label: str = "label") -> Description:
-    """Returns one feature per column except the label and the record id."""
+def describe(artifact: Path, settings: Input, label: str | None = None) -> Description:
+    """Returns one feature per column except the label and the record id; by default the label is that of the ingest."""
     listed, id_column, parsed = _manifest(artifact), record_id(artifact), _schema(artifact)
     columns = _of_schema(parsed, listed, settings) if parsed else _of_record(artifact, listed, settings)
     types = {key: getattr(feature, "dtype", "string") for key, feature in columns.items()}
+    label = listed.label if label is None else label
     wanted = label if label in columns else ""
     features = {key: feature for key, feature in columns.items() if key not in {id_column, wanted}}
     classes = sorted({name for split in listed.classes.values() for name in split})

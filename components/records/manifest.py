@@ -42,6 +42,7 @@ class Manifest:
     changed: dict[str, int]  # why bytes were re-encoded -> records
     median_side: int  # shorter side in pixels, over the training split
     warnings: tuple[str, ...]
+    label: str = "label"  # column of the label; empty if there is none
 
     @property
     def records(self) -> dict[str, int]:

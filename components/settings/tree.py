@@ -100,7 +100,11 @@ def _with_new_names(overlay: Mapping[str, Any]) -> dict[str, Any]:
         section, key = old.split(".")
         values = renamed.get(section)
         if isinstance(values, Mapping) and key in values:
-            warnings.warn(f"setting {old} was renamed to {new}: use the new name", RenamedSetting, stacklevel=3)
+            warnings.warn(
+                f"setting {old} was renamed to {new}; use the new name",
+                RenamedSetting,
+                stacklevel=3,
+            )
             kept = {name: value for name, value in values.items() if name != key}
             renamed[section] = {new.split(".")[1]: values[key], **kept}
     return renamed

@@ -76,7 +76,7 @@ def _outcome(
     error: BaseException | None,
 ) -> str:
     if error is not None:
-        return f"failed: {(str(error) or type(error).__name__).splitlines()[0]}"
+        return f"failed: {(str(error) or type(error).__name__).splitlines()[0].removesuffix(':')}"
     if blessed is False:
         return "not blessed: " + "; ".join(evaluated.get("failures") or evaluated.get("tfma_failures", ()))
     if pushed.get("pushed"):

@@ -130,6 +130,15 @@ class TestRead:
 
         assert data.element_spec[0] == {"image": tf.TensorSpec([None, 8, 8, 3], tf.float32)}
 
+    def test_the_label_is_that_of_the_ingest(self, tmp_path: Path) -> None:
+        """Whatever its column is called, it is not an input."""
+        lines = "".join(f"{number},{'yes' if number % 2 else 'no'}\n" for number in range(100))
+        (tmp_path / "table.csv").write_text("size,churned\n" + lines)
+        artifact = ingest(tmp_path / "table.csv", tmp_path / "artifact", label="churned")
+        found = rows(input_pipeline.read(artifact, "train"))
+
+        assert all(set(values) == {"size"} and label == values["size"] % 2 for values, label in found)
+
     def test_without_the_label_column_batches_are_values_alone(self, table: Path) -> None:
         """The column `label` is then a value."""
         values = next(iter(input_pipeline.read(table, "test", label="nothing", batch_size=3)))

@@ -29,6 +29,7 @@ def close(
     quarantine_list: Path,
     found: int | None = None,
     warnings: Sequence[str] = (),
+    label: str = "label",
 ) -> Manifest:
     """Builds the manifest, checks it, and writes it into the artifact.
 
@@ -40,12 +41,13 @@ def close(
         quarantine_list: a second copy of the quarantine list, which stays if the run stops.
         found: records in, if a file is not one record.
         warnings: of other checks.
+        label: column of the label, or empty.
     """
     for report in reports:
         if report.failure:
             raise BadInput(f"{report.failure}; nothing after it was run")
     near, near_warnings = near_duplicates.check(listing, reports, settings)
-    built, quarantined = build(listing, reports, found, [*warnings, *near_warnings])
+    built, quarantined = build(listing, reports, found, [*warnings, *near_warnings], label)
     manifest.write_quarantine(quarantine_list, quarantined)
     check_budget(quarantined, built.found, settings, quarantine_list)
     ledger.check(built.entry())
@@ -55,7 +57,11 @@ def close(
 
 
 def build(
-    listing: Listing, reports: Sequence[ShardReport], found: int | None = None, warnings: Sequence[str] = ()
+    listing: Listing,
+    reports: Sequence[ShardReport],
+    found: int | None = None,
+    warnings: Sequence[str] = (),
+    label: str = "label",
 ) -> tuple[Manifest, tuple[Quarantined, ...]]:
     """Returns the sum of the reports, and all that was quarantined, sorted by path."""
     quarantined = [*listing.quarantined, *(bad for report in reports for bad in report.quarantined)]
@@ -74,6 +80,7 @@ def build(
         changed=dict(sorted(_sum(report.changed for report in reports).items())),
         median_side=_median(_sum(report.sides for report in reports if report.split == "train")),
         warnings=(*_duplicates(listing), *warnings),
+        label=label,
     )
     return built, tuple(quarantined)
 
