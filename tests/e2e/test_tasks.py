@@ -25,8 +25,8 @@ REQUESTS = 40
 Rows = list[tuple[dict[str, Any], str]]
 
 
-# A minute and more each, and test_own_data.py runs the same tasks: only in `make test-all`.
-LONG = ("text", "multimodal")
+# The longest ones, whose tasks test_own_data.py runs as well: only in `make test-all`.
+LONG = ("text", "tensor", "multimodal")
 TASKS = [pytest.param(task, marks=[pytest.mark.all] if task in LONG else []) for task in ACCURACY]
 
 
