@@ -9,6 +9,8 @@ import tensorflow as tf
 
 from components.errors import SettingsError
 
+pytestmark = pytest.mark.slow
+
 
 class TestEpochs:
     """The contents of an epoch."""

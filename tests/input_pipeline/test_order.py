@@ -11,6 +11,8 @@ import tensorflow as tf
 
 from components.input_pipeline import Position, RecordFile, Worker
 
+pytestmark = pytest.mark.slow
+
 
 def labels(batches: list[tuple[bytes, tuple[int, ...], bytes]]) -> list[tuple[int, ...]]:
     """Returns the records of each epoch of seven batches."""
