@@ -106,7 +106,7 @@ def drain(data: Any, count: int) -> Time:
 def native(work: Work, threads: int, how: loader.DecodeOptions) -> Any:
     """Whole batches by the op."""
     ops, data = _ops(), _source(work).batch(_BATCH, drop_remainder=True)
-    decode = lambda contents, boxes, flips: ops.decode_crop_resize(contents, boxes, flips, _SIZE, how)  # noqa: E731
+    decode = lambda contents, boxes, flips: ops.decode_crop_resize(contents, boxes, flips, _SIZE, how)[0]  # noqa: E731
     return _fixed(data.map(decode, num_parallel_calls=threads).prefetch(2))
 
 
@@ -158,7 +158,6 @@ def main() -> None:
         datasets = {
             "native, bilinear": native(work, threads, loader.DecodeOptions()),
             "native, antialias": native(work, threads, loader.DecodeOptions(antialias=True)),
-            "native, one thread per batch": native(work, threads, loader.DecodeOptions(parallel=False)),
             "TensorFlow, bilinear": tensorflow_own(work, threads, antialias=False),
             "TensorFlow, antialias": tensorflow_own(work, threads, antialias=True),
         }

@@ -146,12 +146,10 @@ def native_check(environment: Mapping[str, str]) -> Check:
         found = [build.find(library) for library in (build.DECODE, build.CHECK)]
     except build.NotBuilt as error:
         return Check("native JPEG", ok=False, found=str(error), advice=advice)
-    decoder, checker = found
-    if decoder is None or checker is None:
+    if None in found:
         return Check("native JPEG", ok=False, found="not built for these versions", advice=advice)
-    recipe = build.built_for(decoder)
-    versions = f"decoder and checker, built for TensorFlow {recipe['tensorflow']}, Pillow {recipe['pillow']}"
-    return Check("native JPEG", ok=True, found=versions)
+    versions = f"TensorFlow {version('tensorflow')}, Pillow {version('pillow')}"
+    return Check("native JPEG", ok=True, found=f"decoder and checker, built for {versions}")
 
 
 def disk_check(folder: Path) -> Check:

@@ -116,7 +116,7 @@ def _by_native(
     options = loader.DecodeOptions(
         resizing.antialias, resizing.antialias and resizing.dct_shrink, _MAX_PIXELS, nice=resizing.nice
     )
-    pixels, problems = ops.try_decode_crop_resize(contents, boxes, flips, (resizing.size, resizing.size), options)
+    pixels, problems = ops.decode_crop_resize(contents, boxes, flips, (resizing.size, resizing.size), options)
     problems = tf.ensure_shape(problems, [None])
 
     def repaired() -> tf.Tensor:

@@ -4,7 +4,7 @@
     check/    plain library for ingest: reads a JPEG to its end and returns it at an eighth of its size
     build.py  compiles both with g++, TensorFlow's headers and the libjpeg-turbo in Pillow's wheel
 
-    bytes.h, huffman.h, huffman_code.h   the Huffman reader, shared by both
+    jpeg_reader.h, huffman.h, huffman_code.h, bytes.h   libjpeg with our own Huffman reader, shared by both
 
 Everything works without them, more slowly: training then decodes with TensorFlow's ops, and ingest with libjpeg alone.
 Evaluation and serving never use them, so an exported model needs nothing of ours.

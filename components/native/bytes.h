@@ -1,4 +1,4 @@
-// A view of encoded bytes, shared by both libraries.
+// A view of encoded bytes and a crop box, shared by both libraries.
 
 #ifndef PENSTOCK_NATIVE_BYTES_H_
 #define PENSTOCK_NATIVE_BYTES_H_
@@ -11,6 +11,10 @@ namespace penstock {
 struct Bytes {
   const uint8_t* data;
   size_t size;
+};
+
+struct Box {
+  int top, left, height, width;
 };
 
 inline int BigEndian16(const uint8_t* at) { return at[0] << 8 | at[1]; }

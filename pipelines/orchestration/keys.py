@@ -74,11 +74,10 @@ def _decoder() -> str:
     if os.environ.get(native.SWITCH) == "0":
         return "TensorFlow"
     try:
-        recipe = native.recipe(native.DECODE)
-        usable = recipe.compiler or native.find(native.DECODE)
+        usable = native.has_compiler() or native.find(native.DECODE)
+        return f"native {native.key(native.DECODE)}" if usable else "TensorFlow"
     except native.NotBuilt:
         return "TensorFlow"
-    return f"native {recipe.inputs}" if usable else "TensorFlow"
 
 
 def _plain(value: object) -> Any:

@@ -14,6 +14,19 @@ from components.native.decode import loader
 Pixels = NDArray[np.uint8]
 
 
+def decode(ops: loader.Ops, *arguments: Any) -> Pixels:
+    """Decodes a batch without a damaged record."""
+    pixels, problems = ops.decode_crop_resize(*arguments)
+    assert set(problems.numpy().tolist()) <= {b""}
+    found: Pixels = pixels.numpy()
+    return found
+
+
+def problems(ops: loader.Ops, *arguments: Any) -> list[str]:
+    """Decodes a batch and returns why each record failed, or an empty string."""
+    return [problem.decode() for problem in ops.decode_crop_resize(*arguments)[1].numpy()]
+
+
 @pytest.fixture(scope="session")
 def ops() -> loader.Ops:
     """The native ops."""

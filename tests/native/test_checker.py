@@ -27,6 +27,7 @@ REGULAR: dict[str, dict[str, Any]] = {
     "4:2:2": {"subsampling": "4:2:2"},
     "4:4:4": {"subsampling": "4:4:4"},
     "gray": {"mode": "L"},
+    "stored as RGB": {"keep_rgb": True},
     "own tables": {"optimize": True},
     "much detail": {"quality": 100, "subsampling": "4:4:4"},
     "little detail": {"quality": 5},
@@ -37,7 +38,6 @@ REGULAR: dict[str, dict[str, Any]] = {
 OTHERS: dict[str, dict[str, Any]] = {
     "progressive": {"progressive": True},
     "CMYK": {"mode": "CMYK"},
-    "stored as RGB": {"keep_rgb": True},
 }
 SIZES = [(1, 1), (8, 8), (16, 16), (17, 33), (128, 128), (150, 203), (375, 500)]
 
@@ -182,14 +182,14 @@ def test_without_a_library_libjpeg_decides(
 ) -> None:
     """Nothing is built, and nothing raises."""
     monkeypatch.setattr(sys, "prefix", str(tmp_path))
-    folder = build.home(build.CHECK) / build.recipe(build.CHECK).key
+    path = build.place(build.CHECK)
     if library == "damaged":
-        folder.mkdir(parents=True)
-        (folder / build.CHECK.file).write_bytes(b"\x7fELF")
+        path.parent.mkdir(parents=True)
+        path.write_bytes(b"\x7fELF")
     checker._load.cache_clear()
     try:
         assert regular_gray(intact) is None
-        assert folder.exists() == (library == "damaged")
+        assert path.exists() == (library == "damaged")
     finally:
         checker._load.cache_clear()
 

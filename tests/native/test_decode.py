@@ -13,6 +13,7 @@ import tensorflow as tf
 from numpy.typing import NDArray
 
 from components.native.decode.loader import DEFAULT, DecodeOptions, Ops
+from tests.native.conftest import decode
 
 Pixels = NDArray[np.uint8]
 Box = Sequence[int]
@@ -79,7 +80,7 @@ class TestPixels:
         boxes = draw_boxes(24, 187, 250)
         flips = [index % 2 == 1 for index in range(24)]
 
-        found = ops.decode_crop_resize([content] * 24, boxes, flips, size, options).numpy()
+        found = decode(ops, [content] * 24, boxes, flips, size, options)
 
         expected = np.stack([plain(content, box, flip, size, options) for box, flip in zip(boxes, flips, strict=True)])
         differences = difference(found, expected)
@@ -106,7 +107,7 @@ class TestPixels:
         """Smaller, larger and equal; odd, narrow and of one pixel."""
         content, box = jpeg(photo(*source)), [0, 0, *source]
 
-        found = ops.decode_crop_resize([content], [box], [False], size, options).numpy()[0]
+        found = decode(ops, [content], [box], [False], size, options)[0]
 
         assert difference(found, plain(content, box, False, size, options)).max() <= 1
 
@@ -114,7 +115,7 @@ class TestPixels:
         """Training and serving see the same up to one rounding; the mean difference is 0.0015 of 255."""
         content = jpeg(photo(375, 500))
 
-        found = ops.decode_crop_resize([content], [[0, 0, 375, 500]], [False], (160, 160), SMOOTH).numpy()[0]
+        found = decode(ops, [content], [[0, 0, 375, 500]], [False], (160, 160), SMOOTH)[0]
 
         whole = tf.io.decode_image(content, channels=3, expand_animations=False).numpy()
         differences = difference(found, resized(whole, [0, 0, 375, 500], (160, 160), antialias=True))
@@ -127,7 +128,7 @@ class TestPixels:
         boxes = draw_boxes(40, 375, 500)
         whole = tf.io.decode_jpeg(content, channels=3).numpy()
 
-        found = ops.decode_crop_resize([content] * 40, boxes, [False] * 40, size).numpy()
+        found = decode(ops, [content] * 40, boxes, [False] * 40, size)
 
         differences = difference(found, np.stack([resized(whole, box, size, antialias=False) for box in boxes]))
         assert differences[:, 4:-4, 4:-4].max() <= 25
@@ -138,9 +139,7 @@ class TestPixels:
         content, box, size = jpeg(photo(427, 640)), [3, 5, 420, 630], (64, 64)
         smooth = plain(content, box, False, size, SMOOTH)
 
-        found = ops.decode_crop_resize(
-            [content], [box], [False], size, DecodeOptions(antialias=True, shrink_in_dct=True)
-        ).numpy()
+        found = decode(ops, [content], [box], [False], size, DecodeOptions(antialias=True, shrink_in_dct=True))
 
         mean = difference(found[0], smooth).mean()
         assert 0 < mean <= 1.5
@@ -150,7 +149,7 @@ class TestPixels:
         """Every value is equal."""
         contents, boxes = [jpeg(photo(80, 90))] * 2, [[3, 10, 60, 71]] * 2
 
-        left, right = ops.decode_crop_resize(contents, boxes, [False, True], (37, 41)).numpy()
+        left, right = decode(ops, contents, boxes, [False, True], (37, 41))
 
         np.testing.assert_array_equal(left, right[:, ::-1])
 
@@ -162,7 +161,7 @@ class TestRaw:
         """Bytes are unchanged."""
         pixels = photo(61, 83)
 
-        found = ops.decode_crop_resize([raw(pixels)], [[7, 11, 50, 64]], [False], (50, 64)).numpy()[0]
+        found = decode(ops, [raw(pixels)], [[7, 11, 50, 64]], [False], (50, 64))[0]
 
         np.testing.assert_array_equal(found, pixels[7:57, 11:75])
 
@@ -173,7 +172,7 @@ class TestRaw:
         """To within one rounding."""
         pixels, boxes = photo(61, 83), draw_boxes(30, 61, 83)
 
-        found = ops.decode_crop_resize([raw(pixels)] * 30, boxes, [False] * 30, (32, 48), options).numpy()
+        found = decode(ops, [raw(pixels)] * 30, boxes, [False] * 30, (32, 48), options)
 
         expected = np.stack([resized(pixels, box, (32, 48), antialias=options.antialias) for box in boxes])
         assert difference(found, expected).max() <= 1
@@ -183,7 +182,7 @@ class TestRaw:
         pixels = np.zeros((2, 4, 3), np.uint8)
         pixels[:, :, 0] = [[0, 1, 1, 2], [0, 1, 1, 2]]
 
-        found = ops.decode_crop_resize([raw(pixels)], [[0, 0, 2, 4]], [False], (1, 2)).numpy()[0]
+        found = decode(ops, [raw(pixels)], [[0, 0, 2, 4]], [False], (1, 2))[0]
 
         np.testing.assert_array_equal(found[0, :, 0], [0, 2])
 
@@ -192,7 +191,7 @@ class TestRaw:
         contents = [raw(np.full((400, 300, 3), gray, np.uint8)) for gray in (1, 127, 255)]
         boxes = [[0, 0, 400, 300]] * 3
 
-        found = ops.decode_crop_resize(contents, boxes, [False] * 3, (3, 7), SMOOTH).numpy()
+        found = decode(ops, contents, boxes, [False] * 3, (3, 7), SMOOTH)
 
         np.testing.assert_array_equal(found, np.stack([np.full((3, 7, 3), gray) for gray in (1, 127, 255)]))
 
@@ -203,19 +202,17 @@ class TestInTfData:
     def test_batches_equal_those_of_eager_calls(
         self, ops: Ops, photo: Photo, jpeg: Encode, raw: Callable[[Pixels], bytes]
     ) -> None:
-        """Several batches in parallel, of JPEGs and raw images, with shared and with single threads."""
+        """Several batches in parallel, of JPEGs and raw images."""
         contents = [raw(photo(40, 50)) if index % 5 == 0 else jpeg(photo(60 + index, 80)) for index in range(32)]
         boxes = np.stack([draw_boxes(32, 40, 50)[index] for index in range(32)])
         flips = np.arange(32) % 3 == 0
-        eager = ops.decode_crop_resize(contents, boxes, flips, (24, 24)).numpy()
+        eager = decode(ops, contents, boxes, flips, (24, 24))
 
-        for parallel in (False, True):
-            data = tf.data.Dataset.from_tensor_slices((contents, boxes, flips)).batch(8)
-            decode = functools.partial(ops.decode_crop_resize, size=(24, 24), options=DecodeOptions(parallel=parallel))
-            data = data.map(decode, num_parallel_calls=2)
+        data = tf.data.Dataset.from_tensor_slices((contents, boxes, flips)).batch(8)
+        data = data.map(functools.partial(ops.decode_crop_resize, size=(24, 24)), num_parallel_calls=2)
 
-            assert data.element_spec == tf.TensorSpec([None, 24, 24, 3], tf.uint8)
-            np.testing.assert_array_equal(np.concatenate(list(data.as_numpy_iterator())), eager)
+        assert data.element_spec == (tf.TensorSpec([None, 24, 24, 3], tf.uint8), tf.TensorSpec([None], tf.string))
+        np.testing.assert_array_equal(np.concatenate([pixels for pixels, _ in data.as_numpy_iterator()]), eager)
 
     def test_sizes_come_from_headers(self, ops: Ops, photo: Photo, jpeg: Encode) -> None:
         """So boxes can be drawn inside the graph."""
@@ -233,7 +230,7 @@ class TestInTfData:
         def decode_twice() -> list[int]:
             found = []
             for nice in (7, 3):
-                ops.decode_crop_resize(content, box, [False], (8, 8), DecodeOptions(nice=nice))
+                decode(ops, content, box, [False], (8, 8), DecodeOptions(nice=nice))
                 found.append(os.getpriority(os.PRIO_PROCESS, threading.get_native_id()))
             return found
 
@@ -242,13 +239,13 @@ class TestInTfData:
             assert (
                 pool.submit(decode_twice).result() == [max(before, 7)] * 2
             )  # the tests themselves may run with a niceness
-        ops.decode_crop_resize(content, box, [False], (8, 8))
+        decode(ops, content, box, [False], (8, 8))
         assert os.getpriority(os.PRIO_PROCESS, threading.get_native_id()) == before
 
     def test_an_empty_batch_stays_empty(self, ops: Ops) -> None:
         """The last batch of a filtered dataset may be empty."""
         boxes, flips = tf.zeros([0, 4], tf.int32), tf.zeros([0], tf.bool)
 
-        found = ops.decode_crop_resize(tf.zeros([0], tf.string), boxes, flips, (8, 8))
+        found = decode(ops, tf.zeros([0], tf.string), boxes, flips, (8, 8))
 
         assert found.shape == (0, 8, 8, 3)

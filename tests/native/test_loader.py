@@ -31,7 +31,7 @@ def test_the_ops_are_loaded_once(ops: loader.Ops) -> None:
 
 def test_the_identity_is_the_key_of_the_build(ops: loader.Ops) -> None:
     """It is stored with the results of a training."""
-    assert loader.identity() == f"native:{build.recipe(build.DECODE).key}"
+    assert loader.identity() == f"native:{build.key(build.DECODE)}"
     assert loader.identity() == f"native:{ops.key}"
 
 
@@ -59,7 +59,7 @@ def test_without_a_compiler_there_are_no_ops(monkeypatch: pytest.MonkeyPatch, tm
 def test_a_damaged_library_is_a_reason(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     """For example a file that a full disk has truncated."""
     monkeypatch.setattr(sys, "prefix", str(tmp_path))
-    library = build.home(build.DECODE) / build.recipe(build.DECODE).key / build.DECODE.file
+    library = build.place(build.DECODE)
     library.parent.mkdir(parents=True)
     library.write_bytes(b"\x7fELF")
 

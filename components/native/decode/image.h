@@ -25,10 +25,6 @@ struct Shape {
   Format format = kOther;
 };
 
-struct Box {
-  int top, left, height, width;
-};
-
 constexpr size_t kRawHeader = 19;  // "P6 ddddd ddddd 255\n"
 
 inline bool Inside(const Box& box, int height, int width) {

@@ -89,8 +89,6 @@ REGISTER_OP("PenstockDecodeCropResize")
     .Attr("antialias: bool = false")
     .Attr("shrink_in_dct: bool = false")
     .Attr("max_pixels: int >= 1 = 50000000")
-    .Attr("strict: bool = true")
-    .Attr("parallel: bool = true")
     .Attr("nice: int >= 0 = 0")
     .SetShapeFn([](InferenceContext* c) {
       ShapeHandle contents, boxes, flips;
@@ -120,8 +118,6 @@ class DecodeBatch : public OpKernel {
     OP_REQUIRES_OK(context, context->GetAttr("antialias", &options_.antialias));
     OP_REQUIRES_OK(context, context->GetAttr("shrink_in_dct", &options_.shrink_in_dct));
     OP_REQUIRES_OK(context, context->GetAttr("max_pixels", &options_.max_pixels));
-    OP_REQUIRES_OK(context, context->GetAttr("strict", &strict_));
-    OP_REQUIRES_OK(context, context->GetAttr("parallel", &parallel_));
     OP_REQUIRES_OK(context, context->GetAttr("nice", &nice_));
   }
 
@@ -139,7 +135,6 @@ class DecodeBatch : public OpKernel {
                                 0, TensorShape({records, options_.height, options_.width, 3}), &pixels));
     OP_REQUIRES_OK(context, context->allocate_output(1, TensorShape({records}), &problems));
     DecodeAll(context, contents, boxes, flips, pixels, problems);
-    if (strict_) RaiseFirst(context, *problems);
   }
 
  private:
@@ -161,21 +156,11 @@ class DecodeBatch : public OpKernel {
         if (!wrong(i).empty()) std::memset(to + bytes * i, 0, bytes);  // never uninitialised memory
       }
     };
-    if (!parallel_) return decode(0, contents.dim_size(0));
     const auto& workers = *context->device()->tensorflow_cpu_worker_threads();
     tensorflow::Shard(workers.num_threads, workers.workers, contents.dim_size(0), kCyclesPerDecode, decode);
   }
 
-  static void RaiseFirst(OpKernelContext* context, const Tensor& problems) {
-    const auto wrong = problems.vec<tstring>();
-    for (int64_t i = 0; i < problems.dim_size(0); ++i) {
-      OP_REQUIRES(context, wrong(i).empty(),
-                  errors::InvalidArgument("record ", i, " of the batch cannot be decoded: ", wrong(i)));
-    }
-  }
-
   Options options_ = {};
-  bool strict_ = true, parallel_ = true;
   int nice_ = 0;
 };
 REGISTER_KERNEL_BUILDER(Name("PenstockDecodeCropResize").Device(tensorflow::DEVICE_CPU), DecodeBatch);

@@ -1,6 +1,6 @@
 """Load the native decoding ops as Python functions, or say why they are missing.
 
-    load() ─► Ops: shapes, decode_crop_resize, try_decode_crop_resize
+    load() ─► Ops: shapes, decode_crop_resize
           └─► None; why_not() returns the reason, and TensorFlow's own ops do the work
 
 A missing library is built for the installed versions. TensorFlow is imported on the first call, not before.
@@ -32,14 +32,12 @@ class DecodeOptions:
         shrink_in_dct: With antialias, decode a box of three or more times the output size at 1/2, 1/4 or 1/8: faster,
             and no longer within one rounding of TensorFlow's pixels.
         max_pixels: Maximum of a whole image; larger ones are rejected by their header.
-        parallel: Share the images of one batch among TensorFlow's threads.
         nice: Niceness of the thread that decodes. It stays with the thread, so use private threads only.
     """
 
     antialias: bool = False
     shrink_in_dct: bool = False
     max_pixels: int = 50_000_000
-    parallel: bool = True
     nice: int = 0
 
 
@@ -72,7 +70,7 @@ class Ops:
         flips: "tf.Tensor",
         size: tuple[int, int],
         options: DecodeOptions = DEFAULT,
-    ) -> "tf.Tensor":
+    ) -> tuple["tf.Tensor", "tf.Tensor"]:
         """Decodes a box of each image and resizes it.
 
         Args:
@@ -83,42 +81,11 @@ class Ops:
             options: how to decode.
 
         Returns:
-            uint8 [n, height, width, 3].
-
-        Raises:
-            tf.errors.InvalidArgumentError: A record cannot be decoded; the message gives its index in the batch.
+            uint8 [n, height, width, 3], black where decoding failed; and string [n]: why it failed, or empty.
         """
-        pixels, _ = self._decode(contents, boxes, flips, size, options, strict=True)
-        return pixels
-
-    def try_decode_crop_resize(
-        self,
-        contents: "tf.Tensor",
-        boxes: "tf.Tensor",
-        flips: "tf.Tensor",
-        size: tuple[int, int],
-        options: DecodeOptions = DEFAULT,
-    ) -> tuple["tf.Tensor", "tf.Tensor"]:
-        """Decodes as `decode_crop_resize` does, but returns errors instead of raising.
-
-        Returns:
-            The pixels, black where decoding failed, and string [n]: the reason, or an empty string.
-        """
-        return self._decode(contents, boxes, flips, size, options, strict=False)
-
-    def _decode(
-        self,
-        contents: "tf.Tensor",
-        boxes: "tf.Tensor",
-        flips: "tf.Tensor",
-        size: tuple[int, int],
-        options: DecodeOptions,
-        *,
-        strict: bool,
-    ) -> tuple["tf.Tensor", "tf.Tensor"]:
         height, width = size
         decoded: tuple[tf.Tensor, tf.Tensor] = self.module.penstock_decode_crop_resize(
-            contents, boxes, flips, height=height, width=width, strict=strict, **asdict(options)
+            contents, boxes, flips, height=height, width=width, **asdict(options)
         )
         return decoded
 

@@ -161,17 +161,8 @@ inline size_t PaddingAcross(const Taps& taps) { return 3 * static_cast<size_t>(t
 
 // ---- plain C++ for every machine; the AVX2 code below gives equal results
 
-// a + (b - a) * weight, rounded like the x86 instruction.
-inline void MixTwoPlain(const uint8_t* a, const uint8_t* b, int weight, int begin, int end, int16_t* out) {
-  for (int i = begin; i < end; ++i) {
-    const int slope = (b[i] - a[i]) * (1 << kRowBits);
-    out[i] = static_cast<int16_t>((a[i] << kRowBits) + ((slope * (2 * weight) + (1 << 14)) >> 15));
-  }
-}
-
-inline void MixManyPlain(const uint8_t* const* rows, const int16_t* weights, int count, int begin, int end,
-                         int16_t* out) {
-  for (int i = begin; i < end; ++i) {
+inline void MixRowsPlain(const uint8_t* const* rows, const int16_t* weights, int count, int n, int16_t* out) {
+  for (int i = 0; i < n; ++i) {
     int sum = 1 << (14 - kRowBits - 1);
     for (int tap = 0; tap < count; ++tap) sum += rows[tap][i] * weights[tap];
     out[i] = static_cast<int16_t>(sum >> (14 - kRowBits));
@@ -201,28 +192,12 @@ inline void MixAcrossPlain(const int16_t* row, const Across& across, int begin, 
 #ifdef PENSTOCK_AVX2
 #define PENSTOCK_FOR_AVX2 __attribute__((target("avx2")))
 
-PENSTOCK_FOR_AVX2 inline void MixTwoAt(const uint8_t* a, const uint8_t* b, __m256i weight, int16_t* out) {
-  const __m256i from = _mm256_cvtepu8_epi16(_mm_loadu_si128(reinterpret_cast<const __m128i*>(a)));
-  const __m256i to = _mm256_cvtepu8_epi16(_mm_loadu_si128(reinterpret_cast<const __m128i*>(b)));
-  const __m256i slope = _mm256_slli_epi16(_mm256_sub_epi16(to, from), kRowBits);
-  const __m256i mixed = _mm256_add_epi16(_mm256_slli_epi16(from, kRowBits), _mm256_mulhrs_epi16(slope, weight));
-  _mm256_storeu_si256(reinterpret_cast<__m256i*>(out), mixed);
-}
-
-// The last vector overlaps the one before it instead of reading beyond the row.
-PENSTOCK_FOR_AVX2 inline void MixTwoAvx2(const uint8_t* a, const uint8_t* b, int weight, int n, int16_t* out) {
-  const __m256i factor = _mm256_set1_epi16(static_cast<int16_t>(2 * weight));
-  for (int i = 0; i + 16 <= n; i += 16) MixTwoAt(a + i, b + i, factor, out + i);
-  MixTwoAt(a + n - 16, b + n - 16, factor, out + n - 16);
-}
-
 // Two rows at a time: their bytes interleaved, times the two weights, summed.
-template <int kPairs>
-PENSTOCK_FOR_AVX2 inline void MixManyAt(const uint8_t* const* rows, const int16_t* weights, int pairs, int i,
+PENSTOCK_FOR_AVX2 inline void MixRowsAt(const uint8_t* const* rows, const int16_t* weights, int pairs, int i,
                                         int16_t* out) {
   const __m256i half = _mm256_set1_epi32(1 << (14 - kRowBits - 1));
   __m256i low = half, high = half;
-  for (int pair = 0; pair < (kPairs ? kPairs : pairs); ++pair) {
+  for (int pair = 0; pair < pairs; ++pair) {
     const __m128i a = _mm_loadu_si128(reinterpret_cast<const __m128i*>(rows[2 * pair] + i));
     const __m128i b = _mm_loadu_si128(reinterpret_cast<const __m128i*>(rows[2 * pair + 1] + i));
     const __m256i both = _mm256_set1_epi32(weights[2 * pair + 1] * 65536 + weights[2 * pair]);
@@ -234,11 +209,11 @@ PENSTOCK_FOR_AVX2 inline void MixManyAt(const uint8_t* const* rows, const int16_
   _mm256_storeu_si256(reinterpret_cast<__m256i*>(out + i), _mm256_permute4x64_epi64(mixed, 0xD8));
 }
 
-template <int kPairs>  // 0: use `pairs`
-PENSTOCK_FOR_AVX2 inline void MixManyAvx2(const uint8_t* const* rows, const int16_t* weights, int pairs, int n,
+// The last vector overlaps the one before it instead of reading beyond the row.
+PENSTOCK_FOR_AVX2 inline void MixRowsAvx2(const uint8_t* const* rows, const int16_t* weights, int pairs, int n,
                                           int16_t* out) {
-  for (int i = 0; i + 16 <= n; i += 16) MixManyAt<kPairs>(rows, weights, pairs, i, out);
-  MixManyAt<kPairs>(rows, weights, pairs, n - 16, out);
+  for (int i = 0; i + 16 <= n; i += 16) MixRowsAt(rows, weights, pairs, i, out);
+  MixRowsAt(rows, weights, pairs, n - 16, out);
 }
 
 // Two output pixels: r g b of two source pixels each, times their weights, summed.
@@ -259,9 +234,8 @@ PENSTOCK_FOR_AVX2 inline __m256i SumAcross(const int16_t* first, const int16_t* 
   return _mm256_srli_epi32(_mm256_add_epi32(_mm256_add_epi32(sum, half), odd), kSumBits);
 }
 
-template <int kPairs>  // 0: use the table's number
 PENSTOCK_FOR_AVX2 inline int MixAcrossAvx2(const int16_t* row, const Across& across, uint8_t* out) {
-  const int pairs = kPairs ? kPairs : across.pairs;
+  const int pairs = across.pairs;
   const int* offsets = across.offsets.data();
   const int16_t* weights = across.weights.data();
   const __m256i order = _mm256_setr_epi32(0, 4, 1, 5, 2, 6, 3, 7);
@@ -290,30 +264,18 @@ inline bool HasAvx2() {
 
 // Blends `n` bytes of two or more adjacent rows into 16-bit numbers.
 inline void MixRows(const uint8_t* const* rows, const int16_t* weights, int count, int n, bool vectors, int16_t* out) {
-  // A weight of one does not fit the 16-bit factor; the result is then the other row.
-  const bool all = weights[1] == kOne;
-  const uint8_t *above = rows[all ? 1 : 0], *below = rows[1];
-  const int share = all ? 0 : weights[1];
 #ifdef PENSTOCK_AVX2
-  if (vectors && n >= 16) {
-    if (count == 2) return MixTwoAvx2(above, below, share, n, out);
-    if (count == 4) return MixManyAvx2<2>(rows, weights, 2, n, out);
-    return MixManyAvx2<0>(rows, weights, count / 2, n, out);
-  }
+  if (vectors && n >= 16) return MixRowsAvx2(rows, weights, count / 2, n, out);
 #endif
   static_cast<void>(vectors);
-  count == 2 ? MixTwoPlain(above, below, share, 0, n, out) : MixManyPlain(rows, weights, count, 0, n, out);
+  MixRowsPlain(rows, weights, count, n, out);
 }
 
 // Blends a row of 16-bit numbers horizontally into a row of the output, exactly across.width * 3 bytes.
 inline void MixAcross(const int16_t* row, const Across& across, bool vectors, uint8_t* out) {
   int done = 0;
 #ifdef PENSTOCK_AVX2
-  if (vectors) {
-    done = across.pairs == 1   ? MixAcrossAvx2<1>(row, across, out)
-           : across.pairs == 2 ? MixAcrossAvx2<2>(row, across, out)
-                               : MixAcrossAvx2<0>(row, across, out);
-  }
+  if (vectors) done = MixAcrossAvx2(row, across, out);
 #endif
   static_cast<void>(vectors);
   MixAcrossPlain(row, across, done, out);

@@ -1,6 +1,7 @@
 // libjpeg with error codes instead of longjmp: every call returns whether it succeeded.
 //
-//   Open ─► header: size, components ─► Start ─► only the columns and rows of the box ─► ReadRows, ReadRows, …
+//   Open ─► header: size, components ─┬─► Start: only the columns and rows of a box ─┬─► ReadRows, ReadRows, …
+//                                     └─► StartGray: at an eighth of the size ───────┘
 //
 // libjpeg reports an error by calling a function that must not return. Each call below sets the place to jump back to
 // and calls only libjpeg, so that no destructor is skipped; our own destructor closes what is open. Damaged data is only
@@ -22,8 +23,8 @@
 
 #include <dlfcn.h>
 
+#include "bytes.h"
 #include "huffman.h"
-#include "image.h"
 #include "jpeglib.h"
 
 static_assert(JPEG_LIB_VERSION == 62 && LIBJPEG_TURBO_VERSION_NUMBER >= 1005000, "partial decoding needs libjpeg-turbo 1.5");
@@ -65,6 +66,7 @@ class JpegReader {
     progress_.progress_monitor = CountScans;
     jpeg_.progress = &progress_;
     jpeg_mem_src(&jpeg_, bytes.data, bytes.size);
+    end_ = bytes.data + bytes.size;
     jpeg_read_header(&jpeg_, TRUE);
     return true;
   }
@@ -87,13 +89,21 @@ class JpegReader {
     // Columns start at a block of pixels, so there may be some to the left of the box.
     if (width != jpeg_.output_width) jpeg_crop_scanline(&jpeg_, &left, &width);
     margin_ = box.left - static_cast<int>(left);
-    own_ = scratch_ && StartOwnReader(static_cast<int>(left));
-    if (own_) Entropy()->decode_mcu = DecodeMcu;
+    StartOwnReader(static_cast<int>(left));
     if (box.top) jpeg_skip_scanlines(&jpeg_, static_cast<JDIMENSION>(box.top));
     return true;
   }
 
-  int shrunk_height() const { return static_cast<int>(jpeg_.output_height); }
+  // Starts reading the whole image in gray at an eighth of its size; false if our own Huffman reader cannot read it.
+  bool StartGray() {
+    if (setjmp(back_)) return false;
+    jpeg_.out_color_space = JCS_GRAYSCALE;
+    jpeg_.scale_num = 1;
+    jpeg_.scale_denom = 8;
+    jpeg_start_decompress(&jpeg_);
+    return StartOwnReader(0);
+  }
+
   int stride() const { return static_cast<int>(jpeg_.output_width) * 3; }  // bytes per row read
   int margin() const { return margin_; }                                   // pixels per row to the left of the box
 
@@ -107,6 +117,11 @@ class JpegReader {
       done = done + static_cast<int>(read);
     }
     return true;
+  }
+
+  // Whether our own reader has used all data, up to an end marker in the last two bytes.
+  bool AtEnd() const {
+    return huffman_.AtEnd() && end_ - huffman_.end() == 2 && huffman_.end()[1] == JPEG_EOI;
   }
 
   // The reason of the last failure.
@@ -153,8 +168,9 @@ class JpegReader {
 
   EntropyDecoder* Entropy() { return reinterpret_cast<EntropyDecoder*>(jpeg_.entropy); }
 
-  // Starts our own reader at column `left`; false if it does not support the image.
+  // Replaces libjpeg's reader by our own, from column `left` on; false if ours does not support the image.
   bool StartOwnReader(int left) {
+    if (!scratch_) return false;
     static const bool fits = IsInLibjpeg(reinterpret_cast<const void*>(Entropy()->start_pass)) &&
                              IsInLibjpeg(reinterpret_cast<const void*>(Entropy()->decode_mcu));
     const bool one_scan = !jpeg_.progressive_mode && jpeg_.comps_in_scan == jpeg_.num_components;
@@ -167,7 +183,7 @@ class JpegReader {
       layout.component[i] = static_cast<uint8_t>(component);
       layout.dc[i] = static_cast<uint8_t>(info->dc_tbl_no);
       layout.ac[i] = static_cast<uint8_t>(info->ac_tbl_no);
-      layout.dc_alone[i] = info->DCT_scaled_size == 1;
+      layout.dc_alone[i] = info->DCT_scaled_size == 1 || !info->component_needed;
       if (!SetCode(jpeg_.dc_huff_tbl_ptrs, scratch_->dc, layout.dc[i], true) ||
           !SetCode(jpeg_.ac_huff_tbl_ptrs, scratch_->ac, layout.ac[i], false)) {
         return false;
@@ -180,7 +196,8 @@ class JpegReader {
     layout.last_column = (left + static_cast<int>(jpeg_.output_width) - 1) / mcu;
     layout.restart_interval = static_cast<int>(jpeg_.restart_interval);
     huffman_.Start({jpeg_.src->next_input_byte, jpeg_.src->bytes_in_buffer}, layout, scratch_);
-    return true;
+    Entropy()->decode_mcu = DecodeMcu;
+    return own_ = true;
   }
 
   static bool SetCode(JHUFF_TBL* const* tables, Code* codes, int number, bool is_dc) {
@@ -198,6 +215,7 @@ class JpegReader {
   HuffmanScratch* scratch_;
   HuffmanReader huffman_;
   bool own_ = false;
+  const uint8_t* end_ = nullptr;  // of the file
   jpeg_decompress_struct jpeg_;
   jpeg_error_mgr errors_;
   jpeg_progress_mgr progress_ = {};
