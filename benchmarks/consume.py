@@ -21,10 +21,18 @@ _SIMULATED_AT = 0.9  # of the rate without a device
 _SAMPLED = 16  # batches described, after the measurement
 
 
-def tokens(batch: Any) -> tuple[int, int]:
-    """Returns the number of tokens in a batch of texts, and of all cells."""
-    ids = next(iter(meter.leaves(batch)))
-    return int(np.count_nonzero(ids)), int(ids.size)
+class Tokens:
+    """Reads batches of texts, and counts their tokens and all cells."""
+
+    def __init__(self) -> None:
+        self.filled = self.cells = 0
+
+    def read(self, batch: Any) -> int:
+        """Adds a batch and returns its number of samples."""
+        ids = next(iter(meter.leaves(batch)))
+        self.filled += int(np.count_nonzero(ids))
+        self.cells += int(ids.size)
+        return meter.touch(batch)
 
 
 def look(feed: meter.Feed) -> dict[str, Any]:
@@ -40,8 +48,10 @@ def look(feed: meter.Feed) -> dict[str, Any]:
 
 def measure(make: Callable[[], Iterable[Any]], arguments: argparse.Namespace) -> dict[str, Any]:
     """Returns all figures of one run."""
-    feed = meter.Feed(make, tokens if arguments.tokens else None)
+    tokens = Tokens()
+    feed = meter.Feed(make, tokens.read if arguments.tokens else None)
     feed.run(arguments.warm_up)
+    tokens.filled = tokens.cells = 0
     window = feed.run(arguments.seconds)
     waits = meter.quantiles(window.waits)
     found: dict[str, Any] = {
@@ -52,8 +62,8 @@ def measure(make: Callable[[], Iterable[Any]], arguments: argparse.Namespace) ->
         "peak_mb": meter.peak_mb(),
         "wait_p50": waits[50],
         "wait_p99": waits[99],
-        "filled": window.filled / window.seconds,
-        "padding": 1 - window.filled / window.cells if window.cells else 0.0,
+        "filled": tokens.filled / window.seconds,
+        "padding": 1 - tokens.filled / tokens.cells if tokens.cells else 0.0,
     }
     if arguments.simulate:
         found["simulated"] = asdict(feed.simulate(_SIMULATED_AT * window.rate, arguments.seconds))

@@ -6,7 +6,6 @@ from typing import Annotated
 import typer
 
 from components.tasks import NAMES
-from pipelines.bench.cli import bench, tune
 
 # Typer reads annotations at run time; `Optional` keeps them readable for it on Python 3.10.
 app = typer.Typer(
@@ -16,6 +15,11 @@ app = typer.Typer(
     add_completion=False,
     pretty_exceptions_enable=False,
 )
+
+bench = typer.Typer(help="Measure a part of the pipeline on your own data.", no_args_is_help=True)
+tune = typer.Typer(help="Find the fastest settings on this machine.", no_args_is_help=True)
+app.add_typer(bench, name="bench")
+app.add_typer(tune, name="tune")
 
 TaskName = Annotated[str, typer.Argument(metavar="TASK", help=f"The task: {', '.join(NAMES)}.")]
 Data = Annotated[
@@ -47,10 +51,11 @@ Label = Annotated[str, typer.Option(help="Label column of tabular data; the same
 DryRun = Annotated[bool, typer.Option("--dry-run", help="Print which nodes would run, and why; change nothing.")]
 Wait = Annotated[bool, typer.Option("--wait", help="Wait until another run on the same root has finished.")]
 BeamArgs = Annotated[list[str] | None, typer.Argument(metavar="[-- BEAM FLAGS]", help="Flags for Apache Beam.")]
-
-
-app.add_typer(bench, name="bench")
-app.add_typer(tune, name="tune")
+Records = Annotated[
+    str | None, typer.Option(metavar="FOLDER", help="Output folder of ingest. Default: the newest of the pipeline.")
+]
+Rounds = Annotated[int, typer.Option(min=1, max=100, help="Measurements of each variant; medians are shown.")]
+Seconds = Annotated[float, typer.Option(min=0.1, max=600, help="Duration of each measurement, after a warm-up.")]
 
 
 def _print_version(asked: bool) -> None:
@@ -163,6 +168,57 @@ def inspect(
 
     log.prepare_environment()
     show(path, InspectRequest(rows, Path(sheet) if sheet else None, verify), sys.stdout)
+
+
+@bench.command("input")
+def bench_input(
+    task: TaskName,
+    data: Data = None,
+    root: Root = None,
+    name: Name = None,
+    settings_file: SettingsFile = None,
+    flags: Set = None,
+    records: Records = None,
+    accelerator: Annotated[
+        str | None, typer.Option(metavar="NAME|RATE", help="Device to simulate: a100, h100, or samples per second.")
+    ] = None,
+    rounds: Rounds = 3,
+    seconds: Seconds = 3.0,
+) -> None:
+    """Measure the input pipeline: each stage, against tutorial code, with a simulated device; report the bottleneck."""
+    from pipelines import config, log
+    from pipelines.bench import accelerators, bench, jobs, show
+
+    log.prepare_environment()
+    chosen = config.make(task, data=data, root=root, name=name, settings_file=settings_file, flags=flags or ())
+    device = accelerators.parse(accelerator) if accelerator else None
+    typer.echo(show.benched(bench.bench(jobs.make(chosen, records, rounds, seconds), device)))
+
+
+@tune.command("input")
+def tune_input(
+    task: TaskName,
+    data: Data = None,
+    root: Root = None,
+    name: Name = None,
+    settings_file: SettingsFile = None,
+    flags: Set = None,
+    records: Records = None,
+    any_order: Annotated[
+        bool, typer.Option("--any-order", help="Allow input.order=fastest; batches then differ from run to run.")
+    ] = False,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Measure and report, but write nothing.")] = False,
+    rounds: Rounds = 3,
+    seconds: Seconds = 1.5,
+) -> None:
+    """Measure settings of the input pipeline and write the fastest into your settings file."""
+    from pipelines import config, log
+    from pipelines.bench import jobs, show, tune
+
+    log.prepare_environment()
+    chosen = config.make(task, data=data, root=root, name=name, settings_file=settings_file, flags=flags or ())
+    job = jobs.make(chosen, records, rounds, seconds)
+    typer.echo(show.tuned(tune.tune(job, file=settings_file, any_order=any_order, dry_run=dry_run)))
 
 
 @app.command()

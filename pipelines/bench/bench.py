@@ -5,34 +5,20 @@ stage after stage ────────────────┼─► wait
 images stored smaller, if needed ─┘
 """
 
-import os
-from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from pathlib import Path
+
+import typer
 
 from components import diagnosis
 from components.diagnosis import Demand, Remedy, Stage
 from components.errors import BadInput
 from components.records import manifest
-from pipelines.bench import accelerators, jobs, locate, measurements
+from pipelines.bench import jobs, measurements
 from pipelines.bench.accelerators import Accelerator
-from pipelines.bench.measurements import MeasureJob, Measurement, RecordFacts, Variant
-from pipelines.config import RunConfig
+from pipelines.bench.measurements import STAGES, TUTORIAL, MeasureJob, Measurement, RecordFacts, Variant
 
-STAGES = ("read", "parse", "decode", "augment", "batch")
 SIMULATED_SHARE = 0.9  # of the measured rate, if no device is named
 _WORTH_STORING = 1.2  # images must be this many times larger than `ingest.store_side`
-Log = Callable[[str], None]
-
-
-@dataclass(frozen=True)
-class BenchRequest:
-    """What to measure, and for how long."""
-
-    records: str | None = None  # Examples artifact; default: the newest
-    accelerator: str | None = None
-    rounds: int = 3
-    seconds: float = 3.0
 
 
 @dataclass(frozen=True)
@@ -49,28 +35,30 @@ class BenchResult:
     verdict: str
 
 
-def bench(config: RunConfig, request: BenchRequest, log: Log) -> BenchResult:
-    """Measures the input pipeline of a task."""
-    device = accelerators.parse(request.accelerator) if request.accelerator else None
-    artifact = locate.examples(config, request.records)
-    log(f"measuring {artifact}, {request.rounds} rounds …")
-    ours, tutorial, facts = _compare(config, artifact, request, device)
-    log("measuring each stage …")
-    stages = _stages(config, artifact, request)
+def bench(job: MeasureJob, device: Accelerator | None) -> BenchResult:
+    """Measures the input pipeline of a task on the records of a job."""
+    typer.echo(f"measuring {job.artifact}, {job.rounds} rounds …", err=True)
+    ours, tutorial, facts = _compare(job, device)
+    typer.echo("measuring each stage …", err=True)
+    half = replace(job, seconds=job.seconds / 2)  # CPU costs are compared, not rates: half the time is enough
+    costs = _costs(half, [Variant(stage, job.settings.input) for stage in STAGES])
+    stages = differences(dict(zip(STAGES, costs, strict=True)))
+    cores = jobs.cores()
     if device is None:
         verdict = f"{diagnosis.limit(stages)}; with --accelerator, it also says how long a device would wait"
     else:
         remedies: tuple[Remedy, ...] = ()
         if 1 - ours.utilisation >= diagnosis.BOUND:
-            log("the device waits for data; measuring what would help …")
-            smaller = _stored_smaller(config, artifact, request, facts, ours)
-            settings = config.settings.input
-            cacheable = facts.cache_mb < settings.ram_mb and settings.cache == "none"
-            demand = Demand(device.rate, ours.rate, cores())
-            remedies = diagnosis.remedies(stages, demand, fits_in_memory=cacheable, measured=smaller)
+            typer.echo("the device waits for data; measuring what would help …", err=True)
+            settings = job.settings.input
+            remedies = diagnosis.remedies(
+                stages,
+                Demand(device.rate, ours.rate, cores),
+                fits_in_memory=facts.cache_mb < settings.ram_mb and settings.cache == "none",
+                measured=_stored_smaller(half, facts, ours),
+            )
         verdict = diagnosis.verdict(1 - ours.utilisation, stages, remedies)
-    batch_size = config.settings.input.batch_size
-    return BenchResult(facts, batch_size, cores(), ours, tutorial, stages, device, verdict)
+    return BenchResult(facts, job.settings.input.batch_size, cores, ours, tutorial, stages, device, verdict)
 
 
 def differences(costs: dict[str, float]) -> tuple[Stage, ...]:
@@ -79,24 +67,15 @@ def differences(costs: dict[str, float]) -> tuple[Stage, ...]:
     return tuple(Stage(name, cost - earlier) for (name, cost), earlier in zip(costs.items(), before, strict=False))
 
 
-def cores() -> int:
-    """Returns the number of cores that this process may use."""
-    return len(os.sched_getaffinity(0))
-
-
-def _compare(
-    config: RunConfig, artifact: Path, request: BenchRequest, device: Accelerator | None
-) -> tuple[Measurement, Measurement | None, RecordFacts]:
+def _compare(job: MeasureJob, device: Accelerator | None) -> tuple[Measurement, Measurement | None, RecordFacts]:
     """Measures Penstock and the tutorial code in turn, each round in a fresh process."""
-    ours_job = replace(
-        _job(config, artifact, ["training"], request.seconds),
-        device_rate=device.rate if device else 0.0,
-        device_share=0.0 if device else SIMULATED_SHARE,
-    )
-    tutorial_job = _job(config, artifact, ["tutorial"], request.seconds)
+    once = replace(job, rounds=1)
+    simulated = replace(once, device_rate=device.rate) if device else replace(once, device_share=SIMULATED_SHARE)
+    ours_job = replace(simulated, variants=(Variant(STAGES[-1], job.settings.input),))
+    tutorial_job = replace(once, variants=(Variant(TUTORIAL, job.settings.input),))
     ours: list[Measurement] = []
     tutorial: list[Measurement] = []
-    for _ in range(request.rounds):
+    for _ in range(job.rounds):
         result = jobs.run(ours_job)
         ours += result.measured[0]
         tutorial += _tutorial(tutorial_job)
@@ -110,28 +89,16 @@ def _tutorial(job: MeasureJob) -> tuple[Measurement, ...]:
         return ()
 
 
-def _stages(config: RunConfig, artifact: Path, request: BenchRequest) -> tuple[Stage, ...]:
-    # CPU costs are compared, not rates: half the time is enough.
-    job = replace(_job(config, artifact, STAGES, request.seconds / 2), rounds=request.rounds)
-    medians = jobs.run(job).medians()
-    return differences({name: each.cpu_us for name, each in zip(STAGES, medians, strict=True)})
-
-
-def _stored_smaller(
-    config: RunConfig, artifact: Path, request: BenchRequest, facts: RecordFacts, ours: Measurement
-) -> tuple[Remedy, ...]:
+def _stored_smaller(job: MeasureJob, facts: RecordFacts, ours: Measurement) -> tuple[Remedy, ...]:
     """Measures what `ingest.store` would gain, on some of the records."""
-    ingest = config.settings.ingest
-    if not facts.images or manifest.read(artifact).median_side < _WORTH_STORING * ingest.store_side:
+    ingest = job.settings.ingest
+    if not facts.images or manifest.read(job.artifact).median_side < _WORTH_STORING * ingest.store_side:
         return ()
     names = {"jpeg": f"store at {ingest.store_side} px", "raw": f"store raw at {ingest.store_side} px"}
     stored = [ingest.model_copy(update={"store": store}) for store in names]
-    variants = tuple(Variant("stored", config.settings.input, each) for each in stored)
-    job = replace(_job(config, artifact, (), request.seconds / 2), variants=variants, rounds=request.rounds)
-    medians = jobs.run(job).medians()
-    return tuple(Remedy(name, ours.cpu_us / each.cpu_us) for name, each in zip(names.values(), medians, strict=True))
+    costs = _costs(job, [Variant(STAGES[-1], job.settings.input, each) for each in stored])
+    return tuple(Remedy(name, ours.cpu_us / cost) for name, cost in zip(names.values(), costs, strict=True))
 
 
-def _job(config: RunConfig, artifact: Path, kinds: Sequence[str], seconds: float) -> MeasureJob:
-    variants = [Variant(kind, config.settings.input) for kind in kinds]
-    return replace(jobs.make(config, artifact, variants), seconds=seconds)
+def _costs(job: MeasureJob, variants: list[Variant]) -> list[float]:
+    return [each.cpu_us for each in jobs.run(replace(job, variants=tuple(variants))).medians()]

@@ -9,29 +9,28 @@ import multiprocessing
 import os
 import tempfile
 import threading
-from collections.abc import Sequence
 from concurrent.futures import ProcessPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
 from pathlib import Path
 
 from components.errors import PenstockError
 from pipelines.bench import locate
-from pipelines.bench.measurements import MeasureJob, MeasureResult, Variant
+from pipelines.bench.measurements import MeasureJob, MeasureResult
 from pipelines.config import RunConfig
 
 _TAIL = 2000  # characters of a dead process's output in the error message
 
 
-def make(config: RunConfig, artifact: Path, variants: Sequence[Variant]) -> MeasureJob:
-    """Returns a job that reads an artifact as the configured task does."""
-    return MeasureJob(
-        task=config.task.name,
-        seed=config.settings.train.seed,
-        artifact=artifact,
-        graph=locate.transform_graph(config, artifact),
-        transform=config.settings.transform,
-        variants=tuple(variants),
-    )
+def make(config: RunConfig, records: str | None, rounds: int, seconds: float) -> MeasureJob:
+    """Returns a job, still without variants, that reads the given or the newest records as the task does."""
+    artifact = locate.examples(config, records)
+    graph = locate.transform_graph(config, artifact)
+    return MeasureJob(config.task.name, config.settings, artifact, graph, rounds=rounds, seconds=seconds)
+
+
+def cores() -> int:
+    """Returns the number of cores that this process may use."""
+    return len(os.sched_getaffinity(0))
 
 
 def run(job: MeasureJob) -> MeasureResult:

@@ -7,16 +7,19 @@ from pathlib import Path
 
 from components.settings.ingest import Ingest
 from components.settings.input import Input
-from components.settings.transform import Transform
+from components.settings.tree import Settings
+
+STAGES = ("read", "parse", "decode", "augment", "batch")  # the last one is all that training reads
+TUTORIAL = "tutorial"
 
 
 @dataclass(frozen=True)
 class Variant:
     """One way to read the records."""
 
-    kind: str  # "training", "tutorial", a stage, or "stored": images stored as `ingest` says
+    kind: str  # a stage up to which the pipeline runs, or the tutorial code
     settings: Input
-    ingest: Ingest | None = None
+    ingest: Ingest | None = None  # images are stored again as these settings say
 
 
 @dataclass(frozen=True)
@@ -24,11 +27,10 @@ class MeasureJob:
     """What a worker process measures."""
 
     task: str
-    seed: int
+    settings: Settings
     artifact: Path
     graph: Path | None  # Transform's output, if the task reads records with it
-    transform: Transform
-    variants: tuple[Variant, ...]
+    variants: tuple[Variant, ...] = ()
     rounds: int = 1
     warm_up: float = 1.0  # seconds
     seconds: float = 3.0

@@ -21,8 +21,6 @@ _TICKS = 100  # per second in /proc, on every Linux
 _WORD = 8
 _FIRST_STEP = 1.0  # seconds
 
-Filled = Callable[[Any], tuple[int, int]]  # of a batch: (values that are not padding, all values)
-
 
 @dataclass(frozen=True)
 class Interval:
@@ -33,8 +31,6 @@ class Interval:
     cpu_seconds: float  # of this process and its workers
     others_seconds: float  # CPU time of all other processes on the machine
     waits: tuple[float, ...]  # seconds per batch
-    filled: int = 0  # values that are not padding, if counted
-    cells: int = 0  # all values, if counted
 
     @property
     def rate(self) -> float:
@@ -80,24 +76,20 @@ class Feed:
     def __init__(
         self,
         make: Callable[[], Iterable[Any]],
-        filled: Filled | None = None,
-        clock: Clock = _REAL,
         samples: Callable[[Any], int] | None = None,
+        clock: Clock = _REAL,
     ) -> None:
         """Builds the pipeline and takes the first batch.
 
         Args:
             make: returns the batches; the time to the first batch includes it.
-            filled: counts padding.
-            clock: a fake one in tests.
             samples: reads a batch and returns its number of samples; default: reads every byte.
+            clock: a fake one in tests.
         """
         self._clock, self._touch = clock, samples or touch
         start = clock.now()
         self._batches: Iterator[Any] = iter(make())
-        self._filled = filled
-        self.first = next(self._batches)
-        self._touch(self.first)
+        self._touch(next(self._batches))
         self.first_batch_seconds = clock.now() - start
 
     def take(self) -> Any:
@@ -106,20 +98,16 @@ class Feed:
 
     def run(self, seconds: float) -> Interval:
         """Consumes batches as fast as they come."""
-        samples = filled = cells = 0
-        waits = []
+        samples, waits = 0, []
         cpu, busy, start = cpu_seconds(), busy_seconds(), self._clock.now()
         now = start
         while now < start + seconds:
             batch = next(self._batches)
             waits.append(self._clock.now() - now)
             samples += self._touch(batch)
-            if self._filled:
-                real, total = self._filled(batch)
-                filled, cells = filled + real, cells + total
             now = self._clock.now()
         cpu, busy = cpu_seconds() - cpu, busy_seconds() - busy
-        return Interval(samples, now - start, cpu, max(0.0, busy - cpu), tuple(waits), filled, cells)
+        return Interval(samples, now - start, cpu, max(0.0, busy - cpu), tuple(waits))
 
     def simulate(self, rate: float, seconds: float) -> Simulated:
         """Consumes as a device that processes `rate` samples per second would, as MLPerf Storage simulates it.

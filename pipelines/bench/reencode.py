@@ -4,13 +4,13 @@ the first training records ─► images re-encoded as ingest would store them �
 """
 
 import io
-from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 
 import tensorflow as tf
 from PIL import Image
 
+from components.input_pipeline import artifacts
 from components.records import image_format, manifest
 from components.records.tfrecord import TFRecordWriter
 from components.settings.ingest import Ingest
@@ -23,17 +23,12 @@ _SUBSAMPLING = "4:2:0"
 def write(artifact: Path, out: Path, column: str, settings: Ingest) -> None:
     """Writes some training records of an artifact to `out`, with the images of `column` re-encoded."""
     original = manifest.read(artifact)
-    records = [_reencoded(record, column, settings) for record in _records(artifact, original)]
+    files = artifacts.shards(artifact, "train")
+    stored = tf.data.TFRecordDataset([str(file.path) for file in files], files[0].compression).take(_RECORDS)
+    records = [_reencoded(record, column, settings) for record in stored.as_numpy_iterator()]
     (out / "Split-train").mkdir(parents=True)
     shards = [_shard(out, number, records[number::_SHARDS]) for number in range(min(_SHARDS, len(records)))]
     manifest.write(out, replace(original, shards=tuple(shards), sources=()), ())
-
-
-def _records(artifact: Path, original: manifest.Manifest) -> Iterator[bytes]:
-    files = [str(artifact / shard.name) for shard in original.shards_of("train") if shard.records]
-    compression = "GZIP" if files[0].endswith(".gz") else ""
-    for record in tf.data.TFRecordDataset(files, compression).take(_RECORDS):
-        yield record.numpy()
 
 
 def _reencoded(record: bytes, column: str, settings: Ingest) -> bytes:

@@ -1,17 +1,17 @@
 """The results of `bench input` and `tune input` as lines of text."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 from components import diagnosis
 from pipelines.bench.bench import SIMULATED_SHARE, BenchResult
 from pipelines.bench.measurements import Measurement
-from pipelines.bench.tune import Candidate, TuneResult
+from pipelines.bench.tune import TuneResult
 
 _QUIET = 0.1  # share of the machine that other processes may use before rates become unreliable
 _NAME_WIDTH, _CELL_WIDTH = 18, 20
 
 
-def benched(result: BenchResult) -> list[str]:
+def benched(result: BenchResult) -> str:
     """Returns the comparison with the tutorial, the cost of each stage, the device and the verdict."""
     facts = result.facts
     data = f"{facts.records:,} records of {facts.bytes / facts.records / 1e3:,.1f} KB"
@@ -28,41 +28,34 @@ def benched(result: BenchResult) -> list[str]:
     if result.ours.others > _QUIET:
         busy = f"other processes used {_percent(result.ours.others)} of the machine: trust only the CPU-µs"
         lines.append(_row("warning", [busy]))
-    return lines
+    return "\n".join(lines)
 
 
-def tuned(result: TuneResult) -> list[str]:
+def tuned(result: TuneResult) -> str:
     """Returns all candidates, the fastest first, and the verdict."""
     width = max(len(each.name) for each in result.candidates)
-    ranked = sorted(result.candidates, key=lambda each: -each.rate)
-    head = f"{'':{width}}  {'samples/s':>12}  {'CPU-µs':>10}  {'gain':>7}"
-    return [head, *(_candidate(each, result.current, width) for each in ranked), "", result.verdict]
-
-
-def _candidate(each: Candidate, current: Candidate, width: int) -> str:
-    return f"{each.name:{width}}  {each.rate:>12,.0f}  {each.cpu_us:>10,.1f}  {each.rate / current.rate:>6.2f}x"
+    lines = [f"{'':{width}}  {'samples/s':>12}  {'CPU-µs':>10}  {'gain':>7}"]
+    for each in sorted(result.candidates, key=lambda each: -each.rate):
+        gain = each.rate / result.current.rate
+        lines.append(f"{each.name:{width}}  {each.rate:>12,.0f}  {each.cpu_us:>10,.1f}  {gain:>6.2f}x")
+    return "\n".join([*lines, "", result.verdict])
 
 
 def _comparison(ours: Measurement, tutorial: Measurement | None) -> list[str]:
-    both = [ours, tutorial] if tutorial else [ours]
-    rows = [
-        ("samples/s", [f"{each.rate:,.0f}" for each in both]),
-        ("CPU-µs per sample", [f"{each.cpu_us:,.1f}" for each in both]),
-        ("wait p50 / p99", [f"{_ms(each.wait_p50)} / {_ms(each.wait_p99)} ms" for each in both]),
-        ("first batch", [f"{each.first_batch:.2f} s" for each in both]),
-        ("peak memory", [f"{each.peak_mb:,.0f} MB" for each in both]),
+    """Returns one row per figure, with the tutorial's and the ratio if it was measured; of most, less is better."""
+    rows: list[tuple[str, Callable[[Measurement], str], Callable[[Measurement], float]]] = [
+        ("samples/s", lambda each: f"{each.rate:,.0f}", lambda each: 1 / each.rate),
+        ("CPU-µs per sample", lambda each: f"{each.cpu_us:,.1f}", lambda each: each.cpu_us),
+        ("wait p50 / p99", lambda each: f"{_ms(each.wait_p50)} / {_ms(each.wait_p99)} ms", lambda each: each.wait_p50),
+        ("first batch", lambda each: f"{each.first_batch:.2f} s", lambda each: each.first_batch),
+        ("peak memory", lambda each: f"{each.peak_mb:,.0f} MB", lambda each: each.peak_mb),
     ]
     if tutorial is None:
-        return [_row("", ["Penstock"]), *(_row(*row) for row in rows)]
-    ratios = [
-        ours.rate / tutorial.rate,
-        tutorial.cpu_us / ours.cpu_us,
-        tutorial.wait_p50 / ours.wait_p50,
-        tutorial.first_batch / ours.first_batch,
-        tutorial.peak_mb / ours.peak_mb,
+        return [_row("", ["Penstock"]), *(_row(name, [text(ours)]) for name, text, _ in rows)]
+    return [
+        _row("", ["Penstock", "tutorial", "ratio"]),
+        *(_row(name, [text(ours), text(tutorial), f"{cost(tutorial) / cost(ours):.1f}x"]) for name, text, cost in rows),
     ]
-    lines = [_row("", ["Penstock", "tutorial", "ratio"])]
-    return lines + [_row(name, [*cells, f"{ratio:.1f}x"]) for (name, cells), ratio in zip(rows, ratios, strict=True)]
 
 
 def _stages(result: BenchResult) -> list[str]:

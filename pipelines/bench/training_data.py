@@ -1,4 +1,4 @@
-"""The training records of an artifact: as training reads them, and read up to each stage only.
+"""The records of an artifact, read as the trainer reads them, and read up to each stage only.
 
     read      serialized records in the order of an epoch
     parse     … and their columns
@@ -20,8 +20,7 @@ from components.records import manifest
 from components.settings.input import Input
 from components.tasks import Task, assign
 from pipelines.bench import locate
-
-STAGES = (*probe.STAGES, "batch")
+from pipelines.bench.measurements import STAGES
 
 
 @dataclass(frozen=True)
@@ -31,13 +30,11 @@ class TrainingData:
     reader: Reader
     shards: tuple[RecordFile, ...]
 
-    def training(self) -> tf.data.Dataset:
-        """Returns the batches that a trainer reads."""
-        return self.reader.training(self.shards)
-
     def until(self, stage: str) -> tf.data.Dataset:
         """Returns the pipeline up to a stage; every stage but the last yields (number of records, almost no data)."""
-        return self.training() if stage == STAGES[-1] else probe.until(self.reader, self.shards, stage)
+        if stage == STAGES[-1]:
+            return self.reader.training(self.shards)
+        return probe.until(self.reader, self.shards, stage)
 
 
 def load(task: Task, artifact: Path, settings: Input, seed: int, fitted: Any = None) -> TrainingData:

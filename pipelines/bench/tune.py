@@ -9,35 +9,23 @@ The search is bounded: single changes, then one combination. It only writes sett
 
 import os
 import statistics
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
+import typer
+
 from components.settings.input import Input
-from pipelines.bench import jobs, locate, measurements, settings_file
-from pipelines.bench.bench import cores
-from pipelines.bench.measurements import Variant
+from pipelines.bench import jobs, measurements, settings_file
+from pipelines.bench.measurements import STAGES, MeasureJob, Variant
 from pipelines.bench.settings_file import Value
-from pipelines.config import SETTINGS_FILE, RunConfig
+from pipelines.config import SETTINGS_FILE
 
 CURRENT = "current settings"
 _MIN_GAIN = 0.02  # smaller gains count as noise, however quiet the machine is
 _FINAL_ROUNDS = 2  # times as many rounds as in the search
 _WARM_UP = 0.5  # seconds
-Log = Callable[[str], None]
 Change = dict[str, Value]
-
-
-@dataclass(frozen=True)
-class TuneRequest:
-    """How long to search, and where the result goes."""
-
-    records: str | None = None
-    settings_file: str | None = None
-    rounds: int = 3
-    seconds: float = 1.5
-    any_order: bool = False  # batches may differ from run to run
-    dry_run: bool = False
 
 
 @dataclass(frozen=True)
@@ -65,27 +53,34 @@ class TuneResult:
 
     candidates: tuple[Candidate, ...]
     current: Candidate
-    winner: Candidate | None  # None: nothing is faster than the current settings
     verdict: str
 
 
-def tune(config: RunConfig, request: TuneRequest, log: Log) -> TuneResult:
-    """Searches for faster settings, and writes them into the user's settings file."""
-    artifact = locate.examples(config, request.records)
-    tries = changes(config.settings.input, cores())
-    log(f"measuring {artifact}: {len(tries) + 1} settings, {request.rounds} rounds …")
-    current, *others = _measure(config, artifact, request, [{}, *tries], request.rounds)
-    best = combined(current, [each for each in others if request.any_order or "order" not in each.change])
+def tune(job: MeasureJob, *, file: str | None = None, any_order: bool = False, dry_run: bool = False) -> TuneResult:
+    """Searches for faster settings, and writes them into the user's settings file.
+
+    Args:
+        job: the records, and how long each measurement takes.
+        file: the user's settings file, if it is not the default one.
+        any_order: whether batches may differ from run to run.
+        dry_run: whether nothing is written.
+    """
+    tries = changes(job.settings.input, jobs.cores())
+    typer.echo(f"measuring {job.artifact}: {len(tries) + 1} settings, {job.rounds} rounds …", err=True)
+    current, *others = _measure(job, [{}, *tries])
+    best = combined(current, [each for each in others if any_order or "order" not in each.change])
     if not best:
         verdict = "no change is faster than the current settings; nothing was written"
-        return TuneResult((current, *others), current, None, verdict)
-    log("measuring the best combination against the current settings …")
-    current, winner = _measure(config, artifact, request, [{}, best], _FINAL_ROUNDS * request.rounds)
+        return TuneResult((current, *others), current, verdict)
+    typer.echo("measuring the best combination against the current settings …", err=True)
+    current, winner = _measure(replace(job, rounds=_FINAL_ROUNDS * job.rounds), [{}, best])
     candidates = (current, *(each for each in others if each.change != best), winner)
-    if not beats(winner, current):
+    if beats(winner, current):
+        gain = f"{winner.name}: {winner.rate / current.rate:.2f}x the rate of the current settings"
+        verdict = f"{gain}; {_write(job.task, file, winner.change, dry_run=dry_run)}"
+    else:
         verdict = f"{winner.name}: not faster than the current settings when measured again; nothing was written"
-        return TuneResult(candidates, current, None, verdict)
-    return TuneResult(candidates, current, winner, write(config, request, winner, current))
+    return TuneResult(candidates, current, verdict)
 
 
 def changes(settings: Input, cores: int) -> list[Change]:
@@ -116,14 +111,12 @@ def beats(one: Candidate, other: Candidate) -> bool:
     return one.rate > (1 + noise) * other.rate
 
 
-def write(config: RunConfig, request: TuneRequest, winner: Candidate, current: Candidate) -> str:
-    """Writes the winner into the settings file, unless it is a dry run, and returns the verdict."""
-    gain = f"{winner.name}: {winner.rate / current.rate:.2f}x the rate of the current settings"
-    if request.dry_run:
-        return f"{gain}; nothing was written (--dry-run)"
-    path = Path(request.settings_file or os.environ.get("PENSTOCK_SETTINGS") or SETTINGS_FILE)
-    settings_file.write(path, (config.task.name, "input"), winner.change)
-    return f"{gain}; written to {path}"
+def _write(task: str, file: str | None, change: Change, *, dry_run: bool) -> str:
+    if dry_run:
+        return "nothing was written (--dry-run)"
+    path = Path(file or os.environ.get("PENSTOCK_SETTINGS") or SETTINGS_FILE)
+    settings_file.write(path, (task, "input"), change)
+    return f"written to {path}"
 
 
 def _spread(rates: Sequence[float]) -> float:
@@ -131,12 +124,10 @@ def _spread(rates: Sequence[float]) -> float:
     return (max(rates) - min(rates)) / 2 / statistics.median(rates)
 
 
-def _measure(
-    config: RunConfig, artifact: Path, request: TuneRequest, tries: Sequence[Change], rounds: int
-) -> list[Candidate]:
-    variants = [Variant("training", config.settings.input.model_copy(update=change)) for change in tries]
-    job = replace(jobs.make(config, artifact, variants), rounds=rounds, warm_up=_WARM_UP, seconds=request.seconds)
+def _measure(job: MeasureJob, tries: Sequence[Change]) -> list[Candidate]:
+    variants = [Variant(STAGES[-1], job.settings.input.model_copy(update=change)) for change in tries]
+    result = jobs.run(replace(job, variants=tuple(variants), warm_up=_WARM_UP))
     return [
         Candidate(change, tuple(each.rate for each in measured), measurements.median(measured).cpu_us)
-        for change, measured in zip(tries, jobs.run(job).measured, strict=True)
+        for change, measured in zip(tries, result.measured, strict=True)
     ]

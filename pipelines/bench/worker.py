@@ -1,7 +1,7 @@
 """The worker process: measures the variants of a job in turn."""
 
 import tempfile
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -13,7 +13,7 @@ from components.errors import BadInput
 from components.features.image import ImageFeature
 from components.input_pipeline import budget
 from pipelines.bench import meter, reencode, training_data, tutorial
-from pipelines.bench.measurements import MeasureJob, Measurement, MeasureResult, RecordFacts, Variant
+from pipelines.bench.measurements import STAGES, TUTORIAL, MeasureJob, Measurement, MeasureResult, RecordFacts, Variant
 from pipelines.bench.training_data import TrainingData
 
 _MB = 1 << 20
@@ -45,7 +45,7 @@ def _measure(job: MeasureJob, folder: Path) -> MeasureResult:
 
 def _round(job: MeasureJob, kind: str, data: TrainingData) -> Measurement:
     # Built again in each round: a pipeline that waits for its turn would go on filling its buffers.
-    feed = meter.Feed(_batches(kind, data), samples=_count if kind in training_data.STAGES[:-1] else None)
+    feed = meter.Feed(lambda: _batches(kind, data), (lambda batch: int(batch[0])) if kind in STAGES[:-1] else None)
     feed.run(job.warm_up)
     interval = feed.run(job.seconds)
     waits = meter.quantiles(interval.waits)
@@ -65,19 +65,17 @@ def _round(job: MeasureJob, kind: str, data: TrainingData) -> Measurement:
     return replace(measured, utilisation=seen.utilisation, stall_p50=seen.stall_p50, stall_p99=seen.stall_p99)
 
 
-def _batches(kind: str, data: TrainingData) -> Callable[[], Iterable[Any]]:
-    if kind == "tutorial":
-        return lambda: tutorial.batches(data)
-    return (lambda: data.until(kind)) if kind in training_data.STAGES else data.training
+def _batches(kind: str, data: TrainingData) -> Iterable[Any]:
+    return tutorial.batches(data) if kind == TUTORIAL else data.until(kind)
 
 
 def _data(job: MeasureJob, variant: Variant, folder: Path, fitted: Any) -> TrainingData:
-    task = tasks.get(job.task)
-    data = training_data.load(task, job.artifact, variant.settings, job.seed, fitted)
+    task, seed = tasks.get(job.task), job.settings.train.seed
+    data = training_data.load(task, job.artifact, variant.settings, seed, fitted)
     if variant.ingest is None:
         return data
     reencode.write(job.artifact, folder, _image_column(data), variant.ingest)
-    return training_data.load(task, folder, variant.settings, job.seed, fitted)
+    return training_data.load(task, folder, variant.settings, seed, fitted)
 
 
 def _fitted(job: MeasureJob) -> Any:
@@ -85,7 +83,7 @@ def _fitted(job: MeasureJob) -> Any:
         return None
     from components.fitting.fitted import Fitted  # TFX's libraries, which image tasks do not need
 
-    return Fitted(str(job.graph), job.transform)
+    return Fitted(str(job.graph), job.settings.transform)
 
 
 def _facts(data: TrainingData) -> RecordFacts:
@@ -101,7 +99,3 @@ def _facts(data: TrainingData) -> RecordFacts:
 
 def _image_column(data: TrainingData) -> str:
     return next((key for key, feature in data.reader.features.items() if isinstance(feature, ImageFeature)), "")
-
-
-def _count(batch: Any) -> int:
-    return int(batch[0])

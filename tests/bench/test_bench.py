@@ -10,12 +10,13 @@ from typer.testing import CliRunner
 
 from components.diagnosis import Stage
 from components.errors import SettingsError
-from pipelines.bench import bench, cli, jobs, show
+from pipelines import cli
+from pipelines.bench import bench, jobs, show
 from pipelines.bench.accelerators import Accelerator
 from pipelines.bench.bench import BenchResult
-from pipelines.bench.measurements import MeasureJob, Measurement, MeasureResult, RecordFacts
+from pipelines.bench.measurements import STAGES, MeasureJob, Measurement, MeasureResult, RecordFacts
 
-NO_TENSORFLOW = ("accelerators", "bench", "cli", "jobs", "locate", "settings_file", "show", "tune")
+NO_TENSORFLOW = ("accelerators", "bench", "jobs", "locate", "settings_file", "show", "tune")
 OURS = Measurement(1800.0, 1000.0, 0.01, 0.5, 0.03, 0.05, 700.0, 0.66, 0.001, 0.02)
 RESULT = BenchResult(
     facts=RecordFacts(4000, 304_000_000, ("native:1",), 600.0, "image"),
@@ -38,7 +39,7 @@ def test_stage_costs_are_differences() -> None:
 
 def test_table() -> None:
     """The table shows figures beside the tutorial's, stages, device and verdict."""
-    assert show.benched(RESULT) == [
+    assert show.benched(RESULT).splitlines() == [
         "4,000 records of 76.0 KB, batches of 64, 2 cores, decoder native:1",
         "",
         "                  Penstock            tutorial            ratio",
@@ -60,14 +61,14 @@ def test_table() -> None:
 
 def test_table_on_a_busy_machine() -> None:
     """A machine that other processes use gets a warning."""
-    shown = show.benched(replace(RESULT, ours=replace(OURS, others=0.4)))
+    shown = show.benched(replace(RESULT, ours=replace(OURS, others=0.4))).splitlines()
 
     assert shown[-1] == "warning           other processes used 40 % of the machine: trust only the CPU-µs"
 
 
 def test_table_without_tutorial_and_device() -> None:
     """One column if the tutorial cannot read the records; a share of our own rate if no device is named."""
-    shown = show.benched(replace(RESULT, tutorial=None, device=None))
+    shown = show.benched(replace(RESULT, tutorial=None, device=None)).splitlines()
 
     assert shown[2:4] == ["                  Penstock", "samples/s         1,800"]
     assert shown[-2] == (
@@ -97,7 +98,7 @@ def test_commands_import_no_tensorflow(tmp_path: Path) -> None:
 def test_invalid_flags(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, arguments: list[str], message: str) -> None:
     """Invalid flags are rejected before anything is measured."""
     monkeypatch.chdir(tmp_path)
-    result = CliRunner().invoke(cli.bench, ["input", *arguments, "--data", str(tmp_path)])
+    result = CliRunner().invoke(cli.app, ["bench", "input", *arguments, "--data", str(tmp_path)])
 
     assert isinstance(result.exception, SettingsError)
     assert str(result.exception).startswith(message)
@@ -108,7 +109,7 @@ def test_bench_input(artifact: Path, tmp_path: Path, monkeypatch: pytest.MonkeyP
     costs = {"read": 50.0, "parse": 60.0, "decode": 660.0, "augment": 700.0, "batch": 1000.0, "tutorial": 2000.0}
 
     def run(job: MeasureJob) -> MeasureResult:
-        costs_of = [500.0 if each.ingest else costs.get(each.kind, 1000.0) for each in job.variants]
+        costs_of = [500.0 if each.ingest else costs[each.kind] for each in job.variants]
         utilisation = 0.5 if job.device_rate else 0.0
         measured = [(Measurement(1e6 / cost, cost, 0.0, 0.5, 0.03, 0.05, 700.0, utilisation),) for cost in costs_of]
         return MeasureResult(RESULT.facts, tuple(measured))
@@ -116,10 +117,10 @@ def test_bench_input(artifact: Path, tmp_path: Path, monkeypatch: pytest.MonkeyP
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(jobs, "run", run)
     arguments = ["--data", str(tmp_path), "--records", str(artifact), "--accelerator", "1500", "--rounds", "1"]
-    result = CliRunner().invoke(cli.bench, ["input", "image", *arguments, "--set", "ingest.store_side=64"])
+    result = CliRunner().invoke(cli.app, ["bench", "input", "image", *arguments, "--set", "ingest.store_side=64"])
 
     assert result.exception is None
-    assert [line.split() for line in result.stdout.splitlines() if line.startswith(bench.STAGES)] == [
+    assert [line.split() for line in result.stdout.splitlines() if line.startswith(STAGES)] == [
         ["read", "50.0", "5", "%"],
         ["parse", "10.0", "1", "%"],
         ["decode", "600.0", "60", "%"],

@@ -11,7 +11,7 @@ import pytest
 from components.errors import BadInput, PenstockError
 from components.settings.ingest import Ingest
 from components.settings.input import Input
-from components.settings.transform import Transform
+from components.settings.tree import Settings
 from pipelines.bench import jobs, measurements, worker
 from pipelines.bench.measurements import MeasureJob, Measurement, Variant
 
@@ -20,7 +20,7 @@ SETTINGS = Input(batch_size=8, image_size=32)
 
 def job(artifact: Path, *variants: Variant) -> MeasureJob:
     """A job of the shortest possible measurements."""
-    return MeasureJob("image", 3, artifact, None, Transform(), variants, warm_up=0.01, seconds=0.05)
+    return MeasureJob("image", Settings(), artifact, None, variants, warm_up=0.01, seconds=0.05)
 
 
 def measurement(rate: float) -> Measurement:
@@ -49,8 +49,8 @@ def test_each_round_starts_with_another_variant() -> None:
 @pytest.mark.slow
 def test_every_variant_is_measured(artifact: Path) -> None:
     """Training, the tutorial code, a stage, and images stored smaller, in a fresh process."""
-    variants = [Variant(kind, SETTINGS) for kind in ("training", "tutorial", "decode")]
-    variants.append(Variant("stored", SETTINGS, Ingest(store="jpeg", store_side=64)))
+    variants = [Variant(kind, SETTINGS) for kind in ("batch", "tutorial", "decode")]
+    variants.append(Variant("batch", SETTINGS, Ingest(store="jpeg", store_side=64)))
     result = jobs.run(replace(job(artifact, *variants), device_share=0.9))
 
     assert (result.facts.records, result.facts.images) == (40, "image")
@@ -71,7 +71,7 @@ def test_a_damaged_shard(artifact: Path, tmp_path: Path) -> None:
     shard.write_bytes(content)
 
     with pytest.raises(BadInput, match="corrupted record"):
-        worker.measure(replace(job(broken, Variant("training", SETTINGS)), warm_up=0.5))
+        worker.measure(replace(job(broken, Variant("batch", SETTINGS)), warm_up=0.5))
 
 
 def test_a_worker_process_that_dies(artifact: Path) -> None:

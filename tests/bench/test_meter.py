@@ -64,7 +64,7 @@ class Time:
 
 
 class TestFeed:
-    """Rates, waits and padding."""
+    """Rates and waits."""
 
     def test_an_interval(self) -> None:
         """Ten batches of a quarter of a second each."""
@@ -73,15 +73,13 @@ class TestFeed:
 
         assert (interval.samples, interval.seconds, interval.waits, interval.rate) == (40, 2.5, (0.25,) * 10, 16.0)
         assert interval.cpu_us == pytest.approx(1e6 * interval.cpu_seconds / 40)
-        assert (interval.filled, interval.cells) == (0, 0)
 
-    def test_padding(self) -> None:
-        """The caller's function counts it."""
+    def test_a_callers_reader(self) -> None:
+        """It decides how many samples a batch counts for."""
         time_ = Time()
-        feed = meter.Feed(lambda: time_.batches(0.5), lambda batch: (len(batch["label"]), 10), time_.clock)
-        interval = feed.run(2)
+        interval = meter.Feed(lambda: time_.batches(0.5), lambda batch: 10 * len(batch["label"]), time_.clock).run(2)
 
-        assert (interval.filled, interval.cells) == (16, 40)
+        assert interval.samples == 160
 
     def test_the_first_batch(self) -> None:
         """Its time includes building the pipeline."""

@@ -66,7 +66,7 @@ class TestReencode:
         records = tf.data.TFRecordDataset([str(tmp_path / "small" / shard.name) for shard in written.shards])
         examples = [tf.train.Example.FromString(record.numpy()).features.feature for record in records]
         contents = [io.BytesIO(example["image"].bytes_list.value[0]) for example in examples]
-        values, _ = next(iter(load(tmp_path / "small").training()))
+        values, _ = next(iter(load(tmp_path / "small").until("batch")))
 
         assert written.records["train"] == len(examples) == RECORDS
         assert {Image.open(content).size for content in contents} == {(85, 64)}

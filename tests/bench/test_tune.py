@@ -3,12 +3,14 @@
 from pathlib import Path
 
 import pytest
+from typer.testing import CliRunner
 
 from components.settings.input import Input
-from pipelines import config
+from components.settings.tree import Settings
+from pipelines import cli, config
 from pipelines.bench import jobs, show, tune
 from pipelines.bench.measurements import MeasureJob, Measurement, MeasureResult, RecordFacts
-from pipelines.bench.tune import Candidate, TuneRequest, TuneResult
+from pipelines.bench.tune import Candidate, TuneResult
 
 CURRENT = Candidate({}, (100.0, 102.0, 98.0), 50.0)
 
@@ -68,7 +70,7 @@ def test_table() -> None:
     """The fastest candidate comes first, with its gain over the current settings."""
     winner = candidate((150.0,), prefetch=8, order="fastest")
 
-    assert show.tuned(TuneResult((CURRENT, winner), CURRENT, winner, "written")) == [
+    assert show.tuned(TuneResult((CURRENT, winner), CURRENT, "written")).splitlines() == [
         "                              samples/s      CPU-µs     gain",
         "prefetch=8, order=fastest           150        50.0    1.50x",
         "current settings                    100        50.0    1.00x",
@@ -77,58 +79,60 @@ def test_table() -> None:
     ]
 
 
-class TestWrite:
-    """The user's settings file."""
+def measured(job: MeasureJob) -> MeasureResult:
+    """Measurements in which `prefetch=8` gains 100 and `order=fastest` 50 samples per second."""
+    rates = [
+        100 + 100 * (each.settings.prefetch == 8) + 50 * (each.settings.order == "fastest") for each in job.variants
+    ]
+    rounds = [(Measurement(rate, 50.0, 0.0, 0.5, 0.01, 0.02, 700.0),) * job.rounds for rate in rates]
+    return MeasureResult(RecordFacts(40, 4000, (), 1.0, "image"), tuple(rounds))
 
-    def test_the_winner_is_written(self, tmp_path: Path) -> None:
-        """It goes into the named file, and the next run reads it."""
+
+class TestTuneInput:
+    """The whole command, on measurements that are given."""
+
+    @pytest.fixture(autouse=True)
+    def _given(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.chdir(tmp_path)
+        monkeypatch.setattr(jobs, "run", measured)
+
+    @pytest.mark.parametrize(
+        ("any_order", "written"),
+        [(False, "[image.input]\nprefetch = 8\n"), (True, '[image.input]\norder = "fastest"\nprefetch = 8\n')],
+    )
+    def test_every_change_is_measured(self, tmp_path: Path, any_order: bool, written: str) -> None:
+        """The faster ones together once more; `order` needs permission."""
+        result = tune.tune(MeasureJob("image", Settings(), tmp_path, None), any_order=any_order)
+
+        assert {key for each in result.candidates for key in each.change} == {
+            "parallel",
+            "interleave",
+            "prefetch",
+            "autotune",
+            "order",
+        }
+        assert (tmp_path / "penstock.toml").read_text() == written
+
+    def test_the_winner_is_written(self, artifact: Path, tmp_path: Path) -> None:
+        """It goes into the named file, the verdict says so, and the next run reads it."""
         path = tmp_path / "mine.toml"
         path.write_text("[image.train]\nepochs = 3  # enough\n")
-        chosen = config.make("image", data=str(tmp_path), settings_file=str(path))
-        verdict = tune.write(chosen, TuneRequest(settings_file=str(path)), candidate((150.0,), prefetch=8), CURRENT)
+        shown = self.verdict(artifact, "--settings", str(path))
 
-        assert verdict == f"prefetch=8: 1.50x the rate of the current settings; written to {path}"
+        assert shown == f"prefetch=8: 2.00x the rate of the current settings; written to {path}"
         assert path.read_text() == "[image.train]\nepochs = 3  # enough\n\n[image.input]\nprefetch = 8\n"
         again = config.make("image", data=str(tmp_path), settings_file=str(path))
         assert again.settings.input.prefetch == 8
 
-    def test_a_dry_run_writes_nothing(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def test_a_dry_run_writes_nothing(self, artifact: Path, tmp_path: Path) -> None:
         """The verdict says so."""
-        monkeypatch.chdir(tmp_path)
-        chosen = config.make("image", data=str(tmp_path))
-        verdict = tune.write(chosen, TuneRequest(dry_run=True), candidate((150.0,), prefetch=8), CURRENT)
+        shown = self.verdict(artifact, "--dry-run")
 
-        assert verdict == "prefetch=8: 1.50x the rate of the current settings; nothing was written (--dry-run)"
+        assert shown == "prefetch=8: 2.00x the rate of the current settings; nothing was written (--dry-run)"
         assert list(tmp_path.iterdir()) == []
 
-
-@pytest.mark.parametrize(
-    ("any_order", "written"),
-    [(False, "[image.input]\nprefetch = 8\n"), (True, '[image.input]\norder = "fastest"\nprefetch = 8\n')],
-)
-def test_tune_input(
-    artifact: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, any_order: bool, written: str
-) -> None:
-    """Every change is measured, the faster ones together once more; `order` needs permission."""
-
-    def rate(settings: Input) -> float:
-        return 100 + 100 * (settings.prefetch == 8) + 50 * (settings.order == "fastest")
-
-    def run(job: MeasureJob) -> MeasureResult:
-        rates = [rate(each.settings) for each in job.variants]
-        measured = [(Measurement(each, 50.0, 0.0, 0.5, 0.01, 0.02, 700.0),) * job.rounds for each in rates]
-        return MeasureResult(RecordFacts(40, 4000, (), 1.0, "image"), tuple(measured))
-
-    monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr(jobs, "run", run)
-    chosen = config.make("image", data=str(tmp_path), root=str(tmp_path / "root"))
-    result = tune.tune(chosen, TuneRequest(str(artifact), any_order=any_order), lambda _: None)
-
-    assert {key for each in result.candidates for key in each.change} == {
-        "parallel",
-        "interleave",
-        "prefetch",
-        "autotune",
-        "order",
-    }
-    assert (tmp_path / "penstock.toml").read_text() == written
+    def verdict(self, artifact: Path, *arguments: str) -> str:
+        """Returns the last line of the command."""
+        command = ["tune", "input", "image", "--data", ".", "--records", str(artifact), *arguments]
+        result = CliRunner().invoke(cli.app, command, catch_exceptions=False)
+        return result.stdout.splitlines()[-1]

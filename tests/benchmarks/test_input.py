@@ -128,7 +128,10 @@ class TestConsume:
 
     def test_tokens_are_nonzero(self) -> None:
         """In the first array of a batch."""
-        assert consume.tokens((np.array([[3, 2, 0], [1, 0, 0]]), np.array([0, 0]))) == (3, 6)
+        tokens = consume.Tokens()
+
+        assert tokens.read((np.array([[3, 2, 0], [1, 0, 0]]), np.array([0, 0]))) == 2
+        assert (tokens.filled, tokens.cells) == (3, 6)
 
     @pytest.mark.slow
     def test_a_contender_is_measured(self, tmp_path: Path) -> None:
