@@ -19,6 +19,7 @@ from components.ingest.close import duplicates, manifest, reports, reuse
 from components.ingest.survey import schema
 from components.ingest.survey.survey import SpanFiles, Survey
 from components.ingest.units import Output, Unit
+from components.ingest.write import labels
 from components.ingest.write.report import ShardReport
 from components.records.manifest import Manifest
 
@@ -35,6 +36,8 @@ class Job:
 
 def run(job: Job, make_pipeline: Callable[[], beam.Pipeline], survey_again: Callable[[], Survey]) -> Manifest:
     """Ingests the data and returns its manifest."""
+    if job.found.table is not None:
+        labels.check(job.found.table.schema, job.found.table.label, job.output.settings)
     work = [_work_of(job, span) for span in job.found.spans]
     todo = [unit for each in work for unit in each.units]
     if todo:

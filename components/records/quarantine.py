@@ -3,6 +3,7 @@
 import base64
 from dataclasses import dataclass
 
+NO_LABEL = "no label"  # begins the reason of a record that has none
 RAW_LIMIT = 4096  # bytes kept of a quarantined file or row
 
 

@@ -34,6 +34,11 @@ class Ingest(Section):
     label: str = pydantic.Field(
         "", description="label column; empty: a column with a usual name such as label or class"
     )
+    unlabelled: Literal["quarantine", "keep_as_class", "stop"] = pydantic.Field(
+        "quarantine",
+        description="what becomes of rows without a label (missing, blank, NaN or infinite): quarantine them, keep "
+        "them as the class (none), or stop the run",
+    )
     columns: dict[str, ColumnType] = pydantic.Field(
         {}, description="types of columns whose inferred type is wrong: int, float, bool, text or bytes"
     )

@@ -14,7 +14,7 @@ from components.ingest.survey.listing import Listing
 from components.ingest.write.report import ShardReport
 from components.records import ledger, manifest
 from components.records.manifest import Manifest, Shard
-from components.records.quarantine import Quarantined, printable
+from components.records.quarantine import NO_LABEL, Quarantined, printable
 from components.settings.ingest import Ingest
 from components.settings.splits import SPLITS
 
@@ -101,6 +101,8 @@ def check_budget(quarantined: Sequence[Quarantined], records_in: int, settings: 
         f"all of them are listed in {listed_in}; repair or remove them, "
         "or raise the fraction (--set ingest.max_bad_fraction=…)"
     )
+    if any(bad.reason.startswith(NO_LABEL) for bad in quarantined):
+        advice += ", or keep rows without a label as a class (--set ingest.unlabelled=keep_as_class)"
     raise BadInput("\n".join([summary, *shown, *more, advice]))
 
 

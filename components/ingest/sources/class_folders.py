@@ -15,7 +15,7 @@ from pathlib import Path
 
 from components.errors import BadInput
 from components.ingest.sources import Found, SourceFile
-from components.records.quarantine import Quarantined, printable
+from components.records.quarantine import NO_LABEL, Quarantined, printable
 from components.storage.paths import DataPath
 
 # Both are here because a folder of texts has to recognise images too.
@@ -83,7 +83,10 @@ def _to_hidden(name: str) -> str:
 
 
 def _no_class(name: str) -> str | None:
-    return None if "/" in name else "not inside a class folder"
+    folder, inside, _ = name.partition("/")
+    if not inside:
+        return "not inside a class folder"
+    return None if folder.strip() else f"{NO_LABEL}: the name of the class folder is blank"
 
 
 def _local_entries(data: Path, rules: FolderRules) -> Iterator[_Entry]:
@@ -123,7 +126,7 @@ def _local_fault(entry: os.DirEntry[str], name: str, home: Path) -> str | None:
         return "the class folder's name is not UTF-8"
     if entry.is_symlink():
         return _link_fault(Path(entry.path), home)
-    return None if entry.is_file(follow_symlinks=False) else "not a regular file"
+    return _no_class(name) if entry.is_file(follow_symlinks=False) else "not a regular file"
 
 
 def _link_fault(path: Path, home: Path) -> str | None:

@@ -29,6 +29,7 @@ Flags = npt.NDArray[np.bool_]
 Reasons = dict[int, str]  # row of a batch -> why it is bad
 
 OVERFLOW = 3.4028235677973366e38  # the smallest number that is infinite as float32, the only floats of a tf.Example
+LABEL = b"label"  # in the metadata of a field: nan and infinity are kept, for `ingest.unlabelled` to decide about
 _SHOWN = 60  # characters of a value in a reason
 
 
@@ -45,6 +46,11 @@ def is_text(kind: pa.DataType) -> bool:
 def value_type(kind: pa.DataType) -> pa.DataType:
     """Returns the type of single values: that of a column, or of the values in its lists."""
     return kind.value_type if is_list(kind) else kind
+
+
+def is_label(field: pa.Field) -> bool:
+    """Whether a column is read as the label."""
+    return LABEL in (field.metadata or {})
 
 
 def out_of_range(column: pa.Array) -> Flags:
@@ -136,7 +142,7 @@ def _checked(column: pa.Array, field: pa.Field, path: DataPath, noun: str) -> tu
             f"{noun} '{field.name}' is {column.type}, which cannot become {field.type} as in the schema; "
             "all files of a data set need the same types",
         ) from None
-    reasons = {**_not_finite(array), **misfits}
+    reasons = {**({} if is_label(field) else _not_finite(array)), **misfits}
     return array, {row: f"{noun} '{field.name}' {reason}" for row, reason in reasons.items()}
 
 

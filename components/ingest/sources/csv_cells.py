@@ -62,8 +62,8 @@ def infer(records: Sequence[bytes], names: list[str], delimiter: bytes) -> pa.Sc
     return pa.schema(list(zip(names, types, strict=True)))
 
 
-def convert(cells: pa.Array, kind: pa.DataType) -> tuple[pa.Array, Flags]:
-    """Returns the values of a column, and which cells cannot have this type."""
+def convert(cells: pa.Array, kind: pa.DataType, *, finite: bool = True) -> tuple[pa.Array, Flags]:
+    """Returns the values of a column, and which cells cannot have this type, or are not finite."""
     if pa.types.is_binary(kind):
         return cells, np.zeros(len(cells), np.bool_)
     text, wrong = _decode(cells)
@@ -74,7 +74,7 @@ def convert(cells: pa.Array, kind: pa.DataType) -> tuple[pa.Array, Flags]:
     unreadable = pc.is_in(text, pa.array(_unreadable(text.drop_null().unique(), kind), pa.string()))
     array = _without(text, unreadable).cast(kind)
     wrong |= unreadable.to_numpy(zero_copy_only=False)
-    return array, wrong | out_of_range(array) if pa.types.is_floating(kind) else wrong
+    return array, wrong | out_of_range(array) if finite and pa.types.is_floating(kind) else wrong
 
 
 def fault(field: pa.Field, cell: bytes) -> str:

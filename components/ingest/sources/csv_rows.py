@@ -17,7 +17,7 @@ import pyarrow as pa
 
 from components.errors import BadInput
 from components.ingest.sources import csv_cells, text_ranges
-from components.ingest.sources.conversion import out_of_range
+from components.ingest.sources.conversion import is_label, out_of_range
 from components.ingest.sources.record_ends import CR, LF, Flags, Ints, find_quoted_ends
 from components.ingest.sources.rows import BadRow, Range, RowBatch, bad_file
 from components.ingest.sources.text_ranges import SAMPLE, Block
@@ -159,7 +159,8 @@ def _read_clean(block: Block, header: _CsvHeader, schema: pa.Schema) -> RowBatch
     except pa.ArrowInvalid:
         return None
     arrays = [table.column(header.names.index(name)) for name in schema.names]
-    if any(out_of_range(array).any() for array in arrays if pa.types.is_floating(array.type)):
+    numbers = [each for each, field in zip(arrays, schema, strict=True) if not is_label(field)]
+    if any(out_of_range(array).any() for array in numbers if pa.types.is_floating(array.type)):
         return None
     records = cache(lambda: _CsvRecords.of(block, header.delimiter))
     rows = cache(lambda: records().well_formed(len(header.names)))
@@ -176,7 +177,7 @@ def _read_dirty(block: Block, header: _CsvHeader, schema: pa.Schema) -> RowBatch
     arrays, good = [], np.ones(len(rows), np.bool_)
     for field in schema:
         column = cells.column(header.names.index(field.name))
-        array, wrong = csv_cells.convert(column, field.type)
+        array, wrong = csv_cells.convert(column, field.type, finite=not is_label(field))
         for place in np.flatnonzero(wrong & good).tolist():
             faults[rows[place]] = csv_cells.fault(field, column[place].as_py())
         arrays.append(array)

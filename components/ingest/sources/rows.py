@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Protocol
 
+import orjson
 import pyarrow as pa
 
 from components.errors import BadInput
@@ -52,6 +53,12 @@ class RowBatch:
     bad: Sequence[BadRow] = ()
     # Returns position and raw bytes of a row of `columns` that turns out to be bad later; rarely called.
     describe: Callable[[int], tuple[str, bytes]] | None = field(default=None, compare=False, repr=False)
+
+    def bad_row(self, row: int, reason: str) -> BadRow:
+        """Returns a row of `columns` as a bad one, with its position and text."""
+        if self.describe is not None:
+            return BadRow.of(self.describe(row), reason)
+        return BadRow.of(("", orjson.dumps(self.columns.slice(row, 1).to_pylist()[0], default=repr)), reason)
 
 
 class RowSource(Protocol):

@@ -31,7 +31,7 @@ TEXTS = (
 )  # fmt: skip
 SAMPLE = 50  # values that decide what a column holds
 _IMAGE, _IDS = "image", ("id", "record_id")
-_MEANING = b"meaning"
+_MEANING, _WAS_NUMBER = b"meaning", b"was number"
 _IS_DATE = re.compile(DATE_PATTERN, re.ASCII)  # as RE2 reads it
 _TYPES: Mapping[ColumnType, pa.DataType] = {
     "int": pa.int64(),
@@ -120,7 +120,18 @@ def with_types(schema: pa.Schema, overrides: Mapping[str, ColumnType]) -> pa.Sch
 
 def with_class_names(schema: pa.Schema, label: str) -> pa.Schema:
     """Returns the schema with the label as text, unless the label is a float."""
-    return schema if pa.types.is_floating(schema.field(label).type) else with_types(schema, {label: "text"})
+    place, kind = schema.get_field_index(label), schema.field(label).type
+    if pa.types.is_floating(kind):
+        return schema
+    named = with_types(schema, {label: "text"})
+    if not (pa.types.is_integer(kind) or pa.types.is_boolean(kind)):
+        return named
+    return named.set(place, _with_metadata(named.field(place), _WAS_NUMBER, b""))
+
+
+def was_number(field: pa.Field) -> bool:
+    """Whether a label of text was inferred as a number: spellings of a missing number are then no classes."""
+    return _WAS_NUMBER in (field.metadata or {})
 
 
 def with_meanings(schema: pa.Schema, text: str, dates: Sequence[str], unused: Sequence[str] = ()) -> pa.Schema:

@@ -14,7 +14,6 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
 
-import orjson
 import pyarrow as pa
 
 from components.ingest.images import CheckedImage
@@ -22,7 +21,7 @@ from components.ingest.images.checks import ImageChecker
 from components.ingest.sources.rows import BadRow, Range, RowBatch
 from components.ingest.survey import references
 from components.ingest.survey.references import ReferencedImage
-from components.records.quarantine import RAW_LIMIT, Rejected
+from components.records.quarantine import Rejected
 from components.settings.ingest import Ingest
 from components.storage.paths import DataPath
 
@@ -121,7 +120,7 @@ class ImageColumn:
     def _finish(self, batch: RowBatch, part: _Slice) -> RowsWithImages:
         outcomes = part.outcomes()
         bad = [
-            _bad_row(batch, part.start + row, f"column {self._column}: {outcome}")
+            batch.bad_row(part.start + row, f"column {self._column}: {outcome}")
             for row, outcome in enumerate(outcomes)
             if isinstance(outcome, Rejected)
         ]
@@ -130,15 +129,6 @@ class ImageColumn:
         if bad:
             rows = rows.filter(pa.array([isinstance(outcome, RowImage) for outcome in outcomes]))
         return RowsWithImages(rows, bad, images)
-
-
-def _bad_row(batch: RowBatch, row: int, reason: str) -> BadRow:
-    """Returns a row of a batch as a bad one, with its position and text."""
-    if batch.describe is not None:
-        position, raw = batch.describe(row)
-    else:
-        position, raw = "", orjson.dumps(batch.columns.slice(row, 1).to_pylist()[0], default=repr)
-    return BadRow(position, reason, raw[:RAW_LIMIT])
 
 
 def _slices(sizes: Sequence[int]) -> Iterator[tuple[int, int]]:

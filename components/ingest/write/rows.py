@@ -13,13 +13,13 @@ import numpy as np
 import pyarrow as pa
 
 from components.errors import SettingsError
-from components.ingest.sources.conversion import is_list
 from components.ingest.sources.rows import BadRow, Range, RowBatch, RowSource
 from components.ingest.survey import columns
 from components.ingest.write import keys
 from components.ingest.write.fingerprints import FingerprintWriter, fingerprint_writer
 from components.ingest.write.image_column import ImageColumn, RowsWithImages
 from components.ingest.write.keys import ColumnRoles, KeyedRows, Numbers
+from components.ingest.write.labels import LabelPolicy, has_classes
 from components.ingest.write.report import ShardCounts, ShardReport
 from components.records.quarantine import Quarantined, printable
 from components.records.tfrecord import TFRecordWriter, frame_batch
@@ -52,13 +52,15 @@ def write_range(
         checks: cache of image checks.
     """
     roles = _roles(schema, settings, label, images)
-    counts = _RangeCounts(part, label if label and _has_classes(schema.field(label)) else "")
+    counts = _RangeCounts(part, label if label and has_classes(schema.field(label)) else "")
+    policy = LabelPolicy(label, settings.unlabelled, data / part.path)
     with contextlib.ExitStack() as stack:
         add_images = _without_images
         if images:
             add_images = stack.enter_context(ImageColumn(part, images, schema, data, settings, checks)).read
         writers = _SplitWriters(stack, artifact, shard, roles.image, gzip=settings.compression == "gzip" and not images)
-        for batch in source.read(data / part.path, part, schema):
+        for read in source.read(data / part.path, part, policy.schema(schema)):
+            batch = policy.apply(read)
             counts.add_bad(batch.bad)
             for rows in add_images(batch):
                 keyed = keys.key(rows.columns, roles, settings.splits, [image.sha256 for image in rows.images])
@@ -79,11 +81,6 @@ def _roles(schema: pa.Schema, settings: Ingest, label: str, images: str) -> Colu
 
 def _without_images(batch: RowBatch) -> Iterator[RowsWithImages]:
     yield RowsWithImages(batch.columns)
-
-
-def _has_classes(label: pa.Field) -> bool:
-    """Whether a label names a class: lists, tensors and floats do not."""
-    return not (is_list(label.type) or columns.is_tensor(label) or pa.types.is_floating(label.type))
 
 
 @dataclass
@@ -115,8 +112,8 @@ class _RangeCounts:
 
     def _count_classes(self, labels: pa.Array, splits: Numbers) -> None:
         found = labels.dictionary_encode()
-        names = [*map(_class_name, found.dictionary.to_pylist()), ""]  # the last one: no label
-        which = found.indices.fill_null(len(names) - 1).to_numpy(zero_copy_only=False)
+        names = [*map(_class_name, found.dictionary.to_pylist())]
+        which = found.indices.to_numpy()
         counts = np.bincount(splits * len(names) + which, minlength=len(SPLITS) * len(names))
         for place in np.flatnonzero(counts).tolist():
             split, name = divmod(place, len(names))

@@ -1,0 +1,119 @@
+"""Rows without a label: `ingest.unlabelled` decides what becomes of them.
+
+label missing, blank, nan or infinite ─┬─ quarantine    ─► bad row with the reason "no label"
+                                       ├─ keep_as_class ─► a record of the class UNLABELLED
+                                       └─ stop          ─► BadInput with file and position
+"""
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from components.errors import BadInput, SettingsError
+from components.ingest.sources.conversion import LABEL, Flags, is_list, is_text, out_of_range
+from components.ingest.sources.csv_cells import MISSING
+from components.ingest.sources.rows import RowBatch
+from components.ingest.survey.columns import is_tensor, was_number
+from components.records.quarantine import NO_LABEL, printable
+from components.settings.ingest import Ingest
+from components.storage.paths import DataPath
+
+UNLABELLED = "(none)"  # class of rows without a label, with ingest.unlabelled = keep_as_class
+_BLANK = r"^\s*$"
+_NOT_NUMBERS = pa.array([*MISSING, "nan", "NaN", "NAN"])  # in a label column of numbers
+
+
+def has_classes(label: pa.Field) -> bool:
+    """Whether a label names a class: lists, tensors and floats do not."""
+    return not (is_list(label.type) or is_tensor(label) or pa.types.is_floating(label.type))
+
+
+def check(schema: pa.Schema, label: str, settings: Ingest) -> None:
+    """Rejects settings that need classes, if the label is none."""
+    if settings.unlabelled == "keep_as_class" and label and not _is_name(schema.field(label)):
+        raise SettingsError(
+            f"setting ingest.unlabelled: keep_as_class needs a label of text, but {label!r} is "
+            f"{schema.field(label).type}; use quarantine or stop, or --set ingest.columns.{label}=text"
+        )
+
+
+@dataclass(frozen=True)
+class LabelPolicy:
+    """Applies `ingest.unlabelled` to batches of rows."""
+
+    label: str  # column, or empty
+    unlabelled: str
+    path: DataPath  # of the rows, for messages
+
+    def schema(self, schema: pa.Schema) -> pa.Schema:
+        """Returns the schema to read by: with it a source keeps a label that is nan, instead of rejecting its row."""
+        if not self.label:
+            return schema
+        place = schema.get_field_index(self.label)
+        field = schema.field(place)
+        return schema.set(place, field.with_metadata({**(field.metadata or {}), LABEL: b""}))
+
+    def apply(self, batch: RowBatch) -> RowBatch:
+        """Returns the rows that become records, with a label each, and all bad rows."""
+        if not self.label:
+            return batch
+        place = batch.columns.schema.get_field_index(self.label)
+        field, labels = batch.columns.schema.field(place), batch.columns.column(place)
+        missing = _missing(labels, field)
+        if not missing.any():
+            return batch
+        if self.unlabelled == "keep_as_class":
+            named = pc.if_else(pa.array(missing), pa.scalar(UNLABELLED).cast(labels.type), labels)
+            columns = [*batch.columns.columns[:place], named, *batch.columns.columns[place + 1 :]]
+            return replace(batch, columns=pa.RecordBatch.from_arrays(columns, schema=batch.columns.schema))
+        rows = np.flatnonzero(missing).tolist()
+        bad = [batch.bad_row(row, _reason(labels[row].as_py())) for row in rows]
+        if self.unlabelled == "stop":
+            raise BadInput(
+                f"{printable(str(self.path))}: {bad[0].position}: {bad[0].reason}; ingest.unlabelled = stop expects a "
+                "label in every row: add it, or set ingest.unlabelled to quarantine or keep_as_class"
+            )
+        good = np.flatnonzero(~missing)
+        return RowBatch(batch.columns.take(pa.array(good)), [*batch.bad, *bad], _of(batch, good.tolist()))
+
+
+def _of(batch: RowBatch, rows: list[int]) -> Callable[[int], tuple[str, bytes]] | None:
+    describe = batch.describe
+    return None if describe is None else lambda row: describe(rows[row])
+
+
+def _is_name(label: pa.Field) -> bool:
+    return has_classes(label) and bool(is_text(label.type) or pa.types.is_binary(label.type))
+
+
+def _missing(labels: pa.Array, field: pa.Field) -> Flags:
+    """Returns which labels are missing."""
+    missing: Flags = labels.is_null().to_numpy(zero_copy_only=False)
+    if pa.types.is_floating(labels.type):
+        return missing | out_of_range(labels)
+    if _is_name(field):
+        missing = missing | _is_blank(labels)
+    if was_number(field):
+        missing = missing | _flags(pc.is_in(pc.utf8_trim_whitespace(labels), _NOT_NUMBERS))
+    return missing
+
+
+def _is_blank(labels: pa.Array) -> Flags:
+    if is_text(labels.type):
+        return _flags(pc.equal(pc.utf8_trim_whitespace(labels), ""))
+    return _flags(pc.match_substring_regex(labels, _BLANK))
+
+
+def _flags(values: pa.Array) -> Flags:
+    flags: Flags = values.fill_null(False).to_numpy(zero_copy_only=False)
+    return flags
+
+
+def _reason(label: object) -> str:
+    if not isinstance(label, float):
+        return NO_LABEL
+    return f"{NO_LABEL}: {label:g}" + (", beyond the range of float32" if math.isfinite(label) else "")
