@@ -11,7 +11,7 @@
 WebP nor TIFF. "A viewer" applies the EXIF orientation and shows the first frame on a white background.
 
     jpeg ─────────────────────────┐
-    png ─► png_rows ──────────────┼─► reencode ─► orientation, image_format, perceptual_hash, limits
+    png ──────────────────────────┼─► reencode ─► orientation, image_format, perceptual_hash, limits
     convert: GIF, WebP, BMP, TIFF ┘
 
 Our own code reads the headers of JPEG and PNG, not Pillow: it knows the size before anything is allocated. Pillow

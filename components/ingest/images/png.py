@@ -1,10 +1,10 @@
 """PNG: kept byte for byte if it is upright and opaque, whatever its depth and palette, else re-encoded.
 
     signature ─► chunks (length, name, body, checksum): IHDR ─► PLTE, tRNS ─► IDAT … ─► IEND
-                                                          └─ size, depth      └─ rows, read to the end by png_rows
+                                                          └─ size, depth      └─ pixels, decoded by Pillow
 
-The rules are those of libpng, which decodes the file in TensorFlow. A header check requires all chunks, but does not
-read the contents of IDAT.
+Pillow accepts files that libpng, and so TensorFlow, rejects: wrong checksums, chunks in another order, no IEND, missing
+rows. They are found here. A header check requires all chunks, but does not read the contents of IDAT.
 """
 
 import io
@@ -19,7 +19,6 @@ from PIL.PngImagePlugin import PngImageFile
 from components.ingest.images.limits import CheckedImage, Handling, ImageLimits, ImageRejected, check_size
 from components.ingest.images.orientation import UPRIGHT, read_orientation
 from components.ingest.images.perceptual_hash import perceptual_hash
-from components.ingest.images.png_rows import Pass, check_rows, passes_of, raw_bytes
 from components.ingest.images.reencode import ALPHA, FIRST_FRAME, ROTATED, gray_or_rgb, load, on_white, store
 
 _HEADER: Final = struct.Struct(">IIBBBBB")
@@ -33,18 +32,20 @@ _XMP: Final = b"XML:com.adobe.xmp\0\0"  # the second zero: not compressed
 _16_BIT: Final = 16
 _PALETTE_BYTES: Final = range(3, 3 * 256 + 1, 3)
 _GRAY, _RGB, _PALETTE, _GRAY_ALPHA, _RGB_ALPHA = 0, 2, 3, 4, 6
-_SAMPLES: Final = {_GRAY: 1, _RGB: 3, _PALETTE: 1, _GRAY_ALPHA: 2, _RGB_ALPHA: 4}
 _DEEP: Final = (8, 16)
-_DEPTHS: Final = {
-    _GRAY: (1, 2, 4, 8, 16),
-    _RGB: _DEEP,
-    _PALETTE: (1, 2, 4, 8),
-    _GRAY_ALPHA: _DEEP,
-    _RGB_ALPHA: _DEEP,
+_KINDS: Final = {  # samples per pixel, and the depths that a sample may have
+    _GRAY: (1, (1, 2, 4, 8, 16)),
+    _RGB: (3, _DEEP),
+    _PALETTE: (1, (1, 2, 4, 8)),
+    _GRAY_ALPHA: (2, _DEEP),
+    _RGB_ALPHA: (4, _DEEP),
 }
+_ONE_PASS: Final = ((0, 0, 1, 1),)  # first x, first y, step of x, step of y
+_ADAM7: Final = ((0, 0, 8, 8), (4, 0, 8, 8), (0, 4, 4, 8), (2, 0, 4, 4), (0, 2, 2, 4), (1, 0, 2, 2), (0, 1, 1, 2))
 _DEFLATE_RATIO: Final = 1032  # 258 bytes from two bits
 _DEFLATE_WINDOW: Final = 32 * 1024
-_HASHED_PIXELS: Final = 20_000_000  # 80 MB decoded; larger images get no perceptual hash
+_STEP: Final = 16 * 1024  # compressed bytes per step: at most 16 MB inflated
+_EXTRA: Final = 64 * 1024  # inflated bytes that may follow the rows
 
 _Chunks = Mapping[bytes, Sequence[tuple[int, int]]]  # name -> start and end of each body in the file
 
@@ -70,9 +71,13 @@ class _Png:
         return sum(end - start for start, end in self.chunks[b"IDAT"])
 
     @property
-    def passes(self) -> list[Pass]:
-        bits = self.header.depth * _SAMPLES[self.header.colour]
-        return passes_of(self.header.width, self.header.height, bits, interlaced=self.header.interlace == 1)
+    def raw_bytes(self) -> int:
+        """The inflated size of the rows: a filter byte and the pixels of each; interlaced images have seven passes."""
+        width, height, depth, colour, *_, interlace = self.header
+        bits = depth * _KINDS[colour][0]
+        steps = _ADAM7 if interlace else _ONE_PASS
+        sizes = [(len(range(x, width, dx)), len(range(y, height, dy))) for x, y, dx, dy in steps]
+        return sum((1 + (columns * bits + 7) // 8) * rows for columns, rows in sizes if columns)
 
     @property
     def transparency(self) -> bytes:
@@ -94,11 +99,16 @@ def check_png(content: bytes, limits: ImageLimits, handling: Handling) -> Checke
     png = _read(content, full=handling.full)
     width, height = png.header.width, png.header.height
     check_size(width, height, limits)
-    _check_data(png, full=handling.full)
+    if png.raw_bytes > png.data_bytes * _DEFLATE_RATIO:
+        raise ImageRejected(
+            f"PNG header says {width} x {height} but {png.data_bytes:,} bytes of data follow, "
+            f"expected at least one per {_DEFLATE_RATIO:,} bytes of the image"
+        )
     orientation = read_orientation(png.first(b"eXIf"), _xmp(png))
     changed = _changes(png, orientation)
-    if not (changed or png.may_be_transparent or handling.reencodes(width, height)):
-        return CheckedImage(content, width, height, "PNG", "", _hash(png) if handling.full else None)
+    if not (handling.full or changed or png.may_be_transparent or handling.reencodes(width, height)):
+        return CheckedImage(content, width, height, "PNG", "")
+    _check_inflated(png)
     image = _open(png)
     load(image)
     opaque = on_white(image)
@@ -109,16 +119,18 @@ def check_png(content: bytes, limits: ImageLimits, handling: Handling) -> Checke
     return CheckedImage(content, width, height, "PNG", "", perceptual_hash(gray_or_rgb(image)))
 
 
-def _hash(png: _Png) -> int | None:
-    """Returns the perceptual hash of an image that is kept, or None if Pillow cannot decode what libpng accepts."""
-    if png.header.width * png.header.height > _HASHED_PIXELS:
-        return None
-    try:
-        image = _open(png)
-        load(image)
-        return perceptual_hash(gray_or_rgb(image))
-    except (OSError, SyntaxError, ValueError, zlib.error):
-        return None
+def _check_inflated(png: _Png) -> None:
+    """Rejects data of another inflated size, in constant memory: Pillow accepts missing rows, and libpng does not."""
+    data = b"".join([png.content[start:end] for start, end in png.chunks[b"IDAT"]])
+    expected, stream, found = png.raw_bytes, zlib.decompressobj(), 0
+    for at in range(0, len(data), _STEP):
+        found += len(stream.decompress(data[at : at + _STEP]))
+        if stream.eof or found > expected + _EXTRA:
+            break
+    else:
+        raise ImageRejected("PNG is truncated: its compressed data has no end")
+    if not expected <= found <= expected + _EXTRA:
+        raise ImageRejected(f"PNG is corrupt: {found:,} bytes of image, expected {expected:,}")
 
 
 def _read(content: bytes, *, full: bool) -> _Png:
@@ -168,7 +180,7 @@ def _header(content: bytes, chunks: _Chunks) -> _PngHeader:
         )
     header = _PngHeader._make(_HEADER.unpack_from(content, 16))
     _, _, depth, colour, compression, filters, interlace = header
-    if depth not in _DEPTHS.get(colour, ()) or (compression, filters) != (0, 0) or interlace > 1:
+    if depth not in _KINDS.get(colour, (0, ()))[1] or (compression, filters) != (0, 0) or interlace > 1:
         raise ImageRejected(
             f"PNG header says colour {colour}, depth {depth}, compression {compression}, filter {filters}, "
             f"interlace {interlace}, expected values of the standard"
@@ -187,17 +199,6 @@ def _check_order(chunks: _Chunks, colour: int) -> None:
         raise ImageRejected(f"PNG with {len(palettes)} palettes, expected one of 1 to 256 colours before the data")
 
 
-def _check_data(png: _Png, *, full: bool) -> None:
-    """Rejects a size that the data cannot hold; with `full`, reads all rows."""
-    if raw_bytes(png.passes) > png.data_bytes * _DEFLATE_RATIO:
-        raise ImageRejected(
-            f"PNG header says {png.header.width} x {png.header.height} but {png.data_bytes:,} bytes of data follow, "
-            f"expected at least one per {_DEFLATE_RATIO:,} bytes of the image"
-        )
-    if full:
-        check_rows(png.content, png.chunks[b"IDAT"], png.passes)
-
-
 def _changes(png: _Png, orientation: int) -> list[str]:
     """Returns why TensorFlow would decode another image or none, except for transparency."""
     changed = []
@@ -205,16 +206,12 @@ def _changes(png: _Png, orientation: int) -> list[str]:
         changed.append(f"APNG, {FIRST_FRAME}")
     if orientation != UPRIGHT:
         changed.append(ROTATED)
-    if _window(png) < min(raw_bytes(png.passes), _DEFLATE_WINDOW):
+    # The first byte of the data announces how far back the compression refers.
+    first = next(png.content[start] for start, end in png.chunks[b"IDAT"] if start < end)
+    if 256 << (first >> 4) < min(png.raw_bytes, _DEFLATE_WINDOW):
         # Some encoders refer further back than they announce. libpng rejects that; browsers and Pillow do not.
         changed.append("short zlib window")
     return changed
-
-
-def _window(png: _Png) -> int:
-    """Returns the window size that the zlib header announces, in bytes."""
-    first = next(start for start, end in png.chunks[b"IDAT"] if start < end)
-    return 256 << (png.content[first] >> 4)
 
 
 def _xmp(png: _Png) -> bytes:

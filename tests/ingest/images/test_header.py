@@ -4,7 +4,7 @@ import pytest
 from PIL import Image
 
 from components.ingest.images import CheckedImage, Handling, ImageLimits, ImageRejected, check_image
-from tests.ingest.images.conftest import COLOUR, GRAY, HEIGHT, TRANSLUCENT, WIDTH, encode, exif
+from tests.ingest.images.conftest import COLOUR, GRAY, HEIGHT, TRANSLUCENT, WIDTH, encode, exif, noise_rows, raw_png
 
 HEADER = Handling(full=False)
 JPEG, PNG = encode(COLOUR, "JPEG", quality=95), encode(COLOUR, "PNG")
@@ -105,7 +105,8 @@ def test_images_that_need_correction_are_decoded(kind: str) -> None:
 
 
 def test_damage_in_images_that_need_correction_is_found() -> None:
-    """They are decoded, which fails."""
+    """They are decoded, which fails; a PNG with missing rows, too."""
     content = encode(Image.effect_noise((200, 200), 90), "WEBP", lossless=True)
 
     assert reason(content[: len(content) // 2]).startswith("WEBP cannot be decoded: ")
+    assert reason(raw_png(8, 6, noise_rows(32)[:-173])) == "PNG is corrupt: 6,228 bytes of image, expected 6,401"
