@@ -11,6 +11,7 @@ import logging
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from itertools import chain, count
 from pathlib import Path
 from typing import Any
@@ -27,6 +28,8 @@ from components.pretrained.load import EmbeddingModel
 SLICES = "transformed_features"
 _IMAGE_RANK = 4  # of a batch of images
 Outputs = dict[str, tf.Tensor]
+# Training runs the same functions without AutoGraph: converting them here would only take time.
+_graph = partial(tf.function, autograph=False)
 
 
 @dataclass(frozen=True)
@@ -108,12 +111,12 @@ def export(
     raw = {key: tf.TensorSpec([None], columns[name].dtype, name=key) for key, name in served.columns.items()}
     examples = tf.TensorSpec([None], tf.string, name="examples")
     signatures = {
-        "serving_default": tf.function(served.predict_examples).get_concrete_function(examples),
-        "raw": tf.function(served.predict_raw).get_concrete_function(**raw),
-        "features": tf.function(served.extract_raw).get_concrete_function(**raw),
+        "serving_default": _graph(served.predict_examples).get_concrete_function(examples),
+        "raw": _graph(served.predict_raw).get_concrete_function(**raw),
+        "features": _graph(served.extract_raw).get_concrete_function(**raw),
     }
     if any(hasattr(feature, "slices") for feature in features.values()):
-        signatures[SLICES] = tf.function(served.slice_examples).get_concrete_function(examples)
+        signatures[SLICES] = _graph(served.slice_examples).get_concrete_function(examples)
     tf.saved_model.save(served, folder, signatures=signatures)
     if embedding:
         (Path(folder) / PRETRAINED).parent.mkdir(exist_ok=True)

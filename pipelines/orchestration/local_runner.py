@@ -33,7 +33,7 @@ from components.errors import PenstockError
 from components.records import seal
 from components.storage.hashing import HashCache
 from pipelines.config import RunConfig
-from pipelines.orchestration import plan, store
+from pipelines.orchestration import beam_translation, plan, store
 from pipelines.orchestration.audit import Audit, audit
 from pipelines.orchestration.outcome import NodeFacts
 from pipelines.orchestration.plan import NodePlan, Plan
@@ -116,6 +116,7 @@ class _Inspector:
         class InspectedBeam(beam_executor_operator.BeamExecutorOperator):
             def run_executor(self, execution_info: Any, make_beam_pipeline_fn: Any = None) -> Any:
                 beam_workers.watch()
+                beam_translation.speed_up()
                 return inspect(
                     execution_info, lambda info: super(InspectedBeam, self).run_executor(info, make_beam_pipeline_fn)
                 )

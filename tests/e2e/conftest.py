@@ -112,9 +112,9 @@ class ForkServer:
             raise RuntimeError("tests/e2e/fork_server.py has ended; start it by hand to see its error")
         return Process(int(pid), status, output)
 
-    def start_command(self, *arguments: str) -> Process:
-        """Starts `penstock ARGUMENTS` and returns at once."""
-        return self.start(COMMAND, arguments, os.environ, PROJECT)
+    def start_command(self, *arguments: str, **environment: str) -> Process:
+        """Starts `penstock ARGUMENTS` and returns at once; `environment` is added to the variables of this process."""
+        return self.start(COMMAND, arguments, {**os.environ, **environment}, PROJECT)
 
     def run(self, *arguments: str) -> Result:
         """Runs `penstock ARGUMENTS` to its end."""

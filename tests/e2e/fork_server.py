@@ -7,6 +7,8 @@ tests ── code, arguments, environment, folder; output, status ──► serv
 The server only imports: no TensorFlow operation runs before the fork, and none of this project's modules is loaded.
 A forked command is what a new `python -c CODE ARGUMENTS` would be: its own process group, default signal handlers,
 the given environment and folder, its output in the given file, and its exit code after threads and exit handlers.
+It differs in one thing: Python draws its hash seed when it starts, so that all commands of a server have the server's.
+test_ingest.py therefore starts new processes with two seeds, and test_image.py reruns a root of another process.
 """
 
 import atexit

@@ -1,6 +1,8 @@
 """`penstock ingest` as a user runs it: raw data in, a folder of shards out, or an error message."""
 
 import csv
+import json
+import os
 import signal
 import subprocess
 import sys
@@ -8,11 +10,11 @@ from pathlib import Path
 from typing import Any
 
 import pandas as pd  # type: ignore[import-untyped]
-import psutil
 import pytest
 import tensorflow as tf
 
 pytestmark = [pytest.mark.e2e, pytest.mark.slow]
+PENSTOCK = str(Path(sys.executable).with_name("penstock"))
 
 
 def records(folder: Path) -> list[dict[str, Any]]:
@@ -29,14 +31,28 @@ def test_csv_file_becomes_shards(tmp_path: Path) -> None:
     """The installed command reads every value that pandas wrote and prints nothing but its summary."""
     table = pd.DataFrame({"n": range(500), "half": [n / 2 for n in range(500)], "kind": ["a", "ü,b"] * 250})
     table.to_csv(tmp_path / "t.csv", index=False)
-    penstock = str(Path(sys.executable).with_name("penstock"))
     arguments = ["ingest", str(tmp_path / "t.csv"), "--out", str(tmp_path / "out"), "--label", "kind"]
-    done = subprocess.run([penstock, *arguments], capture_output=True, text=True, check=False)
+    done = subprocess.run([PENSTOCK, *arguments], capture_output=True, text=True, check=False)
     found = sorted(records(tmp_path / "out"), key=lambda record: record["n"])
 
     assert (done.returncode, done.stderr) == (0, "")
     assert "500 of 500" in done.stdout
     assert found == [{"n": n, "half": n / 2, "kind": ("a", "ü,b")[n % 2].encode()} for n in range(500)]
+
+
+def test_hash_seed_changes_no_byte(tmp_path: Path) -> None:
+    """D2: two Python processes that iterate over sets in different orders write the same files."""
+    rows = [{"text": f"text {n}", "kind": "ab"[n % 2], f"c{n % 7}": n} for n in range(500)]
+    (tmp_path / "t.jsonl").write_text("\n".join(map(json.dumps, rows)))
+    found = []
+    for seed in ("1", "2"):
+        out = tmp_path / seed
+        arguments = ["ingest", str(tmp_path / "t.jsonl"), "--out", str(out), "--label", "kind"]
+        environment = {**os.environ, "PYTHONHASHSEED": seed}
+        subprocess.run([PENSTOCK, *arguments], env=environment, capture_output=True, check=True)
+        found.append({str(path.relative_to(out)): path.read_bytes() for path in out.rglob("*") if path.is_file()})
+
+    assert found[0] == found[1]
 
 
 def test_class_folders_of_images_become_shards(fork_server: Any, digits: Path, tmp_path: Path) -> None:
@@ -71,23 +87,43 @@ def test_too_many_bad_rows_leave_no_folder(fork_server: Any, tmp_path: Path) -> 
     ]  # fmt: skip
 
 
+# Python runs this file when it starts. Each Beam worker writes one work unit and then waits to be killed.
+ONE_UNIT = """
+import os, pathlib, sys, time
+if any("sdk_worker_main" in argument for argument in sys.orig_argv):
+    from components.ingest import units
+    write = units.write
+    def write_and_wait(unit, output):
+        write(unit, output)
+        (pathlib.Path(__file__).parent / str(os.getpid())).touch()
+        while True:
+            time.sleep(60)
+    units.write = write_and_wait
+"""
+
+
 def test_killed_beam_worker_ends_the_command(fork_server: Any, wait_for: Any, tmp_path: Path) -> None:
     """B11: Beam itself would wait for the worker's answer forever; the command ends and leaves no folder."""
-    with (tmp_path / "t.csv").open("w", newline="") as file:
-        csv.writer(file).writerows([["n", "word"], *([n, f"word {n} " * 20] for n in range(300_000))])
-    flags = ["--direct_num_workers=2", "--direct_running_mode=multi_processing"]
-    process = fork_server.start_command("ingest", str(tmp_path / "t.csv"), "--out", str(tmp_path / "out"), "--", *flags)
-    wait_for(lambda: any(tmp_path.glob(".aside-*/Split-*/*")), process)
-    workers = beam_workers(process.pid)
-    workers[0].send_signal(signal.SIGKILL)
+    home, injected = tmp_path / "home", tmp_path / "injected"
+    home.mkdir()
+    injected.mkdir()
+    (injected / "sitecustomize.py").write_text(ONE_UNIT)
+    with (home / "t.csv").open("w", newline="") as file:
+        csv.writer(file).writerows([["n", "word"], *([n, f"word {n} " * 20] for n in range(5_000))])
+    arguments = ["ingest", str(home / "t.csv"), "--out", str(home / "out")]
+    flags = ["--", "--direct_num_workers=2", "--direct_running_mode=multi_processing"]
+    process = fork_server.start_command(*arguments, *flags, PYTHONPATH=str(injected))
+    wait_for(lambda: workers_at_work(injected), process)
+    written = list(home.glob(".aside-*/Split-*/*"))
+    os.kill(workers_at_work(injected)[0], signal.SIGKILL)
     result = process.wait()
 
+    assert written
     assert result.code == 1, result.output
     assert "penstock: a Beam worker process died" in result.output
-    assert sorted(path.name for path in tmp_path.iterdir()) == [".penstock", "out.log", "t.csv"]
+    assert sorted(path.name for path in home.iterdir()) == [".penstock", "out.log", "t.csv"]
 
 
-def beam_workers(pid: int) -> list[psutil.Process]:
-    """Returns the worker processes that Beam has started for a command."""
-    children = psutil.Process(pid).children(recursive=True)
-    return [each for each in children if "sdk_worker_main" in " ".join(each.cmdline()) and "python" in each.name()]
+def workers_at_work(injected: Path) -> list[int]:
+    """Returns the process ids of the Beam workers that have written a work unit."""
+    return [int(path.name) for path in injected.iterdir() if path.name.isdigit()]

@@ -48,7 +48,7 @@ from components.tasks import parts as shipped
 from components.training import trainer
 from data.__main__ import generators
 from pipelines import config as run_config
-from pipelines.orchestration import build
+from pipelines.orchestration import beam_translation, build
 from pipelines.orchestration import schema as curated
 
 RECORDS = 150  # of the sample data
@@ -56,6 +56,7 @@ FEW = 16
 THREADS = ("--direct_num_workers=2", "--direct_running_mode=multi_threading")
 PROCESSES = ("--direct_num_workers=2", "--direct_running_mode=multi_processing")
 LABEL = "label"
+EVERY_PART = ("multimodal", "tensor")  # tasks that together have every part
 Rows = list[tuple[str, list[tuple[str, str]]]]
 
 pytestmark = pytest.mark.slow
@@ -156,6 +157,7 @@ def _id_of(record: bytes, column: str) -> int:
 
 def run_task(name: str, home: Path) -> TaskRun:
     """Runs the pipeline's code on the first records of the sample data."""
+    beam_translation.speed_up()
     data = home / "data"
     generators()[name].main(["--out", str(data), "--limit", str(RECORDS)])
     config = run_config.make(
@@ -236,8 +238,8 @@ def task_run(task_runs: Callable[[str], TaskRun], name: str) -> TaskRun:
 
 @pytest.fixture(scope="module")
 def refitted(task_runs: Callable[[str], TaskRun]) -> str:
-    """Fits all tasks again, on two processes, in one pipeline because workers start slowly; returns the folder name."""
-    fit({name: task_runs(name) for name in NAMES}, "refitted", *PROCESSES)
+    """Fits tasks again, on two processes, in one pipeline because workers start slowly; returns the folder name."""
+    fit({name: task_runs(name) for name in EVERY_PART}, "refitted", *PROCESSES)
     return "refitted"
 
 
@@ -298,7 +300,13 @@ class TestRecords:
 class TestFitting:
     """Records to Transform's graph."""
 
-    @every_task
+    def test_every_part_is_fitted_on_two_processes(self) -> None:
+        """A new part needs an entry in EVERY_PART."""
+        parts = {name: {part.fit for part in tasks.get(name).parts} for name in NAMES}
+
+        assert set().union(*(parts[name] for name in EVERY_PART)) == set().union(*parts.values())
+
+    @pytest.mark.parametrize("name", EVERY_PART)
     def test_two_processes_fit_the_same(self, task_run: TaskRun, refitted: str, name: str) -> None:
         """D2: the same vocabularies, and bit-identical outputs for all records."""
         once, again = (applied(task_run.fitted_in(folder), task_run.raw) for folder in ("graph", refitted))
@@ -340,7 +348,7 @@ class TestTraining:
         assert 5 < steps < 14, name  # an epoch ends in between
         assert resumed == whole[5:]
 
-    @pytest.mark.parametrize("name", ["multimodal", "tensor"])  # together they have every part
+    @pytest.mark.parametrize("name", EVERY_PART)
     def test_one_seed_gives_equal_weights(self, task_run: TaskRun, refitted: str, name: str) -> None:
         """D2: a second training, on the graph that was fitted again, gives bit-identical weights."""
         train(task_run, "again", refitted)
