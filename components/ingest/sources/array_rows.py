@@ -39,7 +39,7 @@ from components.ingest.sources.array_files import (
     reading,
     verify_checksums,
 )
-from components.ingest.sources.conversion import Reasons, row_batch
+from components.ingest.sources.conversion import OVERFLOW, Reasons, found, row_batch
 from components.ingest.sources.rows import Range, RowBatch, bad_file
 from components.records.quarantine import RAW_LIMIT
 from components.storage.paths import DataPath
@@ -194,15 +194,16 @@ def _raw_column(array: ArrayFile, block: Rows) -> tuple[pa.Array, Reasons]:
 
 
 def _not_finite(block: Rows) -> Reasons:
-    """Returns the rows with a number that is nan or infinite, and the first such number of each."""
-    finite = np.isfinite(block)
+    """Returns the rows with a number that is nan, or infinite as float32, and the first such number of each."""
+    wide = block.dtype.itemsize > np.dtype(np.float32).itemsize * (1 + (block.dtype.kind == "c"))
+    finite = np.abs(block) < OVERFLOW if wide else np.isfinite(block)
     if finite.all():
         return {}
     reasons: Reasons = {}
     for row in np.flatnonzero(~finite.reshape(len(block), -1).all(axis=1)).tolist():
         at = np.unravel_index(int(np.argmin(finite[row])), block.shape[1:]) if block.ndim > 1 else ()
         where = ", ".join(str(int(index)) for index in at)
-        reasons[row] = f"holds {block[row][at]:g} at ({where})"
+        reasons[row] = f"{found(block[row][at])} at ({where})"
     return reasons
 
 

@@ -238,15 +238,16 @@ def _not_finite(column: pa.Array) -> Reasons:
 def _first_of_rows(column: pa.Array, numbers: npt.NDArray[np.floating[Any]], places: npt.NDArray[np.intp]) -> Reasons:
     """Returns a reason with the first such number of each row."""
     if not is_list(column.type):
-        return {int(place): _found(numbers[place]) for place in places}
+        return {int(place): found(numbers[place]) for place in places}
     ends = np.cumsum(column.value_lengths().fill_null(0).to_numpy(zero_copy_only=False))
     rows = np.searchsorted(ends, places, side="right")
     reasons: Reasons = {}
     for row, place in zip(rows.tolist(), places.tolist(), strict=True):
         start = int(ends[row - 1]) if row else 0
-        reasons.setdefault(row, f"{_found(numbers[place])} at value {place - start + 1} of its list")
+        reasons.setdefault(row, f"{found(numbers[place])} at value {place - start + 1} of its list")
     return reasons
 
 
-def _found(number: np.floating[Any]) -> str:
+def found(number: np.inexact[Any]) -> str:
+    """Returns what is wrong with a number that a record cannot hold."""
     return f"holds {number:g}" + (", beyond the range of float32" if np.isfinite(number) else "")
