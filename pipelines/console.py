@@ -127,9 +127,11 @@ class Display:
         if found.spans[0].span.number is not None:
             rows.append(("spans", ", ".join(_span_text(part.span) for part in found.spans)))
         if found.table is not None:
-            from components.ingest.survey import columns
+            from components.ingest.survey import columns, identity
 
             rows += _by_type(columns.describe(found.table.schema, found.table.label, found.table.images))
+            if names := identity.left_out(found.table.schema, found.table.label):
+                rows.append(("not compared", f"{', '.join(names)} (no part in duplicates and splits)"))
         self._rows(rows)
 
     def ingested(self, made: Manifest, out: Path) -> None:

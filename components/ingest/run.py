@@ -16,7 +16,7 @@ from components import beam_workers, progress
 from components.errors import BadInput
 from components.ingest import units
 from components.ingest.close import duplicates, manifest, reports, reuse
-from components.ingest.survey import schema
+from components.ingest.survey import identity, schema
 from components.ingest.survey.survey import SpanFiles, Survey
 from components.ingest.units import Output, Unit
 from components.ingest.write import labels
@@ -122,8 +122,9 @@ def _close_rows(job: Job, found: Sequence[ShardReport]) -> Manifest:
         duplicates.clear(output.artifact)  # only spans are reused, and their fingerprints with them
     rows = sum(report.read for report in found) + len(survey.listing.quarantined)
     label = table.label if table else ""
+    warnings = repeated.warnings(identity.left_out(table.schema, label) if table else ())
     made = manifest.close(
-        output.artifact, survey.listing, found, output.settings, job.quarantine_list, rows, repeated.warnings(), label
+        output.artifact, survey.listing, found, output.settings, job.quarantine_list, rows, warnings, label
     )
     if table is not None:
         schema.write(output.artifact / "schema.pbtxt", table.schema, table.label, table.images)

@@ -43,13 +43,13 @@ class Ingest(Section):
         {}, description="types of columns whose inferred type is wrong: int, float, bool, text or bytes"
     )
     unused: tuple[str, ...] = pydantic.Field(
-        (), description="columns that no model reads, such as ids, separated by commas"
+        (), description="columns that no model reads and that do not decide the split, such as ids, separated by commas"
     )
     text: str = pydantic.Field(
         "", description="text column; empty: a column with a usual name such as text, or the only string column"
     )
     split_by: str = pydantic.Field(
-        "", description="column whose value decides the split of a row; empty: all columns except the label"
+        "", description="column whose value decides the split of a row; empty: all columns except label and ids"
     )
     images: str = pydantic.Field(
         "", description="column of image paths; empty: detect it from its values; none: keep paths as text"

@@ -137,6 +137,19 @@ class TestRecords:
         assert sum(map(len, numbers.values())) == len(set().union(*numbers.values())) == 300
         assert any(warning.startswith("300 exact duplicates in 300 groups") for warning in made.warnings)
 
+    def test_equal_texts_with_different_ids_are_in_one_split(self, tmp_path: Path) -> None:
+        """A6: they are reported as duplicates; ids and unused columns are stored all the same."""
+        rows = [f"{number},web{number % 7},text {number % 100},{'xy'[number % 2]}" for number in range(300)]
+        (tmp_path / "a.csv").write_text("\n".join(["review_id,source,text,class", *rows]))
+        made = run(tmp_path / "a.csv", tmp_path / "out", unused=("source",))
+        texts = {split: {record["text"] for record in records(tmp_path / "out", split)} for split in SPLITS}
+
+        assert sum(map(len, texts.values())) == len(set().union(*texts.values())) == 100
+        assert {record["review_id"] for record in records(tmp_path / "out")} == set(range(300))
+        [warning] = made.warnings
+        assert warning.startswith("200 exact duplicates in 100 groups")
+        assert warning.endswith("; not compared: review_id, source")
+
     def test_the_schema_is_written_as_text(self, ingested: tuple[Path, Path, Manifest]) -> None:
         """With the inferred types, for the user to edit."""
         schema = text_format.Parse((ingested[1] / "schema.pbtxt").read_text(), schema_pb2.Schema())

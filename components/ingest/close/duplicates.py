@@ -32,14 +32,15 @@ class Duplicates:
     example: tuple[Place, Place] | None = None
     conflict: tuple[Place, Place] | None = None  # an example of two labels
 
-    def warnings(self) -> list[str]:
-        """Returns warnings for the manifest, one line each."""
+    def warnings(self, left_out: Sequence[str] = ()) -> list[str]:
+        """Returns warnings for the manifest, one line each; `left_out` are the columns that were not compared."""
         lines = []
+        without = f"; not compared: {', '.join(left_out)}" if left_out else ""
         if self.example:
             counts = f"{self.extra} exact duplicates in {self.groups} groups, each kept within one split"
-            lines.append(f"{counts}, such as {_shown(self.example)}")
+            lines.append(f"{counts}, such as {_shown(self.example)}{without}")
         if self.conflict:
-            lines.append(f"{self.conflicts} records have several labels, such as {_shown(self.conflict)}")
+            lines.append(f"{self.conflicts} records have several labels, such as {_shown(self.conflict)}{without}")
         return lines
 
 

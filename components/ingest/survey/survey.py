@@ -152,7 +152,7 @@ def _referenced(located: Located, table: Table) -> list[str]:
 
 
 def _table(located: Sequence[Located], settings: Ingest, needs: Needs) -> Table:
-    from components.ingest.survey import columns, references, renames
+    from components.ingest.survey import columns, identity, references, renames
 
     source: RowSource = refs.load(located[0].source)
     files = [each.home / name for each in located for name in each.files]
@@ -166,6 +166,7 @@ def _table(located: Sequence[Located], settings: Ingest, needs: Needs) -> Table:
     text = columns.text_column(files[0], schema, settings.text, others) if "text" in needs.roles else settings.text
     dates = columns.date_columns(source, files[0], schema, {*others, text})
     schema = columns.with_meanings(schema, text, dates, unused)
+    schema = identity.with_ids(source, files[0], schema, {*others, text, *dates})
     if not needs.label:
         return Table(schema, label, images)
     names = {label: needs.label}

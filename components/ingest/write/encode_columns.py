@@ -5,8 +5,8 @@
 No record is touched in Python before its bytes are complete. A missing value leaves its key out. A list of numbers or
 strings is a feature with several values.
 
-Columns are encoded once and may be joined several times: all of them are the record, all but the label decide about
-its split.
+Columns are encoded once and may be joined several times: all of them are the record, all but the label and ids decide
+about its split.
 """
 
 from bisect import bisect
@@ -77,10 +77,11 @@ class EncodedColumns:
         """Returns the entries of one separate column."""
         return _join(self.runs[self.keys.index(name.encode())], self.rows)
 
-    def without(self, name: str) -> EncodedRows:
-        """Returns the entries of all columns but one separate column."""
+    def without(self, names: Collection[str]) -> EncodedRows:
+        """Returns the entries of all columns but some separate columns."""
+        leave_out = {name.encode() for name in names}
         runs = zip(self.keys, self.runs, strict=True)
-        return _join([part for key, run in runs if key != name.encode() for part in run], self.rows)
+        return _join([part for key, run in runs if key not in leave_out for part in run], self.rows)
 
     def around(self, name: str, lengths: Ints) -> tuple[EncodedRows, EncodedRows]:
         """Returns the bytes of each record before and after the value of one more column, whose name is separate.

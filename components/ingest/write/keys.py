@@ -1,7 +1,7 @@
 """Identifies each row by its content: 64 bits, from which its split and its id follow.
 
-    columns ─┬─ all but the label ─► content ─┬─► split: equal contents are always in one split
-             │                                └─► id: seeds the augmentation of the record
+    columns ─┬─ all but label and ids ─► content ─┬─► split: equal contents are always in one split
+             │                                    └─► id: seeds the augmentation of the record
              └─ label ─► equal contents with different labels are found
 
 If rows refer to images, the image decides about the split instead, so that all rows of an image are in one split. If
@@ -36,6 +36,7 @@ class ColumnRoles:
     id: str  # our own column of record ids
     path: str = ""  # of the image that a row refers to, which does not go into the record
     image: str = ""  # name of the image in the record
+    left_out: tuple[str, ...] = ()  # columns that do not identify a record, such as ids; see survey/identity.py
 
 
 @dataclass(frozen=True)
@@ -43,7 +44,7 @@ class KeyedRows:
     """Encoded rows, with what identifies each of them."""
 
     columns: EncodedColumns  # with the id, still without the image
-    contents: Hashes  # of all columns but the label
+    contents: Hashes  # of all columns that identify a record
     labels: npt.NDArray[np.uint32]
     splits: Numbers  # index of each row's split in SPLITS
 
@@ -57,10 +58,12 @@ def key(batch: pa.RecordBatch, roles: ColumnRoles, splits: Splits, images: Seque
         splits: fractions and salt.
         images: sha256 of the image that each row refers to; it represents the image.
     """
-    columns = encode_columns(batch, [roles.label, roles.split_by, roles.id, roles.image], roles.path or None)
+    separate = [roles.label, roles.split_by, roles.id, roles.image, *roles.left_out]
+    columns = encode_columns(batch, separate, roles.path or None)
     whole = columns.with_column(roles.image, pa.array(images, pa.string())) if images else columns
-    only_label = not roles.label or (batch.schema.names == [roles.label] and not images)
-    contents = fingerprints(whole.records() if only_label else whole.without(roles.label))
+    only_label = batch.schema.names == [roles.label] and not images
+    leave_out = [*roles.left_out, *([roles.label] if roles.label and not only_label else ())]
+    contents = fingerprints(whole.without(leave_out) if leave_out else whole.records())
     if images and not roles.split_by:
         chosen = np.array([SPLITS.index(shards.split_of(sha256, splits)) for sha256 in images], np.int64)
     else:

@@ -14,7 +14,7 @@ import pyarrow as pa
 
 from components.errors import SettingsError
 from components.ingest.sources.rows import BadRow, Range, RowBatch, RowSource
-from components.ingest.survey import columns
+from components.ingest.survey import columns, identity
 from components.ingest.write import keys
 from components.ingest.write.fingerprints import FingerprintWriter, fingerprint_writer
 from components.ingest.write.image_column import ImageColumn, RowsWithImages
@@ -76,7 +76,8 @@ def _roles(schema: pa.Schema, settings: Ingest, label: str, images: str) -> Colu
     if split_by == images:
         split_by = ""  # the image itself decides about the split anyway
     own = columns.record_schema(schema, images).names[-1]
-    return ColumnRoles(label, split_by, own, images, columns.image_name(schema, images) if images else "")
+    image = columns.image_name(schema, images) if images else ""
+    return ColumnRoles(label, split_by, own, images, image, tuple(identity.left_out(schema, label)))
 
 
 def _without_images(batch: RowBatch) -> Iterator[RowsWithImages]:
