@@ -11,6 +11,7 @@ epoch: shuffled and augmented differently, yet the same in every run. Otherwise 
 Every setting of the section `input` is a keyword: `read(…, batch_size=32, image_size=64, cache="memory")`.
 """
 
+import os
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -138,7 +139,7 @@ def from_folders(
     files = [
         (path, number)
         for number, name in enumerate(names)
-        for path in sorted((home / name).rglob("*"))
+        for path in sorted(_files_below(home / name))
         if path.suffix.lower() in _IMAGES and path.is_file()
     ]
     if not files:
@@ -194,6 +195,15 @@ def _packer(spec: Any) -> _Pack | None:
 
 def _data(reader: Reader, records: Records, training: bool, worker: Worker) -> tf.data.Dataset:
     return reader.passes(records, worker) if training else reader.evaluation(records, worker)
+
+
+def _files_below(folder: Path) -> Iterator[Path]:
+    """Yields the files below a folder; one that cannot be read is an error, where `rglob` would leave it out."""
+
+    def stop(error: OSError) -> None:
+        raise BadInput(f"{error.filename}: cannot be listed: {error.strerror}; check its permissions") from error
+
+    return (Path(parent, name) for parent, _, names in os.walk(folder, onerror=stop) for name in names)
 
 
 def _settings(given: Mapping[str, Any]) -> Input:

@@ -6,11 +6,12 @@
 A source may use what both classes have. A remote file is read by byte ranges, never fetched whole.
 """
 
-import glob
+import contextlib
 import importlib
 import os
 import re
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Sequence
+from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import BinaryIO, TypeAlias
 
@@ -86,11 +87,45 @@ def split_pattern(text: str) -> tuple[DataPath, str]:
 def matches(pattern: str) -> list[str]:
     """Returns the files and folders that match a pattern, spelled as the pattern is."""
     folder, rest = split_pattern(pattern)
-    if isinstance(folder, Path):
-        return sorted(glob.iglob(pattern))  # noqa: PTH207 - pathlib would drop the ./ of ./a*
     wanted = rest.split("/")
+    if isinstance(folder, Path):
+        # As it is spelled: pathlib would drop the ./ of ./a*.
+        head = pattern.removesuffix(rest) if pattern.endswith(rest) else f"{folder}/"
+        return sorted({head + name for name in _matching(head.rstrip("/") or (head[:1] or "."), wanted)})
     paths = {"/".join(name.split("/")[: len(wanted)]) for name in folder.files_below()}
     return [f"{folder}/{path}" for path in sorted(paths) if fits(path.split("/"), wanted)]
+
+
+def _matching(folder: str, wanted: Sequence[str], prefix: str = "") -> Iterator[str]:
+    """Yields what matches the parts of a pattern below a local folder, relative to it; hidden files only if named.
+
+    A folder that cannot be read raises an OSError with its path: `glob` and `pathlib` would leave out what is in it.
+    """
+    part, rest = wanted[0], wanted[1:]
+    if part == "**":
+        yield from _matching(folder, rest or ["*"], prefix)
+        for name in _names_in(folder, "*", lambda entry: entry.is_dir(follow_symlinks=False)):
+            yield from _matching(f"{folder}/{name}", wanted, f"{prefix}{name}/")
+    elif not rest:
+        yield from (prefix + name for name in _names_in(folder, part, lambda _: True))
+    else:
+        for name in _names_in(folder, part, os.DirEntry.is_dir):
+            yield from _matching(f"{folder}/{name}", rest, f"{prefix}{name}/")
+
+
+def _names_in(folder: str, part: str, fits_too: "Callable[[os.DirEntry[str]], bool]") -> list[str]:
+    """Returns the names in a folder that match one part of a pattern; none if the folder does not exist."""
+    with contextlib.suppress(FileNotFoundError, NotADirectoryError):
+        if not WILD.search(part):
+            os.lstat(f"{folder}/{part}")
+            return [part]
+        with os.scandir(folder) as entries:
+            return [
+                entry.name
+                for entry in entries
+                if fnmatchcase(entry.name, part) and not entry.name.startswith(".") and fits_too(entry)
+            ]
+    return []
 
 
 def common_folder(folders: Sequence[DataPath]) -> DataPath:

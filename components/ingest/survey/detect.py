@@ -1,6 +1,5 @@
 """Finds the source that reads a file, folder or pattern: file extensions decide the format."""
 
-import contextlib
 import os
 import posixpath
 import re
@@ -12,7 +11,8 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from components.errors import BadInput, SettingsError
-from components.storage.paths import data_path, split_pattern
+from components.records.quarantine import printable
+from components.storage.paths import data_path, matches, split_pattern
 from components.storage.remote_path import RemotePath
 
 
@@ -67,7 +67,12 @@ def locate(data: str, sources: Collection[str] = ()) -> Located:
         data: path or pattern from the user.
         sources: references of the sources that are allowed; empty for all.
     """
-    home, names, links = _names(data, sources)
+    try:
+        home, names, links = _names(data, sources)
+    except OSError as error:
+        raise BadInput(
+            f"{printable(str(error.filename))}: cannot be listed: {error.strerror}; check its permissions"
+        ) from error
     inside = _inside(home, names, links)
     source, files = _source_of(data, inside or names, sources)
     if sources and source not in sources:
@@ -147,7 +152,8 @@ def _names(data: str, sources: Collection[str]) -> tuple[Place, list[str], Colle
         found = dict(_files_below(str(home)))
         names, links = sorted(found), {name for name, is_link in found.items() if is_link}
     else:
-        names = sorted(relative(each, home) for each in home.glob(pattern) if _is_data(each, home))
+        matched = map(data_path, matches(data)) if isinstance(home, Path) else home.glob(pattern)
+        names = sorted(relative(each, home) for each in matched if _is_data(each, home))
         links = set(names)
     if not names:
         reason = f"0 examples in it; {_expected(sources)}" if path is home else "0 examples: no such file or folder"
@@ -166,7 +172,7 @@ def _is_data(path: Place, home: Place) -> bool:
 
 def _files_below(folder: str, prefix: str = "") -> Iterator[tuple[str, bool]]:
     """Yields the files below a local folder, and whether each is a link; skips hidden files and linked folders."""
-    with contextlib.suppress(PermissionError), os.scandir(folder) as entries:
+    with os.scandir(folder) as entries:
         for entry in entries:
             if entry.name.startswith((".", "_")):
                 continue

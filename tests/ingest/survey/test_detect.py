@@ -1,5 +1,7 @@
 """Finding the files and the source of a path, folder or pattern."""
 
+from collections.abc import Callable
+from contextlib import AbstractContextManager
 from pathlib import Path
 
 import pytest
@@ -113,3 +115,32 @@ def test_a_source_that_the_task_cannot_use_is_rejected(data: Path) -> None:
         locate(str(data / "b.csv"), [IMAGE_FOLDER])
 
     assert str(error.value) == f"{data}/b.csv: holds CSV; expected class folders of images"
+
+
+@pytest.mark.parametrize("pattern", ["", "**/*.csv", "*/*.csv", "closed/*.csv", "closed/b.csv"])
+def test_a_sub_folder_that_may_not_be_listed(
+    open_folder: Path, without_rights: Callable[[], AbstractContextManager[None]], pattern: str
+) -> None:
+    """B9: it stops the run by name, wherever a folder or pattern reaches it; its rows are not left out silently."""
+    for name in ("a.csv", "open/a.csv", "closed/b.csv"):
+        (open_folder / name).parent.mkdir(exist_ok=True)
+        (open_folder / name).write_text("x\n1\n")
+    (open_folder / "closed").chmod(0)
+    with without_rights(), pytest.raises(BadInput) as error:
+        locate(str(open_folder / pattern))
+
+    place = open_folder / (pattern if pattern.startswith("closed") else "closed")
+    assert str(error.value) == f"{place}: cannot be listed: Permission denied; check its permissions"
+
+
+def test_a_pattern_does_not_need_folders_that_it_does_not_match(
+    open_folder: Path, without_rights: Callable[[], AbstractContextManager[None]]
+) -> None:
+    """B9: a closed folder beside the data, and a hidden one, are no reason to stop."""
+    for name in ("day-1/a.csv", "private/b.csv", "day-1/.cache/c.csv"):
+        (open_folder / name).parent.mkdir(parents=True, exist_ok=True)
+        (open_folder / name).write_text("x\n1\n")
+    (open_folder / "private").chmod(0)
+    (open_folder / "day-1" / ".cache").chmod(0)
+    with without_rights():
+        assert locate(f"{open_folder}/day-*/**/*.csv").files == ("day-1/a.csv",)
