@@ -13,6 +13,7 @@ _FORMULA = re.compile(r"\s*[=+\-@]")
 _NUMBER = re.compile(r"\s*[+-]?(\d[\d,]*\.?\d*|\.\d+)(e[+-]?\d+)?\s*", re.IGNORECASE)
 _IMAGE = re.compile(
     rb"(?P<JPEG>\xff\xd8\xff)|(?P<PNG>\x89PNG\r\n\x1a\n)|(?P<GIF>GIF8[79]a)|(?P<WebP>RIFF....WEBP)"
+    rb"|(?P<AVIF>....ftypavi[fs])|(?P<JPEG2000>\0\0\0\x0cjP  \r\n)"
     rb"|(?P<TIFF>II[*+]\0|MM\0[*+])|(?P<BMP>BM....\0\0\0\0)|(?P<PPM>P6 \d{5} \d{5} 255\n)",
     re.DOTALL,
 )

@@ -25,7 +25,7 @@ _IMAGES = pa.schema(
 )
 _TEXTS = pa.schema({"path": pa.string(), "class": pa.string(), "text": pa.string(), "bytes": pa.int64()})
 _BATCH = 256  # files
-_FORMATS = ("JPEG", "PNG", "GIF", "WEBP", "BMP", "TIFF")
+_FORMATS = ("JPEG", "PNG", "GIF", "WEBP", "AVIF", "JPEG2000", "BMP", "TIFF")
 _Row = dict[str, Any] | BadRow
 
 

@@ -12,7 +12,7 @@ WebP nor TIFF. "A viewer" applies the EXIF orientation and shows the first frame
 
     jpeg ─────────────────────────┐
     png ──────────────────────────┼─► reencode ─► orientation, image_format, perceptual_hash, limits
-    convert: GIF, WebP, BMP, TIFF ┘
+    convert: all others ──────────┘
 
 Our own code reads the headers of JPEG and PNG, not Pillow: it knows the size before anything is allocated. Pillow
 accepts PNG files that libpng, and so TensorFlow, rejects: missing rows, no IEND, wrong checksums. And Pillow never
@@ -25,18 +25,28 @@ is stored unchanged. It does find files that are cut off, too large, no image, o
 import re
 from typing import Final
 
-from components.ingest.images.limits import CheckedImage, Handling, ImageLimits, ImageRejected
+from components.ingest.images.limits import RAW, CheckedImage, Handling, ImageLimits, ImageRejected, unsupported
 
 __all__ = ["CheckedImage", "Handling", "ImageLimits", "ImageRejected", "check_image"]
 
 _MAGIC: Final = re.compile(
     rb"(?P<JPEG>\xff\xd8\xff)|(?P<PNG>\x89PNG\r\n\x1a\n)|(?P<GIF>GIF8[79]a)|(?P<WEBP>RIFF....WEBP)"
-    rb"|(?P<TIFF>II[*+]\0|MM\0[*+])|(?P<BMP>BM)",
+    rb"|(?P<AVIF>....ftyp(?:avi[fs]|(?:mif1|msf1).{0,60}?avi[fs]))"
+    rb"|(?P<JPEG2000>\0\0\0\x0cjP  \r\n\x87\n|\xff\x4f\xff\x51)"
+    rb"|(?P<TIFF>II[*+]\0(?!....CR)|MM\0[*+])|(?P<BMP>BM)",
     re.DOTALL,
+)
+# Formats that neither TensorFlow nor Pillow decodes as a viewer does, with the program that converts them.
+_UNSUPPORTED: Final = (
+    ("HEIC", "magick FILE.heic FILE.jpg", rb"....ftyp(?:he[iv][cmsx]|mif1|msf1)"),
+    (*RAW, rb"II\*\0....CR|....ftypcrx |IIU\0|IIR[OS]|MMOR|FUJIFILMCCD-RAW|FOVb|II\x1a\0\0\0HEAP"),
+    ("JPEG XL", "djxl FILE.jxl FILE.jpg", rb"\xff\x0a|\0\0\0\x0cJXL "),
+    ("SVG", "rsvg-convert FILE.svg > FILE.png", rb"(?:\xef\xbb\xbf)?\s*(?:<(?:\?xml|!).{0,2000}?)?<svg[\s>]"),
+    ("PSD", "magick 'FILE.psd[0]' FILE.jpg", rb"8BPS"),
 )
 _HEAD_BYTES: Final = 24
 _DEFAULT: Final = Handling()
-_EXPECTED: Final = "expected JPEG, PNG, GIF, WebP, BMP or TIFF"
+_EXPECTED: Final = "expected JPEG, PNG, GIF, WebP, AVIF, JPEG 2000, BMP or TIFF"
 
 
 def check_image(content: bytes, limits: ImageLimits, handling: Handling = _DEFAULT) -> CheckedImage:
@@ -83,6 +93,9 @@ def _format_of(content: bytes, limits: ImageLimits) -> str:
         raise ImageRejected(f"file of {len(content):,} bytes, expected at most {limits.max_bytes:,} (max_file_mb)")
     if (found := _MAGIC.match(content)) and found.lastgroup:
         return found.lastgroup
+    for name, command, pattern in _UNSUPPORTED:
+        if re.match(pattern, content, re.DOTALL):
+            raise ImageRejected(unsupported(name, command))
     head = ascii(content[:_HEAD_BYTES].decode("latin-1"))
     more = "…" if len(content) > _HEAD_BYTES else ""
     raise ImageRejected(f"not an image: starts with {head}{more}, {_EXPECTED}")

@@ -1,4 +1,4 @@
-"""GIF, WebP, BMP and TIFF: TensorFlow cannot decode them, or not as a viewer does, so they become PNG.
+"""GIF, WebP, AVIF, JPEG 2000, BMP and TIFF: TensorFlow cannot decode them, or not as a viewer does, so they become PNG.
 
 header ─► size, tiles ─► first frame ─► on a white background ─► upright ─► PNG
 """
@@ -9,12 +9,23 @@ from collections.abc import Callable, Mapping
 from typing import Final
 
 from PIL import Image, ImageFile
+from PIL.AvifImagePlugin import AvifImageFile
 from PIL.BmpImagePlugin import BmpImageFile
 from PIL.GifImagePlugin import GifImageFile
+from PIL.Jpeg2KImagePlugin import Jpeg2KImageFile
 from PIL.TiffImagePlugin import TiffImageFile
 from PIL.WebPImagePlugin import WebPImageFile
 
-from components.ingest.images.limits import CheckedImage, Handling, ImageLimits, ImageRejected, check_size
+from components.ingest.images.avif import frame_sizes
+from components.ingest.images.limits import (
+    RAW,
+    CheckedImage,
+    Handling,
+    ImageLimits,
+    ImageRejected,
+    check_size,
+    unsupported,
+)
 from components.ingest.images.orientation import ORIENTATION_TAG, TURNS, UPRIGHT, read_orientation
 from components.ingest.images.reencode import ALPHA, FIRST_FRAME, ROTATED, load, on_white, store
 
@@ -25,19 +36,26 @@ warnings.filterwarnings("ignore", category=UserWarning, module=r"PIL\.TiffImageP
 _OPENERS: Final[Mapping[str, Callable[[io.BytesIO], ImageFile.ImageFile]]] = {
     "GIF": GifImageFile,
     "WEBP": WebPImageFile,
+    "AVIF": AvifImageFile,
+    "JPEG2000": Jpeg2KImageFile,
     "BMP": BmpImageFile,
     "TIFF": TiffImageFile,
 }
 _TILE_WIDTH, _TILE_HEIGHT = 322, 323
+_SUBFILE, _PHOTOMETRIC, _DNG_VERSION = 254, 262, 50706
+_COLOUR_FILTER, _LINEAR_RAW = 32803, 34892  # photometric: the values of a sensor
 
 
 def convert(content: bytes, source_format: str, limits: ImageLimits, handling: Handling) -> CheckedImage:
     """Converts the first frame to PNG, or to the format in `handling`."""
+    for size in frame_sizes(content) if source_format == "AVIF" else ():
+        check_size(*size, limits)
     image = _OPENERS[source_format](io.BytesIO(content))
     check_size(*image.size, limits)
     changed = [source_format]
     changed += [FIRST_FRAME] if getattr(image, "is_animated", False) else []
     if isinstance(image, TiffImageFile):
+        _check_raw(image)
         _check_tiles(image, limits)
     orientation = _orientation(image)
     changed += [ROTATED] if orientation != UPRIGHT else []
@@ -55,6 +73,14 @@ def _orientation(image: ImageFile.ImageFile) -> int:
         return read_orientation(image.info.get("exif", b""), image.info.get("xmp", b""))
     value = image.tag_v2.get(ORIENTATION_TAG)
     return value if value in TURNS else UPRIGHT
+
+
+def _check_raw(image: TiffImageFile) -> None:
+    """Rejects camera raw: the first image of the file is a thumbnail, or holds the values of a sensor."""
+    tags = image.tag_v2
+    is_thumbnail = bool(tags.get(_SUBFILE, 0) & 1)
+    if is_thumbnail or _DNG_VERSION in tags or tags.get(_PHOTOMETRIC) in {_COLOUR_FILTER, _LINEAR_RAW}:
+        raise ImageRejected(unsupported(*RAW))
 
 
 def _check_tiles(image: TiffImageFile, limits: ImageLimits) -> None:

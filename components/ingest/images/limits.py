@@ -6,6 +6,7 @@ from typing import Final, Literal
 # TensorFlow decodes at most 2**29 bytes of pixels; its libpng, at most a million pixels per side.
 _TENSORFLOW_PIXELS: Final = 2**29 // 3
 _LIBPNG_SIDE: Final = 1_000_000
+RAW: Final = ("camera raw", "darktable-cli FILE FILE.jpg")  # DNG, NEF and ARW are TIFF files: `convert` finds them
 
 
 class ImageRejected(ValueError):
@@ -18,6 +19,11 @@ class ImageRejected(ValueError):
     def __init__(self, reason: str, at: int | None = None) -> None:
         super().__init__(reason)
         self.at = at
+
+
+def unsupported(name: str, command: str) -> str:
+    """Returns why an image of a format that is not supported is rejected, and a command that converts it."""
+    return f"{name}, which is not supported: convert it to JPEG or PNG first, for example with {command}"
 
 
 @dataclass(frozen=True)
@@ -75,7 +81,7 @@ class CheckedImage:
         content: JPEG, PNG or raw pixels (PPM); the same bytes as the input if nothing had to change.
         width: Width in pixels after rotation.
         height: Height in pixels after rotation.
-        source_format: Format of the input: JPEG, PNG, GIF, WEBP, BMP or TIFF.
+        source_format: Format of the input, such as JPEG or WEBP.
         changed: Why it was re-encoded, such as "EXIF rotation" or "GIF, first frame"; empty if it was not.
         perceptual_hash: 64-bit hash for near duplicates; None if the image was not decoded or has too little detail.
     """

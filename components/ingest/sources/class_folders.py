@@ -19,7 +19,7 @@ from components.records.quarantine import NO_LABEL, Quarantined, printable
 from components.storage.paths import DataPath
 
 # Both are here because a folder of texts has to recognise images too.
-IMAGE_SUFFIXES = frozenset([".jpg", ".jpeg", ".png", ".gif", ".webp", ".bmp", ".tif", ".tiff"])
+IMAGE_SUFFIXES = frozenset([".jpg", ".jpeg", ".png", ".gif", ".webp", ".avif", ".jp2", ".j2k", ".bmp", ".tif", ".tiff"])
 TEXT_SUFFIXES = frozenset([".txt", ".text", ".md"])
 
 

@@ -38,7 +38,7 @@ ROW_SOURCES = {
 }
 # … and sources whose files are one record each, with the folder as its class.
 FOLDER_SOURCES = {
-    IMAGE_FOLDER: Format("class folders of images", r"\.(jpe?g|png|gif|webp|bmp|tiff?)"),
+    IMAGE_FOLDER: Format("class folders of images", r"\.(jpe?g|png|gif|webp|avif|jp2|j2k|bmp|tiff?)"),
     TEXT_FOLDER: Format("class folders of texts", r"\.(txt|text|md)"),
 }
 _SOURCES = {**FOLDER_SOURCES, **ROW_SOURCES}

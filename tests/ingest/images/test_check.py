@@ -6,7 +6,7 @@ from PIL import Image
 from components.ingest.images import ImageLimits, check_image
 from tests.ingest.images.conftest import COLOUR, GRAY, HEIGHT, WIDTH, encode, reason
 
-EXPECTED = "expected JPEG, PNG, GIF, WebP, BMP or TIFF"
+EXPECTED = "expected JPEG, PNG, GIF, WebP, AVIF, JPEG 2000, BMP or TIFF"
 
 
 class TestNotAnImage:

@@ -1,4 +1,4 @@
-"""GIF, WebP, BMP and TIFF files: each becomes a PNG of what a viewer shows, or is rejected."""
+"""GIF, WebP, AVIF, JPEG 2000, BMP and TIFF files: each becomes a PNG of what a viewer shows, or is rejected."""
 
 import struct
 from pathlib import Path
@@ -9,7 +9,7 @@ import pytest
 from PIL import Image, ImageFile, TiffTags
 from PIL.TiffImagePlugin import ImageFileDirectory_v2
 
-from components.ingest.images import CheckedImage
+from components.ingest.images import CheckedImage, ImageLimits, ImageRejected, check_image
 from tests.ingest.images.conftest import (
     COLOUR,
     HEIGHT,
@@ -37,6 +37,11 @@ CONVERTED = {
     "GIF animation": (encode(COLOUR, "GIF", save_all=True, append_images=[OTHER]), "GIF, first frame"),
     "WebP": (encode(COLOUR, "WEBP"), "WEBP"),
     "WebP animation": (encode(COLOUR, "WEBP", save_all=True, append_images=[OTHER]), "WEBP, first frame"),
+    "AVIF": (encode(COLOUR, "AVIF"), "AVIF"),
+    "AVIF animation": (encode(COLOUR, "AVIF", save_all=True, append_images=[OTHER]), "AVIF, first frame"),
+    "AVIF named mif1": (encode(COLOUR, "AVIF").replace(b"ftypavif", b"ftypmif1", 1), "AVIF"),
+    "JPEG 2000": (encode(COLOUR, "JPEG2000"), "JPEG2000"),
+    "JPEG 2000 without a container": (encode(COLOUR, "JPEG2000", no_jp2=True), "JPEG2000"),
     "BMP": (encode(COLOUR, "BMP"), "BMP"),
     "BMP palette": (encode(COLOUR.quantize(16), "BMP"), "BMP"),
     "TIFF": (encode(COLOUR, "TIFF"), "TIFF"),
@@ -102,9 +107,9 @@ class TestRotation:
     """Images that are stored rotated or mirrored."""
 
     @pytest.mark.parametrize("orientation", range(2, 9))
-    @pytest.mark.parametrize("file_format", ["WEBP", "TIFF"])
+    @pytest.mark.parametrize("file_format", ["WEBP", "AVIF", "TIFF"])
     def test_upright(self, file_format: str, orientation: int) -> None:
-        """WebP and TIFF are rotated upright without loss, in every orientation."""
+        """WebP, AVIF and TIFF are rotated upright without loss, in every orientation."""
         lossless = {"lossless": True} if file_format == "WEBP" else {}
         content = encode(COLOUR, file_format, exif=exif(orientation), **lossless)
         expected = seen_by_a_viewer(content)
@@ -140,6 +145,8 @@ class TestRotation:
 TRANSPARENT = {
     "GIF": (encode(COLOUR.quantize(16), "GIF", transparency=3), "GIF, alpha"),
     "WebP": (encode(TRANSLUCENT, "WEBP", lossless=True, exact=True), "WEBP, alpha"),
+    "AVIF": (encode(TRANSLUCENT, "AVIF"), "AVIF, alpha"),
+    "JPEG 2000": (encode(TRANSLUCENT, "JPEG2000"), "JPEG2000, alpha"),
     "TIFF": (encode(TRANSLUCENT, "TIFF"), "TIFF, alpha"),
 }
 
@@ -158,10 +165,42 @@ class TestAlpha:
         assert distance(checked.content, on_white(content)).max() <= 1
 
 
+def raw(**tags: int) -> bytes:
+    """Returns a TIFF as cameras write them: with tags that say its first image is not the photo."""
+    info = ImageFileDirectory_v2()
+    for tag, value in tags.items():
+        info[int(tag.removeprefix("tag_"))] = value
+    return encode(COLOUR, "TIFF", tiffinfo=info)
+
+
+UNSUPPORTED = {
+    "HEIC": (b"\0\0\0\x18ftypheic\0\0\0\0mif1heic", "HEIC", "magick FILE.heic FILE.jpg"),
+    "HEIF": (b"\0\0\0\x18ftypmif1\0\0\0\0mif1heic", "HEIC", "magick FILE.heic FILE.jpg"),
+    "CR2": (b"II*\0\x10\0\0\0CR\2\0", "camera raw", "darktable-cli FILE FILE.jpg"),
+    "CR3": (b"\0\0\0\x18ftypcrx \0\0\0\1crx isom", "camera raw", "darktable-cli FILE FILE.jpg"),
+    "NEF or ARW": (raw(tag_254=1), "camera raw", "darktable-cli FILE FILE.jpg"),
+    "DNG": (raw(tag_50706=1), "camera raw", "darktable-cli FILE FILE.jpg"),
+    "RAF": (b"FUJIFILMCCD-RAW 0201", "camera raw", "darktable-cli FILE FILE.jpg"),
+    "JPEG XL": (b"\xff\x0a\xfa\x1f", "JPEG XL", "djxl FILE.jxl FILE.jpg"),
+    "SVG": (b'<?xml version="1.0"?>\n<!-- a -->\n<svg width="4">', "SVG", "rsvg-convert FILE.svg > FILE.png"),
+    "PSD": (b"8BPS\0\1\0\0", "PSD", "magick 'FILE.psd[0]' FILE.jpg"),
+}
+
+
+@pytest.mark.parametrize("kind", UNSUPPORTED)
+def test_other_formats_are_named(kind: str) -> None:
+    """A4: the reason has the format and a command that converts it."""
+    content, name, command = UNSUPPORTED[kind]
+
+    assert reason(content) == (
+        f"{name}, which is not supported: convert it to JPEG or PNG first, for example with {command}"
+    )
+
+
 class TestDamaged:
     """Files that are truncated or invalid."""
 
-    @pytest.mark.parametrize("file_format", ["GIF", "WEBP", "BMP", "TIFF"])
+    @pytest.mark.parametrize("file_format", ["GIF", "WEBP", "AVIF", "JPEG2000", "BMP", "TIFF"])
     def test_cut(self, file_format: str) -> None:
         """A truncated file is rejected, and the reason has the format."""
         content = encode(COLOUR, file_format)
@@ -197,10 +236,30 @@ def resized_webp(content: bytes, side: int) -> bytes:
     return content[:at] + struct.pack("<I", (side - 1) | (side - 1) << 14) + content[at + 4 :]
 
 
+def resized_avif(content: bytes, side: int) -> bytes:
+    """Replaces the size in the header of an AVIF file, not in its frame."""
+    at = content.index(b"ispe") + 8
+    return content[:at] + struct.pack(">II", side, side) + content[at + 8 :]
+
+
+def resized_jp2(content: bytes, side: int) -> bytes:
+    """Replaces the size in the header of a JPEG 2000 file, not in its codestream."""
+    at = content.index(b"ihdr") + 4
+    return content[:at] + struct.pack(">II", side, side) + content[at + 8 :]
+
+
 BOMBS = {
     "GIF": (
         resized_gif(encode(COLOUR, "GIF"), 10_000),
         "size 10000 x 10000 is 100,000,000 pixels, expected at most 50,000,000 (max_pixels)",
+    ),
+    "AVIF": (
+        resized_avif(encode(COLOUR, "AVIF"), 16_000),
+        "size 16000 x 16000 is 256,000,000 pixels, expected at most 50,000,000 (max_pixels)",
+    ),
+    "JPEG 2000": (
+        resized_jp2(encode(COLOUR, "JPEG2000"), 60_000),
+        "size 60000 x 60000 is 3,600,000,000 pixels, expected at most 50,000,000 (max_pixels)",
     ),
     "WebP": (
         resized_webp(encode(COLOUR, "WEBP", lossless=True), 16_383),
@@ -221,6 +280,21 @@ class TestBombs:
 
         assert outcome == expected
         assert cost < 100_000
+
+    def test_a_frame_larger_than_the_header_of_an_avif_states(self) -> None:
+        """A5: the size of the coded frame counts, because libavif would decode it and scale it down."""
+        content = resized_avif(encode(Image.new("RGB", (1500, 1000)), "AVIF", speed=10), 16)
+
+        with pytest.raises(ImageRejected) as error:
+            check_image(content, ImageLimits(max_pixels=1_000_000))
+
+        assert str(error.value) == "size 1500 x 1000 is 1,500,000 pixels, expected at most 1,000,000 (max_pixels)"
+
+    def test_a_codestream_larger_than_the_header_of_a_jpeg_2000_states(self) -> None:
+        """A5: Pillow compares the size of each tile with that of the header before it decodes it."""
+        content = resized_jp2(encode(COLOUR, "JPEG2000"), 16)
+
+        assert reason(content).startswith("JPEG2000 cannot be decoded: ")
 
     def test_huge_tiles(self) -> None:
         """A small TIFF with huge tiles is rejected."""

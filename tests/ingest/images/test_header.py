@@ -58,7 +58,10 @@ def test_damage_inside_the_data_is_not_found(content: bytes) -> None:
 SIZE = JPEG.index(b"\xff\xc0") + 5
 DATA = len(JPEG) - JPEG.index(b"\xff\xda") - 14
 REJECTED = {
-    "no image": (b"<html>", "not an image: starts with '<html>', expected JPEG, PNG, GIF, WebP, BMP or TIFF"),
+    "no image": (
+        b"<html>",
+        "not an image: starts with '<html>', expected JPEG, PNG, GIF, WebP, AVIF, JPEG 2000, BMP or TIFF",
+    ),
     "truncated JPEG": (JPEG[:-2], "JPEG is truncated: no end marker, expected one after the image data"),
     "JPEG truncated in its header": (
         JPEG[: SIZE + 3],

@@ -279,10 +279,10 @@ class TestReading:
     @pytest.mark.parametrize(
         ("content", "reason"),
         [
-            (b"", "empty file, expected JPEG, PNG, GIF, WebP, BMP or TIFF"),
+            (b"", "empty file, expected JPEG, PNG, GIF, WebP, AVIF, JPEG 2000, BMP or TIFF"),
             (
                 b"<html>",
-                "not an image: starts with '<html>', expected JPEG, PNG, GIF, WebP, BMP or TIFF",
+                "not an image: starts with '<html>', expected JPEG, PNG, GIF, WebP, AVIF, JPEG 2000, BMP or TIFF",
             ),
         ],
     )

@@ -126,7 +126,7 @@ class TestReport:
         """Promise A4: the others are written, and each file is counted once."""
         fill(data, {"cats/1.png": image(1), "cats/2.jpg": b"<html>", "dogs/3.jpg": b"", "dogs/4.png": image(4)})
         report = write(take(data).files, data, artifact)
-        expected = "expected JPEG, PNG, GIF, WebP, BMP or TIFF"
+        expected = "expected JPEG, PNG, GIF, WebP, AVIF, JPEG 2000, BMP or TIFF"
 
         assert report.quarantined == (
             Quarantined("cats/2.jpg", f"not an image: starts with '<html>', {expected}", raw="<html>"),

@@ -411,7 +411,7 @@ class TestImages:
         names = ["1.png", "html.png", "large.png", "gone.png", "../secret.png", None, "2.png"]
         rows = [{"file": name, "label": "x"} for name in names]
         reports = write_references(gallery / "a.jsonl", rows, artifact, max_file_mb=1)
-        expected = "expected JPEG, PNG, GIF, WebP, BMP or TIFF"
+        expected = "expected JPEG, PNG, GIF, WebP, AVIF, JPEG 2000, BMP or TIFF"
 
         assert [(bad.path, bad.position, bad.reason) for report in reports for bad in report.quarantined] == [
             ("a.jsonl", "line 2", f"column file: image 'html.png': not an image: starts with '<html>', {expected}"),
