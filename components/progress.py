@@ -11,6 +11,7 @@ class Progress:
     done: int  # records
     total: int | None = None
     note: str = ""  # such as "epoch 3/12"
+    seconds: float | None = None  # that the records took, if that is not the time since the start of the node
 
 
 Listener = Callable[[Progress], None]
@@ -22,7 +23,7 @@ def listen(listener: Listener) -> None:
     _listeners[:] = [listener]
 
 
-def report(done: int, total: int | None = None, note: str = "") -> None:
+def report(done: int, total: int | None = None, note: str = "", seconds: float | None = None) -> None:
     """Reports progress to the listener, if there is one."""
     for listener in _listeners:
-        listener(Progress(done, total, note))
+        listener(Progress(done, total, note, seconds))

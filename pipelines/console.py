@@ -90,12 +90,12 @@ class Display:
 
     def finished(self, node: NodeFacts) -> None:
         """Prints the line of a node that has finished."""
-        speed = _speed(node.records, node.seconds) if node.state == "ran" else ""
+        speed = _speed_of(node) if node.state == "ran" else ""
         records = f"{node.records:,} records" if node.records is not None else ""
         text = Text.assemble(
             (f"{_SYMBOLS[node.state]} {node.id:<17}", _STYLES[node.state]),
             f"{node.seconds:>7.1f} s  {records:>16}  {speed:>14}  ",
-            (node.reason, "dim"),
+            ("; ".join(filter(None, [node.reason, node.note])), "dim"),
         )
         self._console.print(text)
 
@@ -163,10 +163,15 @@ class Display:
         line = f"▸ {self._node:<17}{elapsed:>7.1f} s"
         if self._progress is not None:
             of = f" of {self._progress.total:,}" if self._progress.total else ""
-            line += (
-                f"  {self._progress.done:,}{of} records  {_speed(self._progress.done, elapsed)}  {self._progress.note}"
-            )
+            speed = _speed(self._progress.done, self._progress.seconds or elapsed)
+            line += f"  {self._progress.done:,}{of} records  {speed}  {self._progress.note}"
         return Text(line, style="bold")
+
+
+def _speed_of(node: NodeFacts) -> str:
+    if node.samples_per_second is not None:
+        return f"{node.samples_per_second:,.0f} samples/s"
+    return _speed(node.records, node.seconds)
 
 
 def _speed(records: int | None, seconds: float) -> str:
@@ -185,6 +190,8 @@ def _summary_rows(facts: RunFacts, config: RunConfig) -> list[tuple[str, str]]:
         where = f", listed in {facts.quarantine_path}" if facts.quarantine_path else ""
         rows.append(("quarantined", f"{quarantined:,}{where}"))
     rows += [("warning", warning) for warning in facts.warnings]
+    if facts.samples_per_second is not None:
+        rows.append(("training", f"{facts.samples_per_second:,.0f} samples per second"))
     rows += [(name, f"{value:.4f}") for name, value in facts.metrics.items()]
     if facts.blessed is not None:
         rows.append(("blessed", "yes" if facts.blessed else "no"))

@@ -101,6 +101,14 @@ class TestNodes:
                 "✓ Schema               0.0 s                                    first run",
             ),
             (
+                NodeFacts("Trainer", "ran", 20.0, "first run", 1600, 860.4),
+                "✓ Trainer             20.0 s     1,600 records   860 samples/s  first run",
+            ),
+            (
+                NodeFacts("Transform", "ran", 2.0, "first run", 1600, note="3 texts cut"),
+                "✓ Transform            2.0 s     1,600 records           800/s  first run; 3 texts cut",
+            ),
+            (
                 NodeFacts("Trainer", "cached", 0.3, "same inputs", 1600),
                 "= Trainer              0.3 s     1,600 records                  same inputs",
             ),
@@ -113,7 +121,7 @@ class TestNodes:
                 "· Pusher               0.0 s                                    not reached",
             ),
         ],
-        ids=["ran", "ran without records", "cached", "failed", "skipped"],
+        ids=["ran", "ran without records", "training", "with a note", "cached", "failed", "skipped"],
     )
     def test_a_finished_node_has_one_line(
         self, display: Display, stream: io.StringIO, facts: NodeFacts, line: str
@@ -161,6 +169,14 @@ class TestProgress:
             "▸ Trainer             11.0 s  880 of 2,000 records  80/s  epoch 11/25",
             "▸ Trainer             22.0 s  1,760 of 2,000 records  80/s  epoch 22/25",
         ]
+
+    def test_training_has_its_own_time(self, display: Display, stream: io.StringIO, clock: SimpleNamespace) -> None:
+        """Loading data and evaluation do not lower the rate of training."""
+        display.started(planned("Trainer", CACHED))
+        clock.now = 120.0
+        display.progress(Progress(1500, 2000, "epoch 3/4", seconds=10.0))
+
+        assert lines(stream) == ["▸ Trainer             20.0 s  1,500 of 2,000 records  150/s  epoch 3/4"]
 
     def test_an_unknown_total_is_left_out(self, display: Display, stream: io.StringIO, clock: SimpleNamespace) -> None:
         """So is an empty note."""
@@ -223,6 +239,7 @@ class TestSummary:
             ledger=(Entry("Ingest", 1702, 1699, 3),),
             quarantine_path="ingest/quarantine.jsonl",
             warnings=("2 exact duplicates",),
+            samples_per_second=860.4,
             metrics={"accuracy": 0.98765},
             blessed=True,
             model_path="serving/3",
@@ -235,6 +252,7 @@ class TestSummary:
             "  records        1,699 in 2 classes (train 1,500, eval 199)",
             "  quarantined    3, listed in ingest/quarantine.jsonl",
             "  warning        2 exact duplicates",
+            "  training       860 samples per second",
             "  accuracy       0.9877",
             "  blessed        yes",
             "  model          serving/3",

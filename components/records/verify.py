@@ -6,7 +6,7 @@
     every record: length, checksum of the length, data, checksum of the data ─► faults with byte offsets
                  │
                  ├─ on_bad = stop ──► the run stops, and names shard, byte offset and fault
-                 └─ on_bad = skip ──► a copy of the intact records is read; the loss is reported and limited
+                 └─ on_bad = skip ──► the Trainer reads a copy of the intact records; the loss is reported and limited
 
 TensorFlow silently reads a shard that was cut between two records, or that has data after its end.
 """
@@ -28,6 +28,7 @@ from components.records.tfrecord_walk import Fault, decompress, intact_records
 from components.settings.input import Input
 
 _SHOWN = 5  # damaged shards named in a message
+_EXPECTED, _AGAIN = "expected the shards that ingest wrote", "run again with --force Ingest"
 
 
 @dataclass(frozen=True)
@@ -64,18 +65,19 @@ class Verified:
         return sum(damage.lost for damage in self.damages)
 
 
+def check(artifact: Path, shards: Sequence[Shard]) -> None:
+    """Raises BadInput if a shard is not as in the manifest; names each shard, the byte offset and the fault."""
+    if damages := [damage for damage, _ in _examined(artifact, shards).values()]:
+        raise BadInput(_message(artifact, damages, f"{_EXPECTED}: {_AGAIN}"))
+
+
 @contextlib.contextmanager
 def verified(artifact: Path, shards: Sequence[Shard], settings: Input) -> Iterator[Verified]:
     """Yields the shards that have records, each compared with the manifest; copies are deleted afterwards."""
-    with ThreadPoolExecutor(os.cpu_count()) as pool:
-        matches = list(pool.map(lambda shard: _matches(artifact, shard), shards))
-    whole = all(matches)
-    with contextlib.nullcontext("") if whole else tempfile.TemporaryDirectory(prefix="penstock-intact-") as folder:
-        examined = {
-            shard.name: _examine(artifact, shard) for shard, good in zip(shards, matches, strict=True) if not good
-        }
-        damages = tuple(damage for damage, _ in examined.values())
-        _check_loss(artifact, damages, sum(shard.records for shard in shards), settings)
+    examined = _examined(artifact, shards)
+    damages = tuple(damage for damage, _ in examined.values())
+    _check_loss(artifact, damages, sum(shard.records for shard in shards), settings)
+    with tempfile.TemporaryDirectory(prefix="penstock-intact-") if examined else contextlib.nullcontext("") as folder:
         readable = [
             _copy(Path(folder, f"{number:05d}"), shard, examined[shard.name][1])
             if shard.name in examined
@@ -83,6 +85,13 @@ def verified(artifact: Path, shards: Sequence[Shard], settings: Input) -> Iterat
             for number, shard in enumerate(shards)
         ]
         yield Verified(tuple(shard for shard in readable if shard.records), damages)
+
+
+def _examined(artifact: Path, shards: Sequence[Shard]) -> dict[str, tuple[Damage, list[bytes]]]:
+    """Returns the damage and the intact records of each shard that is not as in the manifest."""
+    with ThreadPoolExecutor(os.cpu_count()) as pool:
+        matches = list(pool.map(lambda shard: _matches(artifact, shard), shards))
+    return {shard.name: _examine(artifact, shard) for shard, good in zip(shards, matches, strict=True) if not good}
 
 
 def _matches(artifact: Path, shard: Shard) -> bool:
@@ -100,15 +109,18 @@ def _check_loss(artifact: Path, damages: Sequence[Damage], records: int, setting
     may_skip = settings.on_bad == "skip" and lost <= settings.max_bad_fraction * records and lost < records
     if not damages or may_skip:
         return
-    shown = [damage.message(artifact) for damage in damages[:_SHOWN]]
-    more = [f"… {len(damages) - _SHOWN} more shards"] if len(damages) > _SHOWN else []
     if settings.on_bad == "skip":
         limit = f"more than input.max_bad_fraction = {settings.max_bad_fraction:g} allows"
-        advice = f"{lost:,} of {records:,} records are lost, {limit}; run again with --force Ingest"
+        advice = f"{lost:,} of {records:,} records are lost, {limit}; {_AGAIN}"
     else:
-        advice = "expected the shards that ingest wrote: run again with --force Ingest, or continue without the lost "
-        advice += "records (--set input.on_bad=skip)"
-    raise BadInput("\n".join([*shown, *more, advice]))
+        advice = f"{_EXPECTED}: {_AGAIN}, or continue without the lost records (--set input.on_bad=skip)"
+    raise BadInput(_message(artifact, damages, advice))
+
+
+def _message(artifact: Path, damages: Sequence[Damage], advice: str) -> str:
+    shown = [damage.message(artifact) for damage in damages[:_SHOWN]]
+    more = [f"… {len(damages) - _SHOWN} more shards"] if len(damages) > _SHOWN else []
+    return "\n".join([*shown, *more, advice])
 
 
 def _examine(artifact: Path, shard: Shard) -> tuple[Damage, list[bytes]]:

@@ -65,6 +65,10 @@ class InputTimer(keras.callbacks.Callback):
             self._cause = self._diagnose(waiting, self._records / self.seconds[-1])
         self.note = diagnosis.renewed(self._cause, waiting) if self._cause else ""
 
+    def elapsed(self) -> float:
+        """Returns the time of all training steps so far, while an epoch is trained."""
+        return sum(self.seconds) + time.perf_counter() - self._start
+
     def to_dict(self) -> dict[str, Any]:
         """Returns the measurements, one per epoch, and the diagnosis over all epochs."""
         return {
@@ -94,7 +98,7 @@ class ProgressCallback(keras.callbacks.Callback):
         loss = self._finite("loss", logs, f"step {batch + 1}")
         done = self._epoch * self._records + min((batch + 1) * self._batch_size, self._records)
         note = "  ".join(filter(None, [f"epoch {self._epoch + 1}/{self._epochs}  loss {loss:.3f}", self._timer.note]))
-        progress.report(done, self._epochs * self._records, note)
+        progress.report(done, self._epochs * self._records, note, self._timer.elapsed())
 
     def on_epoch_end(self, epoch: int, logs: Mapping[str, float] | None = None) -> None:
         """Checks the validation loss: the last step can spoil the weights after its own loss was computed."""

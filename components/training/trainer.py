@@ -65,7 +65,7 @@ def run_fn(args: FnArgs) -> None:
     shards = [ingested.shards_of(split) for split in ("train", "eval")]
     with contextlib.ExitStack() as stack:
         train, evaluation = (stack.enter_context(verify.verified(examples, each, settings)) for each in shards)
-        stack.enter_context(_damage_located(examples, [shard for each in shards for shard in each], settings))
+        stack.enter_context(_damage_located(examples, [shard for each in shards for shard in each]))
         inputs = modalities.keras_inputs(reader.features)
         model = refs.load(config["model"])(inputs, assign.encodings(parts, inputs, fitted), head)
         history = fit(model, head, reader, train, evaluation, training, Path(args.model_run_dir))
@@ -112,13 +112,13 @@ def _regression(fitted: Fitted, label: str) -> Regression:
 
 
 @contextlib.contextmanager
-def _damage_located(examples: Path, shards: list[manifest.Shard], settings: Input) -> Iterator[None]:
+def _damage_located(examples: Path, shards: list[manifest.Shard]) -> Iterator[None]:
     """Names the shard and the offset if a shard turns out to be damaged during training."""
     try:
         yield
     except tf.errors.DataLossError:
-        with verify.verified(examples, shards, settings.model_copy(update={"on_bad": "stop"})):
-            raise
+        verify.check(examples, shards)
+        raise
 
 
 def _examples_folder(pattern: str) -> Path:

@@ -1,4 +1,4 @@
-"""Counts the records of each node from its outputs: its entry in the ledger, and facts for the report.
+"""Before a node: compares the shards that it reads with the manifest. After it: counts its records.
 
 The counts come from the outputs themselves (statistics, vocabulary, history, evaluation), not from the code that wrote
 them. A node that drops a record, on any Beam runner, is detected before its output is published.
@@ -12,7 +12,7 @@ from typing import Any
 import orjson
 from tensorflow_metadata.proto.v0 import statistics_pb2
 
-from components.records import ledger, manifest
+from components.records import ledger, manifest, verify
 
 Uris = Mapping[str, Path]  # the node's input or output artifacts by name
 
@@ -23,6 +23,30 @@ class Audit:
 
     entry: ledger.Entry | None = None
     facts: Mapping[str, Any] = field(default_factory=dict)
+
+
+class ShardCheck:
+    """Compares each shard with the manifest, once per run, before the first node that reads it.
+
+    The Trainer compares its splits itself, because it may skip damaged records.
+    """
+
+    def __init__(self) -> None:
+        """Starts without a checked shard."""
+        self._checked: set[Path] = set()
+
+    def before(self, node: str, inputs: Uris) -> None:
+        """Raises BadInput if a shard that the node reads is not the one that was written."""
+        if node not in _SPLITS_READ:
+            return
+        artifact, splits = inputs["examples"], _SPLITS_READ[node]
+        shards = [
+            shard
+            for shard in manifest.read(artifact).shards
+            if (not splits or shard.split in splits) and artifact / shard.name not in self._checked
+        ]
+        verify.check(artifact, shards)
+        self._checked.update(artifact / shard.name for shard in shards)
 
 
 def audit(node: str, inputs: Uris, outputs: Uris) -> Audit:
@@ -39,8 +63,8 @@ def _ingest(inputs: Uris, outputs: Uris) -> Audit:
 
 
 def _extract(inputs: Uris, outputs: Uris) -> Audit:
-    read, written = (sum(manifest.read(uri).records.values()) for uri in (inputs["examples"], outputs["extracted"]))
-    return Audit(ledger.Entry("Extract", read, written))
+    read, written = (manifest.read(uri).records for uri in (inputs["examples"], outputs["extracted"]))
+    return _by_split("Extract", read, written)
 
 
 def _statistics(inputs: Uris, outputs: Uris) -> Audit:
@@ -49,9 +73,14 @@ def _statistics(inputs: Uris, outputs: Uris) -> Audit:
     for file in sorted(outputs["statistics"].glob("Split-*/FeatureStats.pb")):
         stats = statistics_pb2.DatasetFeatureStatisticsList.FromString(file.read_bytes())
         counted[file.parent.name.removeprefix("Split-")] = sum(dataset.num_examples for dataset in stats.datasets)
+    return _by_split("StatisticsGen", expected, counted)
+
+
+def _by_split(node: str, expected: Mapping[str, int], counted: Mapping[str, int]) -> Audit:
+    """Checks every split: one may not gain what another loses."""
     for split, records in expected.items():
-        ledger.check(ledger.Entry(f"StatisticsGen, split {split}", records, counted[split]))
-    return Audit(ledger.Entry("StatisticsGen", sum(expected.values()), sum(counted.values())))
+        ledger.check(ledger.Entry(f"{node}, split {split}", records, counted[split]))
+    return Audit(ledger.Entry(node, sum(expected.values()), sum(counted.values())))
 
 
 def _transform(inputs: Uris, outputs: Uris) -> Audit:
@@ -69,13 +98,15 @@ def _trainer(inputs: Uris, outputs: Uris) -> Audit:
     """Checks that every epoch read every record of the train and eval splits once."""
     history = orjson.loads((outputs["model_run"] / "history.json").read_bytes())
     records = manifest.read(inputs["examples"]).records
-    epochs, unread = history["epochs"], history.get("unread", {"train": 0, "eval": 0})
+    epochs, unread = history["epochs"], history["unread"]
     for split, seen in (("train", epochs["records"]), ("eval", epochs["val_records"])):
         for number, count in enumerate(seen or [0]):
             name = f"Trainer, split {split}, epoch {number + 1}"
             ledger.check(ledger.Entry(name, records[split], int(count), unread[split]))
     total, skipped = records["train"] + records["eval"], unread["train"] + unread["eval"]
-    return Audit(ledger.Entry("Trainer", total, total - skipped, skipped), {"epochs": len(epochs["records"])})
+    rate = sum(epochs["records"]) / sum(history["input"]["seconds"])
+    facts = {"epochs": len(epochs["records"]), "samples_per_second": rate}
+    return Audit(ledger.Entry("Trainer", total, total - skipped, skipped), facts)
 
 
 def _evaluator(inputs: Uris, outputs: Uris) -> Audit:
@@ -91,6 +122,13 @@ def _pusher(inputs: Uris, outputs: Uris) -> Audit:
     return Audit(facts=orjson.loads((outputs["pushed_model"] / "pushed.json").read_bytes()))
 
 
+# Splits whose records a node reads; empty: all.
+_SPLITS_READ: Mapping[str, tuple[str, ...]] = {
+    "Extract": (),
+    "StatisticsGen": (),
+    "Transform": ("train",),
+    "Evaluator": ("test",),
+}
 _AUDITS: Mapping[str, Callable[[Uris, Uris], Audit]] = {
     "Ingest": _ingest,
     "Extract": _extract,

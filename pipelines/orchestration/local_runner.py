@@ -1,7 +1,7 @@
 """Runs a compiled pipeline on this machine with TFX's launcher and metadata, according to a plan.
 
 for each node:  up to date ─► its outputs are published again, in state CACHED
-                due        ─► launch ─► audit ─► seal ─► published, in state COMPLETE
+                due        ─► check shards ─► launch ─► audit ─► seal ─► published, in state COMPLETE
                 failed or unresolved ─► the run ends with that error
 """
 
@@ -34,7 +34,7 @@ from components.records import seal
 from components.storage.hashing import HashCache
 from pipelines.config import RunConfig
 from pipelines.orchestration import beam_translation, plan, store
-from pipelines.orchestration.audit import Audit, audit
+from pipelines.orchestration.audit import Audit, ShardCheck, audit
 from pipelines.orchestration.outcome import NodeFacts
 from pipelines.orchestration.plan import NodePlan, Plan
 
@@ -49,6 +49,7 @@ class LocalRunner:
     def __init__(self, config: RunConfig, planned: Plan, started: Started, finished: Finished) -> None:
         """Takes the plan, and callbacks for the start and the end of each node."""
         self._config, self._plan, self._started, self._finished = config, planned, started, finished
+        self._shards = ShardCheck()
 
     def run(self, pipeline: pipeline_pb2.Pipeline) -> None:
         """Runs every node of the plan in topological order; raises what the first failing node raised."""
@@ -84,7 +85,7 @@ class LocalRunner:
         parameter = node.parameters.parameters[store.FINGERPRINT]
         parameter.field_value.string_value = orjson.dumps(planned.fingerprint).decode()
         node_id = node.node_info.id
-        inspector = _Inspector(self._config)
+        inspector = _Inspector(self._config, self._shards)
         info = launcher.Launcher(
             pipeline_node=node,
             mlmd_connection=metadata.Metadata(connection),
@@ -99,10 +100,10 @@ class LocalRunner:
 
 
 class _Inspector:
-    """Checks a node's outputs after its executor and before they are published: audit, then seal."""
+    """Checks the shards before a node's executor, and its outputs before they are published: audit, then seal."""
 
-    def __init__(self, config: RunConfig) -> None:
-        self._config = config
+    def __init__(self, config: RunConfig, shards: ShardCheck) -> None:
+        self._config, self._shards = config, shards
         self.audited = Audit()
 
     def operators(self) -> dict[type[message.Message], Any]:
@@ -128,8 +129,9 @@ class _Inspector:
 
     def _inspect(self, info: Any, run: Callable[[Any], Any]) -> Any:
         begun = time.monotonic()
-        output = run(info)
         node_id = info.pipeline_node.node_info.id
+        self._shards.before(node_id, _uris(info.input_dict))
+        output = run(info)
         self.audited = audit(node_id, _uris(info.input_dict), _uris(info.output_dict))
         self._seal(info.output_dict)
         properties = output.execution_properties
@@ -194,4 +196,7 @@ def _uris(artifacts: Any) -> dict[str, Path]:
 def _facts(planned: NodePlan, state: str, seconds: float, audited: Audit = _NO_AUDIT) -> NodeFacts:
     ledger = planned.execution.ledger if planned.execution is not None else None
     records = ledger["records_in"] if ledger else audited.entry.records_in if audited.entry else None
-    return NodeFacts(planned.node.id, state, seconds, planned.reason, records)
+    facts = planned.execution.facts if planned.execution is not None else audited.facts
+    return NodeFacts(
+        planned.node.id, state, seconds, planned.reason, records, facts.get("samples_per_second"), facts.get("note", "")
+    )

@@ -47,6 +47,7 @@ def facts(
         slices=tuple((column, value, metric, count) for column, value, metric, count in evaluated.get("slices", ())),
         thresholds=tuple(Threshold(*each) for each in evaluated.get("thresholds", ())),
         blessed=blessed,
+        samples_per_second=results.get("Trainer", {}).get("samples_per_second"),
         model_path=pushed.get("destination"),
         model_version=pushed.get("version"),
         **_of_ingest(outputs.get("Ingest", {}), with_samples=bool(seconds)),

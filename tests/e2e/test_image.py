@@ -1,6 +1,7 @@
 """The image pipeline from raw files to a pushed model, and what a second run does after each kind of change."""
 
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -12,6 +13,7 @@ from typing import Any
 import numpy as np
 import orjson
 import pytest
+import tensorflow as tf
 
 from components.records import manifest
 from components.settings.input import Input
@@ -309,3 +311,56 @@ def test_content_changed_in_place_is_found(finished: Any) -> None:
     changed = finished.run("--dry-run")
 
     assert changed.reason("Ingest") == f"data changed: 1 altered (five/{image.name})"
+
+
+# The process that runs the node loses one record where Beam reads it.
+LOSING_READ = """
+import apache_beam as beam
+class LosingRead(beam.io.ReadFromTFRecord):
+    def expand(self, start):
+        return super().expand(start) | "Lose" >> beam.Filter(lambda record, lost={lost!r}: record != lost)
+beam.io.ReadFromTFRecord = LosingRead
+"""
+# A bit of a shard flips after the plan has compared it with its seal.
+FLIPPING_PLAN = """
+import pathlib
+from pipelines.orchestration import plan
+make, shard = plan.make, pathlib.Path({shard!r})
+def flip(*arguments):
+    made = make(*arguments)
+    content = bytearray(shard.read_bytes())
+    content[-6] ^= 1
+    shard.write_bytes(content)
+    return made
+plan.make = flip
+"""
+
+
+def last_shard(pipeline: Any, split: str) -> Path:
+    """Returns the last shard of a split."""
+    (examples,) = pipeline.store().outputs(pipeline.newest("Ingest").id)
+    return Path(examples.uri / manifest.read(examples.uri).shards_of(split)[-1].name)
+
+
+@pytest.mark.parametrize(("node", "split"), [("StatisticsGen", "eval"), ("Transform", "train"), ("Evaluator", "test")])
+def test_record_lost_in_a_beam_node_stops_the_run(finished: Any, node: str, split: str) -> None:
+    """A16: a node whose read transform drops one record shows the ledger, and its output is not published."""
+    shard = str(last_shard(finished, split))
+    lost = next(tf.data.TFRecordDataset(shard, "GZIP" if shard.endswith(".gz") else "").as_numpy_iterator())
+    result = finished.run("--force", node, "--to", node, before=LOSING_READ.format(lost=lost))
+
+    assert result.code == 6, result.output
+    assert re.search(rf"^{node}(, split {split})?: 1 records lost$", result.output, re.MULTILINE)
+    assert "expected in = out + quarantined" in result.output
+    assert finished.newest(node).state == "FAILED"
+
+
+def test_damaged_test_split_stops_the_evaluator(finished: Any) -> None:
+    """A1: a shard that no node of this run has read before is compared with the manifest, also with --from."""
+    shard = last_shard(finished, "test")
+    arguments = ("--from", "Evaluator", "--force", "Evaluator")
+    result = finished.run(*arguments, before=FLIPPING_PLAN.format(shard=str(shard)))
+
+    assert result.code == 4, result.output
+    assert re.search(rf"{shard}: the checksum of a record does not match its data at byte offset \d", result.output)
+    assert finished.newest("Evaluator").state == "FAILED"

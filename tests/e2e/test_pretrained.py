@@ -1,5 +1,6 @@
 """A pipeline that uses another pipeline's output: the pushed image model extracts features for the questions task."""
 
+import re
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -108,6 +109,26 @@ def test_extraction_runs_again_only_if_the_model_changes(home: Path, run_questio
     assert "nothing to do" in again
     assert "extract.model changed" in changed
     assert "after Extractor, which runs" in changed
+
+
+def test_record_lost_while_embedding_stops_the_run(home: Path, run_questions: Run, make_pipeline: Any) -> None:
+    """A16: Extract writes all records of a shard but the first; the ledger is shown."""
+    del run_questions
+    losing = (
+        "from components.pretrained.component import _EmbedShard\n"
+        "whole = _EmbedShard._embedded\n"
+        "def losing(self, records):\n"
+        "    next(found := whole(self, records))\n"
+        "    return found\n"
+        "_EmbedShard._embedded = losing"
+    )
+    pipeline = make_pipeline(home / "questions", home / "questions run", task="multimodal")
+    arguments = ("--set", f"extract.model={home}/image/serving/1", "--force", "Extract", "--to", "Extract")
+    result = pipeline.run(*arguments, before=losing)
+
+    assert result.code == 6, result.output
+    assert re.search(r"^Extract, split train: \d+ records lost$", result.output, re.MULTILINE)
+    assert "expected in = out + quarantined" in result.output
 
 
 @pytest.mark.all

@@ -1,6 +1,6 @@
-"""Promise A16: the records in a node's outputs are counted; a lost or added record stops the run.
+"""Shards are compared with the manifest before a node reads them; the records in its outputs are counted after it.
 
-Outputs are written here as the nodes write them, with correct and with wrong counts.
+Outputs are written here as the nodes write them, with correct and with wrong counts (A16).
 """
 
 from pathlib import Path
@@ -12,13 +12,14 @@ import pytest
 import tensorflow_model_analysis as tfma
 from tensorflow_metadata.proto.v0 import statistics_pb2
 
-from components.errors import LedgerMismatch
+from components.errors import BadInput, LedgerMismatch
 from components.evaluation import results, thresholds
 from components.records import manifest
 from components.records.ledger import Entry
 from components.records.roles import Layout
+from components.records.tfrecord import TFRecordWriter
 from components.settings.evaluate import Evaluate
-from pipelines.orchestration.audit import Audit, audit
+from pipelines.orchestration.audit import Audit, ShardCheck, audit
 
 CLASSES = {"train": {"cat": 5, "dog": 3}, "eval": {"cat": 2, "dog": 1}, "test": {"cat": 2, "dog": 2}}
 
@@ -43,6 +44,72 @@ def write_examples(folder: Path, quarantined: int = 0, written: int = 15) -> Pat
 def examples(tmp_path: Path) -> dict[str, Path]:
     """What every node reads: 8 train, 3 eval and 4 test records."""
     return {"examples": write_examples(tmp_path / "examples")}
+
+
+@pytest.fixture
+def shards(tmp_path: Path) -> Path:
+    """Examples with one real shard per split, of two records."""
+    shards = []
+    for split in CLASSES:
+        (tmp_path / split).mkdir()
+        with TFRecordWriter(tmp_path / split / "shard") as file:
+            file.write([[f"{split} one".encode()], [f"{split} two".encode()]])
+        shards.append(manifest.Shard(split, f"{split}/shard", 2, file.size, file.checksum))
+    empty = manifest.Manifest("", 6, (), tuple(shards), {split: {} for split in CLASSES}, 0, {}, 0, ())
+    manifest.write(tmp_path, empty, ())
+    return tmp_path
+
+
+def flip(shard: Path) -> None:
+    """Flips one bit of the last record."""
+    content = bytearray(shard.read_bytes())
+    content[-6] ^= 1
+    shard.write_bytes(content)
+
+
+class TestShardCheck:
+    """Before a node."""
+
+    @pytest.mark.parametrize(
+        ("node", "split"),
+        [("Extract", "test"), ("StatisticsGen", "eval"), ("Transform", "train"), ("Evaluator", "test")],
+    )
+    def test_a_flipped_bit_stops_every_node_that_reads_the_split(self, shards: Path, node: str, split: str) -> None:
+        """A1: the error names the shard and the byte offset of the record."""
+        flip(shards / split / "shard")
+
+        with pytest.raises(
+            BadInput, match=r"^.*: the checksum of a record does not match its data at byte offset "
+        ) as stop:
+            ShardCheck().before(node, {"examples": shards})
+        assert str(stop.value).startswith(f"{shards}/{split}/shard: ")
+
+    @pytest.mark.parametrize("node", ["StatisticsGen", "Evaluator"])
+    def test_a_shard_cut_between_records_is_found(self, shards: Path, node: str) -> None:
+        """A2: TensorFlow and Beam would read it without an error."""
+        shard = shards / "test" / "shard"
+        whole = shard.read_bytes()
+        shard.write_bytes(whole[: len(whole) // 2])
+
+        with pytest.raises(
+            BadInput, match=f"ends between two records at byte offset {len(whole) // 2}; 1 of 2 records"
+        ):
+            ShardCheck().before(node, {"examples": shards})
+
+    @pytest.mark.parametrize("node", ["Transform", "Evaluator", "Trainer", "Gate"])
+    def test_other_splits_are_not_read(self, shards: Path, node: str) -> None:
+        """The Trainer may have skipped damaged records of its splits; the Gate reads no records."""
+        flip(shards / "eval" / "shard")
+
+        ShardCheck().before(node, {"examples": shards})
+
+    def test_a_shard_is_read_once_per_run(self, shards: Path) -> None:
+        """A later node does not read it again."""
+        check = ShardCheck()
+        check.before("StatisticsGen", {"examples": shards})
+        flip(shards / "test" / "shard")
+
+        check.before("Evaluator", {"examples": shards})
 
 
 class TestIngest:
@@ -128,7 +195,12 @@ class TestTransform:
 def write_history(folder: Path, train: list[float], held_out: list[float]) -> dict[str, Path]:
     """Writes the history as the Trainer does."""
     folder.mkdir()
-    history = {"best_epoch": 0, "epochs": {"records": train, "val_records": held_out}}
+    history = {
+        "best_epoch": 0,
+        "epochs": {"records": train, "val_records": held_out},
+        "unread": {"train": 0, "eval": 0},
+        "input": {"seconds": [1.5, 0.5]},
+    }
     (folder / "history.json").write_bytes(orjson.dumps(history))
     return {"model_run": folder}
 
@@ -137,10 +209,11 @@ class TestTrainer:
     """Records that each epoch read."""
 
     def test_every_epoch_adds_up(self, examples: dict[str, Path], tmp_path: Path) -> None:
-        """Eight train and three eval records, in two epochs."""
+        """Eight train and three eval records, in two epochs; 16 samples were trained in two seconds."""
         outputs = write_history(tmp_path / "run", [8.0, 8.0], [3.0, 3.0])
 
-        assert audit("Trainer", examples, outputs) == Audit(Entry("Trainer", 11, 11), {"epochs": 2})
+        facts = {"epochs": 2, "samples_per_second": 8.0}
+        assert audit("Trainer", examples, outputs) == Audit(Entry("Trainer", 11, 11), facts)
 
     @pytest.mark.parametrize(
         ("train", "held_out"),

@@ -54,7 +54,7 @@ def facts() -> RunFacts:
         nodes=(
             NodeFacts("Ingest", "ran", 6.42, "first run", 90),
             NodeFacts("Schema", "cached", 0.02, "up to date"),
-            NodeFacts("Trainer", "ran", 31.9, "upstream Ingest changed", 60),
+            NodeFacts("Trainer", "ran", 31.9, "upstream Ingest changed", 60, 860.4, "3 texts cut"),
         ),
         ledger=(Entry("Ingest", 91, 90, 1), Entry("Trainer", 60, 60, 0)),
         quarantined=(Quarantined("data/2/scan.jpg", "truncated JPEG"),),
@@ -65,6 +65,7 @@ def facts() -> RunFacts:
         samples=(SampleImage("0", encode("PNG")), SampleImage("1", encode("JPEG"))),
         curves={"loss": {"train": (2.0, 1.0, 0.5, 0.25), "eval": (1.8, 0.9, 0.6, 0.7)}},
         best_epoch=2,
+        samples_per_second=860.4,
         metrics={"accuracy": 0.9, "macro_f1": 0.89},
         thresholds=(Threshold("accuracy", 0.9, "at least 0.6", True),),
         slices=(("length", "long", 0.8, 5), ("length", "short", 1.0, 25)),
