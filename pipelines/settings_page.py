@@ -71,6 +71,8 @@ def _description(field: FieldInfo) -> str:
 
 def _default(field: FieldInfo) -> str:
     value: Any = field.default
+    if value is None:
+        return "not set"
     if value in ("", (), {}):
         return "empty"
     if isinstance(value, bool):

@@ -79,7 +79,7 @@ def test_overlays_are_not_modified() -> None:
 def test_the_old_name_of_a_setting_is_accepted_with_a_warning(old: str, new: str) -> None:
     """For one release, in a settings file and as a flag."""
     section, key = new.split(".")
-    values = {"near_duplicate_bits": 1, "tokens": "characters", "tensor_zscore": "all", "min_squared_correlation": 0.5}
+    values = {"near_duplicate_bits": 1, "tokens": "characters", "tensor_zscore": "all", "min_r2": 0.5}
     with pytest.warns(RenamedSetting, match=f"^setting {old} was renamed to {new}; use the new name$"):
         loaded = load([parse_flag(f"{old}={values[key]}")])
 

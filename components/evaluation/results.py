@@ -1,14 +1,24 @@
 """Reads the Evaluator's output: metrics, metric thresholds, slices and the confusion matrix as plain values."""
 
+import math
 from typing import Any
 
 import tensorflow_model_analysis as tfma
 
+from components.evaluation.metrics import ABOVE_TRIVIAL
 from components.evaluation.thresholds import ROUNDING
 
-_ACCURACY, _EXPLAINED = "sparse_categorical_accuracy", "squared_pearson_correlation"
-_NAMES = {_ACCURACY: "accuracy", _EXPLAINED: "explained"}
 _COUNT = "example_count"
+# By the metric that decides: what is shown, by TFMA's names.
+_SHOWN = {
+    "accuracy": {name: name for name in ("accuracy", "macro_f1", "auc", "trivial_accuracy")},  # AUC: two classes
+    "r2": {
+        "r2": "r2",
+        "mae": "mean_absolute_error",
+        "rmse": "root_mean_squared_error",
+        "trivial_rmse": "trivial_rmse",
+    },
+}
 
 
 def read_result(evaluation: str) -> dict[str, Any]:
@@ -18,19 +28,22 @@ def read_result(evaluation: str) -> dict[str, Any]:
     if names[0]:  # TFMA names the models, and keys its plots by name, only when there are two of them
         result = tfma.load_eval_result(evaluation, model_name=names[0])
     (overall,) = [values for key, values in result.slicing_metrics if not key]
-    metric = _ACCURACY if _ACCURACY in overall[""][""] else _EXPLAINED
+    metric = "accuracy" if "accuracy" in overall[""][""] else "r2"
     label = result.config.model_specs[0].label_key
     thresholds = _thresholds(overall[""][""], metric, result.config)
     validated = tfma.load_validation_result(evaluation)
+    confusion = _confusion(result.plots) if metric == "accuracy" else []
+    found = {name: _value(overall, key) for name, key in _SHOWN[metric].items()}
+    metrics = {name: value for name, value in found.items() if not math.isnan(value)}
     return {
-        "metrics": {_NAMES[metric]: _value(overall, metric), **_errors(overall), "examples": _value(overall, _COUNT)},
+        "metrics": {**metrics, "examples": _value(overall, _COUNT)},
         "by_class": {key[0][1]: _value(v, metric) for key, v in result.slicing_metrics if key and key[0][0] == label},
         "slices": [
             [str(key[0][0]), str(key[0][1]), _value(values, metric), int(_value(values, _COUNT))]
             for key, values in result.slicing_metrics
             if key and key[0][0] != label
         ],
-        "confusion": _confusion(result.plots) if metric == _ACCURACY else [],
+        "confusion": confusion,
         "thresholds": thresholds,
         "failures": [
             f"{name} is {value:.4f}, expected {least}" for name, value, least, passed in thresholds if not passed
@@ -43,28 +56,37 @@ def read_result(evaluation: str) -> dict[str, Any]:
 
 
 def _value(values: Any, metric: str) -> float:
-    return float(values[""][""][metric]["doubleValue"])
+    return _number(values[""][""], metric)
 
 
-def _errors(overall: Any) -> dict[str, float]:
-    """Returns errors in the label's own unit, if the label is a quantity."""
-    names = {"mean_absolute_error": "mae", "root_mean_squared_error": "rmse"}
-    return {name: _value(overall, metric) for metric, name in names.items() if metric in overall[""][""]}
+def _number(values: Any, metric: str) -> float:
+    return float(values[metric]["doubleValue"])
 
 
 def _thresholds(values: Any, metric: str, config: tfma.EvalConfig) -> list[tuple[str, float, str, bool]]:
     """Returns (metric, value, threshold, passed) for each threshold that was applied."""
-    name = _NAMES[metric]
     threshold = config.metrics_specs[0].metrics[0].per_slice_thresholds[0].threshold
-    least = threshold.value_threshold.lower_bound.value + ROUNDING
-    reached = float(values[metric]["doubleValue"])
-    applied = [(name, reached, f"at least {least:g}", reached >= least - ROUNDING)]
+    reached = _number(values, metric)
+    if threshold.HasField("value_threshold"):
+        least = threshold.value_threshold.lower_bound.value + ROUNDING
+        applied = [(metric, reached, f"at least {least:g}", reached >= least - ROUNDING)]
+    else:
+        applied = [(metric, reached, _above_trivial(values, metric), _number(values, ABOVE_TRIVIAL) >= -ROUNDING)]
     if f"{metric}_diff" in values:
-        change = float(values[f"{metric}_diff"]["doubleValue"])
+        change = _number(values, f"{metric}_diff")
         allowed = threshold.change_threshold.absolute.value + ROUNDING
         passed = change >= allowed - ROUNDING
-        applied.append((f"{name} change against the baseline", change, f"at least {allowed:+g}", passed))
+        applied.append((f"{metric} change against the baseline", change, f"at least {allowed:+g}", passed))
     return applied
+
+
+def _above_trivial(values: Any, metric: str) -> str:
+    """Returns the default threshold in words."""
+    required = _number(values, f"required_{metric}")
+    if metric == "r2":
+        return f"at least {required:.4f} (always the mean: 0, margin {required:.4f})"
+    trivial = _number(values, "trivial_accuracy")
+    return f"at least {required:.4f} (always the most frequent class: {trivial:.4f}, margin {required - trivial:.4f})"
 
 
 def _confusion(plots: Any) -> list[list[int]]:

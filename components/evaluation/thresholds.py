@@ -3,19 +3,22 @@
 test split + candidate + baseline model ─► Evaluator (TFMA) ─► blessing, or the thresholds that were missed
 """
 
+from typing import Any
+
 import tensorflow_model_analysis as tfma
 
+from components.evaluation import metrics
 from components.records.roles import Layout, length_column
 from components.settings.evaluate import Evaluate
 
 SPLIT = "test"
-ROUNDING = 1e-7  # TFMA computes in 32 bits: 7 correct of 10 are slightly less than 0.7
+ROUNDING = 1e-7  # 0.65 - 0.66 is slightly less than -0.01
 
 
 def eval_config(layout: Layout, settings: Evaluate) -> tfma.EvalConfig:
     """Returns the metrics TFMA computes, by which columns it slices them, and which thresholds bless a model."""
     is_class = layout.kind == "class"
-    metrics = _class_metrics(settings) if is_class else _quantity_metrics(settings)
+    measured = _class_metrics(settings) if is_class else _quantity_metrics(settings)
     known = {column.name for column in layout.columns}
     lengths = [length_column(column.name) for column in layout.of(["text"])]
     # A task's default slices name columns of its sample data; other data may not have them.
@@ -26,13 +29,15 @@ def eval_config(layout: Layout, settings: Evaluate) -> tfma.EvalConfig:
     return tfma.EvalConfig(
         model_specs=[model],
         slicing_specs=[tfma.SlicingSpec(), *(tfma.SlicingSpec(feature_keys=[key]) for key in sliced)],
-        metrics_specs=[tfma.MetricsSpec(metrics=[*metrics, tfma.MetricConfig(class_name="ExampleCount")])],
+        metrics_specs=[tfma.MetricsSpec(metrics=[*measured, tfma.MetricConfig(class_name="ExampleCount")])],
     )
 
 
 def _class_metrics(settings: Evaluate) -> list[tfma.MetricConfig]:
     return [
-        _with_threshold("SparseCategoricalAccuracy", settings.min_accuracy, settings.max_drop),
+        *_with_thresholds("OfClasses", "accuracy", settings.min_accuracy, settings.max_drop),
+        *(_metric("OfClasses", name) for name in ("macro_f1", "trivial_accuracy", "required_accuracy")),
+        _metric("OfTwoClasses", "auc"),
         # The default threshold of 0.5 would leave every unsure prediction out of the matrix.
         tfma.MetricConfig(class_name="MultiClassConfusionMatrixPlot", config='"thresholds": [0.0]'),
     ]
@@ -41,21 +46,32 @@ def _class_metrics(settings: Evaluate) -> list[tfma.MetricConfig]:
 def _quantity_metrics(settings: Evaluate) -> list[tfma.MetricConfig]:
     """Returns regression metrics; the threshold is on one that does not depend on the label's unit."""
     return [
-        _with_threshold("SquaredPearsonCorrelation", settings.min_squared_correlation, settings.max_drop),
+        *_with_thresholds("OfQuantities", "r2", settings.min_r2, settings.max_drop),
+        *(_metric("OfQuantities", name) for name in ("trivial_rmse", "required_r2")),
         tfma.MetricConfig(class_name="MeanAbsoluteError"),
         tfma.MetricConfig(class_name="RootMeanSquaredError"),
     ]
 
 
-def _with_threshold(metric: str, least: float, max_drop: float) -> tfma.MetricConfig:
-    """Returns a metric with thresholds on the whole split; single slices have none."""
-    threshold = tfma.MetricThreshold(
-        value_threshold=tfma.GenericValueThreshold(lower_bound={"value": least - ROUNDING}),
-        change_threshold=tfma.GenericChangeThreshold(
-            direction=tfma.MetricDirection.HIGHER_IS_BETTER, absolute={"value": -max_drop - ROUNDING}
-        ),
+def _with_thresholds(kind: str, name: str, least: float | None, max_drop: float) -> list[tfma.MetricConfig]:
+    """Returns a metric with its thresholds; without a minimum, the distance from the trivial model has one."""
+    change = tfma.GenericChangeThreshold(
+        direction=tfma.MetricDirection.HIGHER_IS_BETTER, absolute={"value": -max_drop - ROUNDING}
+    )
+    limit = tfma.GenericValueThreshold(lower_bound={"value": (least or 0.0) - ROUNDING})
+    if least is not None:
+        return [_metric(kind, name, value_threshold=limit, change_threshold=change)]
+    return [_metric(kind, name, change_threshold=change), _metric(kind, metrics.ABOVE_TRIVIAL, value_threshold=limit)]
+
+
+def _metric(kind: str, name: str, **thresholds: Any) -> tfma.MetricConfig:
+    """Returns a metric of ours with thresholds on the whole split; single slices have none."""
+    on_all = tfma.PerSliceMetricThreshold(
+        slicing_specs=[tfma.SlicingSpec()], threshold=tfma.MetricThreshold(**thresholds)
     )
     return tfma.MetricConfig(
-        class_name=metric,
-        per_slice_thresholds=[tfma.PerSliceMetricThreshold(slicing_specs=[tfma.SlicingSpec()], threshold=threshold)],
+        class_name=kind,
+        module=metrics.__name__,
+        config=f'"name": "{name}"',
+        per_slice_thresholds=[on_all] if thresholds else [],
     )

@@ -10,14 +10,19 @@ from components.settings.section import Section, split_names
 class Evaluate(Section):
     """The metric thresholds that a model must reach to be blessed, and the slices of its metrics."""
 
-    min_accuracy: float = pydantic.Field(
-        0.6, ge=0, le=1, description="minimum accuracy on the test split (0–1); for classification"
-    )
-    min_squared_correlation: float = pydantic.Field(
-        0.3,
+    min_accuracy: float | None = pydantic.Field(
+        None,
         ge=0,
         le=1,
-        description="minimum squared correlation of predictions and labels on the test split (0–1); for regression",
+        description="minimum accuracy on the test split (0–1); not set: significantly better than always answering the "
+        "most frequent class; for classification",
+    )
+    min_r2: float | None = pydantic.Field(
+        None,
+        ge=0,
+        le=1,
+        description="minimum R² on the test split (0–1); not set: significantly better than always answering the mean; "
+        "for regression",
     )
     max_drop: float = pydantic.Field(
         0.01, ge=0, le=1, description="how far the metric may be below that of the baseline model (0–1)"

@@ -27,7 +27,8 @@ RENAMED = {
     "ingest.near_bits": "ingest.near_duplicate_bits",
     "transform.split": "transform.tokens",
     "transform.moments": "transform.tensor_zscore",
-    "evaluate.min_explained": "evaluate.min_squared_correlation",
+    "evaluate.min_explained": "evaluate.min_r2",
+    "evaluate.min_squared_correlation": "evaluate.min_r2",
 }
 
 

@@ -226,8 +226,15 @@ def spaced(name: str) -> str:
 
 def _metric_tile(facts: RunFacts, name: str, value: float) -> Tile:
     found = next((each for each in facts.thresholds if each.metric == name), None)
-    note, passed = (found.threshold, found.passed) if found else ("", None)
+    note, passed = (found.threshold, found.passed) if found else (_trivial_note(facts, name), None)
     return Tile(spaced(name), number(value), note, passed)
+
+
+def _trivial_note(facts: RunFacts, metric: str) -> str:
+    """Returns what the trivial model answers, if the metric is one of it."""
+    if not metric.startswith("trivial_"):
+        return ""
+    return f"always answering {facts.classes[0] if facts.classes else 'the mean'}"
 
 
 def _split_note(facts: RunFacts) -> str:

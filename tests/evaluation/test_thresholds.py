@@ -37,6 +37,7 @@ RED, GREEN = 0, 1
 # True class, the candidate's prediction, the baseline's prediction.
 RECORDS = [(0, 0, 0)] * 4 + [(1, 0, 1)] * 2 + [(1, 1, 1)] * 2
 FEATURE = ImageFeature(8)
+METRICS = {"accuracy": 0.75, "macro_f1": (0.8 + 2 / 3) / 2, "auc": 0.75, "trivial_accuracy": 0.5, "examples": 8.0}
 
 
 def png(*predictions: int) -> bytes:
@@ -115,8 +116,8 @@ class TestWithoutBaseline:
         return evaluate(home, tmp_path_factory.mktemp("alone"), Evaluate(min_accuracy=0.75), baseline=False)
 
     def test_accuracy_and_records_are_measured(self, measured: tuple[dict[str, Any], bool]) -> None:
-        """Six of eight predictions are right."""
-        assert measured[0]["metrics"] == {"accuracy": 0.75, "examples": 8.0}
+        """Six of eight predictions are right; half of the records are of the first class."""
+        assert measured[0]["metrics"] == METRICS
 
     def test_every_class_has_its_accuracy(self, measured: tuple[dict[str, Any], bool]) -> None:
         """By class name."""
@@ -132,6 +133,15 @@ class TestWithoutBaseline:
 
         assert result["thresholds"] == [("accuracy", 0.75, "at least 0.75", True)]
         assert (result["failures"], result["tfma_failures"]) == ([], [])
+
+    def test_by_default_it_must_beat_the_most_frequent_class(self, home: Path, tmp_path: Path) -> None:
+        """Two records more than the trivial model are too few of eight: TFMA does not bless the candidate."""
+        result, blessed = evaluate(home, tmp_path, Evaluate(), baseline=False)
+        threshold = "at least 0.9158 (always the most frequent class: 0.5000, margin 0.4158)"
+
+        assert result["thresholds"] == [("accuracy", 0.75, threshold, False)]
+        assert result["failures"] == [f"accuracy is 0.7500, expected {threshold}"]
+        assert not blessed
 
     def test_the_threshold_holds_for_the_whole_split(self, measured: tuple[dict[str, Any], bool]) -> None:
         """A class below it does not prevent the blessing."""
@@ -151,7 +161,7 @@ class TestWithBaseline:
         """The same as without a baseline."""
         result, _ = measured
 
-        assert result["metrics"] == {"accuracy": 0.75, "examples": 8.0}
+        assert result["metrics"] == METRICS
         assert result["by_class"] == {"dark": 1.0, "bright": 0.5}
         assert sorted(result["confusion"]) == [[0, 0, 4], [1, 0, 2], [1, 1, 2]]
 
@@ -184,15 +194,15 @@ class TestEvalConfig:
     def threshold(settings: Evaluate) -> tfma.MetricThreshold:
         """Returns the threshold of a configuration, and asserts that it is the only one."""
         (spec,) = thresholds.eval_config(Layout("label", "class", ()), settings).metrics_specs
-        (accuracy, *others) = spec.metrics
-        (overall,) = accuracy.per_slice_thresholds
+        (metric, *others) = [each for each in spec.metrics if each.per_slice_thresholds]
+        (overall,) = metric.per_slice_thresholds
         assert list(overall.slicing_specs) == [tfma.SlicingSpec()]
-        assert not any(other.HasField("threshold") or other.per_slice_thresholds for other in others)
+        assert others == []
         return overall.threshold
 
     def test_max_drop_limits_a_negative_change(self) -> None:
         """Higher is better."""
-        change = self.threshold(Evaluate(max_drop=0.25)).change_threshold
+        change = self.threshold(Evaluate(min_accuracy=0.5, max_drop=0.25)).change_threshold
 
         assert change.direction == tfma.MetricDirection.HIGHER_IS_BETTER
         assert change.absolute.value == pytest.approx(-0.25, abs=1e-6)
@@ -200,7 +210,7 @@ class TestEvalConfig:
 
     @pytest.mark.parametrize("accuracy", [0.0, 0.1, 0.7, 1.0])
     def test_the_threshold_allows_for_32_bit_rounding(self, accuracy: float) -> None:
-        """In TFMA, 7 correct of 10 are slightly less than 0.7."""
+        """A value that TFMA stores in 32 bits may be slightly less than the threshold."""
         least = self.threshold(Evaluate(min_accuracy=accuracy)).value_threshold.lower_bound.value
 
         assert float(np.float32(accuracy)) >= least
@@ -214,17 +224,29 @@ class TestEvalConfig:
         assert list(config.model_specs) == [tfma.ModelSpec(label_key="kind", signature_name="serving_default")]
 
     def test_a_quantity_has_a_threshold_without_a_unit(self) -> None:
-        """On the squared correlation; errors in the label's unit are measured without thresholds."""
-        config = thresholds.eval_config(Layout("price", "quantity", ()), Evaluate(min_squared_correlation=0.4))
-        (explained, *others) = config.metrics_specs[0].metrics
-        (overall,) = explained.per_slice_thresholds
+        """On R²; errors in the label's unit are measured without thresholds."""
+        config = thresholds.eval_config(Layout("price", "quantity", ()), Evaluate(min_r2=0.4))
+        (r2, *others) = config.metrics_specs[0].metrics
+        (overall,) = r2.per_slice_thresholds
 
-        assert explained.class_name == "SquaredPearsonCorrelation"
+        assert (r2.class_name, r2.config) == ("OfQuantities", '"name": "r2"')
         assert overall.threshold.value_threshold.lower_bound.value == pytest.approx(0.4, abs=1e-6)
         assert [metric.class_name for metric in others] == [
-            "MeanAbsoluteError", "RootMeanSquaredError", "ExampleCount",
+            "OfQuantities", "OfQuantities", "MeanAbsoluteError", "RootMeanSquaredError", "ExampleCount",
         ]  # fmt: skip
         assert not any(metric.per_slice_thresholds for metric in others)
+
+    @pytest.mark.parametrize("kind", ["class", "quantity"])
+    def test_without_a_minimum_the_trivial_model_is_the_threshold(self, kind: Any) -> None:
+        """The change against the baseline has its own threshold."""
+        config = thresholds.eval_config(Layout("label", kind, ()), Evaluate())
+        (metric, above) = [each for each in config.metrics_specs[0].metrics if each.per_slice_thresholds]
+        change, value = (each.per_slice_thresholds[0].threshold for each in (metric, above))
+
+        assert (change.HasField("change_threshold"), change.HasField("value_threshold")) == (True, False)
+        assert (value.HasField("change_threshold"), value.HasField("value_threshold")) == (False, True)
+        assert above.config == '"name": "above_trivial"'
+        assert value.value_threshold.lower_bound.value == pytest.approx(0, abs=1e-6)
 
     def test_a_quantity_is_not_sliced_by(self) -> None:
         """Nearly every record would be a slice; TFMA reads the output `value`."""

@@ -258,7 +258,9 @@ class TestEvaluator:
         looked = audit("Evaluator", examples, {"evaluation": evaluated})
 
         assert looked == Audit(Entry("Evaluator", 4, 4), results.read_result(str(evaluated)))
-        assert looked.facts["metrics"] == {"accuracy": 0.75, "examples": 4.0}
+        assert looked.facts["metrics"] == {
+            "accuracy": 0.75, "macro_f1": (0.8 + 2 / 3) / 2, "auc": 1.0, "trivial_accuracy": 0.5, "examples": 4.0,
+        }  # fmt: skip
 
     def test_a_record_that_was_not_evaluated_stops_the_run(self, tmp_path: Path, evaluated: Path) -> None:
         """Five in the test split, four in the evaluation."""

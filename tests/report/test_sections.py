@@ -54,6 +54,18 @@ def test_confused_pairs(facts: RunFacts) -> None:
     )
 
 
+@pytest.mark.parametrize(
+    ("changes", "expected"),
+    [
+        ({"metrics": {"trivial_accuracy": 0.4}}, Tile("trivial accuracy", "0.4000", "always answering 0")),
+        ({"metrics": {"trivial_rmse": 2.5}, "classes": ()}, Tile("trivial rmse", "2.500", "always answering the mean")),
+    ],
+)
+def test_trivial_model(facts: RunFacts, changes: dict[str, Any], expected: Tile) -> None:
+    """The tile of the trivial model says what it answers."""
+    assert sections.tiles(replace(facts, **changes))[0] == expected
+
+
 def test_tiles(facts: RunFacts) -> None:
     """Metrics with their thresholds, records by split, quarantined records."""
     assert sections.tiles(facts) == [

@@ -1,0 +1,116 @@
+"""Metrics from counts and sums, against scikit-learn and against known distributions."""
+
+import math
+
+import numpy as np
+import numpy.typing as npt
+import pandas as pd  # type: ignore[import-untyped]
+import pytest
+import tensorflow_model_analysis as tfma
+from scipy import stats
+from sklearn import metrics as sklearn
+
+from components.evaluation import metrics, thresholds
+from components.evaluation.metrics import Squares
+from components.records.roles import Layout
+from components.settings.evaluate import Evaluate
+
+
+def matrix(true: npt.NDArray[np.int64], predicted: npt.NDArray[np.int64]) -> dict[tuple[int, int], float]:
+    """Returns the confusion matrix as TFMA counts it."""
+    pairs, counts = np.unique(np.stack([true, predicted]), axis=1, return_counts=True)
+    return {(int(a), int(b)): float(count) for (a, b), count in zip(pairs.T, counts, strict=True)}
+
+
+def passes(better: int, worse: int, both: int = 0) -> bool:
+    """Whether a model passes that is right on `better` records more than the trivial model, and wrong on `worse`."""
+    counted = {(1, 1): better, (0, 1): worse, (0, 0): both}
+    return metrics.accuracy(counted) >= metrics.required_accuracy(counted)
+
+
+def test_class_metrics_equal_those_of_scikit_learn() -> None:
+    """One class is never predicted, one is not in the split."""
+    random = np.random.default_rng(1)
+    true, predicted = random.choice([0, 1, 2, 4], 500), random.choice([0, 1, 3, 4], 500)
+    counted = matrix(true, predicted)
+
+    assert metrics.accuracy(counted) == sklearn.accuracy_score(true, predicted)
+    assert metrics.macro_f1(counted) == pytest.approx(
+        sklearn.f1_score(true, predicted, average="macro", zero_division=0)
+    )
+    assert metrics.trivial_accuracy(counted) == np.mean(true == 0)
+
+
+def test_tfma_computes_the_same_accuracy_and_auc() -> None:
+    """The accuracy equals that of Keras' metric for every record, ties included; the AUC differs by its buckets."""
+    random = np.random.default_rng(2)
+    true = random.integers(0, 2, 200)
+    scores = np.round(np.clip(0.5 + 0.2 * (true - 0.5) + random.normal(0, 0.2, 200), 0, 1), 2)
+    config = tfma.utils.update_eval_config_with_defaults(
+        thresholds.eval_config(Layout("label", "class", ()), Evaluate()), has_baseline=False, rubber_stamp=True
+    )
+    config.model_specs[0].prediction_key = "probabilities"
+    del config.slicing_specs[1:]
+    config.metrics_specs[0].metrics.add(class_name="SparseCategoricalAccuracy")
+    rows = pd.DataFrame({"label": true, "probabilities": np.stack([1 - scores, scores], axis=1).tolist()})
+    ((_, found),) = tfma.analyze_raw_data(rows, config).slicing_metrics
+    values = {name: value["doubleValue"] for name, value in found[""][""].items() if "doubleValue" in value}
+
+    assert values["accuracy"] == pytest.approx(values["sparse_categorical_accuracy"], abs=1e-7)
+    assert values["accuracy"] == np.mean((scores > 0.5) == true)
+    assert values["auc"] == pytest.approx(sklearn.roc_auc_score(true, scores), abs=1e-4)
+
+
+@pytest.mark.parametrize(
+    ("better", "worse", "passed"),
+    [(4, 0, False), (5, 0, True), (58, 42, False), (60, 40, True), (65, 40, True), (0, 0, False)],
+)
+def test_the_margin_is_that_of_mcnemars_test(better: int, worse: int, passed: bool) -> None:
+    """As the exact binomial test decides, and whatever both models get right."""
+    exact = stats.binomtest(better, better + worse, alternative="greater").pvalue if better + worse else 1.0
+
+    assert passes(better, worse, both=1) == passes(better, worse, both=1000) == passed == (exact <= 0.05)
+
+
+def test_chance_passes_in_at_most_5_percent() -> None:
+    """A model that answers at random is blessed no more often than the confidence allows, in splits of any size."""
+    random = np.random.default_rng(3)
+    for size in (4, 10, 40, 200):
+        better = random.binomial(size, 0.5, 4000)
+        assert np.mean([passes(int(each), size - int(each)) for each in better]) <= 0.055
+
+
+@pytest.mark.parametrize("pieces", [1, 7])
+def test_regression_metrics_equal_those_of_scikit_learn(pieces: int) -> None:
+    """However the records are divided among workers, and far from zero."""
+    random = np.random.default_rng(4)
+    label = random.normal(1e6, 3, 100)
+    predicted = label + random.normal(0, 2, 100)
+    sums = Squares()
+    for part in np.array_split(np.arange(100), pieces):
+        merged = Squares()
+        for each in part:
+            merged = merged.merged(Squares(1, label[each], 0.0, (label[each] - predicted[each]) ** 2))
+        sums = sums.merged(merged)
+
+    assert metrics.r2(sums) == pytest.approx(sklearn.r2_score(label, predicted))
+    assert metrics.trivial_rmse(sums) == pytest.approx(np.std(label))
+
+
+@pytest.mark.parametrize("size", [3, 10, 100])
+def test_unrelated_predictions_reach_the_required_r2_in_at_most_5_percent(size: int) -> None:
+    """Even if they are scaled as well as possible, which makes R² the squared correlation."""
+    random = np.random.default_rng(5)
+    label, predicted = random.normal(size=(2, 4000, size))
+    correlation = [np.corrcoef(*pair)[0, 1] for pair in zip(label, predicted, strict=True)]
+    required = metrics.required_r2(Squares(size, 0.0, 1.0, 0.0))
+
+    assert np.mean([each > 0 and each**2 >= required for each in correlation]) == pytest.approx(0.05, abs=0.012)
+
+
+def test_equal_labels_cannot_be_explained() -> None:
+    """R² is 0, so no model passes."""
+    squares = Squares(10, 3.0, 0.0, 0.0)
+
+    assert metrics.OF_QUANTITIES["above_trivial"](squares) < 0
+    assert not math.isnan(metrics.r2(squares))
