@@ -1,4 +1,8 @@
-"""Opens a Parquet file, for its footer or its rows, and checks that the counts in its footer agree."""
+"""Opens a Parquet file, for its footer or its rows, and checks that the counts in its footer agree.
+
+All Arrow data of others is opened after this module was imported: it imports pyarrow_hotfix, without which Arrow 10
+unpickles, and so executes, what the metadata of a column holds (CVE-2023-47248).
+"""
 
 import contextlib
 import itertools
@@ -11,6 +15,7 @@ from typing import BinaryIO, Literal, Protocol
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
+import pyarrow_hotfix  # type: ignore[import-untyped]  # noqa: F401 - its import is its effect
 
 from components.errors import BadInput
 from components.records.quarantine import printable
@@ -18,6 +23,7 @@ from components.records.quarantine import printable
 _BATCH_ROWS = 8192
 _BATCH_BYTES = 8 << 20  # rows may hold images: then a batch has fewer
 _BUFFER_BYTES = 1 << 16  # per column; without it whole column chunks are read, 5 times slower (measured)
+_PICKLED = "arrow.py_extension_type"  # the type that pyarrow_hotfix forbids
 _PANDAS_INDEX = re.compile(r"__index_level_\d+__")
 
 
@@ -43,6 +49,13 @@ def named(path: Readable) -> Iterator[None]:
     """Turns any error of Arrow into a BadInput that names the file."""
     try:
         yield
+    except RuntimeError as error:
+        if _PICKLED not in str(error):
+            raise
+        raise BadInput(
+            f"{printable(str(path))}: a column has a Python extension type ({_PICKLED}), whose definition is code "
+            "that reading would run; nothing of it was run: write the column as a plain Arrow type"
+        ) from None
     except (pa.ArrowException, OSError, IndexError, UnicodeDecodeError) as error:
         reason = str(error).partition("\n")[0]
         raise BadInput(
