@@ -1,18 +1,26 @@
-"""Beam's local worker processes: if one dies, the run ends with an error instead of waiting forever.
+"""Beam's local worker processes: their death, their network, and what they import.
 
     worker ─✕─► its control stream breaks ─► Beam 2.62's reading thread ends, and pending requests wait forever
 
 Beam aborts pending requests only for workers in containers (`ControlConnection.abort`). Here they are aborted for
-worker processes as well.
+worker processes as well. Beam's servers listen on all interfaces, without authentication; here on loopback alone.
+Beam starts a worker with `python -m`, which searches the working folder first; here as any other helper process.
+Beam 2.62 has an option for none of the three: docs/adr/0022.
 """
 
 import contextlib
+import shlex
 from typing import Any
 
 import grpc  # type: ignore[import-untyped]
+import grpc._server as grpc_server  # type: ignore[import-untyped]
 from apache_beam.runners.portability.fn_api_runner import worker_handlers
+from apache_beam.transforms.environments import SubprocessSDKEnvironment
 
+from components import helper_process
 from components.errors import PenstockError
+
+_WORKER_MODULE = "apache_beam.runners.worker.sdk_worker_main"
 
 _WORKER_DIED = (
     "a Beam worker process died, possibly out of memory; no output of this node was published. "
@@ -20,12 +28,33 @@ _WORKER_DIED = (
 )
 
 
-def watch() -> None:
-    """Makes the death of a worker end the pipeline that waits for it. Can be called repeatedly."""
+def prepare() -> None:
+    """Changes how Beam runs worker processes in this process; call it before a pipeline runs. Can be repeated."""
+    if not hasattr(worker_handlers.ControlConnection, "died"):
+        _end_with_a_dead_worker()
+        _listen_on_loopback()
+        _isolate_workers()
+
+
+def _listen_on_loopback() -> None:
+    server: Any = grpc_server._Server  # noqa: SLF001 - Beam sets the address, and gRPC has no other hook
+    bind = server.add_insecure_port
+    server.add_insecure_port = lambda self, address: bind(self, address.replace("[::]:", "localhost:"))
+
+
+def _isolate_workers() -> None:
+    from_command: Any = SubprocessSDKEnvironment.from_command_string
+
+    def isolated(command_string: str) -> Any:
+        is_worker = command_string.endswith(f"-m {_WORKER_MODULE}")
+        return from_command(shlex.join(helper_process.module(_WORKER_MODULE)) if is_worker else command_string)
+
+    SubprocessSDKEnvironment.from_command_string = staticmethod(isolated)
+
+
+def _end_with_a_dead_worker() -> None:
     connection: Any = worker_handlers.ControlConnection
     future: Any = worker_handlers.ControlFuture
-    if hasattr(connection, "died"):
-        return
     read, push = connection._read, connection.push  # noqa: SLF001 - Beam has no public hook for this
     is_done = future.is_done
 

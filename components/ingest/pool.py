@@ -21,14 +21,11 @@ import threading
 from collections.abc import Callable, Iterator, Mapping
 from multiprocessing import Pipe
 from multiprocessing.connection import Connection
-from pathlib import Path
 from typing import Any
 
-from components import errors, refs
+from components import errors, helper_process, refs
 from components.errors import PenstockError
 
-# -I and -S: Python starts with its own library alone. Where else to search is appended, so it never hides Python's.
-_PROGRAM = "import sys; sys.path += {!r}; from {} import serve; serve({})"
 # The first byte of what a worker sends. A worker that reads a crafted file may be taken over: nothing that it sends is
 # unpickled.
 _BYTES, _JSON, _QUESTION, _END, _ERROR = b"b", b"j", b"q", b".", b"e"
@@ -54,9 +51,8 @@ class WorkerProcess:
     def __init__(self, environment: Mapping[str, str] | None = None) -> None:
         """Starts the process, with `environment` added to the variables of this one."""
         self._pipe, theirs = Pipe()
-        program = _PROGRAM.format(_search_path(), __name__, theirs.fileno())
         self._process = subprocess.Popen(
-            [sys.executable, "-I", "-S", "-X", f"utf8={sys.flags.utf8_mode}", "-c", program],
+            helper_process.command(f"from {__name__} import serve; serve({theirs.fileno()})"),
             env={**os.environ, **(environment or {})},
             pass_fds=[theirs.fileno()],
             stdin=subprocess.PIPE,
@@ -169,12 +165,6 @@ class Pool:
     def forget(self) -> None:
         """Leaves the workers to the process that this one was forked from: a pipe has one reader."""
         self._idle.clear()
-
-
-def _search_path() -> list[str]:
-    """Returns where this process finds modules; the working folder last, whatever is in it."""
-    here = str(Path.cwd())
-    return [*(entry for entry in sys.path if entry not in {"", here}), here]
 
 
 _parent: "Connection[Any, Any]"  # in a worker: the pipe to the process that started it

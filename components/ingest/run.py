@@ -75,7 +75,7 @@ def _write_units(job: Job, todo: Sequence[Unit], make_pipeline: Callable[[], bea
         # of the whole ingest for small files.
         units.write_all(todo, job.output, _progress.add)
         return
-    beam_workers.watch()
+    beam_workers.prepare()
     with pipeline:
         _ = pipeline | "WorkUnits" >> beam.Create(todo) | "WriteShards" >> beam.ParDo(_WriteUnit(job.output))
 

@@ -24,7 +24,7 @@ from importlib.metadata import PackageNotFoundError, distribution, version
 from pathlib import Path
 from typing import Final
 
-from components import native
+from components import helper_process, native
 from components.storage import durable
 
 SOURCES: Final = Path(__file__).parent
@@ -156,17 +156,14 @@ def _build(library: Library, path: Path) -> Path:
     shutil.rmtree(path.parent, ignore_errors=True)  # a folder without its library blocks publishing
     with durable.publish_folder(path.parent) as aside:
         _run(command(library, aside / library.file), "g++ failed")
-        _run([sys.executable, "-m", library.module, str(aside / library.file)], "its first test failed")
+        _run(helper_process.module(library.module, str(aside / library.file)), "its first test failed")
     return path
 
 
 def _run(words: list[str], fault: str) -> None:
     environment = {**os.environ, **_QUIET, "LC_ALL": "C"}
-    root = SOURCES.parents[1]  # so that `components` can be imported, installed or not
     try:
-        done = subprocess.run(
-            words, capture_output=True, text=True, timeout=_TIMEOUT, check=False, cwd=root, env=environment
-        )
+        done = subprocess.run(words, capture_output=True, text=True, timeout=_TIMEOUT, check=False, env=environment)
     except subprocess.TimeoutExpired:
         raise NotBuilt(f"{fault}: not finished after {_TIMEOUT} s") from None
     if done.returncode:

@@ -93,7 +93,7 @@ class ExtractExecutor(base_beam_executor.BaseBeamExecutor):
             exec_properties["image"],
             exec_properties["batch_size"],
         )
-        beam_workers.watch()
+        beam_workers.prepare()
         (target / _REPORTS).mkdir(parents=True, exist_ok=True)
         with self._make_beam_pipeline() as pipeline:
             _ = pipeline | "Shards" >> beam.Create(list(ingested.shards), reshuffle=True) | "Embed" >> beam.ParDo(embed)

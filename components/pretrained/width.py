@@ -3,9 +3,9 @@
 import io
 import json
 import subprocess
-import sys
 from pathlib import Path
 
+from components import helper_process
 from components.errors import BadInput
 from components.pretrained.find import PretrainedModel
 from components.storage import durable
@@ -27,7 +27,7 @@ def embedding_width(model: PretrainedModel, notes: Path) -> int:
 
 def _measure(path: str) -> int:
     """Runs `print_width` in a process of its own: planning must not import TensorFlow."""
-    command = [sys.executable, "-c", f"from {__name__} import print_width; print_width({path!r})"]
+    command = helper_process.command(f"from {__name__} import print_width; print_width({path!r})")
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     if done.returncode:
         raise BadInput(f"extract.model {path}: {done.stderr[-_SHOWN:].strip()}")

@@ -1,19 +1,22 @@
 """Measurement jobs: each one runs in a fresh worker process, so nothing of an earlier job is in its memory.
 
-    MeasureJob ─► spawned process: worker.measure ─► MeasureResult: record facts, measurements per variant and round
+    MeasureJob ─► worker process: worker.measure ─► MeasureResult: record facts, measurements per variant and round
 
 The variants of one job take turns round by round, so a machine that is busy for a while slows all of them equally.
 """
 
-import multiprocessing
+import contextlib
 import os
 import tempfile
-import threading
-from concurrent.futures import ProcessPoolExecutor
-from concurrent.futures.process import BrokenProcessPool
+from collections.abc import Iterator
+from dataclasses import asdict
 from pathlib import Path
+from typing import Any
+
+import pydantic
 
 from components.errors import PenstockError
+from components.ingest.pool import WorkerDied, WorkerProcess
 from pipelines.bench import locate
 from pipelines.bench.measurements import MeasureJob, MeasureResult
 from pipelines.config import RunConfig
@@ -35,34 +38,24 @@ def cores() -> int:
 
 def run(job: MeasureJob) -> MeasureResult:
     """Runs a job in a fresh process; raises what it raises, and PenstockError if the process dies."""
-    with (
-        tempfile.TemporaryDirectory() as folder,
-        ProcessPoolExecutor(max_workers=1, mp_context=multiprocessing.get_context("spawn")) as pool,
-    ):
+    with tempfile.TemporaryDirectory() as folder, contextlib.closing(WorkerProcess()) as process:
         output = Path(folder, "output.log")
         try:
-            return pool.submit(_measure, job, output).result()
-        except BrokenProcessPool:
+            (measured,) = process.call(f"{__name__}:measure_here", job, output)
+        except WorkerDied:
             last = output.read_text(errors="replace")[-_TAIL:].strip() if output.exists() else ""
             raise PenstockError(
                 "the process that measures the input pipeline died, possibly out of memory; "
                 f"free some memory, or lower input.batch_size or input.ram_mb\n{last}".rstrip()
             ) from None
+        return pydantic.TypeAdapter(MeasureResult).validate_python(measured)
 
 
-def _measure(job: MeasureJob, output: Path) -> MeasureResult:
+def measure_here(job: MeasureJob, output: Path) -> Iterator[dict[str, Any]]:
+    """What the worker process runs: yields the result as a dictionary."""
     from pipelines import log
 
-    threading.Thread(target=_exit_with_parent, daemon=True).start()
     with log.diverted(output):  # the messages of TensorFlow and its libraries
         from pipelines.bench import worker  # TensorFlow, for the worker process only
 
-        return worker.measure(job)
-
-
-def _exit_with_parent() -> None:
-    """Ends this worker process if the process that started it is killed."""
-    parent = multiprocessing.parent_process()
-    if parent is not None:
-        parent.join()
-        os._exit(1)
+        yield asdict(worker.measure(job))

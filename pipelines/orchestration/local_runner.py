@@ -116,7 +116,7 @@ class _Inspector:
 
         class InspectedBeam(beam_executor_operator.BeamExecutorOperator):
             def run_executor(self, execution_info: Any, make_beam_pipeline_fn: Any = None) -> Any:
-                beam_workers.watch()
+                beam_workers.prepare()
                 beam_translation.speed_up()
                 return inspect(
                     execution_info, lambda info: super(InspectedBeam, self).run_executor(info, make_beam_pipeline_fn)

@@ -53,7 +53,7 @@ def files(out: Path) -> dict[str, bytes]:
 
 def children() -> list[psutil.Process]:
     """Returns the worker processes of this one."""
-    return [each for each in psutil.Process().children() if "work.pool" in each.cmdline()[-1]]
+    return [each for each in psutil.Process().children() if "components.ingest.pool" in each.cmdline()[-1]]
 
 
 def test_worker_processes_write_the_same_files(
