@@ -46,19 +46,20 @@ def shifted(image: tf.Tensor, drawn: tf.Tensor) -> tf.Tensor:
     return _moved(_moved(image, offsets[0], 0), offsets[1], 1)
 
 
-def shifted_batch(pixels: tf.Tensor, drawn: tf.Tensor | None, upside_down: tf.Tensor | None) -> tf.Tensor:
-    """Shifts every image of a batch like `shifted`, and flips some of them vertically, with one gather."""
+def shifted_batch(pixels: tf.Tensor, drawn: tf.Tensor) -> tf.Tensor:
+    """Shifts every image of a batch like `shifted`, with one gather."""
     count, size = tf.shape(pixels)[0], pixels.shape[1]
-    places = tf.tile(tf.range(size)[tf.newaxis], [count, 1])
-    down = places if upside_down is None else tf.where(upside_down[:, tf.newaxis], size - 1 - places, places)
-    across = places
-    if drawn is not None:
-        margin = max(1, size // _SHIFT)
-        offsets = _floor(drawn * (2 * margin + 1), 2 * margin) - margin
-        down, across = (_mirrored(at + offsets[:, axis, tf.newaxis], size) for axis, at in ((0, down), (1, across)))
+    margin = max(1, size // _SHIFT)
+    offsets = _floor(drawn * (2 * margin + 1), 2 * margin) - margin
+    down, across = (_mirrored(tf.range(size) + offsets[:, axis, tf.newaxis], size) for axis in (0, 1))
     flat = tf.reshape(down[:, :, tf.newaxis] * size + across[:, tf.newaxis], [count, size * size])
     taken = tf.gather(tf.reshape(pixels, [count, size * size, pixels.shape[3]]), flat, batch_dims=1)
     return tf.ensure_shape(tf.reshape(taken, tf.shape(pixels)), pixels.shape)
+
+
+def flipped(pixels: tf.Tensor, flips: tf.Tensor) -> tf.Tensor:
+    """Flips those images of a batch vertically that `flips` marks."""
+    return tf.where(flips[:, tf.newaxis, tf.newaxis, tf.newaxis], pixels[:, ::-1], pixels)
 
 
 def _mirrored(places: tf.Tensor, size: int) -> tf.Tensor:

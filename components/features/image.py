@@ -157,10 +157,11 @@ class ImageFeature:
     def _steps(self, seeds: tf.Tensor) -> Iterator[AugmentationStep]:
         """Yields the augmentation after the crop, with its random numbers."""
         augmentation = self.augmentation
-        shift = randomness.uniform(seeds, 2, _SHIFT) if augmentation.crop == "shift" else None
-        flip = randomness.uniform(seeds, 2, _FLIP)[:, 1] < augmentation.flip_vertical
-        if shift is not None or augmentation.flip_vertical:
-            yield _shift_and_flip(shift, flip if augmentation.flip_vertical else None)
+        if augmentation.crop == "shift":
+            yield AugmentationStep(crops.shifted_batch, (randomness.uniform(seeds, 2, _SHIFT),), crops.shifted)
+        if augmentation.flip_vertical:
+            flips = randomness.uniform(seeds, 2, _FLIP)[:, 1] < augmentation.flip_vertical
+            yield AugmentationStep(crops.flipped, (flips,))
         if colors.is_varied(augmentation):
             drawn = randomness.uniform(seeds, colors.NUMBERS, _COLOR)
             yield AugmentationStep(lambda images, drawn: colors.vary(images, drawn, augmentation), (drawn,))
@@ -175,26 +176,6 @@ def from_columns(
     """Returns one feature per column."""
     del fitted
     return {column.name: ImageFeature.of(settings, data) for column in columns}
-
-
-def _shift_and_flip(shift: tf.Tensor | None, flip: tf.Tensor | None) -> AugmentationStep:
-    """Shifts images, then flips some of them vertically."""
-    given = [numbers is not None for numbers in (shift, flip)]
-
-    def split(numbers: Sequence[tf.Tensor]) -> tuple[tf.Tensor | None, tf.Tensor | None]:
-        rest = iter(numbers)
-        first, second = (next(rest) if is_given else None for is_given in given)
-        return first, second
-
-    def single(image: tf.Tensor, *numbers: tf.Tensor) -> tf.Tensor:
-        offset, is_flipped = split(numbers)
-        shifted = image if offset is None else crops.shifted(image, offset)
-        return shifted if is_flipped is None else tf.cond(is_flipped, lambda: shifted[::-1], lambda: shifted)
-
-    def batch(images: tf.Tensor, *numbers: tf.Tensor) -> tf.Tensor:
-        return crops.shifted_batch(images, *split(numbers))
-
-    return AugmentationStep(batch, tuple(numbers for numbers in (shift, flip) if numbers is not None), single)
 
 
 def _shapes(images: tf.Tensor) -> tf.Tensor:

@@ -102,7 +102,9 @@ def allocate(settings: Input, data: DataSize, features: Iterable[Feature]) -> Bu
     if needed > ram:
         raise _too_small(settings, data, needed, cached)
     arenas = _ARENAS if data.is_large else 1
-    everything = _all_blocks_bytes(data, block)
+    block_bytes = block * (data.mean + _OVERHEAD) + _LONE_OVERHEAD
+    blocks = -(-data.records // block) + data.shards  # the last block of a shard may be partial
+    everything = blocks * block_bytes
     in_memory = block > 1 and data.is_plain and everything <= min(settings.ram_mb * _MB // _MEMORY_PART, ram - needed)
     shuffle = everything if in_memory else min(settings.shuffle_mb * _MB, (ram - needed) // arenas)
     rest = ram - needed - arenas * shuffle
@@ -110,7 +112,8 @@ def allocate(settings: Input, data: DataSize, features: Iterable[Feature]) -> Bu
     prefetch = 1 + min(wanted - 1, rest // max(1, ready))
     rest -= (prefetch - 1) * ready
     parallel = 1 + min((settings.parallel or cores()) - 1, rest // max(1, in_work))
-    return Budget(cycle, block, _blocks(shuffle, data, block), pool, parallel, prefetch, in_memory, max(1, rest // _MB))
+    shuffled = max(1, min(blocks, shuffle // block_bytes))
+    return Budget(cycle, block, shuffled, pool, parallel, prefetch, in_memory, max(1, rest // _MB))
 
 
 def cache_bytes(data: DataSize, features: Iterable[Feature]) -> int:
@@ -142,23 +145,6 @@ def _pool_batches(settings: Input, data: DataSize, decoded: int, ragged: bool, b
     largest = settings.ram_mb * _MB // _POOL_PART // (2 * (data.mean + _OVERHEAD) + decoded)
     needed = -(-data.records // settings.batch_size)
     return max(1, min(wanted, largest // settings.batch_size, needed))
-
-
-def _block_bytes(data: DataSize, block: int) -> int:
-    return block * (data.mean + _OVERHEAD) + _LONE_OVERHEAD
-
-
-def _all_blocks(data: DataSize, block: int) -> int:
-    """Returns the number of blocks; the last block of a shard may be partial."""
-    return -(-data.records // block) + data.shards
-
-
-def _all_blocks_bytes(data: DataSize, block: int) -> int:
-    return _all_blocks(data, block) * _block_bytes(data, block)
-
-
-def _blocks(shuffle: int, data: DataSize, block: int) -> int:
-    return max(1, min(_all_blocks(data, block), shuffle // _block_bytes(data, block)))
 
 
 def _too_small(settings: Input, data: DataSize, needed: int, cached: int) -> SettingsError:

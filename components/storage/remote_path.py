@@ -185,11 +185,6 @@ class _Stream(io.RawIOBase):
             self._inner.seek(offset, whence)
             return int(self._inner.tell())
 
-    def tell(self) -> int:
-        """Returns the offset of the next read."""
-        with _explained(self._uri):
-            return int(self._inner.tell())
-
     def readable(self) -> bool:
         """Returns True."""
         return True

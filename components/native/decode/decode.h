@@ -150,10 +150,6 @@ inline Window Shrunk(int start, int length, int shrink, int most, int out) {
   return {first, end - first, {end - first, out, origin, scale}};
 }
 
-inline Window Whole(int start, int length, bool antialias, int out) {
-  return {start, length, WholeAxis(length, out, antialias)};
-}
-
 inline std::string Describe(const Box& box) {
   return "box of " + std::to_string(box.height) + " x " + std::to_string(box.width) + " at (" +
          std::to_string(box.top) + ", " + std::to_string(box.left) + ")";
@@ -179,7 +175,7 @@ inline std::string DecodeBy(JpegReader* reader, Bytes bytes, const Box& box, boo
   if (!objection.empty()) return objection;
   const int shrink = Shrinkage(box, options);
   const auto window = [&](int start, int length, int whole, int out_length) {
-    return shrink == 1 ? Whole(start, length, options.antialias, out_length)
+    return shrink == 1 ? Window{start, length, WholeAxis(length, out_length, options.antialias)}
                        : Shrunk(start, length, shrink, (whole + shrink - 1) / shrink, out_length);
   };
   const Window down = window(box.top, box.height, reader->height(), options.height);

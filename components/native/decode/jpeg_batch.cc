@@ -91,14 +91,9 @@ REGISTER_OP("PenstockDecodeCropResize")
     .Attr("max_pixels: int >= 1 = 50000000")
     .Attr("nice: int >= 0 = 0")
     .SetShapeFn([](InferenceContext* c) {
-      ShapeHandle contents, boxes, flips;
+      ShapeHandle contents;
       TF_RETURN_IF_ERROR(c->WithRank(c->input(0), 1, &contents));
-      TF_RETURN_IF_ERROR(c->WithRank(c->input(1), 2, &boxes));
-      TF_RETURN_IF_ERROR(c->WithRank(c->input(2), 1, &flips));
-      DimensionHandle records, four;
-      TF_RETURN_IF_ERROR(c->Merge(c->Dim(contents, 0), c->Dim(boxes, 0), &records));
-      TF_RETURN_IF_ERROR(c->Merge(records, c->Dim(flips, 0), &records));
-      TF_RETURN_IF_ERROR(c->WithValue(c->Dim(boxes, 1), 4, &four));
+      const DimensionHandle records = c->Dim(contents, 0);
       int height, width;
       TF_RETURN_IF_ERROR(c->GetAttr("height", &height));
       TF_RETURN_IF_ERROR(c->GetAttr("width", &width));
