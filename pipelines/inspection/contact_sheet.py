@@ -85,11 +85,12 @@ def _thumbnail(content: bytes) -> "Image.Image | None":
     """Returns an image as training sees it, at the size of a tile; None if ingest would quarantine it."""
     from PIL import Image
 
-    from components.ingest.images import ImageLimits, ImageRejected, check_image
+    from components.ingest.images import ImageRejected, check_image
     from components.records.image_format import for_people
+    from components.settings.ingest import Ingest
 
     try:
-        checked = check_image(for_people(content), ImageLimits())
+        checked = check_image(for_people(content), Ingest())
     except ImageRejected:
         return None
     with Image.open(io.BytesIO(checked.content), formats=("JPEG", "PNG")) as stored:

@@ -13,9 +13,10 @@ import pytest
 from numpy.typing import NDArray
 from PIL import Image
 
-from components.ingest.images import ImageLimits, ImageRejected, check_image
+from components.ingest.images import ImageRejected, check_image
 from components.native import build
 from components.native.check import checker
+from components.settings.ingest import Ingest
 
 ROOT = Path(__file__).resolve().parents[2]
 Pixels = NDArray[np.uint8]
@@ -146,7 +147,7 @@ def seeds(photo: Photo, jpeg: Encode) -> Iterator[bytes]:
 def outcome(content: bytes) -> object:
     """Returns the checked image, or the reason for rejecting it and the position."""
     try:
-        return check_image(content, ImageLimits(max_pixels=1_000_000))
+        return check_image(content, Ingest(max_pixels=1_000_000))
     except ImageRejected as error:
         return str(error), error.at
 

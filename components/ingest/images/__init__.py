@@ -18,16 +18,19 @@ Our own code reads the headers of JPEG and PNG, not Pillow: it knows the size be
 accepts PNG files that libpng, and so TensorFlow, rejects: missing rows, no IEND, wrong checksums. And Pillow never
 parses what makes no pixel (text, profiles, thumbnails), because it gets the file without that.
 
-A check of the header alone (`Handling.full` is false) does not find damage inside the coded data of a JPEG or PNG that
+A check of the header alone (`image_check=header`) does not find damage inside the coded data of a JPEG or PNG that
 is stored unchanged. It does find files that are cut off, too large, no image, or that announce a wrong size.
 """
 
 import re
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
-from components.ingest.images.limits import RAW, CheckedImage, Handling, ImageLimits, ImageRejected, unsupported
+from components.ingest.images.limits import RAW, CheckedImage, ImageRejected, unsupported
 
-__all__ = ["CheckedImage", "Handling", "ImageLimits", "ImageRejected", "check_image"]
+if TYPE_CHECKING:
+    from components.settings.ingest import Ingest
+
+__all__ = ["CheckedImage", "ImageRejected", "check_image"]
 
 _MAGIC: Final = re.compile(
     rb"(?P<JPEG>\xff\xd8\xff)|(?P<PNG>\x89PNG\r\n\x1a\n)|(?P<GIF>GIF8[79]a)|(?P<WEBP>RIFF....WEBP)"
@@ -45,24 +48,22 @@ _UNSUPPORTED: Final = (
     ("PSD", "magick 'FILE.psd[0]' FILE.jpg", rb"8BPS"),
 )
 _HEAD_BYTES: Final = 24
-_DEFAULT: Final = Handling()
 _EXPECTED: Final = "expected JPEG, PNG, GIF, WebP, AVIF, JPEG 2000, BMP or TIFF"
 
 
-def check_image(content: bytes, limits: ImageLimits, handling: Handling = _DEFAULT) -> CheckedImage:
+def check_image(content: bytes, settings: "Ingest") -> CheckedImage:
     """Returns `content` as an image to train on.
 
     Args:
         content: A whole file, possibly hostile.
-        limits: Maximum size in pixels and bytes.
-        handling: How much of the file is read, and in which format it is stored.
+        settings: Limits, how much of the file is read, and in which format it is stored.
 
     Raises:
-        ImageRejected: The content is no image, is damaged, or exceeds `limits`. Nothing else is raised.
+        ImageRejected: The content is no image, is damaged, or exceeds a limit. Nothing else is raised.
     """
-    source_format = _format_of(content, limits)
+    source_format = _format_of(content, settings)
     try:
-        return _check(content, source_format, limits, handling)
+        return _check(content, source_format, settings)
     except ImageRejected:
         raise
     except Exception as error:
@@ -70,27 +71,27 @@ def check_image(content: bytes, limits: ImageLimits, handling: Handling = _DEFAU
         raise ImageRejected(f"{source_format} cannot be decoded: {_one_line(error)}") from error
 
 
-def _check(content: bytes, source_format: str, limits: ImageLimits, handling: Handling) -> CheckedImage:
+def _check(content: bytes, source_format: str, settings: "Ingest") -> CheckedImage:
     """Checks the content with the module of its format, which imports Pillow's decoder when it is first needed."""
     if source_format == "JPEG":
         from components.ingest.images.jpeg import check_jpeg
 
-        return check_jpeg(content, limits, handling)
+        return check_jpeg(content, settings)
     if source_format == "PNG":
         from components.ingest.images.png import check_png
 
-        return check_png(content, limits, handling)
+        return check_png(content, settings)
     from components.ingest.images.convert import convert
 
-    return convert(content, source_format, limits, handling)
+    return convert(content, source_format, settings)
 
 
-def _format_of(content: bytes, limits: ImageLimits) -> str:
+def _format_of(content: bytes, settings: "Ingest") -> str:
     """Returns the format that the first bytes show; the file name does not count."""
     if not content:
         raise ImageRejected(f"empty file, {_EXPECTED}")
-    if len(content) > limits.max_bytes:
-        raise ImageRejected(f"file of {len(content):,} bytes, expected at most {limits.max_bytes:,} (max_file_mb)")
+    if len(content) > (most := settings.max_file_mb << 20):
+        raise ImageRejected(f"file of {len(content):,} bytes, expected at most {most:,} (max_file_mb)")
     if (found := _MAGIC.match(content)) and found.lastgroup:
         return found.lastgroup
     for name, command, pattern in _UNSUPPORTED:

@@ -15,7 +15,7 @@ import orjson
 
 from components import native
 from components.ingest import images
-from components.ingest.images import CheckedImage, Handling, ImageLimits, ImageRejected, check_image
+from components.ingest.images import CheckedImage, ImageRejected, check_image
 from components.native import check as native_check
 from components.records import image_format
 from components.records.quarantine import Rejected
@@ -27,6 +27,7 @@ if TYPE_CHECKING:
 
 _LIBRARIES = ("numpy", "pillow")  # which decode images and compute perceptual hashes
 _SOURCES = {".py", ".h", ".cc"}
+_SETTINGS = ("max_pixels", "max_file_mb", "image_check", "store", "store_side", "store_quality")
 
 
 @dataclass(frozen=True)
@@ -43,12 +44,8 @@ class Verdict:
 
 def check(content: bytes, settings: "Ingest") -> CheckedImage:
     """Checks one image; raises Rejected with the reason, and with the position of damage if it is known."""
-    return _check(content, _limits(settings), _handling(settings))
-
-
-def _check(content: bytes, limits: ImageLimits, handling: Handling) -> CheckedImage:
     try:
-        return check_image(content, limits, handling)
+        return check_image(content, settings)
     except ImageRejected as error:
         raise Rejected(str(error), "" if error.at is None else f"byte {error.at}") from error
 
@@ -58,9 +55,10 @@ class ImageChecker:
 
     def __init__(self, file: Path | None, settings: "Ingest") -> None:
         """Opens the cache in `file`, if there is one; a check of headers alone is faster than the cache."""
-        self._rules = _limits(settings), _handling(settings)
-        self._cache = Cache(file, f"verdicts_{code_digest()[:16]}") if file and self._rules[1].decodes else None
-        self._prefix = bytes.fromhex(digest_of(map(repr, self._rules)))
+        decodes = settings.image_check == "full" or settings.store != "original"
+        self._settings = settings
+        self._cache = Cache(file, f"verdicts_{code_digest()[:16]}") if file and decodes else None
+        self._prefix = bytes.fromhex(digest_of(repr(getattr(settings, name)) for name in _SETTINGS))
         self._known: dict[bytes, bytes | None] = {}  # None: not in the cache
         self._new: dict[bytes, bytes] = {}
 
@@ -79,7 +77,7 @@ class ImageChecker:
     def check(self, content: bytes, sha256: str) -> CheckedImage:
         """Checks an image unless its verdict is cached; raises Rejected with the reason."""
         if self._cache is None:
-            return _check(content, *self._rules)
+            return check(content, self._settings)
         key = self._key(sha256)
         stored = self._known[key] if key in self._known else self._look_up([key])[key]
         if stored is None:
@@ -97,7 +95,7 @@ class ImageChecker:
 
     def _decode(self, content: bytes, key: bytes) -> CheckedImage:
         try:
-            image = _check(content, *self._rules)
+            image = check(content, self._settings)
         except Rejected as error:
             # A lack of memory says nothing about the image.
             if not (error.__cause__ and isinstance(error.__cause__.__cause__, MemoryError)):
@@ -111,14 +109,6 @@ class ImageChecker:
 
 def _stored(verdict: Verdict) -> bytes:
     return orjson.dumps(astuple(verdict))
-
-
-def _limits(settings: "Ingest") -> ImageLimits:
-    return ImageLimits(max_pixels=settings.max_pixels, max_bytes=settings.max_file_mb << 20)
-
-
-def _handling(settings: "Ingest") -> Handling:
-    return Handling(settings.image_check == "full", settings.store, settings.store_side, settings.store_quality)
 
 
 @lru_cache(maxsize=1)

@@ -6,7 +6,7 @@ header ─► size, tiles ─► first frame ─► on a white background ─►
 import io
 import warnings
 from collections.abc import Callable, Mapping
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from PIL import Image, ImageFile
 from PIL.AvifImagePlugin import AvifImageFile
@@ -17,17 +17,12 @@ from PIL.TiffImagePlugin import TiffImageFile
 from PIL.WebPImagePlugin import WebPImageFile
 
 from components.ingest.images.avif import frame_sizes
-from components.ingest.images.limits import (
-    RAW,
-    CheckedImage,
-    Handling,
-    ImageLimits,
-    ImageRejected,
-    check_size,
-    unsupported,
-)
+from components.ingest.images.limits import RAW, CheckedImage, ImageRejected, check_size, unsupported
 from components.ingest.images.orientation import ORIENTATION_TAG, TURNS, UPRIGHT, read_orientation
 from components.ingest.images.reencode import ALPHA, FIRST_FRAME, ROTATED, load, on_white, store
+
+if TYPE_CHECKING:
+    from components.settings.ingest import Ingest
 
 # `check_size` replaces Pillow's limit; a damaged TIFF tag that matters raises an exception as well.
 warnings.filterwarnings("ignore", category=Image.DecompressionBombWarning)
@@ -46,17 +41,17 @@ _SUBFILE, _PHOTOMETRIC, _DNG_VERSION = 254, 262, 50706
 _COLOUR_FILTER, _LINEAR_RAW = 32803, 34892  # photometric: the values of a sensor
 
 
-def convert(content: bytes, source_format: str, limits: ImageLimits, handling: Handling) -> CheckedImage:
-    """Converts the first frame to PNG, or to the format in `handling`."""
+def convert(content: bytes, source_format: str, settings: "Ingest") -> CheckedImage:
+    """Converts the first frame to PNG, or to the format in the settings."""
     for size in frame_sizes(content) if source_format == "AVIF" else ():
-        check_size(*size, limits)
+        check_size(*size, settings)
     image = _OPENERS[source_format](io.BytesIO(content))
-    check_size(*image.size, limits)
+    check_size(*image.size, settings)
     changed = [source_format]
     changed += [FIRST_FRAME] if getattr(image, "is_animated", False) else []
     if isinstance(image, TiffImageFile):
         _check_raw(image)
-        _check_tiles(image, limits)
+        _check_tiles(image, settings)
     orientation = _orientation(image)
     changed += [ROTATED] if orientation != UPRIGHT else []
     load(image)
@@ -64,7 +59,7 @@ def convert(content: bytes, source_format: str, limits: ImageLimits, handling: H
     changed += [ALPHA] if opaque else []
     # Pillow rotates a TIFF while loading it, and no other format.
     remaining = UPRIGHT if source_format == "TIFF" else orientation
-    return store(opaque or image, source_format, remaining, changed, handling)
+    return store(opaque or image, source_format, remaining, changed, settings)
 
 
 def _orientation(image: ImageFile.ImageFile) -> int:
@@ -83,8 +78,8 @@ def _check_raw(image: TiffImageFile) -> None:
         raise ImageRejected(unsupported(*RAW))
 
 
-def _check_tiles(image: TiffImageFile, limits: ImageLimits) -> None:
+def _check_tiles(image: TiffImageFile, settings: "Ingest") -> None:
     """Rejects TIFF tiles above the pixel limit, because each is decoded as a whole."""
     width, height = image.tag_v2.get(_TILE_WIDTH, 1), image.tag_v2.get(_TILE_HEIGHT, 1)
-    if width * height > limits.max_pixels:
-        raise ImageRejected(f"TIFF tiles of {width} x {height}, expected at most {limits.max_pixels:,} pixels")
+    if width * height > settings.max_pixels:
+        raise ImageRejected(f"TIFF tiles of {width} x {height}, expected at most {settings.max_pixels:,} pixels")

@@ -11,17 +11,20 @@ import re
 import struct
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from typing import Final, NamedTuple
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 from PIL import Image
 from PIL.JpegImagePlugin import JpegImageFile
 
 from components.ingest.images import perceptual_hash
-from components.ingest.images.limits import CheckedImage, Handling, ImageLimits, ImageRejected, check_size
+from components.ingest.images.limits import CheckedImage, ImageRejected, check_size
 from components.ingest.images.orientation import UPRIGHT, read_orientation
-from components.ingest.images.reencode import ROTATED, load, store
+from components.ingest.images.reencode import ROTATED, is_resized, load, store
 from components.native.check import checker
 from components.records.image_format import REDUCING_GAP, fit
+
+if TYPE_CHECKING:
+    from components.settings.ingest import Ingest
 
 # Each scan of a progressive file costs a pass over the whole image; encoders write about ten.
 _MAX_SCANS: Final = 100
@@ -84,24 +87,25 @@ class _Jpeg:
         return b"".join([view[start:end] for start, end in [(0, 2), *kept, (self.header[-1].end, self.stop)]])
 
 
-def check_jpeg(content: bytes, limits: ImageLimits, handling: Handling) -> CheckedImage:
-    """Keeps an upright gray or colour JPEG; re-encodes the others, and those that `handling` resizes."""
-    jpeg = _read(content, full=handling.full)
+def check_jpeg(content: bytes, settings: "Ingest") -> CheckedImage:
+    """Keeps an upright gray or colour JPEG; re-encodes the others, and those that the settings resize."""
+    full = settings.image_check == "full"
+    jpeg = _read(content, full=full)
     width, height, components, *_ = jpeg.frame
-    check_size(width, height, limits)
+    check_size(width, height, settings)
     _check_data(jpeg)
     changed = [ROTATED] if jpeg.orientation != UPRIGHT else []
     changed += ["CMYK"] if components == _CMYK_COMPONENTS else []
-    if changed or handling.reencodes(width, height):
-        return store(_decode(jpeg, handling), "JPEG", jpeg.orientation, changed, handling)
-    return CheckedImage(content, width, height, "JPEG", "", _check_pixels(jpeg) if handling.full else None)
+    if changed or is_resized(width, height, settings):
+        return store(_decode(jpeg, settings), "JPEG", jpeg.orientation, changed, settings)
+    return CheckedImage(content, width, height, "JPEG", "", _check_pixels(jpeg) if full else None)
 
 
-def _decode(jpeg: _Jpeg, handling: Handling) -> JpegImageFile:
+def _decode(jpeg: _Jpeg, settings: "Ingest") -> JpegImageFile:
     """Decodes the image, at a fraction of its size if it will be resized to less than that."""
     image = JpegImageFile(io.BytesIO(jpeg.without_metadata))
-    if handling.store != "original":
-        width, height = fit(*image.size, handling.side)
+    if settings.store != "original":
+        width, height = fit(*image.size, settings.store_side)
         image.draft(image.mode, (REDUCING_GAP * width, REDUCING_GAP * height))
     load(image)
     if jpeg.frame.components != _CMYK_COMPONENTS and _ends_missing(image):

@@ -1,11 +1,12 @@
-"""Limits on the size of one image, how it is handled, and the two results: `CheckedImage` or `ImageRejected`."""
+"""The two results of a check, `CheckedImage` or `ImageRejected`, and the limit on the size of one image."""
 
 from dataclasses import dataclass, field
-from typing import Final, Literal
+from typing import TYPE_CHECKING, Final
 
-# TensorFlow decodes at most 2**29 bytes of pixels; its libpng, at most a million pixels per side.
-_TENSORFLOW_PIXELS: Final = 2**29 // 3
-_LIBPNG_SIDE: Final = 1_000_000
+if TYPE_CHECKING:
+    from components.settings.ingest import Ingest
+
+_LIBPNG_SIDE: Final = 1_000_000  # pixels: the most that libpng, and so TensorFlow, decodes
 RAW: Final = ("camera raw", "darktable-cli FILE FILE.jpg")  # DNG, NEF and ARW are TIFF files: `convert` finds them
 
 
@@ -24,53 +25,6 @@ class ImageRejected(ValueError):
 def unsupported(name: str, command: str) -> str:
     """Returns why an image of a format that is not supported is rejected, and a command that converts it."""
     return f"{name}, which is not supported: convert it to JPEG or PNG first, for example with {command}"
-
-
-@dataclass(frozen=True)
-class ImageLimits:
-    """Maximum size of one image.
-
-    Attributes:
-        max_pixels: Maximum width times height; the default decodes to 150 MB.
-        max_bytes: Maximum size of the file.
-    """
-
-    max_pixels: int = 50_000_000
-    max_bytes: int = 64 * 1024 * 1024
-
-    def __post_init__(self) -> None:
-        if not 1 <= self.max_pixels <= _TENSORFLOW_PIXELS:
-            raise ValueError(
-                f"max_pixels is {self.max_pixels}, expected 1 to {_TENSORFLOW_PIXELS}, the most TensorFlow decodes"
-            )
-        if self.max_bytes < 1:
-            raise ValueError(f"max_bytes is {self.max_bytes}, expected at least 1")
-
-
-@dataclass(frozen=True)
-class Handling:
-    """How much of an image is read, and in which format it is stored.
-
-    Attributes:
-        full: Read the whole file; otherwise the header alone, unless the image must be re-encoded.
-        store: "original" keeps the bytes, "jpeg" shrinks large images, "raw" stores pixels (`image_format.py`).
-        side: Maximum shorter side of a re-encoded image, in pixels.
-        quality: JPEG quality of a re-encoded image.
-    """
-
-    full: bool = True
-    store: Literal["original", "jpeg", "raw"] = "original"
-    side: int = 256
-    quality: int = 90
-
-    @property
-    def decodes(self) -> bool:
-        """Whether the coded data of most images is decoded."""
-        return self.full or self.store != "original"
-
-    def reencodes(self, width: int, height: int) -> bool:
-        """Whether an image that needs no correction is re-encoded."""
-        return self.store == "raw" or (self.store == "jpeg" and min(width, height) > self.side)
 
 
 @dataclass(frozen=True)
@@ -94,13 +48,14 @@ class CheckedImage:
     perceptual_hash: int | None = field(default=None, compare=False)  # determined by `content`
 
 
-def check_size(width: int, height: int, limits: ImageLimits) -> None:
+def check_size(width: int, height: int, settings: "Ingest") -> None:
     """Rejects a size that is zero, above the limit, or more than TensorFlow decodes."""
     if width < 1 or height < 1:
         raise ImageRejected(f"size {width} x {height}, expected at least 1 x 1")
-    if width * height > limits.max_pixels:
+    if width * height > settings.max_pixels:
         raise ImageRejected(
-            f"size {width} x {height} is {width * height:,} pixels, expected at most {limits.max_pixels:,} (max_pixels)"
+            f"size {width} x {height} is {width * height:,} pixels, "
+            f"expected at most {settings.max_pixels:,} (max_pixels)"
         )
     if max(width, height) > _LIBPNG_SIDE:
         raise ImageRejected(f"size {width} x {height}, expected at most {_LIBPNG_SIDE:,} per side")

@@ -12,14 +12,26 @@ import struct
 import zlib
 from collections.abc import Container, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Final, NamedTuple
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 from PIL.PngImagePlugin import PngImageFile
 
-from components.ingest.images.limits import CheckedImage, Handling, ImageLimits, ImageRejected, check_size
+from components.ingest.images.limits import CheckedImage, ImageRejected, check_size
 from components.ingest.images.orientation import UPRIGHT, read_orientation
 from components.ingest.images.perceptual_hash import perceptual_hash
-from components.ingest.images.reencode import ALPHA, FIRST_FRAME, ROTATED, gray_or_rgb, load, on_white, store
+from components.ingest.images.reencode import (
+    ALPHA,
+    FIRST_FRAME,
+    ROTATED,
+    gray_or_rgb,
+    is_resized,
+    load,
+    on_white,
+    store,
+)
+
+if TYPE_CHECKING:
+    from components.settings.ingest import Ingest
 
 _HEADER: Final = struct.Struct(">IIBBBBB")
 _HEADER_SPAN: Final = (16, 16 + _HEADER.size)
@@ -94,19 +106,20 @@ class _Png:
         return next((self.content[start:end] for start, end in self.chunks.get(name, ())), b"")
 
 
-def check_png(content: bytes, limits: ImageLimits, handling: Handling) -> CheckedImage:
-    """Keeps an upright opaque PNG; re-encodes the others, and those that `handling` resizes."""
-    png = _read(content, full=handling.full)
+def check_png(content: bytes, settings: "Ingest") -> CheckedImage:
+    """Keeps an upright opaque PNG; re-encodes the others, and those that the settings resize."""
+    full = settings.image_check == "full"
+    png = _read(content, full=full)
     width, height = png.header.width, png.header.height
-    check_size(width, height, limits)
+    check_size(width, height, settings)
     if png.raw_bytes > png.data_bytes * _DEFLATE_RATIO:
         raise ImageRejected(
             f"PNG header says {width} x {height} but {png.data_bytes:,} bytes of data follow, "
             f"expected at least one per {_DEFLATE_RATIO:,} bytes of the image"
         )
     orientation = read_orientation(png.first(b"eXIf"), _xmp(png))
-    changed = _changes(png, orientation)
-    if not (handling.full or changed or png.may_be_transparent or handling.reencodes(width, height)):
+    changed, resized = _changes(png, orientation), is_resized(width, height, settings)
+    if not (full or changed or png.may_be_transparent or resized):
         return CheckedImage(content, width, height, "PNG", "")
     _check_inflated(png)
     image = _open(png)
@@ -114,8 +127,8 @@ def check_png(content: bytes, limits: ImageLimits, handling: Handling) -> Checke
     opaque = on_white(image)
     changed += [ALPHA] if opaque else []
     image.info.pop("transparency", None)  # no pixel uses it any more, yet Pillow would warn about it
-    if changed or handling.reencodes(width, height):
-        return store(opaque or image, "PNG", orientation, changed, handling)
+    if changed or resized:
+        return store(opaque or image, "PNG", orientation, changed, settings)
     return CheckedImage(content, width, height, "PNG", "", perceptual_hash(gray_or_rgb(image)))
 
 

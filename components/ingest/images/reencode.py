@@ -6,15 +6,18 @@ load ─► alpha on a white background ─► 8-bit gray or RGB ─► upright 
 
 import io
 from collections.abc import Iterable
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from PIL import Image, ImageFile, ImageOps
 from PIL.TiffImagePlugin import TiffImageFile
 
-from components.ingest.images.limits import CheckedImage, Handling, ImageRejected
+from components.ingest.images.limits import CheckedImage, ImageRejected
 from components.ingest.images.orientation import upright
 from components.ingest.images.perceptual_hash import perceptual_hash
 from components.records.image_format import as_jpeg, as_ppm, resize
+
+if TYPE_CHECKING:
+    from components.settings.ingest import Ingest
 
 # Reasons for re-encoding that several formats share.
 ROTATED: Final = "EXIF rotation"
@@ -48,19 +51,24 @@ def on_white(image: Image.Image) -> Image.Image | None:
     return background
 
 
+def is_resized(width: int, height: int, settings: "Ingest") -> bool:
+    """Whether an image that needs no correction is re-encoded, too."""
+    return settings.store == "raw" or (settings.store == "jpeg" and min(width, height) > settings.store_side)
+
+
 def store(
-    image: Image.Image, source_format: str, orientation: int, changed: Iterable[str], handling: Handling
+    image: Image.Image, source_format: str, orientation: int, changed: Iterable[str], settings: "Ingest"
 ) -> CheckedImage:
     """Encodes an opaque image, upright and without metadata."""
     image = upright(gray_or_rgb(image), orientation)
     image.info = {}
     hashed = perceptual_hash(image)
-    if not handling.reencodes(*image.size):
+    if not is_resized(*image.size, settings):
         content = _in_own_format(image, source_format)
         return CheckedImage(content, *image.size, source_format, ", ".join(changed), hashed)
-    image = resize(image, handling.side)
-    content = _as_ppm(image) if handling.store == "raw" else as_jpeg(image, handling.quality, "4:2:0")
-    return CheckedImage(content, *image.size, source_format, ", ".join([*changed, _STORED[handling.store]]), hashed)
+    image = resize(image, settings.store_side)
+    content = _as_ppm(image) if settings.store == "raw" else as_jpeg(image, settings.store_quality, "4:2:0")
+    return CheckedImage(content, *image.size, source_format, ", ".join([*changed, _STORED[settings.store]]), hashed)
 
 
 def _as_ppm(image: Image.Image) -> bytes:

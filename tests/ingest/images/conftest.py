@@ -19,7 +19,8 @@ import pytest
 import tensorflow as tf
 from PIL import Image, ImageOps
 
-from components.ingest.images import CheckedImage, ImageLimits, ImageRejected, check_image
+from components.ingest.images import CheckedImage, ImageRejected, check_image
+from components.settings.ingest import Ingest
 
 Pixels = npt.NDArray[np.uint8]
 
@@ -145,13 +146,13 @@ def distance(content: bytes, expected: Pixels) -> Pixels:
 
 def check(content: bytes) -> CheckedImage:
     """Checks with the default limits."""
-    return check_image(content, ImageLimits())
+    return check_image(content, Ingest())
 
 
-def reason(content: bytes, limits: ImageLimits | None = None) -> str:
+def reason(content: bytes, settings: Ingest | None = None) -> str:
     """Returns why `content` is rejected."""
     with pytest.raises(ImageRejected) as rejected:
-        check_image(content, limits or ImageLimits())
+        check_image(content, settings or Ingest())
     message = str(rejected.value)
     assert message.isprintable()
     return message
@@ -161,7 +162,8 @@ def reason(content: bytes, limits: ImageLimits | None = None) -> str:
 
 MEASURE = """
 import sys
-from components.ingest.images import ImageLimits, ImageRejected, check_image
+from components.ingest.images import ImageRejected, check_image
+from components.settings.ingest import Ingest
 
 def peak():  # not ru_maxrss, which starts from the peak of the parent process
     with open("/proc/self/status") as status:
@@ -171,7 +173,7 @@ with open(sys.argv[1], "rb") as file:
     content = file.read()
 before = peak()
 try:
-    print(check_image(content, ImageLimits()).changed or "kept")
+    print(check_image(content, Ingest()).changed or "kept")
 except ImageRejected as error:
     print(error)
 print(peak() - before)
@@ -222,7 +224,7 @@ def fuzz(kind: str, content: bytes, damage: Callable[[bytes, random.Random], byt
     draw = random.Random(kind)
     for _ in range(30):
         try:
-            checked = check_image(damage(content, draw), ImageLimits(max_pixels=4_000_000))
+            checked = check_image(damage(content, draw), Ingest(max_pixels=4_000_000))
         except ImageRejected:
             continue
         assert seen_by_tensorflow(checked.content).shape == (checked.height, checked.width, 3)

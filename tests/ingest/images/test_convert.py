@@ -9,7 +9,8 @@ import pytest
 from PIL import Image, ImageFile, TiffTags
 from PIL.TiffImagePlugin import ImageFileDirectory_v2
 
-from components.ingest.images import CheckedImage, ImageLimits, ImageRejected, check_image
+from components.ingest.images import CheckedImage, ImageRejected, check_image
+from components.settings.ingest import Ingest
 from tests.ingest.images.conftest import (
     COLOUR,
     HEIGHT,
@@ -286,7 +287,7 @@ class TestBombs:
         content = resized_avif(encode(Image.new("RGB", (1500, 1000)), "AVIF", speed=10), 16)
 
         with pytest.raises(ImageRejected) as error:
-            check_image(content, ImageLimits(max_pixels=1_000_000))
+            check_image(content, Ingest(max_pixels=1_000_000))
 
         assert str(error.value) == "size 1500 x 1000 is 1,500,000 pixels, expected at most 1,000,000 (max_pixels)"
 

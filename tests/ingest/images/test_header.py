@@ -3,22 +3,18 @@
 import pytest
 from PIL import Image
 
-from components.ingest.images import CheckedImage, Handling, ImageLimits, ImageRejected, check_image
+from components.ingest.images import CheckedImage, ImageRejected, check_image
+from components.settings.ingest import Ingest
 from tests.ingest.images.conftest import COLOUR, GRAY, HEIGHT, TRANSLUCENT, WIDTH, encode, exif, noise_rows, raw_png
 
-HEADER = Handling(full=False)
+HEADER = Ingest(image_check="header")
 JPEG, PNG = encode(COLOUR, "JPEG", quality=95), encode(COLOUR, "PNG")
 
 
-def check(content: bytes, limits: ImageLimits | None = None) -> CheckedImage:
-    """Checks the header alone."""
-    return check_image(content, limits or ImageLimits(), HEADER)
-
-
-def reason(content: bytes, limits: ImageLimits | None = None) -> str:
+def reason(content: bytes, settings: Ingest = HEADER) -> str:
     """Returns why a header check rejects `content`."""
     with pytest.raises(ImageRejected) as rejected:
-        check(content, limits)
+        check_image(content, settings)
     return str(rejected.value)
 
 
@@ -35,7 +31,7 @@ KEPT = {
 @pytest.mark.parametrize("kind", KEPT)
 def test_images_that_are_kept_are_not_decoded(kind: str) -> None:
     """Size and format are known, the bytes are kept, and there is no perceptual hash."""
-    checked = check(KEPT[kind])
+    checked = check_image(KEPT[kind], HEADER)
 
     assert checked == CheckedImage(KEPT[kind], WIDTH, HEIGHT, kind.partition(" ")[0], "")
     assert checked.perceptual_hash is None
@@ -50,9 +46,9 @@ def damaged(content: bytes, at: int) -> bytes:
 def test_damage_inside_the_data_is_not_found(content: bytes) -> None:
     """A full check rejects these files."""
     with pytest.raises(ImageRejected):
-        check_image(content, ImageLimits())
+        check_image(content, Ingest())
 
-    assert check(content).content == content
+    assert check_image(content, HEADER).content == content
 
 
 SIZE = JPEG.index(b"\xff\xc0") + 5
@@ -87,7 +83,10 @@ def test_limits() -> None:
     """The limits of a full check hold."""
     expected = "size 43 x 37 is 1,591 pixels, expected at most 1,590 (max_pixels)"
 
-    assert [reason(content, ImageLimits(max_pixels=1_590)) for content in (JPEG, PNG)] == [expected, expected]
+    assert [reason(content, Ingest(image_check="header", max_pixels=1_590)) for content in (JPEG, PNG)] == [
+        expected,
+        expected,
+    ]
 
 
 CHANGED = {
@@ -104,7 +103,7 @@ CHANGED = {
 @pytest.mark.parametrize("kind", CHANGED)
 def test_images_that_need_correction_are_decoded(kind: str) -> None:
     """The result is that of a full check."""
-    assert check(CHANGED[kind]) == check_image(CHANGED[kind], ImageLimits())
+    assert check_image(CHANGED[kind], HEADER) == check_image(CHANGED[kind], Ingest())
 
 
 def test_damage_in_images_that_need_correction_is_found() -> None:

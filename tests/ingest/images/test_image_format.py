@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from PIL import Image, JpegImagePlugin
 
-from components.ingest.images import CheckedImage, Handling, ImageLimits, ImageRejected, check_image
+from components.ingest.images import CheckedImage, ImageRejected, check_image
 from components.records.image_format import (
     PPM_DIGITS,
     PPM_HEADER_BYTES,
@@ -19,6 +19,7 @@ from components.records.image_format import (
     fit,
     for_people,
 )
+from components.settings.ingest import Ingest
 from tests.ingest.images.conftest import (
     COLOUR,
     GRAY,
@@ -34,12 +35,12 @@ from tests.ingest.images.conftest import (
 )
 
 LARGE = COLOUR.resize((800, 600), Image.Resampling.BICUBIC)
-JPEG, RAW = Handling(store="jpeg", side=128, quality=90), Handling(store="raw", side=128)
+JPEG, RAW = Ingest(store="jpeg", store_side=128, store_quality=90), Ingest(store="raw", store_side=128)
 
 
-def stored(content: bytes, handling: Handling) -> CheckedImage:
+def stored(content: bytes, settings: Ingest) -> CheckedImage:
     """Checks and stores with the default limits."""
-    return check_image(content, ImageLimits(), handling)
+    return check_image(content, settings)
 
 
 def opened(content: bytes) -> Image.Image:
@@ -95,7 +96,7 @@ class TestJpeg:
     def test_quality(self) -> None:
         """A lower quality takes fewer bytes."""
         sizes = [
-            len(stored(encode(LARGE, "PNG"), Handling(store="jpeg", side=128, quality=quality)).content)
+            len(stored(encode(LARGE, "PNG"), Ingest(store="jpeg", store_side=128, store_quality=quality)).content)
             for quality in (95, 60, 20)
         ]
 
@@ -112,7 +113,7 @@ class TestJpeg:
         """The result is that without the setting."""
         content = encode(COLOUR, "JPEG", exif=exif(6))
 
-        assert stored(content, JPEG) == check_image(content, ImageLimits())
+        assert stored(content, JPEG) == check_image(content, Ingest())
 
     def test_a_rotated_image_is_rotated_and_resized(self) -> None:
         """The size is that of the upright image."""
@@ -176,12 +177,12 @@ class TestRaw:
             stored(content, RAW)
 
 
-@pytest.mark.parametrize("handling", [JPEG, RAW], ids=["jpeg", "raw"])
-def test_the_perceptual_hash_is_that_of_the_original(handling: Handling) -> None:
+@pytest.mark.parametrize("settings", [JPEG, RAW], ids=["jpeg", "raw"])
+def test_the_perceptual_hash_is_that_of_the_original(settings: Ingest) -> None:
     """Near duplicates are found in every storage format."""
     content = encode(LARGE, "PNG")
 
-    assert stored(content, handling).perceptual_hash == check_image(content, ImageLimits()).perceptual_hash is not None
+    assert stored(content, settings).perceptual_hash == check_image(content, Ingest()).perceptual_hash is not None
 
 
 def test_raw_pixels_are_shown_as_png() -> None:

@@ -8,7 +8,8 @@ import pytest
 import tensorflow as tf
 from PIL import Image
 
-from components.ingest.images import CheckedImage, Handling, ImageLimits, ImageRejected, check_image
+from components.ingest.images import CheckedImage, ImageRejected, check_image
+from components.settings.ingest import Ingest
 from tests.ingest.images.conftest import (
     COLOUR,
     GRAY,
@@ -227,7 +228,7 @@ class TestTruncatedWithEndMarker:
         content = encode(COLOUR.resize((200, 150)), "JPEG", exif=exif(6))
         end = len(content) * 3 // 4
         with pytest.raises(ImageRejected, match=f"its data ends at byte {end}, before the image does"):
-            check_image(content[:end] + b"\xff\xd9", ImageLimits(), Handling(full=False))
+            check_image(content[:end] + b"\xff\xd9", Ingest(image_check="header"))
 
     @pytest.mark.parametrize("options", [*(each for each, _ in CUT.values()), {"progressive": True}])
     def test_an_image_that_ends_in_gray_is_kept(self, options: dict[str, object]) -> None:

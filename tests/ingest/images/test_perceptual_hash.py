@@ -6,8 +6,9 @@ import numpy as np
 import pytest
 from PIL import Image, ImageDraw, ImageEnhance
 
-from components.ingest.images import ImageLimits, check_image
+from components.ingest.images import check_image
 from components.ingest.images.perceptual_hash import perceptual_hash
+from components.settings.ingest import Ingest
 from tests.ingest.images.conftest import encode, exif
 
 NEAR = 3  # bits; the default of ingest.near_duplicate_bits
@@ -27,7 +28,7 @@ def scene(seed: int, size: tuple[int, int] = (320, 240)) -> Image.Image:
 
 def hash_of(content: bytes) -> int:
     """Returns the perceptual hash of a file that has one."""
-    found = check_image(content, ImageLimits()).perceptual_hash
+    found = check_image(content, Ingest()).perceptual_hash
     assert found is not None
     return found
 
@@ -93,4 +94,4 @@ def test_a_huge_png_has_no_hash() -> None:
     """Decoding it would take more memory than the rest of its check."""
     content = encode(Image.new("L", (5_000, 4_001)), "PNG")
 
-    assert check_image(content, ImageLimits()).perceptual_hash is None
+    assert check_image(content, Ingest()).perceptual_hash is None
