@@ -30,7 +30,7 @@ def test_without_overlays_settings_are_the_defaults() -> None:
 def test_the_defaults_of_ingest() -> None:
     """The documentation quotes them."""
     assert load().section("ingest") == {
-        "splits": {"train": 0.8, "eval": 0.1, "test": 0.1, "salt": ""},
+        "splits": {"train": 0.8, "eval": 0.1, "test": 0.1, "salt": "", "stratify": False},
         "max_bad_fraction": 0.01,
         "max_pixels": 50_000_000,
         "max_file_mb": 64,
@@ -39,6 +39,7 @@ def test_the_defaults_of_ingest() -> None:
         "compression": "none",
         "spans": "all",
         "label": "",
+        "unlabelled": "quarantine",
         "columns": {},
         "unused": [],
         "text": "",

@@ -86,13 +86,30 @@ def class_problems(counts: Mapping[str, Mapping[str, int]], min_per_class: int) 
             names = ", ".join(missing[:_SHOWN])
             problems.append(f"  split {split!r} has too few records (expected at least {least}) of: {names}")
     if problems:
-        problems.append(
-            "  (add data for these classes, change the fractions, e.g. --set ingest.splits.train=0.6 "
-            "--set ingest.splits.eval=0.2 --set ingest.splits.test=0.2, or lower gate.min_per_class)"
-        )
+        problems.append(f"  ({_advice(counts, min_per_class)})")
         if len(classes) > _SHOWN and all(map(_WHOLE.fullmatch, classes)):
             problems.append("  (if the label is a quantity, use regression: --set ingest.columns.LABEL=float)")
     return problems
+
+
+def _advice(counts: Mapping[str, Mapping[str, int]], min_per_class: int) -> str:
+    """Returns what helps: stratified splits, if every class has enough records for all splits."""
+    names = {name for present in counts.values() for name in present}
+    totals = {name: sum(present.get(name, 0) for present in counts.values()) for name in sorted(names)}
+    needed = len(counts) * max(1, min_per_class)
+    rare = [name for name, total in totals.items() if total < needed]
+    if not rare and len(totals) >= _MIN_CLASSES:
+        return (
+            "give every class its share of each split, --set ingest.splits.stratify=true, "
+            "or add data for these classes, or lower gate.min_per_class"
+        )
+    if not rare or not all(totals.values()):
+        return "add data for these classes"
+    return (
+        f"add data: {len(rare)} classes have fewer than {needed} records, too few for {len(counts)} splits, such as "
+        f"{rare[0]} with {totals[rare[0]]}; or let rare classes be missing in eval and test: "
+        "--set gate.min_per_class=0 --set ingest.splits.stratify=true"
+    )
 
 
 def empty_splits(records: Mapping[str, int]) -> list[str]:

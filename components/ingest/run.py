@@ -19,8 +19,9 @@ from components.ingest.close import duplicates, manifest, reports, reuse
 from components.ingest.survey import identity, schema
 from components.ingest.survey.survey import SpanFiles, Survey
 from components.ingest.units import Output, Unit
-from components.ingest.write import labels
+from components.ingest.write import labels, strata
 from components.ingest.write.report import ShardReport
+from components.ingest.write.strata import Strata
 from components.records.manifest import Manifest
 
 
@@ -38,12 +39,14 @@ def run(job: Job, make_pipeline: Callable[[], beam.Pipeline], survey_again: Call
     """Ingests the data and returns its manifest."""
     if job.found.table is not None:
         labels.check(job.found.table.schema, job.found.table.label, job.output.settings)
-    work = [_work_of(job, span) for span in job.found.spans]
+    decided = _stratify(job, make_pipeline) if job.output.settings.splits.stratify else None
+    work = [_work_of(job, span, decided) for span in job.found.spans]
     todo = [unit for each in work for unit in each.units]
     if todo:
         _write_units(job, todo, make_pipeline)
     found = [report for each in work for report in _collect(job.output.artifact, each)]
     reports.clear(job.output.artifact)
+    strata.clear(job.output.artifact)
     # A file that is a record was compared with the survey when it was read; a range of rows was not.
     if job.found.table is not None and survey_again().digest != job.found.digest:
         raise BadInput(f"{job.found.data}: changed while it was being ingested; run again when nothing writes to it")
@@ -60,11 +63,26 @@ class _SpanWork:
     units: Sequence[Unit]
 
 
-def _work_of(job: Job, span: SpanFiles) -> _SpanWork:
+def _stratify(job: Job, make_pipeline: Callable[[], beam.Pipeline]) -> Strata:
+    """Returns where each class is divided, over all spans; rows are read once more for it."""
+    found, output = job.found, job.output
+    if found.table is None:
+        return strata.decide(strata.of_files(found.listing.files, output.settings.splits), output.settings.splits)
+    todo = [
+        unit for span in found.spans for unit in units.of_rows(span, found.table, output.settings, units.PlacesUnit)
+    ]
+    _write_units(job, todo, make_pipeline)
+    places = strata.collect(output.artifact, [unit.name for unit in todo])
+    decided = strata.decide(places, output.settings.splits)
+    decided.save(output.artifact)
+    return decided
+
+
+def _work_of(job: Job, span: SpanFiles, decided: Strata | None) -> _SpanWork:
     table, settings = job.found.table, job.output.settings
-    key = reuse.key_of(span, table, settings) if span.span.name else ""
+    key = reuse.key_of(span, table, settings, decided.digest if decided else "") if span.span.name else ""
     reused = reuse.link_shards(span, key, job.earlier, job.output.artifact) if key and job.earlier else None
-    return _SpanWork(span, key, reused, units.of_span(span, table, settings) if reused is None else ())
+    return _SpanWork(span, key, reused, units.of_span(span, table, settings, decided) if reused is None else ())
 
 
 def _write_units(job: Job, todo: Sequence[Unit], make_pipeline: Callable[[], beam.Pipeline]) -> None:

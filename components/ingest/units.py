@@ -28,6 +28,8 @@ from components.ingest.write.shards import ShardFiles
 if TYPE_CHECKING:
     from components.ingest.sources.rows import Range, RowSource
     from components.ingest.survey.survey import SpanFiles, Table
+    from components.ingest.write.rows import RangeReader
+    from components.ingest.write.strata import Strata
     from components.settings.ingest import Ingest
 
 _MIN_RANGE = 256 << 10  # bytes: a smaller range costs more to start than to read
@@ -84,16 +86,38 @@ class RowsUnit:
 
     def write(self, output: Output) -> Sequence[ShardReport]:
         """Reads the range and writes its shards."""
-        from components.ingest.survey.renames import RenamedRows
         from components.ingest.write.rows import write_range
+
+        return write_range(self._reader(output), self.shard, output.artifact)
+
+    def _reader(self, output: Output) -> "RangeReader":
+        from components.ingest.survey.renames import RenamedRows
+        from components.ingest.write.rows import RangeReader
 
         table, settings = self.table, output.settings
         split_by = table.names.get(settings.split_by, settings.split_by)
-        return write_range(
-            self.part, self.shard, source=RenamedRows(refs.load(self.source), table.names), schema=table.schema,
-            data=self.home, artifact=output.artifact, settings=settings.model_copy(update={"split_by": split_by}),
-            label=table.label, images=table.images, checks=output.checks,
+        return RangeReader(
+            self.part, RenamedRows(refs.load(self.source), table.names), table.schema, self.home,
+            settings.model_copy(update={"split_by": split_by}), table.label, table.images, output.checks,
         )  # fmt: skip
+
+
+@dataclass(frozen=True)
+class PlacesUnit(RowsUnit):
+    """One range of rows, read for the places and classes of its records: stratified splits need those of all data."""
+
+    @property
+    def name(self) -> str:
+        """Number of the range."""
+        return f"places-{self.shard}"
+
+    def write(self, output: Output) -> Sequence[ShardReport]:
+        """Reads the range and stores places and classes; it has no report."""
+        from components.ingest.write import strata
+        from components.ingest.write.rows import place_range
+
+        strata.store(output.artifact, self.name, place_range(self._reader(output)))
+        return ()
 
 
 Unit = FilesUnit | RowsUnit
@@ -165,15 +189,24 @@ def _is_long(units: Sequence[Unit]) -> bool:
     return local and (len(listed) >= _MANY_FILES or sum(item.size for item in listed) >= _MANY_BYTES)
 
 
-def of_span(span: "SpanFiles", table: "Table | None", settings: "Ingest") -> list[Unit]:
-    """Returns the work units of one span."""
+def of_span(
+    span: "SpanFiles", table: "Table | None", settings: "Ingest", strata: "Strata | None" = None
+) -> Sequence[Unit]:
+    """Returns the work units of one span; work units of rows read the strata themselves."""
+    if table is not None:
+        return of_rows(span, table, settings)
+    files = span.listing.files
+    splits = strata.splits_of_files(files, settings.splits) if strata else None
+    assigned = shards.assign(files, settings, span.span.name, splits)
+    return [FilesUnit(shard, span.located.source, span.located.home) for shard in assigned]
+
+
+def of_rows(span: "SpanFiles", table: "Table", settings: "Ingest", kind: type[RowsUnit] = RowsUnit) -> list[RowsUnit]:
+    """Returns the work units of one span of rows."""
     source, home, name = span.located.source, span.located.home, span.span.name
-    if table is None:
-        return [FilesUnit(shard, source, home) for shard in shards.assign(span.listing.files, settings, name)]
     ranges = divide(span, settings)
     return [
-        RowsUnit(each, shards.numbered(index, len(ranges), name), source, home, table)
-        for index, each in enumerate(ranges)
+        kind(each, shards.numbered(index, len(ranges), name), source, home, table) for index, each in enumerate(ranges)
     ]
 
 

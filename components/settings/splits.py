@@ -21,6 +21,12 @@ class Splits(Section):
         "", description="text that is hashed with the content; another value gives another random split"
     )
 
+    stratify: bool = pydantic.Field(
+        False,
+        description="give every class its share of each split, and at least one record if it has three; rows are read "
+        "twice, and new data may move records between splits",
+    )
+
     @pydantic.model_validator(mode="after")
     def _sums_to_one(self) -> "Splits":
         total = self.train + self.eval + self.test

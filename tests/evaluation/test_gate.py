@@ -8,10 +8,15 @@ from tensorflow_metadata.proto.v0 import anomalies_pb2
 
 from components.evaluation.gate import anomaly_lines, class_problems, class_table
 
-ADVICE = (
-    "  (add data for these classes, change the fractions, e.g. --set ingest.splits.train=0.6 "
-    "--set ingest.splits.eval=0.2 --set ingest.splits.test=0.2, or lower gate.min_per_class)"
+STRATIFY = (
+    "  (give every class its share of each split, --set ingest.splits.stratify=true, "
+    "or add data for these classes, or lower gate.min_per_class)"
 )
+RARE = (
+    "  (add data: 2 classes have fewer than 2 records, too few for 2 splits, such as ant with 1; or let rare classes "
+    "be missing in eval and test: --set gate.min_per_class=0 --set ingest.splits.stratify=true)"
+)
+ADD = "  (add data for these classes)"
 Counts = dict[str, dict[str, int]]
 
 
@@ -29,40 +34,53 @@ class TestClasses:
         assert class_problems({"train": {"cat": 8, "dog": 9}, "eval": {"cat": 1, "dog": 1}}, 1) == []
 
     @pytest.mark.parametrize(
-        ("counts", "problem"),
+        ("counts", "problem", "advice"),
         [
             (
                 {"train": {"cat": 8, "dog": 9}, "eval": {"cat": 0, "dog": 0}},
                 "  split 'eval' is empty",
+                STRATIFY,
             ),
             (
-                {"train": {"cat": 8, "dog": 0}, "eval": {"cat": 1, "dog": 1}},
+                {"train": {"cat": 8, "dog": 0}, "eval": {"cat": 1, "dog": 2}},
                 "  split 'train' has too few records (expected at least 1) of: dog",
+                STRATIFY,
             ),
             (
-                {"train": {"cat": 8}, "eval": {"cat": 1, "dog": 1}},
+                {"train": {"cat": 8}, "eval": {"cat": 1, "dog": 2}},
                 "  split 'train' has too few records (expected at least 1) of: dog",
+                STRATIFY,
             ),
             (
                 {"train": {"ant": 0, "cat": 8, "dog": 9, "emu": 0}, "eval": {"ant": 1, "cat": 1, "dog": 1, "emu": 1}},
                 "  split 'train' has too few records (expected at least 1) of: ant, emu",
+                RARE,
             ),
             (
                 {"train": {"cat": 8}, "eval": {"cat": 1}},
                 "  1 class found (cat); at least 2 classes are required",
+                ADD,
+            ),
+            (
+                {"train": {"cat": 8, "dog": 8, "emu": 0}, "eval": {"cat": 1, "dog": 1, "emu": 0}},
+                "  split 'train' has too few records (expected at least 1) of: emu",
+                ADD,
             ),
         ],
-        ids=["empty split", "missing in train", "only in eval", "two missing", "one class"],
+        ids=["empty split", "missing in train", "only in eval", "two missing", "one class", "all quarantined"],
     )
-    def test_a_problem_is_reported_with_advice(self, counts: Counts, problem: str) -> None:
-        """One line each."""
-        assert class_problems(counts, 1) == [problem, ADVICE]
+    def test_a_problem_is_reported_with_advice(self, counts: Counts, problem: str, advice: str) -> None:
+        """A8, A17: stratified splits are proposed where they help."""
+        found = class_problems(counts, 1)
+
+        assert (found[0], found[-1]) == (problem, advice)
 
     def test_the_minimum_per_class_is_a_setting(self) -> None:
         """The message has the number."""
         counts = {"train": {"cat": 8, "dog": 9}, "eval": {"cat": 2, "dog": 3}}
+        problem = "  split 'eval' has too few records (expected at least 3) of: cat"
 
-        assert class_problems(counts, 3) == ["  split 'eval' has too few records (expected at least 3) of: cat", ADVICE]
+        assert class_problems(counts, 3) == [problem, STRATIFY]
 
     def test_a_class_without_training_records_always_stops_the_run(self) -> None:
         """Even with `gate.min_per_class = 0`: the class would have no index."""

@@ -9,7 +9,7 @@ from PIL import Image
 
 from components.ingest.sources.csv_rows import SOURCE
 from components.ingest.survey import references
-from components.ingest.write.rows import write_range
+from components.ingest.write.rows import RangeReader, write_range
 from components.records.quarantine import Rejected
 from components.settings.ingest import Ingest
 from components.storage.paths import DataPath
@@ -36,10 +36,8 @@ def ingest(data: DataPath, artifact: Path) -> tuple[list[Any], dict[str, bytes]]
     schema = SOURCE.schema(data / "list.csv")
     images = references.image_column(SOURCE, data / "list.csv", schema, "")
     [part] = SOURCE.divide(data / "list.csv", "list.csv", 1 << 30)
-    reports = write_range(
-        part, "00000-of-00001", source=SOURCE, schema=schema, data=data, artifact=artifact, settings=Ingest(),
-        label="label", images=images,
-    )  # fmt: skip
+    reader = RangeReader(part, SOURCE, schema, data, Ingest(), "label", images)
+    reports = write_range(reader, "00000-of-00001", artifact)
     return reports, {path.name: path.read_bytes() for path in artifact.rglob("*") if path.is_file()}
 
 

@@ -30,10 +30,11 @@ _FOLDER = "spans"
 _LIBRARIES = ("numpy", "pillow", "pyarrow", "tensorflow")
 
 
-def key_of(span: SpanFiles, table: Table | None, settings: Ingest) -> str:
-    """Returns a digest of everything that the shards of a span depend on."""
+def key_of(span: SpanFiles, table: Table | None, settings: Ingest, strata: str = "") -> str:
+    """Returns a digest of all that the shards of a span depend on; `strata` is the digest of stratified splits."""
     depends_on = {
         "data": span.listing.digest,
+        "strata": strata,
         "settings": settings.model_dump(mode="json", exclude={"spans", "max_bad_fraction", "near_duplicate_bits"}),
         "columns": [str(table.schema), table.label, table.images, dict(table.names)] if table else [],
         "code": fingerprint.sources(["components.ingest.units", refs.module_of(span.located.source)]),

@@ -6,7 +6,7 @@ record ─► (64 bits of its content, 32 bits of its label, number in the shard
 import contextlib
 from collections.abc import Iterator
 from pathlib import Path
-from typing import BinaryIO
+from typing import Any, BinaryIO
 
 import numpy as np
 import numpy.typing as npt
@@ -40,10 +40,10 @@ class FingerprintWriter:
         self._pending: list[Rows] = []  # rows of the next run
         self._pending_rows, self._count = 0, 0
 
-    def add(self, contents: Hashes, labels: npt.NDArray[np.uint32]) -> None:
-        """Adds the next records of the shard."""
+    def add(self, contents: Hashes, labels: npt.NDArray[np.unsignedinteger[Any]]) -> None:
+        """Adds the next records of the shard; 32 bits are enough to see that one content has two labels."""
         rows = np.empty(len(contents), ROW)
-        rows["content"], rows["label"] = contents, labels
+        rows["content"], rows["label"] = contents, labels.astype(np.uint32)
         rows["number"] = np.arange(self._count, self._count + len(rows))
         self._pending.append(rows)
         self._count += len(rows)

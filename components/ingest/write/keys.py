@@ -13,7 +13,6 @@ import hashlib
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-import google_crc32c
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
@@ -21,7 +20,8 @@ import tensorflow as tf
 
 from components.ingest.write import shards
 from components.ingest.write.encode_columns import EncodedColumns, EncodedRows, encode_columns
-from components.settings.splits import SPLITS, Splits
+from components.ingest.write.strata import Strata
+from components.settings.splits import Splits
 
 Hashes = npt.NDArray[np.uint64]
 Numbers = npt.NDArray[np.int64]
@@ -45,11 +45,18 @@ class KeyedRows:
 
     columns: EncodedColumns  # with the id, still without the image
     contents: Hashes  # of all columns that identify a record
-    labels: npt.NDArray[np.uint32]
+    labels: Hashes
+    places: Hashes  # in the hash space, from which the splits follow
     splits: Numbers  # index of each row's split in SPLITS
 
 
-def key(batch: pa.RecordBatch, roles: ColumnRoles, splits: Splits, images: Sequence[str] = ()) -> KeyedRows:
+def key(
+    batch: pa.RecordBatch,
+    roles: ColumnRoles,
+    splits: Splits,
+    images: Sequence[str] = (),
+    strata: Strata | None = None,
+) -> KeyedRows:
     """Encodes a batch, each column once, and identifies its rows.
 
     Args:
@@ -57,6 +64,7 @@ def key(batch: pa.RecordBatch, roles: ColumnRoles, splits: Splits, images: Seque
         roles: which column is what.
         splits: fractions and salt.
         images: sha256 of the image that each row refers to; it represents the image.
+        strata: of stratified splits.
     """
     separate = [roles.label, roles.split_by, roles.id, roles.image, *roles.left_out]
     columns = encode_columns(batch, separate, roles.path or None)
@@ -65,11 +73,13 @@ def key(batch: pa.RecordBatch, roles: ColumnRoles, splits: Splits, images: Seque
     leave_out = [*roles.left_out, *([roles.label] if roles.label and not only_label else ())]
     contents = fingerprints(whole.without(leave_out) if leave_out else whole.records())
     if images and not roles.split_by:
-        chosen = np.array([SPLITS.index(shards.split_of(sha256, splits)) for sha256 in images], np.int64)
+        places = np.array([shards.place_of(sha256, splits.salt) for sha256 in images], np.uint64)
     else:
-        chosen = split_numbers(_split_keys(batch, columns, roles, contents), splits)
+        places = _places(_split_keys(batch, columns, roles, contents), splits.salt)
+    labels = _labels(columns, roles)
+    chosen = strata.split_numbers(places, labels) if strata else split_numbers(places, splits)
     ids = pa.array((contents >> np.uint64(1)).view(np.int64))
-    return KeyedRows(columns.with_column(roles.id, ids), contents, _labels(columns, roles), chosen)
+    return KeyedRows(columns.with_column(roles.id, ids), contents, labels, places, chosen)
 
 
 def fingerprints(rows: EncodedRows) -> Hashes:
@@ -80,12 +90,12 @@ def fingerprints(rows: EncodedRows) -> Hashes:
     return np.ascontiguousarray(hashed).view("<u8").reshape(-1)
 
 
-def _labels(columns: EncodedColumns, roles: ColumnRoles) -> npt.NDArray[np.uint32]:
-    """Returns 32 bits of each row's label, enough to see that one content has two labels."""
+def _labels(columns: EncodedColumns, roles: ColumnRoles) -> Hashes:
+    """Returns 64 bits of each row's label."""
     if not roles.label:
-        return np.zeros(columns.rows, np.uint32)
+        return np.zeros(columns.rows, np.uint64)
     distinct, which = _distinct(columns.only(roles.label))
-    return np.fromiter(map(google_crc32c.value, distinct.rows()), np.uint32, len(distinct))[which]
+    return fingerprints(distinct)[which]
 
 
 def _distinct(rows: EncodedRows) -> tuple[EncodedRows, Numbers]:
@@ -93,13 +103,16 @@ def _distinct(rows: EncodedRows) -> tuple[EncodedRows, Numbers]:
     return EncodedRows(found.dictionary), found.indices.to_numpy()
 
 
-def split_numbers(hashes: Hashes, splits: Splits) -> Numbers:
-    """Returns the index of each row's split in SPLITS, decided by its hash."""
-    salt = np.uint64(int.from_bytes(hashlib.sha256(splits.salt.encode()).digest()[:8], "little"))
-    mixed = (hashes ^ salt) * np.uint64(0x9E3779B97F4A7C15)
-    places = (mixed >> np.uint64(11)) / float(1 << 53)
+def split_numbers(places: Hashes, splits: Splits) -> Numbers:
+    """Returns the index of each row's split in SPLITS, by its place in the hash space."""
     edges = np.cumsum([fraction for _, fraction in splits.fractions()])[:-1]
-    return np.searchsorted(edges, places, side="right")
+    return np.searchsorted(edges, (places >> np.uint64(11)) / float(1 << 53), side="right")
+
+
+def _places(hashes: Hashes, salt: str) -> Hashes:
+    mask = np.uint64(int.from_bytes(hashlib.sha256(salt.encode()).digest()[:8], "little"))
+    places: Hashes = (hashes ^ mask) * np.uint64(0x9E3779B97F4A7C15)
+    return places
 
 
 def _split_keys(batch: pa.RecordBatch, columns: EncodedColumns, roles: ColumnRoles, contents: Hashes) -> Hashes:

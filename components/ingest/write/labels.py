@@ -34,6 +34,9 @@ def has_classes(label: pa.Field) -> bool:
 
 def check(schema: pa.Schema, label: str, settings: Ingest) -> None:
     """Rejects settings that need classes, if the label is none."""
+    if settings.splits.stratify and not (label and has_classes(schema.field(label))):
+        what = f"the label {label!r} is {schema.field(label).type}" if label else "the data has no label"
+        raise SettingsError(f"setting ingest.splits.stratify: needs a label with classes, but {what}; set it to false")
     if settings.unlabelled == "keep_as_class" and label and not _is_name(schema.field(label)):
         raise SettingsError(
             f"setting ingest.unlabelled: keep_as_class needs a label of text, but {label!r} is "
@@ -104,7 +107,7 @@ def _missing(labels: pa.Array, field: pa.Field) -> Flags:
 
 def _is_blank(labels: pa.Array) -> Flags:
     if is_text(labels.type):
-        return _flags(pc.equal(pc.utf8_trim_whitespace(labels), ""))
+        return _flags(pc.or_(pc.utf8_is_space(labels), pc.equal(pc.binary_length(labels), 0)))
     return _flags(pc.match_substring_regex(labels, _BLANK))
 
 

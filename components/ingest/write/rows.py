@@ -13,7 +13,7 @@ import numpy as np
 import pyarrow as pa
 
 from components.errors import SettingsError
-from components.ingest.sources.rows import BadRow, Range, RowBatch, RowSource
+from components.ingest.sources.rows import BadRow, Range, RowSource
 from components.ingest.survey import columns, identity
 from components.ingest.write import keys
 from components.ingest.write.fingerprints import FingerprintWriter, fingerprint_writer
@@ -21,6 +21,7 @@ from components.ingest.write.image_column import ImageColumn, RowsWithImages
 from components.ingest.write.keys import ColumnRoles, KeyedRows, Numbers
 from components.ingest.write.labels import LabelPolicy, has_classes
 from components.ingest.write.report import ShardCounts, ShardReport
+from components.ingest.write.strata import ROW, Rows, Strata
 from components.records.quarantine import Quarantined, printable
 from components.records.tfrecord import TFRecordWriter, frame_batch
 from components.settings.ingest import Ingest
@@ -33,55 +34,94 @@ _OTHER_CLASSES = "…"  # the name under which all further ones are counted
 _MAX_RAW = 10_000  # quarantined rows per range whose text is kept
 
 
-def write_range(
-    part: Range, shard: str, *, source: RowSource, schema: pa.Schema, data: DataPath, artifact: Path, settings: Ingest,
-    label: str, images: str = "", checks: Path | None = None,
-) -> list[ShardReport]:  # fmt: skip
-    """Writes the shards of one range and reports what became of each of its rows.
+@dataclass(frozen=True)
+class RangeReader:
+    """Reads one range of rows, with their images.
 
-    Args:
+    Attributes:
         part: the range.
-        shard: end of the names of its shards, such as "00003-of-00024".
         source: reads it.
         schema: its columns.
         data: the folder that the range's path is relative to.
-        artifact: the folder that the shards go to.
         settings: of the ingest.
         label: column of the label, or empty.
         images: column with paths of images, or empty.
         checks: cache of image checks.
     """
-    roles = _roles(schema, settings, label, images)
-    counts = _RangeCounts(part, label if label and has_classes(schema.field(label)) else "")
-    policy = LabelPolicy(label, settings.unlabelled, data / part.path)
+
+    part: Range
+    source: RowSource
+    schema: pa.Schema
+    data: DataPath
+    settings: Ingest
+    label: str
+    images: str = ""
+    checks: Path | None = None
+
+    @property
+    def class_column(self) -> str:
+        """Column whose values are classes, or empty."""
+        return self.label if self.label and has_classes(self.schema.field(self.label)) else ""
+
+    def keyed(self, strata: Strata | None = None) -> Iterator[tuple[RowsWithImages, KeyedRows]]:
+        """Yields all rows in bounded batches, identified."""
+        roles = self.roles()
+        for rows in self._rows():
+            sha256 = [image.sha256 for image in rows.images]
+            yield rows, keys.key(rows.columns, roles, self.settings.splits, sha256, strata)
+
+    def roles(self) -> ColumnRoles:
+        """Returns which column is what."""
+        schema, label, images = self.schema, self.label, self.images
+        if label and label == images:
+            raise SettingsError(f"column {label!r} cannot be both the label and the path of an image; set ingest.label")
+        split_by = self.settings.split_by and columns.check_column(schema, self.settings.split_by, "split_by")
+        if split_by == images:
+            split_by = ""  # the image itself decides about the split anyway
+        own = columns.record_schema(schema, images).names[-1]
+        image = columns.image_name(schema, images) if images else ""
+        return ColumnRoles(label, split_by, own, images, image, tuple(identity.left_out(schema, label)))
+
+    def _rows(self) -> Iterator[RowsWithImages]:
+        path = self.data / self.part.path
+        policy = LabelPolicy(self.label, self.settings.unlabelled, path)
+        batches = map(policy.apply, self.source.read(path, self.part, policy.schema(self.schema)))
+        if not self.images:
+            yield from (RowsWithImages(batch.columns, batch.bad) for batch in batches)
+            return
+        with ImageColumn(self.part, self.images, self.schema, self.data, self.settings, self.checks) as column:
+            for batch in batches:
+                yield RowsWithImages(batch.columns.slice(0, 0), batch.bad)
+                yield from column.read(batch)
+
+
+def write_range(reader: RangeReader, shard: str, artifact: Path) -> list[ShardReport]:
+    """Writes the shards of one range and reports what became of each of its rows.
+
+    Args:
+        reader: of the range.
+        shard: end of the names of its shards, such as "00003-of-00024".
+        artifact: the folder that the shards go to.
+    """
+    settings, counts = reader.settings, _RangeCounts(reader.part, reader.class_column)
+    strata = Strata.load(artifact) if settings.splits.stratify else None
+    gzip = settings.compression == "gzip" and not reader.images
     with contextlib.ExitStack() as stack:
-        add_images = _without_images
-        if images:
-            add_images = stack.enter_context(ImageColumn(part, images, schema, data, settings, checks)).read
-        writers = _SplitWriters(stack, artifact, shard, roles.image, gzip=settings.compression == "gzip" and not images)
-        for read in source.read(data / part.path, part, policy.schema(schema)):
-            batch = policy.apply(read)
-            counts.add_bad(batch.bad)
-            for rows in add_images(batch):
-                keyed = keys.key(rows.columns, roles, settings.splits, [image.sha256 for image in rows.images])
-                writers.write(keyed, [image.checked.content for image in rows.images])
-                counts.add(rows, keyed)
+        writers = _SplitWriters(stack, artifact, shard, reader.roles().image, gzip=gzip)
+        for rows, keyed in reader.keyed(strata):
+            writers.write(keyed, [image.checked.content for image in rows.images])
+            counts.add(rows, keyed)
     return writers.reports(counts)
 
 
-def _roles(schema: pa.Schema, settings: Ingest, label: str, images: str) -> ColumnRoles:
-    if label and label == images:
-        raise SettingsError(f"column {label!r} cannot be both the label and the path of an image; set ingest.label")
-    split_by = settings.split_by and columns.check_column(schema, settings.split_by, "split_by")
-    if split_by == images:
-        split_by = ""  # the image itself decides about the split anyway
-    own = columns.record_schema(schema, images).names[-1]
-    image = columns.image_name(schema, images) if images else ""
-    return ColumnRoles(label, split_by, own, images, image, tuple(identity.left_out(schema, label)))
-
-
-def _without_images(batch: RowBatch) -> Iterator[RowsWithImages]:
-    yield RowsWithImages(batch.columns)
+def place_range(reader: RangeReader) -> Rows:
+    """Returns place and class of every row of a range that will become a record, for stratified splits."""
+    found = [np.empty(0, ROW)]
+    for _, keyed in reader.keyed():
+        rows = np.empty(len(keyed.places), ROW)
+        rows["place"], rows["class"] = keyed.places, keyed.labels
+        found.append(rows)
+    return np.concatenate(found)
 
 
 @dataclass

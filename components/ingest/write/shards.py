@@ -1,6 +1,6 @@
 """The split and shard of each file: decided by content hashes alone, before any byte is moved.
 
-    sha256 ─► split (fraction of the hash space) ─► order within the split ─► shard
+    sha256 ─► place in the hash space ─► split (by fraction, or by strata.py) ─► order within the split ─► shard
 
 So the result is the same on any machine and for any number of workers, exact duplicates share a split, and a Beam
 element is a whole shard: no record crosses a shuffle, and a retried bundle writes the same file again.
@@ -41,13 +41,18 @@ def numbered(index: int, of: int, span: str = "") -> str:
     return f"{span}-{index:05d}-of-{of:05d}".removeprefix("-")
 
 
+def place_of(sha256: str, salt: str) -> int:
+    """Returns the place of a content in the hash space, 64 bits, which decides its split."""
+    return int(hashlib.sha256(f"{salt}:{sha256}".encode()).hexdigest()[:16], 16)
+
+
 def split_of(sha256: str, splits: "Splits") -> str:
     """Returns the split of a content hash."""
     return _split_of(sha256, splits.salt, splits.fractions())
 
 
 def _split_of(sha256: str, salt: str, fractions: Sequence[tuple[str, float]]) -> str:
-    place = int(hashlib.sha256(f"{salt}:{sha256}".encode()).hexdigest()[:16], 16) / _HASH_SPACE
+    place = place_of(sha256, salt) / _HASH_SPACE
     edge = 0.0
     for name, fraction in fractions:
         edge += fraction
@@ -56,13 +61,15 @@ def _split_of(sha256: str, salt: str, fractions: Sequence[tuple[str, float]]) ->
     return fractions[-1][0]  # rounding may leave the sum of the fractions just below 1
 
 
-def assign(files: Sequence[ListedFile], settings: "Ingest", span: str = "") -> list[ShardFiles]:
-    """Assigns every file to one shard, split by split."""
+def assign(
+    files: Sequence[ListedFile], settings: "Ingest", span: str = "", splits: Sequence[str] | None = None
+) -> list[ShardFiles]:
+    """Assigns every file to one shard, split by split; `splits` has the split of each file if it is decided already."""
     shards: list[ShardFiles] = []
     salt, fractions = settings.splits.salt, settings.splits.fractions()
     by_split: dict[str, list[ListedFile]] = {split: [] for split, _ in fractions}
-    for item in files:
-        by_split[_split_of(item.sha256, salt, fractions)].append(item)
+    for item, split in zip(files, splits or [_split_of(item.sha256, salt, fractions) for item in files], strict=True):
+        by_split[split].append(item)
     for split, mine in by_split.items():
         # Sorted by hash, which mixes the classes within every shard: a small shuffle buffer is enough.
         mine.sort(key=lambda item: (item.sha256, item.file.path))

@@ -22,12 +22,13 @@ from components.ingest.sources.parquet_rows import SOURCE as PARQUET
 from components.ingest.survey import columns
 from components.ingest.write import rows as write_rows
 from components.ingest.write.report import ShardReport
-from components.ingest.write.rows import write_range
+from components.ingest.write.rows import RangeReader, write_range
 from components.records import checksum
 from components.settings.ingest import Ingest
 from components.settings.splits import SPLITS, Splits
 
 Table = list[list[Any]]
+ONLY = "00000-of-00001"  # the end of a shard's name
 HALVES = Splits(train=0.5, eval=0.3, test=0.2)
 
 
@@ -49,10 +50,11 @@ def write(
         report
         for number, part in enumerate(ranges)
         for report in write_range(
-            part, f"{number:05d}-of-{len(ranges):05d}", source=source, schema=schema, data=path.parent,
-            artifact=artifact, settings=Ingest(**settings), label=label,
+            RangeReader(part, source, schema, path.parent, Ingest(**settings), label),
+            f"{number:05d}-of-{len(ranges):05d}",
+            artifact,
         )
-    ]  # fmt: skip
+    ]
 
 
 def records(artifact: Path, split: str = "*") -> list[dict[str, Any]]:
@@ -211,10 +213,7 @@ class TestReport:
         path = table(tmp_path / "a.csv", [["number", "label"], [1, "a"]])
         schema, (part,) = CSV.schema(path), CSV.divide(path, path.name, 1 << 30)
         path.write_bytes(path.read_bytes().replace(b"1,a", b"x,a"))
-        [report] = write_range(
-            part, "00000-of-00001", source=CSV, schema=schema, data=tmp_path, artifact=artifact, settings=Ingest(),
-            label="label",
-        )  # fmt: skip
+        [report] = write_range(RangeReader(part, CSV, schema, tmp_path, Ingest(), "label"), ONLY, artifact)
 
         assert (report.name, report.records, report.read, len(report.quarantined)) == ("", 0, 1, 1)
         assert not artifact.exists()
@@ -322,10 +321,8 @@ def write_references(path: Path, rows: Sequence[dict[str, Any]], artifact: Path,
 
     path.write_bytes(b"".join(orjson.dumps(row) + b"\n" for row in rows))
     (part,) = SOURCE.divide(path, path.name, 1 << 30)
-    return write_range(
-        part, "00000-of-00001", source=SOURCE, schema=SOURCE.schema(path), data=path.parent, artifact=artifact,
-        settings=Ingest(**settings), label="label", images="file",
-    )  # fmt: skip
+    reader = RangeReader(part, SOURCE, SOURCE.schema(path), path.parent, Ingest(**settings), "label", "file")
+    return write_range(reader, ONLY, artifact)
 
 
 class TestImages:
@@ -348,10 +345,7 @@ class TestImages:
         """Without a label or any other column."""
         path = table(gallery / "a.csv", [["file"], *([f"{n}.png"] for n in range(20))])
         (part,) = CSV.divide(path, path.name, 1 << 30)
-        write_range(
-            part, "00000-of-00001", source=CSV, schema=CSV.schema(path), data=gallery, artifact=artifact,
-            settings=Ingest(), label="", images="file",
-        )  # fmt: skip
+        write_range(RangeReader(part, CSV, CSV.schema(path), gallery, Ingest(), "", "file"), ONLY, artifact)
         found = records(artifact)
 
         assert {record["image"] for record in found} == {(gallery / f"{n}.png").read_bytes() for n in range(20)}
@@ -458,7 +452,4 @@ class TestImages:
         (part,) = CSV.divide(path, path.name, 1 << 30)
 
         with pytest.raises(SettingsError, match=r"column 'file' cannot be both the label and the path of an image"):
-            write_range(
-                part, "00000-of-00001", source=CSV, schema=CSV.schema(path), data=gallery, artifact=artifact,
-                settings=Ingest(), label="file", images="file",
-            )  # fmt: skip
+            write_range(RangeReader(part, CSV, CSV.schema(path), gallery, Ingest(), "file", "file"), ONLY, artifact)

@@ -1,0 +1,141 @@
+"""Stratified splits: every class gets its share of each split, by the rank of its records' hashes.
+
+    (place, class) of all records ─► sorted within each class ─► the last place of train and of eval, per class
+    record ─► place, class ─► compared with the two places of its class ─► split
+
+A place is the salted 64-bit hash that decides the split without stratification too, so equal contents have one place
+and one split. The result depends on the set of contents and labels alone: neither on the number of workers nor on the
+order of files. 16 bytes per record are in memory.
+"""
+
+import hashlib
+import shutil
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
+from functools import cached_property
+from pathlib import Path
+
+import numpy as np
+import numpy.typing as npt
+
+from components.ingest.survey.listing import ListedFile
+from components.ingest.write import shards
+from components.settings.splits import SPLITS, Splits
+from components.storage import durable
+
+ROW = np.dtype([("place", "<u8"), ("class", "<u8")])
+_FOLDER, _TABLE = "strata", "table.npz"
+
+Hashes = npt.NDArray[np.uint64]
+Numbers = npt.NDArray[np.int64]
+Rows = npt.NDArray[np.void]
+
+
+@dataclass(frozen=True)
+class Strata:
+    """Where each class is divided into splits."""
+
+    classes: Hashes  # sorted
+    edges: Hashes  # of each class: last place of train, last place of eval
+    shared: Hashes  # places of contents with several labels, sorted …
+    shared_class: Hashes  # … and the class that each of them counts for
+
+    def split_numbers(self, places: Hashes, classes: Hashes) -> Numbers:
+        """Returns the index of each record's split in SPLITS."""
+        if len(self.shared):
+            at = np.minimum(np.searchsorted(self.shared, places), len(self.shared) - 1)
+            classes = np.where(self.shared[at] == places, self.shared_class[at], classes)
+        which = np.minimum(np.searchsorted(self.classes, classes), len(self.classes) - 1)
+        numbers: Numbers = (places[:, None] > self.edges[which]).sum(axis=1)
+        return numbers
+
+    def splits_of_files(self, files: Sequence[ListedFile], splits: Splits) -> list[str]:
+        """Returns the split of each file."""
+        rows = of_files(files, splits)
+        return [SPLITS[number] for number in self.split_numbers(rows["place"], rows["class"]).tolist()]
+
+    @cached_property
+    def digest(self) -> str:
+        """Digest of all decisions."""
+        parts = (self.classes, self.edges, self.shared, self.shared_class)
+        return hashlib.sha256(b"".join(part.tobytes() for part in parts)).hexdigest()
+
+    def save(self, artifact: Path) -> None:
+        """Writes it where all work units find it."""
+        np.savez(artifact / _FOLDER / _TABLE, **asdict(self))
+
+    @staticmethod
+    def load(artifact: Path) -> "Strata":
+        """Reads what `save` wrote."""
+        with np.load(artifact / _FOLDER / _TABLE) as stored:
+            return Strata(**stored)
+
+
+def decide(rows: Rows, splits: Splits) -> Strata:
+    """Divides each class: its distinct contents are ranked by place, the first ones go to train.
+
+    A content with several labels counts for one of them, so that all its records are in one split.
+    """
+    rows = np.unique(rows)  # sorted by place, then class
+    repeated = np.append(False, rows["place"][1:] == rows["place"][:-1])
+    shared = np.unique(rows["place"][repeated])
+    rows = rows[~repeated]
+    shared_class = rows["class"][np.searchsorted(rows["place"], shared)]
+    rows = rows[np.argsort(rows["class"], kind="stable")]
+    classes, starts, counts = np.unique(rows["class"], return_index=True, return_counts=True)
+    sizes, which = np.unique(counts, return_inverse=True)
+    taken = np.cumsum([share(int(size), splits) for size in sizes], axis=1)[which]
+    edges = rows["place"][starts[:, None] + taken[:, :-1] - 1] if len(rows) else np.empty((0, len(SPLITS) - 1))
+    return Strata(classes, edges.astype(np.uint64), shared, shared_class)
+
+
+def share(count: int, splits: Splits) -> list[int]:
+    """Returns how many of a class's records go to each split.
+
+    By largest remainder; a split that would get none then takes one from the largest, in the order train, eval, test,
+    as long as there are records: 1 is (1, 0, 0), 2 is (1, 1, 0), 3 is (1, 1, 1), 10 is (8, 1, 1) with 0.8, 0.1, 0.1.
+    """
+    wanted = [round(count * fraction, 9) for _, fraction in splits.fractions()]
+    shares = [int(each) for each in wanted]
+    by_remainder = sorted(range(len(shares)), key=lambda at: (shares[at] - wanted[at], at))
+    for at in by_remainder[: count - sum(shares)]:
+        shares[at] += 1
+    for at in range(min(count, len(shares))):
+        if not shares[at]:
+            shares[shares.index(max(shares))] -= 1
+            shares[at] = 1
+    return shares
+
+
+def of_files(files: Sequence[ListedFile], splits: Splits) -> Rows:
+    """Returns place and class of each file."""
+    classes = {label: _class_of(label) for label in {item.file.label for item in files}}
+    rows = [(shards.place_of(item.sha256, splits.salt), classes[item.file.label]) for item in files]
+    return np.array(rows, ROW)
+
+
+def _class_of(label: str) -> int:
+    return int.from_bytes(hashlib.sha256(label.encode()).digest()[:8], "little")
+
+
+def store(artifact: Path, unit: str, rows: Rows) -> None:
+    """Stores place and class of the records of one work unit; a retried bundle stores the same again."""
+    target = _file_of(artifact, unit)
+    target.parent.mkdir(parents=True, exist_ok=True)
+    with durable.publish_file(target, sync=False) as temporary, temporary.open("wb") as file:
+        np.save(file, rows)
+
+
+def collect(artifact: Path, units: Sequence[str]) -> Rows:
+    """Returns what all work units stored."""
+    return np.concatenate([np.empty(0, ROW), *(np.load(_file_of(artifact, unit)) for unit in units)])
+
+
+def clear(artifact: Path) -> None:
+    """Removes what was stored."""
+    if (artifact / _FOLDER).exists():
+        shutil.rmtree(artifact / _FOLDER)
+
+
+def _file_of(artifact: Path, unit: str) -> Path:
+    return artifact / _FOLDER / f"{unit}.npy"
