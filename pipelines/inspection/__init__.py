@@ -14,10 +14,12 @@ from typing import TextIO
 
 from components.errors import BadInput, PenstockError, SettingsError
 from components.records.quarantine import printable
-from pipelines.inspection import artifact
+from pipelines.inspection import artifact, raw
+from pipelines.inspection.artifact import ArtifactFacts
 from pipelines.inspection.cells import one_line
 from pipelines.inspection.contact_sheet import ContactSheet
 from pipelines.inspection.printer import Printer
+from pipelines.inspection.raw import RawFacts
 
 NO_SHEET = "draw the images with --sheet FILE.png"
 _MESSAGE = 2000  # characters of an error message
@@ -45,37 +47,19 @@ def _inspect(path: str, request: InspectRequest, printer: Printer) -> None:
     if request.sheet is not None:
         _check_sheet(request.sheet, Path(path))
     sheet = ContactSheet() if request.sheet else None
-    if artifact.is_artifact(Path(path)):
-        _inspect_artifact(Path(path), request, sheet, printer)
-    else:
-        _inspect_raw(path, request, sheet, printer)
+    with printer.progress() as progress:
+        facts: ArtifactFacts | RawFacts
+        if artifact.is_artifact(Path(path)):
+            facts = artifact.study(Path(path), request.rows, sheet, progress, verify=request.verify)
+        else:
+            facts = raw.study(path, request.rows, sheet, progress)
+    printer.show(facts, _sheet_line(sheet, request.sheet, has_images=facts.has_images))
+    if facts.error:
+        raise BadInput(facts.error)
     if sheet is not None and not sheet.images():
         raise SettingsError(
             f"--sheet {printable(str(request.sheet))}: not written, because {printable(path)} contains no image that "
             "can be drawn; expected class folders of images, or a column that holds image files as bytes"
-        )
-
-
-def _inspect_raw(path: str, request: InspectRequest, sheet: ContactSheet | None, printer: Printer) -> None:
-    from pipelines.inspection import raw
-
-    with printer.progress() as progress:
-        facts = raw.study(path, request.rows, sheet, progress)
-    printer.raw(facts, _sheet_line(sheet, request.sheet, has_images=facts.has_images))
-    if facts.failures:
-        raise BadInput(
-            f"{facts.failures[0]} ({len(facts.failures):,} of {facts.files:,} files could not be read completely)"
-        )
-
-
-def _inspect_artifact(path: Path, request: InspectRequest, sheet: ContactSheet | None, printer: Printer) -> None:
-    with printer.progress() as progress:
-        facts = artifact.study(path, request.rows, sheet, progress, verify=request.verify)
-    printer.artifact(facts, _sheet_line(sheet, request.sheet, has_images=bool(facts.preview.image)))
-    if facts.faults:
-        raise BadInput(
-            f"{printable(str(path))}: {len(facts.faults)} shards do not match the manifest, such as {facts.faults[0]}; "
-            "do not train on this artifact: restore it, or ingest the data again"
         )
 
 

@@ -3,21 +3,18 @@
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import orjson
 
 from components import refs
 from components.errors import BadInput, PenstockError
+from components.ingest.sources.rows import RowBatch
 from components.records import checksum, manifest
 from components.records.manifest import MANIFEST, QUARANTINE, Manifest, Shard
 from components.records.quarantine import printable
 from pipelines.inspection.contact_sheet import ContactSheet
+from pipelines.inspection.preview import Preview
 from pipelines.inspection.reasons import Reasons
-
-if TYPE_CHECKING:
-    from components.ingest.sources.rows import RowBatch
-    from pipelines.inspection.preview import Preview
 
 _TFRECORDS = "components.ingest.sources.tfrecord_rows:SOURCE"
 _SHEET_RECORDS = 2000  # records read for a contact sheet: they are in hash order, so only rare classes are missing
@@ -33,8 +30,23 @@ class ArtifactFacts:
     reasons: Reasons  # of quarantined records
     faults: tuple[str, ...]  # shards that do not match the manifest
     verified: bool  # by checksum, not only by size
-    preview: "Preview"
+    preview: Preview
     warnings: tuple[str, ...]
+
+    @property
+    def has_images(self) -> bool:
+        """Whether its records hold images."""
+        return bool(self.preview.image)
+
+    @property
+    def error(self) -> str:
+        """Why the artifact must not be used; empty if it matches its manifest."""
+        if not self.faults:
+            return ""
+        return (
+            f"{self.path}: {len(self.faults)} shards do not match the manifest, such as {self.faults[0]}; "
+            "do not train on this artifact: restore it, or ingest the data again"
+        )
 
 
 def is_artifact(path: Path) -> bool:
@@ -125,9 +137,7 @@ def _fault(home: Path, shard: Shard, *, verify: bool) -> str:
 
 def _preview(
     home: Path, stored: Manifest, rows: int, sheet: ContactSheet | None, progress: Callable[[int], None]
-) -> "tuple[Preview, list[str]]":
-    from pipelines.inspection.preview import Preview
-
+) -> tuple[Preview, list[str]]:
     preview = Preview(rows, sheet)
     wanted = _SHEET_RECORDS if sheet is not None else max(rows, 1)
     read = 0
@@ -143,7 +153,7 @@ def _preview(
     return preview, []
 
 
-def _batches(home: Path, stored: Manifest) -> "Iterator[RowBatch]":
+def _batches(home: Path, stored: Manifest) -> Iterator[RowBatch]:
     source = refs.load(_TFRECORDS)
     for shard in stored.shards:
         path = home / shard.name

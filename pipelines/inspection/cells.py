@@ -3,12 +3,13 @@
 import re
 from collections.abc import Sequence
 
+from rich.filesize import decimal
+
 CELL = 32  # characters of a value in a table
 NAME = 40  # characters of a column or class name
 MISSING = "–"
 _LIST_VALUES = 6  # shown of a list
 _TAIL = 3  # a third of a shortened text is its end
-_KILO = 1000
 _FORMULA = re.compile(r"\s*[=+\-@]")
 _NUMBER = re.compile(r"\s*[+-]?(\d[\d,]*\.?\d*|\.\d+)(e[+-]?\d+)?\s*", re.IGNORECASE)
 _IMAGE = re.compile(
@@ -24,7 +25,7 @@ def one_line(text: str, limit: int = CELL) -> str:
     if len(text) > limit:
         tail = limit // _TAIL
         text = f"{text[: limit - 1 - tail]}…{text[-tail:]}"
-    return "".join(each if each.isprintable() else _escape(each) for each in text)
+    return "".join(each if each.isprintable() else each.encode("unicode_escape").decode() for each in text)
 
 
 def cell(value: object, limit: int = CELL) -> str:
@@ -62,26 +63,11 @@ def image_format(content: bytes) -> str:
     return (match.lastgroup or "") if match else ""
 
 
-def size(count: int) -> str:
-    """Returns a number of bytes in a suitable unit."""
-    if count < 10 * _KILO:
-        return f"{count:,} bytes"
-    amount, units = count / _KILO, iter(("kB", "MB", "GB", "TB"))
-    unit = next(units)
-    while amount >= _KILO and unit != "TB":
-        amount, unit = amount / _KILO, next(units)
-    return f"{amount:,.1f} {unit}"
-
-
-def _escape(character: str) -> str:
-    return character.encode("unicode_escape").decode("ascii")
-
-
 def _bytes(value: bytes, limit: int) -> str:
     if kind := image_format(value):
-        return f"{kind}, {size(len(value))}"
+        return f"{kind}, {decimal(len(value))}"
     try:
         return one_line(value.decode(), limit)
     except UnicodeDecodeError:
         head = "".join(f"\\x{byte:02x}" for byte in value[:4])
-        return f"{head}… {size(len(value))}"
+        return f"{head}… {decimal(len(value))}"

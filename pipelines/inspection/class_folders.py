@@ -1,7 +1,7 @@
 """Class folders as rows, one per file: the header of an image, the content of a text. No pixel is decoded."""
 
 import warnings
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from itertools import islice
 from typing import Any
 
@@ -14,14 +14,7 @@ from components.settings.ingest import Ingest
 from components.storage.paths import DataPath
 
 _IMAGES = pa.schema(
-    {
-        "path": pa.string(),
-        "class": pa.string(),
-        "format": pa.string(),
-        "width": pa.int64(),
-        "height": pa.int64(),
-        "bytes": pa.int64(),
-    }
+    dict.fromkeys(("path", "class", "format"), pa.string()) | dict.fromkeys(("width", "height", "bytes"), pa.int64())
 )
 _TEXTS = pa.schema({"path": pa.string(), "class": pa.string(), "text": pa.string(), "bytes": pa.int64()})
 _BATCH = 256  # files
@@ -29,19 +22,9 @@ _FORMATS = ("JPEG", "PNG", "GIF", "WEBP", "AVIF", "JPEG2000", "BMP", "TIFF")
 _Row = dict[str, Any] | BadRow
 
 
-def images(home: DataPath, found: Found) -> Iterator[RowBatch]:
-    """Yields the images of class folders; files that are not images are bad rows."""
-    return _batches(home, found, _IMAGES, _image)
-
-
-def texts(home: DataPath, found: Found) -> Iterator[RowBatch]:
-    """Yields the texts of class folders; files that ingest would reject are bad rows."""
-    return _batches(home, found, _TEXTS, _text)
-
-
-def _batches(
-    home: DataPath, found: Found, schema: pa.Schema, read: Callable[[DataPath, SourceFile], _Row]
-) -> Iterator[RowBatch]:
+def batches(home: DataPath, found: Found, *, has_images: bool) -> Iterator[RowBatch]:
+    """Yields the images or texts of class folders; files that ingest would reject are bad rows."""
+    schema, read = (_IMAGES, _image) if has_images else (_TEXTS, _text)
     bad = tuple(BadRow(file.path, file.reason) for file in found.quarantined)
     yield RowBatch(pa.RecordBatch.from_pylist([], schema=schema), bad)
     files = iter(found.files)

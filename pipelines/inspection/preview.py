@@ -66,15 +66,15 @@ def _cell(batch: pa.RecordBatch, name: str, index: int) -> str:
     return cell(value.as_py())
 
 
-def _offer(sheet: ContactSheet, batch: pa.RecordBatch, image: str) -> None:
-    images, label, shape = column_of(batch, image), label_column(batch.schema, ""), shape_of(batch.schema.field(image))
+def _offer(sheet: ContactSheet, batch: pa.RecordBatch, column: str) -> None:
+    images, label, shape = (
+        column_of(batch, column),
+        label_column(batch.schema, ""),
+        shape_of(batch.schema.field(column)),
+    )
     labels = column_of(batch, label) if label else None
     for index in range(batch.num_rows):
         name = class_name(labels[index].as_py()) if labels is not None and labels[index].is_valid else ""
-        if images[index].is_valid:
-            pixels = partial(_pixels, images[index], shape)
-            sheet.offer(name, pixels if shape else images[index].as_py)
-
-
-def _pixels(value: pa.Scalar, shape: tuple[int, ...]) -> bytes:
-    return as_png(value.values, shape)
+        image = images[index]
+        if image.is_valid:
+            sheet.offer(name, partial(as_png, image.values, shape) if shape else image.as_py)

@@ -4,22 +4,21 @@ import os
 import stat
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, TextIO
+from typing import TextIO
 
 from rich.cells import cell_len
 from rich.console import Console
+from rich.filesize import decimal
 from rich.table import Table
 from rich.text import Text
 
-from pipelines.inspection.cells import MISSING, NAME, escape_formula, is_number, one_line, size
+from pipelines.inspection.artifact import ArtifactFacts
+from pipelines.inspection.cells import MISSING, NAME, escape_formula, is_number, one_line
+from pipelines.inspection.preview import Preview
+from pipelines.inspection.raw import RawFacts
+from pipelines.inspection.reasons import Reasons
+from pipelines.inspection.statistics import MAX_DISTINCT, ColumnStatistics
 from pipelines.report.formatting import number
-
-if TYPE_CHECKING:
-    from pipelines.inspection.artifact import ArtifactFacts
-    from pipelines.inspection.preview import Preview
-    from pipelines.inspection.raw import RawFacts
-    from pipelines.inspection.reasons import Reasons
-    from pipelines.inspection.statistics import ColumnStatistics
 
 MAX_CLASSES = 50
 _PLAIN_WIDTH = 200  # characters per line in a file or a pipe
@@ -27,6 +26,7 @@ _MAX_LINES = 5  # of warnings, reasons, faults
 _MAX_FOLDERS = 10
 _LINE = 300  # characters of a reason or warning
 _PADDING = 2
+_TEXTS = 2  # left-aligned columns of statistics: name and type
 
 
 class Printer:
@@ -47,14 +47,21 @@ class Printer:
         with self._console.status("reading …") as status:
             yield lambda records: status.update(f"{records:,} records read …")
 
-    def raw(self, facts: "RawFacts", sheet: str) -> None:
-        """Prints what is in raw data."""
+    def show(self, facts: RawFacts | ArtifactFacts, sheet: str) -> None:
+        """Prints what is in raw data or in an artifact; `sheet` is a line about the contact sheet."""
+        if isinstance(facts, RawFacts):
+            self._raw(facts, sheet)
+        else:
+            self._artifact(facts, sheet)
+        self._records(facts.preview)
+
+    def _raw(self, facts: RawFacts, sheet: str) -> None:
         self._pairs(
             ("path", one_line(facts.path, _LINE)),
             ("kind", facts.kind),
-            ("files", f"{facts.files:,}, {size(facts.bytes)}"),
+            ("files", f"{facts.files:,}, {decimal(facts.bytes)}"),
             ("records", f"{facts.records:,}{_folders(dict(sorted(facts.folders.items())))}"),
-            *self._reasons("bad", facts.bad),
+            *_reasons("bad", facts.bad),
             *_lines("warning", facts.warnings),
             *_lines("unreadable", facts.failures),
             ("sheet", sheet),
@@ -62,31 +69,33 @@ class Printer:
         self._columns(list(facts.columns.values()), facts.left_columns)
         if facts.classes:
             counts = {name: (count,) for name, count in facts.classes.items()}
-            self._classes(f"classes by {one_line(facts.label)}", ("records",), counts)
-        self._records(facts.preview)
+            self._classes([f"classes by {one_line(facts.label)}", "records"], counts)
 
-    def artifact(self, facts: "ArtifactFacts", sheet: str) -> None:
-        """Prints what is in an artifact."""
+    def _artifact(self, facts: ArtifactFacts, sheet: str) -> None:
         stored = facts.manifest
-        records = sum(stored.records.values())
         self._pairs(
             ("path", one_line(facts.path, _LINE)),
             ("kind", "Examples artifact"),
-            ("sources", f"{len(stored.sources):,}, {size(sum(source[1] for source in stored.sources))}"),
-            ("records", f"{records:,} of {stored.found:,}"),
-            *self._reasons("quarantined", facts.reasons, stored.quarantined),
+            ("sources", f"{len(stored.sources):,}, {decimal(sum(source[1] for source in stored.sources))}"),
+            ("records", f"{sum(stored.records.values()):,} of {stored.found:,}"),
+            *_reasons("quarantined", facts.reasons, stored.quarantined),
             *_lines("changed", [f"{reason}: {count:,}" for reason, count in stored.changed.items()]),
             *_lines("warning", (*stored.warnings, *facts.warnings)),
             ("manifest", _verdict(facts)),
             *_lines("fault", facts.faults),
             ("sheet", sheet),
         )
-        self._splits(facts)
-        names = list(dict.fromkeys(name for counts in stored.classes.values() for name in counts))
+        shards = {split: stored.shards_of(split) for split in stored.records}
+        rows = [
+            [split, f"{records:,}", f"{len(shards[split]):,}", decimal(sum(shard.bytes for shard in shards[split]))]
+            for split, records in stored.records.items()
+        ]
+        self._table(["split", "records", "shards", "bytes"], rows, right=range(1, 4))
+        names = dict.fromkeys(name for counts in stored.classes.values() for name in counts)
         if names:
-            table = {name: tuple(counts.get(name, 0) for counts in stored.classes.values()) for name in names}
-            self._classes("classes", tuple(stored.classes), table)
-        self._records(facts.preview)
+            table = {name: [counts.get(name, 0) for counts in stored.classes.values()] for name in names}
+            every = {name: (*counts, sum(counts)) if len(counts) > 1 else counts for name, counts in table.items()}
+            self._classes(["classes", *stored.classes, *(["all"] if len(stored.classes) > 1 else [])], every)
 
     def _pairs(self, *rows: tuple[str, str]) -> None:
         table = Table(show_header=False, box=None, padding=(0, _PADDING, 0, 0))
@@ -97,16 +106,7 @@ class Printer:
                 table.add_row(Text(name, style="bold"), Text(value))
         self._console.print(table)
 
-    def _reasons(self, name: str, reasons: "Reasons", total: int | None = None) -> Iterator[tuple[str, str]]:
-        yield name, f"{reasons.total if total is None else total:,}"
-        common = reasons.most_common(_MAX_LINES)
-        for reason, count, place in common:
-            where = f", such as {one_line(place, _LINE)}" if place else ""
-            yield "", f"{count:,} × {one_line(reason, _LINE)}{where}"
-        if rest := reasons.total - sum(count for _, count, _ in common):
-            yield "", f"{rest:,} for other reasons"
-
-    def _columns(self, columns: Sequence["ColumnStatistics"], left: int) -> None:
+    def _columns(self, columns: Sequence[ColumnStatistics], left: int) -> None:
         if not columns:
             return
         heads = ("column", "type", "missing", "distinct", "min", "mean", "max", "length")
@@ -117,44 +117,30 @@ class Printer:
         if left:
             self._console.print(f"… {left:,} more columns")
 
-    def _column(self, column: "ColumnStatistics") -> tuple[str, ...]:
-        low, mean, high = ("", "", "")
-        if column.numbers:
-            low, mean, high = number(column.numbers.least), number(column.numbers.mean), number(column.numbers.most)
+    def _column(self, column: ColumnStatistics) -> list[str]:
         nan = f" + {column.nan:,} NaN" if column.nan else ""
-        return (
+        distinct = MISSING if column.distinct is None else f"{column.distinct:,}"
+        return [
             self._clean(one_line(column.name, NAME)),
             one_line(column.kind),
             f"{column.missing:,}{nan}",
-            _distinct(column),
-            low,
-            mean,
-            high,
-            _span(column.lengths),
-        )
-
-    def _splits(self, facts: "ArtifactFacts") -> None:
-        stored = facts.manifest
-        rows = [
-            [split, f"{records:,}", f"{len(shards):,}", size(sum(shard.bytes for shard in shards))]
-            for split, records in stored.records.items()
-            for shards in [stored.shards_of(split)]
+            f"> {MAX_DISTINCT:,}" if column.over else distinct,
+            *(map(number, column.numbers) if column.numbers else ("", "", "")),
+            " to ".join(f"{length:,}" for length in sorted(set(column.lengths or ()))),
         ]
-        self._table(["split", "records", "shards", "bytes"], rows, right=range(1, 4))
 
-    def _classes(self, title: str, heads: tuple[str, ...], counts: Mapping[str, tuple[int, ...]]) -> None:
+    def _classes(self, heads: Sequence[str], counts: Mapping[str, Sequence[int]]) -> None:
+        """Prints one row per class; the last count of a class is its total."""
         ranked = list(counts)
         if len(ranked) > MAX_CLASSES:
-            ranked = sorted(counts, key=lambda name: -sum(counts[name]))[:MAX_CLASSES]
-        table = {name: (*counts[name], sum(counts[name])) if len(heads) > 1 else counts[name] for name in ranked}
-        rows = [[self._clean(one_line(name, NAME)), *(f"{count:,}" for count in row)] for name, row in table.items()]
-        heads = (*heads, "all") if len(heads) > 1 else heads
-        self._table([title, *heads], rows, right=range(1, len(heads) + 1))
+            ranked = sorted(counts, key=lambda name: -counts[name][-1])[:MAX_CLASSES]
+        rows = [[self._clean(one_line(name, NAME)), *(f"{count:,}" for count in counts[name])] for name in ranked]
+        self._table(heads, rows, right=range(1, len(heads)))
         if left := len(counts) - len(ranked):
-            rest = sum(map(sum, counts.values())) - sum(sum(counts[name]) for name in ranked)
+            rest = sum(row[-1] for row in counts.values()) - sum(counts[name][-1] for name in ranked)
             self._console.print(f"… {left:,} more classes with {rest:,} records")
 
-    def _records(self, preview: "Preview") -> None:
+    def _records(self, preview: Preview) -> None:
         """Prints records side by side; columns that do not fit on a line follow in another table."""
         if not preview.rows:
             return
@@ -180,14 +166,21 @@ class Printer:
         self._console.print(table)
 
 
-_TEXTS = 2  # left-aligned columns: name and type
-
-
 def _is_file(stream: TextIO) -> bool:
     try:
         return stat.S_ISREG(os.fstat(stream.fileno()).st_mode)
     except (OSError, ValueError):  # an in-memory stream
         return False
+
+
+def _reasons(name: str, reasons: Reasons, total: int | None = None) -> Iterator[tuple[str, str]]:
+    yield name, f"{reasons.total if total is None else total:,}"
+    common = reasons.most_common(_MAX_LINES)
+    for reason, count, place in common:
+        where = f", such as {one_line(place, _LINE)}" if place else ""
+        yield "", f"{count:,} × {one_line(reason, _LINE)}{where}"
+    if rest := reasons.total - sum(count for _, count, _ in common):
+        yield "", f"{rest:,} for other reasons"
 
 
 def _lines(name: str, lines: Sequence[str]) -> Iterator[tuple[str, str]]:
@@ -205,25 +198,12 @@ def _folders(folders: Mapping[str, int]) -> str:
     return f" ({', '.join([*shown, *more])})"
 
 
-def _verdict(facts: "ArtifactFacts") -> str:
+def _verdict(facts: ArtifactFacts) -> str:
     if facts.faults:
         return f"does not match the shards: {len(facts.faults)} faults"
     if facts.verified:
         return "matches the shards by size and checksum"
     return "matches the shards by size; compare checksums with --verify"
-
-
-def _distinct(column: "ColumnStatistics") -> str:
-    if column.over:
-        return "> 1,000"
-    return MISSING if column.distinct is None else f"{column.distinct:,}"
-
-
-def _span(lengths: tuple[int, int] | None) -> str:
-    if lengths is None:
-        return ""
-    low, high = lengths
-    return f"{low:,}" if low == high else f"{low:,} to {high:,}"
 
 
 def _blocks(widths: Sequence[int], room: int) -> list[list[int]]:

@@ -16,6 +16,7 @@ from components.ingest.sources import Found
 from components.ingest.sources.rows import RowBatch, RowSource
 from components.ingest.survey import columns, detect, spans
 from components.records.quarantine import printable
+from pipelines.inspection import class_folders
 from pipelines.inspection.arrays import unpack, unpacked_schema
 from pipelines.inspection.contact_sheet import ContactSheet
 from pipelines.inspection.preview import Preview, column_of
@@ -80,6 +81,12 @@ class RawFacts:
         """Records by class, if there is a label column."""
         return next((column.classes for (name, _), column in self.columns.items() if name == self.label), None)
 
+    @property
+    def error(self) -> str:
+        """The first file that could not be read completely, and how many there are."""
+        count = f"({len(self.failures):,} of {self.files:,} files could not be read completely)"
+        return f"{self.failures[0]} {count}" if self.failures else ""
+
 
 def study(path: str, rows: int, sheet: ContactSheet | None, progress: ProgressCallback) -> RawFacts:
     """Reads all data once."""
@@ -97,12 +104,9 @@ def study(path: str, rows: int, sheet: ContactSheet | None, progress: ProgressCa
 
 
 def _add_folders(located: detect.Located, facts: RawFacts, sheet: ContactSheet | None) -> None:
-    from pipelines.inspection import class_folders
-
     home = located.home
     found: Found = refs.load(located.source).find(home)
-    read = class_folders.images if facts.has_images else class_folders.texts
-    for batch in read(home, found):
+    for batch in class_folders.batches(home, found, has_images=facts.has_images):
         facts.add(batch)
     if sheet is not None and facts.has_images:
         for file in found.files:

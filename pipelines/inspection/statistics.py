@@ -2,7 +2,6 @@
 
 import hashlib
 from collections import Counter
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -14,15 +13,6 @@ from pipelines.inspection.arrays import shape_of
 MAX_DISTINCT = 1000
 _LONG = 200  # characters or bytes; a longer value is kept as a digest
 _LABEL = 100  # characters of a long label that are kept
-
-
-@dataclass(frozen=True)
-class Numbers:
-    """Range and mean of the numbers in a column, without NaN."""
-
-    least: float
-    mean: float
-    most: float
 
 
 class ColumnStatistics:
@@ -48,9 +38,9 @@ class ColumnStatistics:
         return None if self._seen is None else len(self._seen)
 
     @property
-    def numbers(self) -> Numbers | None:
-        """Range and mean, if there are numbers."""
-        return Numbers(self._extremes[0], self._mean, self._extremes[1]) if self._extremes else None
+    def numbers(self) -> tuple[float, float, float] | None:
+        """Least, mean and most of the numbers without NaN, if there are any."""
+        return (self._extremes[0], self._mean, self._extremes[1]) if self._extremes else None
 
     @property
     def classes(self) -> dict[str, int] | None:
@@ -83,9 +73,7 @@ class ColumnStatistics:
             values = known
         if not len(values):
             return values
-        found = pc.min_max(values).as_py()
-        ends = (found["min"], found["max"])
-        self._extremes = _wider(self._extremes, ends)
+        self._extremes = _wider(self._extremes, values)
         self._count += len(values)
         # Incrementally, because a sum over all records might overflow; unsafe cast, because a mean may be inexact.
         mean = pc.mean(values.cast(pa.float64(), safe=False)).as_py()
@@ -94,8 +82,7 @@ class ColumnStatistics:
 
     def _add_lengths(self, lengths: pa.Array | None) -> None:
         if lengths is not None:
-            found = pc.min_max(lengths).as_py()
-            self.lengths = _wider(self.lengths, (found["min"], found["max"]))
+            self.lengths = _wider(self.lengths, lengths)
 
     def _add_distinct(self, values: pa.Array) -> None:
         if self._seen is None or self.over:
@@ -117,8 +104,7 @@ class ColumnStatistics:
 
 def is_list(kind: pa.DataType) -> bool:
     """Whether a type is a list."""
-    types = pa.types
-    return bool(types.is_list(kind) or types.is_large_list(kind) or types.is_fixed_size_list(kind))
+    return isinstance(kind, pa.ListType | pa.LargeListType | pa.FixedSizeListType)
 
 
 def is_binary(kind: pa.DataType) -> bool:
@@ -153,8 +139,10 @@ def _text_lengths(values: pa.Array) -> pa.Array | None:
     return pc.binary_length(values) if is_binary(values.type) else None
 
 
-def _wider(known: tuple[Any, Any] | None, more: tuple[Any, Any]) -> tuple[Any, Any]:
-    return more if known is None else (min(known[0], more[0]), max(known[1], more[1]))
+def _wider(known: tuple[Any, Any] | None, values: pa.Array) -> tuple[Any, Any]:
+    """Returns the range of the values and of those known."""
+    low, high = pc.min_max(values).as_py().values()
+    return (low, high) if known is None else (min(known[0], low), max(known[1], high))
 
 
 def _short(value: Any) -> Any:

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 from PIL import Image
+from rich.filesize import decimal
 
 from components.errors import BadInput
 from pipelines.inspection import NO_SHEET, InspectRequest, inspect
@@ -16,7 +17,7 @@ from tests.inspection.conftest import expected, image_file, inspected, squeezed
 def test_output(artifact: Path) -> None:
     """Splits, shards, classes, quarantine, first records."""
     sizes = [path.stat().st_size for path in sorted(artifact.glob("Split-*/*"))]
-    image = f"{len(image_file((1, 0, 0))):,}"
+    image = decimal(len(image_file((1, 0, 0))))
     assert squeezed(inspected(artifact, rows=3)) == squeezed(
         expected(f"""
     path         examples
@@ -32,17 +33,17 @@ def test_output(artifact: Path) -> None:
     sheet        {NO_SHEET}
 
     split  records  shards      bytes
-    train        3       2  {sizes[1] + sizes[2]:,} bytes
-    eval         1       1  {sizes[0]:,} bytes
+    train        3       2  {decimal(sizes[1] + sizes[2])}
+    eval         1       1  {decimal(sizes[0])}
 
     classes  train  eval  all
     cat          2     0    2
     dog          1     1    2
 
     #  image          label  number
-    1  PNG, {image} bytes  cat         1
-    2  PNG, {image} bytes  dog         2
-    3  PNG, {image} bytes  cat         3
+    1  PNG, {image}  cat         1
+    2  PNG, {image}  dog         2
+    3  PNG, {image}  cat         3
     """)
     )
 

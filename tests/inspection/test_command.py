@@ -36,7 +36,6 @@ def test_raw_data_needs_no_tensorflow() -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.slow
 def test_inspect_after_ingest() -> None:
     """The output of `penstock ingest` matches its manifest."""
     digits.write_image_folder(Path("digits"), limit=60)

@@ -11,6 +11,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from PIL import Image
+from rich.filesize import decimal
 
 from components.errors import BadInput
 from pipelines.inspection import NO_SHEET, InspectRequest, inspect, raw
@@ -107,7 +108,7 @@ def test_parquet() -> None:
         expected(rf"""
     path     rows.parquet
     kind     Parquet
-    files    1, {Path("rows.parquet").stat().st_size:,} bytes
+    files    1, {decimal(Path("rows.parquet").stat().st_size)}
     records  4
     bad      0
     sheet    {NO_SHEET}
@@ -124,7 +125,7 @@ def test_parquet() -> None:
     8                   1
 
     #  text  vector           ok     y  image
-    1  a     [0.5, 1.5]       true   7  PNG, {len(image):,} bytes
+    1  a     [0.5, 1.5]       true   7  PNG, {decimal(len(image))}
     2  bb    [2.5]            false  7  \xff\xfe\xfd\xfc… 5 bytes
     3  –     []               –      8  text
     4  dddd  [3.5, 4.5, 5.5]  true   –  –
@@ -140,7 +141,7 @@ def test_named_arrays() -> None:
     assert inspected("arrays.npz", rows=2) == expected(f"""
     path     arrays.npz
     kind     NumPy arrays
-    files    1, {Path("arrays.npz").stat().st_size:,} bytes
+    files    1, {decimal(Path("arrays.npz").stat().st_size)}
     records  4
     bad      0
 
@@ -166,7 +167,7 @@ def test_one_array() -> None:
     assert inspected("one.npy", rows=1) == expected(f"""
     path     one.npy
     kind     NumPy arrays
-    files    1, {Path("one.npy").stat().st_size:,} bytes
+    files    1, {decimal(Path("one.npy").stat().st_size)}
     records  4
     bad      0
 
@@ -183,20 +184,20 @@ def test_tfrecords(write_records: Callable[..., None]) -> None:
     write_records("examples/Split-train/data_tfrecord-00000-of-00001.gz", [("cat", 1), ("dog", 2), ("cat", 3)])
     write_records("examples/Split-eval/data_tfrecord-00000-of-00001.gz", [("dog", 4)])
 
-    shown, image = squeezed(inspected("examples")), f"{len(image_file((1, 0, 0))):,}"
+    shown, image = squeezed(inspected("examples")), len(image_file((1, 0, 0)))
 
     total = sum(path.stat().st_size for path in Path("examples").glob("*/*"))
     assert shown == squeezed(
         expected(f"""
     path     examples
     kind     TFRecords
-    files    2, {total:,} bytes
+    files    2, {decimal(total)}
     records  4 (Split-eval 1, Split-train 3)
     bad      0
     sheet    {NO_SHEET}
 
     column  type    missing  distinct    min   mean    max  length
-    image   binary        0         4                           {image}
+    image   binary        0         4                           {image:,}
     label   binary        0         2                            3
     number  int64         0         4      1  2.500      4
 
@@ -205,10 +206,10 @@ def test_tfrecords(write_records: Callable[..., None]) -> None:
     dog                     2
 
     #  image          label  number
-    1  PNG, {image} bytes  dog         4
-    2  PNG, {image} bytes  cat         1
-    3  PNG, {image} bytes  dog         2
-    4  PNG, {image} bytes  cat         3
+    1  PNG, {decimal(image)}  dog         4
+    2  PNG, {decimal(image)}  cat         1
+    3  PNG, {decimal(image)}  dog         2
+    4  PNG, {decimal(image)}  cat         3
     """)
     )
 
@@ -231,7 +232,7 @@ def test_image_folders() -> None:
         expected(f"""
     path     pets
     kind     class folders of images
-    files    7, {2 * len(small) + 2 * len(large) + 10:,} bytes
+    files    7, {decimal(2 * len(small) + 2 * len(large) + 10)}
     records  4
     bad      3
              1 × not inside a class folder, such as lost.gif

@@ -9,7 +9,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from pipelines.inspection.reasons import OTHER, Reasons
-from pipelines.inspection.statistics import ColumnStatistics, Numbers
+from pipelines.inspection.statistics import ColumnStatistics
 from tests.inspection.conftest import run_python
 
 
@@ -50,7 +50,6 @@ def test_reasons_are_limited() -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.slow
 def test_memory_does_not_grow_with_the_rows() -> None:
     """Ten times the rows take about the same memory, in fresh processes."""
     for rows in (100_000, 1_000_000):
@@ -76,27 +75,23 @@ def peak_kb(path: str) -> int:
 @pytest.mark.parametrize(
     ("values", "kind", "expected"),
     [
-        ([2**63 - 1, 2**63 - 3], pa.int64(), Numbers(2**63 - 3, 2.0**63, 2**63 - 1)),
-        ([1e308, 1.5e308, 1.7e308], pa.float64(), Numbers(1e308, 1.4e308, 1.7e308)),
-        ([-1.0, float("nan"), None, 3.0], pa.float64(), Numbers(-1.0, 1.0, 3.0)),
-        ([True, False, True, True], pa.bool_(), Numbers(0, 0.75, 1)),
-        ([np.float16(0.5), np.float16(1.5)], pa.float16(), Numbers(0.5, 1.0, 1.5)),
-        ([[1, 2], [], None, [6]], pa.list_(pa.int64()), Numbers(1, 3.0, 6)),
+        ([2**63 - 1, 2**63 - 3], pa.int64(), (2**63 - 3, 2.0**63, 2**63 - 1)),
+        ([1e308, 1.5e308, 1.7e308], pa.float64(), (1e308, 1.4e308, 1.7e308)),
+        ([-1.0, float("nan"), None, 3.0], pa.float64(), (-1.0, 1.0, 3.0)),
+        ([True, False, True, True], pa.bool_(), (0, 0.75, 1)),
+        ([np.float16(0.5), np.float16(1.5)], pa.float16(), (0.5, 1.0, 1.5)),
+        ([[1, 2], [], None, [6]], pa.list_(pa.int64()), (1, 3.0, 6)),
         ([float("nan")], pa.float32(), None),
         ([None], pa.null(), None),
     ],
 )
-def test_numbers(values: list[Any], kind: pa.DataType, expected: Numbers | None) -> None:
+def test_numbers(values: list[Any], kind: pa.DataType, expected: tuple[float, float, float] | None) -> None:
     """Range and mean at the edges of number types, with one value per batch."""
     column = ColumnStatistics(pa.field("a", kind))
     for value in values:
         column.add(pa.array([value], kind))
 
-    found = column.numbers
-    assert (found is None) == (expected is None)
-    if found and expected:
-        assert (found.least, found.most) == (expected.least, expected.most)
-        assert found.mean == pytest.approx(expected.mean)
+    assert column.numbers == (expected and (expected[0], pytest.approx(expected[1]), expected[2]))
 
 
 def test_nan_is_not_missing() -> None:
