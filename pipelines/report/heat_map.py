@@ -1,9 +1,10 @@
 """The layout of a confusion matrix: rows are true classes, columns predicted classes; drawn by charts.html.j2."""
 
 import math
-import unicodedata
 from collections.abc import Sequence
 from dataclasses import dataclass
+
+from rich.cells import cell_len
 
 from pipelines.report.formatting import fit, number
 
@@ -57,7 +58,7 @@ def heat_map(classes: Sequence[str], matrix: Sequence[Sequence[int]]) -> HeatMap
     cell, font = next(sizes for most, sizes in _SIZES if len(classes) <= most)
     wide = len(classes) > SMALL_MATRIX
     names = tuple((name, fit(name, 18 if wide else 14)) for name in classes)
-    text = math.ceil(max(_columns(short) for _, short in names) * font * _LETTER_WIDTH)
+    text = math.ceil(max(cell_len(short) for _, short in names) * font * _LETTER_WIDTH)
     slanted = text > cell - 6
     slant = math.ceil(max(text, 6 * font * _LETTER_WIDTH) * 0.72) + 12
     return HeatMap(
@@ -95,7 +96,3 @@ def _compact(count: int) -> str:
         if count >= size:
             return f"{count / size:.1f}{unit}" if count < 10 * size else f"{count // size}{unit}"
     return str(count)
-
-
-def _columns(text: str) -> int:
-    return sum(2 if unicodedata.east_asian_width(sign) in "WF" else 1 for sign in text)

@@ -20,15 +20,11 @@ from components.storage import durable
 from pipelines.report import formatting, sections
 from pipelines.report.facts import RunFacts
 from pipelines.report.formatting import fit
-from pipelines.report.sections import Excerpt
 from pipelines.report.thumbnails import thumbnail
 
-MAX_NODES = 60
-MAX_ROWS = 50
-MAX_QUARANTINED = 20  # the full list is a file of its own
 MAX_SAMPLES = 60
-MAX_CURVES = 12
-MAX_TILES = 24
+# Items that the page shows; the full quarantine list is a file of its own.
+_MOST = {"nodes": 60, "rows": 50, "quarantined": 20, "curves": 12, "tiles": 24}
 _SERIES_COLOURS = 6  # of lines and bars, in page.css
 # The marks of node states, so that they are readable without colour.
 _STATE_SHAPES = {
@@ -55,20 +51,15 @@ def render(facts: RunFacts) -> str:
             facts=facts,
             badge=sections.badge(facts),
             sections=sections.present(facts),
-            tiles=Excerpt.of(sections.tiles(facts), MAX_TILES),
-            nodes=Excerpt.of(facts.nodes, MAX_NODES),
+            tiles=sections.tiles(facts),
             slowest=max(seconds, default=0.0),
             node_seconds=sum(seconds),
-            ledger=Excerpt.of(facts.ledger, MAX_ROWS),
-            quarantined=facts.quarantined[:MAX_QUARANTINED],
             quarantined_total=sections.quarantined(facts),
-            warnings=Excerpt.of(facts.warnings, MAX_ROWS),
             balance=sections.balance(facts),
             samples=[thumbnail(sample) for sample in facts.samples[:MAX_SAMPLES]],
-            curves=Excerpt.of(sections.curves(facts), MAX_CURVES),
+            curves=sections.curves(facts),
             best=sections.best_epoch(facts),
-            thresholds=Excerpt.of(facts.thresholds, MAX_ROWS),
-            slices=Excerpt.of(sorted(facts.slices, key=lambda row: (row[0], row[2])), MAX_ROWS),
+            slices=sorted(facts.slices, key=lambda row: (row[0], row[2])),
             pairs=sections.confused_pairs(facts),
             matrix=sections.matrix(facts),
         )
@@ -95,7 +86,9 @@ def _environment() -> Environment:
         sha256=_sha256,
         spaced=sections.spaced,
     )
-    environment.globals.update(share=formatting.share, state_shapes=_STATE_SHAPES, series_colours=_SERIES_COLOURS)
+    environment.globals.update(
+        most=_MOST, share=formatting.share, state_shapes=_STATE_SHAPES, series_colours=_SERIES_COLOURS
+    )
     environment.tests.update(drawable=formatting.is_drawable)
     return environment
 

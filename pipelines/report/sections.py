@@ -3,7 +3,6 @@
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Generic, TypeVar
 
 from pipelines.orchestration.outcome import NodeFacts
 from pipelines.report.facts import RunFacts
@@ -14,21 +13,6 @@ from pipelines.report.line_chart import LineChart, line_chart
 MAX_CLASSES = 30  # in the class table, and as a confusion matrix
 MAX_PAIRS = 20  # of confused classes; half as many beside a matrix
 CANCELLED = (130, 143)
-
-_T = TypeVar("_T")
-
-
-@dataclass(frozen=True)
-class Excerpt(Generic[_T]):
-    """The first of many items, and how many are left out."""
-
-    shown: tuple[_T, ...]
-    left: int
-
-    @classmethod
-    def of(cls, items: Sequence[_T], limit: int) -> "Excerpt[_T]":
-        """Returns at most `limit` items."""
-        return cls(tuple(items[:limit]), max(0, len(items) - limit))
 
 
 @dataclass(frozen=True)
@@ -74,8 +58,9 @@ class Balance:
 
     splits: tuple[str, ...]
     totals: tuple[int, ...]
-    rows: Excerpt[ClassRow]
-    left_records: int  # in the classes left out
+    rows: tuple[ClassRow, ...]
+    left: int  # classes that are left out
+    left_records: int  # in these classes
     largest: ClassRow
     smallest: ClassRow
 
@@ -165,9 +150,9 @@ def balance(facts: RunFacts) -> Balance | None:
     top = max(share for each in shares.values() for share in each)
     rows = [ClassRow(name, table[name], tuple(_share(share, top) for share in shares[name])) for name in names]
     ranked = sorted(rows, key=lambda row: -row.total)
-    shown = Excerpt.of(rows if len(rows) <= MAX_CLASSES else ranked, MAX_CLASSES)
-    left = sum(totals) - sum(row.total for row in shown.shown)
-    return Balance(splits, totals, shown, left, largest=ranked[0], smallest=ranked[-1])
+    shown = tuple(rows if len(rows) <= MAX_CLASSES else ranked[:MAX_CLASSES])
+    left_records = sum(totals) - sum(row.total for row in shown)
+    return Balance(splits, totals, shown, len(rows) - len(shown), left_records, ranked[0], ranked[-1])
 
 
 def curves(facts: RunFacts) -> list[Curve]:

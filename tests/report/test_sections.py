@@ -8,7 +8,7 @@ import pytest
 from pipelines.orchestration.outcome import NodeFacts
 from pipelines.report import sections
 from pipelines.report.facts import RunFacts
-from pipelines.report.sections import Badge, Balance, ClassRow, ConfusedPair, Excerpt, Tile
+from pipelines.report.sections import Badge, Balance, ClassRow, ConfusedPair, Tile
 
 
 @pytest.mark.parametrize(
@@ -36,7 +36,8 @@ def test_few_classes(facts: RunFacts) -> None:
     assert table == Balance(
         splits=("train", "eval"),
         totals=(4, 4),
-        rows=Excerpt((ClassRow("b", (1, 4), (0.25, 1.0)), ClassRow("a", (3, 0), (0.75, 0.0))), 0),
+        rows=(ClassRow("b", (1, 4), (0.25, 1.0)), ClassRow("a", (3, 0), (0.75, 0.0))),
+        left=0,
         left_records=0,
         largest=ClassRow("b", (1, 4), (0.25, 1.0)),
         smallest=ClassRow("a", (3, 0), (0.75, 0.0)),
