@@ -13,7 +13,7 @@ import re
 import shutil
 import subprocess
 import sys
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from importlib.metadata import PackageNotFoundError, version
 from importlib.util import cache_from_source, find_spec
@@ -55,11 +55,16 @@ def checks() -> tuple[Check, ...]:
     )
 
 
-def render(results: Iterable[Check]) -> str:
+def render(results: Sequence[Check]) -> str:
     """Returns one aligned line per check, followed by its advice if it is not ok."""
-    results = tuple(results)
-    width = max((len(check.name) for check in results), default=0)
-    return "\n".join(line for check in results for line in _lines(check, width))
+    width = max(len(check.name) for check in results)
+    lines = []
+    for check in results:
+        state = "ok" if check.ok else "FAIL" if check.required else "warn"
+        lines.append(f"{state:<4}  {check.name:<{width}}  {check.found}")
+        if not check.ok:
+            lines.append(f"{'':<4}  {'':<{width}}  → {check.advice}")
+    return "\n".join(lines)
 
 
 def main() -> int:
@@ -78,26 +83,22 @@ def python_check(found: tuple[int, ...]) -> Check:
 def glibc_check(found: tuple[int, int] | None) -> Check:
     """Checks glibc: the locked wheels are built for glibc 2.17; those of TFX 1.17 and later for 2.39."""
     if found is None:
-        advice = "TFX has wheels for Linux with glibc only: use such a machine or container."
-        return Check("glibc", ok=False, found="none", advice=advice, required=True)
-    text = f"{found[0]}.{found[1]} (2.17 is enough for TFX 1.16; 1.17 and later need 2.39)"
-    return Check("glibc", found >= (2, 17), text, "Use a newer Linux, such as Debian 10 or later.", required=True)
+        text, advice = "none", "TFX has wheels for Linux with glibc only: use such a machine or container."
+    else:
+        text = f"{found[0]}.{found[1]} (2.17 is enough for TFX 1.16; 1.17 and later need 2.39)"
+        advice = "Use a newer Linux, such as Debian 10 or later."
+    return Check("glibc", found is not None and found >= (2, 17), text, advice, required=True)
 
 
 def pins_check(lock: Path) -> Check:
     """Compares installed versions with requirements.lock: other versions are the most frequent cause of TFX errors."""
     if not lock.is_file():
         return Check("pins", ok=True, found="not compared: no requirements.lock here")
-    pins = dict(_PIN.findall(lock.read_text()))
-    installed = {name: _installed(name) for name in pins}
-    differing = [
-        f"{name} {installed[name] or 'missing'} (locked {pins[name]})" for name in pins if installed[name] != pins[name]
-    ]
-    if not differing:
-        return Check("pins", ok=True, found=f"all {len(pins)} as locked", required=True)
+    pins = [(name, locked, _installed(name)) for name, locked in _PIN.findall(lock.read_text())]
+    differing = [f"{name} {found or 'missing'} (locked {locked})" for name, locked, found in pins if found != locked]
     named = ", ".join(differing[:_NAMED_DIFFERENCES]) + (", …" if len(differing) > _NAMED_DIFFERENCES else "")
-    found = f"{len(differing)} of {len(pins)} differ: {named}"
-    return Check("pins", ok=False, found=found, advice="Run `make setup`.", required=True)
+    text = f"{len(differing)} of {len(pins)} differ: {named}" if differing else f"all {len(pins)} as locked"
+    return Check("pins", not differing, text, "Run `make setup`.", required=True)
 
 
 def keras_check(installed: str | None, environment: Mapping[str, str], config: Mapping[str, object]) -> Check:
@@ -127,9 +128,9 @@ def bytecode_check() -> Check:
 
 def compiler_check() -> Check:
     """Checks for g++: set-up builds pyfarmhash and the native JPEG libraries with it."""
-    found = _first_line("g++", "--version")
+    output = _output("g++", "--version")
     advice = "Set-up needs it to build pyfarmhash: install g++ (Debian, Ubuntu: apt-get install g++)."
-    return Check("g++", found is not None, found or "missing", advice)
+    return Check("g++", output is not None, output.split("\n")[0] if output else "missing", advice)
 
 
 def native_check(environment: Mapping[str, str]) -> Check:
@@ -138,18 +139,17 @@ def native_check(environment: Mapping[str, str]) -> Check:
 
     if environment.get(build.SWITCH) == "0":
         return Check("native JPEG", ok=True, found=f"turned off by {build.SWITCH}=0")
+    try:
+        ok = all(build.find(library) for library in (build.DECODE, build.CHECK))
+        versions = f"TensorFlow {version('tensorflow')}, Pillow {version('pillow')}"
+        found = f"decoder and checker, built for {versions}" if ok else "not built for these versions"
+    except build.NotBuilt as error:
+        ok, found = False, str(error)
     advice = (
         "Run `python -m components.native.build`; until then TensorFlow decodes at a third of the speed, "
         "and ingest checks JPEGs at half of it."
     )
-    try:
-        found = [build.find(library) for library in (build.DECODE, build.CHECK)]
-    except build.NotBuilt as error:
-        return Check("native JPEG", ok=False, found=str(error), advice=advice)
-    if None in found:
-        return Check("native JPEG", ok=False, found="not built for these versions", advice=advice)
-    versions = f"TensorFlow {version('tensorflow')}, Pillow {version('pillow')}"
-    return Check("native JPEG", ok=True, found=f"decoder and checker, built for {versions}")
+    return Check("native JPEG", ok, found, advice)
 
 
 def disk_check(folder: Path) -> Check:
@@ -175,24 +175,16 @@ def cores_check() -> Check:
 def gpu_check() -> Check:
     """Checks the GPU: TensorFlow uses it only if CUDA's libraries are installed."""
     listing = _output("nvidia-smi", "--query-gpu=name", "--format=csv,noheader")
-    names = ", ".join((listing or "").split("\n"))
-    if not names:
+    if not listing:
         return Check("GPU", ok=True, found="none: training runs on the CPU")
     advice = "CUDA's libraries are not in this environment: training runs on the CPU unless the system has them."
-    return Check("GPU", _installed("nvidia-cudnn-cu12") is not None, names, advice)
+    return Check("GPU", _installed("nvidia-cudnn-cu12") is not None, listing.replace("\n", ", "), advice)
 
 
 def java_check() -> Check:
     """Checks for Java, which only the Flink runner needs."""
     path = shutil.which("java")
     return Check("Java", path is not None, path or "missing", "Only Beam on Flink needs it (JDK 17).")
-
-
-def _lines(check: Check, width: int) -> Iterable[str]:
-    state = "ok" if check.ok else "FAIL" if check.required else "warn"
-    yield f"{state:<4}  {check.name:<{width}}  {check.found}"
-    if not check.ok:
-        yield f"{'':<4}  {'':<{width}}  → {check.advice}"
 
 
 def _installed(name: str) -> str | None:
@@ -229,18 +221,9 @@ def _memory_bytes() -> int:
         return total
 
 
-def _first_line(*command: str) -> str | None:
-    output = _output(*command)
-    return output.split("\n")[0] if output else None
-
-
 def _output(*command: str) -> str | None:
     try:
         done = subprocess.run(command, capture_output=True, text=True, timeout=5, check=True)
     except (OSError, subprocess.SubprocessError):
         return None
     return done.stdout.strip()
-
-
-if __name__ == "__main__":
-    raise SystemExit(main())

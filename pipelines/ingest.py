@@ -41,20 +41,13 @@ def ingest(request: IngestRequest, surveyed: Callable[[Survey], None] | None = N
     if out.exists():
         raise SettingsError(f"--out {out}: exists already; choose another folder, or remove this one")
     caches = out.parent / ".penstock"
-    try:
-        with lock.hold(caches / out.name, wait=request.wait, place=out, flag="--out"):
-            durable.sweep(out.parent, out.name)
-            with durable.publish_folder(out) as artifact:
-                return _run(request, artifact, caches, surveyed)
-    except Exception as error:
-        if full := disk.full(error, out.parent, "--out", lambda: _data_bytes(request)):
-            raise full from error
-        raise
-
-
-def _data_bytes(request: IngestRequest) -> int:
-    found = cached.take(request.data, request.settings, HashCache(None))
-    return sum(item.size for item in found.listing.files)
+    with (
+        disk.explained(out.parent, "--out", lambda: cached.take(request.data, request.settings, HashCache(None))),
+        lock.hold(caches / out.name, wait=request.wait, place=out, flag="--out"),
+    ):
+        durable.sweep(out.parent, out.name)
+        with durable.publish_folder(out) as artifact:
+            return _run(request, artifact, caches, surveyed)
 
 
 def _run(request: IngestRequest, artifact: Path, caches: Path, surveyed: Callable[[Survey], None] | None) -> Manifest:

@@ -9,14 +9,15 @@ import sys
 import time
 import traceback
 from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import closing, contextmanager, suppress
 from datetime import datetime, timezone
 from types import FrameType
 from typing import Any, TextIO
 
 from components import progress
-from components.errors import Cancelled, DiskFull
+from components.errors import Cancelled
 from components.ingest.survey import cached
+from components.ingest.survey.survey import Survey
 from components.storage import durable
 from components.storage.hashing import HashCache
 from pipelines import log
@@ -26,6 +27,7 @@ from pipelines.orchestration import disk, lock, plan, schema
 from pipelines.orchestration.outcome import NodeFacts
 from pipelines.orchestration.plan import Plan, Request
 from pipelines.orchestration.store import Store
+from pipelines.report import gather
 from pipelines.report.facts import RunFacts
 
 
@@ -46,13 +48,14 @@ def run(config: RunConfig, request: Request, *, wait: bool = False, compiled: An
         wait: whether to wait for another run on the same root.
         compiled: the pipeline's IR if the `tfx` CLI has compiled it; up-to-date nodes are then recorded as well.
     """
-    with lock.hold(config.notes, wait=wait), _disk_explained(config):
+    with lock.hold(config.notes, wait=wait), disk.explained(config.root, "--root", lambda: _survey(config)):
         for folder in (config.root, config.notes, config.notes / "seals"):
             durable.sweep(folder)
         store = Store(config.metadata, config.name, read_only=False)
         display = Display(sys.stdout)
         display.closed(store.close_open_executions("FAILED"))
-        planned = _plan(config, store, request)
+        with closing(HashCache(config.hash_cache)) as cache:
+            planned = plan.make(config, store, cache, request)
         if planned.schema is not None:
             schema.bring_into_force(config, planned.schema)
             display.schema(planned.schema)
@@ -61,17 +64,7 @@ def run(config: RunConfig, request: Request, *, wait: bool = False, compiled: An
         return _TfxRun(config, store, planned).go(compiled)
 
 
-def _plan(config: RunConfig, store: Store, request: Request) -> Plan:
-    cache = HashCache(config.hash_cache)
-    try:
-        return plan.make(config, store, cache, request)
-    finally:
-        cache.close()
-
-
 def _nothing_due(config: RunConfig, store: Store, planned: Plan, display: Display) -> int:
-    from pipelines.report import gather
-
     nodes = tuple(NodeFacts(p.node.id, p.action, 0.0, p.reason) for p in planned.nodes)
     facts = gather.facts(config, store, planned, nodes, started=_now(), seconds=0.0, error=None)
     display.plan(planned, config)
@@ -89,12 +82,14 @@ class _TfxRun:
         self._log = config.root / "logs" / f"{datetime.now(timezone.utc):%Y%m%d-%H%M%S}.log"
 
     def go(self, compiled: Any) -> int:
+        from pipelines.report import page
+
         log.prepare_environment()
         with log.diverted(self._log) as user:
             display = Display(user)
             error = self._attempt(compiled, display)
             facts = self._facts(error)
-            self._write_report(facts)
+            page.write(facts, self._config.report)
             display.summary(facts, self._config)
             if error is not None:
                 display.failure(error, self._log)
@@ -112,7 +107,7 @@ class _TfxRun:
             traceback.print_exc()  # to the log
             with suppress(Exception):  # the metadata itself may have failed; the next run closes the executions
                 self._store.close_open_executions("FAILED")
-            return _disk_full(error, self._config) or error
+            return disk.full(error, self._config.root, "--root", lambda: _survey(self._config)) or error
         return None
 
     def _run_nodes(self, compiled: Any, display: Display) -> None:
@@ -136,8 +131,6 @@ class _TfxRun:
         return self._config.schema_in_force.read_bytes()
 
     def _facts(self, error: BaseException | None) -> RunFacts:
-        from pipelines.report import gather
-
         done = {node.id for node in self._nodes}
         left = tuple(
             NodeFacts(p.node.id, "skipped", 0.0, p.reason if p.action == plan.SKIP else "not reached")
@@ -150,30 +143,10 @@ class _TfxRun:
             started=self._started, seconds=seconds, error=error,
         )  # fmt: skip
 
-    def _write_report(self, facts: RunFacts) -> None:
-        from pipelines.report import page
 
-        page.write(facts, self._config.report)
-
-
-@contextmanager
-def _disk_explained(config: RunConfig) -> Iterator[None]:
-    """Raises DiskFull for an error that a full disk causes outside of a node."""
-    try:
-        yield
-    except Exception as error:
-        if full := _disk_full(error, config):
-            raise full from error
-        raise
-
-
-def _disk_full(error: Exception, config: RunConfig) -> DiskFull | None:
-    def data_bytes() -> int:
-        cache = HashCache(config.hash_cache, read_only=True)
-        found = cached.take(config.data, config.settings.ingest, cache, config.needs)
-        return sum(item.size for item in found.listing.files)
-
-    return disk.full(error, config.root, "--root", data_bytes)
+def _survey(config: RunConfig) -> Survey:
+    cache = HashCache(config.hash_cache, read_only=True)
+    return cached.take(config.data, config.settings.ingest, cache, config.needs)
 
 
 @contextmanager

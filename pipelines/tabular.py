@@ -1,10 +1,4 @@
-"""The tabular pipeline, for the `tfx` CLI.
-
-    tfx pipeline create --engine local --pipeline_path pipelines/tabular.py
-    tfx run create --engine local --pipeline_name tabular
-
-Settings are read from penstock.toml; PENSTOCK_DATA and PENSTOCK_ROOT set another data folder and pipeline root.
-"""
+"""The tabular pipeline for the `tfx` command; see `pipelines/tfx_entry.py`."""
 
 from pipelines.tfx_entry import main
 

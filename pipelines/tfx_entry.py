@@ -1,5 +1,9 @@
 """Entry point of the runner files: lets the `tfx` CLI start the same run as `penstock run`.
 
+    tfx pipeline create --engine local --pipeline_path pipelines/image.py
+    tfx run create --engine local --pipeline_name image
+
+Settings are read from penstock.toml; PENSTOCK_DATA and PENSTOCK_ROOT set another data folder and pipeline root.
 `tfx pipeline create` executes the runner file with `LocalDagRunner.run` replaced by a recorder; `tfx run create`
 executes it as a script.
 """

@@ -13,7 +13,15 @@ from pipelines.orchestration.store import Store
 
 def examples(config: RunConfig, given: str | None = None) -> Path:
     """Returns an Examples artifact: the given one, or the newest; runs the pipeline up to Ingest if there is none."""
-    return _checked(given) if given else _newest_or_run(config, "Ingest", MANIFEST)
+    if given is None:
+        return _newest_or_run(config, "Ingest", MANIFEST)
+    path = Path(given).absolute()
+    if not (path / MANIFEST).is_file():
+        raise SettingsError(
+            f"--records {given}: no {MANIFEST} in it; "
+            "expected a folder that `penstock ingest` or the Ingest node has written"
+        )
+    return path
 
 
 def transform_graph(config: RunConfig, artifact: Path) -> Path | None:
@@ -44,28 +52,14 @@ def newest(config: RunConfig, node: str, inside: str) -> Path | None:
 
 
 def _newest_or_run(config: RunConfig, node: str, inside: str) -> Path:
+    from pipelines import run
+    from pipelines.orchestration.plan import Request
+
     found = newest(config, node, inside)
     if found is None:
-        _run(config, node)
+        if run.run(config, Request(last=node)):
+            raise PenstockError(f"nothing to measure: {node} failed in {config.root}; see the messages above")
         found = newest(config, node, inside)
     if found is None:
         raise PenstockError(f"{config.root}: {node} ran, but its output is missing; run `penstock run` and see its log")
     return found
-
-
-def _run(config: RunConfig, node: str) -> None:
-    from pipelines import run
-    from pipelines.orchestration.plan import Request
-
-    if run.run(config, Request(last=node)):
-        raise PenstockError(f"nothing to measure: {node} failed in {config.root}; see the messages above")
-
-
-def _checked(given: str) -> Path:
-    path = Path(given).absolute()
-    if not (path / MANIFEST).is_file():
-        raise SettingsError(
-            f"--records {given}: no {MANIFEST} in it; "
-            "expected a folder that `penstock ingest` or the Ingest node has written"
-        )
-    return path

@@ -37,13 +37,15 @@ class ContactSheet:
 
     def offer(self, label: str, load: Callable[[], bytes]) -> None:
         """Adds an image if its class has less than its share; loads it only then, and ignores a broken one."""
-        if not self._wants(label):
+        full = self._count == MAX_IMAGES
+        largest = max(self._by_class.values(), key=len, default=[])
+        if full and len(self._by_class.get(label, ())) + 1 >= len(largest):
             return
         image = _thumbnail(load())
         if image is None:
             return
-        if self._count == MAX_IMAGES:
-            max(self._by_class.values(), key=len).pop()
+        if full:
+            largest.pop()
             self._count -= 1
         self._by_class.setdefault(label, []).append(image)
         self._count += 1
@@ -74,11 +76,6 @@ class ContactSheet:
                 sheet.save(temporary, "PNG")
         except OSError as error:
             raise BadInput(f"--sheet {printable(str(target))}: cannot be written: {error.strerror or error}") from error
-
-    def _wants(self, label: str) -> bool:
-        if self._count < MAX_IMAGES:
-            return True
-        return len(self._by_class.get(label, ())) + 1 < max(map(len, self._by_class.values()))
 
 
 def _thumbnail(content: bytes) -> "Image.Image | None":

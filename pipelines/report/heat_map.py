@@ -29,20 +29,12 @@ class HeatCell:
 
 
 @dataclass(frozen=True)
-class HeatRow:
-    """The cells of one true class."""
-
-    cells: tuple[HeatCell, ...]
-    recall: str
-
-
-@dataclass(frozen=True)
 class HeatMap:
     """A confusion matrix and the space around it, in pixels."""
 
     label: str
     names: tuple[tuple[str, str], ...]  # of the classes: complete, shortened
-    rows: tuple[HeatRow, ...]
+    rows: tuple[tuple[list[HeatCell], str], ...]  # by true class: cells, recall
     cell: int
     font: float
     left: int
@@ -74,10 +66,10 @@ def heat_map(classes: Sequence[str], matrix: Sequence[Sequence[int]]) -> HeatMap
     )
 
 
-def _row(classes: Sequence[str], row: int, counts: Sequence[int]) -> HeatRow:
+def _row(classes: Sequence[str], row: int, counts: Sequence[int]) -> tuple[list[HeatCell], str]:
     whole = sum(counts)
     cells = [_cell(classes, row, column, count, whole) for column, count in enumerate(counts) if count > 0]
-    return HeatRow(tuple(cells), f"{counts[row] / whole:.2f}" if whole else "–")
+    return cells, f"{counts[row] / whole:.2f}" if whole else "–"
 
 
 def _cell(classes: Sequence[str], row: int, column: int, count: int, whole: int) -> HeatCell:

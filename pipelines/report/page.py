@@ -44,25 +44,22 @@ def write(facts: RunFacts, path: Path) -> None:
 def render(facts: RunFacts) -> str:
     """Returns the page of a run as HTML."""
     seconds = [sections.seconds(node) for node in facts.nodes]
-    return (
-        _environment()
-        .get_template("page.html.j2")
-        .render(
-            facts=facts,
-            badge=sections.badge(facts),
-            sections=sections.present(facts),
-            tiles=sections.tiles(facts),
-            slowest=max(seconds, default=0.0),
-            node_seconds=sum(seconds),
-            quarantined_total=sections.quarantined(facts),
-            balance=sections.balance(facts),
-            samples=[thumbnail(sample) for sample in facts.samples[:MAX_SAMPLES]],
-            curves=sections.curves(facts),
-            best=sections.best_epoch(facts),
-            slices=sorted(facts.slices, key=lambda row: (row[0], row[2])),
-            pairs=sections.confused_pairs(facts),
-            matrix=sections.matrix(facts),
-        )
+    template = _environment().get_template("page.html.j2")
+    return template.render(
+        facts=facts,
+        badge=sections.badge(facts),
+        sections=sections.present(facts),
+        tiles=sections.tiles(facts),
+        slowest=max(seconds, default=0.0),
+        node_seconds=sum(seconds),
+        quarantined_total=sections.quarantined(facts),
+        balance=sections.balance(facts),
+        samples=[thumbnail(sample) for sample in facts.samples[:MAX_SAMPLES]],
+        curves=sections.curves(facts),
+        best=sections.best_epoch(facts),
+        slices=sorted(facts.slices, key=lambda row: (row[0], row[2])),
+        pairs=sections.confused_pairs(facts),
+        matrix=sections.matrix(facts),
     )
 
 

@@ -83,16 +83,6 @@ class Curve:
         return not all(math.isfinite(value) for values in self.lines.values() for value in values)
 
 
-@dataclass(frozen=True)
-class ConfusedPair:
-    """Records of one class that were predicted as another."""
-
-    true: str
-    predicted: str
-    count: int
-    whole: int  # records of the true class
-
-
 def present(facts: RunFacts) -> dict[str, str]:
     """Returns the titles of the sections that have something to show, by anchor, in the order of the page."""
     sections = (
@@ -176,17 +166,17 @@ def quarantined(facts: RunFacts) -> int:
     return max(len(facts.quarantined), sum(row.quarantined for row in facts.ledger))
 
 
-def confused_pairs(facts: RunFacts) -> tuple[ConfusedPair, ...]:
-    """Returns the most frequently confused pairs of classes."""
+def confused_pairs(facts: RunFacts) -> list[tuple[str, str, int, int]]:
+    """Returns the most frequent confusions: true class, predicted class, records, all records of the true class."""
     names = _class_names(facts)
     pairs = [
-        ConfusedPair(names[true], names[predicted], count, sum(counts))
+        (names[true], names[predicted], count, sum(counts))
         for true, counts in enumerate(facts.confusion)
         for predicted, count in enumerate(counts)
         if true != predicted and count > 0
     ]
     limit = MAX_PAIRS // 2 if len(facts.confusion) <= MAX_CLASSES else MAX_PAIRS
-    return tuple(sorted(pairs, key=lambda pair: -pair.count)[:limit])
+    return sorted(pairs, key=lambda pair: -pair[2])[:limit]
 
 
 def matrix(facts: RunFacts) -> HeatMap | None:
