@@ -23,6 +23,7 @@ _GB = 10**9
 _LOCK = Path(__file__).resolve().parents[1] / "requirements.lock"
 _PIN = re.compile(r"^([A-Za-z0-9._-]+)(?:\[[^]]*\])?==([^\s;\\]+)", re.MULTILINE)
 _NAMED_DIFFERENCES = 5
+_NEEDS_COMPILER = "Set-up needs it to build pyfarmhash: install g++ (Debian, Ubuntu: apt-get install g++)."
 
 
 @dataclass(frozen=True)
@@ -43,15 +44,15 @@ def checks() -> tuple[Check, ...]:
         glibc_check(_glibc_version()),
         pins_check(_LOCK),
         keras_check(_installed("keras"), os.environ, _keras_config()),
-        pip_check(),
+        presence_check("pip", _installed("pip"), "Run `make setup`: TFX calls pip.", required=True),
         bytecode_check(),
-        compiler_check(),
+        presence_check("g++", _output("g++", "--version"), _NEEDS_COMPILER),
         native_check(os.environ),
         disk_check(Path.cwd()),
         memory_check(_memory_bytes()),
         cores_check(),
         gpu_check(),
-        java_check(),
+        presence_check("Java", shutil.which("java"), "Only Beam on Flink needs it (JDK 17)."),
     )
 
 
@@ -112,25 +113,12 @@ def keras_check(installed: str | None, environment: Mapping[str, str], config: M
     return Check("Keras", ok, found, advice if installed else "Run `make setup`.", required=True)
 
 
-def pip_check() -> Check:
-    """Checks for pip: the `tfx` command calls `pip freeze`."""
-    found = _installed("pip")
-    return Check("pip", found is not None, found or "missing", "Run `make setup`: TFX calls pip.", required=True)
-
-
 def bytecode_check() -> Check:
     """Checks for compiled bytecode: without it TFX takes three to four times as long to import."""
     spec = find_spec("tfx")
     compiled = bool(spec and spec.origin and Path(cache_from_source(spec.origin)).is_file())
     found = "compiled" if compiled else "not compiled: importing TFX takes 48 s instead of 13 s"
     return Check("bytecode", compiled, found, "Run `make clean setup`.")
-
-
-def compiler_check() -> Check:
-    """Checks for g++: set-up builds pyfarmhash and the native JPEG libraries with it."""
-    output = _output("g++", "--version")
-    advice = "Set-up needs it to build pyfarmhash: install g++ (Debian, Ubuntu: apt-get install g++)."
-    return Check("g++", output is not None, output.split("\n")[0] if output else "missing", advice)
 
 
 def native_check(environment: Mapping[str, str]) -> Check:
@@ -181,10 +169,9 @@ def gpu_check() -> Check:
     return Check("GPU", _installed("nvidia-cudnn-cu12") is not None, listing.replace("\n", ", "), advice)
 
 
-def java_check() -> Check:
-    """Checks for Java, which only the Flink runner needs."""
-    path = shutil.which("java")
-    return Check("Java", path is not None, path or "missing", "Only Beam on Flink needs it (JDK 17).")
+def presence_check(name: str, found: str | None, advice: str, *, required: bool = False) -> Check:
+    """Checks for a tool: shows its version or path, or that it is missing."""
+    return Check(name, bool(found), found.split("\n")[0] if found else "missing", advice, required)
 
 
 def _installed(name: str) -> str | None:
