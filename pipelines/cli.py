@@ -163,11 +163,10 @@ def inspect(
     from pathlib import Path
 
     from pipelines import log
-    from pipelines.inspection import InspectRequest
     from pipelines.inspection import inspect as show
 
     log.prepare_environment()
-    show(path, InspectRequest(rows, Path(sheet) if sheet else None, verify), sys.stdout)
+    show(path, sys.stdout, rows=rows, sheet=Path(sheet) if sheet else None, verify=verify)
 
 
 @bench.command("input")

@@ -17,6 +17,7 @@ import pydantic
 
 from components.errors import PenstockError
 from components.ingest.pool import WorkerDied, WorkerProcess
+from pipelines import log
 from pipelines.bench import locate
 from pipelines.bench.measurements import MeasureJob, MeasureResult
 from pipelines.config import RunConfig
@@ -53,8 +54,6 @@ def run(job: MeasureJob) -> MeasureResult:
 
 def measure_here(job: MeasureJob, output: Path) -> Iterator[dict[str, Any]]:
     """What the worker process runs: yields the result as a dictionary."""
-    from pipelines import log
-
     with log.diverted(output):  # the messages of TensorFlow and its libraries
         from pipelines.bench import worker  # TensorFlow, for the worker process only
 

@@ -8,7 +8,6 @@ A file of a class folder is a row too (path, class, format, width, height, bytes
 Memory does not grow with the data: only statistics, the first records and up to 64 thumbnails are kept.
 """
 
-from dataclasses import dataclass
 from pathlib import Path
 from typing import TextIO
 
@@ -25,40 +24,39 @@ NO_SHEET = "draw the images with --sheet FILE.png"
 _MESSAGE = 2000  # characters of an error message
 
 
-@dataclass(frozen=True)
-class InspectRequest:
-    """What the user wants to see."""
+def inspect(path: str, stream: TextIO, *, rows: int = 5, sheet: Path | None = None, verify: bool = False) -> None:
+    """Prints what is at `path`; raises if it cannot be read, or if shards do not match their manifest.
 
-    rows: int = 5
-    sheet: Path | None = None
-    verify: bool = False
-
-
-def inspect(path: str, request: InspectRequest, stream: TextIO) -> None:
-    """Prints what is at `path`; raises if it cannot be read, or if shards do not match their manifest."""
+    Args:
+        path: raw data or an artifact.
+        stream: where to print.
+        rows: number of records to show.
+        sheet: file for a contact sheet of images.
+        verify: whether to compare the checksums of an artifact's shards.
+    """
     try:
-        _inspect(path, request, Printer(stream))
+        _inspect(path, Printer(stream), rows, sheet, verify=verify)
     except PenstockError as error:
         # File names may contain control characters that a terminal would obey.
         raise type(error)(one_line(printable(str(error)), _MESSAGE)) from error
 
 
-def _inspect(path: str, request: InspectRequest, printer: Printer) -> None:
-    if request.sheet is not None:
-        _check_sheet(request.sheet, Path(path))
-    sheet = ContactSheet() if request.sheet else None
+def _inspect(path: str, printer: Printer, rows: int, target: Path | None, *, verify: bool) -> None:
+    if target is not None:
+        _check_sheet(target, Path(path))
+    sheet = ContactSheet() if target else None
     with printer.progress() as progress:
         facts: ArtifactFacts | RawFacts
         if artifact.is_artifact(Path(path)):
-            facts = artifact.study(Path(path), request.rows, sheet, progress, verify=request.verify)
+            facts = artifact.study(Path(path), rows, sheet, progress, verify=verify)
         else:
-            facts = raw.study(path, request.rows, sheet, progress)
-    printer.show(facts, _sheet_line(sheet, request.sheet, has_images=facts.has_images))
+            facts = raw.study(path, rows, sheet, progress)
+    printer.show(facts, _sheet_line(sheet, target, has_images=facts.has_images))
     if facts.error:
         raise BadInput(facts.error)
     if sheet is not None and not sheet.images():
         raise SettingsError(
-            f"--sheet {printable(str(request.sheet))}: not written, because {printable(path)} contains no image that "
+            f"--sheet {printable(str(target))}: not written, because {printable(path)} contains no image that "
             "can be drawn; expected class folders of images, or a column that holds image files as bytes"
         )
 

@@ -47,8 +47,13 @@ def test_each_round_starts_with_another_variant() -> None:
 
 
 @pytest.mark.slow
-def test_every_variant_is_measured(artifact: Path) -> None:
-    """Training, the tutorial code, a stage, and images stored smaller, in a fresh process."""
+def test_every_variant_is_measured(artifact: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Training, the tutorial code, a stage, and images stored smaller, in a fresh process.
+
+    D11: a `json.py` in the working folder is not imported by that process.
+    """
+    (tmp_path / "json.py").write_text("raise SystemExit('imported')")
+    monkeypatch.chdir(tmp_path)
     variants = [Variant(kind, SETTINGS) for kind in ("batch", "tutorial", "decode")]
     variants.append(Variant("batch", SETTINGS, Ingest(store="jpeg", store_side=64)))
     result = jobs.run(replace(job(artifact, *variants), device_share=0.9))

@@ -15,7 +15,7 @@ from PIL import Image
 from components.records import checksum, manifest
 from components.records.manifest import Manifest, Shard
 from components.records.quarantine import Quarantined
-from pipelines.inspection import InspectRequest, inspect
+from pipelines.inspection import inspect
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -29,7 +29,7 @@ def _own_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 def inspected(path: Path | str, **request: Any) -> str:
     """Returns the output without trailing spaces."""
     stream = io.StringIO()
-    inspect(str(path), InspectRequest(**request), stream)
+    inspect(str(path), stream, **request)
     return "\n".join(line.rstrip() for line in stream.getvalue().splitlines())
 
 

@@ -10,7 +10,7 @@ from PIL import Image
 from rich.filesize import decimal
 
 from components.errors import BadInput
-from pipelines.inspection import NO_SHEET, InspectRequest, inspect
+from pipelines.inspection import NO_SHEET, inspect
 from tests.inspection.conftest import expected, image_file, inspected, squeezed
 
 
@@ -79,7 +79,7 @@ def test_faults(artifact: Path) -> None:
     stream = io.StringIO()
 
     with pytest.raises(BadInput, match="5 shards do not match the manifest"):
-        inspect(str(artifact), InspectRequest(verify=True), stream)
+        inspect(str(artifact), stream, verify=True)
 
     shown = [line.split(None, 1)[1].rstrip() for line in stream.getvalue().splitlines() if line.startswith("fault")]
     assert shown == [

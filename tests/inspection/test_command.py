@@ -26,9 +26,9 @@ def test_raw_data_needs_no_tensorflow() -> None:
     Path("pets/cat").mkdir(parents=True)
     Path("pets/cat/1.png").write_bytes(image_file((1, 1, 1)))
     script = (
-        "import sys; from pipelines.inspection import InspectRequest, inspect\n"
+        "import sys; from pipelines.inspection import inspect\n"
         "for paths in (['rows.parquet', 'rows.csv'], ['pets']):\n"
-        "    for path in paths: inspect(path, InspectRequest(), sys.stderr)\n"
+        "    for path in paths: inspect(path, sys.stderr)\n"
         "    print(*sorted({'tensorflow', 'tfx', 'apache_beam', 'keras', 'pyarrow', 'PIL'} & {*sys.modules}))"
     )
 

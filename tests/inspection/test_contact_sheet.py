@@ -12,7 +12,7 @@ from PIL import Image
 
 from components.errors import SettingsError
 from data import digits
-from pipelines.inspection import NO_SHEET, InspectRequest, inspect
+from pipelines.inspection import NO_SHEET, inspect
 from pipelines.inspection.contact_sheet import MAX_IMAGES, ContactSheet
 from tests.inspection.conftest import image_file, inspected
 
@@ -153,7 +153,7 @@ def test_data_without_images() -> None:
     with pytest.raises(
         SettingsError, match=r"not written, because rows\.parquet contains no image that can be drawn; expected class"
     ):
-        inspect("rows.parquet", InspectRequest(sheet=Path("sheet.png")), stream)
+        inspect("rows.parquet", stream, sheet=Path("sheet.png"))
 
     assert "records  1" in stream.getvalue()
     assert not Path("sheet.png").exists()

@@ -9,7 +9,7 @@ import pytest
 from rich.filesize import decimal
 
 from components.errors import BadInput
-from pipelines.inspection import InspectRequest, inspect
+from pipelines.inspection import inspect
 from pipelines.inspection.cells import cell, cell_of_list, escape_formula
 from pipelines.inspection.printer import _blocks
 from tests.inspection.conftest import expected, image_file, inspected
@@ -69,7 +69,7 @@ def test_formulas() -> None:
     pq.write_table(pa.table({"=1+1": cells, "label": ["=a", "-5", "b", "c", "d"]}), "rows.parquet")
 
     with Path("out.txt").open("w") as stream:
-        inspect("rows.parquet", InspectRequest(), stream)
+        inspect("rows.parquet", stream)
     written = [line.split() for line in Path("out.txt").read_text().splitlines()]
 
     assert written[-6:] == [

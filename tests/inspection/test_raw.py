@@ -14,7 +14,7 @@ from PIL import Image
 from rich.filesize import decimal
 
 from components.errors import BadInput
-from pipelines.inspection import NO_SHEET, InspectRequest, inspect, raw
+from pipelines.inspection import NO_SHEET, inspect, raw
 from pipelines.report import formatting
 from tests.inspection.conftest import expected, image_file, inspected, squeezed
 
@@ -314,7 +314,7 @@ def test_a_damaged_file_among_others() -> None:
     stream = io.StringIO()
 
     with pytest.raises(BadInput, match=r"2.parquet: cannot be read.*1 of 2 files could not be read completely"):
-        inspect("*.parquet", InspectRequest(), stream)
+        inspect("*.parquet", stream)
 
     assert "records     2\n" in "\n".join(map(str.rstrip, stream.getvalue().splitlines()))
     assert "unreadable  2.parquet: cannot be read" in stream.getvalue()

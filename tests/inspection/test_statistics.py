@@ -66,8 +66,8 @@ def test_memory_does_not_grow_with_the_rows() -> None:
 def peak_kb(path: str) -> int:
     """Returns the peak memory of inspecting a file."""
     script = (
-        "import resource, sys; from pipelines.inspection import InspectRequest, inspect; "
-        f"inspect({path!r}, InspectRequest(), sys.stdout); print(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss)"
+        "import resource, sys; from pipelines.inspection import inspect; "
+        f"inspect({path!r}, sys.stdout); print(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss)"
     )
     return int(run_python(script).stdout.split()[-1])
 
