@@ -17,8 +17,6 @@ struct Box {
   int top, left, height, width;
 };
 
-inline int BigEndian16(const uint8_t* at) { return at[0] << 8 | at[1]; }
-
 }  // namespace penstock
 
 #endif  // PENSTOCK_NATIVE_BYTES_H_

@@ -213,9 +213,9 @@ inline std::string DecodeRaw(Bytes bytes, const Shape& shape, const Box& box, bo
 // undefined.
 inline std::string DecodeCropResize(Bytes bytes, const Box& box, bool flip, const Options& options, Scratch* scratch,
                                     uint8_t* out) {
+  if (IsJpeg(bytes)) return DecodeJpeg(bytes, box, flip, options, scratch, out);
   const Shape shape = ReadShape(bytes);
   if (shape.format == kRaw) return DecodeRaw(bytes, shape, box, flip, options, scratch, out);
-  if (shape.format == kJpeg) return DecodeJpeg(bytes, box, flip, options, scratch, out);
   return "expected a JPEG with 1 or 3 components of 8 bits, or a raw image";
 }
 

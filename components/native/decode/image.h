@@ -1,10 +1,10 @@
 // Size and format of an image from its first bytes, and whether it is decoded here.
 //
-//   "\xff\xd8\xff"        JPEG ─► segments ─► frame header: bits, height, width, components
+//   "\xff\xd8\xff"        JPEG ─► libjpeg reads its header
 //   "P6 00640 00480 255\n" raw ─► width, height; RGB bytes follow
 //   "\x89PNG…"             size only: TensorFlow decodes it
 //
-// Allocates nothing and reads nothing beyond the given bytes. Sizes are unverified claims of the file.
+// Reads nothing beyond the given bytes. Sizes are unverified claims of the file.
 
 #ifndef PENSTOCK_NATIVE_IMAGE_H_
 #define PENSTOCK_NATIVE_IMAGE_H_
@@ -14,6 +14,7 @@
 #include <cstring>
 
 #include "bytes.h"
+#include "jpeg_reader.h"
 
 namespace penstock {
 
@@ -54,44 +55,23 @@ inline Shape RawShape(Bytes bytes) {
   return {height, width, kRaw};
 }
 
-// Reads a frame header; other segments are skipped by their lengths.
-inline Shape FrameShape(int marker, const uint8_t* body, int length) {
-  if (length < 8) return {};
-  const int bits = body[2], height = BigEndian16(body + 3), width = BigEndian16(body + 5), components = body[7];
-  const bool huffman = marker == 0xC0 || marker == 0xC1 || marker == 0xC2;  // sequential or progressive
-  const bool ours = huffman && bits == 8 && (components == 1 || components == 3) && height > 0 && width > 0;
-  return {height, width, ours ? kJpeg : kOther};
-}
-
 inline Shape JpegShape(Bytes bytes) {
-  const uint8_t* data = bytes.data;
-  for (size_t at = 2; at + 4 <= bytes.size;) {
-    if (data[at] != 0xFF || data[at + 1] == 0xFF) {  // stray bytes and fill bytes, which libjpeg skips too
-      ++at;
-      continue;
-    }
-    const int marker = data[at + 1];
-    at += 2;
-    if (marker <= 0x01 || (marker >= 0xD0 && marker <= 0xD7)) continue;  // these have no length
-    if (marker == 0xD9 || marker == 0xDA) return {};                     // the end, or a scan without a frame
-    const size_t length = static_cast<size_t>(BigEndian16(data + at));
-    if (length < 2 || at + length > bytes.size) return {};
-    if (marker >= 0xC0 && marker <= 0xCF && marker != 0xC4 && marker != 0xC8 && marker != 0xCC) {
-      return FrameShape(marker, data + at, static_cast<int>(length));
-    }
-    at += length;
-  }
-  return {};
+  JpegReader reader(nullptr);
+  if (!reader.Open(bytes)) return {};
+  return {reader.height(), reader.width(), reader.supported() ? kJpeg : kOther};
 }
 
 inline Shape PngShape(Bytes bytes) {
   if (bytes.size < 24 || std::memcmp(bytes.data + 12, "IHDR", 4) != 0) return {};
   if (bytes.data[16] || bytes.data[17] || bytes.data[20] || bytes.data[21]) return {};  // above 65,535: left to TensorFlow
-  return {BigEndian16(bytes.data + 22), BigEndian16(bytes.data + 18), kOther};
+  const auto side = [&](int at) { return bytes.data[at] << 8 | bytes.data[at + 1]; };
+  return {side(22), side(18), kOther};
 }
 
+inline bool IsJpeg(Bytes bytes) { return bytes.size >= 3 && std::memcmp(bytes.data, "\xff\xd8\xff", 3) == 0; }
+
 inline Shape ReadShape(Bytes bytes) {
-  if (bytes.size >= 3 && std::memcmp(bytes.data, "\xff\xd8\xff", 3) == 0) return JpegShape(bytes);
+  if (IsJpeg(bytes)) return JpegShape(bytes);
   if (bytes.size >= 2 && std::memcmp(bytes.data, "P6", 2) == 0) return RawShape(bytes);
   if (bytes.size >= 8 && std::memcmp(bytes.data, "\x89PNG\r\n\x1a\n", 8) == 0) return PngShape(bytes);
   return {};
