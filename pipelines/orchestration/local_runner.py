@@ -8,10 +8,12 @@ for each node:  up to date ─► its outputs are published again, in state CACH
 import time
 from collections.abc import Callable
 from datetime import datetime
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import orjson
+import tensorflow as tf
 from google.protobuf import message
 from tfx.dsl.compiler import constants
 from tfx.orchestration import metadata
@@ -118,9 +120,11 @@ class _Inspector:
             def run_executor(self, execution_info: Any, make_beam_pipeline_fn: Any = None) -> Any:
                 beam_workers.prepare()
                 beam_translation.speed_up()
-                return inspect(
-                    execution_info, lambda info: super(InspectedBeam, self).run_executor(info, make_beam_pipeline_fn)
-                )
+                run = partial(super().run_executor, make_beam_pipeline_fn=make_beam_pipeline_fn)
+                if execution_info.pipeline_node.node_info.id == "Evaluator":
+                    # TFMA updates Keras metrics eagerly: AutoGraph would convert their code for nothing.
+                    run = tf.autograph.experimental.do_not_convert(run)
+                return inspect(execution_info, run)
 
         return {
             executable_spec_pb2.PythonClassExecutableSpec: InspectedPython,
