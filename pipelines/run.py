@@ -4,6 +4,7 @@ lock ─► clean up after a killed run ─► plan ─► nothing due: print wh
                                             └► import TFX, build, run the due nodes ─► facts ─► summary, report
 """
 
+import gc
 import signal
 import sys
 import time
@@ -114,6 +115,8 @@ class _TfxRun:
         display.loading()
         from pipelines.orchestration import build
         from pipelines.orchestration.local_runner import LocalRunner
+
+        gc.freeze()  # the imported modules stay: a collection that visits them again takes most of a second
 
         def finished(node: NodeFacts) -> None:
             self._nodes.append(node)

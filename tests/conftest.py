@@ -1,9 +1,12 @@
 """What the whole suite shares: one thread per worker, deterministic property tests, and fixtures that inject faults."""
 
 import contextlib
+import ctypes
+import gc
 import os
 import shutil
 import subprocess
+import sys
 import tempfile
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager
@@ -12,12 +15,14 @@ from typing import Any
 
 import hypothesis
 import orjson
+import psutil
 import pytest
 
 # oneDNN's AMX kernels for bfloat16 crash in virtual machines that announce AMX and do not allow it.
 os.environ.setdefault("ONEDNN_MAX_CPU_ISA", "AVX512_CORE_FP16")
 
 _NOBODY = 65534
+_MUCH = 100 << 20  # bytes that one module's tests may leave behind
 
 if "PYTEST_XDIST_WORKER" in os.environ:
     # One worker per core: a thread pool in each of them would only make them wait for each other.
@@ -31,7 +36,34 @@ hypothesis.settings.load_profile("suite")
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Moves the longest files to the front: short ones then keep both workers busy to the end."""
-    items.sort(key=lambda item: (item.get_closest_marker("e2e") is None, "test_every_task" not in item.nodeid))
+
+    def place(item: pytest.Item) -> tuple[bool, ...]:
+        e2e, slow = (item.get_closest_marker(name) is not None for name in ("e2e", "slow"))
+        return not e2e, "test_every_task" not in item.nodeid, not slow
+
+    items.sort(key=place)
+
+
+def pytest_collection_finish() -> None:
+    """Does what a run does after its imports: collections skip modules, and Beam inspects a class once."""
+    gc.freeze()
+    if "apache_beam" in sys.modules:
+        from pipelines.orchestration import beam_translation
+
+        beam_translation.speed_up()
+
+
+@pytest.fixture(scope="module", autouse=True)
+def _bounded_memory() -> Iterator[None]:
+    """Frees what Keras and TensorFlow keep of models; not after every module, because collecting takes a second."""
+    before = psutil.Process().memory_info().rss
+    yield
+    if "keras" in sys.modules and psutil.Process().memory_info().rss > before + _MUCH:
+        import keras
+
+        keras.utils.clear_session()
+        if trim := getattr(ctypes.CDLL(None), "malloc_trim", None):  # only glibc has it
+            trim(0)
 
 
 @pytest.fixture

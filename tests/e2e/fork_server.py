@@ -12,6 +12,7 @@ test_ingest.py therefore starts new processes with two seeds, and test_image.py 
 """
 
 import atexit
+import gc
 import json
 import os
 import signal
@@ -104,6 +105,7 @@ def end(code: int) -> None:
 if __name__ == "__main__":
     for name in IMPORTED:
         __import__(name)
+    gc.freeze()  # a collection in a command would otherwise visit, and so copy, all that is imported here
     try:
         asked = serve(socket.socket(fileno=int(sys.argv[1])))
     except ValueError:  # no more file descriptors arrive: the tests have ended

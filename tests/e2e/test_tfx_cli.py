@@ -16,6 +16,7 @@ from pipelines.orchestration import graph
 pytestmark = [pytest.mark.e2e, pytest.mark.slow]
 
 PROJECT = Path(__file__).resolve().parents[2]
+COMMAND = "from tfx.tools.cli.cli_main import cli_group; cli_group()"  # as the installed script
 NODES = [node.id for node in graph.NODES]
 SETTINGS = """
 [image]
@@ -35,39 +36,41 @@ class TwoRuns:
 
 
 @pytest.fixture(scope="module")
-def two_runs(tmp_path_factory: pytest.TempPathFactory, make_pipeline: Any) -> TwoRuns:
-    """A pipeline on 300 digits that is created once and run twice."""
+def two_runs(tmp_path_factory: pytest.TempPathFactory, make_pipeline: Any, fork_server: Any) -> TwoRuns:
+    """A pipeline on 300 digits that is created once and run twice; the installed command does the first run."""
     home = tmp_path_factory.mktemp("tfx")
     write_image_folder(home / "images", 300)
     (home / "quick.toml").write_text(SETTINGS)
     pipeline = make_pipeline(home / "images", home / "root")
 
-    def state_after(command: str) -> dict[str, str]:
-        tfx(command, home)
-        return {node: pipeline.newest(node).state for node in NODES}
-
-    tfx("pipeline create --pipeline_path pipelines/image.py", home)
-    run = "run create --pipeline_name image"
-    return TwoRuns(pipeline, state_after(run), state_after(run))
-
-
-def tfx(command: str, home: Path) -> None:
-    """Runs the installed `tfx` command in a new process."""
     environment = {
+        **os.environ,
         "LOCAL_HOME": str(home / "tfx"),
         "PENSTOCK_DATA": str(home / "images"),
         "PENSTOCK_ROOT": str(home / "root"),
         "PENSTOCK_SETTINGS": str(home / "quick.toml"),
     }
-    done = subprocess.run(
-        [str(Path(sys.executable).with_name("tfx")), *command.split(), "--engine", "local"],
-        cwd=PROJECT,
-        env={**os.environ, **environment},
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-    assert done.returncode == 0, done.stdout + done.stderr
+
+    def forked(arguments: list[str]) -> None:
+        done = fork_server.start(COMMAND, arguments, environment, PROJECT).wait()
+        assert done.code == 0, done.output
+
+    def installed(arguments: list[str]) -> None:
+        tfx = Path(sys.executable).with_name("tfx")
+        done = subprocess.run(
+            [str(tfx), *arguments], cwd=PROJECT, env=environment, capture_output=True, text=True, check=False
+        )
+        assert done.returncode == 0, done.stdout + done.stderr
+
+    def states() -> dict[str, str]:
+        return {node: pipeline.newest(node).state for node in NODES}
+
+    forked(["pipeline", "create", "--pipeline_path", "pipelines/image.py", "--engine", "local"])
+    run = ["run", "create", "--pipeline_name", "image", "--engine", "local"]
+    installed(run)
+    first = states()
+    forked(run)
+    return TwoRuns(pipeline, first, states())
 
 
 def test_first_run_completes_every_node_and_pushes_a_model(two_runs: TwoRuns) -> None:

@@ -37,10 +37,9 @@ class Borrowing(beam.DoFn):
         self.process = other.process
 
 
-@pytest.fixture(autouse=True)
-def faster(monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.fixture(autouse=True, scope="module")
+def _faster() -> None:
     """Beam with our change."""
-    monkeypatch.setattr(userstate, "get_dofn_specs", userstate.get_dofn_specs)
     beam_translation.speed_up()
 
 

@@ -48,7 +48,7 @@ from components.tasks import parts as shipped
 from components.training import trainer
 from data.__main__ import generators
 from pipelines import config as run_config
-from pipelines.orchestration import beam_translation, build
+from pipelines.orchestration import build
 from pipelines.orchestration import schema as curated
 
 RECORDS = 150  # of the sample data
@@ -157,7 +157,6 @@ def _id_of(record: bytes, column: str) -> int:
 
 def run_task(name: str, home: Path) -> TaskRun:
     """Runs the pipeline's code on the first records of the sample data."""
-    beam_translation.speed_up()
     data = home / "data"
     generators()[name].main(["--out", str(data), "--limit", str(RECORDS)])
     config = run_config.make(
