@@ -250,6 +250,7 @@ def evaluated(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
+@pytest.mark.slow  # runs TFMA
 class TestEvaluator:
     """Records that the model was evaluated on."""
 
