@@ -132,6 +132,7 @@ class Display:
             rows += _by_type(columns.describe(found.table.schema, found.table.label, found.table.images))
             if names := identity.left_out(found.table.schema, found.table.label):
                 rows.append(("not compared", f"{', '.join(names)} (no part in duplicates and splits)"))
+            rows += [("note", note) for note in found.table.notes]
         self._rows(rows)
 
     def ingested(self, made: Manifest, out: Path) -> None:

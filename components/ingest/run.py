@@ -139,8 +139,8 @@ def _close_rows(job: Job, found: Sequence[ShardReport]) -> Manifest:
     if not survey.spans[0].span.name:
         duplicates.clear(output.artifact)  # only spans are reused, and their fingerprints with them
     rows = sum(report.read for report in found) + len(survey.listing.quarantined)
-    label = table.label if table else ""
-    warnings = repeated.warnings(identity.left_out(table.schema, label) if table else ())
+    label, notes = (table.label, table.notes) if table else ("", ())
+    warnings = [*notes, *repeated.warnings(identity.left_out(table.schema, label) if table else ())]
     made = manifest.close(
         output.artifact, survey.listing, found, output.settings, job.quarantine_list, rows, warnings, label
     )

@@ -75,7 +75,6 @@ class RowsUnit:
 
     part: "Range"
     shard: str  # end of the shards' names
-    source: str
     home: Place
     table: "Table"
 
@@ -91,13 +90,12 @@ class RowsUnit:
         return write_range(self._reader(output), self.shard, output.artifact)
 
     def _reader(self, output: Output) -> "RangeReader":
-        from components.ingest.survey.renames import RenamedRows
         from components.ingest.write.rows import RangeReader
 
         table, settings = self.table, output.settings
         split_by = table.names.get(settings.split_by, settings.split_by)
         return RangeReader(
-            self.part, RenamedRows(refs.load(self.source), table.names), table.schema, self.home,
+            self.part, table.source, table.schema, self.home,
             settings.model_copy(update={"split_by": split_by}), table.label, table.images, output.checks,
         )  # fmt: skip
 
@@ -203,16 +201,13 @@ def of_span(
 
 def of_rows(span: "SpanFiles", table: "Table", settings: "Ingest", kind: type[RowsUnit] = RowsUnit) -> list[RowsUnit]:
     """Returns the work units of one span of rows."""
-    source, home, name = span.located.source, span.located.home, span.span.name
-    ranges = divide(span, settings)
-    return [
-        kind(each, shards.numbered(index, len(ranges), name), source, home, table) for index, each in enumerate(ranges)
-    ]
+    home, name = span.located.home, span.span.name
+    ranges = divide(span, table.source, settings)
+    return [kind(each, shards.numbered(index, len(ranges), name), home, table) for index, each in enumerate(ranges)]
 
 
-def divide(span: "SpanFiles", settings: "Ingest") -> "list[Range]":
+def divide(span: "SpanFiles", source: "RowSource", settings: "Ingest") -> "list[Range]":
     """Divides the files of a span into ranges of about `shard_mb`, at least `min_shards` of them if possible."""
-    source: RowSource = refs.load(span.located.source)
     sizes = {item.file.path: item.size for item in span.listing.files}
     rows = sum(sizes[name] for name in span.located.files)
     target = _range_bytes(rows, sum(sizes.values()), settings)

@@ -82,14 +82,16 @@ def record_ends(stream: "IO[bytes] | gzip.GzipFile", size: int | None) -> Iterat
         yield end
 
 
-def read_records(stream: "IO[bytes] | gzip.GzipFile", start: int, stop: int | None) -> Iterator[StoredRecord]:
-    """Yields the records between two offsets, or up to the end, and compares all checksums."""
+def read_records(
+    stream: "IO[bytes] | gzip.GzipFile", start: int, stop: int | None, most: int = _MAX_RECORD
+) -> Iterator[StoredRecord]:
+    """Yields the records between two offsets, or up to the end, and compares all checksums; each has `most` bytes."""
     offset = start
     while offset != stop:
         head = stream.read(HEADER.size)
         if not head and stop is None:
             return
-        length = _length(head, offset)
+        length = _length(head, offset, most)
         data, footer = stream.read(length), stream.read(FOOTER.size)
         if len(footer) < FOOTER.size:
             raise _cut_off(offset)
@@ -137,15 +139,18 @@ def _decompress_start(content: bytes) -> bytes:
     return b"".join(pieces)
 
 
-def _length(head: bytes, offset: int) -> int:
+def _length(head: bytes, offset: int, most: int = _MAX_RECORD) -> int:
     if len(head) < HEADER.size:
         raise _cut_off(offset)
     length = length_of(head)
     if length is None:
         reason = "damaged" if offset else "damaged, or this is not a TFRecord file"
         raise Unreadable(f"the record header at byte offset {offset:,} is {reason}; nothing after it can be trusted")
-    if length > _MAX_RECORD:
-        raise Unreadable(f"the record at byte offset {offset:,} has {length:,} bytes; a tf.Example has at most 2 GB")
+    if length > most:
+        limit = (
+            "a tf.Example has at most 2 GB" if most == _MAX_RECORD else f"more than ingest.max_row_mb = {most >> 20}"
+        )
+        raise Unreadable(f"the record at byte offset {offset:,} has {length:,} bytes; {limit}")
     return length
 
 

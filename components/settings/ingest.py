@@ -23,6 +23,13 @@ class Ingest(Section):
     max_file_mb: int = pydantic.Field(
         64, gt=0, description="maximum size of an image or text file in MB; larger files are quarantined"
     )
+    max_row_mb: int = pydantic.Field(
+        64,
+        gt=0,
+        le=1024,
+        description="maximum size of one row of a table, array or TFRecord in MB, decompressed; a "
+        "larger one stops the run",
+    )
     shard_mb: int = pydantic.Field(128, gt=0, description="target size of a shard in MB")
     min_shards: int = pydantic.Field(8, gt=0, description="minimum number of shards, if there are as many records")
     compression: Literal["none", "gzip"] = pydantic.Field(
@@ -30,6 +37,16 @@ class Ingest(Section):
     )
     spans: str = pydantic.Field(
         "all", description="which spans of a {SPAN} pattern to read: all, latest, last N, or a range such as 3-7"
+    )
+    header: Literal["auto", "yes", "no"] = pydantic.Field(
+        "auto",
+        description="whether the first line of CSV files holds the column names; auto: decide from its cells and the "
+        "lines below it",
+    )
+    names: tuple[str, ...] = pydantic.Field(
+        (),
+        description="names of all columns of CSV files, separated by commas; empty: those in the header, or column_1, "
+        "column_2 … without one",
     )
     label: str = pydantic.Field(
         "", description="label column; empty: a column with a usual name such as label or class"
@@ -45,8 +62,13 @@ class Ingest(Section):
     unused: tuple[str, ...] = pydantic.Field(
         (), description="columns that no model reads and that do not decide the split, such as ids, separated by commas"
     )
-    text: str = pydantic.Field(
-        "", description="text column; empty: a column with a usual name such as text, or the only string column"
+    text: tuple[str, ...] = pydantic.Field(
+        (),
+        description="text column, or several separated by commas, which are joined into one; empty: a column with a "
+        "usual name such as text, or the only string column",
+    )
+    text_separator: str = pydantic.Field(
+        "\n", description="what is put between the texts of several columns in ingest.text; the default is a line end"
     )
     split_by: str = pydantic.Field(
         "", description="column whose value decides the split of a row; empty: all columns except label and ids"
@@ -71,7 +93,7 @@ class Ingest(Section):
         description="maximum difference of two near duplicates, in bits of the 64-bit perceptual hash (0–8); -1: off",
     )
 
-    @pydantic.field_validator("unused", mode="before")
+    @pydantic.field_validator("unused", "text", "names", mode="before")
     @classmethod
     def _is_a_list(cls, value: Any) -> Any:
         return split_names(value)

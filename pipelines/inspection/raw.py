@@ -13,9 +13,10 @@ import pyarrow as pa
 from components import refs
 from components.errors import BadInput
 from components.ingest.sources import Found
-from components.ingest.sources.rows import RowBatch, RowSource
+from components.ingest.sources.rows import RowBatch, RowFormat, RowSource
 from components.ingest.survey import columns, detect, spans
 from components.records.quarantine import printable
+from components.settings.ingest import Ingest
 from pipelines.inspection import class_folders
 from pipelines.inspection.arrays import unpack, unpacked_schema
 from pipelines.inspection.contact_sheet import ContactSheet
@@ -117,7 +118,7 @@ def _add_folders(located: detect.Located, facts: RawFacts, sheet: ContactSheet |
 
 
 def _add_rows(located: detect.Located, facts: RawFacts) -> None:
-    source: RowSource = refs.load(located.source)
+    source = _configured(located, facts)
     first: tuple[str, pa.Schema] | None = None
     facts.files = len(located.files)
     for name in located.files:
@@ -130,6 +131,18 @@ def _add_rows(located: detect.Located, facts: RawFacts) -> None:
                 _add_file(source, path, name, _agreed(first, name, schema, facts), facts)
         except BadInput as error:
             facts.failures.append(str(error))
+
+
+def _configured(located: detect.Located, facts: RawFacts) -> RowSource:
+    """Returns the source as ingest would use it by default, with its decisions as notes."""
+    known: RowFormat = refs.load(located.source)
+    try:
+        source, decision = known.configure([located.home / name for name in located.files], Ingest())
+    except BadInput as error:  # a file that cannot be read, or files that differ: the others are shown
+        facts.warnings.append(str(error))
+        return known
+    facts.warnings += [decision] if decision else []
+    return source
 
 
 def _agreed(first: tuple[str, pa.Schema], name: str, schema: pa.Schema, facts: RawFacts) -> pa.Schema:

@@ -335,3 +335,22 @@ def test_a_full_disk_leaves_no_truncated_shard(data: Path, tmp_path: Path, tiny_
 
     assert shards(tiny_disk / "out").items() < shards(tmp_path / "whole").items()
     assert not (tiny_disk / "out" / "manifest.json").exists()
+
+
+def test_a_table_without_a_header(tmp_path: Path) -> None:
+    """A17: the first line is a record; the manifest says so; the label is named by its position; texts are joined."""
+    rows = [[str(index % 4), f"title {index}", f'said "{index}",\nand more'] for index in range(200)]
+    (tmp_path / "data").mkdir()
+    for name, part in (("a.csv", rows[:120]), ("b.csv", rows[120:])):
+        with (tmp_path / "data" / name).open("w", newline="") as file:
+            csv.writer(file, quoting=csv.QUOTE_ALL).writerows(part)
+
+    made = run(tmp_path / "data", tmp_path / "out", label="column_1", text="column_2,column_3", min_shards=3)
+
+    found = {(record["column_1"], record["column_2_column_3"]) for record in records(tmp_path / "out")}
+    assert found == {(int(kind), f"{title}\n{text}".encode()) for kind, title, text in rows}
+    decision = (
+        "first line of a.csv read as data: '0' is a number like those below it in column 1; "
+        "ingest.header = yes or no decides otherwise"
+    )
+    assert (made.found, made.quarantined, made.warnings) == (200, 0, (decision,))

@@ -62,6 +62,17 @@ def test_csv(table: Any) -> None:
     """)
 
 
+def test_csv_without_a_header() -> None:
+    """A17: the decision of ingest is shown, and the columns are numbered."""
+    Path("rows.csv").write_text("1,x\n2,y\n")
+
+    shown = inspected("rows.csv")
+
+    assert "warning  first line of rows.csv read as data: '1' is a number like those below it in column 1" in shown
+    assert "records  2" in shown
+    assert "column_2" in shown
+
+
 def test_json_lines(table: Any) -> None:
     """Written by pandas."""
     table.to_json("people.jsonl", orient="records", lines=True)

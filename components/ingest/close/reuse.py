@@ -36,7 +36,7 @@ def key_of(span: SpanFiles, table: Table | None, settings: Ingest, strata: str =
         "data": span.listing.digest,
         "strata": strata,
         "settings": settings.model_dump(mode="json", exclude={"spans", "max_bad_fraction", "near_duplicate_bits"}),
-        "columns": [str(table.schema), table.label, table.images, dict(table.names)] if table else [],
+        "columns": [str(table.schema), table.label, table.images, repr(table.source)] if table else [],
         "code": fingerprint.sources(["components.ingest.units", refs.module_of(span.located.source)]),
         "libraries": {name: metadata.version(name) for name in _LIBRARIES},
     }

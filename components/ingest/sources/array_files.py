@@ -19,11 +19,10 @@ from typing import IO, Any
 
 import numpy as np
 
-from components.ingest.sources.rows import bad_file
+from components.ingest.sources.rows import MAX_ROW, bad_file, too_large
 from components.records.quarantine import printable
 from components.storage.paths import DataPath, open_whole
 
-_MAX_ROW_BYTES = 1 << 30  # protobuf allows 2 GB per record
 _CHECKSUM_BYTES = 1 << 20  # read at once to verify checksums
 _ENTRY_BYTES = 30  # header of a zip entry, before name and extra field
 _END, _END_BYTES = b"PK\5\6", 22 + 65535  # the end record of a zip file: its mark, and its bytes with a full comment
@@ -80,8 +79,8 @@ def reading(path: DataPath) -> Iterator[None]:
         raise bad_file(path, f"cannot be read: {error}; it may be damaged: write it again") from error
 
 
-def arrays_of(path: DataPath) -> list[ArrayFile]:
-    """Returns the arrays of a file sorted by name, with those of the label file beside it."""
+def arrays_of(path: DataPath, max_row: int = MAX_ROW) -> list[ArrayFile]:
+    """Returns the arrays of a file sorted by name, with those of the label file; a row has at most `max_row` bytes."""
     with reading(path):
         found = _zipped(path) if path.suffix.lower() == ".npz" else [_plain(path, path.stem)]
     if labels := labels_of(path):
@@ -91,6 +90,9 @@ def arrays_of(path: DataPath) -> list[ArrayFile]:
     _check_names(path, [array.name for array in found])
     for array in found:
         _check_array(array)
+    if (size := sum(array.row_bytes for array in found)) > max_row:
+        largest = max(found, key=lambda array: array.row_bytes)
+        raise too_large(path, f"each row (array '{largest.name}' of shape {largest.shape})", size, max_row)
     if len({array.rows for array in found}) > 1:
         lengths = ", ".join(f"'{array.name}' {array.rows:,}" for array in found)
         raise bad_file(
@@ -117,8 +119,6 @@ def _check_array(array: ArrayFile) -> None:
         raise bad_file(array.path, f"{name} is a single value; expected one row per example")
     if not array.rows:
         raise bad_file(array.path, f"0 examples in it: {name} has the shape {array.shape}")
-    if array.row_bytes > _MAX_ROW_BYTES:
-        raise bad_file(array.path, f"{name} has rows of {array.row_bytes:,} bytes; expected at most {_MAX_ROW_BYTES:,}")
     if array.by_columns and array.member:
         advice = "save it in C order (numpy.ascontiguousarray) or without compression"
         raise bad_file(array.path, f"{name} is compressed in Fortran order; {advice}")

@@ -24,8 +24,9 @@ import contextlib
 import itertools
 import math
 from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import IO, Any
+from typing import IO, TYPE_CHECKING, Any
 
 import numpy as np
 import numpy.typing as npt
@@ -40,9 +41,12 @@ from components.ingest.sources.array_files import (
     verify_checksums,
 )
 from components.ingest.sources.conversion import OVERFLOW, Reasons, found, row_batch
-from components.ingest.sources.rows import Range, RowBatch, bad_file
+from components.ingest.sources.rows import MAX_ROW, Range, RowBatch, bad_file
 from components.records.quarantine import RAW_LIMIT
 from components.storage.paths import DataPath
+
+if TYPE_CHECKING:
+    from components.settings.ingest import Ingest
 
 Rows = npt.NDArray[Any]
 
@@ -51,18 +55,26 @@ _BATCH_BYTES = 8 << 20
 _LAST_CHARACTER, _SURROGATES = 0x10FFFF, (0xD800, 0xDFFF)
 
 
+@dataclass(frozen=True)
 class ArrayRows:
     """Reads .npz and .npy files."""
 
+    max_row: int = MAX_ROW  # bytes
+
+    def configure(self, files: Sequence[DataPath], settings: "Ingest") -> tuple["ArrayRows", str]:
+        """Applies the limit of a row."""
+        del files
+        return replace(self, max_row=settings.max_row_mb << 20), ""
+
     def schema(self, path: DataPath) -> pa.Schema:
         """Returns one column per array."""
-        return pa.schema([_field(array) for array in arrays_of(owner_of(path) or path)])
+        return pa.schema([_field(array) for array in arrays_of(owner_of(path) or path, self.max_row)])
 
     def divide(self, path: DataPath, relative: str, target: int) -> list[Range]:
         """Divides at any row; compressed arrays are one range, and label files have none of their own."""
         if owner_of(path):
             return []
-        arrays = arrays_of(path)
+        arrays = arrays_of(path, self.max_row)
         verify_checksums(path, arrays)
         rows, row_bytes = arrays[0].rows, sum(array.row_bytes for array in arrays)
         whole = any(array.member for array in arrays)
@@ -73,7 +85,7 @@ class ArrayRows:
     def read(self, path: DataPath, part: Range, schema: pa.Schema) -> Iterator[RowBatch]:
         """Reads the rows of a range from all arrays."""
         # Arrays that are not in the schema are not read, except one if no other gives the number of rows.
-        arrays = arrays_of(path)
+        arrays = arrays_of(path, self.max_row)
         arrays = [array for array in arrays if array.name in schema.names] or arrays[:1]
         _check_layout(arrays, schema)
         for start, blocks in _blocks(path, arrays, part):

@@ -25,8 +25,8 @@ FALSE = ("0", "False", "FALSE", "false")
 
 _CODE = r"^\s*-?0[0-9xX]"  # 007 and 0x1F are names, not amounts: a number would not be written back like this
 _HUGE = r"^\s*-?[0-9]{19,}\s*$"  # as a float it would lose its last digits
-_NUMBER, _INTEGER = r"^-?[0-9]*\.?[0-9]+([eE][-+]?[0-9]+)?$", r"^-?[0-9]{1,18}$"
-_TRUTH = f"^({'|'.join(TRUE + FALSE)})$"
+NUMBER, _INTEGER = r"^-?[0-9]*\.?[0-9]+([eE][-+]?[0-9]+)?$", r"^-?[0-9]{1,18}$"
+TRUTH = f"^({'|'.join(TRUE + FALSE)})$"
 _MOST = 0.9  # of the cells of a column
 
 
@@ -109,7 +109,7 @@ def _type_of_most(cells: pa.Array) -> pa.DataType:
     text = pc.utf8_trim(_decode(cells)[0].drop_null(), " \t")
     text = text.filter(pc.invert(pc.is_in(text, pa.array(MISSING))))
     numbers, integers, truths = (
-        pc.sum(pc.match_substring_regex(text, pattern)).as_py() or 0 for pattern in (_NUMBER, _INTEGER, _TRUTH)
+        pc.sum(pc.match_substring_regex(text, pattern)).as_py() or 0 for pattern in (NUMBER, _INTEGER, TRUTH)
     )
     if numbers and numbers >= _MOST * len(text):
         return pa.int64() if integers == numbers else pa.float64()

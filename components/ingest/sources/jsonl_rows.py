@@ -17,10 +17,10 @@ one object over two lines) it does not go by lines, so a row would depend on its
 """
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from functools import cache
 from itertools import chain
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import orjson
@@ -31,20 +31,31 @@ from components.ingest.sources import jsonl_lines, set_types, text_ranges
 from components.ingest.sources.conversion import OVERFLOW, is_list, out_of_range, value_type
 from components.ingest.sources.jsonl_lines import BadLine, Row, flatten, parse, show
 from components.ingest.sources.record_ends import find_line_ends
-from components.ingest.sources.rows import BadRow, Range, RowBatch, bad_file
-from components.ingest.sources.text_ranges import SAMPLE, Block
+from components.ingest.sources.rows import MAX_ROW, BadRow, Range, RowBatch, bad_file
+from components.ingest.sources.text_ranges import SAMPLE, Block, RecordFormat
 from components.storage.paths import DataPath
+
+if TYPE_CHECKING:
+    from components.settings.ingest import Ingest
 
 _BLOCK = 2 << 20  # bytes of text parsed at once: 4 MB of it as Python objects exceed the CPU caches
 _EXPECTED = "expected one JSON object per line"
 
 
+@dataclass(frozen=True)
 class JsonlRows:
     """Reads JSON Lines files."""
 
+    max_row: int = MAX_ROW  # bytes
+
+    def configure(self, files: Sequence[DataPath], settings: "Ingest") -> tuple["JsonlRows", str]:
+        """Applies the limit of a row."""
+        del files
+        return replace(self, max_row=settings.max_row_mb << 20), ""
+
     def schema(self, path: DataPath) -> pa.Schema:
         """Returns the keys in the first megabyte, each with the type of most of its values."""
-        first = _first_rows(path)
+        first = self._first_rows(path)
         schema = jsonl_lines.infer(path, enumerate(first.data.splitlines(), first.line))
         if not schema.names:
             raise bad_file(path, f"0 examples in its first {len(first.data)} bytes; {_EXPECTED}")
@@ -52,27 +63,30 @@ class JsonlRows:
 
     def divide(self, path: DataPath, relative: str, target: int) -> list[Range]:
         """Divides at line ends."""
-        _first_rows(path)
+        self._first_rows(path)
         whole = replace(text_ranges.whole(path), path=relative)
-        return text_ranges.divide(path, find_line_ends, whole, target)
+        return text_ranges.divide(path, self._lines, whole, target)
 
     def read(self, path: DataPath, part: Range, schema: pa.Schema) -> Iterator[RowBatch]:
         """Reads a range, about two megabytes of text at a time."""
-        for block in text_ranges.blocks(path, find_line_ends, part, _BLOCK):
+        for block in text_ranges.blocks(path, self._lines, part, _BLOCK):
             batch = _read_clean(block, schema) or _read_dirty(block, schema)
             if batch.columns.num_rows or batch.bad:
                 yield batch
 
+    @property
+    def _lines(self) -> RecordFormat:
+        return RecordFormat(find_line_ends, self.max_row)
+
+    def _first_rows(self, path: DataPath) -> Block:
+        """Returns about a megabyte of lines; rejects a file without any."""
+        block = text_ranges.first_block(path, self._lines, text_ranges.whole(path), SAMPLE)
+        if block is None:
+            raise bad_file(path, f"0 examples in it; {_EXPECTED}")
+        return block
+
 
 SOURCE = JsonlRows()
-
-
-def _first_rows(path: DataPath) -> Block:
-    """Returns about a megabyte of lines; rejects a file without any."""
-    block = text_ranges.first_block(path, find_line_ends, text_ranges.whole(path), SAMPLE)
-    if block is None:
-        raise bad_file(path, f"0 examples in it; {_EXPECTED}")
-    return block
 
 
 def _python_types(kind: pa.DataType) -> set[type]:

@@ -12,6 +12,8 @@ import atexit
 import contextlib
 import io
 import os
+import re
+import resource
 import signal
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -19,14 +21,19 @@ from pathlib import Path
 from typing import Any, BinaryIO, Literal, cast
 
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from components.errors import BadInput
 from components.ingest import pool
 from components.ingest.sources import parquet_file
+from components.ingest.sources.conversion import is_list, is_text
 from components.ingest.sources.rows import Range
 from components.records.quarantine import printable
 from components.storage.hashing import stat_key
 from components.storage.paths import DataPath
+
+_DECODING, _COPIES = 256 << 20, 6  # memory of the decoder: for pages and dictionaries, and copies of a row
+_allowed = 0  # bytes that the decoder had when it started
 
 _decoders = pool.Pool()
 atexit.register(_decoders.close)
@@ -38,11 +45,11 @@ def start() -> None:
     _decoders.start(1)
 
 
-def decode(path: DataPath, part: Range, names: Sequence[str]) -> Iterator[pa.RecordBatch]:
-    """Yields the rows of a range as the file has them."""
+def decode(path: DataPath, part: Range, names: Sequence[str], max_row: int) -> Iterator[pa.RecordBatch]:
+    """Yields the rows of a range as the file has them; a row of more than `max_row` bytes raises BadInput."""
     with contextlib.closing(_Remote(path)) as remote, _decoders.lease() as worker:
         where = path.absolute() if isinstance(path, Path) else RemoteFile(str(path), remote.size())
-        request = (where, part.start, part.stop, list(names))
+        request = (where, part.start, part.stop, list(names), max_row)
         try:
             for batch in worker.call(f"{__name__}:decode_here", *request, answer=remote.read):
                 yield _checked(batch)
@@ -153,15 +160,89 @@ class _RemoteStream(io.RawIOBase):
         return True
 
 
-def decode_here(where: Path | RemoteFile, start: int, stop: int, names: Sequence[str]) -> Iterator[bytes]:
-    """Yields the rows from start to stop as Arrow IPC streams of one batch each."""
+def decode_here(where: Path | RemoteFile, start: int, stop: int, names: Sequence[str], max_row: int) -> Iterator[bytes]:
+    """Yields the rows from start to stop as Arrow IPC streams of one batch each.
+
+    A kilobyte of Parquet may decode to gigabytes, because a dictionary holds a repeated value once. The memory of this
+    process is limited, and a batch that exceeds it is decoded again in fewer rows.
+    """
+    _limit_memory(max_row)
     try:
         with parquet_file.named(where):
-            for batch in _opened.rows(where, start, stop, names).read(start, stop):
-                yield _packed(batch)
+            yield from _packed_rows(where, start, stop, names, max_row, parquet_file.BATCH_ROWS)
     except BaseException:
         _opened.forget()
         raise
+
+
+def _packed_rows(
+    where: Path | RemoteFile, start: int, stop: int, names: Sequence[str], max_row: int, most: int
+) -> Iterator[bytes]:
+    """Yields packed batches; decodes `most` rows at once, and fewer where the memory is not enough."""
+    try:
+        for batch in _opened.rows(where, start, stop, names, most).read(start, stop):
+            for piece in _pieces(batch):
+                if piece.num_rows == 1 and (size := _decoded_bytes(piece.columns)) > max_row:
+                    raise _too_large(where, start, f"{size:,} bytes", max_row)
+                packed = _packed(piece)
+                start += piece.num_rows
+                yield packed
+        return  # noqa: TRY300 - what follows is for the exception
+    except MemoryError:
+        if most == 1:
+            raise _too_large(where, start, "more bytes than the decoder may use", max_row) from None
+    # Not inside the handler: until it ends, the traceback keeps what was decoded.
+    _opened.forget()
+    pa.default_memory_pool().release_unused()
+    yield from _packed_rows(where, start, stop, names, max_row, max(1, most // 16))
+
+
+def _limit_memory(max_row: int) -> None:
+    """Limits the memory that this process may allocate: a row is copied a few times on its way out."""
+    global _allowed  # noqa: PLW0603 - a limit of the process
+    # Arrow's jemalloc keeps the address space of what was freed, which counts.
+    pa.set_memory_pool(pa.system_memory_pool())
+    _allowed = _allowed or _data_bytes()
+    resource.setrlimit(resource.RLIMIT_DATA, (_allowed + _DECODING + _COPIES * max_row, resource.RLIM_INFINITY))
+
+
+def _data_bytes() -> int:
+    """Returns the bytes of private memory that this process has now."""
+    found = re.search(rb"VmData:\s+(\d+) kB", Path("/proc/self/status").read_bytes())
+    return int(found[1]) << 10 if found else 0
+
+
+def _pieces(batch: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
+    """Divides a batch of large rows, which the other process would have to hold twice."""
+    if batch.num_rows > 1 and _decoded_bytes(batch.columns) > 2 * parquet_file.BATCH_BYTES:
+        half = batch.num_rows // 2
+        yield from _pieces(batch.slice(0, half))
+        yield from _pieces(batch.slice(half))
+    else:
+        yield batch
+
+
+def _decoded_bytes(columns: Sequence[pa.Array]) -> int:
+    """Returns the bytes of columns whose dictionaries are replaced by their values, as they will be."""
+    return sum(map(_column_bytes, columns))
+
+
+def _column_bytes(column: pa.Array) -> int:
+    kind = column.type
+    if pa.types.is_struct(kind):
+        return _decoded_bytes(column.flatten())
+    if is_list(kind):
+        return _column_bytes(column.flatten())
+    if not pa.types.is_dictionary(kind) or not (is_text(kind.value_type) or pa.types.is_binary(kind.value_type)):
+        return int(column.nbytes)
+    return pc.sum(pc.binary_length(column.dictionary).take(column.indices)).as_py() or 0
+
+
+def _too_large(where: Path | RemoteFile, row: int, size: str, max_row: int) -> BadInput:
+    return BadInput(
+        f"{printable(str(where))}: row {row + 1:,} has {size}, more than ingest.max_row_mb = {max_row >> 20}; "
+        "check the file, or raise the setting if such rows are expected"
+    )
 
 
 class _OpenFile(contextlib.ExitStack):
@@ -172,12 +253,15 @@ class _OpenFile(contextlib.ExitStack):
         self._key: tuple[object, ...] = ()
         self._rows: parquet_file.FileRows | None = None
 
-    def rows(self, where: Path | RemoteFile, start: int, stop: int, names: Sequence[str]) -> parquet_file.FileRows:
+    def rows(
+        self, where: Path | RemoteFile, start: int, stop: int, names: Sequence[str], most: int
+    ) -> parquet_file.FileRows:
         """Returns rows that begin at `start` or before."""
-        key = (where, *names, stat_key(where.stat())) if isinstance(where, Path) else ()
+        key = (where, most, *names, stat_key(where.stat())) if isinstance(where, Path) else ()
         if self._rows is None or not key or key != self._key or not self._rows.has(start, stop):
             self.forget()
-            self._rows = parquet_file.FileRows(self.enter_context(parquet_file.opened(where)), start, stop, names)
+            file = self.enter_context(parquet_file.opened(where))
+            self._rows = parquet_file.FileRows(file, start, stop, names, most)
             self._key = key
         return self._rows
 

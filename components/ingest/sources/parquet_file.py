@@ -20,8 +20,8 @@ import pyarrow_hotfix  # type: ignore[import-untyped]  # noqa: F401 - its import
 from components.errors import BadInput
 from components.records.quarantine import printable
 
-_BATCH_ROWS = 8192
-_BATCH_BYTES = 8 << 20  # rows may hold images: then a batch has fewer
+BATCH_ROWS = 8192
+BATCH_BYTES = 8 << 20  # rows may hold images: then a batch has fewer
 _BUFFER_BYTES = 1 << 16  # per column; without it whole column chunks are read, 5 times slower (measured)
 _PICKLED = "arrow.py_extension_type"  # the type that pyarrow_hotfix forbids
 _PANDAS_INDEX = re.compile(r"__index_level_\d+__")
@@ -98,14 +98,14 @@ def flat_columns(found: pa.Schema) -> list[tuple[str, pa.DataType]]:
 class FileRows:
     """Rows of a file in order: what was decoded for one range is not decoded again for the next."""
 
-    def __init__(self, file: pq.ParquetFile, start: int, stop: int, names: Sequence[str]) -> None:
-        """Prepares the row groups from that of `start` to that of `stop`."""
+    def __init__(self, file: pq.ParquetFile, start: int, stop: int, names: Sequence[str], most: int) -> None:
+        """Prepares the row groups from that of `start` to that of `stop`, to decode `most` rows at once."""
         self._edges = np.cumsum([0, *(file.metadata.row_group(index).num_rows for index in range(file.num_row_groups))])
         self._groups = self._groups_of(start, stop)
         self._number = int(self._edges[self._groups.start])  # of the next row
         self._waiting: pa.RecordBatch | None = None  # decoded, not yet read
         self._batches = file.iter_batches(
-            _batch_rows(file, self._groups), list(self._groups), _wanted(file, names)
+            min(most, _batch_rows(file, self._groups)), list(self._groups), _wanted(file, names)
         )  # fmt: skip
 
     def has(self, start: int, stop: int) -> bool:
@@ -113,7 +113,7 @@ class FileRows:
         return start >= self._number and self._groups_of(start, stop) == self._groups
 
     def read(self, start: int, stop: int) -> Iterator[pa.RecordBatch]:
-        """Yields the rows from start to stop, at most `_BATCH_ROWS` at once; rows before start are skipped."""
+        """Yields the rows from start to stop, at most `BATCH_ROWS` at once; rows before start are skipped."""
         while self._number < stop:
             batch = self._waiting if self._waiting is not None else next(self._batches, None)
             if batch is None:
@@ -132,7 +132,7 @@ class FileRows:
 def _batch_rows(file: pq.ParquetFile, groups: range) -> int:
     found = [file.metadata.row_group(index) for index in groups]
     row_bytes: int = sum(group.total_byte_size for group in found) // max(1, sum(group.num_rows for group in found))
-    return max(1, min(_BATCH_ROWS, _BATCH_BYTES // max(1, row_bytes)))
+    return max(1, min(BATCH_ROWS, BATCH_BYTES // max(1, row_bytes)))
 
 
 def _wanted(file: pq.ParquetFile, names: Sequence[str]) -> list[str]:

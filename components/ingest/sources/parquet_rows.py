@@ -14,23 +14,35 @@ may crash.
 
 import contextlib
 import itertools
-from collections.abc import Iterator
-from typing import Any
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
 from components.errors import BadInput
 from components.ingest.sources import conversion, parquet_decoder, parquet_file
-from components.ingest.sources.rows import Range, RowBatch
+from components.ingest.sources.rows import MAX_ROW, Range, RowBatch
 from components.records.quarantine import printable
 from components.storage.paths import DataPath
+
+if TYPE_CHECKING:
+    from components.settings.ingest import Ingest
 
 _MAX_PIECES = 8  # per row group: reading a piece decodes all rows before it
 _FLATTEN = "store it as separate columns, for example with pandas.json_normalize"
 
 
+@dataclass(frozen=True)
 class ParquetRows:
     """Reads Parquet files."""
+
+    max_row: int = MAX_ROW  # bytes
+
+    def configure(self, files: Sequence[DataPath], settings: "Ingest") -> tuple["ParquetRows", str]:
+        """Applies the limit of a row."""
+        del files
+        return replace(self, max_row=settings.max_row_mb << 20), ""
 
     def schema(self, path: DataPath) -> pa.Schema:
         """Returns the columns as records will hold them, from the footer alone."""
@@ -48,7 +60,7 @@ class ParquetRows:
     def read(self, path: DataPath, part: Range, schema: pa.Schema) -> Iterator[RowBatch]:
         """Reads the rows of a range, whatever row groups they are in."""
         number = part.start
-        for batch in parquet_decoder.decode(path, part, schema.names):
+        for batch in parquet_decoder.decode(path, part, schema.names, self.max_row):
             yield _row_batch(batch, number, schema, path)
             number += batch.num_rows
         if number != part.stop:

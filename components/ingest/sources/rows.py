@@ -8,7 +8,7 @@ bundle writes the same shards again.
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol
 
 import orjson
 import pyarrow as pa
@@ -17,6 +17,10 @@ from components.errors import BadInput
 from components.records.quarantine import RAW_LIMIT, printable
 from components.storage.paths import DataPath
 
+if TYPE_CHECKING:
+    from components.settings.ingest import Ingest
+
+MAX_ROW = 1 << 30  # bytes, at most, whatever the settings: protobuf allows 2 GB per record
 WHOLE = 1 << 62  # target bytes of `divide` that keep a file in one range
 
 
@@ -62,7 +66,7 @@ class RowBatch:
 
 
 class RowSource(Protocol):
-    """Reads one format of rows."""
+    """Reads rows."""
 
     def schema(self, path: DataPath) -> pa.Schema:
         """Returns columns and types, inferred from the first rows; raises BadInput for a file without rows."""
@@ -74,6 +78,13 @@ class RowSource(Protocol):
         """Reads a range in bounded batches; yields every row once, in a batch or as a bad row."""
 
 
+class RowFormat(RowSource, Protocol):
+    """Reads one format of rows, with default settings."""
+
+    def configure(self, files: Sequence[DataPath], settings: "Ingest") -> tuple[RowSource, str]:
+        """Returns the source for these files and settings, and one line for the user on what it decided, or ""."""
+
+
 def first_rows(source: RowSource, path: DataPath, schema: pa.Schema) -> pa.RecordBatch:
     """Returns the first batch of a file that is not empty."""
     for part in source.divide(path, path.name, WHOLE):
@@ -81,6 +92,15 @@ def first_rows(source: RowSource, path: DataPath, schema: pa.Schema) -> pa.Recor
             if batch.columns.num_rows:
                 return batch.columns
     return pa.RecordBatch.from_pylist([], schema=schema)
+
+
+def too_large(path: DataPath, position: str, size: int, limit: int) -> BadInput:
+    """Returns an error for a row that is larger than `ingest.max_row_mb`."""
+    return bad_file(
+        path,
+        f"{position} has {size:,} bytes, more than ingest.max_row_mb = {limit >> 20}; "
+        "check the file, or raise the setting if such rows are expected",
+    )
 
 
 def bad_file(path: DataPath, reason: str) -> BadInput:

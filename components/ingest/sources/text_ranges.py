@@ -15,11 +15,10 @@ from dataclasses import dataclass
 from typing import BinaryIO, cast
 
 from components.ingest.sources.record_ends import RecordEnds
-from components.ingest.sources.rows import Range, bad_file
+from components.ingest.sources.rows import MAX_ROW, Range, bad_file
 from components.storage.paths import DataPath, open_whole
 
 SAMPLE = 1 << 20  # bytes of text from which types are inferred
-LONGEST = 64 << 20  # maximum bytes of one record, which a reader must hold in memory
 BOM = b"\xef\xbb\xbf"
 _UTF16 = (b"\xff\xfe", b"\xfe\xff")
 _DIVIDE_BLOCK = 4 << 20  # bytes per block while dividing
@@ -27,6 +26,14 @@ _DIVIDE_BLOCK = 4 << 20  # bytes per block while dividing
 
 # Finds the record ends in a window of text. The flag says that no more text follows.
 FindEnds = Callable[[bytes, bool], RecordEnds]
+
+
+@dataclass(frozen=True)
+class RecordFormat:
+    """Where records end, and how long one may be, because a reader must hold it in memory."""
+
+    find: FindEnds
+    longest: int = MAX_ROW  # bytes
 
 
 @dataclass(frozen=True)
@@ -77,19 +84,21 @@ def whole(path: DataPath) -> Range:
     return Range("", start, size, 1, size - start)
 
 
-def first_block(path: DataPath, find: FindEnds, part: Range, size: int, blank: bytes | None = None) -> Block | None:
+def first_block(
+    path: DataPath, records: RecordFormat, part: Range, size: int, blank: bytes | None = None
+) -> Block | None:
     """Returns the first block of about `size` bytes that holds more than `blank` bytes (white space by default)."""
-    return next((block for block in blocks(path, find, part, size) if block.data.strip(blank)), None)
+    return next((block for block in blocks(path, records, part, size) if block.data.strip(blank)), None)
 
 
-def blocks(path: DataPath, find: FindEnds, part: Range, size: int) -> Iterator[Block]:
+def blocks(path: DataPath, records: RecordFormat, part: Range, size: int) -> Iterator[Block]:
     """Reads a range in blocks of whole records of about `size` bytes; a gzip file from `part.start` to its end."""
     stop = None if is_gzip(path) else part.stop
     with opened(path) as stream:
         stream.seek(part.start)
         window = _TextWindow(stream, path, part.start, stop)
         line = part.first
-        while block := window.next_block(find, line, size):
+        while block := window.next_block(records, line, size):
             yield block
             line += count_lines(block.data)
 
@@ -100,14 +109,14 @@ def count_lines(data: bytes) -> int:
     return ends + data.count(b"\r") - data.count(b"\r\n") if b"\r" in data else ends
 
 
-def divide(path: DataPath, find: FindEnds, body: Range, target: int) -> list[Range]:
+def divide(path: DataPath, records: RecordFormat, body: Range, target: int) -> list[Range]:
     """Divides the records of a file into ranges of about equal size, at most about `target` bytes."""
     if is_gzip(path):
         return [body]
     total = body.stop - body.start
     pieces = max(1, -(-total // max(target, 1)))
     goals = (body.start + total * number // pieces for number in range(1, pieces))
-    cuts = [(body.start, body.first), *_cuts(blocks(path, find, body, _DIVIDE_BLOCK), goals), (body.stop, 0)]
+    cuts = [(body.start, body.first), *_cuts(blocks(path, records, body, _DIVIDE_BLOCK), goals), (body.stop, 0)]
     return [
         Range(body.path, start, stop, first, stop - start)
         for (start, first), (stop, _) in itertools.pairwise(cuts)
@@ -138,22 +147,23 @@ class _TextWindow:
         self._text = b""
         self._ended = False
 
-    def next_block(self, find: FindEnds, line: int, size: int) -> Block | None:
+    def next_block(self, records: RecordFormat, line: int, size: int) -> Block | None:
         """Returns the next whole records, about `size` bytes of them; None at the end."""
-        wide = size
+        wide, longest = size, max(records.longest, 2 * size)  # a quote may be closed in the window after the first
         while window := self._window(wide):
             final = self._ended and len(window) == len(self._text)
             # At the longest record there is no waiting for more text: an open quote counts as never closed.
-            ends = find(window, final or wide >= LONGEST)
+            ends = records.find(window, final or wide >= longest)
             end = _end(ends, len(window) if final else 0, grown=wide > size)
             if end:
                 return self._take(window[:end], line, ends)
-            if wide >= LONGEST:
+            if wide >= longest:
                 raise bad_file(
                     self._path,
-                    f"line {line} is longer than {LONGEST >> 20} MB; expected a text file with one record per line",
+                    f"line {line} is longer than ingest.max_row_mb = {longest >> 20}; expected a text file with one "
+                    "record per line: check the file, or raise the setting if such rows are expected",
                 )
-            wide = min(2 * wide, LONGEST)
+            wide = min(2 * wide, longest)
         return None
 
     def _window(self, size: int) -> bytes:

@@ -13,7 +13,8 @@ list. A feature that a record lacks is missing. A feature that only later record
 import contextlib
 import gzip
 from collections.abc import Iterator, Sequence
-from typing import Any
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pyarrow as pa
@@ -23,12 +24,15 @@ from tfx_bsl.coders.example_coder import ExamplesToRecordBatchDecoder
 
 from components.errors import BadInput
 from components.ingest.sources.conversion import Reasons, row_batch
-from components.ingest.sources.rows import Range, RowBatch
+from components.ingest.sources.rows import MAX_ROW, Range, RowBatch
 from components.ingest.sources.set_types import is_set_by_user
 from components.records.quarantine import printable
 from components.records.tfrecord import HEADER, length_of
 from components.records.tfrecord_walk import StoredRecord, explained, read_records, record_ends
 from components.storage.paths import DataPath, open_whole
+
+if TYPE_CHECKING:
+    from components.settings.ingest import Ingest
 
 _SAMPLE_RECORDS, _SAMPLE_BYTES = 1000, 64 << 20  # from which the schema is inferred
 _BATCH_RECORDS, _BATCH_BYTES = 4096, 8 << 20
@@ -37,12 +41,20 @@ _FEATURES, _SEQUENCES = b"\x0a", b"\x12"  # tags of the only field of Example, a
 _MORE = 0x80  # the bit of a varint's byte that says another byte follows
 
 
+@dataclass(frozen=True)
 class TfRecordRows:
     """Reads TFRecord files of tf.Example."""
 
+    max_row: int = MAX_ROW  # bytes
+
+    def configure(self, files: Sequence[DataPath], settings: "Ingest") -> tuple["TfRecordRows", str]:
+        """Applies the limit of a record."""
+        del files
+        return replace(self, max_row=settings.max_row_mb << 20), ""
+
     def schema(self, path: DataPath) -> pa.Schema:
         """Returns the features of the first 1,000 records."""
-        sample = [record.data for record in _sample(path)]
+        sample = [record.data for record in _sample(path, self.max_row)]
         fields: dict[str, pa.Field] = {}
         for batch in _decode_sample(path, sample):
             for name, column in zip(batch.schema.names, batch.columns, strict=True):
@@ -67,22 +79,21 @@ class TfRecordRows:
 
     def read(self, path: DataPath, part: Range, schema: pa.Schema) -> Iterator[RowBatch]:
         """Reads the records of a range and verifies all checksums."""
-        decoder = _Decoder(path, _as_stored(path, schema))
-        for records in _batches(_records(path, part)):
+        decoder = _Decoder(path, self._as_stored(path, schema))
+        for records in _batches(_records(path, part, self.max_row)):
             yield _row_batch(path, records, decoder, schema)
+
+    def _as_stored(self, path: DataPath, schema: pa.Schema) -> pa.Schema:
+        """Returns the schema with the file's own types where the user has set others: values are cast afterwards."""
+        if not any(is_set_by_user(field) for field in schema):
+            return schema
+        own = self.schema(path)
+        return pa.schema(
+            [own.field(each.name) if is_set_by_user(each) and each.name in own.names else each for each in schema]
+        )
 
 
 SOURCE = TfRecordRows()
-
-
-def _as_stored(path: DataPath, schema: pa.Schema) -> pa.Schema:
-    """Returns the schema with the file's own types where the user has set others: values are cast after decoding."""
-    if not any(is_set_by_user(field) for field in schema):
-        return schema
-    own = SOURCE.schema(path)
-    return pa.schema(
-        [own.field(each.name) if is_set_by_user(each) and each.name in own.names else each for each in schema]
-    )
 
 
 def _bad(path: DataPath, what: str) -> BadInput:
@@ -103,23 +114,23 @@ def _is_gzip(path: DataPath) -> bool:
     return head.startswith(_GZIP) and length_of(head) is None
 
 
-def _records(path: DataPath, part: Range) -> Iterator[StoredRecord]:
+def _records(path: DataPath, part: Range, most: int) -> Iterator[StoredRecord]:
     if _is_gzip(path):
         # Without an end: the decompressed size is not known before.
         with explained(path), open_whole(path) as file, gzip.open(file) as stream:
-            yield from read_records(stream, 0, None)
+            yield from read_records(stream, 0, None, most)
         return
     with explained(path), open_whole(path) as file:
         file.seek(part.start)
-        yield from read_records(file, part.start, part.stop)
+        yield from read_records(file, part.start, part.stop, most)
 
 
-def _sample(path: DataPath) -> list[StoredRecord]:
+def _sample(path: DataPath, most: int) -> list[StoredRecord]:
     """Returns the first intact records."""
     _check_not_empty(path)
     sample: list[StoredRecord] = []
     size = 0
-    for record in _records(path, Range("", 0, path.stat().st_size, 1, 0)):
+    for record in _records(path, Range("", 0, path.stat().st_size, 1, 0), most):
         if record.intact:
             sample.append(record)
             size += len(record.data)

@@ -70,21 +70,31 @@ def label_column(schema: pa.Schema, setting: str) -> str:
     return ""
 
 
-def text_column(path: DataPath, schema: pa.Schema, setting: str, others: Collection[str]) -> str:
-    """Returns the text column: the one in the setting, else the first with a usual name, else the only string column.
+def text_columns(
+    path: DataPath, schema: pa.Schema, setting: Sequence[str], others: Collection[str], *, required: bool = True
+) -> tuple[str, ...]:
+    """Returns the text columns: those in the setting, else the first with a usual name, else the only string column.
 
     Args:
         path: a file of the table, for messages.
         schema: its columns.
         setting: `ingest.text`.
         others: columns that have another meaning.
+        required: whether a text column must be found if the setting has none.
     """
-    if setting:
-        return check_column(schema, setting, "text")
+    for name in setting:
+        kind = schema.field(check_column(schema, name, "text")).type
+        if name in others or not (is_text(kind) or pa.types.is_binary(kind)):
+            use = (
+                "has another use" if name in others else f"is {kind}, expected text (--set ingest.columns.{name}=text)"
+            )
+            raise SettingsError(f"setting ingest.text: column {name!r} {use}")
+    if setting or not required:
+        return tuple(setting)
     names = [name for name in _strings(schema) if name not in others]
     usual = [name for wanted in TEXTS for name in names if name.lower() == wanted]
     if usual or len(names) == 1:
-        return (usual or names)[0]
+        return ((usual or names)[0],)
     found = f"{len(names)} candidates ({', '.join(names)})" if names else f"none of {', '.join(schema.names)} is text"
     raise BadInput(f"{path}: no column for the text: {found}; name it with --set ingest.text=COLUMN")
 
@@ -134,10 +144,12 @@ def was_number(field: pa.Field) -> bool:
     return _WAS_NUMBER in (field.metadata or {})
 
 
-def with_meanings(schema: pa.Schema, text: str, dates: Sequence[str], unused: Sequence[str] = ()) -> pa.Schema:
+def with_meanings(
+    schema: pa.Schema, text: Sequence[str], dates: Sequence[str], unused: Sequence[str] = ()
+) -> pa.Schema:
     """Returns the schema with the meanings of its columns in the metadata of the fields."""
-    for name, meaning in ((text, TEXT), *((name, DATE) for name in dates), *((name, UNUSED) for name in unused)):
-        if name:
+    for names, meaning in ((text, TEXT), (dates, DATE), (unused, UNUSED)):
+        for name in names:
             place = schema.get_field_index(name)
             schema = schema.set(place, _with_metadata(schema.field(place), _MEANING, meaning.encode()))
     return schema

@@ -27,7 +27,7 @@ from components.storage.hashing import HashCache, digest_of
 if TYPE_CHECKING:  # Arrow takes 0.25 s to import, and only tables need it
     import pyarrow as pa
 
-    from components.ingest.sources.rows import RowSource
+    from components.ingest.sources.rows import RowFormat, RowSource
 
 NOTHING = Needs()
 _LINK = "symbolic link that leads outside the data folder"
@@ -40,7 +40,9 @@ class Table:
     schema: "pa.Schema"
     label: str  # column, or empty
     images: str  # column with paths of images, or empty
+    source: "RowSource" = field(repr=False)  # reads these columns from the files
     names: Mapping[str, str] = field(default_factory=dict)  # name in the files -> name in the record, where they differ
+    notes: tuple[str, ...] = ()  # what was decided about the data, for the user
 
 
 @dataclass(frozen=True)
@@ -143,40 +145,44 @@ def _listing(located: Located, table: Table | None, cache: HashCache) -> Listing
 def _referenced(located: Located, table: Table) -> list[str]:
     """Returns the images that rows refer to and that can be read; rows with other references will be quarantined."""
     from components.ingest.survey import references
-    from components.ingest.survey.renames import RenamedRows
 
     if not table.images:
         return []
-    source = RenamedRows(refs.load(located.source), table.names)
-    return references.paths(source, located.home, located.files, table.schema, table.images)
+    return references.paths(table.source, located.home, located.files, table.schema, table.images)
 
 
 def _table(located: Sequence[Located], settings: Ingest, needs: Needs) -> Table:
-    from components.ingest.survey import columns, identity, references, renames
+    from components.ingest.survey import columns, identity, references, renames, texts
 
-    source: RowSource = refs.load(located[0].source)
+    known: RowFormat = refs.load(located[0].source)
     files = [each.home / name for each in located for name in each.files]
+    source, decision = known.configure(files, settings)
     schema = columns.with_types(common_schema(source, files), settings.columns)
     folder = posixpath.dirname(located[0].files[0])
     images = references.image_column(source, files[0], schema, settings.images, located[0].home, folder)
     label = columns.label_column(schema, settings.label)
-    _check_needs(files[0], schema, label, images, needs)
-    unused = columns.unused_columns(schema, settings.unused, {label, images, settings.text} - {""})
-    others = {label, images, *unused}
-    text = columns.text_column(files[0], schema, settings.text, others) if "text" in needs.roles else settings.text
-    dates = columns.date_columns(source, files[0], schema, {*others, text})
+    _check_needs(files[0], schema, label, images, needs, decision)
+    unused = columns.unused_columns(schema, settings.unused, {label, images, *settings.text} - {""})
+    others = {label, images, *unused} - {""}
+    text = columns.text_columns(files[0], schema, settings.text, others, required="text" in needs.roles)
+    dates = columns.date_columns(source, files[0], schema, {*others, *text})
+    notes = tuple(filter(None, [decision, texts.note(schema, text, {*others, *dates})]))
+    if len(text) > 1:
+        source = texts.JoinedTexts(source, tuple(map(schema.field, text)), settings.text_separator)
+        schema, text = source.joined(schema), (source.name,)
     schema = columns.with_meanings(schema, text, dates, unused)
-    schema = identity.with_ids(source, files[0], schema, {*others, text, *dates})
+    schema = identity.with_ids(source, files[0], schema, {*others, *text, *dates})
     if not needs.label:
-        return Table(schema, label, images)
+        return Table(schema, label, images, source, notes=notes)
     names = {label: needs.label}
-    return Table(renames.rename(columns.with_class_names(schema, label), names), needs.label, images, names)
+    schema = renames.rename(columns.with_class_names(schema, label), names)
+    return Table(schema, needs.label, images, renames.RenamedRows(source, names), names, notes)
 
 
-def _check_needs(first: Place, schema: "pa.Schema", label: str, images: str, needs: Needs) -> None:
+def _check_needs(first: Place, schema: "pa.Schema", label: str, images: str, needs: Needs, decision: str) -> None:
     from components.ingest.survey import columns
 
-    has = ", ".join(schema.names)
+    has = ", ".join(schema.names) + (f" ({decision})" if decision else "")
     if needs.label and not label:
         raise BadInput(f"{first}: no column for the label among {has}; name it with --set ingest.label=COLUMN")
     if "image" in needs.roles and not images:

@@ -12,11 +12,14 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from components.errors import BadInput
+from components.errors import BadInput, SettingsError
 from components.ingest.sources import csv_rows, text_ranges
-from components.ingest.sources.csv_rows import SOURCE
+from components.ingest.sources.csv_header import CsvFormat
+from components.ingest.sources.csv_records import NOT_CLOSED
+from components.ingest.sources.csv_rows import SOURCE, CsvRows
 from components.ingest.sources.rows import BadRow, Range
 from components.records.quarantine import RAW_LIMIT
+from components.settings.ingest import Ingest
 from tests.ingest.sources.reading import TARGETS, WHOLE, Rows, read
 
 NAME = "table.csv"
@@ -441,25 +444,24 @@ class TestLarge:
 
     def test_endless_line(self, write: Write, monkeypatch: pytest.MonkeyPatch) -> None:
         """A file without line ends is rejected before it fills the memory."""
-        monkeypatch.setattr(text_ranges, "LONGEST", 1 << 20)
+        source = CsvRows(CsvFormat(1 << 20))
         monkeypatch.setattr(text_ranges, "_DIVIDE_BLOCK", 1 << 16)
         monkeypatch.setattr(csv_rows, "_BLOCK", 1 << 16)
         path = write(b"a,b\n1,2\n" + bytes(2 << 20))
 
-        with pytest.raises(BadInput, match=r"table\.csv: line 3 is longer than 1 MB"):
-            SOURCE.divide(path, "t.csv", 1 << 20)
-        with pytest.raises(BadInput, match=r"table\.csv: line 3 is longer than 1 MB"):
-            read(SOURCE, path, texts("a", "b"))
+        with pytest.raises(BadInput, match=r"table\.csv: line 3 is longer than ingest\.max_row_mb = 1;"):
+            source.divide(path, "t.csv", 1 << 20)
+        with pytest.raises(BadInput, match=r"table\.csv: line 3 is longer than ingest\.max_row_mb = 1;"):
+            read(source, path, texts("a", "b"))
 
     def test_endless_quote(self, write: Write, monkeypatch: pytest.MonkeyPatch) -> None:
         """A quote that is open for longer than the longest record counts as never closed."""
-        monkeypatch.setattr(text_ranges, "LONGEST", 256)
         monkeypatch.setattr(csv_rows, "_BLOCK", 64)
         monkeypatch.setattr(text_ranges, "_DIVIDE_BLOCK", 64)
         path = write('a,b\n1,"x\n' + "2,y\n" * 100 + '3,"z"\n')
 
         for target in (1, 50, WHOLE):
-            rows, bad = read(SOURCE, path, target=target)
+            rows, bad = read(CsvRows(CsvFormat(256)), path, target=target)
             assert rows == [{"a": 2, "b": "y"}] * 100 + [{"a": 3, "b": "z"}]
             assert [row.position for row in bad] == ["line 2"]
 
@@ -501,3 +503,73 @@ class TestGzip:
             path.write_bytes(content)
             with pytest.raises(BadInput, match=r"t\.csv\.gz: damaged or truncated gzip data"):
                 read(SOURCE, path, pa.schema([("a", pa.int64()), ("b", pa.int64())]))
+
+
+NEWS = '"3","A title","Some ""text"",\nof two lines"\n\n"4","Other","More"\n"5","only two"\n"1","Last","End"\n'
+NEWS_ROWS: Rows = [
+    {"column_1": 3, "column_2": "A title", "column_3": 'Some "text",\nof two lines'},
+    {"column_1": 4, "column_2": "Other", "column_3": "More"},
+    {"column_1": 1, "column_2": "Last", "column_3": "End"},
+]
+
+
+class TestWithoutHeader:
+    """A17: the first line is a row."""
+
+    @pytest.mark.parametrize("target", TARGETS)
+    @pytest.mark.parametrize("start", ["", "\ufeff", "\n \n"])
+    def test_every_row_is_read_once(self, write: Write, target: int, start: str) -> None:
+        """A17: columns are numbered; ranges and line numbers begin with the first line, also after a BOM."""
+        source, decision = SOURCE.configure([write(start + NEWS)], Ingest())
+
+        rows, bad = read(source, write(start + NEWS), target=target)
+
+        assert decision.startswith(
+            "first line of table.csv read as data: '3' is a number like those below it in column 1"
+        )
+        blank = start.count("\n")
+        assert rows == NEWS_ROWS
+        assert bad == [
+            BadRow(f"line {5 + blank}", "2 cells, expected 3 as in most rows", b'"5","only two"'),
+        ]
+
+    def test_gzip_and_tabs(self, tmp_path: Path) -> None:
+        """A17: a compressed TSV file is the same."""
+        path = tmp_path / "t.tsv.gz"
+        path.write_bytes(gzip.compress(b"1\tx\n2\ty\n"))
+        source, _ = SOURCE.configure([path], Ingest())
+
+        assert read(source, path) == ([{"column_1": 1, "column_2": "x"}, {"column_1": 2, "column_2": "y"}], [])
+
+    @pytest.mark.parametrize(
+        ("options", "expected"),
+        [
+            ({"header": "no"}, [{"column_1": "a", "column_2": "b"}, {"column_1": "1", "column_2": "2"}]),
+            ({"header": "yes"}, [{"a": 1, "b": 2}]),
+            ({"header": "yes", "names": "x,y"}, [{"x": 1, "y": 2}]),
+            ({"header": "no", "names": "x,y"}, [{"x": "a", "y": "b"}, {"x": "1", "y": "2"}]),
+            ({"names": "a,b"}, [{"a": 1, "b": 2}]),
+        ],
+    )
+    def test_settings(self, write: Write, options: dict[str, str], expected: Rows) -> None:
+        """A17: `ingest.header` and `ingest.names` decide, and no decision is announced."""
+        path = write("a,b\n1,2\n")
+        source, decision = SOURCE.configure([path], Ingest.model_validate(options))
+
+        assert (read(source, path)[0], decision) == (expected, "")
+
+    def test_names_for_all_columns(self, write: Write) -> None:
+        """A17: fewer or more names than columns are rejected."""
+        path = write("1,2\n3,4\n")
+        source, _ = SOURCE.configure([path], Ingest(names=("a", "b", "c")))
+        with pytest.raises(SettingsError) as error:
+            source.schema(path)
+
+        assert str(error.value) == (f"setting ingest.names: 3 names, but {path} has 2 columns; name all of them")
+
+    def test_a_broken_first_line_is_a_bad_row(self, write: Write) -> None:
+        """A17: with ingest.header = no it does not stop the run."""
+        path = write('1,"x" y\n2,z\n')
+        source, _ = SOURCE.configure([path], Ingest(header="no"))
+
+        assert read(source, path) == ([{"column_1": 2, "column_2": "z"}], [BadRow("line 1", NOT_CLOSED, b'1,"x" y')])

@@ -16,6 +16,7 @@ import tensorflow as tf
 from components import refs
 from components.errors import BadInput
 from components.ingest.sources import csv_rows
+from components.ingest.sources.csv_records import NOT_CLOSED
 from components.ingest.sources.rows import BadRow
 from tests.ingest.sources import reading
 from tests.ingest.sources.reading import WHOLE, Rows
@@ -182,8 +183,8 @@ def test_a_dirty_table(target: int, tmp_path: Path) -> None:
         BadRow("line 6", "4 cells, expected 3 as in the header", b"4,3.5,x,y"),
         BadRow("line 7", "column id: 'five' is not of type int64", b"five,4.5,words for a number"),
         BadRow("line 9", f"column share: 'many' {SHARE}", b"7,many,no number"),
-        BadRow("line 11", csv_rows._NOT_CLOSED, b'9,6.5,"never closed'),
-        BadRow("line 13", csv_rows._NOT_CLOSED, b'10,7.5,"closed" and more'),
+        BadRow("line 11", NOT_CLOSED, b'9,6.5,"never closed'),
+        BadRow("line 13", NOT_CLOSED, b'10,7.5,"closed" and more'),
         BadRow("line 14", "column note: 'caf\\\\xe9' is not UTF-8 text", b"11,8.5,caf\xe9"),
     ]
 

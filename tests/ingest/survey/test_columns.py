@@ -121,18 +121,20 @@ class TestText:
     @pytest.mark.parametrize(
         ("schema", "setting", "others", "expected"),
         [
-            (texts("author", "said"), "said", (), "said"),
-            (texts("author", "Review"), "", (), "Review"),
-            (texts("title", "body", "text"), "", (), "text"),
-            (texts("said", n=pa.int64()), "", (), "said"),
-            (texts("said", "label", "image"), "", ("label", "image"), "said"),
-            (pa.schema([("said", pa.large_string()), ("n", pa.float64())]), "", (), "said"),
+            (texts("author", "said"), ("said",), (), ("said",)),
+            (texts("author", "Review"), (), (), ("Review",)),
+            (texts("title", "body", "text"), (), (), ("text",)),
+            (texts("said", n=pa.int64()), (), (), ("said",)),
+            (texts("said", "label", "image"), (), ("label", "image"), ("said",)),
+            (pa.schema([("said", pa.large_string()), ("n", pa.float64())]), (), (), ("said",)),
         ],
         ids=["setting", "usual name", "most usual name", "the only one", "not the label", "large strings"],
     )
-    def test_it_is_found(self, schema: pa.Schema, setting: str, others: tuple[str, ...], expected: str) -> None:
+    def test_it_is_found(
+        self, schema: pa.Schema, setting: tuple[str, ...], others: tuple[str, ...], expected: tuple[str, ...]
+    ) -> None:
         """By the setting, else by name, else as the only text column."""
-        assert columns.text_column(HERE, schema, setting, others) == expected
+        assert columns.text_columns(HERE, schema, setting, others) == expected
 
     @pytest.mark.parametrize(
         ("schema", "reason"),
@@ -145,14 +147,14 @@ class TestText:
     def test_an_ambiguous_text_column_is_an_error(self, schema: pa.Schema, reason: str) -> None:
         """The message has the setting."""
         with pytest.raises(BadInput) as error:
-            columns.text_column(HERE, schema, "", ())
+            columns.text_columns(HERE, schema, (), ())
 
         assert str(error.value) == f"rows.csv: no column for the text: {reason}; name it with --set ingest.text=COLUMN"
 
     def test_a_misspelt_column_is_reported(self) -> None:
         """The message has a suggestion."""
         with pytest.raises(SettingsError, match=r"ingest\.text: no column 'sayd' in the data; did you mean 'said'\?"):
-            columns.text_column(HERE, texts("author", "said"), "sayd", ())
+            columns.text_columns(HERE, texts("author", "said"), ("said", "sayd"), ())
 
 
 @pytest.fixture
@@ -197,7 +199,7 @@ class TestDates:
 def test_meanings_are_stored_in_the_metadata() -> None:
     """Other metadata is kept."""
     known = pa.schema([pa.field("said", pa.string(), metadata={b"set": b"1"}), ("day", pa.string()), ("n", pa.int64())])
-    found = columns.with_meanings(known, "said", ["day"])
+    found = columns.with_meanings(known, ["said"], ["day"])
 
     assert {field.name: columns.meaning_of(field) for field in found} == {"said": "text", "day": "date", "n": ""}
     assert found.field("said").metadata == {b"set": b"1", b"meaning": b"text"}
@@ -210,7 +212,7 @@ class TestUnused:
         """Columns of any type can be unused."""
         known = texts("customer", "kind", n=pa.int64())
         unused = columns.unused_columns(known, ["customer", "n"], {"kind"})
-        found = columns.with_meanings(known, "", [], unused)
+        found = columns.with_meanings(known, [], [], unused)
 
         assert {field.name: columns.meaning_of(field) for field in found} == {
             "customer": "unused",
@@ -237,7 +239,7 @@ def test_without_meanings_the_schema_is_unchanged() -> None:
     """No metadata is added."""
     known = texts("kind", n=pa.int64())
 
-    assert columns.with_meanings(known, "", []).equals(known, check_metadata=True)
+    assert columns.with_meanings(known, [], []).equals(known, check_metadata=True)
 
 
 def test_columns_are_described() -> None:

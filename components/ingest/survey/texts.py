@@ -1,0 +1,81 @@
+"""Several text columns as one: `ingest.text = title,description` becomes the column `title_description`.
+
+    title, description ─► JoinedTexts ─► title_description: both, with `ingest.text_separator` between them
+
+The texts are joined before they are written, whole batches at once, so training, export and serving see one text. A
+missing or empty text is left out, with its separator.
+"""
+
+from collections.abc import Collection, Iterator, Sequence
+from dataclasses import dataclass, replace
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from components.ingest.sources.conversion import is_text
+from components.ingest.sources.rows import Range, RowBatch, RowSource
+from components.storage.paths import DataPath
+
+
+@dataclass(frozen=True)
+class JoinedTexts:
+    """Reads another source and joins some of its columns."""
+
+    inner: RowSource
+    fields: tuple[pa.Field, ...]  # of the inner source, in the order of the joined text
+    separator: str
+
+    @property
+    def name(self) -> str:
+        """The joined column."""
+        return "_".join(field.name for field in self.fields)
+
+    def schema(self, path: DataPath) -> pa.Schema:
+        """Returns the columns with the joined one."""
+        return self.joined(self.inner.schema(path))
+
+    def divide(self, path: DataPath, relative: str, target: int) -> list[Range]:
+        """Divides as the inner source does."""
+        return self.inner.divide(path, relative, target)
+
+    def read(self, path: DataPath, part: Range, schema: pa.Schema) -> Iterator[RowBatch]:
+        """Reads rows for a schema with the joined column, which comes last."""
+        place = schema.get_field_index(self.name)
+        inner = schema.remove(place)
+        for field in self.fields:
+            inner = inner.append(field)
+        for batch in self.inner.read(path, part, inner):
+            columns = batch.columns.columns
+            kept = columns[: -len(self.fields)]
+            kept.insert(place, self._join(columns[-len(self.fields) :]))
+            yield replace(batch, columns=pa.RecordBatch.from_arrays(kept, schema=schema))
+
+    def joined(self, schema: pa.Schema) -> pa.Schema:
+        """Returns a schema of the inner source with the joined column instead of its parts."""
+        names = {field.name for field in self.fields}
+        return pa.schema([*(field for field in schema if field.name not in names), pa.field(self.name, self._type())])
+
+    def _type(self) -> pa.DataType:
+        return pa.string() if all(is_text(field.type) for field in self.fields) else pa.binary()
+
+    def _join(self, parts: Sequence[pa.Array]) -> pa.Array:
+        kind = self._type()
+        empty, separator = pa.scalar("").cast(kind), pa.scalar(self.separator).cast(kind)
+        joined, *others = (part.cast(kind).fill_null(empty) for part in parts)
+        for text in others:
+            # Not null_handling="skip", by which Arrow 10 drops rows that are all null.
+            both = pc.and_(pc.not_equal(joined, empty), pc.not_equal(text, empty))
+            joined = pc.binary_join_element_wise(joined, pc.if_else(both, separator, empty), text, empty)
+        return joined
+
+
+def note(schema: pa.Schema, text: Sequence[str], others: Collection[str]) -> str:
+    """Returns which text columns are read as text and which are not; "" if there is no other one."""
+    left = [field.name for field in schema if is_text(field.type) and field.name not in {*others, *text}]
+    if not text or not left:
+        return ""
+    joined = ",".join([*text, *left[:1]])
+    return (
+        f"text read from {', '.join(text)}, not from {', '.join(left)}; "
+        f"--set ingest.text={joined} joins columns, ingest.unused drops them"
+    )

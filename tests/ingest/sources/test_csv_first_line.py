@@ -1,0 +1,108 @@
+"""A17: whether the first line of CSV files is a header is decided from the lines below it, once for all files."""
+
+from collections.abc import Sequence
+from pathlib import Path
+
+import pytest
+
+from components.errors import BadInput
+from components.ingest.sources.csv_first_line import Verdict, compare, decide
+from components.ingest.sources.rows import MAX_ROW
+
+UNKNOWN = "it may be data, nothing distinguishes it from the lines below it"
+ADVICE = "ingest.header = yes or no decides otherwise"
+
+
+def lines(*rows: str) -> Verdict:
+    """Returns the verdict on the first of some lines."""
+    first, *rest = (row.split(",") for row in rows)
+    return compare(first, list(zip(*rest, strict=True)))
+
+
+@pytest.mark.parametrize(
+    ("rows", "is_header", "reason"),
+    [
+        (["age,name", "31,Ann", "45,Bob"], True, "'age' is text above numbers in column 1"),
+        (["ok,name", "true,Ann", "false,Bob"], True, "'ok' is text above truth values in column 1"),
+        (
+            ["day,name", "2024-05-01,Ann", "2024-05-02,Bob"],
+            True,
+            "'day' has no digit, unlike the values below it in column 1",
+        ),
+        (["id,2019,2020", "7,1,2", "8,3,4"], True, "'id' is text above numbers in column 1"),
+        (["a,", "1,x", "2,y"], True, "'a' is text above numbers in column 1"),
+        ([",name", "0,Ann", "1,Bob"], True, "its first cell is empty above row numbers"),
+        (["kind,said", "spam,buy", "ham,hi", "spam,pay"], None, UNKNOWN),
+        (
+            ["kind,said", "spam,buy", "ham,hi", "spam,pay", "ham,yo"],
+            True,
+            "its cells do not occur again in their columns",
+        ),
+        (["3,Title,Text", "4,Other,More"], False, "'3' is a number like those below it in column 1"),
+        (["?,5,Ann", "1,6,Bob", "2,7,Eve"], False, "'5' is a number like those below it in column 2"),
+        (["nan,5", "1,6", "2,7"], False, "'5' is a number like those below it in column 2"),
+        (["2024-05-01,x", "2024-05-02,y"], False, "'2024-05-01' has the form of the values below it in column 1"),
+        (["spam,", "ham,hi"], False, "its cell 2 is empty"),
+        (["yes,yes", "no,maybe"], False, "'yes' occurs twice in it"),
+        (["spam,buy", "ham,hi", "spam,pay", "ham,yo", "spam,go"], False, "'spam' occurs again in column 1"),
+        (["x" * 41 + ",a", "y" * 50 + ",b"], False, "its cell 1 is a long text like those below it"),
+        (["What do you think of us? Please answer in a word,who", "good,a", "bad,b"], None, UNKNOWN),
+        (["a,b", "c,d"], None, UNKNOWN),
+    ],
+)
+def test_types_and_uniqueness_decide(rows: list[str], is_header: bool | None, reason: str) -> None:
+    """A17: every rule, with the reason that the user sees."""
+    assert lines(*rows) == Verdict(is_header, reason)
+
+
+def files(folder: Path, *contents: str) -> list[Path]:
+    """Writes CSV files with the names a.csv, b.csv and c.csv."""
+    paths = [folder / f"{name}.csv" for name, _ in zip("abc", contents, strict=False)]
+    for path, content in zip(paths, contents, strict=True):
+        path.write_text(content)
+    return paths
+
+
+def decided(paths: Sequence[Path], names: Sequence[str] = (), known: Sequence[str] = ()) -> tuple[bool, str]:
+    """Returns the decision on all files."""
+    return decide(paths, names, known, MAX_ROW)
+
+
+class TestFiles:
+    """One decision for all files."""
+
+    def test_a_clear_header_needs_no_note(self, tmp_path: Path) -> None:
+        """A17: the usual case is silent."""
+        assert decided(files(tmp_path, "n,t\n1,x\n", "n,t\nx,y\n")) == (True, "")
+
+    def test_data_is_announced(self, tmp_path: Path) -> None:
+        """A17: a file that cannot be decided follows the others."""
+        assert decided(files(tmp_path, "x,y\n", "1,2\n3,4\n")) == (
+            False,
+            f"first line of b.csv read as data: '1' is a number like those below it in column 1; {ADVICE}",
+        )
+
+    def test_an_unknown_first_line_stays_a_header(self, tmp_path: Path) -> None:
+        """A17: the user is told; with `ingest.names` the line is data, because names then need no header."""
+        [path] = files(tmp_path, "a,b\nc,d\n")
+
+        assert decided([path]) == (True, f"first line of a.csv read as column names: {UNKNOWN}; {ADVICE}")
+        assert decided([path], names=["x", "y"]) == (False, f"first line of a.csv read as data: {UNKNOWN}; {ADVICE}")
+
+    @pytest.mark.parametrize("settings", [{"known": ["2019"]}, {"names": ["2019", "2020"]}])
+    def test_settings_that_name_its_cells_make_it_a_header(
+        self, tmp_path: Path, settings: dict[str, list[str]]
+    ) -> None:
+        """A17: such as --label 2019."""
+        assert decided(files(tmp_path, "2019,2020\n1,2\n3,4\n"), **settings) == (True, "")
+
+    def test_files_that_disagree_are_an_error(self, tmp_path: Path) -> None:
+        """A17: the message has both files, their reasons and the setting."""
+        with pytest.raises(BadInput) as error:
+            decided(files(tmp_path, "n,t\n1,x\n", "1,x\n2,y\n"))
+
+        assert str(error.value) == (
+            f"{tmp_path}/b.csv: its first line looks like data ('1' is a number like those below it in column 1), but "
+            f"that of {tmp_path}/a.csv like column names ('n' is text above numbers in column 1); all files of a data "
+            "set need the same form: correct them, or set ingest.header to yes or no"
+        )
