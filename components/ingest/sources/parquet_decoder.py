@@ -32,7 +32,8 @@ from components.records.quarantine import printable
 from components.storage.hashing import stat_key
 from components.storage.paths import DataPath
 
-_DECODING, _COPIES = 256 << 20, 6  # memory of the decoder: for pages and dictionaries, and copies of a row
+# Memory of the decoder: for any file, for the page and the dictionary of a column, and for copies of a row.
+_DECODING, _COLUMN, _COPIES = 256 << 20, 8 << 20, 6
 _allowed = 0  # bytes that the decoder had when it started
 
 _decoders = pool.Pool()
@@ -166,7 +167,7 @@ def decode_here(where: Path | RemoteFile, start: int, stop: int, names: Sequence
     A kilobyte of Parquet may decode to gigabytes, because a dictionary holds a repeated value once. The memory of this
     process is limited, and a batch that exceeds it is decoded again in fewer rows.
     """
-    _limit_memory(max_row)
+    _limit_memory(_COPIES * max_row + _COLUMN * len(names))
     try:
         with parquet_file.named(where):
             yield from _packed_rows(where, start, stop, names, max_row, parquet_file.BATCH_ROWS)
@@ -197,13 +198,15 @@ def _packed_rows(
     yield from _packed_rows(where, start, stop, names, max_row, max(1, most // 16))
 
 
-def _limit_memory(max_row: int) -> None:
-    """Limits the memory that this process may allocate: a row is copied a few times on its way out."""
+def _limit_memory(needed: int) -> None:
+    """Limits the memory that this process may allocate."""
     global _allowed  # noqa: PLW0603 - a limit of the process
     # Arrow's jemalloc keeps the address space of what was freed, which counts.
     pa.set_memory_pool(pa.system_memory_pool())
     _allowed = _allowed or _data_bytes()
-    resource.setrlimit(resource.RLIMIT_DATA, (_allowed + _DECODING + _COPIES * max_row, resource.RLIM_INFINITY))
+    hard = resource.getrlimit(resource.RLIMIT_DATA)[1]
+    limit = _allowed + _DECODING + needed
+    resource.setrlimit(resource.RLIMIT_DATA, (limit if hard == resource.RLIM_INFINITY else min(limit, hard), hard))
 
 
 def _data_bytes() -> int:
