@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 import pyarrow as pa
 
+from components.errors import SettingsError
 from components.ingest.sources import csv_cells, csv_first_line, csv_header, text_ranges
 from components.ingest.sources.conversion import is_label, out_of_range
 from components.ingest.sources.csv_header import CsvFormat, CsvHeader, no_examples
@@ -40,6 +41,8 @@ class CsvRows:
     def configure(self, files: Sequence[DataPath], settings: "Ingest") -> tuple["CsvRows", str]:
         """Decides whether the files have a header, unless `ingest.header` does."""
         names, max_row = settings.names, settings.max_row_mb << 20
+        if len(set(names)) < len(names):
+            raise SettingsError(f"setting ingest.names: a name occurs twice in {', '.join(names)}; make them distinct")
         if settings.header != "auto":
             return CsvRows(CsvFormat(max_row, settings.header == "yes", names)), ""
         known = {

@@ -78,13 +78,13 @@ def test_parquet_rows_above_the_limit(tmp_path: Path, typed: bool) -> None:
 @pytest.mark.slow
 @pytest.mark.parametrize("typed", [True, False])
 def test_parquet_rows_below_the_limit(tmp_path: Path, typed: bool) -> None:
-    """D10: 2,048 rows of 1 MB in 1 KB are all read, a few at a time."""
-    parquet(tmp_path / "bomb.parquet", MEGA, 2048, typed=typed)
+    """D10: 1,200 rows of 1 MB in 1 KB are all read, a few at a time."""
+    parquet(tmp_path / "bomb.parquet", MEGA, 1200, typed=typed)
     assert (tmp_path / "bomb.parquet").stat().st_size < 2048
 
     outcome, reader, decoder = read(tmp_path / "bomb.parquet", "parquet_rows")
 
-    assert outcome == 2048
+    assert outcome == 1200
     assert reader < 300
     assert decoder < 900
 
@@ -124,12 +124,14 @@ def test_npz_rows_of_one_gigabyte(tmp_path: Path) -> None:
 
 def _npz(path: Path, shape: tuple[int, int]) -> None:
     """Writes a deflated array of zeros without ever holding it."""
-    header = io.BytesIO()
-    np.lib.format.write_array_header_1_0(header, {"descr": "|u1", "fortran_order": False, "shape": shape})
+    empty = io.BytesIO()
+    np.save(empty, np.broadcast_to(np.zeros(1, np.uint8), (shape[0], 0)))
+    header = empty.getvalue().replace(b"(%d, 0)" % shape[0], b"(%d, %d)" % shape)
+    header = header[:8] + struct.pack("<H", len(header) - 10) + header[10:]
     with (
         zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED, compresslevel=1) as archive,
         archive.open("x.npy", "w", force_zip64=True) as out,
     ):
-        out.write(header.getvalue())
+        out.write(header)
         for _ in range(shape[0] * shape[1] // MEGA):
             out.write(bytes(MEGA))

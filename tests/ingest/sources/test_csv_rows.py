@@ -567,6 +567,13 @@ class TestWithoutHeader:
 
         assert str(error.value) == (f"setting ingest.names: 3 names, but {path} has 2 columns; name all of them")
 
+    def test_distinct_names(self, write: Write) -> None:
+        """A17: the same name for two columns is rejected."""
+        with pytest.raises(SettingsError) as error:
+            SOURCE.configure([write("1,2\n")], Ingest(names=("a", "a")))
+
+        assert str(error.value) == "setting ingest.names: a name occurs twice in a, a; make them distinct"
+
     def test_a_broken_first_line_is_a_bad_row(self, write: Write) -> None:
         """A17: with ingest.header = no it does not stop the run."""
         path = write('1,"x" y\n2,z\n')
