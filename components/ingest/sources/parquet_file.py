@@ -49,18 +49,18 @@ def named(path: Readable) -> Iterator[None]:
     """Turns any error of Arrow into a BadInput that names the file."""
     try:
         yield
-    except RuntimeError as error:
+    except (pa.ArrowException, OSError, IndexError, UnicodeDecodeError) as error:
+        reason = str(error).partition("\n")[0]
+        raise BadInput(
+            f"{printable(str(path))}: cannot be read as Parquet: {reason}; the file may be damaged: write it again"
+        ) from error
+    except RuntimeError as error:  # after the others: some errors of Arrow are of this type too
         if _PICKLED not in str(error):
             raise
         raise BadInput(
             f"{printable(str(path))}: a column has a Python extension type ({_PICKLED}), whose definition is code "
             "that reading would run; nothing of it was run: write the column as a plain Arrow type"
         ) from None
-    except (pa.ArrowException, OSError, IndexError, UnicodeDecodeError) as error:
-        reason = str(error).partition("\n")[0]
-        raise BadInput(
-            f"{printable(str(path))}: cannot be read as Parquet: {reason}; the file may be damaged: write it again"
-        ) from error
 
 
 def _raw(path: Readable) -> pa.NativeFile:
