@@ -77,6 +77,8 @@ def _default(field: FieldInfo) -> str:
         return "empty"
     if isinstance(value, bool):
         return str(value).lower()
+    if isinstance(value, str):
+        return value if value.isprintable() else f"`{value!r}`"
     return f"{value:,}" if isinstance(value, int) else f"{value:.4g}" if isinstance(value, float) else str(value)
 
 

@@ -68,7 +68,7 @@ class Ingest(Section):
         "usual name such as text, or the only string column",
     )
     text_separator: str = pydantic.Field(
-        "\n", description="what is put between the texts of several columns in ingest.text; the default is a line end"
+        "\n", description="text between the columns of ingest.text, if it names several; default: a line end"
     )
     split_by: str = pydantic.Field(
         "", description="column whose value decides the split of a row; empty: all columns except label and ids"
