@@ -72,6 +72,14 @@ def test_overlays_are_merged_key_by_key() -> None:
     )
 
 
+def test_single_settings_can_be_selected() -> None:
+    """A node's cache key holds the sections that it reads, and single settings of other sections."""
+    assert load().select(["gate", "input.max_tokens", "input.truncate"]) == {
+        "gate": {"min_per_class": 1},
+        "input": {"max_tokens": 512, "truncate": "end"},
+    }
+
+
 def test_overlays_are_not_modified() -> None:
     """Merging changes none of the given mappings."""
     first: dict[str, Any] = {"train": {"epochs": 3}}

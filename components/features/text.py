@@ -16,8 +16,8 @@ batches are made of texts of similar length. A text without tokens is all paddin
 | more than `max_tokens` tokens               | truncated at the end, or at the start                     |
 | tokens of more than 64 bytes on average     | fewer tokens: only 64 x `max_tokens` bytes are read       |
 
-`words` suits scripts with spaces; use `characters` for others. Transform fits the vocabulary on `tokens`, and its graph
-converts tokens to indices in training and in the exported model.
+`words` suits scripts with spaces; use `characters` for others. Transform fits the vocabulary on the tokens that the
+model will see, and its graph converts texts to indices in training and in the exported model.
 """
 
 from collections.abc import Callable, Sequence
@@ -68,7 +68,7 @@ class TextFeature(NotAugmented):
 
     def decode(self, stored: tf.Tensor) -> tf.RaggedTensor:
         """Converts texts to token indices, int64 [n, length of each]."""
-        found = self._truncated(self.indices(_bounded(stored, self.max_tokens, self.truncate)))
+        found = truncated(self.indices(bounded(stored, self.max_tokens, self.truncate)), self.max_tokens, self.truncate)
         return found.with_flat_values(found.flat_values + 1)
 
     def finish(self, decoded: tf.RaggedTensor) -> tf.Tensor:
@@ -95,9 +95,6 @@ class TextFeature(NotAugmented):
         """Declares the model's input; its width differs from batch to batch."""
         return keras.Input([None], dtype="int64", name=name)
 
-    def _truncated(self, found: tf.RaggedTensor) -> tf.RaggedTensor:
-        return found[:, : self.max_tokens] if self.truncate == "end" else found[:, -self.max_tokens :]
-
 
 def from_columns(
     columns: Sequence[Column], fitted: FittedGraph, settings: Input, data: DataShape
@@ -111,6 +108,14 @@ def _of(name: str, fitted: FittedGraph, settings: Input) -> TextFeature:
     return TextFeature(
         lambda texts: fitted.apply({name: texts})[name], settings.max_tokens, settings.truncate, settings.pad_to
     )
+
+
+def count_truncated(texts: tf.Tensor, max_tokens: int, split: Split, ngrams: int) -> tf.Tensor:
+    """Returns how many of the texts [n] lose a token; only texts that are long enough for that are split."""
+    long = tf.boolean_mask(texts, tf.strings.length(texts) * ngrams > max_tokens)
+    found = tokens(bounded(long, max_tokens, "end"), split, lower=False, ngrams=ngrams)
+    is_truncated = (tf.strings.length(long) > max_tokens * _TOKEN_BYTES) | (found.row_lengths() > max_tokens)
+    return tf.math.count_nonzero(is_truncated)
 
 
 def tokens(texts: tf.Tensor, split: Split = "words", lower: bool = True, ngrams: int = 1) -> tf.RaggedTensor:
@@ -129,8 +134,13 @@ def tokens(texts: tf.Tensor, split: Split = "words", lower: bool = True, ngrams:
     return tf.strings.ngrams(found, tuple(range(1, ngrams + 1)), glue)
 
 
-def _bounded(texts: tf.Tensor, max_tokens: int, truncate: Side) -> tf.Tensor:
-    """Truncates texts to the bytes that `max_tokens` may take, on the side that is removed."""
+def truncated(found: tf.RaggedTensor, max_tokens: int, truncate: Side) -> tf.RaggedTensor:
+    """Returns at most `max_tokens` tokens, or indices, of each text."""
+    return found[:, :max_tokens] if truncate == "end" else found[:, -max_tokens:]
+
+
+def bounded(texts: tf.Tensor, max_tokens: int, truncate: Side) -> tf.Tensor:
+    """Returns texts with at most the bytes that `max_tokens` may take."""
     most, lengths = max_tokens * _TOKEN_BYTES, tf.strings.length(texts)
     starts = tf.zeros_like(lengths) if truncate == "end" else tf.maximum(lengths - most, 0)
     return tf.cond(

@@ -30,3 +30,10 @@ class Transform(Section):
     tensor_zscore: Literal["none", "all", "channel", "element"] = pydantic.Field(
         "none", description="z-score of tensors: none, over all values, per channel, or per element"
     )
+
+
+class Fit(Transform):
+    """Transform's settings, with those of the input pipeline that limit texts: no token beyond the limit is fitted."""
+
+    max_tokens: int = 512
+    truncate: Literal["end", "start"] = "end"

@@ -53,6 +53,15 @@ class Settings(Section):
         section: Section = getattr(self, name)
         return section.model_dump(mode="json")
 
+    def select(self, names: Iterable[str]) -> dict[str, dict[str, Any]]:
+        """Returns sections, or single settings such as `input.max_tokens`, as plain values by section."""
+        selected: dict[str, dict[str, Any]] = {}
+        for name in names:
+            section, _, key = name.partition(".")
+            values = self.section(section)
+            selected.setdefault(section, {}).update({key: values[key]} if key else values)
+        return selected
+
 
 def load(overlays: Iterable[Mapping[str, Any]] = ()) -> Settings:
     """Returns the defaults, overridden by each overlay in order."""

@@ -49,11 +49,13 @@ class ShardCheck:
         self._checked.update(artifact / shard.name for shard in shards)
 
 
-def audit(node: str, inputs: Uris, outputs: Uris) -> Audit:
+def audit(node: str, inputs: Uris, outputs: Uris, custom_config: str = "") -> Audit:
     """Returns the counts of a node; raises LedgerMismatch if records were lost or added."""
     audited = _AUDITS[node](inputs, outputs) if node in _AUDITS else Audit()
     if audited.entry is not None:
         ledger.check(audited.entry)
+    if node == "Transform" and custom_config:
+        return Audit(audited.entry, {**audited.facts, **_truncated_texts(inputs, orjson.loads(custom_config))})
     return audited
 
 
@@ -92,6 +94,21 @@ def _transform(inputs: Uris, outputs: Uris) -> Audit:
     output = tft.TFTransformOutput(str(outputs["transform_graph"]))
     facts = {"classes": fitted.class_names(output)}
     return Audit(ledger.Entry("Transform", train, sum(fitted.label_counts(output).values())), facts)
+
+
+def _truncated_texts(inputs: Uris, config: Mapping[str, Any]) -> dict[str, Any]:
+    """Returns the number of texts per split that are longer than the model's maximum, and a note if there are any."""
+    texts = [column["name"] for _, columns in config["parts"] for column in columns if column["role"] == "text"]
+    if not texts:
+        return {}
+    from components.fitting import truncation
+    from components.settings.transform import Fit
+
+    settings = Fit.model_validate(config["settings"])
+    counts = truncation.count(inputs["examples"], texts, settings)
+    splits = ", ".join(f"{split} {count:,}" for split, count in counts.items() if count)
+    note = f"{sum(counts.values()):,} texts cut to input.max_tokens = {settings.max_tokens:,} ({splits})"
+    return {"truncated": counts, "note": note if splits else ""}
 
 
 def _trainer(inputs: Uris, outputs: Uris) -> Audit:

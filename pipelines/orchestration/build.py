@@ -28,6 +28,8 @@ from components.storage.hashing import HashCache
 from components.tasks import assign
 from pipelines.config import RunConfig
 
+_TEXT_LIMITS = ("input.max_tokens", "input.truncate")
+
 
 @dataclass(frozen=True)
 class _Examples:
@@ -115,6 +117,7 @@ def _training(config: RunConfig, layout: roles.Layout, examples: _Examples, chec
     task, settings = config.task, config.settings
     assigned = assign.assign(task.parts, layout)
     common = {"label": task.label, "kind": layout.kind}
+    fit_settings: dict[str, Any] = {**settings.section("transform"), **settings.select(_TEXT_LIMITS)["input"]}
     transform = Transform(
         examples=examples.channel,
         schema=checks.schema,
@@ -122,7 +125,7 @@ def _training(config: RunConfig, layout: roles.Layout, examples: _Examples, chec
         custom_config={
             **common,
             "parts": [[each.part.fit, [c.to_dict() for c in each.columns]] for each in assigned if each.part.fit],
-            "settings": settings.section("transform"),
+            "settings": fit_settings,
         },
         materialize=False,  # the Trainer reads Ingest's shards, so no copy is needed
         disable_statistics=True,

@@ -29,7 +29,7 @@ class Node:
     after: tuple[str, ...] = ()  # nodes that must have passed, whose outputs it does not read
     code: tuple[str, ...] = ()  # modules that it enters
     parts: tuple[str, ...] = ()  # fields of the Task that it uses
-    settings: tuple[str, ...] = ()  # sections of the settings that it reads
+    settings: tuple[str, ...] = ()  # sections of the settings that it reads, or single settings
     packages: tuple[str, ...] = ()  # libraries whose version can change its result
     resolves: bool = False  # it runs no code: TFX looks its output up in every run
 
@@ -51,7 +51,7 @@ NODES = (
         after=("Gate",),
         code=("components.fitting.preprocessing",),
         parts=("fits", "label"),
-        settings=("transform",),
+        settings=("transform", "input.max_tokens", "input.truncate"),
         packages=("tensorflow-transform", "tensorflow", "tfx"),
     ),
     Node(

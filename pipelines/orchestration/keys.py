@@ -31,7 +31,7 @@ def make(node: Node, config: RunConfig, upstream: Mapping[str, str], source: str
     """
     code = fingerprint.sources(_modules(node, config, source))
     parts = {
-        "settings": {name: config.settings.section(name) for name in node.settings},
+        "settings": config.settings.select(node.settings),
         "parts": {name: _plain(getattr(config.task, name)) for name in node.parts},
         "code": {**code, WIRING: wiring()},
         "packages": versions(node.packages),

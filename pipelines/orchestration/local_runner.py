@@ -136,7 +136,8 @@ class _Inspector:
         node_id = info.pipeline_node.node_info.id
         self._shards.before(node_id, _uris(info.input_dict))
         output = run(info)
-        self.audited = audit(node_id, _uris(info.input_dict), _uris(info.output_dict))
+        custom_config = info.exec_properties.get("custom_config", "")
+        self.audited = audit(node_id, _uris(info.input_dict), _uris(info.output_dict), custom_config)
         self._seal(info.output_dict)
         properties = output.execution_properties
         properties[store.SECONDS].double_value = time.monotonic() - begun

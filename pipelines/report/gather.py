@@ -50,7 +50,9 @@ def facts(
         samples_per_second=results.get("Trainer", {}).get("samples_per_second"),
         model_path=pushed.get("destination"),
         model_version=pushed.get("version"),
-        **_of_ingest(outputs.get("Ingest", {}), with_samples=bool(seconds)),
+        **_of_ingest(
+            outputs.get("Ingest", {}), results.get("Transform", {}).get("note", ""), with_samples=bool(seconds)
+        ),
         **_of_trainer(outputs.get("Trainer", {})),
     )
 
@@ -91,7 +93,7 @@ def _blessed(outputs: Mapping[str, Mapping[str, Artifact]]) -> bool | None:
     return None if blessing is None else blessing.properties.get("blessed") == 1
 
 
-def _of_ingest(outputs: Mapping[str, Artifact], *, with_samples: bool) -> dict[str, Any]:
+def _of_ingest(outputs: Mapping[str, Artifact], note: str, *, with_samples: bool) -> dict[str, Any]:
     if "examples" not in outputs:
         return {}
     folder = outputs["examples"].uri
@@ -103,7 +105,7 @@ def _of_ingest(outputs: Mapping[str, Artifact], *, with_samples: bool) -> dict[s
         "records": written.records,
         "quarantined": tuple(bad[:_QUARANTINE_SHOWN]),
         "quarantine_path": str(folder / manifest.QUARANTINE) if bad else None,
-        "warnings": (*written.warnings, *changed),
+        "warnings": (*written.warnings, *changed, *filter(None, [note])),
         "samples": _samples(folder, written) if with_samples else (),
     }
 

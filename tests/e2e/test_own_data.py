@@ -5,6 +5,7 @@ Each data set can be learned in one to three epochs: the tests are about the way
 
 import csv
 import json
+import re
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
@@ -109,7 +110,8 @@ DATA_SETS = {
         {"stand", "girth__cm_", "H_he", "soil_type", "planted", "evergreen_"}, set(KINDS),
     ),
     "jsonl": DataSet(
-        "text", write_notes, ("--set", "ingest.text=note", "--label", "topic", "--set", "train.epochs=3"),
+        "text", write_notes,
+        ("--set", "ingest.text=note", "--label", "topic", "--set", "train.epochs=3", "--set", "input.max_tokens=20"),
         {"note"}, set(TOPICS),
     ),
     "npz": DataSet(
@@ -171,3 +173,13 @@ def test_inferred_schema_is_a_file_that_the_user_can_edit(first_run: FirstRun) -
 
     assert str(schema) in first_run.result.output
     assert 'tag: "date"' in schema.read_text()
+
+
+@pytest.mark.parametrize("first_run", ["jsonl"], indirect=True)
+def test_truncated_texts_are_shown(first_run: FirstRun) -> None:
+    """A11: counted per split, in the line of Transform, the summary and the report."""
+    note = r"\d+ texts cut to input\.max_tokens = 20 \(train \d+, eval \d+, test \d+\)"
+
+    assert re.search(rf"^✓ Transform .*; {note}$", first_run.result.output, re.MULTILINE)
+    assert re.search(rf"^  warning +{note}$", first_run.result.output, re.MULTILINE)
+    assert re.search(note, (first_run.pipeline.root / "report.html").read_text())

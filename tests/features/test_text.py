@@ -164,7 +164,7 @@ class TestDecode:
         long = b"a " * 4_999_999 + b"b"
         texts = tf.constant([b"c", long, b""])
 
-        read = tf.strings.length(text._bounded(texts, 100, side))
+        read = tf.strings.length(text.bounded(texts, 100, side))
         batch = feature.finish(feature.decode(texts))
 
         last = 2 if side == "start" else 1

@@ -9,7 +9,7 @@ import tensorflow as tf
 from components.fitting import names, text
 from components.fitting.fitted import Fitted
 from components.records.roles import Column
-from components.settings.transform import Transform
+from components.settings.transform import Fit
 
 pytestmark = pytest.mark.slow  # starts Beam
 
@@ -19,12 +19,14 @@ RECORDS = {
     "script": ["猫猫犬", "猫", "", " ", "犬"],
 }
 SETTINGS = {
-    "words": Transform(min_count=1),
-    "frequent": Transform(min_count=2, unknown_buckets=3),
-    "few": Transform(min_count=1, vocabulary=2),
-    "cased": Transform(min_count=1, lower=False),
-    "pairs": Transform(min_count=2, ngrams=2),
-    "characters": Transform(min_count=1, tokens="characters"),
+    "words": Fit(min_count=1),
+    "frequent": Fit(min_count=2, unknown_buckets=3),
+    "few": Fit(min_count=1, vocabulary=2),
+    "cased": Fit(min_count=1, lower=False),
+    "pairs": Fit(min_count=2, ngrams=2),
+    "characters": Fit(min_count=1, tokens="characters"),
+    "two": Fit(min_count=1, max_tokens=2),
+    "last two": Fit(min_count=1, max_tokens=2, truncate="start"),
 }
 COLUMNS = {"characters": ["script"], "words": ["said", "asked"]}
 
@@ -41,7 +43,7 @@ def fitted(fit: Callable[..., dict[str, str]]) -> dict[str, Fitted]:
     return {name: Fitted(graph, SETTINGS[name]) for name, graph in fit(RECORDS, functions).items()}
 
 
-def _fit_by(columns: list[Column], settings: Transform) -> Callable[[dict[str, Any]], dict[str, Any]]:
+def _fit_by(columns: list[Column], settings: Fit) -> Callable[[dict[str, Any]], dict[str, Any]]:
     return lambda inputs: text.fit(inputs, columns, settings)
 
 
@@ -64,6 +66,8 @@ def token_ids(fitted: Fitted, *texts: str, column: str = "said") -> Any:
         ("cased", {"The", "the", "cat", "CAT", "sat", "ran", "dog", "a"}),
         ("pairs", {"the", "cat", "sat", "the cat"}),
         ("characters", {"猫", "犬"}),
+        ("two", {"the", "cat", "dog", "a"}),
+        ("last two", {"cat", "sat", "ran", "dog", "a"}),
     ],
 )
 def test_the_vocabulary_follows_the_settings(fitted: dict[str, Fitted], name: str, expected: set[str]) -> None:
@@ -111,3 +115,11 @@ def test_invalid_utf8_is_an_unknown_token(fitted: dict[str, Fitted]) -> None:
     found = fitted["words"].apply({"said": tf.constant([b"the \xff\xfe cat"])})["said"].to_list()
 
     assert found == [[0, 6, 1]]
+
+
+def test_no_token_beyond_the_limit_is_looked_up(fitted: dict[str, Fitted]) -> None:
+    """A11: five million tokens among short texts become as many ids as the model sees; short texts do not change."""
+    long = "the cat " * 2_500_000
+
+    assert token_ids(fitted["two"], "a cat", long, "dog") == [*token_ids(fitted["two"], "a cat", "the cat", "dog")]
+    assert [len(row) for row in token_ids(fitted["words"], "a cat", long)] == [2, 512]

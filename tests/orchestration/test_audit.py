@@ -14,11 +14,13 @@ from tensorflow_metadata.proto.v0 import statistics_pb2
 
 from components.errors import BadInput, LedgerMismatch
 from components.evaluation import results, thresholds
+from components.ingest.write.encode_record import example_parts
 from components.records import manifest
 from components.records.ledger import Entry
 from components.records.roles import Layout
 from components.records.tfrecord import TFRecordWriter
 from components.settings.evaluate import Evaluate
+from components.settings.transform import Fit
 from pipelines.orchestration.audit import Audit, ShardCheck, audit
 
 CLASSES = {"train": {"cat": 5, "dog": 3}, "eval": {"cat": 2, "dog": 1}, "test": {"cat": 2, "dog": 2}}
@@ -53,7 +55,7 @@ def shards(tmp_path: Path) -> Path:
     for split in CLASSES:
         (tmp_path / split).mkdir()
         with TFRecordWriter(tmp_path / split / "shard") as file:
-            file.write([[f"{split} one".encode()], [f"{split} two".encode()]])
+            file.write([example_parts({"text": f"{split} {word}".encode()}) for word in ("one", "two")])
         shards.append(manifest.Shard(split, f"{split}/shard", 2, file.size, file.checksum))
     empty = manifest.Manifest("", 6, (), tuple(shards), {split: {} for split in CLASSES}, 0, {}, 0, ())
     manifest.write(tmp_path, empty, ())
@@ -184,6 +186,15 @@ class TestTransform:
         outputs = write_graph(tmp_path / "graph", cats=5, dogs=3)
 
         assert audit("Transform", examples, outputs) == Audit(Entry("Transform", 8, 8), {"classes": ["cat", "dog"]})
+
+    def test_truncated_texts_are_noted(self, shards: Path, tmp_path: Path) -> None:
+        """A11: per split, and in the node's line; every text here has two words, one more than allowed."""
+        outputs = write_graph(tmp_path / "graph", cats=1, dogs=1)
+        config = {"parts": [["ref", [{"name": "text", "role": "text"}]]], "settings": Fit(max_tokens=1).model_dump()}
+        audited = audit("Transform", {"examples": shards}, outputs, orjson.dumps(config).decode())
+
+        assert audited.facts["truncated"] == {"train": 2, "eval": 2, "test": 2}
+        assert audited.facts["note"] == "6 texts cut to input.max_tokens = 1 (train 2, eval 2, test 2)"
 
     @pytest.mark.parametrize("dogs", [2, 4])
     def test_other_counts_stop_the_run(self, examples: dict[str, Path], tmp_path: Path, dogs: int) -> None:

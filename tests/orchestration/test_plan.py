@@ -284,6 +284,7 @@ class TestChanges:
             ("evaluate.min_accuracy=0.5", "Evaluator", "setting evaluate.min_accuracy changed: None to 0.5"),
             ("ingest.splits.salt=x", "Ingest", "setting ingest.splits.salt changed: '' to 'x'"),
             ("transform.ngrams=2", "Transform", "setting transform.ngrams changed: 1 to 2"),
+            ("input.max_tokens=5", "Transform", "setting input.max_tokens changed: 512 to 5"),
         ],
     )
     def test_a_setting(self, flag: str, node: str, reason: str, finished: Root) -> None:
