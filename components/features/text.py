@@ -110,10 +110,10 @@ def _of(name: str, fitted: FittedGraph, settings: Input) -> TextFeature:
     )
 
 
-def count_truncated(texts: tf.Tensor, max_tokens: int, split: Split, ngrams: int) -> tf.Tensor:
+def count_truncated(texts: tf.Tensor, max_tokens: int, split: Split, lower: bool, ngrams: int) -> tf.Tensor:
     """Returns how many of the texts [n] lose a token; only texts that are long enough for that are split."""
     long = tf.boolean_mask(texts, tf.strings.length(texts) > max_tokens // ngrams)
-    found = tokens(bounded(long, max_tokens, "end"), split, lower=False, ngrams=ngrams)
+    found = tokens(bounded(long, max_tokens, "end"), split, lower, ngrams)
     is_truncated = (tf.strings.length(long) > max_tokens * _TOKEN_BYTES) | (found.row_lengths() > max_tokens)
     return tf.math.count_nonzero(is_truncated)
 

@@ -18,7 +18,7 @@ def count(examples: Path, columns: list[str], settings: Fit) -> dict[str, int]:
 
     def in_batch(records: tf.Tensor) -> tf.Tensor:
         texts = tf.concat(list(tf.io.parse_example(records, spec).values()), axis=0)
-        return count_truncated(texts, settings.max_tokens, settings.tokens, settings.ngrams)
+        return count_truncated(texts, settings.max_tokens, settings.tokens, settings.lower, settings.ngrams)
 
     found = {}
     for split in ingested.records:
