@@ -9,6 +9,8 @@
 | a KerasHub preset: a folder, or a name    | yes          | yes; a named preset must be in KerasHub's cache already |
 
 find.py       the model that the settings name, with its digest; imports no TensorFlow
+scan.py       what a model could do besides computing
+copy_model.py copies it and checks the copy: digest, links, scan
 load.py       the model as a function of encoded images, or as a Keras model
 width.py      the length of its embeddings
 component.py  the nodes Extractor and Extract

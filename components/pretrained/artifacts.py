@@ -9,6 +9,12 @@ PRETRAINED = Path("assets.extra") / "pretrained.txt"  # in a SavedModel trained 
 _PRETRAINED_BEFORE = PRETRAINED.with_name("looked_at_by.txt")  # its name in models of before 0.2
 
 
+def copy_path(model: str, target: Path) -> Path:
+    """Returns where a copy of a model is stored: a folder, a .keras file, or a text file with a name."""
+    source = Path(model)
+    return target if source.is_dir() else target.with_suffix(".keras" if source.is_file() else ".txt")
+
+
 def model_path(model: Path) -> str:
     """Returns the pretrained model that the Extractor stored at `model`: a folder, a .keras file, or a name."""
     if (name := model.with_suffix(".txt")).exists():

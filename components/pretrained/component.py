@@ -25,6 +25,8 @@ from tfx.types.component_spec import ChannelParameter, ComponentSpec, ExecutionP
 
 from components import beam_workers
 from components.pretrained import artifacts
+from components.pretrained.copy_model import copy_model
+from components.pretrained.find import PretrainedModel
 from components.pretrained.load import load
 from components.records import manifest
 from components.records.manifest import Manifest, Shard
@@ -36,16 +38,14 @@ _REPORTS = "reports"
 
 
 @component
-def Extractor(path: Parameter[str], digest: Parameter[str], model: OutputArtifact[standard_artifacts.Model]) -> None:  # noqa: N802
+def Extractor(  # noqa: N802
+    path: Parameter[str],
+    digest: Parameter[str],
+    trusted: Parameter[bool],
+    model: OutputArtifact[standard_artifacts.Model],
+) -> None:
     """Copies the pretrained model into the pipeline, with its digest and provenance as properties."""
-    target = Path(model.uri) / artifacts.SERVING
-    target.parent.mkdir(parents=True, exist_ok=True)
-    if Path(path).is_dir():
-        shutil.copytree(path, target, dirs_exist_ok=True)
-    elif Path(path).is_file():
-        shutil.copy2(path, target.with_suffix(".keras"))
-    else:
-        durable.write_bytes(target.with_suffix(".txt"), path.encode())  # the name of a Keras application
+    copy_model(PretrainedModel(path, digest, trusted=trusted), Path(model.uri) / artifacts.SERVING)
     model.set_string_custom_property("source", path)
     model.set_string_custom_property("sha256", digest)
     for key, value in _provenance(Path(path)).items():
@@ -63,6 +63,7 @@ class _ExtractSpec(component_spec.ComponentSpec):
     PARAMETERS = {  # noqa: RUF012 - TFX's way
         "image": ExecutionParameter(type=str),
         "batch_size": ExecutionParameter(type=int),
+        "trusted": ExecutionParameter(type=bool),
     }
     INPUTS = {  # noqa: RUF012
         "examples": ChannelParameter(type=standard_artifacts.Examples),
@@ -92,6 +93,7 @@ class ExtractExecutor(base_beam_executor.BaseBeamExecutor):
             artifacts.model_path(Path(model.uri) / artifacts.SERVING),
             exec_properties["image"],
             exec_properties["batch_size"],
+            trusted=bool(exec_properties["trusted"]),
         )
         beam_workers.prepare()
         (target / _REPORTS).mkdir(parents=True, exist_ok=True)
@@ -112,10 +114,12 @@ class ExtractEmbeddings(base_component.BaseComponent):
     SPEC_CLASS = _ExtractSpec
     EXECUTOR_SPEC = executor_spec.BeamExecutorSpec(ExtractExecutor)
 
-    def __init__(self, examples: types.BaseChannel, model: types.BaseChannel, image: str, batch_size: int) -> None:
+    def __init__(
+        self, examples: types.BaseChannel, model: types.BaseChannel, image: str, batch_size: int, *, trusted: bool
+    ) -> None:
         """Embeds the images of the column `image`, in batches of `batch_size`."""
         spec: ComponentSpec = _ExtractSpec(
-            examples=examples, model=model, image=image, batch_size=batch_size,
+            examples=examples, model=model, image=image, batch_size=batch_size, trusted=trusted,
             extracted=types.Channel(type=standard_artifacts.Examples),
         )  # fmt: skip
         super().__init__(spec=spec)
@@ -136,12 +140,12 @@ def _report_name(shard: Shard) -> str:
 class _EmbedShard(beam.DoFn):
     """Writes one shard with embeddings, and a report about it."""
 
-    def __init__(self, source: Path, target: Path, model: str, image: str, batch_size: int) -> None:
+    def __init__(self, source: Path, target: Path, model: str, image: str, batch_size: int, *, trusted: bool) -> None:
         self._source, self._target, self._path = source, target, model
-        self._image, self._batch_size = image, batch_size
+        self._image, self._batch_size, self._trusted = image, batch_size, trusted
 
     def setup(self) -> None:
-        self._model = load(self._path)
+        self._model = load(self._path, trusted=self._trusted)
 
     def process(self, shard: Shard) -> tuple[()]:
         path = self._target / shard.name

@@ -1,11 +1,11 @@
 """Finds the pretrained model that `extract.model` names, and computes its digest. Imports no TensorFlow."""
 
 import os
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from components.errors import BadInput
-from components.pretrained import presets
+from components.pretrained import presets, scan
 from components.records import seal
 from components.settings.extract import Extract
 from components.storage.hashing import HashCache, digest_of, sha256_of
@@ -20,6 +20,7 @@ class PretrainedModel:
     path: str  # absolute path, or the name of a Keras application
     digest: str
     packages: tuple[str, ...] = ()  # packages it needs besides Keras and TensorFlow
+    trusted: bool = False  # whether it may contain code, by extract.trust or extract.sha256
 
 
 def find_model(settings: Extract, cache: HashCache) -> PretrainedModel:
@@ -41,10 +42,11 @@ def find_model(settings: Extract, cache: HashCache) -> PretrainedModel:
             f"extract.model {found.path}: its SHA-256 is {found.digest}, but extract.sha256 is {settings.sha256}; "
             "use the expected model, or change extract.sha256"
         )
-    return found
+    return replace(found, trusted=settings.trust or bool(settings.sha256))
 
 
 def _in_folder(path: Path, cache: HashCache) -> PretrainedModel:
+    scan.require_no_links(path)
     if is_preset(path):
         presets.require(path)
     elif not (path / _SAVED_MODEL).exists():

@@ -27,12 +27,17 @@ class EmbeddingModel:
     embed: Callable[[Any], Any]  # encoded images, string [n] -> float32 [n, width]
 
 
-def load(path: str) -> EmbeddingModel:
-    """Returns the model as a function from encoded images to embeddings."""
+def load(path: str, *, trusted: bool = False) -> EmbeddingModel:
+    """Returns the model as a function from encoded images to embeddings.
+
+    Args:
+        path: the copy of a model that `copy_model` checked, or the name of a Keras application.
+        trusted: whether code in it may run, such as a Lambda layer.
+    """
     import tensorflow as tf
 
     if not Path(path).is_dir() or is_preset(Path(path)):
-        model = keras_model(path)
+        model = keras_model(path, trusted=trusted)
         decode = _decoder(model.inputs[0].shape, model.inputs[0].dtype)
         return EmbeddingModel(model, lambda images: model(decode(images), training=False))
     loaded = tf.saved_model.load(path)
@@ -74,8 +79,8 @@ def _first_float(outputs: Any) -> Any:
     return tf.reshape(found, [tf.shape(found)[0], -1])
 
 
-def keras_model(path: str) -> Any:
-    """Returns the pretrained model as a Keras model from pixels to embeddings."""
+def keras_model(path: str, *, trusted: bool = False) -> Any:
+    """Returns the pretrained model as a Keras model from pixels to embeddings; see `load`."""
     import keras
 
     folder = Path(path)
@@ -88,7 +93,8 @@ def keras_model(path: str) -> Any:
             "set extract.where to beam, or name a .keras file"
         )
     if folder.exists():
-        return _cut(keras.models.load_model(folder / EXTRACTOR if folder.is_dir() else folder, compile=False))
+        file = folder / EXTRACTOR if folder.is_dir() else folder
+        return _cut(keras.models.load_model(file, compile=False, safe_mode=not trusted))
     return _application(path)
 
 

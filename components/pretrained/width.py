@@ -3,6 +3,7 @@
 import io
 import json
 import subprocess
+import tempfile
 from pathlib import Path
 
 from components import helper_process
@@ -18,36 +19,42 @@ def embedding_width(model: PretrainedModel, notes: Path) -> int:
     stored = notes / "extractors" / f"{model.digest}.json"
     if stored.exists():
         return int(json.loads(stored.read_bytes())["width"])
-    width = _measure(model.path)
+    width = _measure(model)
     if notes.exists():  # `penstock plan` must not create the folder
         stored.parent.mkdir(exist_ok=True)
         durable.write_bytes(stored, json.dumps({"width": width}).encode())
     return width
 
 
-def _measure(path: str) -> int:
+def _measure(model: PretrainedModel) -> int:
     """Runs `print_width` in a process of its own: planning must not import TensorFlow."""
-    command = helper_process.command(f"from {__name__} import print_width; print_width({path!r})")
+    path, digest, trusted = model.path, model.digest, model.trusted
+    program = f"from {__name__} import print_width; print_width({path!r}, {digest!r}, trusted={trusted})"
+    command = helper_process.command(program)
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     if done.returncode:
         raise BadInput(f"extract.model {path}: {done.stderr[-_SHOWN:].strip()}")
     answer = json.loads(done.stdout.splitlines()[-1])
     if "error" in answer:
-        raise BadInput(f"extract.model {path}: {answer['error']}")
+        raise BadInput(answer["error"])
     return int(answer["width"])
 
 
-def print_width(path: str) -> None:
+def print_width(path: str, digest: str, *, trusted: bool) -> None:
     """Prints the length of the embedding of a blank image as JSON, or the reason why there is none."""
     import tensorflow as tf
     from PIL import Image
 
+    from components.pretrained.copy_model import copy_model
     from components.pretrained.load import load
 
     blank = io.BytesIO()
     Image.new("RGB", (32, 32)).save(blank, "PNG")
     try:
-        answer = {"width": int(load(path).embed(tf.constant([blank.getvalue()])).shape[1])}
+        with tempfile.TemporaryDirectory() as folder:
+            copy = copy_model(PretrainedModel(path, digest, trusted=trusted), Path(folder, "model"))
+            embeddings = load(copy, trusted=trusted).embed(tf.constant([blank.getvalue()]))
+        answer = {"width": int(embeddings.shape[1])}
     except BadInput as error:
         print(json.dumps({"error": str(error)}))
     else:

@@ -19,6 +19,11 @@ class Extract(Section):
     sha256: str = pydantic.Field(
         "", description="expected SHA-256 of the model, in hexadecimal; any other model is rejected; empty: any model"
     )
+    trust: bool = pydantic.Field(
+        False,
+        description="load a model that contains code or operations on files, such as a Lambda layer, as if it were "
+        "your own program; a model that extract.sha256 pins is trusted as well",
+    )
     where: Literal["beam", "frozen", "finetune"] = pydantic.Field(
         "beam",
         description="beam: compute embeddings once per record, before training; frozen: make the model a part of the "

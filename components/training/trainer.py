@@ -75,20 +75,19 @@ def run_fn(args: FnArgs) -> None:
     export.export(model, reader.features, classes, args.serving_model_dir, graph, embedding)
 
 
-def _image_encoder(pretrained: str, extract: Mapping[str, str]) -> tuple[Any, bool] | None:
+def _image_encoder(pretrained: str, extract: Mapping[str, Any]) -> tuple[Any, bool] | None:
     """Returns the pretrained model and whether it is fine-tuned, if it is part of the trained model."""
     if extract.get("where") not in ("frozen", "finetune"):
         return None
-    return keras_model(pretrained), extract["where"] == "finetune"
+    return keras_model(pretrained, trusted=extract["trusted"]), extract["where"] == "finetune"
 
 
-def _image_embedding(pretrained: str, extract: Mapping[str, str]) -> export.ImageEmbedding | None:
+def _image_embedding(pretrained: str, extract: Mapping[str, Any]) -> export.ImageEmbedding | None:
     """Returns how the served model embeds images, if it was trained on embeddings."""
     if extract.get("where") != "beam":
         return None
-    return export.ImageEmbedding(
-        extract["image"], embedding_column(extract["image"]), load(pretrained), extract["digest"]
-    )
+    model = load(pretrained, trusted=extract["trusted"])
+    return export.ImageEmbedding(extract["image"], embedding_column(extract["image"]), model, extract["digest"])
 
 
 def _classification(fitted: Fitted, settings: Train, *, is_soft: bool) -> Classification:

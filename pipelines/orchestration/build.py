@@ -92,12 +92,12 @@ def _examples(config: RunConfig, schema: schema_pb2.Schema) -> _Examples:
 def _with_pretrained(config: RunConfig, schema: schema_pb2.Schema, examples: _Examples) -> _Examples:
     settings, image = config.settings.extract, roles.embedded_image(schema)
     source = find_model(settings, HashCache(config.hash_cache, read_only=True))
-    node = component.Extractor(path=source.path, digest=source.digest)
+    node = component.Extractor(path=source.path, digest=source.digest, trusted=source.trusted)
     model, nodes = node.outputs["model"], (*examples.nodes, node)
-    facts = {"where": settings.where, "image": image, "digest": source.digest}
+    facts = {"where": settings.where, "image": image, "digest": source.digest, "trusted": source.trusted}
     if settings.where != "beam":
         return _Examples(examples.channel, nodes, model, facts)
-    extract = component.ExtractEmbeddings(examples.channel, model, image, settings.batch_size)
+    extract = component.ExtractEmbeddings(examples.channel, model, image, settings.batch_size, trusted=source.trusted)
     return _Examples(extract.outputs["extracted"], (*nodes, extract), model, facts)
 
 

@@ -168,7 +168,8 @@ class _Planner:
             return {"schema_digest": digest_of([curated.in_force(self._config, self.schema).decode()])}
         if node.id == "Extractor":
             source = find_model(self._config.settings.extract, self._cache)
-            return {"extractor_digest": source.digest, "packages": keys.versions(source.packages)}
+            trusted = {"extractor_trusted": True} if source.trusted else {}
+            return {"extractor_digest": source.digest, **trusted, "packages": keys.versions(source.packages)}
         if node.id == "Pusher":
             return {"serving": str(self._config.serving)}
         return {}

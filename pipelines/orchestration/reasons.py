@@ -11,6 +11,7 @@ _CONTENT = {
     "parts": "task",
     "decoder": "JPEG decoder",
     "extractor_digest": "extract.model",
+    "extractor_trusted": "trust in extract.model",
     "schema_digest": "schema",
     "serving": "serving folder",
 }

@@ -14,6 +14,7 @@ from components.errors import BadInput
 from components.pretrained.find import PretrainedModel
 from components.pretrained.load import keras_model, load
 from components.pretrained.width import embedding_width
+from components.storage.hashing import sha256_of
 
 WIDTH = 5
 
@@ -90,7 +91,7 @@ def test_a_saved_model_without_a_keras_model_cannot_be_fine_tuned(tmp_path: Path
 def test_the_embedding_width_is_stored(tmp_path: Path) -> None:
     """A process of its own computes it; then it is read from the notes, even if the model is deleted."""
     classifier().save(tmp_path / "net.keras")
-    model = PretrainedModel(str(tmp_path / "net.keras"), "digest")
+    model = PretrainedModel(str(tmp_path / "net.keras"), sha256_of(tmp_path / "net.keras"))
     (tmp_path / "notes").mkdir()
     first = embedding_width(model, tmp_path / "notes")
     (tmp_path / "net.keras").unlink()
