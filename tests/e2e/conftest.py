@@ -32,6 +32,12 @@ IMPORT_ENVIRONMENT = {
     "OPENBLAS_NUM_THREADS": "1",
     "TF_CPP_MIN_LOG_LEVEL": "2",
 }
+# Namespaces without network interfaces, in which the folder of the environment is read-only.
+OFFLINE = (
+    *("unshare", *(() if os.geteuid() == 0 else ("-r",)), "-n", "-m", "sh", "-ec"),
+    'mount --bind "$0" "$0"; mount -o remount,bind,ro "$0"; exec "$@"',
+    sys.prefix,
+)
 LONGEST = 600  # seconds; only a hanging command takes that long
 
 
@@ -146,9 +152,9 @@ class Pipeline:
         return self.server.start(f"{before}\n{COMMAND}", self.arguments(*arguments), environment, self.code)
 
     def run_installed(self, *arguments: str) -> Result:
-        """Runs the installed `penstock` command in a new Python process."""
+        """Runs the installed `penstock` command in a new process, without network and with a read-only environment."""
         done = subprocess.run(
-            [str(PENSTOCK), *self.arguments(*arguments)],
+            [*(OFFLINE if can_be_offline() else ()), str(PENSTOCK), *self.arguments(*arguments)],
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,
             text=True,
@@ -177,6 +183,14 @@ class Pipeline:
         wait_until(running, process)
 
 
+def can_be_offline() -> bool:
+    """Returns whether this user may create namespaces and mounts here."""
+    try:
+        return subprocess.run([*OFFLINE, "true"], check=False, capture_output=True).returncode == 0
+    except OSError:
+        return False
+
+
 def wait_until(condition: Callable[[], bool], process: Process) -> None:
     """Waits for a condition while a command runs."""
     deadline = time.monotonic() + LONGEST
@@ -202,6 +216,14 @@ def fork_server() -> Iterator[ForkServer]:
     yield ForkServer(control)
     control.close()
     server.wait(timeout=60)
+
+
+@pytest.fixture(scope="session")
+def offline() -> Sequence[str]:
+    """The command that runs another one without network and with a read-only environment; skips where it cannot."""
+    if not can_be_offline():
+        pytest.skip("unshare or mount is not allowed here")
+    return OFFLINE
 
 
 @pytest.fixture(scope="session")

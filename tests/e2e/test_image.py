@@ -5,7 +5,7 @@ import re
 import shutil
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -64,6 +64,17 @@ def test_first_run_is_blessed_and_pushed(first_run: tuple[Any, Any]) -> None:
     assert {node.id: pipeline.newest(node.id).state for node in graph.NODES} == dict.fromkeys(EVERY_NODE, "COMPLETE")
     assert evaluated.facts["metrics"]["accuracy"] >= 0.95
     assert serving_folders(pipeline.root) == ["1"]
+
+
+def test_the_first_run_needs_no_network_and_no_writable_environment(
+    first_run: tuple[Any, Any], offline: Sequence[str]
+) -> None:
+    """D9: there is no interface in its namespace, and its environment is read-only."""
+    _, result = first_run
+    script = "import os, sys; print(os.access(sys.prefix, os.W_OK), *open('/proc/net/route').readlines()[1:])"
+    shown = subprocess.run([*offline, sys.executable, "-c", script], capture_output=True, text=True, check=True)
+
+    assert (result.code, shown.stdout) == (0, "False\n"), result.output
 
 
 def test_every_node_reads_all_records(first_run: tuple[Any, Any]) -> None:
