@@ -1,6 +1,8 @@
-"""Progress of a running node, reported to one listener in the same process."""
+"""Progress and warnings of a running node, reported to one listener in the same process."""
 
-from collections.abc import Callable
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 
 
@@ -16,6 +18,7 @@ class Progress:
 
 Listener = Callable[[Progress], None]
 _listeners: list[Listener] = []
+_warn: list[Callable[[str], None]] = []
 
 
 def listen(listener: Listener) -> None:
@@ -27,3 +30,21 @@ def report(done: int, total: int | None = None, note: str = "", seconds: float |
     """Reports progress to the listener, if there is one."""
     for listener in _listeners:
         listener(Progress(done, total, note, seconds))
+
+
+@contextmanager
+def warnings_to(show: Callable[[str], None]) -> Iterator[None]:
+    """Passes warnings to `show` within the block."""
+    _warn.append(show)
+    try:
+        yield
+    finally:
+        _warn.remove(show)
+
+
+def warn(message: str) -> None:
+    """Shows a warning to the user: through the innermost `warnings_to`, else on standard error."""
+    if _warn:
+        _warn[-1](message)
+    else:
+        print(f"penstock: warning: {message}", file=sys.stderr)

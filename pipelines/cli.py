@@ -132,6 +132,7 @@ def ingest(
     """Convert raw data to sharded TFRecords, without training."""
     from pathlib import Path
 
+    from components import progress
     from components.settings import tree
     from pipelines import config, log
     from pipelines import ingest as ingest_alone
@@ -144,7 +145,8 @@ def ingest(
     target.parent.mkdir(parents=True, exist_ok=True)
     with log.diverted(target.with_name(f"{target.name}.log")) as user:
         display = Display(user)
-        made = ingest_alone.ingest(request, display.surveyed)
+        with progress.warnings_to(display.warning):
+            made = ingest_alone.ingest(request, display.surveyed)
         display.ingested(made, target)
 
 

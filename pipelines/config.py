@@ -52,8 +52,8 @@ class RunConfig:
         return self.root / ".penstock"
 
     @property
-    def schema_in_force(self) -> Path:
-        """Schema of the newest run, as its nodes read it."""
+    def schema_input(self) -> Path:
+        """The file that the Schema node imports; the schema in force is that node's output."""
         return self.notes / "schema.pbtxt"
 
     @property

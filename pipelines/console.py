@@ -117,8 +117,11 @@ class Display:
 
     def schema(self, schema: Curated) -> None:
         """Prints the path of a schema that was inferred in this run."""
-        if schema.is_new:
-            self._console.print(f"schema: inferred from the data; check it and edit it if needed: {schema.file}")
+        self._console.print(f"schema: inferred from the data; check it and edit it if needed: {schema.file}")
+
+    def warning(self, message: str) -> None:
+        """Prints a warning."""
+        self._console.print(Text(f"warning: {message}", style="yellow"))
 
     def surveyed(self, found: Survey) -> None:
         """Prints what will be read: source, spans, columns by type."""

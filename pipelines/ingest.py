@@ -15,7 +15,7 @@ from components.records.manifest import Manifest
 from components.settings.ingest import Ingest
 from components.storage import durable, paths
 from components.storage.hashing import HashCache
-from pipelines.orchestration import disk, lock
+from pipelines.orchestration import disk, leftovers, lock
 
 
 @dataclass(frozen=True)
@@ -41,13 +41,23 @@ def ingest(request: IngestRequest, surveyed: Callable[[Survey], None] | None = N
     if out.exists():
         raise SettingsError(f"--out {out}: exists already; choose another folder, or remove this one")
     caches = out.parent / ".penstock"
+    notes, listed = caches / out.name, _quarantine_list(out)
     with (
-        disk.explained(out.parent, "--out", lambda: cached.take(request.data, request.settings, HashCache(None))),
-        lock.hold(caches / out.name, wait=request.wait, place=out, flag="--out"),
+        disk.explained(lambda: disk.places(out.parent, "choose another --out"), lambda: _needed(request)),
+        lock.hold(notes, wait=request.wait, place=out, flag="--out"),
+        leftovers.temporary_files(out),
     ):
-        durable.sweep(out.parent, out.name)
+        durable.sweep(notes)
+        durable.sweep(out.parent, out.name, listed.name)
+        listed.unlink(missing_ok=True)  # of an earlier attempt
         with durable.publish_folder(out) as artifact:
-            return _run(request, artifact, caches, surveyed)
+            made = _run(request, artifact, caches, surveyed)
+        listed.unlink()  # --out has its own
+        return made
+
+
+def _needed(request: IngestRequest) -> str:
+    return disk.needed_for(cached.take(request.data, request.settings, HashCache(None)))
 
 
 def _run(request: IngestRequest, artifact: Path, caches: Path, surveyed: Callable[[Survey], None] | None) -> Manifest:
@@ -69,6 +79,10 @@ def _run(request: IngestRequest, artifact: Path, caches: Path, surveyed: Callabl
     def pipeline() -> Any:
         return beam.Pipeline(options=PipelineOptions(list(request.beam_args)))
 
-    quarantine_list = request.out.with_name(f"{request.out.name}.quarantine.jsonl")
     output = Output(artifact, request.settings, caches / "checks.db")
-    return run.run(run.Job(found, output, quarantine_list, request.earlier), pipeline, survey)
+    return run.run(run.Job(found, output, _quarantine_list(request.out), request.earlier), pipeline, survey)
+
+
+def _quarantine_list(out: Path) -> Path:
+    """Returns the list of quarantined records that is kept if too many of them leave no --out."""
+    return out.with_name(f"{out.name}.quarantine.jsonl")

@@ -18,13 +18,11 @@ from typing import Any, TextIO
 from components import progress
 from components.errors import Cancelled
 from components.ingest.survey import cached
-from components.ingest.survey.survey import Survey
-from components.storage import durable
 from components.storage.hashing import HashCache
 from pipelines import log
 from pipelines.config import RunConfig
 from pipelines.console import Display
-from pipelines.orchestration import disk, lock, plan, schema
+from pipelines.orchestration import disk, leftovers, lock, plan, schema
 from pipelines.orchestration.outcome import NodeFacts
 from pipelines.orchestration.plan import Plan, Request
 from pipelines.orchestration.store import Store
@@ -49,26 +47,32 @@ def run(config: RunConfig, request: Request, *, wait: bool = False, compiled: An
         wait: whether to wait for another run on the same root.
         compiled: the pipeline's IR if the `tfx` CLI has compiled it; up-to-date nodes are then recorded as well.
     """
-    with lock.hold(config.notes, wait=wait), disk.explained(config.root, "--root", lambda: _survey(config)):
-        for folder in (config.root, config.notes, config.notes / "seals"):
-            durable.sweep(folder)
+    with (
+        disk.explained(lambda: disk.places_of_run(config), lambda: _needed(config)),
+        lock.hold(config.notes, wait=wait),
+        leftovers.temporary_files(config.root),
+    ):
         store = Store(config.metadata, config.name, read_only=False)
         display = Display(sys.stdout)
         display.closed(store.close_open_executions("FAILED"))
+        leftovers.collect(config, store)
         with closing(HashCache(config.hash_cache)) as cache:
             planned = plan.make(config, store, cache, request)
-        if planned.schema is not None:
-            schema.bring_into_force(config, planned.schema)
-            display.schema(planned.schema)
         if not planned.due and compiled is None:
             return _nothing_due(config, store, planned, display)
         return _TfxRun(config, store, planned).go(compiled)
+
+
+def _publish_schema(planned: Plan, display: Display) -> None:
+    if planned.schema is not None and schema.publish(planned.schema):
+        display.schema(planned.schema)
 
 
 def _nothing_due(config: RunConfig, store: Store, planned: Plan, display: Display) -> int:
     nodes = tuple(NodeFacts(p.node.id, p.action, 0.0, p.reason) for p in planned.nodes)
     facts = gather.facts(config, store, planned, nodes, started=_now(), seconds=0.0, error=None)
     display.plan(planned, config)
+    _publish_schema(planned, display)
     display.summary(facts, config)
     return facts.exit_code
 
@@ -83,14 +87,13 @@ class _TfxRun:
         self._log = config.root / "logs" / f"{datetime.now(timezone.utc):%Y%m%d-%H%M%S}.log"
 
     def go(self, compiled: Any) -> int:
-        from pipelines.report import page
-
         log.prepare_environment()
         with log.diverted(self._log) as user:
             display = Display(user)
             error = self._attempt(compiled, display)
             facts = self._facts(error)
-            page.write(facts, self._config.report)
+            if (unwritten := self._write_report(facts)) and error is None:
+                error, facts = unwritten, self._facts(unwritten)
             display.summary(facts, self._config)
             if error is not None:
                 display.failure(error, self._log)
@@ -98,17 +101,18 @@ class _TfxRun:
 
     def _attempt(self, compiled: Any, display: Display) -> BaseException | None:
         try:
-            with _signals_raise(), display.live():
+            with _signals_raise(), display.live(), progress.warnings_to(display.warning):
                 progress.listen(display.progress)
                 self._run_nodes(compiled, display)
         except KeyboardInterrupt as error:
             self._store.close_open_executions("CANCELED")
             return error
         except Exception as error:  # noqa: BLE001 - it is shown, logged and decides the exit code
-            traceback.print_exc()  # to the log
+            with suppress(OSError):  # the log may be on a full disk
+                traceback.print_exc()
             with suppress(Exception):  # the metadata itself may have failed; the next run closes the executions
                 self._store.close_open_executions("FAILED")
-            return disk.full(error, self._config.root, "--root", lambda: _survey(self._config)) or error
+            return self._explained(error)
         return None
 
     def _run_nodes(self, compiled: Any, display: Display) -> None:
@@ -121,17 +125,22 @@ class _TfxRun:
         def finished(node: NodeFacts) -> None:
             self._nodes.append(node)
             display.finished(node)
+            if node.id == "Schema" and node.state != "failed":
+                _publish_schema(self._plan, display)
 
+        if self._plan.schema is not None:
+            schema.write_input(self._config, self._plan.schema)
         pipeline = compiled if compiled is not None else build.compiled(self._config, self._schema())
         if self._plan.of("Ingest").action != plan.RUN:
             cached.forget()  # otherwise Ingest does it when it has finished
         LocalRunner(self._config, self._plan, display.started, finished).run(pipeline)
 
     def _schema(self) -> bytes:
-        """Returns the schema that nodes are configured by; a run that ends before the Schema node has none stored."""
-        if self._plan.of("Schema").action == plan.SKIP:
-            return schema.current(self._config)
-        return self._config.schema_in_force.read_bytes()
+        """Returns the schema that configures the nodes: of this plan, or the output of a Schema node that is kept."""
+        if self._plan.schema is not None:
+            return schema.in_force(self._config, self._plan.schema)
+        kept = self._plan.of("Schema").outputs
+        return schema.of_artifact(kept[0].uri) if kept else schema.current(self._config)
 
     def _facts(self, error: BaseException | None) -> RunFacts:
         done = {node.id for node in self._nodes}
@@ -146,10 +155,24 @@ class _TfxRun:
             started=self._started, seconds=seconds, error=error,
         )  # fmt: skip
 
+    def _write_report(self, facts: RunFacts) -> Exception | None:
+        """Writes the report; returns the reason if its disk is full."""
+        from pipelines.report import page
 
-def _survey(config: RunConfig) -> Survey:
+        try:
+            page.write(facts, self._config.report)
+        except OSError as error:
+            return self._explained(error)
+        return None
+
+    def _explained(self, error: Exception) -> Exception:
+        """Returns an error, or DiskFull in its place."""
+        return disk.full(error, disk.places_of_run(self._config), lambda: _needed(self._config)) or error
+
+
+def _needed(config: RunConfig) -> str:
     cache = HashCache(config.hash_cache, read_only=True)
-    return cached.take(config.data, config.settings.ingest, cache, config.needs)
+    return disk.needed_for(cached.take(config.data, config.settings.ingest, cache, config.needs))
 
 
 @contextmanager

@@ -37,6 +37,7 @@ class Job:
 
 def run(job: Job, make_pipeline: Callable[[], beam.Pipeline], survey_again: Callable[[], Survey]) -> Manifest:
     """Ingests the data and returns its manifest."""
+    job.quarantine_list.unlink(missing_ok=True)  # of an earlier attempt
     if job.found.table is not None:
         labels.check(job.found.table.schema, job.found.table.label, job.output.settings)
     decided = _stratify(job, make_pipeline) if job.output.settings.splits.stratify else None

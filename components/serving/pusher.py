@@ -21,11 +21,13 @@ from tfx.proto import pusher_pb2
 from tfx.types import artifact_utils, standard_component_specs
 from tfx.utils import proto_utils
 
+from components.errors import DiskFull
 from components.pretrained.artifacts import PROVENANCE
 from components.storage import durable
 
 PUSHED = "pushed.json"
 _VERSION = re.compile("[0-9]+")
+_BLOCK = 4096  # bytes: the space that a small file takes
 _HIGHEST = ".highest-version"  # a version is never used twice, even if its folder is deleted
 
 
@@ -71,6 +73,7 @@ def push(model: Path, serving: Path, provenance: Mapping[str, Any] | None = None
     # Several pipelines may share a serving folder: one of them pushes at a time.
     with filelock.FileLock(serving / ".lock"):
         durable.sweep(serving)
+        _check_space(model, serving)
         version = _next_version(serving)
         durable.write_bytes(serving / _HIGHEST, str(version).encode())
         target = serving / str(version)
@@ -80,6 +83,17 @@ def push(model: Path, serving: Path, provenance: Mapping[str, Any] | None = None
                 (temporary / PROVENANCE).parent.mkdir(exist_ok=True)
                 (temporary / PROVENANCE).write_bytes(orjson.dumps(dict(provenance)))
     return target
+
+
+def _check_space(model: Path, serving: Path) -> None:
+    sizes = [file.stat().st_size for file in model.rglob("*") if file.is_file()]
+    needed = sum(-(-size // _BLOCK) * _BLOCK for size in sizes)
+    free = shutil.disk_usage(serving).free
+    if needed > free:
+        raise DiskFull(
+            f"{serving}: the model needs {needed / 1e6:,.1f} MB, its disk has {free / 1e6:,.1f} MB free; nothing was "
+            "pushed, and the served versions stay. Free disk space, or choose another folder (--set push.directory=…)"
+        )
 
 
 def _next_version(serving: Path) -> int:

@@ -1,10 +1,11 @@
 """A key-value cache in one SQLite file, shared by processes and threads.
 
-A cache only saves time, so nothing that happens to its file is an error:
+A cache only saves time, so nothing that happens to its file is an error. The first problem of a file is a warning:
 
 | the file is                                | what happens                                                        |
 |--------------------------------------------|---------------------------------------------------------------------|
-| absent, or of another version              | created; tables of other versions are dropped                       |
+| absent                                     | created, without a warning                                          |
+| of another version                         | tables of other versions are dropped                                |
 | damaged                                    | deleted and created, unless another process reads or writes it      |
 | locked, or not readable                    | not used in this run: entries are kept in memory                    |
 | not writable, or on a full disk            | read; new entries are not stored                                    |
@@ -19,9 +20,12 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import closing, suppress
 from pathlib import Path
 
+from components import progress
+
 _BATCH = 500  # keys per query
 _PATIENCE = 5.0  # seconds to wait for another process that writes
 _CHECKSUM = 4  # bytes
+_warned: set[Path] = set()  # files: one warning each per process
 
 
 class Cache:
@@ -52,8 +56,9 @@ class Cache:
             try:
                 with self._db:
                     self._db.executemany(f"INSERT OR REPLACE INTO {self._table} VALUES (?, ?)", rows)  # noqa: S608
-            except sqlite3.OperationalError:
+            except sqlite3.OperationalError as error:
                 self._writable = False
+                self._warn(f"cannot be written: {error}; new entries are not stored")
             except sqlite3.DatabaseError as error:
                 self._reopen(error)
 
@@ -75,7 +80,7 @@ class Cache:
         """Starts with a new file if the old one is damaged, else without a file."""
         self._db.close()
         if self._file is not None and not self._recreate(self._file, error):
-            self._file = None
+            self._without_file(error)
         self._db = self._open()
 
     def _open(self) -> sqlite3.Connection:
@@ -86,10 +91,21 @@ class Cache:
                 if self._recreate(self._file, error):
                     with suppress(sqlite3.DatabaseError):
                         return self._connect(self._file)
-            except OSError:
-                pass  # its folder cannot be created or read
-        self._file, self._writable = None, True
+                self._without_file(error)
+            except OSError as error:  # its folder cannot be created or read
+                self._without_file(error)
+        self._writable = True
         return self._prepared(sqlite3.connect(":memory:", check_same_thread=False))
+
+    def _without_file(self, error: Exception) -> None:
+        if not self._read_only or _exists(self._file):
+            self._warn(f"not used in this run: {error}")
+        self._file = None
+
+    def _warn(self, what: str) -> None:
+        if self._file is not None and self._file not in _warned:
+            _warned.add(self._file)
+            progress.warn(f"cache {self._file}: {what}")
 
     def _connect(self, file: Path) -> sqlite3.Connection:
         self._writable = not self._read_only
@@ -105,7 +121,9 @@ class Cache:
         try:
             # A power failure may cost the cache; waiting for the disk at every shard would cost more.
             db.execute("PRAGMA synchronous = OFF")
-            if _tables(db) != {self._table: create}:
+            if (present := _tables(db)) != {self._table: create}:
+                if present:
+                    self._warn("written by another version; its entries are not used")
                 with db:
                     db.execute("BEGIN IMMEDIATE")
                     for name, sql in _tables(db).items():
@@ -127,8 +145,17 @@ class Cache:
             deleted = _delete_damaged(file)
         except (OSError, sqlite3.OperationalError):
             return False
+        if deleted:
+            self._warn(f"damaged ({error}); created again")
         # An intact file after an error that means damage: another process has created it meanwhile.
         return deleted or type(error) is sqlite3.DatabaseError
+
+
+def _exists(file: Path | None) -> bool:
+    try:
+        return file is not None and file.exists()
+    except OSError:  # its folder cannot be searched
+        return True
 
 
 def _tables(db: sqlite3.Connection) -> dict[str, str]:

@@ -7,7 +7,7 @@ import os
 import re
 import secrets
 import shutil
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from pathlib import Path
@@ -81,12 +81,12 @@ def fsync_tree(folder: Path) -> None:
         fsync(parent)
 
 
-def sweep(folder: Path, target: str = "") -> list[Path]:
-    """Deletes what killed writers of `target`, or of any target, left in `folder`, and returns the paths.
+def sweep(folder: Path, *targets: str) -> list[Path]:
+    """Deletes what killed writers of these targets, or of any target, left in `folder`, and returns the paths.
 
-    Call it only under a lock: a writer that is still running would lose its file.
+    Call it only under the lock of all these writers: one that is still running would lose its file.
     """
-    leftovers = sorted(path for path in folder.glob(f"{TEMPORARY}*") if _is_of(path.name, target))
+    leftovers = sorted(path for path in folder.glob(f"{TEMPORARY}*") if _is_of(path.name, targets))
     for leftover in leftovers:
         if leftover.is_dir():
             shutil.rmtree(leftover)
@@ -95,7 +95,7 @@ def sweep(folder: Path, target: str = "") -> list[Path]:
     return leftovers
 
 
-def _is_of(name: str, target: str) -> bool:
-    """Whether a name is a temporary one of this target, or of any if it is empty."""
+def _is_of(name: str, targets: Sequence[str]) -> bool:
+    """Whether a name is a temporary one of these targets, or of any if there are none."""
     found = _NAME.fullmatch(name)
-    return found is not None and target in {"", found["target"]}
+    return found is not None and (not targets or found["target"] in targets)

@@ -102,7 +102,7 @@ def _with_pretrained(config: RunConfig, schema: schema_pb2.Schema, examples: _Ex
 
 
 def _checks(config: RunConfig, examples: _Examples) -> _Checks:
-    schema = ImportSchemaGen(schema_file=str(config.schema_in_force)).with_id("Schema")
+    schema = ImportSchemaGen(schema_file=str(config.schema_input)).with_id("Schema")
     statistics = StatisticsGen(examples=examples.channel, schema=schema.outputs["schema"])
     validator = ExampleValidator(statistics=statistics.outputs["statistics"], schema=schema.outputs["schema"])
     passed = gate.Gate(

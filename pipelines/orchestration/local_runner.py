@@ -35,7 +35,7 @@ from components.errors import PenstockError
 from components.records import seal
 from components.storage.hashing import HashCache
 from pipelines.config import RunConfig
-from pipelines.orchestration import beam_translation, plan, store
+from pipelines.orchestration import beam_translation, disk, plan, store
 from pipelines.orchestration.audit import Audit, ShardCheck, audit
 from pipelines.orchestration.outcome import NodeFacts
 from pipelines.orchestration.plan import NodePlan, Plan
@@ -133,17 +133,23 @@ class _Inspector:
 
     def _inspect(self, info: Any, run: Callable[[Any], Any]) -> Any:
         begun = time.monotonic()
+        # Here, because TFX deletes the incomplete output next, and the disk is no longer full.
+        with disk.explained(lambda: disk.places_of_run(self._config), lambda: _needed(info)):
+            output = self._run(info, run)
+        properties = output.execution_properties
+        properties[store.SECONDS].double_value = time.monotonic() - begun
+        properties[store.FACTS].string_value = orjson.dumps(self.audited.facts).decode()
+        if self.audited.entry is not None:
+            properties[store.LEDGER].string_value = orjson.dumps(self.audited.entry.to_dict()).decode()
+        return output
+
+    def _run(self, info: Any, run: Callable[[Any], Any]) -> Any:
         node_id = info.pipeline_node.node_info.id
         self._shards.before(node_id, _uris(info.input_dict))
         output = run(info)
         custom_config = info.exec_properties.get("custom_config", "")
         self.audited = audit(node_id, _uris(info.input_dict), _uris(info.output_dict), custom_config)
         self._seal(info.output_dict)
-        properties = output.execution_properties
-        properties[store.SECONDS].double_value = time.monotonic() - begun
-        properties[store.FACTS].string_value = orjson.dumps(self.audited.facts).decode()
-        if self.audited.entry is not None:
-            properties[store.LEDGER].string_value = orjson.dumps(self.audited.entry.to_dict()).decode()
         return output
 
     def _seal(self, outputs: dict[str, list[Any]]) -> None:
@@ -154,6 +160,12 @@ class _Inspector:
         for folder in folders:
             seal.write(plan.seal_path(self._config, folder), seal.seal(folder, cache))
         cache.close()
+
+
+def _needed(info: Any) -> str:
+    """Returns how much a node had written when its disk was full."""
+    written = disk.size([*_uris(info.output_dict).values(), Path(info.tmp_dir)])
+    return f"more than the {written / 1e6:,.1f} MB needed that {info.pipeline_node.node_info.id} had written"
 
 
 def _reuse(planned: NodePlan, node: Any, connection: Any) -> Audit:

@@ -2,6 +2,7 @@
 
 import os
 import sys
+import tempfile
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -13,6 +14,7 @@ import orjson
 
 from components.errors import BadInput, Locked
 from components.storage import durable
+from pipelines.orchestration import disk
 
 _FOREVER = -1
 
@@ -44,10 +46,10 @@ def hold(notes: Path, *, wait: bool = False, place: Path | None = None, flag: st
 def _prepared(notes: Path, place: Path, flag: str) -> Path:
     try:
         notes.mkdir(parents=True, exist_ok=True)
-        probe = notes / f".probe-{os.getpid()}"
-        probe.touch()
-        probe.unlink()
+        tempfile.TemporaryFile(dir=notes).close()
     except OSError as error:
+        if error.errno in disk.REASONS:
+            raise
         what = "pipeline root" if flag == "--root" else flag
         raise BadInput(f"{what} {place}: cannot be written: {error.strerror}; choose another {flag}") from None
     return notes

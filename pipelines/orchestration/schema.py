@@ -19,6 +19,8 @@ from pipelines.config import HOME, RunConfig
 if TYPE_CHECKING:
     from tensorflow_metadata.proto.v0 import schema_pb2
 
+_FILE = "schema.pbtxt"
+
 
 @dataclass(frozen=True)
 class Curated:
@@ -37,8 +39,18 @@ def find(config: RunConfig, found: Survey) -> Curated:
     # Class folders always have the same columns.
     if found.table is None or _columns(shipped.content) == _columns(_inferred(found.table)):
         return shipped
-    own = config.root / "schema.pbtxt"
-    return _read(own) if own.exists() else Curated(own, _inferred(found.table), is_new=True)
+    file = own(config)
+    return _read(file) if file.exists() else Curated(file, _inferred(found.table), is_new=True)
+
+
+def own(config: RunConfig) -> Path:
+    """Returns the file of an inferred schema, which the user may edit."""
+    return config.root / _FILE
+
+
+def of_artifact(folder: Path) -> bytes:
+    """Returns the schema that the Schema node wrote."""
+    return (folder / _FILE).read_bytes()
 
 
 def current(config: RunConfig) -> bytes:
@@ -61,11 +73,16 @@ def in_force(config: RunConfig, schema: Curated) -> bytes:
     return text_format.MessageToString(roles.with_defaults(parsed, config.task.label)).encode()
 
 
-def bring_into_force(config: RunConfig, schema: Curated) -> None:
-    """Writes the schema where the Schema node reads it; a new one also where the user edits it."""
+def write_input(config: RunConfig, schema: Curated) -> None:
+    """Writes the schema where the Schema node reads it; nothing else reads it there, because the run may be killed."""
+    durable.write_bytes(config.schema_input, in_force(config, schema))
+
+
+def publish(schema: Curated) -> bool:
+    """Writes an inferred schema where the user edits it, once the Schema node has finished; returns whether it did."""
     if schema.is_new:
         durable.write_bytes(schema.file, schema.content)
-    durable.write_bytes(config.schema_in_force, in_force(config, schema))
+    return schema.is_new
 
 
 def _read(file: Path) -> Curated:

@@ -110,6 +110,12 @@ class Store:
             self._store.put_executions(left_open)
         return [self._node_of(execution.id) for execution in left_open]
 
+    def unfinished(self) -> set[str]:
+        """Returns the ids of executions that failed or were cancelled, as the names of their folders."""
+        done = (*_OPEN, pb.Execution.COMPLETE, pb.Execution.CACHED)
+        found = self._of_context("pipeline", self._pipeline)
+        return {str(execution.id) for execution in found if execution.last_known_state not in done}
+
     def _node_of(self, execution_id: int) -> str:
         names = [c.name for c in self._store.get_contexts_by_execution(execution_id)] if self._store else []
         nodes = [name for name in names if name.startswith(f"{self._pipeline}.")]

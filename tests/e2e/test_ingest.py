@@ -61,6 +61,7 @@ def test_class_folders_of_images_become_shards(fork_server: Any, digits: Path, t
 
     assert result.code == 0, result.output
     assert "1,797 of 1,797" in result.output
+    assert names(tmp_path) == [".penstock", "out", "out.log"]
 
 
 def test_existing_folder_is_not_overwritten(fork_server: Any, tmp_path: Path) -> None:
@@ -75,16 +76,18 @@ def test_existing_folder_is_not_overwritten(fork_server: Any, tmp_path: Path) ->
 
 
 def test_too_many_bad_rows_leave_no_folder(fork_server: Any, tmp_path: Path) -> None:
-    """A12: exit code 4 with file and line; the list of quarantined rows is kept beside the missing folder."""
+    """A12: exit code 4 with file and line; the quarantine list is kept beside the missing folder until the next try."""
     (tmp_path / "t.csv").write_text("a,b\n1,2\n3\n4,5,6\n7,8\n")
     result = fork_server.run("ingest", str(tmp_path / "t.csv"), "--out", str(tmp_path / "out"))
 
     assert result.code == 4
     assert "t.csv: line 3: " in result.output
     assert "t.csv: line 4: " in result.output
-    assert sorted(path.name for path in tmp_path.iterdir()) == [
-        ".penstock", "out.log", "out.quarantine.jsonl", "t.csv",
-    ]  # fmt: skip
+    assert names(tmp_path) == [".penstock", "out.log", "out.quarantine.jsonl", "t.csv"]
+    (tmp_path / "t.csv").write_text("a,b\n1,2\n3\n")
+    unknown = fork_server.run("ingest", str(tmp_path / "t.csv"), "--out", str(tmp_path / "out"), "--label", "c")
+    assert unknown.code == 2, unknown.output
+    assert names(tmp_path) == [".penstock", "out.log", "t.csv"]
 
 
 # Python runs this file when it starts. Each Beam worker writes one work unit and then waits to be killed.
@@ -121,7 +124,12 @@ def test_killed_beam_worker_ends_the_command(fork_server: Any, wait_for: Any, tm
     assert written
     assert result.code == 1, result.output
     assert "penstock: a Beam worker process died" in result.output
-    assert sorted(path.name for path in home.iterdir()) == [".penstock", "out.log", "t.csv"]
+    assert names(home) == [".penstock", "out.log", "t.csv"]
+
+
+def names(folder: Path) -> list[str]:
+    """Returns the names in a folder."""
+    return sorted(path.name for path in folder.iterdir())
 
 
 def workers_at_work(injected: Path) -> list[int]:

@@ -175,4 +175,4 @@ class TestWiring:
 
     def test_the_schema_is_the_one_in_force(self, config: RunConfig, nodes: dict[str, Any]) -> None:
         """The run writes it before the first node starts."""
-        assert Path(parameter(nodes["Schema"], "schema_file")) == config.schema_in_force
+        assert Path(parameter(nodes["Schema"], "schema_file")) == config.schema_input

@@ -43,15 +43,17 @@ def test_data_with_the_same_columns_uses_the_tasks_schema(tmp_path: Path) -> Non
 
 
 def test_a_schema_is_inferred_for_other_columns(tmp_path: Path) -> None:
-    """It is written where the user edits it, and where the pipeline reads it."""
+    """The Schema node reads it with defaults; when that has finished, it is written where the user edits it."""
     config = config_of(listed(tmp_path, "path,kind,width,height"), tmp_path)
     found = find(config)
     config.notes.mkdir(parents=True)
-    schema.bring_into_force(config, found)
+    schema.write_input(config, found)
+    before = found.file.exists()
 
-    assert (found.file, found.is_new) == (config.root / "schema.pbtxt", True)
+    assert (found.file, found.is_new, before) == (config.root / "schema.pbtxt", True, False)
+    assert schema.publish(found)
     assert found.file.read_bytes() == found.content
-    assert config.schema_in_force.read_bytes() == schema.in_force(config, found)
+    assert config.schema_input.read_bytes() == schema.in_force(config, found)
     assert b'name: "width"' in found.content
 
 
@@ -78,7 +80,7 @@ def test_an_edited_schema_is_kept(tmp_path: Path) -> None:
     """Even if the data changes."""
     config = config_of(listed(tmp_path, "path,kind,width"), tmp_path)
     config.notes.mkdir(parents=True)
-    schema.bring_into_force(config, find(config))
+    schema.publish(find(config))
     edited = (config.root / "schema.pbtxt").read_text() + "# mine\n"
     (config.root / "schema.pbtxt").write_text(edited)
     listed(tmp_path, "path,kind,width,height")

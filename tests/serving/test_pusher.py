@@ -1,6 +1,5 @@
 """Promise B13: a version is complete or absent, version numbers only increase, and only blessed models are pushed."""
 
-import errno
 import shutil
 import signal
 import subprocess
@@ -17,6 +16,7 @@ from tfx.types import standard_artifacts
 from tfx.types.artifact import Artifact
 from tfx.utils import proto_utils
 
+from components.errors import DiskFull
 from components.serving.pusher import PushExecutor, push
 
 PROJECT = Path(__file__).resolve().parents[2]
@@ -108,21 +108,18 @@ class TestAtomicity:
         assert versions(serving) == ["1", pushed.name]
         assert not leftovers[0].exists()
 
-    def test_a_push_that_fails_leaves_nothing(
-        self, model: Path, serving: Path, monkeypatch: pytest.MonkeyPatch
-    ) -> None:
-        """B5: on a full disk, the live version stays the latest."""
+    def test_a_model_that_does_not_fit_is_not_pushed(self, model: Path, tiny_disk: Path) -> None:
+        """B5: the message says needed and free, nothing is left, and the live version stays the latest."""
+        (model / "variables" / "variables.data-00000-of-00001").write_bytes(b"weights" * 4_000)
+        shutil.rmtree(model / "assets")
+        serving = tiny_disk / "serving"
         push(model, serving)
-
-        def full(source: Path, target: Path, **_: Any) -> None:
-            shutil.copyfile(source / "saved_model.pb", target / "saved_model.pb")
-            raise OSError(errno.ENOSPC, "No space left on device")
-
-        monkeypatch.setattr(shutil, "copytree", full)
-        with pytest.raises(OSError, match="No space left on device"):
+        before = content(serving)
+        full = rf"^{serving}: the model needs 0.0 MB, its disk has 0.0 MB free; nothing was pushed"
+        with pytest.raises(DiskFull, match=full):
             push(model, serving)
 
-        assert [entry.name for entry in serving.iterdir() if entry.is_dir()] == ["1"]
+        assert content(serving) == before
 
     def test_a_server_never_sees_an_incomplete_version(self, model: Path, serving: Path) -> None:
         """It polls without a pause during twenty pushes; every version it lists is complete."""

@@ -13,6 +13,7 @@ from pathlib import Path
 
 import pytest
 
+from components import progress
 from components.storage import cache
 from components.storage.cache import Cache
 
@@ -344,6 +345,75 @@ class TestFolder:
             found.put(VALUES)
 
             assert found.get(VALUES) == VALUES
+
+
+@pytest.mark.usefixtures("impatient")
+class TestWarning:
+    """B15: the user is told once per process and file that a cache is not used as it should be."""
+
+    @pytest.fixture
+    def warnings(self) -> Iterator[list[str]]:
+        """The warnings of a test."""
+        shown: list[str] = []
+        with progress.warnings_to(shown.append):
+            yield shown
+
+    def test_a_file_in_order(self, file: Path, warnings: list[str]) -> None:
+        """Nothing is said, neither of a new file nor of one that a reader does not find."""
+        get(file, read_only=True)
+        put(file, VALUES)
+        get(file)
+
+        assert warnings == []
+
+    @pytest.mark.parametrize(
+        ("fault", "message"),
+        [
+            (garbage, "damaged (file is not a database); created again"),
+            (damaged_pages, "damaged (database disk image is malformed); created again"),
+            (another_shape, "written by another version; its entries are not used"),
+        ],
+    )
+    def test_a_damaged_file(self, file: Path, warnings: list[str], fault: Callable[[Path], None], message: str) -> None:
+        """One warning, however often it is opened and damaged."""
+        for _ in range(2):
+            put(file, VALUES)
+            fault(file)
+            get(file)
+
+        assert warnings == [f"cache {file}: {message}"]
+
+    def test_a_locked_file(self, file: Path, warnings: list[str]) -> None:
+        """It is not used."""
+        put(file, VALUES)
+        with closing(sqlite3.connect(file, isolation_level=None)) as other:
+            other.execute("BEGIN EXCLUSIVE")
+            get(file)
+            put(file, VALUES)
+
+        assert warnings == [f"cache {file}: not used in this run: database is locked"]
+
+    def test_a_read_only_file(
+        self, open_folder: Path, warnings: list[str], without_rights: Callable[[], AbstractContextManager[None]]
+    ) -> None:
+        """What is new is not stored."""
+        file = open_folder / "cache.db"
+        put(file, {})
+        file.chmod(0o444)
+        with without_rights():
+            put(file, VALUES)
+            put(file, VALUES)
+
+        reason = "attempt to write a readonly database"
+        assert warnings == [f"cache {file}: cannot be written: {reason}; new entries are not stored"]
+
+    def test_a_full_disk(self, tiny_disk: Path, warnings: list[str]) -> None:
+        """What is new is not stored."""
+        file = tiny_disk / "cache.db"
+        put(file, {key: os.urandom(1_000) for key in VALUES})
+
+        reason = "database or disk is full"
+        assert warnings == [f"cache {file}: cannot be written: {reason}; new entries are not stored"]
 
 
 WORKER = """

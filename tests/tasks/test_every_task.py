@@ -80,7 +80,7 @@ class TaskRun:
     @cached_property
     def schema(self) -> Any:
         """The schema in force."""
-        return text_format.Parse(self.config.schema_in_force.read_bytes(), schema_pb2.Schema())
+        return text_format.Parse(self.config.schema_input.read_bytes(), schema_pb2.Schema())
 
     @cached_property
     def files(self) -> list[RecordFile]:
@@ -169,7 +169,7 @@ def run_task(name: str, home: Path) -> TaskRun:
     config.notes.mkdir(parents=True)
     found = survey.take(config.data, config.settings.ingest, HashCache(None), config.needs)
     schema = curated.find(config, found)
-    curated.bring_into_force(config, schema)
+    curated.write_input(config, schema)
     ingest(config, found, home / "examples")
     nodes = {node.id: node for node in build.build(config, curated.in_force(config, schema)).components}
     configs = {node: orjson.loads(nodes[node].exec_properties["custom_config"]) for node in ("Transform", "Trainer")}

@@ -1,0 +1,129 @@
+"""B5: a disk that is full while each kind of artifact is written. One pipeline, one full disk after another."""
+
+import os
+import random
+import re
+import sqlite3
+import subprocess
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+pytestmark = [pytest.mark.e2e, pytest.mark.slow]
+
+QUICK = ("--label", "kind", "--set", "train.epochs=1", "--set", "evaluate.min_accuracy=0")
+# Fills the disk of the root at the first call of a function, with a real file.
+FILL = """
+import pathlib
+import OWNER as owner
+whole = owner.FUNCTION
+def fill_and_call(*arguments, **options):
+    owner.FUNCTION = whole
+    with open(ROOT + "/filler", "wb", buffering=0) as file:
+        try:
+            while True:
+                file.write(bytes(4096))
+        except OSError:
+            pass
+    return whole(*arguments, **options)
+owner.FUNCTION = fill_and_call
+"""
+
+
+@contextmanager
+def mounted(folder: Path, size: str) -> Iterator[Path]:
+    """Mounts a small file system on a folder."""
+    folder.mkdir(parents=True, exist_ok=True)
+    mount = ["mount", "-t", "tmpfs", "-o", f"size={size}", "tmpfs", str(folder)]
+    if os.geteuid() != 0 or subprocess.run(mount, check=False, capture_output=True).returncode:
+        pytest.skip("a full disk needs permission to mount a tmpfs")
+    try:
+        yield folder
+    finally:
+        subprocess.run(["umount", str(folder)], check=True)
+
+
+@pytest.fixture(scope="module")
+def pipeline(tmp_path_factory: pytest.TempPathFactory, make_pipeline: Callable[..., Any]) -> Iterator[Any]:
+    """A new root on a disk of its own, on a small table."""
+    home = tmp_path_factory.mktemp("full")
+    draw = random.Random(5)
+    rows = [f"{draw.gauss(3 * (row % 2), 1):.3f},{draw.choice('abc')},{'xy'[row % 2]}" for row in range(400)]
+    (home / "rows.csv").write_text("\n".join(["width,code,kind", *rows, ""]))
+    with mounted(home / "disk", "64m") as disk:
+        yield make_pipeline(home / "rows.csv", disk / "root", task="tabular")
+
+
+def files(folder: Path) -> list[str]:
+    """Returns the files below a folder."""
+    return sorted(path.relative_to(folder).as_posix() for path in folder.rglob("*") if path.is_file())
+
+
+def filling(owner: str, function: str, root: Path) -> str:
+    """Returns code that fills the disk of the root when a function is called."""
+    code = FILL.replace("OWNER", owner).replace("FUNCTION", function)
+    return code.replace("ROOT", repr(str(root)))
+
+
+# In the order of the chain: each run reuses what the runs before it have finished.
+@pytest.mark.parametrize(
+    ("node", "place"),
+    [
+        ("Ingest", "Ingest"),
+        ("Schema", "Schema"),
+        ("StatisticsGen", "StatisticsGen"),
+        ("ExampleValidator", "ExampleValidator"),
+        ("Gate", "Gate"),
+        ("Transform", "Transform"),
+        ("Trainer", "Trainer"),
+        ("Evaluator", "Evaluator"),
+        ("Pusher", "serving"),
+        ("Pusher", "Pusher"),
+    ],
+)
+def test_output_of_a_node(pipeline: Any, node: str, place: str) -> None:
+    """B5: exit code 7, the right disk with needed and free, the node failed, and nothing under a final name."""
+    folder = pipeline.root / place
+    with mounted(folder, "4k"):
+        (folder / "filler").write_bytes(bytes(4096))
+        result = pipeline.run(*QUICK, "--to", node)
+        left = [name for name in files(folder) if name not in ("filler", ".lock")]
+
+    lacking = rf"no space left on the disk at {folder}: 0.0 MB free, more than the [\d.]+ MB needed that {node} had"
+    unfit = r"the model needs [\d.]+ MB, its disk has 0.0 MB free"
+    assert result.code == 7, result.output
+    assert re.search(rf"^{folder}\S*: ({lacking}|{unfit})", result.output, re.MULTILINE), result.output
+    assert left == []
+    assert pipeline.newest(node).state == "FAILED"
+
+
+def test_metadata_report_and_caches(pipeline: Any) -> None:
+    """B5: a root that is full from the start, in the metadata or after the last node; the served model stays.
+
+    B15: the run goes on without a damaged hash cache and says so once.
+    """
+    launch = filling("tfx.orchestration.portable.launcher", "Launcher", pipeline.root)
+    unregistered = pipeline.run(*QUICK, before=launch)
+    (pipeline.root / "filler").unlink()
+    report = filling("pipelines.report.page", "write", pipeline.root)
+    unreported = pipeline.run(*QUICK, before=report)
+    served = files(pipeline.root / "serving" / "1")
+    filled = pipeline.run(*QUICK, "--force", "Pusher")
+    (pipeline.root / "filler").unlink()
+    cache = pipeline.root / ".penstock" / "hashes.db"
+    cache.write_bytes(cache.read_bytes()[:4096] + b"\xab" * 8192)
+    again = pipeline.run(*QUICK)
+
+    for result in (unregistered, unreported, filled):
+        disk = rf"{pipeline.root}\S*: no space left on the disk at {pipeline.root.parent}: 0.0 MB free, the data alone"
+        assert result.code == 7, result.output
+        assert re.search(disk, result.output), result.output
+    assert "blessed and pushed as version" not in unregistered.output
+    assert again.code == 0, again.output
+    assert again.output.count(f"penstock: warning: cache {cache}: damaged") == 1, again.output
+    assert files(pipeline.root / "serving" / "1") == served
+    with sqlite3.connect(pipeline.root / "metadata.db") as database:
+        assert database.execute("PRAGMA integrity_check").fetchall() == [("ok",)]

@@ -1,0 +1,83 @@
+"""B1: what killed and failed runs left is deleted; what others use or have published stays."""
+
+import signal
+import subprocess
+import sys
+import tempfile
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from components.storage import durable
+from pipelines import config as run_config
+from pipelines.orchestration import leftovers, plan
+from pipelines.orchestration.store import Store
+
+PROJECT = Path(__file__).resolve().parents[2]
+KILLED = """
+import os, pathlib, signal, sys, tempfile
+from pipelines.orchestration import leftovers
+
+with leftovers.temporary_files(pathlib.Path(sys.argv[1])):
+    tempfile.mkdtemp()
+    os.kill(os.getpid(), signal.SIGKILL)
+"""
+
+
+def write(file: Path) -> Path:
+    """Writes a file and its folder."""
+    file.parent.mkdir(parents=True, exist_ok=True)
+    file.write_text("content")
+    return file
+
+
+def test_leftovers_in_a_root(tmp_path: Path, open_metadata: Callable[..., Any]) -> None:
+    """Outputs of unfinished executions, TFX's working folders and our temporary files; no output of anyone else."""
+    root = tmp_path / "root"
+    config = run_config.make("image", data=str(tmp_path), root=str(root))
+    record = open_metadata(write(root / "new").with_name("metadata.db"))
+    ids = {state: record("Trainer", state=state)[0] for state in ("COMPLETE", "FAILED", "CANCELED")}
+    other = record("Trainer", pipeline="other", state="FAILED")[0]
+    outputs = {state: root / "Trainer" / "model" / str(number) for state, number in ids.items()}
+    kept = [
+        root / "new",
+        write(outputs["COMPLETE"] / "weights"),
+        write(plan.seal_path(config, outputs["COMPLETE"])),
+        write(root / "Trainer" / "model" / str(other) / "weights"),
+        write(root / "Trainer" / "model" / "99" / "weights"),  # not in the metadata
+        write(root / "serving" / "2" / "model.pb"),
+        write(durable.temporary_of(root / "out") / "shard"),  # of an ingest that may be at work
+    ]
+    for file in (
+        outputs["FAILED"] / "weights",
+        outputs["CANCELED"] / "weights",
+        plan.seal_path(config, outputs["FAILED"]),
+        root / "Trainer" / ".system" / "executor_execution" / "9" / ".temp" / "part",
+        durable.temporary_of(root / "report.html"),
+        durable.temporary_of(config.notes / "holder.json"),
+        durable.temporary_of(config.notes / "seals" / "1.json"),
+    ):
+        write(file)
+    leftovers.collect(config, Store(config.metadata, "image"))
+
+    found = {path for path in root.rglob("*") if path.is_file()}
+    assert found == {*kept, config.metadata}
+
+
+def test_temporary_files_of_a_killed_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The next run on the same root deletes them; those of another root stay."""
+    monkeypatch.setenv("TMPDIR", str(tmp_path))
+    monkeypatch.setattr(tempfile, "tempdir", None)
+    for owner in ("a", "b"):
+        killed = subprocess.run([sys.executable, "-c", KILLED, owner], cwd=PROJECT, check=False)
+        assert killed.returncode == -signal.SIGKILL
+    left = {path.name for path in tmp_path.iterdir()}
+    with leftovers.temporary_files(Path("a")):
+        inside = Path(tempfile.mkdtemp())
+        assert inside.parent.parent == tmp_path
+    after = {path.name for path in tmp_path.iterdir()}
+
+    assert (len(left), len(after), after < left) == (2, 1, True)
+    assert tempfile.gettempdir() == str(tmp_path)
