@@ -75,6 +75,13 @@ class TestListing:
 
         assert SOURCE.find(data) == found("cats/1.jpg", quarantined={"2.jpg": TOP, "3.TIFF": TOP})
 
+    def test_a_blank_name_is_no_label(self, data: Path) -> None:
+        """A17: neither of blanks nor of other spaces."""
+        fill(data, "cats/1.jpg", " /2.jpg", "\u3000/3.jpg")
+        reason = "no label: the name of the class folder is blank"
+
+        assert SOURCE.find(data) == found("cats/1.jpg", quarantined={" /2.jpg": reason, "\u3000/3.jpg": reason})
+
     def test_an_empty_class_folder_gives_no_records(self, data: Path) -> None:
         """A class without files is not a class."""
         fill(data, "cats/1.jpg")
