@@ -145,7 +145,7 @@ class OfQuantities(tfma.metrics.Metric):
 
 
 class OfTwoClasses(tfma.metrics.Metric):
-    """The AUC. TFMA's own takes as long as the rest of the evaluation, and cannot be limited to two classes."""
+    """The AUC. TFMA's own adds about half to the time of an evaluation, and cannot be limited to two classes."""
 
     def __init__(self, name: str) -> None:
         """Takes the name of the metric."""
