@@ -232,10 +232,14 @@ def doctor() -> None:
 
 def main() -> None:
     """Runs the command; a PenstockError becomes one message and its exit code, without a traceback."""
-    from components.errors import PenstockError, exit_code_of
+    import traceback
 
+    from components.errors import PenstockError, exit_code_of
+    from components.redact import redact
+
+    sys.excepthook = lambda *error: print(redact("".join(traceback.format_exception(*error))), file=sys.stderr, end="")
     try:
         app()
     except (PenstockError, KeyboardInterrupt) as error:
-        print(f"penstock: {error}" if str(error) else "penstock: interrupted", file=sys.stderr)
+        print(redact(f"penstock: {error}") if str(error) else "penstock: interrupted", file=sys.stderr)
         raise SystemExit(exit_code_of(error)) from None

@@ -16,6 +16,7 @@ from components.ingest.survey.spans import Span
 from components.ingest.survey.survey import Survey
 from components.progress import Progress
 from components.records.manifest import QUARANTINE, Manifest
+from components.redact import redact
 from pipelines.config import RunConfig
 from pipelines.orchestration import plan
 from pipelines.orchestration.outcome import NodeFacts
@@ -153,7 +154,8 @@ class Display:
 
     def failure(self, error: BaseException, log: Path) -> None:
         """Prints the error, in full if it is one of ours, and the path of the log."""
-        text = str(error) if isinstance(error, PenstockError) else f"{type(error).__name__}: {str(error)[:2000]}"
+        message = redact(str(error))
+        text = message if isinstance(error, PenstockError) else f"{type(error).__name__}: {message[:2000]}"
         self._console.print(Text(f"\n{text or 'interrupted'}", style="red"))
         self._console.print(f"log: {log}", style="dim")
 

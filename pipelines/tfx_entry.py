@@ -24,6 +24,7 @@ from tfx.proto.orchestration import pipeline_pb2  # noqa: E402
 
 from components.errors import PenstockError  # noqa: E402
 from components.ingest.survey import cached  # noqa: E402
+from components.redact import redact  # noqa: E402
 from pipelines import config as run_config  # noqa: E402
 from pipelines import run  # noqa: E402
 from pipelines.orchestration import schema  # noqa: E402
@@ -55,7 +56,7 @@ def main(task: str) -> None:
         cached.forget()  # it was taken without writing to the cache of hashes, which does not exist before the run
         runner.run(compiled)
     except PenstockError as error:
-        print(f"penstock: {error}", file=sys.stderr)
+        print(redact(f"penstock: {error}"), file=sys.stderr)
         raise SystemExit(error.exit_code) from None
     if runner.exit_code:
         raise SystemExit(runner.exit_code)

@@ -5,6 +5,7 @@ Each test has a process of its own: descriptors 1 and 2 are what it is about, an
 
 import subprocess
 import sys
+import time
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -175,3 +176,38 @@ def test_environment_variables_of_the_user_are_kept(log: Path) -> None:
     )
 
     assert printed == Printed("0 tensorflow\n", "", "")
+
+
+@pytest.mark.parametrize("output", ["print(SECRET)", "subprocess.run(['echo', SECRET])", "raise ValueError(SECRET)"])
+def test_secrets_do_not_reach_the_log(log: Path, output: str) -> None:
+    """D5: not even those that a child process or a traceback prints."""
+    printed = run(
+        "import traceback\n"
+        "SECRET = os.environ['A_TOKEN'] = 'hidden value'\n"
+        "with log.diverted(LOG):\n"
+        "    try:\n"
+        f"        {output}\n"
+        "    except ValueError:\n"
+        "        traceback.print_exc()\n",
+        log,
+    )
+
+    assert ("hidden" in printed.log, "***" in printed.log) == (False, True)
+
+
+def test_a_log_is_readable_by_its_owner_only(log: Path) -> None:
+    """From the beginning, with any umask."""
+    run("os.umask(0)\nwith log.diverted(LOG):\n    print(oct(LOG.stat().st_mode & 0o777))\n", log)
+
+    assert (log.read_text(), log.parent.stat().st_mode & 0o777) == ("0o600\n", 0o700)
+
+
+def test_a_killed_process_leaves_its_whole_log(log: Path) -> None:
+    """The last lines before the kill are there when the filter process has ended."""
+    run("with log.diverted(LOG):\n    os.write(1, b'last\\n'); os.kill(os.getpid(), 9)\n", log, code=-9)
+    for _ in range(600):
+        if log.read_text():
+            break
+        time.sleep(0.05)
+
+    assert log.read_text() == "last\n"

@@ -13,6 +13,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 TEMPORARY = ".aside-"  # prefix of temporary names, by which leftovers of a killed process are recognised
+OWNER_ONLY_FOLDER = 0o700
 _SYNCS = 8  # files forced to disk at once
 _NAME = re.compile(rf"{re.escape(TEMPORARY)}[0-9a-f]{{12}}-(?P<target>.+)", re.DOTALL)
 
@@ -56,10 +57,18 @@ def publish_folder(target: Path) -> Iterator[Path]:
         shutil.rmtree(temporary, ignore_errors=True)
 
 
-def write_bytes(target: Path, content: bytes) -> None:
-    """Writes a small file whole or not at all."""
-    with publish_file(target) as temporary:
-        temporary.write_bytes(content)
+def write_bytes(target: Path, content: bytes, *, private: bool = False, sync: bool = True) -> None:
+    """Writes a small file whole or not at all; a private one is readable by its owner only, from the beginning."""
+    with (
+        publish_file(target, sync=sync) as temporary,
+        open(temporary, "wb", opener=owner_only if private else None) as file,
+    ):
+        file.write(content)
+
+
+def owner_only(path: str, flags: int) -> int:
+    """Opens a file for `open(…, opener=owner_only)`: a new file is readable by its owner only."""
+    return os.open(path, flags, 0o600)
 
 
 def fsync(path: Path) -> None:

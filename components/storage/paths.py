@@ -15,6 +15,7 @@ from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import BinaryIO, TypeAlias
 
+from components import redact
 from components.errors import SettingsError
 from components.storage.remote_path import WILD, RemotePath, RemoteStat, fits
 
@@ -40,6 +41,11 @@ def data_path(text: str) -> DataPath:
     found = _SCHEME.match(text)
     if not found:
         return Path(text)
+    if redact.has_credentials(text):
+        raise SettingsError(
+            f"{redact.redact(text)}: the URI contains a password or a token, which would be stored in the metadata; "
+            "pass it by an environment variable or a Beam flag of the file system"
+        )
     _check_scheme(found[1], text)
     if ".." in text.split("/") or not text[found.end() :].strip("/"):
         raise SettingsError(f"{text}: expected the URI of a file or folder, such as {found[0]}bucket/folder")

@@ -13,6 +13,7 @@ import filelock
 import orjson
 
 from components.errors import BadInput, Locked
+from components.redact import redact
 from components.storage import durable
 from pipelines.orchestration import disk
 
@@ -56,8 +57,8 @@ def _prepared(notes: Path, place: Path, flag: str) -> Path:
 
 
 def _sign(notes: Path) -> None:
-    holder = {"pid": os.getpid(), "started": time.time(), "command": " ".join(sys.argv)[:200]}
-    durable.write_bytes(notes / "holder.json", orjson.dumps(holder))
+    holder = {"pid": os.getpid(), "started": time.time(), "command": redact(" ".join(sys.argv))[:200]}
+    durable.write_bytes(notes / "holder.json", orjson.dumps(holder), private=True)
 
 
 def _holder(notes: Path) -> str:

@@ -9,6 +9,7 @@ import orjson
 from components.errors import NotBlessed, exit_code_of
 from components.records import manifest
 from components.records.ledger import Entry
+from components.redact import redact
 from pipelines.config import RunConfig
 from pipelines.orchestration import plan
 from pipelines.orchestration.outcome import NodeFacts
@@ -79,7 +80,7 @@ def _outcome(
     error: BaseException | None,
 ) -> str:
     if error is not None:
-        return f"failed: {(str(error) or type(error).__name__).splitlines()[0].removesuffix(':')}"
+        return f"failed: {(redact(str(error)) or type(error).__name__).splitlines()[0].removesuffix(':')}"
     if blessed is False:
         return "not blessed: " + "; ".join(evaluated.get("failures") or evaluated.get("tfma_failures", ()))
     if pushed.get("pushed"):

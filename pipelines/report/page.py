@@ -16,6 +16,7 @@ from pathlib import Path
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from markupsafe import Markup
 
+from components.redact import redact
 from components.storage import durable
 from pipelines.report import formatting, sections
 from pipelines.report.facts import RunFacts
@@ -38,7 +39,7 @@ _STATE_SHAPES = {
 
 def write(facts: RunFacts, path: Path) -> None:
     """Writes the page of a run, whole or not at all."""
-    durable.write_bytes(path, render(facts).encode())
+    durable.write_bytes(path, redact(render(facts)).encode(), private=True)
 
 
 def render(facts: RunFacts) -> str:

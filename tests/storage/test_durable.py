@@ -1,6 +1,7 @@
 """A published file or folder is complete or absent: after an exception, after a kill, and on a full disk."""
 
 import errno
+import os
 import signal
 import subprocess
 import sys
@@ -185,3 +186,19 @@ def test_a_full_disk_leaves_no_truncated_folder(tiny_disk: Path) -> None:
         (temporary / "variables").write_bytes(bytes(1 << 20))
 
     assert tree(tiny_disk) == {"1/model.pb": b"graph"}
+
+
+def test_a_private_file_is_readable_by_its_owner_only(tmp_path: Path) -> None:
+    """From the beginning, also instead of a file that others could read; other files follow the umask."""
+    old = os.umask(0o002)
+    try:
+        (tmp_path / "private").touch()
+        write_bytes(tmp_path / "private", b"row", private=True)
+        write_bytes(tmp_path / "public", b"row")
+    finally:
+        os.umask(old)
+
+    assert {path.name: oct(path.stat().st_mode & 0o777) for path in tmp_path.iterdir()} == {
+        "private": "0o600",
+        "public": "0o664",
+    }

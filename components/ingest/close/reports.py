@@ -26,8 +26,8 @@ def store(artifact: Path, unit: str, reports: Sequence[ShardReport]) -> None:
     target.parent.mkdir(parents=True, exist_ok=True)
     rows = [asdict(report) for report in reports]
     # Renamed, so that it is whole or absent, but not synced: after a crash of the machine nothing reads it.
-    with durable.publish_file(target, sync=False) as temporary:
-        temporary.write_bytes(orjson.dumps(rows, option=orjson.OPT_NON_STR_KEYS))
+    # Private, because it holds the quarantined rows.
+    durable.write_bytes(target, orjson.dumps(rows, option=orjson.OPT_NON_STR_KEYS), private=True, sync=False)
 
 
 def collect(artifact: Path, units: Sequence[str]) -> list[ShardReport]:

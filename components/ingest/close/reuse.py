@@ -67,7 +67,7 @@ def store(artifact: Path, span: SpanFiles, key: str, written: Sequence[ShardRepo
     target = _file_of(artifact, span)
     target.parent.mkdir(exist_ok=True)
     stored = {"key": key, "reports": [asdict(report) for report in written]}
-    durable.write_bytes(target, orjson.dumps(stored, option=orjson.OPT_NON_STR_KEYS))
+    durable.write_bytes(target, orjson.dumps(stored, option=orjson.OPT_NON_STR_KEYS), private=True)
 
 
 def _artifacts(folder: Path) -> list[Path]:
