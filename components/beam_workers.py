@@ -5,7 +5,7 @@
 Beam aborts pending requests only for workers in containers (`ControlConnection.abort`). Here they are aborted for
 worker processes as well. Beam's servers listen on all interfaces, without authentication; here on loopback alone.
 Beam starts a worker with `python -m`, which searches the working folder first; here as any other helper process.
-Beam 2.62 has an option for none of the three: docs/adr/0022.
+Beam 2.62 has an option for none of the three: docs/adr/0025.
 """
 
 import contextlib
