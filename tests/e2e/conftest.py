@@ -118,9 +118,9 @@ class ForkServer:
             raise RuntimeError("tests/e2e/fork_server.py has ended; start it by hand to see its error")
         return Process(int(pid), status, output)
 
-    def start_command(self, *arguments: str, **environment: str) -> Process:
-        """Starts `penstock ARGUMENTS` and returns at once; `environment` is added to the variables of this process."""
-        return self.start(COMMAND, arguments, {**os.environ, **environment}, PROJECT)
+    def start_command(self, *arguments: str, before: str = "") -> Process:
+        """Starts `penstock ARGUMENTS` and returns at once; `before` is Python code to run first."""
+        return self.start(f"{before}\n{COMMAND}", arguments, os.environ, PROJECT)
 
     def run(self, *arguments: str) -> Result:
         """Runs `penstock ARGUMENTS` to its end."""

@@ -91,34 +91,40 @@ def test_too_many_bad_rows_leave_no_folder(fork_server: Any, tmp_path: Path) -> 
 
 
 # Python runs this file when it starts. Each Beam worker writes one work unit and then waits to be killed.
+# In the command: Beam's workers run ONE_UNIT first.
+INJECT = """
+from components import helper_process
+command = helper_process.command
+helper_process.command = lambda program, *arguments: command({one_unit!r} + program, *arguments)
+"""
+# In each Beam worker: it writes one work unit, then waits to be killed.
 ONE_UNIT = """
-import os, pathlib, sys, time
-if any("sdk_worker_main" in argument for argument in sys.orig_argv):
-    from components.ingest import units
-    write = units.write
-    def write_and_wait(unit, output):
-        write(unit, output)
-        (pathlib.Path(__file__).parent / str(os.getpid())).touch()
-        while True:
-            time.sleep(60)
-    units.write = write_and_wait
+import os, pathlib, time
+from components.ingest import units
+write = units.write
+def write_and_wait(unit, output):
+    write(unit, output)
+    pathlib.Path({folder!r}, str(os.getpid())).touch()
+    while True:
+        time.sleep(60)
+units.write = write_and_wait
 """
 
 
 def test_killed_beam_worker_ends_the_command(fork_server: Any, wait_for: Any, tmp_path: Path) -> None:
     """B11: Beam itself would wait for the worker's answer forever; the command ends and leaves no folder."""
-    home, injected = tmp_path / "home", tmp_path / "injected"
+    home, at_work = tmp_path / "home", tmp_path / "at work"
     home.mkdir()
-    injected.mkdir()
-    (injected / "sitecustomize.py").write_text(ONE_UNIT)
+    at_work.mkdir()
     with (home / "t.csv").open("w", newline="") as file:
         csv.writer(file).writerows([["n", "word"], *([n, f"word {n} " * 20] for n in range(5_000))])
     arguments = ["ingest", str(home / "t.csv"), "--out", str(home / "out")]
     flags = ["--", "--direct_num_workers=2", "--direct_running_mode=multi_processing"]
-    process = fork_server.start_command(*arguments, *flags, PYTHONPATH=str(injected))
-    wait_for(lambda: workers_at_work(injected), process)
+    before = INJECT.format(one_unit=ONE_UNIT.format(folder=str(at_work)))
+    process = fork_server.start_command(*arguments, *flags, before=before)
+    wait_for(lambda: names(at_work), process)
     written = list(home.glob(".aside-*/Split-*/*"))
-    os.kill(workers_at_work(injected)[0], signal.SIGKILL)
+    os.kill(int(names(at_work)[0]), signal.SIGKILL)
     result = process.wait()
 
     assert written
@@ -130,8 +136,3 @@ def test_killed_beam_worker_ends_the_command(fork_server: Any, wait_for: Any, tm
 def names(folder: Path) -> list[str]:
     """Returns the names in a folder."""
     return sorted(path.name for path in folder.iterdir())
-
-
-def workers_at_work(injected: Path) -> list[int]:
-    """Returns the process ids of the Beam workers that have written a work unit."""
-    return [int(path.name) for path in injected.iterdir() if path.name.isdigit()]
