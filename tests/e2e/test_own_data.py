@@ -88,11 +88,15 @@ def write_reviews(home: Path, random: np.random.Generator) -> Path:
         for row in range(900):
             topic = list(TOPICS)[row % 3]
             words = random.choice([*TOPICS[topic], "the", "and", "then"], random.integers(4, 30))
-            review = {"author": f"a{row % 7}", "note": " ".join([*words, str(row)]), "topic": topic}
+            review: dict[str, str | None] = {
+                "author": f"a{row % 7}",
+                "note": " ".join([*words, str(row)]),
+                "topic": topic,
+            }
             if row % 200 == 11:
                 review["topic"] = None
             if row % 90 == 4:
-                review |= {"author": None}
+                review["author"] = None
             if row % 90 == 5:
                 del review["author"]
             file.write(json.dumps(review) + "\n")
