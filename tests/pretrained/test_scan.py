@@ -1,4 +1,4 @@
-"""D3: a pretrained model that could do more than compute is refused, unless its user trusts it."""
+"""D3, D10: a pretrained model that could do more than compute is refused, unless its user trusts it."""
 
 import io
 import json

@@ -37,7 +37,7 @@ def browse(path: Path, profile: Path, *flags: str) -> str:
 
 
 def test_opens_offline(facts: RunFacts, tmp_path: Path) -> None:
-    """The page opens offline, applies its style sheet, and runs no script."""
+    """D6: the page opens offline, applies its style sheet, and runs no script."""
     path, shot = tmp_path / "report.html", tmp_path / "shot.png"
     page.write(replace(facts, classes=("<script>document.title='owned'</script>", "1", "2")), path)
 

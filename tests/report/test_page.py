@@ -144,7 +144,7 @@ def test_header_alone() -> None:
     "text", [EVIL, f'"{EVIL}', f"'>{EVIL}", f"</style></title>{EVIL}", "<img src=x onerror=alert(1)>", "{{ 7 * 7 }}"]
 )
 def test_markup_in_facts(facts: RunFacts, text: str) -> None:
-    """Markup in any fact is shown as text."""
+    """D6: markup in any fact is shown as text."""
     shown = Page(page.render(evil_facts(facts, text)))
     plain = Page(page.render(evil_facts(facts, "plain text/of some length")))
 
@@ -156,7 +156,7 @@ def test_markup_in_facts(facts: RunFacts, text: str) -> None:
 
 
 def test_no_external_resources(facts: RunFacts) -> None:
-    """Nothing refers to anything outside the file."""
+    """D6: nothing refers to anything outside the file."""
     html = page.render(facts)
     shown = Page(html)
     addresses = [
@@ -184,7 +184,7 @@ def test_policy(facts: RunFacts) -> None:
 
 
 def test_huge_texts(facts: RunFacts) -> None:
-    """Texts of ten megabytes keep the page below one megabyte."""
+    """D6: texts of ten megabytes keep the page below one megabyte."""
     html = page.render(evil_facts(facts, HUGE))
 
     assert len(html.encode()) < 1_000_000

@@ -329,7 +329,7 @@ def test_an_archive_with_other_files_is_rejected(tmp_path: Path) -> None:
 
 
 def test_nothing_is_unpickled(tmp_path: Path) -> None:
-    """D8: a pickle in an array is not executed."""
+    """D8, D10: a pickle in an array is not executed."""
 
     class Bomb:
         def __reduce__(self) -> tuple[Any, ...]:
