@@ -133,7 +133,7 @@ class Store:
 
 
 def _is_complete(database: Path) -> bool:
-    """Whether the database has all of MLMD's tables, which a new run creates in one transaction.
+    """Whether the database has all that MLMD writes into a new one: tables, then types, in two transactions.
 
     Opening an incomplete database read-only fails in MLMD ("attempt to write a readonly database"). Opened here for
     writing, because SQLite then restores what a run that was killed in a transaction left; nothing else is written.
@@ -142,8 +142,8 @@ def _is_complete(database: Path) -> bool:
         return False
     try:
         with closing(sqlite3.connect(f"{database.absolute().as_uri()}?mode=rw", uri=True)) as connection:
-            tables = connection.execute("SELECT name FROM sqlite_master WHERE name = 'MLMDEnv'").fetchall()
-            return bool(tables) and bool(connection.execute("SELECT schema_version FROM MLMDEnv").fetchall())
+            tables = connection.execute("SELECT name FROM sqlite_master WHERE name = 'Type'").fetchall()
+            return bool(tables) and bool(connection.execute("SELECT id FROM Type WHERE name LIKE 'mlmd.%'").fetchall())
     except sqlite3.DatabaseError as error:
         if "locked" in str(error):
             raise PenstockError(f"metadata {database}: in use by another process; run again after it ends") from error
