@@ -1,8 +1,9 @@
 """Decides whether the first line of CSV files is a header: compares its cells with the lines below.
 
-    first line ─┬─ a cell is text, its column holds numbers or codes ──────────────────► column names
-                ├─ a cell is a number or code like its column; is empty; occurs twice;
-                │  occurs again in a column of few values; is a long text ─────────────► data
+    first line ─┬─ a cell is a number, date or code like its column ───────────────────► data
+                ├─ a cell is text, its column holds numbers, dates or codes ───────────► column names
+                ├─ a cell is empty; occurs twice; occurs again in a column of few values;
+                │  is a long text ─────────────────────────────────────────────────────► data
                 ├─ all cells are short, distinct, and not among few values below ──────► column names
                 └─ else ───────────────────────────────────────────────────────────────► unknown: column names
 
@@ -10,6 +11,7 @@ The decision is one for all files. A setting that names a cell of the first line
 """
 
 import re
+from collections import Counter
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from statistics import median
@@ -25,6 +27,7 @@ from components.storage.paths import DataPath
 _ROWS = 500  # rows that the first line is compared with
 _MOST = 0.9  # of the values of a column
 _LETTER, _DIGIT, _DIGITS = re.compile(r"[^\W\d_]"), re.compile(r"\d"), re.compile(r"\d+")
+_WORD, _TEXT = re.compile(r"[^\W\d_]+"), re.compile(r"a\s|\sa")  # a run of letters; words in the form of a value
 _NUMBER, _TRUTH = re.compile(NUMBER), re.compile(TRUTH)
 _NOT_NAMES = {"nan", "inf", "-inf", "infinity", "none", "null", "na"}  # in lower case
 _LONG_CELL, _LONG_VALUES = 40, 20  # characters of a cell that is no name, and of the values below it
@@ -84,13 +87,17 @@ def of_file(path: DataPath, names: Sequence[str], known: Collection[str], max_ro
 
 def compare(cells: Sequence[str], columns: Sequence[Sequence[str]]) -> Verdict:
     """Compares the cells of a first line with the values below."""
-    votes = [_vote(cell, _present(values)) for cell, values in zip(cells, columns, strict=True)]
-    for kind in (True, False):
-        for number, vote in enumerate(votes, 1):
-            if vote is not None and vote.is_header is kind:
-                return Verdict(kind, f"{vote.reason} column {number}")
-        if kind and not cells[0] and list(columns[0]) == [str(number) for number in range(len(columns[0]))]:
-            return Verdict(True, "its first cell is empty above row numbers")
+    found: dict[bool, str] = {}
+    for number, (cell, values) in enumerate(zip(cells, columns, strict=True), 1):
+        if vote := _vote(cell, _present(values)):
+            found.setdefault(vote.is_header is True, f"{vote.reason} column {number}")
+    if False in found:  # also against a cell that looks like a name: a record would be lost, silently
+        although = f", although {found[True]}" if True in found else ""
+        return Verdict(False, found[False] + although)
+    if True in found:
+        return Verdict(True, found[True])
+    if not cells[0] and list(columns[0]) == [str(number) for number in range(len(columns[0]))]:
+        return Verdict(True, "its first cell is empty above row numbers")
     return _compare_texts(cells, columns)
 
 
@@ -104,12 +111,18 @@ def _vote(cell: str, values: Sequence[str]) -> Verdict | None:
                 return Verdict(False, f"{shown} is a {noun} like those below it in")
             return Verdict(True, f"{shown} is text above {noun}s in") if is_name else None
     if values and _share(_DIGIT, values) >= _MOST:
-        if is_name and not _DIGIT.search(cell):
-            return Verdict(True, f"{shown} has no digit, unlike the values below it in")
         same = sum(_DIGITS.sub("0", value) == _DIGITS.sub("0", cell) for value in values)
         if 2 * same > len(values):
             return Verdict(False, f"{shown} has the form of the values below it in")
+        if is_name and not _DIGIT.search(cell) and _are_codes(values):
+            return Verdict(True, f"{shown} has no digit, unlike the values below it in")
     return None
+
+
+def _are_codes(values: Sequence[str]) -> bool:
+    """Whether nearly all values have one form, such as 2024-05-01 or AB-17, and are not texts of several words."""
+    [(form, count)] = Counter(_DIGITS.sub("0", _WORD.sub("a", value)) for value in values).most_common(1)
+    return count >= _MOST * len(values) and not _TEXT.search(form)
 
 
 def _compare_texts(cells: Sequence[str], columns: Sequence[Sequence[str]]) -> Verdict:

@@ -10,6 +10,7 @@ from components.ingest.sources.csv_first_line import Verdict, compare, decide
 from components.ingest.sources.rows import MAX_ROW
 
 UNKNOWN = "it may be data, nothing distinguishes it from the lines below it"
+NO_DIGIT = "has no digit, unlike the values below it in"
 ADVICE = "ingest.header = yes or no decides otherwise"
 
 
@@ -29,7 +30,37 @@ def lines(*rows: str) -> Verdict:
             True,
             "'day' has no digit, unlike the values below it in column 1",
         ),
-        (["id,2019,2020", "7,1,2", "8,3,4"], True, "'id' is text above numbers in column 1"),
+        (
+            ["code,name", "AB-17,Ann", "XYZ-5,Bob"],
+            True,
+            "'code' has no digit, unlike the values below it in column 1",
+        ),
+        (["Main Street,good", "1 Oak Ave,bad", "2 Oak Ave,fine"], None, UNKNOWN),
+        (
+            ["id,2019,2020", "7,1,2", "8,3,4"],
+            False,
+            "'2019' is a number like those below it in column 2, although 'id' is text above numbers in column 1",
+        ),
+        (
+            ["5.1,unknown,0", "4.9,3,1", "4.7,2,0"],
+            False,
+            "'5.1' is a number like those below it in column 1, although 'unknown' is text above numbers in column 2",
+        ),
+        (
+            ["5-01,no", "5-02,3", "5-03,2"],
+            False,
+            "'5-01' has the form of the values below it in column 1, although 'no' is text above numbers in column 2",
+        ),
+        (
+            ["1,pending", "2,2024-05-02", "3,2024-05-03"],
+            False,
+            f"'1' is a number like those below it in column 1, although 'pending' {NO_DIGIT} column 2",
+        ),
+        (
+            ["3,Samsung Galaxy phone", "1,iPhone 7 8 GB", "2,iPhone 8 16 GB"],
+            False,
+            "'3' is a number like those below it in column 1",
+        ),
         (["a,", "1,x", "2,y"], True, "'a' is text above numbers in column 1"),
         ([",name", "0,Ann", "1,Bob"], True, "its first cell is empty above row numbers"),
         (["kind,said", "spam,buy", "ham,hi", "spam,pay"], None, UNKNOWN),
