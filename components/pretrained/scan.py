@@ -1,20 +1,23 @@
 """Finds what a pretrained model could do besides computing: operations on files and processes, code in a .keras file.
 
-    saved_model.pb ─► every node of every graph and function: stateless operations, and stateful ones on a list
+    saved_model.pb ─► every node of its graph and functions: stateless operations, and stateful ones on a list
     .keras, preset ─► every class in the JSON files: of Keras or KerasHub, and none that runs code or reads files
                       every link in the weights: none to another file
 
 Operations that are not known to be harmless are refused, so an operation of a newer TensorFlow is refused as well.
-Only the functions that save and restore the model itself may read and write files: Penstock never calls them.
+Only the functions that save and restore the model itself may contain operations on checkpoints: nothing calls them
+when a SavedModel of TensorFlow 2 is loaded. TensorFlow 1 runs its restore operation, so its SavedModels are refused.
 """
 
-import io
 import json
 import re
+import shutil
+import tempfile
 import zipfile
+import zlib
 from collections.abc import Iterator
 from pathlib import Path, PurePosixPath
-from typing import Any
+from typing import IO, Any
 
 from components.errors import BadInput
 
@@ -29,16 +32,29 @@ _HARMLESS = {
     "TruncatedNormal", "VarHandleOp", "VarIsInitializedOp", "VariableShape", "VariableV2", "While",
 }  # fmt: skip
 # Stateless in the registry, but they read files, call Python or a device library, or run a graph that is in a tensor.
-_HARMFUL = re.compile(r"Dataset|Debug|File|Proto|PyFunc|TPU|Tpu|^Copy|^Reader|^XlaCustomCall|^XlaLaunch")
+_HARMFUL = re.compile(
+    r"Dataset|Debug|File|Mlir|Proto|PyFunc|TfLite|TPU|Tpu|TRT|^Copy|^LoadAndRemap|^Reader|^XlaCustomCall|^XlaLaunch"
+)
+_READS_FILES = re.compile(r"file|path|directory|memory_region")  # in the name of an attribute or an input
+_SAVER = {"MergeV2Checkpoints", "RestoreV2", "SaveV2", "ShardedFilename"}
 _OTHER_GRAPHS = ("saved_model.pbtxt", "saved_model.cpb")  # TensorFlow reads them too; only saved_model.pb is scanned
 _PARTS = (
     "activations|constraints|dtype_policies|initializers|layers|losses|metrics|models|ops|optimizers|random|"
     "regularizers"
 )
 _MODULES = re.compile(rf"None|builtins|penstock|keras(?:\.src)?(?:\.(?:{_PARTS})(?:\..+)?)?|keras_hub(?:\..+)?")
-_CODE_CLASSES = {"Lambda", "__lambda__", "TFSMLayer", "TorchModuleWrapper", "JaxLayer", "FlaxLayer"}
-_FILE_CLASSES = {"StringLookup", "IntegerLookup", "TextVectorization"}  # `vocabulary` may name any file
+# Keras finds every public function by its module and name; the other modules have some that load files.
+_FUNCTIONS = re.compile(
+    r"builtins|keras\.(?:activations|constraints|initializers|losses|metrics|ops|random|regularizers)(?:\..+)?|"
+    r"keras_hub(?:\..+)?"
+)
+_CODE_CLASSES = re.compile(r"_*(?:lambda|tfsm_?layer|torch_?module_?wrapper|jax_?layer|flax_?layer)_*", re.IGNORECASE)
+# Their vocabulary may be the name of any file.
+_FILE_CLASSES = re.compile(r"(?:string|integer|index)_?lookup|text_?vectorization|.*tokenizer", re.IGNORECASE)
 _MEMBERS = {"metadata.json", "config.json", "model.weights.h5"}
+# Keras does not compress weights. A file that expands to more than this could fill the disk or the memory.
+_EXPANSION = 10  # times the size of the .keras file
+_SMALL = 64 << 20  # bytes that any .keras file may expand to
 
 
 def require_harmless(model: Path, name: str) -> None:
@@ -78,19 +94,25 @@ def _reasons(model: Path) -> Iterator[str]:
         elif path.suffix == ".keras":
             yield from _in_archive(path)
         elif path.suffix == ".h5":
-            yield from _in_weights(path.read_bytes(), str(inside))
+            yield from _in_weights(path, str(inside))
         elif path.suffix == ".json" and not path.is_relative_to(model / "assets.extra"):
             yield from _in_config(path.read_bytes(), str(inside))
 
 
 def _in_archive(path: Path) -> Iterator[str]:
     try:
-        with zipfile.ZipFile(path) as archive:
+        with zipfile.ZipFile(path) as archive, tempfile.TemporaryFile(dir=path.parent) as weights:
+            size, limit = sum(each.file_size for each in archive.infolist()), _EXPANSION * path.stat().st_size + _SMALL
+            if size > limit:
+                yield f"{path.name} expands to {size:,} bytes, more than its limit of {limit:,}"
+                return
             if others := sorted(set(archive.namelist()) - _MEMBERS):
                 yield f"{path.name} contains {others[0]}; a .keras file that only computes has {sorted(_MEMBERS)}"
             yield from _in_config(archive.read("config.json"), f"config.json in {path.name}")
-            yield from _in_weights(archive.read("model.weights.h5"), f"model.weights.h5 in {path.name}")
-    except (zipfile.BadZipFile, KeyError) as error:
+            with archive.open("model.weights.h5") as member:
+                shutil.copyfileobj(member, weights)
+            yield from _in_weights(weights, f"model.weights.h5 in {path.name}")
+    except (zipfile.BadZipFile, zlib.error, KeyError, RuntimeError) as error:
         yield f"{path.name} is not a .keras file: {error}"
 
 
@@ -100,20 +122,25 @@ def _in_config(content: bytes, name: str) -> Iterator[str]:
     except (ValueError, RecursionError) as error:
         yield f"{name} cannot be read: {error}"
         return
-    for module, class_name in found:
-        if class_name in _CODE_CLASSES:
+    for module, class_name, modules in found:
+        if _CODE_CLASSES.fullmatch(class_name):
             yield f"{name} contains a {class_name}, which runs code of its own"
-        elif class_name in _FILE_CLASSES:
+        elif _FILE_CLASSES.fullmatch(class_name):
             yield f"{name} contains a {class_name}, which may read any file as its vocabulary"
-        elif not _MODULES.fullmatch(module):
+        elif not modules.fullmatch(module) or "." in class_name:
             yield f"{name} imports {module}.{class_name}, which is no part of a Keras model"
 
 
-def _classes(config: Any) -> Iterator[tuple[str, str]]:
-    """Yields module and name of every class and function in a Keras configuration."""
+def _classes(config: Any) -> Iterator[tuple[str, str, re.Pattern[str]]]:
+    """Yields module and name of every class and function in a Keras configuration, and the modules it may be in."""
     if isinstance(config, dict):
         if "class_name" in config:
-            yield str(config.get("module")), str(config["class_name"])
+            module, class_name = str(config.get("module")), str(config["class_name"])
+            registered = str(config.get("registered_name") or class_name).rpartition(">")[2]
+            if class_name == "function":
+                yield from ((module, name, _FUNCTIONS) for name in (str(config.get("config")), registered))
+            else:
+                yield from ((module, name, _MODULES) for name in (class_name, registered))
         for value in config.values():
             yield from _classes(value)
     elif isinstance(config, list):
@@ -121,12 +148,12 @@ def _classes(config: Any) -> Iterator[tuple[str, str]]:
             yield from _classes(value)
 
 
-def _in_weights(content: bytes, name: str) -> Iterator[str]:
+def _in_weights(file: Path | IO[bytes], name: str) -> Iterator[str]:
     import h5py  # type: ignore[import-untyped]
 
     try:
-        with h5py.File(io.BytesIO(content), "r") as file:
-            yield from (f"{name} links to another file at {at}" for at in _links_out(file, h5py))
+        with h5py.File(file, "r") as weights:
+            yield from (f"{name} links to another file at {at}" for at in _links_out(weights, h5py))
     except (OSError, RecursionError) as error:
         yield f"{name} cannot be read: {error}"
 
@@ -153,6 +180,8 @@ def _in_saved_model(path: Path) -> Iterator[str]:
     except DecodeError as error:
         yield f"{path.name} cannot be read: {error}"
         return
+    if len(saved.meta_graphs) != 1 or not saved.meta_graphs[0].object_graph_def.nodes:
+        yield f"{path.name} is in the format of TensorFlow 1, which runs operations of the model while it is loaded"
     for graph in saved.meta_graphs:
         for asset in graph.asset_file_def:
             parts = PurePosixPath(asset.filename).parts
@@ -162,26 +191,30 @@ def _in_saved_model(path: Path) -> Iterator[str]:
 
 
 def _harmful(graph: Any) -> list[str]:
+    functions = {each.signature.name: list(each.node_def) for each in graph.graph_def.library.function}
+    nodes, savers = graph.graph_def.node, _savers(graph, functions)
+    used = {node.op for node in nodes} | {n.op for name in functions.keys() - savers for n in functions[name]}
+    saving = {node.op for name in savers for node in functions[name]} - _SAVER
+    return sorted(name for name in (used | saving) - functions.keys() if _is_harmful(name))
+
+
+def _is_harmful(operation: str) -> bool:
     from tensorflow.python.framework import op_def_registry
 
-    library = graph.graph_def.library
-    functions = {each.signature.name: list(each.node_def) for each in library.function}
+    known = op_def_registry.get(operation)
+    if known is None or _HARMFUL.search(operation) or (known.is_stateful and operation not in _HARMLESS):
+        return True
+    return any(_READS_FILES.search(each.name) for each in [*known.attr, *known.input_arg])
+
+
+def _savers(graph: Any, functions: dict[str, list[Any]]) -> set[str]:
+    """Returns the functions that only the model's saver calls: no other function does, and no object names them."""
     saver = {graph.saver_def.save_tensor_name.partition(":")[0], graph.saver_def.restore_op_name}
-    savers = [node for node in graph.graph_def.node if node.name in saver]
+    called = _called((node for node in graph.graph_def.node if node.name in saver), functions)
+    objects = graph.object_graph_def.SerializeToString()
+    called -= {name for name in called if name.encode() in objects}
     others = [node for node in graph.graph_def.node if node.name not in saver]
-    called = _called(others, functions) | {
-        name
-        for exported in graph.object_graph_def.concrete_functions
-        for name in {exported, *_called(functions.get(exported, ()), functions)}
-    }
-    only_savers = _called(savers, functions) - called
-    nodes = [*graph.graph_def.node, *(n for name, body in functions.items() if name not in only_savers for n in body)]
-
-    def is_harmful(name: str) -> bool:
-        known = op_def_registry.get(name)
-        return known is None or _HARMFUL.search(name) is not None or (known.is_stateful and name not in _HARMLESS)
-
-    return sorted({node.op for node in nodes if node.op not in functions and is_harmful(node.op)})
+    return called - _called([*others, *(n for name in functions.keys() - called for n in functions[name])], functions)
 
 
 def _called(nodes: Any, functions: dict[str, list[Any]]) -> set[str]:

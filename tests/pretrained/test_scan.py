@@ -12,6 +12,7 @@ import h5py  # type: ignore[import-untyped]
 import keras
 import pytest
 import tensorflow as tf
+from tensorflow.core.protobuf import saved_model_pb2
 
 from components.errors import BadInput
 from components.pretrained import scan
@@ -39,6 +40,13 @@ def saved_model(folder: Path, compute: Callable[[Any], Any]) -> Path:
 
     tf.saved_model.save(module, str(folder), signatures={"features": features})
     return folder
+
+
+def change_graph(model: Path, change: Callable[[Any], Any]) -> None:
+    """Changes the protocol buffer of a SavedModel."""
+    saved = saved_model_pb2.SavedModel.FromString((model / "saved_model.pb").read_bytes())
+    change(saved)
+    (model / "saved_model.pb").write_bytes(saved.SerializeToString())
 
 
 def keras_file(path: Path, *layers: Any) -> Path:
@@ -79,7 +87,22 @@ def checkpoint(image: Any) -> Any:
     return image
 
 
+def vocabulary(image: Any) -> Any:
+    """Reads a file with an operation that TensorFlow registers as stateless."""
+    files = {"new_vocab_file": "/etc/passwd", "old_vocab_file": "/etc/passwd"}
+    found = tf.raw_ops.GenerateVocabRemapping(**files, new_vocab_offset=0, num_new_vocab=1, old_vocab_size=-1)
+    return image + tf.cast(found.num_present, tf.float32)
+
+
+def constant(image: Any) -> Any:
+    """Reads a file as a constant."""
+    found = tf.raw_ops.ImmutableConst(dtype=tf.uint8, shape=[1], memory_region_name="/etc/passwd")
+    return image + tf.cast(found, tf.float32)
+
+
 HARMFUL = {
+    "GenerateVocabRemapping": vocabulary,
+    "ImmutableConst": constant,
     "ReadFile": lambda image: image + tf.cast(tf.strings.length(tf.io.read_file("/etc/passwd")), tf.float32),
     "WriteFile": nested,
     "MatchingFiles": lambda image: image + tf.cast(tf.size(tf.io.matching_files("/*")), tf.float32),
@@ -102,10 +125,62 @@ def test_a_saved_model_with_an_operation_on_files_or_processes_is_refused(operat
 
 
 def test_a_saved_model_that_computes_is_loaded(tmp_path: Path) -> None:
-    """Its functions for saving and restoring are not called, and may write files."""
+    """Its functions for saving and restoring are not called, and may contain operations on checkpoints."""
     model = saved_model(tmp_path / "model", tf.nn.relu)
 
     assert load(copy_model(find(model), tmp_path / "copy")).resource.weight.numpy() == 2.0
+
+
+def test_a_saved_model_of_tensorflow_1_is_refused(tmp_path: Path) -> None:
+    """D3: loading it would run its restore operation, here one that writes a file."""
+    written, model = tmp_path / "written", tmp_path / "model"
+    with tf.Graph().as_default() as graph, tf.compat.v1.Session() as session:
+        image = tf.compat.v1.placeholder(tf.float32, [None, 8, 8, 3])
+        weight = tf.compat.v1.get_variable("weight", [], use_resource=True)
+        features = tf.reduce_mean(image, [1, 2]) * weight
+        tf.function(lambda: (tf.io.write_file(str(written), "x"), tf.constant("x"))[1])()
+        (harmful,) = [each.name for each in graph.get_operations() if "PartitionedCall" in each.type]
+        session.run(weight.initializer)
+        tf.compat.v1.saved_model.simple_save(session, str(model), {"image": image}, {"features": features})
+
+    def restore_harmfully(saved: Any) -> None:
+        definition = saved.meta_graphs[0].saver_def
+        definition.save_tensor_name, definition.restore_op_name = f"{harmful}:0", harmful
+
+    change_graph(model, restore_harmfully)
+
+    with pytest.raises(BadInput, match=r"saved_model\.pb is in the format of TensorFlow 1"):
+        copy_model(find(model), tmp_path / "copy")
+    tf.saved_model.load(str(model))
+    assert written.exists()
+
+
+def test_two_graphs_in_a_saved_model_are_refused(tmp_path: Path) -> None:
+    """D3: TensorFlow loads them like a model of TensorFlow 1."""
+    model = saved_model(tmp_path / "model", tf.identity)
+    change_graph(model, lambda saved: saved.meta_graphs.append(saved.meta_graphs[0]))
+
+    with pytest.raises(BadInput, match=r"saved_model\.pb is in the format of TensorFlow 1"):
+        copy_model(find(model), tmp_path / "copy")
+
+
+@pytest.mark.parametrize(("operation", "exported"), [("WriteFile", False), ("MergeV2Checkpoints", True)])
+def test_a_saver_that_is_no_plain_saver_is_refused(operation: str, exported: bool, tmp_path: Path) -> None:
+    """D3: one with an operation on other files, and one that an object names, so that it can be called."""
+
+    def change(saved: Any) -> None:
+        (graph,) = saved.meta_graphs
+        (saver,) = [each for each in graph.graph_def.library.function if "traced_save" in each.signature.name]
+        if exported:
+            graph.object_graph_def.nodes.add().bare_concrete_function.concrete_function_name = saver.signature.name
+        else:
+            saver.node_def.add(name="harmful", op=operation)
+
+    model = saved_model(tmp_path / "model", tf.identity)
+    change_graph(model, change)
+
+    with pytest.raises(BadInput, match=f"it contains the operation {operation}"):
+        copy_model(find(model), tmp_path / "copy")
 
 
 @pytest.mark.parametrize(
@@ -125,11 +200,7 @@ def test_files_that_are_not_checked_are_refused(name: str, content: bytes, tmp_p
 def test_an_asset_outside_of_the_folder_is_refused(tmp_path: Path) -> None:
     """Its name is joined to the folder by TensorFlow."""
     model = saved_model(tmp_path / "model", tf.identity)
-    from tensorflow.core.protobuf import saved_model_pb2
-
-    saved = saved_model_pb2.SavedModel.FromString((model / "saved_model.pb").read_bytes())
-    saved.meta_graphs[0].asset_file_def.add(filename="../../secret.txt")
-    (model / "saved_model.pb").write_bytes(saved.SerializeToString())
+    change_graph(model, lambda saved: saved.meta_graphs[0].asset_file_def.add(filename="../../secret.txt"))
 
     with pytest.raises(BadInput, match=r"its asset \.\./\.\./secret\.txt is outside"):
         copy_model(find(model), tmp_path / "copy")
@@ -175,6 +246,18 @@ def test_a_lambda_layer_is_refused_unless_trusted(tmp_path: Path) -> None:
         ({"module": "keras.utils", "class_name": "get_file", "config": {}}, "imports keras.utils.get_file"),
         ({"module": "keras.layers", "class_name": "TFSMLayer", "config": {}}, "contains a TFSMLayer"),
         ({"module": "keras.layers", "class_name": "StringLookup", "config": {"vocabulary": "/etc/passwd"}}, "any file"),
+        ({"module": "keras.src.layers", "class_name": "IndexLookup", "config": {}}, "any file"),
+        ({"module": "keras", "class_name": "layers.StringLookup", "config": {}}, "imports keras.layers.StringLookup"),
+        ({"module": "keras", "class_name": "layers.TFSMLayer", "config": {}}, "imports keras.layers.TFSMLayer"),
+        (
+            {"module": "keras.layers", "class_name": "Dense", "registered_name": "keras_hub>BytePairTokenizer"},
+            "contains a BytePairTokenizer",
+        ),
+        (
+            {"module": "keras", "class_name": "function", "config": "config.enable_unsafe_deserialization"},
+            "imports keras.config.enable_unsafe_deserialization",
+        ),
+        ({"module": "keras.models", "class_name": "function", "config": "load_model"}, "imports keras.models.load_mod"),
     ],
 )
 def test_a_configuration_that_names_code_or_files_is_refused(entry: Any, reason: str, tmp_path: Path) -> None:
@@ -203,6 +286,16 @@ def test_weights_in_another_file_are_refused(kind: str, tmp_path: Path) -> None:
 
     with pytest.raises(BadInput, match=r"model\.weights\.h5 in .* links to another file at /w"):
         copy_model(find(path), tmp_path / "copy")
+
+
+def test_a_keras_file_that_expands_to_a_huge_size_is_refused(tmp_path: Path) -> None:
+    """D10: before anything is decompressed."""
+    path = tmp_path / "net.keras"
+    with zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED, compresslevel=1) as archive:
+        archive.writestr("model.weights.h5", bytes(80 << 20))
+
+    with pytest.raises(BadInput, match=r"net\.keras expands to 83,886,080 bytes, more than its limit of"):
+        scan.require_harmless(path, "net.keras")
 
 
 def test_a_special_file_is_refused(tmp_path: Path) -> None:
