@@ -43,7 +43,7 @@ def ingest(request: IngestRequest, surveyed: Callable[[Survey], None] | None = N
     caches = out.parent / ".penstock"
     notes, listed = caches / out.name, _quarantine_list(out)
     with (
-        disk.explained(lambda: disk.places(out.parent, "choose another --out"), lambda: _needed(request)),
+        disk.explained(lambda: disk.places((out.parent, caches), "choose another --out"), lambda: _needed(request)),
         lock.hold(notes, wait=request.wait, place=out, flag="--out"),
         leftovers.temporary_files(out),
     ):

@@ -1,4 +1,4 @@
-"""Explains errors that a full disk causes: libraries report it in different words, or not at all."""
+"""Explains errors that a full disk causes: libraries report it in different words."""
 
 import errno
 import os
@@ -12,28 +12,30 @@ from pathlib import Path
 from components.errors import DiskFull, PenstockError
 from components.ingest.survey.survey import Survey
 from pipelines.config import RunConfig
+from pipelines.orchestration import graph
 
-_MIN_FREE = 1 << 20  # bytes; if less is free, a full disk is taken for the cause of any error
+_MIN_FREE = 1 << 20  # bytes; a disk with less is the full one
 REASONS = {  # errors that mean it
     errno.ENOSPC: "no space left",
     errno.EDQUOT: "disk quota exceeded",
     errno.EFBIG: "file larger than this process may write (ulimit -f)",
 }
 _TEXTS = {**{os.strerror(code): text for code, text in REASONS.items()}, "disk is full": REASONS[errno.ENOSPC]}
+_OF_DATA = (ValueError, TypeError, LookupError, PenstockError)  # their messages may quote data, never a disk's state
 _PATH = re.compile(r"(?<![\w.])/[^\s'\"<>;:,()\[\]]+")
 
 
-def places(home: Path, advice: str) -> dict[Path, str]:
-    """Returns the folders that a command writes to, each with the way to use another one."""
-    inside = sorted(path for path in home.iterdir() if path.is_dir()) if home.is_dir() else ()  # may be other disks
-    own = dict.fromkeys((home, *inside), advice)
+def places(folders: Iterable[Path], advice: str) -> dict[Path, str]:
+    """Returns the folders that a command writes to, which may be on several disks, and how to use other ones."""
+    own = dict.fromkeys((folder.absolute() for folder in folders), advice)
     return {**own, Path(tempfile.gettempdir()): "set TMPDIR to another folder"}
 
 
 def places_of_run(config: RunConfig) -> dict[Path, str]:
     """Returns the folders that a run writes to; see `places`."""
-    serving = {config.serving: "choose another folder (--set push.directory=…)"}
-    return {**places(config.root, "choose another --root"), **serving}
+    inside = [config.root / node.id for node in graph.nodes(config.settings.extract)]
+    own = places((config.root, *inside, config.notes, config.root / "logs"), "choose another --root")
+    return {**own, config.serving: "choose another folder (--set push.directory=…)"}
 
 
 def full(error: BaseException, folders: Mapping[Path, str], needed: Callable[[], str]) -> DiskFull | None:
@@ -48,15 +50,15 @@ def full(error: BaseException, folders: Mapping[Path, str], needed: Callable[[],
     if explained := next((each for each in errors[1:] if isinstance(each, DiskFull)), None):
         return explained  # the disk was also too full to record the failure
     reason = next(filter(None, map(_reason, errors)), None)
-    named = [path for each in errors for path in _named(each)] if reason else []
-    crowded = [path for path in (*named, *folders) if _is_full(path)]
-    if isinstance(error, PenstockError) or not (reason or crowded):
+    if isinstance(error, PenstockError) or reason is None:
         return None
+    named = [path for each in errors for path in _named(each)]
+    crowded = [path for path in (*named, *folders) if _is_full(path)]
     inside = [path for path in named if _advice(path, folders)]
     path = next(iter([*crowded, *inside, *folders]))
     advice = _advice(path, folders) or "write to another disk"
     return DiskFull(
-        f"{path}: {reason or REASONS[errno.ENOSPC]} on the disk at {_mount(path)}: "
+        f"{path}: {reason} on the disk at {_mount(path)}: "
         f"{_usage(path).free / 1e6:,.1f} MB free, {needed()}. "
         f"No incomplete output was published; free disk space, or {advice}"
     )
@@ -92,12 +94,16 @@ def _chain(error: BaseException | None) -> Iterator[BaseException]:
 def _reason(error: BaseException) -> str | None:
     if isinstance(error, OSError) and error.errno in REASONS:
         return REASONS[error.errno]
+    if isinstance(error, _OF_DATA):
+        return None
     return next((reason for text, reason in _TEXTS.items() if text in str(error)), None)
 
 
 def _named(error: BaseException) -> list[Path]:
-    """Returns the paths that an error names."""
-    return [Path(text) for text in _PATH.findall(str(error))]
+    """Returns the paths that an error names; those in a message only if it has no attribute for them."""
+    given = (error.filename, error.filename2) if isinstance(error, OSError) else ()
+    texts = [os.fsdecode(name) for name in given if isinstance(name, str | bytes)] or _PATH.findall(str(error))
+    return [Path(text).absolute() for text in texts]
 
 
 def _advice(path: Path, folders: Mapping[Path, str]) -> str:
@@ -107,7 +113,8 @@ def _advice(path: Path, folders: Mapping[Path, str]) -> str:
 
 
 def _existing(path: Path) -> Path:
-    return next(folder for folder in (path, *path.parents) if folder.exists())
+    # os.path.exists: the path may be any text of a message, too long or forbidden, for which Path.exists raises.
+    return next(folder for folder in (path, *path.parents) if os.path.exists(folder))  # noqa: PTH110
 
 
 def _usage(path: Path) -> "shutil._ntuple_diskusage":
@@ -115,9 +122,11 @@ def _usage(path: Path) -> "shutil._ntuple_diskusage":
 
 
 def _is_full(path: Path) -> bool:
-    usage = _usage(path)
-    return usage.free < _MIN_FREE and usage.total > 0  # /proc has no space at all
+    usage, mount = _usage(path), os.statvfs(_existing(path))
+    # /proc has no space at all; a read-only disk (an ISO image, a snap) is always full.
+    return usage.free < _MIN_FREE and usage.total > 0 and not mount.f_flag & os.ST_RDONLY
 
 
 def _mount(path: Path) -> Path:
-    return next(folder for folder in (_existing(path), *path.parents) if folder.is_mount())
+    existing = _existing(path)
+    return next(folder for folder in (existing, *existing.parents) if folder.is_mount())

@@ -3,11 +3,13 @@
 import errno
 import resource
 import sqlite3
+import subprocess
 from collections.abc import Iterator
 from contextlib import closing, suppress
 from pathlib import Path
 
 import pytest
+import tensorflow as tf
 
 from components.errors import BadInput, DiskFull
 from components.storage import durable
@@ -21,9 +23,9 @@ def fill(folder: Path) -> None:
             file.write(bytes(4096))
 
 
-def explained(error: Exception, home: Path) -> str:
-    """Returns the explanation of an error in a command that writes to `home`."""
-    found = disk.full(error, disk.places(home, "choose another --root"), lambda: "9 MB needed")
+def explained(error: Exception, *folders: Path) -> str:
+    """Returns the explanation of an error in a command that writes to these folders."""
+    found = disk.full(error, disk.places(folders, "choose another --root"), lambda: "9 MB needed")
     return str(found)
 
 
@@ -42,7 +44,7 @@ def test_the_disk_of_a_folder_in_the_root_is_named(tiny_disk: Path) -> None:
     with pytest.raises(OSError, match="No space left") as raised:
         (tiny_disk / "model").write_bytes(b"weights")
 
-    assert explained(raised.value, tiny_disk.parent) == (
+    assert explained(raised.value, tiny_disk.parent, tiny_disk) == (
         f"{tiny_disk}: no space left on the disk at {tiny_disk}: 0.0 MB free, 9 MB needed. "
         "No incomplete output was published; free disk space, or choose another --root"
     )
@@ -67,11 +69,52 @@ def test_a_library_that_names_no_file(tiny_disk: Path) -> None:
     assert explained(raised.value, tiny_disk).startswith(f"{tiny_disk}: no space left on the disk at {tiny_disk}:")
 
 
-def test_any_error_on_a_full_disk(tiny_disk: Path) -> None:
-    """Some libraries raise something else."""
+def test_tensorflow_names_the_disk_in_its_message(tiny_disk: Path) -> None:
+    """Its errors are no OSError."""
+    fill(tiny_disk)
+    with pytest.raises(tf.errors.ResourceExhaustedError) as raised:
+        tf.io.write_file(str(tiny_disk / "model"), bytes(8192))
+
+    assert explained(raised.value, tiny_disk).startswith(f"{tiny_disk}/model: no space left on the disk at {tiny_disk}")
+
+
+@pytest.mark.parametrize(
+    "error", [RuntimeError("broken pipe"), ValueError("cell 'No space left on device': expected a number")]
+)
+def test_other_errors_on_a_full_disk_are_not_explained(tiny_disk: Path, error: Exception) -> None:
+    """B5: a bug or bad data is never a full disk."""
     fill(tiny_disk)
 
-    assert explained(RuntimeError("broken pipe"), tiny_disk).startswith(f"{tiny_disk}: no space left")
+    assert disk.full(error, disk.places([tiny_disk], ""), str) is None
+
+
+def test_a_full_disk_that_the_command_does_not_write_to(tiny_disk: Path) -> None:
+    """B5: neither one beside --out nor a read-only one is named."""
+    fill(tiny_disk)
+    error = OSError(errno.ENOSPC, "No space left on device")
+    beside = explained(error, tiny_disk.parent)
+    subprocess.run(["mount", "-o", "remount,ro", str(tiny_disk)], check=True)
+
+    assert beside.startswith(f"{tiny_disk.parent}: no space left")
+    assert explained(error, tiny_disk.parent, tiny_disk).startswith(f"{tiny_disk.parent}: no space left")
+
+
+def test_a_path_with_blanks(tiny_disk: Path) -> None:
+    """B5: the file that the error names is read from its attribute, not from its message."""
+    folder = tiny_disk / "my models"
+    folder.mkdir()
+    fill(tiny_disk)
+    error = OSError(errno.ENOSPC, "No space left on device", str(folder / "a"), None, str(folder / "b"))
+
+    assert explained(error, tiny_disk).startswith(f"{folder}/a: no space left on the disk at {tiny_disk}:")
+
+
+@pytest.mark.parametrize("text", ["/" + "x" * 5000, "/x\0y"])
+def test_a_message_with_a_path_that_cannot_exist(tmp_path: Path, text: str) -> None:
+    """B5: it is explained all the same."""
+    error = RuntimeError(f"No space left on device: {text}")
+
+    assert explained(error, tmp_path).startswith(f"{tmp_path}: no space left on the disk at ")
 
 
 @pytest.mark.usefixtures("small_file_limit")
@@ -97,10 +140,10 @@ def test_a_full_disk_that_hides_an_earlier_explanation(tmp_path: Path) -> None:
     second = OSError(errno.ENOSPC, "No space left on device")
     second.__context__ = full
 
-    assert disk.full(second, disk.places(tmp_path, ""), str) is full
+    assert disk.full(second, disk.places([tmp_path], ""), str) is full
 
 
 @pytest.mark.parametrize("error", [RuntimeError("no such layer"), BadInput("/data: empty"), OSError(errno.EIO, "I/O")])
 def test_other_errors_are_not_explained(tmp_path: Path, error: Exception) -> None:
     """If the disk has space."""
-    assert disk.full(error, disk.places(tmp_path, ""), str) is None
+    assert disk.full(error, disk.places([tmp_path], ""), str) is None
