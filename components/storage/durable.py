@@ -97,11 +97,16 @@ def sweep(folder: Path, *targets: str) -> list[Path]:
     """
     leftovers = sorted(path for path in folder.glob(f"{TEMPORARY}*") if _is_of(path.name, targets))
     for leftover in leftovers:
-        if leftover.is_dir():
-            shutil.rmtree(leftover)
-        else:
-            leftover.unlink()
+        remove(leftover)
     return leftovers
+
+
+def remove(path: Path) -> None:
+    """Deletes a file, a folder or a symbolic link, if it exists; what a link points to stays."""
+    if path.is_dir() and not path.is_symlink():
+        shutil.rmtree(path)
+    else:
+        path.unlink(missing_ok=True)
 
 
 def _is_of(name: str, targets: Sequence[str]) -> bool:

@@ -3,16 +3,19 @@
 | left behind                              | recognised by                                                  |
 |------------------------------------------|----------------------------------------------------------------|
 | `.aside-…`                               | the name that it was to get (`components/storage/durable.py`)  |
-| outputs of an execution, and their seals | the execution's number: failed or cancelled in the metadata    |
+| outputs of an execution, and their seals | node and number: failed or cancelled in the metadata           |
 | TFX's working folders, `<node>/.system`  | their place: no later run uses them                            |
-| temporary files                          | a folder in TMPDIR whose name contains a digest of the root    |
+| temporary files                          | a folder in TMPDIR with a digest of the root, not locked       |
+
+After the metadata was deleted or restored, numbers repeat: a number alone does not tell whose output a folder is.
 """
 
+import fcntl
 import os
 import shutil
 import tempfile
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from components.storage import durable
@@ -21,6 +24,8 @@ from pipelines.config import RunConfig
 from pipelines.orchestration import graph, plan, schema
 from pipelines.orchestration.store import Store
 
+_LOCK = ".lock"  # in a folder of temporary files
+
 
 def collect(config: RunConfig, store: Store) -> None:
     """Deletes the leftovers in a pipeline root."""
@@ -28,24 +33,31 @@ def collect(config: RunConfig, store: Store) -> None:
     durable.sweep(config.root, *(file.name for file in (config.report, config.quarantine_list, schema.own(config))))
     for folder in (config.notes, config.notes / "seals"):
         durable.sweep(folder)
-    unfinished = store.unfinished()
     for node in graph.nodes(config.settings.extract):
-        shutil.rmtree(config.root / node.id / ".system", ignore_errors=True)
-        for output in (config.root / node.id).glob("*/*"):
-            if output.name in unfinished:
-                shutil.rmtree(output)
-                plan.seal_path(config, output).unlink(missing_ok=True)
+        home = config.root / node.id
+        durable.remove(home / ".system")
+        for number in store.unfinished(node.id):
+            for output in home.glob(f"*/{number}"):
+                if not (home.is_symlink() or output.parent.is_symlink() or store.is_live(output)):
+                    durable.remove(output)
+                    plan.seal_path(config, output).unlink(missing_ok=True)
 
 
 @contextmanager
 def temporary_files(owner: Path) -> Iterator[None]:
-    """Puts temporary files of this process and its children into one folder, and deletes that of a killed owner."""
+    """Puts temporary files of this process and its children into one folder, and deletes those of killed owners."""
     prefix = f"penstock-{digest_of([str(owner)])[:12]}-"
     for left in Path(tempfile.gettempdir()).glob(f"{prefix}*"):
-        if left.lstat().st_uid == os.geteuid():
-            shutil.rmtree(left, ignore_errors=True)
+        if not left.is_symlink() and left.lstat().st_uid == os.geteuid():
+            _sweep(left)
     old = tempfile.tempdir, os.environ.get("TMPDIR")
-    with tempfile.TemporaryDirectory(prefix=prefix, ignore_cleanup_errors=True) as folder:
+    with (
+        tempfile.TemporaryDirectory(prefix=prefix, ignore_cleanup_errors=True) as folder,
+        (Path(folder) / ".new").open("wb") as lock,
+    ):
+        with suppress(OSError):  # a file system without locks; there, nothing is swept either
+            fcntl.flock(lock, fcntl.LOCK_EX)
+        Path(lock.name).rename(Path(folder) / _LOCK)  # only now: before, another owner could take the lock
         tempfile.tempdir = os.environ["TMPDIR"] = folder
         try:
             yield
@@ -54,3 +66,10 @@ def temporary_files(owner: Path) -> Iterator[None]:
             os.environ.pop("TMPDIR")
             if old[1] is not None:
                 os.environ["TMPDIR"] = old[1]
+
+
+def _sweep(folder: Path) -> None:
+    """Deletes a folder of temporary files unless its owner, on this host or another one, still holds its lock."""
+    with suppress(OSError), (folder / _LOCK).open("r+b") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        shutil.rmtree(folder)

@@ -110,11 +110,16 @@ class Store:
             self._store.put_executions(left_open)
         return [self._node_of(execution.id) for execution in left_open]
 
-    def unfinished(self) -> set[str]:
-        """Returns the ids of executions that failed or were cancelled, as the names of their folders."""
+    def unfinished(self, node: str) -> set[str]:
+        """Returns the ids of a node's executions that failed or were cancelled, as the names of their folders."""
         done = (*_OPEN, pb.Execution.COMPLETE, pb.Execution.CACHED)
-        found = self._of_context("pipeline", self._pipeline)
+        found = self._of_context("node", f"{self._pipeline}.{node}")
         return {str(execution.id) for execution in found if execution.last_known_state not in done}
+
+    def is_live(self, folder: Path) -> bool:
+        """Whether a live artifact is in this folder."""
+        found = self._store.get_artifacts_by_uri(str(folder)) if self._store else []
+        return any(artifact.state == pb.Artifact.LIVE for artifact in found)
 
     def _node_of(self, execution_id: int) -> str:
         names = [c.name for c in self._store.get_contexts_by_execution(execution_id)] if self._store else []

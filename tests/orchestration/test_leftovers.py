@@ -66,6 +66,37 @@ def test_leftovers_in_a_root(tmp_path: Path, open_metadata: Callable[..., Any]) 
     assert found == {*kept, config.metadata}
 
 
+def test_outputs_of_an_earlier_database_stay(tmp_path: Path, open_metadata: Callable[..., Any]) -> None:
+    """B1: a number of another node or of a live output is no leftover: numbers repeat in new metadata."""
+    root = tmp_path / "root"
+    config = run_config.make("image", data=str(tmp_path), root=str(root))
+    model, linked = root / "Trainer" / "model", tmp_path / "elsewhere"
+    record = open_metadata(write(root / "new").with_name("metadata.db"))
+    failed = record("Schema", state="FAILED")[0]
+    reused, unlinked = (str(record("Trainer", state="FAILED")[0]) for _ in range(2))
+    record("Trainer", outputs={"model": model / reused})
+    kept = [write(model / str(failed) / "weights"), write(model / reused / "weights"), write(linked / "weights")]
+    (model / unlinked).symlink_to(linked)
+    (root / "Trainer" / "moved").symlink_to(tmp_path / "disk")
+    kept.append(write(tmp_path / "disk" / unlinked / "weights"))
+    leftovers.collect(config, Store(config.metadata, "image"))
+
+    assert set(tmp_path.rglob("weights")) == set(kept)
+    assert not (model / unlinked).is_symlink()
+
+
+def test_temporary_files_of_a_live_run_stay(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """B1: another owner of the same path, on another host or another command, deletes nothing that is in use."""
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    with leftovers.temporary_files(Path("a")):
+        inside = Path(tempfile.mkdtemp())
+        monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+        with leftovers.temporary_files(Path("a")):
+            assert inside.exists()
+
+    assert list(tmp_path.iterdir()) == []
+
+
 def test_temporary_files_of_a_killed_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The next run on the same root deletes them; those of another root stay."""
     monkeypatch.setenv("TMPDIR", str(tmp_path))

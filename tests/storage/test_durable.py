@@ -156,6 +156,17 @@ def test_a_sweep_of_a_clean_folder_removes_nothing(tmp_path: Path) -> None:
     assert tree(tmp_path) == {"kept": b"data"}
 
 
+def test_a_sweep_deletes_a_link_and_not_what_it_points_to(tmp_path: Path) -> None:
+    """B1: a leftover name may be a symbolic link."""
+    (tmp_path / "kept").mkdir()
+    (tmp_path / "kept" / "model").write_bytes(b"data")
+    link = temporary_of(tmp_path / "model")
+    link.symlink_to(tmp_path / "kept")
+
+    assert sweep(tmp_path) == [link]
+    assert (link.is_symlink(), tree(tmp_path)) == (False, {"kept/model": b"data"})
+
+
 def test_a_sweep_of_one_target_leaves_the_others(tmp_path: Path) -> None:
     """Also those whose name ends like it, or matches it as a pattern."""
     names = ["model", "my-model", "0123456789ab-model", "mode[l]", "model-2"]
