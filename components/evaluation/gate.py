@@ -22,6 +22,9 @@ from components.records import manifest
 _ANOMALIES = "SchemaDiff.pb"
 _SHOWN = 30  # classes in the table of an error message
 _MIN_CLASSES = 2
+_FEW_CONTENTS = (
+    "equal records are in one split: add data, or for a table name a column that differs: --set ingest.split_by=COLUMN"
+)
 _WHOLE = re.compile(r"-?\d+")
 
 
@@ -113,8 +116,9 @@ def _advice(counts: Mapping[str, Mapping[str, int]], min_per_class: int) -> str:
 
 
 def empty_splits(records: Mapping[str, int]) -> list[str]:
-    """Returns one line per split without records."""
-    return [f"  split {split!r} is empty" for split, count in records.items() if not count]
+    """Returns one line per split without records, and what helps."""
+    empty = [f"  split {split!r} is empty" for split, count in records.items() if not count]
+    return [*empty, f"  ({_FEW_CONTENTS})"] if empty else []
 
 
 def class_table(counts: Mapping[str, Mapping[str, int]]) -> str:

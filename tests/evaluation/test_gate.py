@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 from tensorflow_metadata.proto.v0 import anomalies_pb2
 
-from components.evaluation.gate import anomaly_lines, class_problems, class_table
+from components.evaluation.gate import anomaly_lines, class_problems, class_table, empty_splits
 
 STRATIFY = (
     "  (give every class its share of each split, --set ingest.splits.stratify=true, "
@@ -15,6 +15,10 @@ STRATIFY = (
 RARE = (
     "  (add data: 2 classes have fewer than 2 records, too few for 2 splits, such as ant with 1; or let rare classes "
     "be missing in eval and test: --set gate.min_per_class=0 --set ingest.splits.stratify=true)"
+)
+FEW_CONTENTS = (
+    "  (equal records are in one split: add data, or for a table name a column that differs: "
+    "--set ingest.split_by=COLUMN)"
 )
 ADD = "  (add data for these classes)"
 Counts = dict[str, dict[str, int]]
@@ -87,6 +91,14 @@ class TestClasses:
         counts = {"train": {"cat": 8, "dog": 9, "emu": 0}, "eval": {"cat": 1, "dog": 1, "emu": 1}}
 
         assert class_problems(counts, 0) != []
+
+    def test_an_empty_split_is_reported_with_the_column_that_may_decide_the_split(self) -> None:
+        """A8: equal records are in one split, so few different ones may leave a split empty."""
+        assert empty_splits({"train": 9, "eval": 0, "test": 0}) == [
+            "  split 'eval' is empty",
+            "  split 'test' is empty",
+            FEW_CONTENTS,
+        ]
 
     @pytest.mark.parametrize(
         ("names", "expected"),

@@ -5,54 +5,65 @@
 
 So the same text under another id is a duplicate, in the same split. A column is an id if its values in the first rows
 are different from each other and none is missing, and if
-- it has a name such as id, user_id, uuid or key, and holds integers or short strings, or
-- all its values are UUIDs, or
-- it is the first column and numbers the rows.
-A wrong guess loses nothing: every record is kept, and only the choice of its split has a column less.
+- it has a name such as id, user_id, uuid or key, or none, and holds integers or short strings, or
+- all its values are UUIDs.
+Ids take part after all if the other columns have few different contents in the first rows: sex and smoker do not
+identify a person, and all records of one content would go to one split.
 """
 
 import re
-from collections.abc import Collection
+from collections.abc import Collection, Sequence
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from components.ingest.sources.conversion import is_text
+from components.ingest.sources.conversion import is_list, is_text
 from components.ingest.sources.rows import RowSource, first_rows
 from components.ingest.survey.columns import meaning_of
 from components.records.schema import UNUSED
 from components.storage.paths import DataPath
 
-_ID = b"id"  # in the metadata of a field
-_NAME = re.compile(r"(.*[^a-z])?(id|uuid|guid)|key|index|idx|identifier|.*[a-z](Id|ID)", re.DOTALL)
+_ID, _COMPARED = b"id", b"compared"  # key in the metadata of a field; its value if the id takes part
+_NAME = re.compile(
+    r"(.*[^a-z])?(id|uuid|guid)|key|index|idx|identifier|.*[a-z](Id|ID)|\s*|unnamed(:? ?[0-9]+)?", re.DOTALL
+)  # pandas calls a column without a name "Unnamed: 0"
 _UUID = r"^\s*\{?[0-9a-fA-F]{8}-?([0-9a-fA-F]{4}-?){3}[0-9a-fA-F]{12}\}?\s*$"
 _SHORT = 64  # characters: a longer string is content
-_COUNTED = 10  # rows: fewer may be consecutive by chance
+_MIN_DISTINCT = 0.25  # contents per row of the first rows, without ids: below it ids take part
 
 
-def with_ids(source: RowSource, path: DataPath, schema: pa.Schema, others: Collection[str]) -> pa.Schema:
+def with_ids(source: RowSource, path: DataPath, schema: pa.Schema, label: str, others: Collection[str]) -> pa.Schema:
     """Returns the schema with ids marked.
 
     Args:
         source: reads the file.
         path: a file of the table, of which the first rows are read.
         schema: its columns.
+        label: the label column, or empty.
         others: columns that have another meaning: label, text, images.
     """
-    candidates = [field for field in schema if field.name not in others and _may_be_id(field, schema)]
+    candidates = [field for field in schema if field.name not in others and _may_be_id(field)]
     if not candidates:
         return schema
     rows = first_rows(source, path, schema)
-    for field in candidates:
-        place = schema.get_field_index(field.name)
-        if _is_id(field, rows.column(place), first=place == 0):
-            schema = schema.set(place, field.with_metadata({**(field.metadata or {}), _ID: b""}))
+    ids = [field for field in candidates if _is_id(field, rows.column(schema.get_field_index(field.name)))]
+    names = {label, *(field.name for field in ids)}
+    rest = [
+        column
+        for field, column in zip(schema, rows.columns, strict=True)
+        if field.name not in names and meaning_of(field) != UNUSED
+    ]
+    mark = b"" if _have_many_contents(rest, rows.num_rows) else _COMPARED
+    for field in ids:
+        marked = field.with_metadata({**(field.metadata or {}), _ID: mark})
+        schema = schema.set(schema.get_field_index(field.name), marked)
     return schema
 
 
 def left_out(schema: pa.Schema, label: str) -> list[str]:
     """Returns the columns that do not identify a record; none if no other column but the label would be left."""
-    names = [field.name for field in schema if meaning_of(field) == UNUSED or is_id(field)]
+    names = [field.name for field in schema if meaning_of(field) == UNUSED or (field.metadata or {}).get(_ID) == b""]
     return names if set(schema.names) - {label, *names} else []
 
 
@@ -61,26 +72,34 @@ def is_id(field: pa.Field) -> bool:
     return _ID in (field.metadata or {})
 
 
-def _may_be_id(field: pa.Field, schema: pa.Schema) -> bool:
-    if is_text(field.type):
-        return True
-    return bool(pa.types.is_integer(field.type)) and (_has_id_name(field) or field.name == schema.names[0])
+def _may_be_id(field: pa.Field) -> bool:
+    return is_text(field.type) or (bool(pa.types.is_integer(field.type)) and _has_id_name(field))
 
 
 def _has_id_name(field: pa.Field) -> bool:
     return bool(_NAME.fullmatch(field.name) or _NAME.fullmatch(field.name.lower()))
 
 
-def _is_id(field: pa.Field, values: pa.Array, *, first: bool) -> bool:
+def _is_id(field: pa.Field, values: pa.Array) -> bool:
     if not len(values) or values.null_count:
         return False
     if _has_id_name(field):
-        short = not is_text(field.type) or pc.max(pc.utf8_length(values)).as_py() <= _SHORT
-        return short and _are_distinct(values)
-    if is_text(field.type):
-        return bool(pc.all(pc.match_substring_regex(values, _UUID)).as_py()) and _are_distinct(values)
-    numbers = values.to_numpy()
-    return first and len(numbers) >= _COUNTED and bool((numbers[1:] - numbers[:-1] == 1).all())
+        fits = not is_text(field.type) or pc.max(pc.utf8_length(values)).as_py() <= _SHORT
+    else:
+        fits = pc.all(pc.match_substring_regex(values, _UUID)).as_py()
+    return fits and _are_distinct(values)
+
+
+def _have_many_contents(columns: Sequence[pa.Array], rows: int) -> bool:
+    """Whether the rows have many different contents."""
+    contents = np.zeros(rows, np.int64)
+    for column in sorted(columns, key=lambda column: is_list(column.type)):  # the slow ones last
+        values = pa.array(map(repr, column.to_pylist())) if is_list(column.type) else column
+        codes = values.dictionary_encode("encode").indices.to_numpy()
+        distinct, contents = np.unique(contents * rows + codes, return_inverse=True)
+        if len(distinct) >= _MIN_DISTINCT * rows:
+            return True
+    return False
 
 
 def _are_distinct(values: pa.Array) -> bool:

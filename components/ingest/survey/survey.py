@@ -171,7 +171,7 @@ def _table(located: Sequence[Located], settings: Ingest, needs: Needs) -> Table:
         source = texts.JoinedTexts(source, tuple(map(schema.field, text)), settings.text_separator)
         schema, text = source.joined(schema), (source.name,)
     schema = columns.with_meanings(schema, text, dates, unused)
-    schema = identity.with_ids(source, files[0], schema, {*others, *text, *dates})
+    schema = identity.with_ids(source, files[0], schema, label, {*others, *text, *dates})
     if not needs.label:
         return Table(schema, label, images, source, notes=notes)
     names = {label: needs.label}

@@ -33,7 +33,7 @@ def left_out(
     return identity.left_out(table.schema, table.label)
 
 
-@pytest.mark.parametrize("name", ["id", "ID", "user_id", "PassengerId", "key", "review-uuid", "index"])
+@pytest.mark.parametrize("name", ["id", "ID", "user_id", "PassengerId", "key", "review-uuid", "index", "Unnamed: 0"])
 @pytest.mark.parametrize("values", [list(range(0, 3 * ROWS, 3)), [f"k{number}" for number in range(ROWS)]])
 def test_a_column_named_like_an_id_is_left_out(name: str, values: list[Any], tmp_path: Path) -> None:
     """A6: integers and short strings, if no two are equal."""
@@ -48,7 +48,7 @@ def test_a_column_named_like_an_id_is_left_out(name: str, values: list[Any], tmp
         {"id": [number / 7 for number in range(ROWS)]},  # a quantity
         {"key": [f"{number}" * 100 for number in range(ROWS)]},  # long
         {"paid": list(range(0, 3 * ROWS, 3))},
-        {"age": list(range(ROWS))},  # not the first column
+        {"age": list(range(ROWS))},
         {"note": [f"n{number}" for number in range(ROWS)]},
     ],
     ids=lambda columns: next(iter(columns)),
@@ -58,9 +58,23 @@ def test_other_columns_identify_the_record(columns: dict[str, Any], tmp_path: Pa
     assert left_out(tmp_path, {"text": TEXTS, **columns}) == []
 
 
-def test_uuids_and_row_numbers_are_left_out(tmp_path: Path) -> None:
-    """A6: whatever the names of these columns are."""
-    assert left_out(tmp_path, {"row": list(range(7, 7 + ROWS)), "text": TEXTS, "ref": UUIDS}) == ["row", "ref"]
+def test_uuids_are_left_out(tmp_path: Path) -> None:
+    """A6: whatever the name of the column is."""
+    assert left_out(tmp_path, {"text": TEXTS, "ref": UUIDS}) == ["ref"]
+
+
+def test_a_first_column_that_counts_up_identifies_the_record(tmp_path: Path) -> None:
+    """A6: a month may be a feature; only a name or UUIDs show an id."""
+    assert left_out(tmp_path, {"month": list(range(ROWS)), "text": TEXTS}) == []
+
+
+@pytest.mark.parametrize("sexes", [["f", "m"], [["f"], ["m"]], [None, 1.5]], ids=["text", "list", "number"])
+def test_ids_take_part_where_the_other_columns_have_few_contents(sexes: list[Any], tmp_path: Path) -> None:
+    """A6: else all records of one content would go to one split, and a split might be empty."""
+    columns = {"user_id": list(range(ROWS)), "sex": sexes * (ROWS // 2), "smoker": ["yes"] * ROWS}
+
+    assert left_out(tmp_path, columns) == []
+    assert left_out(tmp_path, {**columns, "age": list(range(20, 20 + ROWS))}) == ["user_id"]
 
 
 def test_unused_columns_are_left_out(tmp_path: Path) -> None:
