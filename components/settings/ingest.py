@@ -25,10 +25,10 @@ class Ingest(Section):
     )
     max_row_mb: int = pydantic.Field(
         64,
-        gt=0,
+        ge=16,  # what is read at once: a smaller limit would depend on the position of the row
         le=1024,
-        description="maximum size of one row of a table, array or TFRecord in MB, decompressed; a "
-        "larger one stops the run",
+        description="maximum size of one row of a table, array or TFRecord in MB (16–1024), decompressed; a larger one "
+        "stops the run",
     )
     shard_mb: int = pydantic.Field(128, gt=0, description="target size of a shard in MB")
     min_shards: int = pydantic.Field(8, gt=0, description="minimum number of shards, if there are as many records")

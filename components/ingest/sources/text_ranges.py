@@ -149,7 +149,7 @@ class _TextWindow:
 
     def next_block(self, records: RecordFormat, line: int, size: int) -> Block | None:
         """Returns the next whole records, about `size` bytes of them; None at the end."""
-        wide, longest = size, max(records.longest, 2 * size)  # a quote may be closed in the window after the first
+        wide, longest = size, records.longest
         while window := self._window(wide):
             final = self._ended and len(window) == len(self._text)
             # At the longest record there is no waiting for more text: an open quote counts as never closed.

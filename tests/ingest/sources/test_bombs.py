@@ -15,6 +15,11 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
+from components import refs
+from components.errors import BadInput
+from components.ingest.sources.rows import WHOLE, RowFormat
+from components.settings.ingest import Ingest
+
 ROOT = Path(__file__).parents[3]
 MEGA = 1 << 20
 
@@ -73,6 +78,36 @@ def test_parquet_rows_above_the_limit(tmp_path: Path, typed: bool) -> None:
     )
     assert reader < 300
     assert decoder < 900
+
+
+@pytest.mark.parametrize("before", [0, 5])
+@pytest.mark.parametrize("kind", ["csv", "jsonl", "parquet"])
+def test_the_smallest_limit_is_exact_wherever_the_row_is(kind: str, before: int, tmp_path: Path) -> None:
+    """D10: a row just below 16 MB is read, one above it stops the run, first or after others."""
+    source: RowFormat = refs.load(f"components.ingest.sources.{kind}_rows:SOURCE")
+    for size, expected in ((16 * MEGA - 100, before + 1), (16 * MEGA + 100, None)):
+        path = tmp_path / f"{size}.{kind}"
+        _table(path, [*"x" * before, "y" * size])
+        if expected:
+            assert _rows(source, path) == expected
+        else:
+            with pytest.raises(BadInput, match=r"ingest\.max_row_mb = 16; "):
+                _rows(source, path)
+
+
+def _table(path: Path, texts: list[str]) -> None:
+    if path.suffix == ".parquet":
+        pq.write_table(pa.table({"text": texts}), path)
+    elif path.suffix == ".csv":
+        path.write_text("\n".join(["text,n", *(f"{text},1" for text in texts)]))
+    else:
+        path.write_text("\n".join(f'{{"text": "{text}"}}' for text in texts))
+
+
+def _rows(source: RowFormat, path: Path) -> int:
+    reader, _ = source.configure([path], Ingest(max_row_mb=16))
+    parts = reader.divide(path, path.name, WHOLE)
+    return sum(batch.columns.num_rows for part in parts for batch in reader.read(path, part, reader.schema(path)))
 
 
 @pytest.mark.slow
