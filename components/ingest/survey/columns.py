@@ -89,6 +89,8 @@ def text_columns(
                 "has another use" if name in others else f"is {kind}, expected text (--set ingest.columns.{name}=text)"
             )
             raise SettingsError(f"setting ingest.text: column {name!r} {use}")
+    if twice := [name for number, name in enumerate(setting) if name in setting[:number]]:
+        raise SettingsError(f"setting ingest.text: column {twice[0]!r} occurs twice; name each column once")
     if setting or not required:
         return tuple(setting)
     names = [name for name in _strings(schema) if name not in others]

@@ -168,6 +168,7 @@ def _table(located: Sequence[Located], settings: Ingest, needs: Needs) -> Table:
     dates = columns.date_columns(source, files[0], schema, {*others, *text})
     notes = tuple(filter(None, [decision, texts.note(schema, text, {*others, *dates})]))
     if len(text) > 1:
+        texts.check(schema, text, settings.split_by)
         source = texts.JoinedTexts(source, tuple(map(schema.field, text)), settings.text_separator)
         schema, text = source.joined(schema), (source.name,)
     schema = columns.with_meanings(schema, text, dates, unused)

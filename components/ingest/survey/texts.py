@@ -12,6 +12,7 @@ from dataclasses import dataclass, replace
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from components.errors import SettingsError
 from components.ingest.sources.conversion import is_text
 from components.ingest.sources.rows import Range, RowBatch, RowSource
 from components.storage.paths import DataPath
@@ -28,7 +29,7 @@ class JoinedTexts:
     @property
     def name(self) -> str:
         """The joined column."""
-        return "_".join(field.name for field in self.fields)
+        return _joined_name([field.name for field in self.fields])
 
     def schema(self, path: DataPath) -> pa.Schema:
         """Returns the columns with the joined one."""
@@ -67,6 +68,25 @@ class JoinedTexts:
             both = pc.and_(pc.not_equal(joined, empty), pc.not_equal(text, empty))
             joined = pc.binary_join_element_wise(joined, pc.if_else(both, separator, empty), text, empty)
         return joined
+
+
+def check(schema: pa.Schema, text: Sequence[str], split_by: str) -> None:
+    """Rejects texts whose joined column exists already, or of which one decides the split."""
+    name, joined = _joined_name(text), ", ".join(text)
+    if name in schema.names and name not in text:
+        raise SettingsError(
+            f"setting ingest.text: {joined} would be joined into the column {name!r}, which the data has already; "
+            "rename that column, or name the columns in another order"
+        )
+    if split_by in text:
+        raise SettingsError(
+            f"setting ingest.split_by: column {split_by!r} is joined into {name!r} by ingest.text={','.join(text)}; "
+            "name a column that is not joined"
+        )
+
+
+def _joined_name(names: Sequence[str]) -> str:
+    return "_".join(names)
 
 
 def note(schema: pa.Schema, text: Sequence[str], others: Collection[str]) -> str:

@@ -2,6 +2,7 @@
 
 import json
 from pathlib import Path
+from typing import Any
 
 import pyarrow as pa
 import pytest
@@ -88,3 +89,35 @@ def test_texts_and_bytes_are_joined_as_bytes() -> None:
     joined = texts.JoinedTexts(inner=None, fields=fields, separator="-")  # type: ignore[arg-type]
 
     assert joined._join([pa.array([b"\xff", None]), pa.array(["x", "y"])]).to_pylist() == [b"\xff-x", b"y"]
+
+
+@pytest.mark.parametrize(
+    ("settings", "message"),
+    [
+        ({"text": "title,title"}, "setting ingest.text: column 'title' occurs twice; name each column once"),
+        (
+            {"text": "title,body", "split_by": "title"},
+            (
+                "setting ingest.split_by: column 'title' is joined into 'title_body' by ingest.text=title,body; "
+                "name a column that is not joined"
+            ),
+        ),
+        (
+            {"text": "title,kind"},
+            (
+                "setting ingest.text: title, kind would be joined into the column 'title_kind', which the data has "
+                "already; rename that column, or name the columns in another order"
+            ),
+        ),
+    ],
+    ids=["twice", "split", "existing"],
+)
+def test_columns_that_cannot_be_joined(settings: dict[str, Any], message: str, tmp_path: Path) -> None:
+    """A17: the message names the column and what to do."""
+    path = tmp_path / "a.csv"
+    path.write_text("label,title,kind,title_kind,body\nx,one,a,b,two\ny,three,a,b,four\n")
+
+    with pytest.raises(SettingsError) as error:
+        table_of(path, **settings)
+
+    assert str(error.value) == message
