@@ -1,25 +1,57 @@
 """Removes secrets from text: one function, used for everything that is written or printed.
 
-| where a secret is                                     | what is removed                |
-|-------------------------------------------------------|--------------------------------|
-| environment variable or flag with a name like TOKEN   | its value, wherever it appears |
-| URI with a user and a password                        | both                           |
-| query of a URI, such as ?token=…                      | the value                      |
+| where a secret is                                                       | what is removed                |
+|-------------------------------------------------------------------------|--------------------------------|
+| environment variable or flag with a name like TOKEN                     | its value, wherever it appears |
+| password in a URI, or AccountKey=… in a variable or flag with any name  | the same                       |
+| URI with a user and a password; https URI with a token                  | all before the last @          |
+| query of a URI, such as ?token=…; password=…; "password": "…"           | the value                      |
+| header Authorization                                                    | the rest of the line           |
 """
 
 import html
+import json
 import os
 import re
 import sys
 import urllib.parse
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 
-_NAMES = r"passw(?:or)?d|passphrase|secret|token|credential|api_?key|access_?key|account_?key|private_?key|signature"
+_NAMES = (
+    r"passw(?:or)?d|passphrase|[_-]pwd|secret|token(?!iz)|credentials?|connection[_-]?string|"
+    r"(?:api|access|account|private)[_-]?key"
+)
 _NAME = re.compile(_NAMES, re.IGNORECASE)
-_FLAG = re.compile(rf"(-[\w-]*(?:{_NAMES})[\w-]*=)[^\s'\",\]]+", re.IGNORECASE)
-_USER = re.compile(r"(?<=://)[^/\s@'\"]*:[^/\s@'\"]*(?=@)")
-_QUERY = re.compile(rf"([?&][\w.-]*(?:{_NAMES}|sig|auth)[\w.-]*=)[^&\s'\"<]+", re.IGNORECASE)
+_QUOTE = r"\\?[\"']|&quot;|&#x27;|&#39;"
+# Where a pattern may begin, or how often it repeats, is limited: else its time grows with the square of a long word.
+_FLAG = re.compile(  # '--token=…' up to the closing quote, --token='…', --token=…
+    rf"(?P<quote>['\"])?(?P<key>(?<![\w-])-[\w-]*(?:{_NAMES})[\w-]{{0,64}}=)"
+    r"(?(quote)(?:(?!(?P=quote)).)+|(?:'[^'\n]+'|\"[^\"\n]+\"|[^\s'\",\]]+))",
+    re.IGNORECASE,
+)
+_PAIR = re.compile(  # password=…, "password": "…", also as HTML
+    rf"(?P<key>(?:{_NAMES})(?:(?:{_QUOTE})\s*[:=]\s*|\s?=\s?)(?P<quote>{_QUOTE})?)"
+    r"(?P<value>(?(quote)(?:(?!(?P=quote))(?:\\.|.))+|(?![\[{(])[^\s'\",;&<]+))",
+    re.IGNORECASE,
+)
+_HEADER = re.compile(r"(\bauthorization['\"]?\s*[:=]\s*['\"]?)[^\n'\"]+", re.IGNORECASE)
+# A password may contain / and @; host:80/a@b has none.
+_USER = re.compile(
+    r"(?<=://)[^\s'\"/:]*:(?!\d{1,5}[/?#])(?:(?!://|</)[^\s'\"])*(?=@)|"
+    r"(?:(?<=http://)|(?<=https://))[^\s'\"/@:]+(?=@)"
+)
+_QUERY = re.compile(rf"([?&][\w.-]*(?:{_NAMES}|sig|auth)[\w.-]{{0,64}}=)[^&\s'\"<]+", re.IGNORECASE)
 _HIDDEN = "***"
+_SPELLINGS: tuple[Callable[[str], str], ...] = (
+    str,
+    html.escape,
+    urllib.parse.quote,
+    urllib.parse.quote_plus,
+    urllib.parse.unquote,
+    lambda value: repr(value)[1:-1],
+    lambda value: json.dumps(value)[1:-1],
+    lambda value: html.escape(repr(value)[1:-1]),
+)
 _SHORTEST = 6  # characters of a secret: a shorter value would be replaced in ordinary text
 
 
@@ -32,7 +64,8 @@ def redact(text: str, known: Sequence[str] | None = None) -> str:
     """
     for secret in secrets() if known is None else known:
         text = text.replace(secret, _HIDDEN)
-    return _QUERY.sub(rf"\1{_HIDDEN}", _USER.sub(_HIDDEN, _FLAG.sub(rf"\1{_HIDDEN}", text)))
+    text = _PAIR.sub(rf"\g<key>{_HIDDEN}", _FLAG.sub(rf"\g<quote>\g<key>{_HIDDEN}", text))
+    return _HEADER.sub(rf"\1{_HIDDEN}", _QUERY.sub(rf"\1{_HIDDEN}", _USER.sub(_HIDDEN, text)))
 
 
 def has_credentials(uri: str) -> bool:
@@ -42,8 +75,9 @@ def has_credentials(uri: str) -> bool:
 
 def secrets() -> list[str]:
     """Returns the secrets that this process was given, as they may be spelled in text, longest first."""
-    found = {value for value in _values() if len(value) >= _SHORTEST and not value.startswith("/")}
-    spelled = {spell(value) for value in found for spell in (str, html.escape, urllib.parse.quote)}
+    values = {value for value in _values() if not (value.startswith("/") and os.path.exists(value))}  # noqa: PTH110 - Path.exists raises for a long name
+    values |= {line.strip() for value in values for line in value.splitlines()}  # a log is filtered line by line
+    spelled = {spell(value) for value in values if len(value) >= _SHORTEST for spell in _SPELLINGS}
     return sorted(spelled, key=len, reverse=True)
 
 
@@ -53,3 +87,6 @@ def _values() -> Iterator[str]:
         name, equals, value = flag.partition("=")
         if name.startswith("-") and _NAME.search(name):
             yield value if equals else following
+    for text in (*os.environ.values(), *sys.argv):
+        yield from (found["value"] for found in _PAIR.finditer(text))
+        yield from (found[0].partition(":")[2] or found[0] for found in _USER.finditer(text))
