@@ -4,6 +4,9 @@
 - a column has the type of most of its values; an integer counts as a float if the column has floats.
 """
 
+import contextlib
+import json
+import math
 from collections import Counter, defaultdict
 from collections.abc import Iterable
 from typing import Any
@@ -19,6 +22,7 @@ Row = dict[str, Any]
 ValueKind = tuple[bool, type | None]  # whether it is a list, and of what; an empty list is of None
 
 _TYPES = {bool: pa.bool_(), int: pa.int64(), float: pa.float64(), str: pa.string()}
+_dump = json.JSONEncoder(ensure_ascii=False, separators=(",", ":")).encode
 
 
 class BadLine(ValueError):
@@ -30,10 +34,22 @@ def parse(line: bytes) -> Row:
     try:
         row = orjson.loads(line)
     except orjson.JSONDecodeError as error:
-        raise BadLine(f"not JSON: {error.msg} (character {error.colno})") from None
+        row = _with_nan(line)
+        if row is None:
+            raise BadLine(f"not JSON: {error.msg} (character {error.colno})") from None
     if not isinstance(row, dict):
         raise BadLine(f"not a JSON object but {show(row)}")
     return flatten(row)
+
+
+def _with_nan(line: bytes) -> Any:
+    """Returns the value of a line that is JSON but for NaN and Infinity, which Python and NumPy write; else None."""
+    if b"NaN" in line or b"Infinity" in line:
+        with contextlib.suppress(ValueError, TypeError, RecursionError):
+            value = json.loads(line)
+            orjson.dumps(value)  # rejects what Python alone accepts, such as half of a surrogate pair
+            return value
+    return None
 
 
 def flatten(row: Row) -> Row:
@@ -67,7 +83,8 @@ def infer(path: DataPath, lines: Iterable[tuple[int, bytes]]) -> pa.Schema:
 
 def show(value: Any) -> str:
     """Returns a value for a message."""
-    return shorten(orjson.dumps(value).decode())
+    shown = orjson.dumps(value).decode()
+    return shorten(_dump(value) if "null" in shown else shown)  # orjson writes NaN as null
 
 
 def _sample(path: DataPath, number: int, line: bytes) -> Row:
@@ -87,9 +104,9 @@ def _sample(path: DataPath, number: int, line: bytes) -> Row:
 
 
 def _kind(value: Any) -> ValueKind | None:
-    """Returns the kind of a value; None for a list of mixed or unsupported values."""
+    """Returns the kind of a value; None for NaN, infinity, and a list of mixed or unsupported values."""
     if not isinstance(value, list):
-        return False, type(value)
+        return None if isinstance(value, float) and not math.isfinite(value) else (False, type(value))
     inner = set(map(type, value))
     if inner == {int, float}:
         return True, float

@@ -9,7 +9,8 @@ What becomes of a value:
   only where a value is expected;
 - null, and a key that a line does not have, is a missing value;
 - NaN, infinity and numbers beyond 32-bit floats, integers beyond the column's type, a value of another type, a key that
-  is not in the schema: the line is bad. If a key occurs twice in one object, the last one counts;
+  is not in the schema: the line is bad. A label that is a float may be any of them: `ingest.unlabelled` decides;
+- if a key occurs twice in one object, the last one counts;
 - in a column whose type the user has set, text that holds a number or boolean is converted, and the reverse.
 
 Blank lines are no rows. pyarrow's own reader is not used: for text that is not quite JSON Lines (two objects in a line,
@@ -28,7 +29,7 @@ import pyarrow as pa
 
 from components.errors import PenstockError
 from components.ingest.sources import jsonl_lines, set_types, text_ranges
-from components.ingest.sources.conversion import OVERFLOW, is_list, out_of_range, value_type
+from components.ingest.sources.conversion import OVERFLOW, is_label, is_list, out_of_range, value_type
 from components.ingest.sources.jsonl_lines import BadLine, Row, flatten, parse, show
 from components.ingest.sources.record_ends import find_line_ends
 from components.ingest.sources.rows import MAX_ROW, BadRow, Range, RowBatch, bad_file
@@ -140,15 +141,16 @@ def _columns(rows: Sequence[Row], schema: pa.Schema) -> pa.RecordBatch | None:
         values = {name: [row.get(name) for row in rows] for name in schema.names}
     arrays = []
     for field in schema:
-        array = _array(values.get(field.name, [None] * len(rows)), field.type)
+        array = _array(values.get(field.name, [None] * len(rows)), field)
         if array is None:
             return None
         arrays.append(array)
     return pa.RecordBatch.from_arrays(arrays, schema=schema)
 
 
-def _array(values: Sequence[Any], kind: pa.DataType) -> pa.Array | None:
+def _array(values: Sequence[Any], field: pa.Field) -> pa.Array | None:
     """Returns values as an array; None if one has another type, as pyarrow would convert 1.5 and True to 1."""
+    kind = field.type
     single, found = value_type(kind), set(map(type, values)) - {type(None)}
     if is_list(kind):
         if found - {list}:
@@ -162,8 +164,14 @@ def _array(values: Sequence[Any], kind: pa.DataType) -> pa.Array | None:
         array = pa.array(values, kind)
     except (pa.ArrowInvalid, OverflowError):  # beyond the type
         return None
-    numbers = array.flatten() if is_list(kind) else array
-    return None if pa.types.is_floating(single) and out_of_range(numbers).any() else array
+    if not pa.types.is_floating(single) or _may_be_nan(field):
+        return array
+    return None if out_of_range(array.flatten() if is_list(kind) else array).any() else array
+
+
+def _may_be_nan(field: pa.Field) -> bool:
+    """Whether a quantity is the label: `ingest.unlabelled` decides about rows in which it is NaN."""
+    return is_label(field) and bool(pa.types.is_floating(field.type))
 
 
 def _as_floats(values: Iterable[Any], *, listed: bool) -> list[Any]:
@@ -174,7 +182,7 @@ def _as_floats(values: Iterable[Any], *, listed: bool) -> list[Any]:
 
 def _read_dirty(block: Block, schema: pa.Schema) -> RowBatch:
     """Reads a block with bad lines, and finds the fault of each."""
-    tests = {field.name: _test(field.type) for field in schema}
+    tests = {field.name: _test(field.type, nan=_may_be_nan(field)) for field in schema}
     converters = set_types.converters(schema)
     good, bad = [], []
     for number, line in enumerate(block.data.splitlines(), block.line):
@@ -205,7 +213,7 @@ def _replaces_value(name: str, columns: Iterable[str]) -> bool:
     return any(name == column or name.startswith(f"{column}.") for column in columns)
 
 
-def _test(kind: pa.DataType) -> Callable[[Any], bool]:
+def _test(kind: pa.DataType, *, nan: bool = False) -> Callable[[Any], bool]:
     """Returns a function that tests one value as `_array` tests many."""
     if is_list(kind):
         each = _test(kind.value_type)
@@ -216,7 +224,7 @@ def _test(kind: pa.DataType) -> Callable[[Any], bool]:
         low, high = int(limits.min), int(limits.max)
         return lambda value: type(value) in types and low <= value <= high
     if pa.types.is_floating(kind):
-        return lambda value: type(value) in types and abs(value) < OVERFLOW
+        return lambda value: type(value) in types and (nan or abs(value) < OVERFLOW)
     return lambda value: type(value) in types
 
 

@@ -5,6 +5,7 @@
 A value that cannot be converted is left unchanged, and later reported as a value of the wrong type.
 """
 
+import math
 import re
 from collections.abc import Callable, Mapping
 from typing import Any
@@ -52,6 +53,8 @@ def _converter(kind: pa.DataType) -> Convert:
 
 
 def _text(value: Any) -> str:
+    if isinstance(value, float) and not math.isfinite(value):
+        return str(value)  # orjson writes null
     return value if isinstance(value, str) else orjson.dumps(value).decode()
 
 

@@ -278,7 +278,12 @@ class TestBadRows:
         [
             (b'{"id": 1', "not JSON: unexpected end of data (character 9)"),
             (b'{"id": 1} {"id": 2}', "not JSON: unexpected content after document (character 11)"),
-            (b'{"share": NaN}', "not JSON: unexpected character, expected a JSON value (character 11)"),
+            (b'{"share": NaN}', "key 'share': NaN is not of type double in the range of 32-bit floats"),
+            (b'{"share": NaN,}', "not JSON: unexpected character, expected a JSON value (character 11)"),
+            (
+                b'{"share": NaN, "text": "\\ud800"}',
+                "not JSON: unexpected character, expected a JSON value (character 11)",
+            ),
             (b'{"share": 1e400}', "not JSON: number is infinity when parsed as double (character 11)"),
             (b'{"text": "\xff"}', "not JSON: str is not valid UTF-8: surrogates not allowed (character 1)"),
             (b'[{"id": 1}]', 'not a JSON object but [{"id":1}]'),

@@ -1,5 +1,6 @@
 """Promise A17: a row without a label is quarantined, kept as a class, or stops the run, as `ingest.unlabelled` says."""
 
+import json
 from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
@@ -141,19 +142,23 @@ def test_a_missing_number_is_no_class(missing: str, data: Path) -> None:
 class TestRegression:
     """The label is a quantity."""
 
-    @pytest.mark.parametrize("suffix", ["csv", "parquet", "npz"])
+    @pytest.mark.parametrize("suffix", ["csv", "jsonl", "parquet", "npz"])
     def test_a_quantity_that_is_missing_or_not_finite_is_no_label(self, suffix: str, data: Path) -> None:
         """A17, A9: nan and infinity too; other columns are not affected."""
         values = [1.5, float("nan"), float("inf"), 1e300, 2.5]
         if suffix == "csv":
             (data / "a.csv").write_text("x,label\n" + "".join(f"{n},{value}\n" for n, value in enumerate(values)))
+        elif suffix == "jsonl":
+            (data / "a.jsonl").write_text(
+                "".join(f"{json.dumps({'x': n, 'label': v})}\n" for n, v in enumerate(values))
+            )
         elif suffix == "parquet":
             pq.write_table(pa.table({"x": range(5), "label": values}), data / "a.parquet")
         else:
             np.savez(data / "a.npz", x=np.arange(5), label=np.array(values))
         _, quarantined = ingest(data)
 
-        word, first = ("line", 3) if suffix == "csv" else ("row", 2)
+        word, first = {"csv": ("line", 3), "jsonl": ("line", 2)}.get(suffix, ("row", 2))
         assert reasons(quarantined) == [
             (f"{word} {first}", "no label: nan"),
             (f"{word} {first + 1}", "no label: inf"),
