@@ -39,6 +39,7 @@ class RunFacts:
     nodes: tuple[NodeFacts, ...] = ()
     ledger: tuple[Entry, ...] = ()
     quarantined: tuple[Quarantined, ...] = ()  # the first ones; the ledger has the total
+    quarantine_reasons: Mapping[str, int] = field(default_factory=dict)  # the most frequent ones -> records
     quarantine_path: str | None = None
     warnings: tuple[str, ...] = ()  # such as duplicates with different labels
     records: Mapping[str, int] = field(default_factory=dict)  # by split

@@ -1,5 +1,6 @@
 """Gathers the facts of a run from MLMD and from the small files in its artifacts."""
 
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -18,6 +19,7 @@ from pipelines.orchestration.store import Artifact, Execution, Store
 from pipelines.report.facts import RunFacts, SampleImage, Threshold
 
 _QUARANTINE_SHOWN = 200
+_REASONS_SHOWN = 10
 _SAMPLES = 30
 _NOT_CURVES = ("records", "learning_rate")
 
@@ -105,6 +107,7 @@ def _of_ingest(outputs: Mapping[str, Artifact], note: str, *, with_samples: bool
         "class_counts": written.classes,
         "records": written.records,
         "quarantined": tuple(bad[:_QUARANTINE_SHOWN]),
+        "quarantine_reasons": dict(Counter(each.reason for each in bad).most_common(_REASONS_SHOWN)),
         "quarantine_path": str(folder / manifest.QUARANTINE) if bad else None,
         "warnings": (*written.warnings, *changed, *filter(None, [note])),
         "samples": _samples(folder, written) if with_samples else (),

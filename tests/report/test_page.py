@@ -81,7 +81,8 @@ def evil_facts(facts: RunFacts, text: str) -> RunFacts:
         outcome=text,
         nodes=(NodeFacts(text, text, 1.0, text, 1), NodeFacts(text, "failed", 1.0, text)),
         ledger=(Entry(text, 1, 1, 0),),
-        quarantined=(Quarantined(text, text),),
+        quarantined=(Quarantined(text, text, text),),
+        quarantine_reasons={text: 1},
         quarantine_path=text,
         warnings=(text,),
         class_counts={text: {text: 1}, "eval": {text: 1, "b": 2}},
@@ -250,6 +251,14 @@ def test_quarantine(facts: RunFacts) -> None:
     assert "81 records quarantined. Full list: runs/ingest/5/quarantine.jsonl" in _plain(many)
     assert "and 61 more" in _plain(many)
     assert shown.text.count("data/2/scan.jpg") == 20
+
+
+def test_quarantine_shows_positions_and_counts_reasons(facts: RunFacts) -> None:
+    """A12: the line of a row, and how many records have the same reason."""
+    row = Quarantined("rows.csv", "no label", "line 12")
+    shown = _plain(replace(facts, quarantined=(row,), quarantine_reasons={"no label": 7, "truncated JPEG": 1}))
+
+    assert "Reason Records no label 7 truncated JPEG 1 Path Position Reason rows.csv line 12 no label" in shown
 
 
 def test_many_classes(facts: RunFacts) -> None:
