@@ -6,6 +6,7 @@ from pathlib import Path
 
 from components.errors import BadInput
 from components.pretrained import presets, scan
+from components.pretrained.artifacts import EXTRACTOR
 from components.records import seal
 from components.settings.extract import Extract
 from components.storage.hashing import HashCache, digest_of, sha256_of
@@ -37,6 +38,11 @@ def find_model(settings: Extract, cache: HashCache) -> PretrainedModel:
     else:
         weights = application_weights(settings.model)
         found = PretrainedModel(settings.model, digest_of([settings.model, sha256_of(weights)]))
+    if settings.where != "beam" and _lacks_extractor(path):
+        raise BadInput(
+            f"extract.model {path}: the SavedModel has no {EXTRACTOR}, so it cannot be part of another model, as "
+            f"extract.where = {settings.where} requires; set extract.where to beam, or name a .keras file"
+        )
     if settings.sha256 and settings.sha256 != found.digest:
         raise BadInput(
             f"extract.model {found.path}: its SHA-256 is {found.digest}, but extract.sha256 is {settings.sha256}; "
@@ -55,6 +61,10 @@ def _in_folder(path: Path, cache: HashCache) -> PretrainedModel:
             "or a KerasHub preset"
         )
     return PretrainedModel(str(path), seal.seal(path, cache).digest, presets.PACKAGES if is_preset(path) else ())
+
+
+def _lacks_extractor(path: Path) -> bool:
+    return path.is_dir() and not is_preset(path) and not (path / EXTRACTOR).exists()
 
 
 def is_preset(path: Path) -> bool:

@@ -87,11 +87,6 @@ def keras_model(path: str, *, trusted: bool = False) -> Any:
     if is_preset(folder):
         model = presets.backbone(folder)
         return keras.Model(model.input, _pooled(model.output))
-    if folder.is_dir() and not (folder / EXTRACTOR).exists():
-        raise BadInput(
-            f"extract.model {path}: the SavedModel has no {EXTRACTOR}, so it cannot be part of another model; "
-            "set extract.where to beam, or name a .keras file"
-        )
     if folder.exists():
         file = folder / EXTRACTOR if folder.is_dir() else folder
         return _cut(keras.models.load_model(file, compile=False, safe_mode=not trusted))

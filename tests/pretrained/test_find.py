@@ -44,6 +44,18 @@ def test_a_folder_is_identified_by_all_its_files(tmp_path: Path) -> None:
     assert find(tmp_path).digest != before
 
 
+@pytest.mark.parametrize("where", ["frozen", "finetune"])
+def test_a_saved_model_without_an_extractor_cannot_be_part_of_a_model(tmp_path: Path, where: str) -> None:
+    """Found before the run; the message names the user's folder."""
+    (tmp_path / "saved_model.pb").write_bytes(b"graph")
+    settings = Extract(model=str(tmp_path), where=where)
+
+    with pytest.raises(
+        BadInput, match=f"^extract.model {tmp_path}: the SavedModel has no assets.extra/extractor.keras"
+    ):
+        find_model(settings, HashCache(None))
+
+
 @pytest.mark.parametrize(
     ("name", "reason"),
     [

@@ -10,9 +10,8 @@ import pytest
 import tensorflow as tf
 from PIL import Image
 
-from components.errors import BadInput
 from components.pretrained.find import PretrainedModel
-from components.pretrained.load import keras_model, load
+from components.pretrained.load import load
 from components.pretrained.width import embedding_width
 from components.storage.hashing import sha256_of
 
@@ -79,12 +78,6 @@ def test_a_saved_model_is_called_by_its_only_signature(tmp_path: Path) -> None:
     tf.saved_model.save(module, str(tmp_path / "net"), signatures=module.mean)
 
     assert load(str(tmp_path / "net")).embed(IMAGES).numpy().tolist() == [[0.0] * 3, [100.0] * 3, [200.0] * 3]
-
-
-def test_a_saved_model_without_a_keras_model_cannot_be_fine_tuned(tmp_path: Path) -> None:
-    """The message says that Beam can run it."""
-    with pytest.raises(BadInput, match=r"set extract\.where to beam"):
-        keras_model(str(tmp_path))
 
 
 @pytest.mark.slow
