@@ -40,7 +40,7 @@ TASK = Task(
     parts=(STRAND,),
     required_roles=("text",),
     sample_data="data/samples/gene",
-    defaults={"train": {"epochs": 4}},
+    defaults={"train": {"epochs": 12}},
 )
 ''',
     "components/fitting/strand.py": '''\

@@ -97,16 +97,17 @@ from components import helper_process
 command = helper_process.command
 helper_process.command = lambda program, *arguments: command({one_unit!r} + program, *arguments)
 """
-# In each Beam worker: it writes one work unit, then waits to be killed.
+# In each Beam worker: it writes one work unit, then waits until one of them was killed.
 ONE_UNIT = """
 import os, pathlib, time
 from components.ingest import units
 write = units.write
 def write_and_wait(unit, output):
-    write(unit, output)
+    written = write(unit, output)
     pathlib.Path({folder!r}, str(os.getpid())).touch()
-    while True:
-        time.sleep(60)
+    while not pathlib.Path({folder!r}, "killed").exists():
+        time.sleep(0.05)
+    return written
 units.write = write_and_wait
 """
 
@@ -125,6 +126,7 @@ def test_killed_beam_worker_ends_the_command(fork_server: Any, wait_for: Any, tm
     wait_for(lambda: names(at_work), process)
     written = list(home.glob(".aside-*/Split-*/*"))
     os.kill(int(names(at_work)[0]), signal.SIGKILL)
+    (at_work / "killed").touch()
     result = process.wait()
 
     assert written
