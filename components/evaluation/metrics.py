@@ -1,7 +1,7 @@
 """Metrics that TFMA computes for us, and the trivial model that every model must beat.
 
     classes     TFMA's confusion matrix ─► accuracy, macro F1, accuracy of the trivial model, required accuracy
-    two classes histogram of scores     ─► AUC
+    two classes histogram of logits     ─► AUC
     quantities  sums of squares         ─► R², RMSE of the trivial model, required R²
 
 The trivial model always answers the most frequent class of the train split, or the mean. ADR 22 explains the margin by
@@ -20,9 +20,10 @@ from tensorflow_model_analysis.metrics import metric_util
 from tensorflow_model_analysis.metrics.multi_class_confusion_matrix_metrics import multi_class_confusion_matrices
 
 Matrix = Mapping[tuple[int, int], float]  # (true class, predicted class) -> records
-Scores = Counter[tuple[int, int]]  # (true class, bucket of the probability of class 1) -> records
+Scores = Counter[tuple[int, int]]  # (true class, bucket of the score of class 1) -> records
 CONFIDENCE = 0.95
-_BUCKETS, _BINARY = 10_000, 2
+_BINARY = 2
+_BUCKETS, _LEAST_PROBABILITY = 1000, 1e-45  # buckets per unit of the logit; the smallest float32 above 0
 _TRIVIAL = 0  # classes are numbered by their frequency in the train split
 _LEAST = 3  # records from which a correlation can be judged
 
@@ -67,6 +68,12 @@ def auc(scores: Scores) -> float:
         below += negative
     pairs = below * (scores.total() - below)
     return area / pairs if pairs else math.nan
+
+
+def bucket(negative: float, positive: float) -> int:
+    """Returns the bucket of the logit of two probabilities: also those of a rare class, all near 0, stay apart."""
+    odds = math.log(max(positive, _LEAST_PROBABILITY)) - math.log(max(negative, _LEAST_PROBABILITY))
+    return round(_BUCKETS * odds)
 
 
 class Squares:
@@ -209,7 +216,7 @@ class _AddScores(_Add):
     def add_input(self, scores: Scores, record: Any) -> Scores:
         label, probabilities = self._read(record)
         if probabilities.size == _BINARY:
-            scores[int(label.item()), round(_BUCKETS * float(probabilities[1]))] += 1
+            scores[int(label.item()), bucket(*map(float, probabilities))] += 1
         return scores
 
     def merge_accumulators(self, accumulators: Iterable[Scores]) -> Scores:

@@ -1,6 +1,7 @@
 """Metrics from counts and sums, against scikit-learn and against known distributions."""
 
 import math
+from collections import Counter
 
 import numpy as np
 import numpy.typing as npt
@@ -39,6 +40,20 @@ def test_class_metrics_equal_those_of_scikit_learn() -> None:
         sklearn.f1_score(true, predicted, average="macro", zero_division=0)
     )
     assert metrics.trivial_accuracy(counted) == np.mean(true == 0)
+
+
+@pytest.mark.parametrize(("rare", "scale"), [(0.5, 1), (0.001, 1), (0.5, 15)], ids=["even", "rare", "overconfident"])
+def test_the_auc_is_right_where_scores_crowd_at_0_or_1(rare: float, scale: float) -> None:
+    """A rare class has probabilities near 0, an overconfident model has them near 0 and 1."""
+    random = np.random.default_rng(1)
+    true = (random.random(50_000) < rare).astype(int)
+    logits = scale * (2 * random.normal(2 * true - 1, 1) + np.log(rare / (1 - rare)))
+    scores = np.stack([1 / (1 + np.exp(logits)), 1 / (1 + np.exp(-logits))], axis=1).astype(np.float32)
+    counted = Counter(
+        (label, metrics.bucket(*pair)) for label, pair in zip(true.tolist(), scores.tolist(), strict=True)
+    )
+
+    assert metrics.auc(counted) == pytest.approx(sklearn.roc_auc_score(true, logits), abs=1e-5)
 
 
 def test_tfma_computes_the_same_accuracy_and_auc() -> None:
