@@ -1,21 +1,25 @@
 """The size of the frames in an AVIF file, from its coded data: libavif decodes a frame whatever size the header states.
 
-iloc: items, stco: first sample of a track ─► OBUs (units of AV1) ─► sequence headers ─► maximum width and height
+meta/iloc: items, moov/…/stco: first sample of a track ─► OBUs (units of AV1) ─► sequence headers ─► maximum size
 
 Nothing else of the file is parsed, and no item that is not AV1, such as EXIF.
 """
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from itertools import islice
 
 from components.ingest.images.limits import ImageRejected
 
-_BOXES = re.compile(rb"iloc|stco|co64")
-_AV1_ITEM = re.compile(rb"infe(?:\x02...(..)|\x03...(....))..av01", re.DOTALL)  # with its id
+_TRACK = (b"moov", b"trak", b"mdia", b"minf", b"stbl")
+_OFFSETS = {b"stco": 4, b"co64": 8}  # bytes of an offset
+_BOX, _LONG_BOX, _FULL_BOX = 8, 16, 4  # bytes: header of a box, with a 64-bit size, and version and flags after it
+_AV1_ITEM = re.compile(rb"(?:\x02...(..)|\x03...(....))..av01", re.DOTALL)  # infe, with the id of the item
 _SEQUENCE_HEADER = 1  # type of OBU
-_MAX_ITEMS, _MAX_UNITS = 1024, 64
+_MAX_ITEMS, _MAX_UNITS, _MAX_BOXES = 1024, 64, 4096
 _TIERED = 7  # levels above it have a tier
+
+_Span = tuple[int, int]  # of bytes
 
 
 def frame_sizes(content: bytes) -> Iterator[tuple[int, int]]:
@@ -43,23 +47,49 @@ class _Bits:
 
 
 def _coded_data(content: bytes) -> Iterator[bytes]:
-    for found in _BOXES.finditer(content):
-        if found[0] == b"iloc":
-            yield from _items(content, found.end())
-        else:
-            width = 8 if found[0] == b"co64" else 4
-            first = int.from_bytes(content[found.end() + 8 : found.end() + 8 + width], "big")
+    whole = [(0, len(content))]
+    for start, end in _boxes(content, whole, b"meta"):
+        inner = [(start + _FULL_BOX, end)]
+        for at, stop in _boxes(content, inner, b"iloc"):
+            yield from _items(content, inner, content[at : min(stop, at + (1 << 16))])
+    tables = whole
+    for kind in _TRACK:
+        tables = _boxes(content, tables, kind)
+    for kind, width in _OFFSETS.items():
+        for at, _ in _boxes(content, tables, kind):
+            first = int.from_bytes(content[at + 8 : at + 8 + width], "big")
             yield content[first:]
 
 
-def _items(content: bytes, at: int) -> Iterator[bytes]:
-    """Yields the data of each AV1 item that a box `iloc` locates."""
-    coded = {int.from_bytes(found[1] or found[2], "big") for found in _AV1_ITEM.finditer(content)}
-    bits = _Bits(content[at : at + (1 << 16)])
+def _boxes(content: bytes, spans: Iterable[_Span], wanted: bytes) -> list[_Span]:
+    """Returns the contents of all boxes of a kind in some spans; a span ends at a malformed box, as for libavif."""
+    found, seen = [], 0
+    for start, stop in spans:
+        at = start
+        while at + _BOX <= stop:
+            size, kind, head = int.from_bytes(content[at : at + 4], "big"), content[at + 4 : at + 8], _BOX
+            if size == 1:
+                size, head = int.from_bytes(content[at + 8 : at + 16], "big"), _LONG_BOX
+            end = at + size if size else stop
+            seen += 1
+            if seen > _MAX_BOXES:
+                raise ImageRejected(f"AVIF of more than {_MAX_BOXES:,} boxes; save it again")
+            if end < at + head or end > stop:
+                break
+            if kind == wanted:
+                found.append((at + head, end))
+            at = end
+    return found
+
+
+def _items(content: bytes, inner: Sequence[_Span], iloc: bytes) -> Iterator[bytes]:
+    """Yields the data of each AV1 item that a box `iloc` of a box `meta` locates."""
+    coded = _av1_items(content, inner)
+    idat = next((at for at, _ in _boxes(content, inner, b"idat")), len(content))
+    bits = _Bits(iloc)
     version = bits.read(8)
     bits.read(24)
     offset_bits, length_bits, base_bits, index_bits = (8 * bits.read(4) for _ in range(4))
-    idat = content.find(b"idat") + 4
     count, total = bits.read(32 if version > 1 else 16), 0
     if count > _MAX_ITEMS:
         raise ImageRejected(f"AVIF of {count:,} items, expected at most {_MAX_ITEMS:,}")
@@ -77,6 +107,13 @@ def _items(content: bytes, at: int) -> Iterator[bytes]:
                 raise ImageRejected("AVIF items overlap; expected each in its own bytes")
         if item in coded:
             yield b"".join(pieces)
+
+
+def _av1_items(content: bytes, inner: Sequence[_Span]) -> set[int]:
+    """Returns the ids of the items that are AV1."""
+    lists = [(at + _FULL_BOX + (4 if content[at] else 2), end) for at, end in _boxes(content, inner, b"iinf")]
+    entries = (_AV1_ITEM.match(content, *span) for span in _boxes(content, lists, b"infe"))
+    return {int.from_bytes(found[1] or found[2], "big") for found in entries if found}
 
 
 def _sequence_headers(data: bytes) -> Iterator[bytes]:

@@ -40,6 +40,8 @@ CONVERTED = {
     "WebP animation": (encode(COLOUR, "WEBP", save_all=True, append_images=[OTHER]), "WEBP, first frame"),
     "AVIF": (encode(COLOUR, "AVIF"), "AVIF"),
     "AVIF animation": (encode(COLOUR, "AVIF", save_all=True, append_images=[OTHER]), "AVIF, first frame"),
+    "AVIF whose XMP names boxes": (encode(COLOUR, "AVIF", xmp=b"<x>iloc stco infe idat</x>"), "AVIF"),
+    "AVIF before other data": (encode(COLOUR, "AVIF") + b"stco" + bytes(20), "AVIF"),
     "AVIF named mif1": (encode(COLOUR, "AVIF").replace(b"ftypavif", b"ftypmif1", 1), "AVIF"),
     "JPEG 2000": (encode(COLOUR, "JPEG2000"), "JPEG2000"),
     "JPEG 2000 without a container": (encode(COLOUR, "JPEG2000", no_jp2=True), "JPEG2000"),
@@ -290,6 +292,23 @@ class TestBombs:
             check_image(content, Ingest(max_pixels=1_000_000))
 
         assert str(error.value) == "size 1500 x 1000 is 1,500,000 pixels, expected at most 1,000,000 (max_pixels)"
+
+    def test_a_frame_of_an_animation_larger_than_the_header_states(self) -> None:
+        """A5: the first sample of a track is found as well."""
+        large = Image.new("RGB", (1500, 1000))
+        content = encode(large, "AVIF", speed=10, save_all=True, append_images=[large])
+        content = resized_avif(content, 16).replace(b"iloc", b"free", 1)
+
+        with pytest.raises(ImageRejected) as error:
+            check_image(content, Ingest(max_pixels=1_000_000))
+
+        assert str(error.value) == "size 1500 x 1000 is 1,500,000 pixels, expected at most 1,000,000 (max_pixels)"
+
+    def test_an_avif_of_many_boxes(self) -> None:
+        """A5: rejected before walking them takes long."""
+        content = encode(COLOUR, "AVIF") + 5000 * b"\0\0\0\x08free"
+
+        assert reason(content) == "AVIF of more than 4,096 boxes; save it again"
 
     def test_a_codestream_larger_than_the_header_of_a_jpeg_2000_states(self) -> None:
         """A5: Pillow compares the size of each tile with that of the header before it decodes it."""
