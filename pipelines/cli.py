@@ -47,7 +47,9 @@ To = Annotated[str | None, typer.Option("--to", metavar="NODE", help="Stop after
 Force = Annotated[
     list[str] | None, typer.Option("--force", metavar="NODE", help="Run this node even if it is up to date.")
 ]
-Label = Annotated[str, typer.Option(help="Label column of tabular data; the same as --set ingest.label=COLUMN.")]
+Label = Annotated[
+    str, typer.Option(help="Label column of a table (text or image tasks too); the same as --set ingest.label=COLUMN.")
+]
 DryRun = Annotated[bool, typer.Option("--dry-run", help="Print which nodes would run, and why; change nothing.")]
 Wait = Annotated[bool, typer.Option("--wait", help="Wait until another run on the same root has finished.")]
 BeamArgs = Annotated[list[str] | None, typer.Argument(metavar="[-- BEAM FLAGS]", help="Flags for Apache Beam.")]

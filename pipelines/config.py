@@ -39,7 +39,8 @@ class RunConfig:
     @property
     def needs(self) -> Needs:
         """What the task requires of its data."""
-        return Needs(self.task.sources, self.task.label, self.task.required_roles)
+        inputs = tuple(role for part in self.task.parts for role in part.roles)
+        return Needs(self.task.sources, self.task.label, self.task.required_roles, inputs)
 
     @property
     def metadata(self) -> Path:

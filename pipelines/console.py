@@ -187,18 +187,20 @@ def _speed(records: int | None, seconds: float) -> str:
 def _summary_rows(facts: RunFacts, config: RunConfig) -> list[tuple[str, str]]:
     rows = [("outcome", f"{facts.outcome} (exit code {facts.exit_code})")]
     counts = facts.records
+    if facts.label:
+        rows.append(("label", facts.label))
     if counts:
-        classes = len(next(iter(facts.class_counts.values()), ()))
-        in_classes = f" in {classes} classes" if classes else ""
         split_text = ", ".join(f"{split} {count:,}" for split, count in counts.items())
-        rows.append(("records", f"{sum(counts.values()):,}{in_classes} ({split_text})"))
+        rows.append(("records", f"{sum(counts.values()):,} ({split_text})"))
         quarantined = next((row.quarantined for row in facts.ledger if row.node == "Ingest"), 0)
         where = f", listed in {facts.quarantine_path}" if facts.quarantine_path else ""
         rows.append(("quarantined", f"{quarantined:,}{where}"))
+    rows += [("note", note) for note in facts.notes]
     rows += [("warning", warning) for warning in facts.warnings]
     if facts.samples_per_second is not None:
         rows.append(("training", f"{facts.samples_per_second:,.0f} samples per second"))
     rows += [(name, f"{value:.4f}") for name, value in facts.metrics.items()]
+    rows += [("threshold", f"{each.metric} {each.value:.4f}, expected {each.threshold}") for each in facts.thresholds]
     if facts.blessed is not None:
         rows.append(("blessed", "yes" if facts.blessed else "no"))
     if facts.model_path:

@@ -23,7 +23,7 @@ from pipelines.console import Display
 from pipelines.orchestration import graph
 from pipelines.orchestration.outcome import NodeFacts
 from pipelines.orchestration.plan import CACHED, KEPT, LOOK_UP, RUN, SKIP, NodePlan, Plan
-from pipelines.report.facts import RunFacts
+from pipelines.report.facts import RunFacts, Threshold
 
 MARKUP = "[red]stop[/red] [/] [link=x]y :warning: \\"
 LOG = Path("logs/1.log")
@@ -238,7 +238,10 @@ class TestSummary:
             class_counts={"train": {"cat": 900, "dog": 600}, "eval": {"cat": 100, "dog": 99}},
             ledger=(Entry("Ingest", 1702, 1699, 3),),
             quarantine_path="ingest/quarantine.jsonl",
+            label="kind: classification in 2 classes",
+            notes=("first line read as data",),
             warnings=("2 exact duplicates",),
+            thresholds=(Threshold("accuracy", 0.98765, "at least 0.6 (evaluate.min_accuracy)", passed=True),),
             samples_per_second=860.4,
             metrics={"accuracy": 0.98765},
             blessed=True,
@@ -249,11 +252,14 @@ class TestSummary:
         assert lines(stream) == [
             "",
             "  outcome        blessed and pushed as version 3 (exit code 0)",
-            "  records        1,699 in 2 classes (train 1,500, eval 199)",
+            "  label          kind: classification in 2 classes",
+            "  records        1,699 (train 1,500, eval 199)",
             "  quarantined    3, listed in ingest/quarantine.jsonl",
+            "  note           first line read as data",
             "  warning        2 exact duplicates",
             "  training       860 samples per second",
             "  accuracy       0.9877",
+            "  threshold      accuracy 0.9877, expected at least 0.6 (evaluate.min_accuracy)",
             "  blessed        yes",
             "  model          serving/3",
             f"  report         {tmp_path}/root/report.html",

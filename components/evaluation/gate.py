@@ -25,7 +25,7 @@ _MIN_CLASSES = 2
 _FEW_CONTENTS = (
     "equal records are in one split: add data, or for a table name a column that differs: --set ingest.split_by=COLUMN"
 )
-_WHOLE = re.compile(r"-?\d+")
+_WHOLE = re.compile(r"-?\d+|…")  # …: all classes that were not counted one by one
 
 
 class GateVerdict(Artifact):
@@ -45,7 +45,9 @@ def Gate(  # noqa: N802 - a TFX component
     ingested = manifest.read(Path(examples.uri))
     counts = ingested.classes
     has_classes = any(counts.values())
-    split_problems = class_problems(counts, min_per_class) if has_classes else empty_splits(ingested.records)
+    split_problems = (
+        class_problems(counts, min_per_class, ingested.label_source) if has_classes else empty_splits(ingested.records)
+    )
     problems = [*anomaly_lines(Path(anomalies.uri)), *split_problems]
     if problems:
         table = [class_table(counts)] if has_classes else []
@@ -73,8 +75,8 @@ def _findings(found: anomalies_pb2.Anomalies) -> Iterator[str]:
         yield f"feature {name!r}: {info.description}"
 
 
-def class_problems(counts: Mapping[str, Mapping[str, int]], min_per_class: int) -> list[str]:
-    """Returns the problems with the classes of each split, one line each."""
+def class_problems(counts: Mapping[str, Mapping[str, int]], min_per_class: int, label: str = "") -> list[str]:
+    """Returns the problems with the classes of each split, one line each; `label` is the column in the data."""
     classes = sorted({name for split in counts.values() for name in split})
     problems = empty_splits({split: sum(present.values()) for split, present in counts.items()})
     if len(classes) < _MIN_CLASSES:
@@ -90,8 +92,9 @@ def class_problems(counts: Mapping[str, Mapping[str, int]], min_per_class: int) 
             problems.append(f"  split {split!r} has too few records (expected at least {least}) of: {names}")
     if problems:
         problems.append(f"  ({_advice(counts, min_per_class)})")
-        if len(classes) > _SHOWN and all(map(_WHOLE.fullmatch, classes)):
-            problems.append("  (if the label is a quantity, use regression: --set ingest.columns.LABEL=float)")
+        if label and len(classes) > _SHOWN and all(map(_WHOLE.fullmatch, classes)):
+            regression = f"if {label!r} is a quantity, use regression: --set ingest.columns.{label}=float"
+            problems.insert(0, f"  the label has {len(classes):,} classes, all whole numbers; {regression}")
     return problems
 
 

@@ -69,7 +69,7 @@ def _thresholds(values: Any, metric: str, config: tfma.EvalConfig) -> list[tuple
     reached = _number(values, metric)
     if threshold.HasField("value_threshold"):
         least = threshold.value_threshold.lower_bound.value + ROUNDING
-        applied = [(metric, reached, f"at least {least:g}", reached >= least - ROUNDING)]
+        applied = [(metric, reached, f"at least {least:g} (evaluate.min_{metric})", reached >= least - ROUNDING)]
     else:
         applied = [(metric, reached, _above_trivial(values, metric), _number(values, ABOVE_TRIVIAL) >= -ROUNDING)]
     if f"{metric}_diff" in values:

@@ -14,6 +14,7 @@ class Needs:
     sources: tuple[str, ...] = ()  # references of the sources that the Task can use; empty: all of them
     label: str = ""  # name of the label in a record
     roles: tuple[str, ...] = ()  # roles for each of which there must be a column
+    inputs: tuple[str, ...] = ()  # roles whose columns are inputs of the model
 
 
 class IngestConfig(BaseModel):

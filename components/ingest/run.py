@@ -17,9 +17,9 @@ from components.errors import BadInput
 from components.ingest import units
 from components.ingest.close import duplicates, manifest, reports, reuse
 from components.ingest.survey import identity, schema
-from components.ingest.survey.survey import SpanFiles, Survey
+from components.ingest.survey.survey import SpanFiles, Survey, Table
 from components.ingest.units import Output, Unit
-from components.ingest.write import labels, strata
+from components.ingest.write import strata
 from components.ingest.write.report import ShardReport
 from components.ingest.write.strata import Strata
 from components.records.manifest import Manifest
@@ -38,8 +38,6 @@ class Job:
 def run(job: Job, make_pipeline: Callable[[], beam.Pipeline], survey_again: Callable[[], Survey]) -> Manifest:
     """Ingests the data and returns its manifest."""
     job.quarantine_list.unlink(missing_ok=True)  # of an earlier attempt
-    if job.found.table is not None:
-        labels.check(job.found.table.schema, job.found.table.label, job.output.settings)
     decided = _stratify(job, make_pipeline) if job.output.settings.splits.stratify else None
     work = [_work_of(job, span, decided) for span in job.found.spans]
     todo = [unit for each in work for unit in each.units]
@@ -49,9 +47,10 @@ def run(job: Job, make_pipeline: Callable[[], beam.Pipeline], survey_again: Call
     reports.clear(job.output.artifact)
     strata.clear(job.output.artifact)
     # A file that is a record was compared with the survey when it was read; a range of rows was not.
-    if job.found.table is not None and survey_again().digest != job.found.digest:
+    table = job.found.table
+    if table is not None and survey_again().digest != job.found.digest:
         raise BadInput(f"{job.found.data}: changed while it was being ingested; run again when nothing writes to it")
-    return _close_files(job, found) if job.found.table is None else _close_rows(job, found)
+    return _close_files(job, found) if table is None else _close_rows(job, table, found)
 
 
 @dataclass(frozen=True)
@@ -133,21 +132,25 @@ def _close_files(job: Job, found: Sequence[ShardReport]) -> Manifest:
     return manifest.close(output.artifact, job.found.listing, found, output.settings, job.quarantine_list)
 
 
-def _close_rows(job: Job, found: Sequence[ShardReport]) -> Manifest:
+def _close_rows(job: Job, table: Table, found: Sequence[ShardReport]) -> Manifest:
     """Builds the manifest of rows, with warnings about duplicates, and writes the inferred schema."""
-    survey, output, table = job.found, job.output, job.found.table
+    survey, output = job.found, job.output
     repeated = duplicates.find(output.artifact, [report.name for report in found if report.name])
     if not survey.spans[0].span.name:
         duplicates.clear(output.artifact)  # only spans are reused, and their fingerprints with them
     rows = sum(report.read for report in found) + len(survey.listing.quarantined)
-    label, notes = (table.label, table.notes) if table else ("", ())
-    warnings = [*notes, *repeated.warnings(identity.left_out(table.schema, label) if table else ())]
+    warnings = [*table.warnings, *_empty_texts(found), *repeated.warnings(identity.left_out(table.schema, table.label))]
     made = manifest.close(
-        output.artifact, survey.listing, found, output.settings, job.quarantine_list, rows, warnings, label
-    )
-    if table is not None:
-        schema.write(output.artifact / "schema.pbtxt", table.schema, table.label, table.images)
+        output.artifact, survey.listing, found, output.settings, job.quarantine_list,
+        rows, warnings, table.label, table.label_source, table.notes,
+    )  # fmt: skip
+    schema.write(output.artifact / "schema.pbtxt", table.schema, table.label, table.images)
     return made
+
+
+def _empty_texts(found: Sequence[ShardReport]) -> list[str]:
+    count = sum(report.empty_texts for report in found)
+    return [f"{count:,} records have an empty or missing text; they are kept"] if count else []
 
 
 class _RecordCounter:

@@ -43,6 +43,8 @@ class Manifest:
     median_side: int  # shorter side in pixels, over the training split
     warnings: tuple[str, ...]
     label: str = "label"  # column of the label; empty if there is none
+    label_source: str = ""  # its name in the data; empty for class folders
+    notes: tuple[str, ...] = ()  # what was decided about the data
 
     @property
     def records(self) -> dict[str, int]:
@@ -70,7 +72,7 @@ def read(artifact: Path) -> Manifest:
     stored = orjson.loads((artifact / MANIFEST).read_bytes())
     stored["shards"] = tuple(Shard(**shard) for shard in stored["shards"])
     stored["sources"] = tuple(tuple(row) for row in stored["sources"])
-    stored["warnings"] = tuple(stored["warnings"])
+    stored["warnings"], stored["notes"] = tuple(stored["warnings"]), tuple(stored.get("notes", ()))
     return Manifest(**stored)
 
 

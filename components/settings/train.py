@@ -14,5 +14,9 @@ class Train(Section):
     )
     seed: int = pydantic.Field(17, description="seed of weights, shuffling, dropout and augmentation")
     class_weights: float = pydantic.Field(
-        0, ge=0, le=1, description="0: every record has the same weight; 1: every class has; values between interpolate"
+        0,
+        ge=0,
+        le=1,
+        description="0: every record has the same weight; 1: every class has; values between interpolate; above 0 "
+        "accuracy may be lower, so evaluate.min_accuracy may need a lower value",
     )

@@ -48,6 +48,7 @@ class RawFacts:
     columns: dict[tuple[str, str], ColumnStatistics] = field(default_factory=dict)  # by name and type
     left_columns: int = 0  # without statistics
     label: str = ""
+    notes: list[str] = field(default_factory=list)  # what ingest would decide
     warnings: list[str] = field(default_factory=list)
     failures: list[str] = field(default_factory=list)  # files that could not be read completely
     _schema: pa.Schema | None = None
@@ -141,7 +142,8 @@ def _configured(located: detect.Located, facts: RawFacts) -> RowSource:
     except BadInput as error:  # a file that cannot be read, or files that differ: the others are shown
         facts.warnings.append(str(error))
         return known
-    facts.warnings += [decision] if decision else []
+    if decision.text:
+        (facts.notes if decision.is_clear else facts.warnings).append(decision.text)
     return source
 
 

@@ -8,6 +8,8 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from components.ingest.sources.conversion import is_text
+from components.ingest.survey.columns import SAMPLE, are_dates
 from pipelines.inspection.arrays import shape_of
 
 MAX_DISTINCT = 1000
@@ -49,10 +51,15 @@ class ColumnStatistics:
 
     def add(self, values: pa.Array) -> None:
         """Adds the values of a batch."""
-        self.missing += values.null_count
-        values = values.drop_null()
+        total = len(values)
+        values = values.drop_null() if values.null_count else values
+        if is_text(values.type):  # an empty cell of a text file is no null
+            values = values.filter(pc.not_equal(pc.binary_length(values), 0))
+        self.missing += total - len(values)
         if not len(values):
             return
+        if self.distinct == 0 and not self.over and is_text(values.type) and are_dates(values[:SAMPLE]):
+            self.kind += ", date"
         if is_list(values.type):
             self._add_lengths(values.value_lengths())
             self._add_numbers(values.flatten().drop_null())

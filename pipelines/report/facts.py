@@ -41,6 +41,8 @@ class RunFacts:
     quarantined: tuple[Quarantined, ...] = ()  # the first ones; the ledger has the total
     quarantine_reasons: Mapping[str, int] = field(default_factory=dict)  # the most frequent ones -> records
     quarantine_path: str | None = None
+    label: str = ""  # column and kind: "price: regression"
+    notes: tuple[str, ...] = ()  # what was decided about the data
     warnings: tuple[str, ...] = ()  # such as duplicates with different labels
     records: Mapping[str, int] = field(default_factory=dict)  # by split
     class_counts: Mapping[str, Mapping[str, int]] = field(default_factory=dict)  # split -> class -> records

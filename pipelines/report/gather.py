@@ -104,6 +104,8 @@ def _of_ingest(outputs: Mapping[str, Artifact], note: str, *, with_samples: bool
     bad = manifest.read_quarantine(folder)
     changed = [f"{count} images re-encoded: {why}" for why, count in written.changed.items()]
     return {
+        "label": _label(written),
+        "notes": written.notes,
         "class_counts": written.classes,
         "records": written.records,
         "quarantined": tuple(bad[:_QUARANTINE_SHOWN]),
@@ -112,6 +114,12 @@ def _of_ingest(outputs: Mapping[str, Artifact], note: str, *, with_samples: bool
         "warnings": (*written.warnings, *changed, *filter(None, [note])),
         "samples": _samples(folder, written) if with_samples else (),
     }
+
+
+def _label(written: manifest.Manifest) -> str:
+    classes = max(map(len, written.classes.values()), default=0)
+    kind = f"classification in {classes:,} classes" if classes else "regression"
+    return f"{written.label_source or 'names of the folders'}: {kind}" if written.label else ""
 
 
 def _samples(folder: Path, written: manifest.Manifest) -> tuple[SampleImage, ...]:

@@ -90,6 +90,7 @@ def present(facts: RunFacts) -> dict[str, str]:
         ("time", "Time per node", any(seconds(node) > 0 for node in facts.nodes)),
         ("ledger", "Ledger", bool(facts.ledger)),
         ("quarantine", "Quarantine", quarantined(facts) > 0),
+        ("notes", "Notes", bool(facts.notes)),
         ("warnings", "Warnings", bool(facts.warnings)),
         ("classes", "Class balance", any(facts.class_counts.values())),
         ("samples", "Samples", bool(facts.samples)),

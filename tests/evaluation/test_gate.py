@@ -105,10 +105,10 @@ class TestClasses:
         [(range(-5, 35), True), (range(5), False), ([f"n{number}" for number in range(40)], False)],
     )
     def test_many_integer_classes_may_be_a_quantity(self, names: Any, expected: bool) -> None:
-        """The advice then names the setting that makes the label a quantity."""
-        problems = class_problems({"train": dict.fromkeys(map(str, names), 1), "eval": {}}, 1)
+        """The first line then names the setting that makes the label a quantity."""
+        problems = class_problems({"train": dict.fromkeys(map(str, names), 1), "eval": {}}, 1, "price")
 
-        assert any("--set ingest.columns.LABEL=float" in problem for problem in problems) == expected
+        assert ("--set ingest.columns.price=float" in problems[0]) == expected
 
 
 def test_the_table_has_one_row_per_class_and_one_column_per_split() -> None:

@@ -131,7 +131,7 @@ class TestWithoutBaseline:
         """Without a baseline, there is no threshold on the change."""
         result, _ = measured
 
-        assert result["thresholds"] == [("accuracy", 0.75, "at least 0.75", True)]
+        assert result["thresholds"] == [("accuracy", 0.75, "at least 0.75 (evaluate.min_accuracy)", True)]
         assert (result["failures"], result["tfma_failures"]) == ([], [])
 
     def test_by_default_it_must_beat_the_most_frequent_class(self, home: Path, tmp_path: Path) -> None:
@@ -168,14 +168,14 @@ class TestWithBaseline:
     def test_both_thresholds_are_reported(self, measured: tuple[dict[str, Any], bool]) -> None:
         """The change is the candidate's accuracy minus the baseline's."""
         assert measured[0]["thresholds"] == [
-            ("accuracy", 0.75, "at least 0.8", False),
+            ("accuracy", 0.75, "at least 0.8 (evaluate.min_accuracy)", False),
             ("accuracy change against the baseline", -0.25, "at least -0.1", False),
         ]
 
     def test_every_missed_threshold_is_a_failure(self, measured: tuple[dict[str, Any], bool]) -> None:
         """With the value and the threshold."""
         assert measured[0]["failures"] == [
-            "accuracy is 0.7500, expected at least 0.8",
+            "accuracy is 0.7500, expected at least 0.8 (evaluate.min_accuracy)",
             "accuracy change against the baseline is -0.2500, expected at least -0.1",
         ]
 

@@ -351,6 +351,30 @@ def test_a_table_without_a_header(tmp_path: Path) -> None:
     assert found == {(int(kind), f"{title}\n{text}".encode()) for kind, title, text in rows}
     decision = (
         "first line of a.csv read as data: '0' is a number like those below it in column 1; "
-        "ingest.header = yes or no decides otherwise"
+        "--set ingest.header=yes reads it as column names, ingest.names names the columns"
     )
-    assert (made.found, made.quarantined, made.warnings) == (200, 0, (decision,))
+    assert (made.found, made.quarantined, made.warnings, made.notes) == (200, 0, (), (decision,))
+
+
+def test_the_first_row_without_a_label_is_named(tmp_path: Path) -> None:
+    """A17: with ingest.unlabelled = stop, by file and line, whichever range is read first."""
+    (tmp_path / "data").mkdir()
+    for name in "ab":
+        rows = [f"{number},{'' if number % 5_000 == 4_999 else 'x'}\n" for number in range(100_000)]
+        (tmp_path / "data" / f"{name}.csv").write_text("n,kind\n" + "".join(rows))
+
+    with pytest.raises(BadInput, match=r"^a\.csv: line 5001: no label; .* in every row; 40 rows have none, listed in "):
+        run(tmp_path / "data", tmp_path / "out", label="kind", unlabelled="stop", min_shards=8)
+
+
+def test_empty_texts_are_counted(tmp_path: Path) -> None:
+    """A17: a record without a text is kept, and the warning counts them."""
+    texts = ["good", None, "", " ", "bad"]
+    (tmp_path / "a.jsonl").write_text(
+        "".join(orjson.dumps({"text": text, "class": "x"}).decode() + "\n" for text in texts)
+    )
+
+    made = run(tmp_path / "a.jsonl", tmp_path / "out", text="text")
+
+    assert sum(made.records.values()) == len(texts)
+    assert made.warnings[0] == "3 records have an empty or missing text; they are kept"

@@ -68,7 +68,7 @@ def test_csv_without_a_header() -> None:
 
     shown = inspected("rows.csv")
 
-    assert "warning  first line of rows.csv read as data: '1' is a number like those below it in column 1" in shown
+    assert "note     first line of rows.csv read as data: '1' is a number like those below it in column 1" in shown
     assert "records  2" in shown
     assert "column_2" in shown
 

@@ -117,3 +117,12 @@ def test_classes() -> None:
         {"1": 2},
         {"False": 1, "True": 1},
     ]
+
+
+def test_empty_texts_are_missing_and_dates_are_named() -> None:
+    """A17: an empty cell of a CSV file is missing, as in ingest."""
+    column = ColumnStatistics(pa.field("day", pa.string()))
+    column.add(pa.array(["", "2026-01-31", None]))
+    column.add(pa.array(["2026-02-28 10:00", ""]))
+
+    assert (column.kind, column.missing, column.distinct, column.lengths) == ("string, date", 3, 2, (10, 16))

@@ -40,7 +40,8 @@ class Duplicates:
             counts = f"{self.extra} exact duplicates in {self.groups} groups, each kept within one split"
             lines.append(f"{counts}, such as {_shown(self.example)}{without}")
         if self.conflict:
-            lines.append(f"{self.conflicts} records have several labels, such as {_shown(self.conflict)}{without}")
+            count = f"{self.conflicts} groups of equal records have different labels"
+            lines.append(f"{count}, such as {_shown(self.conflict)}{without}")
         return lines
 
 

@@ -5,6 +5,7 @@ reports ─► failures ─► near duplicates ─► Manifest ─► max_bad_fr
 
 from collections import Counter
 from collections.abc import Iterable, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -30,6 +31,8 @@ def close(
     found: int | None = None,
     warnings: Sequence[str] = (),
     label: str = "label",
+    label_source: str = "",
+    notes: Sequence[str] = (),
 ) -> Manifest:
     """Builds the manifest, checks it, and writes it into the artifact.
 
@@ -42,13 +45,18 @@ def close(
         found: records in, if a file is not one record.
         warnings: of other checks.
         label: column of the label, or empty.
+        label_source: its name in the data.
+        notes: what was decided about the data.
     """
     for report in reports:
         if report.failure:
             raise BadInput(f"{report.failure}; nothing after it was run")
     near, near_warnings = near_duplicates.check(listing, reports, settings)
     built, quarantined = build(listing, reports, found, [*warnings, *near_warnings], label)
+    built = replace(built, label_source=label_source, notes=tuple(notes))
     manifest.write_quarantine(quarantine_list, quarantined)
+    if settings.unlabelled == "stop":
+        check_labels(quarantined, quarantine_list)
     check_budget(quarantined, built.found, settings, quarantine_list)
     ledger.check(built.entry())
     manifest.write(artifact, built, quarantined)
@@ -83,6 +91,17 @@ def build(
         label=label,
     )
     return built, tuple(quarantined)
+
+
+def check_labels(quarantined: Sequence[Quarantined], listed_in: Path) -> None:
+    """Stops the run if a row has no label; names the first one, the same on any number of workers."""
+    bad = [each for each in quarantined if each.reason.startswith(NO_LABEL)]
+    if bad:
+        more = f"; {len(bad):,} rows have none, listed in {listed_in}" if len(bad) > 1 else ""
+        raise BadInput(
+            f"{printable(bad[0].path)}: {bad[0].position}: {bad[0].reason}; ingest.unlabelled = stop expects a label "
+            f"in every row{more}: add it, or set ingest.unlabelled to quarantine or keep_as_class"
+        )
 
 
 def check_budget(quarantined: Sequence[Quarantined], records_in: int, settings: Ingest, listed_in: Path) -> None:
@@ -134,5 +153,5 @@ def _duplicates(listing: Listing) -> list[str]:
     conflicts = [group for group in groups if len({item.file.label for item in group}) > 1]
     if conflicts:
         names = " = ".join(printable(item.file.path) for item in conflicts[0])
-        lines.append(f"{len(conflicts)} groups have several labels, such as {names}")
+        lines.append(f"{len(conflicts)} groups of equal records have different labels, such as {names}")
     return lines

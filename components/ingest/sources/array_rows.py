@@ -41,7 +41,7 @@ from components.ingest.sources.array_files import (
     verify_checksums,
 )
 from components.ingest.sources.conversion import OVERFLOW, Reasons, found, row_batch
-from components.ingest.sources.rows import MAX_ROW, Range, RowBatch, bad_file
+from components.ingest.sources.rows import MAX_ROW, Decision, Range, RowBatch, bad_file
 from components.records.quarantine import RAW_LIMIT
 from components.storage.paths import DataPath
 
@@ -61,10 +61,10 @@ class ArrayRows:
 
     max_row: int = MAX_ROW  # bytes
 
-    def configure(self, files: Sequence[DataPath], settings: "Ingest") -> tuple["ArrayRows", str]:
+    def configure(self, files: Sequence[DataPath], settings: "Ingest") -> tuple["ArrayRows", Decision]:
         """Applies the limit of a row."""
         del files
-        return replace(self, max_row=settings.max_row_mb << 20), ""
+        return replace(self, max_row=settings.max_row_mb << 20), Decision()
 
     def schema(self, path: DataPath) -> pa.Schema:
         """Returns one column per array."""

@@ -21,6 +21,7 @@ from components.ingest.sources import csv_header
 from components.ingest.sources.conversion import shorten
 from components.ingest.sources.csv_cells import MISSING, NUMBER, TRUTH
 from components.ingest.sources.csv_header import FirstLines
+from components.ingest.sources.rows import Decision
 from components.records.quarantine import printable
 from components.storage.paths import DataPath
 
@@ -31,7 +32,6 @@ _WORD, _TEXT = re.compile(r"[^\W\d_]+"), re.compile(r"a\s|\sa")  # a run of lett
 _NUMBER, _TRUTH = re.compile(NUMBER), re.compile(TRUTH)
 _NOT_NAMES = {"nan", "inf", "-inf", "infinity", "none", "null", "na"}  # in lower case
 _LONG_CELL, _LONG_VALUES = 40, 20  # characters of a cell that is no name, and of the values below it
-_ADVICE = "ingest.header = yes or no decides otherwise"
 
 
 @dataclass(frozen=True)
@@ -42,8 +42,10 @@ class Verdict:
     reason: str
 
 
-def decide(files: Sequence[DataPath], names: Sequence[str], known: Collection[str], max_row: int) -> tuple[bool, str]:
-    """Returns whether the files have a header, and a line for the user, empty if they clearly have one.
+def decide(
+    files: Sequence[DataPath], names: Sequence[str], known: Collection[str], max_row: int
+) -> tuple[bool, Decision]:
+    """Returns whether the files have a header, and the decision, empty if they clearly have one.
 
     Args:
         files: all files of the data set.
@@ -65,10 +67,28 @@ def decide(files: Sequence[DataPath], names: Sequence[str], known: Collection[st
     is_header = True if True in found else False if False in found or names else None
     path, verdict = found[is_header] if is_header in found else found[None]
     if verdict.is_header:
-        return True, ""
+        return True, Decision()
     read_as = "data" if is_header is False else "column names"
-    decision = f"first line of {printable(path.name)} read as {read_as}: {verdict.reason}; {_ADVICE}"
-    return is_header is not False, decision
+    other = "--set ingest.header=no reads it as data"
+    if is_header is False:
+        other = "--set ingest.header=yes reads it as column names" + (
+            "" if names else ", ingest.names names the columns"
+        )
+    text = f"first line of {printable(path.name)} read as {read_as}: {verdict.reason}; {other}"
+    return is_header is not False, Decision(text, is_clear=is_header is False)
+
+
+def check_header(path: DataPath, names: Sequence[str], known: Collection[str], max_row: int) -> Decision:
+    """Returns a warning if `ingest.header = yes` makes a header of a line that looks like data; see `decide`."""
+    verdict = of_file(path, names, known, max_row)
+    if verdict.is_header is not False:
+        return Decision()
+    becomes = "replaced by ingest.names" if names else "read as column names"
+    text = (
+        f"first line of {printable(path.name)} {becomes} because of ingest.header = yes, but it looks like data: "
+        f"{verdict.reason}; --set ingest.header=no reads it as data"
+    )
+    return Decision(text, is_clear=False)
 
 
 def of_file(path: DataPath, names: Sequence[str], known: Collection[str], max_row: int) -> Verdict:

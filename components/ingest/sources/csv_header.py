@@ -18,6 +18,7 @@ from components.ingest.sources.text_ranges import Block, RecordFormat
 from components.storage.paths import DataPath
 
 HEAD = 64 << 10  # bytes of text that are read to find the header
+_OR_DATA = ", or --set ingest.header=no if the first line is data"
 _OTHER_DELIMITERS = (b";", b"\t")  # for a first line without commas
 
 
@@ -103,7 +104,7 @@ def read(path: DataPath, csv: CsvFormat) -> CsvHeader:
     width = len(found) or lines.usual_width()
     if csv.names and len(csv.names) != width:
         raise SettingsError(
-            f"setting ingest.names: {len(csv.names)} names, but {path} has {width} columns; name all of them"
+            f"setting ingest.names: {path} has {width} columns, {len(csv.names)} names are set; give one per column"
         )
     names = list(csv.names) or found or [f"column_{number}" for number in range(1, width + 1)]
     return CsvHeader(path, lines.delimiter, names, lines.rows_from(lines.first + csv.has_header), csv)
@@ -137,7 +138,7 @@ def _names(lines: FirstLines) -> list[str]:
     names = [_name(path, number, cell[0]) for number, cell in enumerate(cells, 1)]
     for number, name in enumerate(names):
         if name in names[:number]:
-            raise bad_file(path, f"two columns of the header are called {name!r}; rename one of them")
+            raise bad_file(path, f"two columns of the header are called {name!r}; rename one of them{_OR_DATA}")
     return names
 
 
@@ -146,7 +147,7 @@ def _name(path: DataPath, number: int, cell: bytes) -> str:
         raise bad_file(
             path,
             f"column {number} of the header has no name; give it one, or remove the column "
-            "(pandas: to_csv(…, index=False))",
+            f"(pandas: to_csv(…, index=False)){_OR_DATA}",
         )
     try:
         return cell.decode()

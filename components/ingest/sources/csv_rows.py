@@ -22,7 +22,7 @@ from components.ingest.sources import csv_cells, csv_first_line, csv_header, tex
 from components.ingest.sources.conversion import is_label, out_of_range
 from components.ingest.sources.csv_header import CsvFormat, CsvHeader, no_examples
 from components.ingest.sources.csv_records import BLANK, CsvRecords
-from components.ingest.sources.rows import MAX_ROW, BadRow, Range, RowBatch, bad_file
+from components.ingest.sources.rows import MAX_ROW, BadRow, Decision, Range, RowBatch, bad_file
 from components.ingest.sources.text_ranges import SAMPLE, Block
 from components.storage.paths import DataPath
 
@@ -38,22 +38,19 @@ class CsvRows:
 
     format: CsvFormat
 
-    def configure(self, files: Sequence[DataPath], settings: "Ingest") -> tuple["CsvRows", str]:
+    def configure(self, files: Sequence[DataPath], settings: "Ingest") -> tuple["CsvRows", Decision]:
         """Decides whether the files have a header, unless `ingest.header` does."""
         names, max_row = settings.names, settings.max_row_mb << 20
         if len(set(names)) < len(names):
             raise SettingsError(f"setting ingest.names: a name occurs twice in {', '.join(names)}; make them distinct")
-        if settings.header != "auto":
-            return CsvRows(CsvFormat(max_row, settings.header == "yes", names)), ""
-        known = {
-            settings.label,
-            settings.split_by,
-            settings.images,
-            *settings.text,
-            *settings.unused,
-            *settings.columns,
-        }
-        has_header, decision = csv_first_line.decide(files, names, known - {""}, max_row)
+        if settings.header == "no":
+            return CsvRows(CsvFormat(max_row, has_header=False, names=names)), Decision()
+        singles = {settings.label, settings.split_by, settings.images} - {""}
+        known = {*singles, *settings.text, *settings.unused, *settings.columns}
+        if settings.header == "yes":
+            has_header, decision = True, csv_first_line.check_header(files[0], names, known, max_row)
+        else:
+            has_header, decision = csv_first_line.decide(files, names, known, max_row)
         return CsvRows(CsvFormat(max_row, has_header, names)), decision
 
     def schema(self, path: DataPath) -> pa.Schema:

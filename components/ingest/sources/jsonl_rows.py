@@ -32,7 +32,7 @@ from components.ingest.sources import jsonl_lines, set_types, text_ranges
 from components.ingest.sources.conversion import OVERFLOW, is_label, is_list, out_of_range, value_type
 from components.ingest.sources.jsonl_lines import BadLine, Row, flatten, parse, show
 from components.ingest.sources.record_ends import find_line_ends
-from components.ingest.sources.rows import MAX_ROW, BadRow, Range, RowBatch, bad_file
+from components.ingest.sources.rows import MAX_ROW, BadRow, Decision, Range, RowBatch, bad_file
 from components.ingest.sources.text_ranges import SAMPLE, Block, RecordFormat
 from components.storage.paths import DataPath
 
@@ -49,10 +49,10 @@ class JsonlRows:
 
     max_row: int = MAX_ROW  # bytes
 
-    def configure(self, files: Sequence[DataPath], settings: "Ingest") -> tuple["JsonlRows", str]:
+    def configure(self, files: Sequence[DataPath], settings: "Ingest") -> tuple["JsonlRows", Decision]:
         """Applies the limit of a row."""
         del files
-        return replace(self, max_row=settings.max_row_mb << 20), ""
+        return replace(self, max_row=settings.max_row_mb << 20), Decision()
 
     def schema(self, path: DataPath) -> pa.Schema:
         """Returns the keys in the first megabyte, each with the type of most of its values."""

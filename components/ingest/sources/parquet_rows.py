@@ -22,7 +22,7 @@ import pyarrow as pa
 
 from components.errors import BadInput
 from components.ingest.sources import conversion, parquet_decoder, parquet_file
-from components.ingest.sources.rows import MAX_ROW, Range, RowBatch
+from components.ingest.sources.rows import MAX_ROW, Decision, Range, RowBatch
 from components.records.quarantine import printable
 from components.storage.paths import DataPath
 
@@ -39,10 +39,10 @@ class ParquetRows:
 
     max_row: int = MAX_ROW  # bytes
 
-    def configure(self, files: Sequence[DataPath], settings: "Ingest") -> tuple["ParquetRows", str]:
+    def configure(self, files: Sequence[DataPath], settings: "Ingest") -> tuple["ParquetRows", Decision]:
         """Applies the limit of a row."""
         del files
-        return replace(self, max_row=settings.max_row_mb << 20), ""
+        return replace(self, max_row=settings.max_row_mb << 20), Decision()
 
     def schema(self, path: DataPath) -> pa.Schema:
         """Returns the columns as records will hold them, from the footer alone."""

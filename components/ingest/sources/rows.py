@@ -65,6 +65,14 @@ class RowBatch:
         return BadRow.of(("", orjson.dumps(self.columns.slice(row, 1).to_pylist()[0], default=repr)), reason)
 
 
+@dataclass(frozen=True)
+class Decision:
+    """What a source decided about its files, in one line for the user; empty if there was nothing to decide."""
+
+    text: str = ""
+    is_clear: bool = True  # otherwise it is a warning
+
+
 class RowSource(Protocol):
     """Reads rows."""
 
@@ -81,8 +89,8 @@ class RowSource(Protocol):
 class RowFormat(RowSource, Protocol):
     """Reads one format of rows, with default settings."""
 
-    def configure(self, files: Sequence[DataPath], settings: "Ingest") -> tuple[RowSource, str]:
-        """Returns the source for these files and settings, and one line for the user on what it decided, or ""."""
+    def configure(self, files: Sequence[DataPath], settings: "Ingest") -> tuple[RowSource, Decision]:
+        """Returns the source for these files and settings, and what it decided."""
 
 
 def first_rows(source: RowSource, path: DataPath, schema: pa.Schema) -> pa.RecordBatch:

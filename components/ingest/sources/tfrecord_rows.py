@@ -24,7 +24,7 @@ from tfx_bsl.coders.example_coder import ExamplesToRecordBatchDecoder
 
 from components.errors import BadInput
 from components.ingest.sources.conversion import Reasons, row_batch
-from components.ingest.sources.rows import MAX_ROW, Range, RowBatch
+from components.ingest.sources.rows import MAX_ROW, Decision, Range, RowBatch
 from components.ingest.sources.set_types import is_set_by_user
 from components.records.quarantine import printable
 from components.records.tfrecord import HEADER, length_of
@@ -47,10 +47,10 @@ class TfRecordRows:
 
     max_row: int = MAX_ROW  # bytes
 
-    def configure(self, files: Sequence[DataPath], settings: "Ingest") -> tuple["TfRecordRows", str]:
+    def configure(self, files: Sequence[DataPath], settings: "Ingest") -> tuple["TfRecordRows", Decision]:
         """Applies the limit of a record."""
         del files
-        return replace(self, max_row=settings.max_row_mb << 20), ""
+        return replace(self, max_row=settings.max_row_mb << 20), Decision()
 
     def schema(self, path: DataPath) -> pa.Schema:
         """Returns the features of the first 1,000 records."""

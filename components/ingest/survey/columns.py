@@ -8,7 +8,7 @@ and later in the tags of the schema.
 """
 
 import re
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from itertools import chain, count, islice
 
 import pyarrow as pa
@@ -33,6 +33,7 @@ SAMPLE = 50  # values that decide what a column holds
 _IMAGE, _IDS = "image", ("id", "record_id")
 _MEANING, _WAS_NUMBER = b"meaning", b"was number"
 _IS_DATE = re.compile(DATE_PATTERN, re.ASCII)  # as RE2 reads it
+Prose = Callable[[Sequence[str]], list[str]]  # takes names of columns
 _TYPES: Mapping[ColumnType, pa.DataType] = {
     "int": pa.int64(),
     "float": pa.float64(),
@@ -71,8 +72,9 @@ def label_column(schema: pa.Schema, setting: str) -> str:
 
 
 def text_columns(
-    path: DataPath, schema: pa.Schema, setting: Sequence[str], others: Collection[str], *, required: bool = True
-) -> tuple[str, ...]:
+    path: DataPath, schema: pa.Schema, setting: Sequence[str], others: Collection[str], prose: Prose,
+    *, required: bool = True,
+) -> tuple[str, ...]:  # fmt: skip
     """Returns the text columns: those in the setting, else the first with a usual name, else the only string column.
 
     Args:
@@ -80,6 +82,7 @@ def text_columns(
         schema: its columns.
         setting: `ingest.text`.
         others: columns that have another meaning.
+        prose: returns which of some columns hold free text.
         required: whether a text column must be found if the setting has none.
     """
     for name in setting:
@@ -98,7 +101,9 @@ def text_columns(
     if usual or len(names) == 1:
         return ((usual or names)[0],)
     found = f"{len(names)} candidates ({', '.join(names)})" if names else f"none of {', '.join(schema.names)} is text"
-    raise BadInput(f"{path}: no column for the text: {found}; name it with --set ingest.text=COLUMN")
+    several = prose(names)
+    join = f", or join several: --set ingest.text={','.join(several)}" if len(several) > 1 else ""
+    raise BadInput(f"{path}: no column for the text: {found}; name it with --set ingest.text=COLUMN{join}")
 
 
 def date_columns(source: RowSource, path: DataPath, schema: pa.Schema, others: Collection[str]) -> list[str]:
@@ -107,7 +112,7 @@ def date_columns(source: RowSource, path: DataPath, schema: pa.Schema, others: C
     if not names:
         return []
     sample = first_rows(source, path, schema)
-    return [name for name in names if _are_dates(sample.column(schema.get_field_index(name)))]
+    return [name for name in names if are_dates(sample.column(schema.get_field_index(name)))]
 
 
 def unused_columns(schema: pa.Schema, setting: Sequence[str], needed: Collection[str]) -> list[str]:
@@ -147,7 +152,7 @@ def was_number(field: pa.Field) -> bool:
 
 
 def with_meanings(
-    schema: pa.Schema, text: Sequence[str], dates: Sequence[str], unused: Sequence[str] = ()
+    schema: pa.Schema, text: Sequence[str], dates: Sequence[str] = (), unused: Sequence[str] = ()
 ) -> pa.Schema:
     """Returns the schema with the meanings of its columns in the metadata of the fields."""
     for names, meaning in ((text, TEXT), (dates, DATE), (unused, UNUSED)):
@@ -211,7 +216,8 @@ def _strings(schema: pa.Schema) -> Iterator[str]:
     return (field.name for field in schema if is_text(field.type))
 
 
-def _are_dates(values: pa.Array) -> bool:
+def are_dates(values: pa.Array) -> bool:
+    """Whether the first values are all dates."""
     sample = first_values(values)
     return bool(sample) and all(map(_IS_DATE.match, sample))
 

@@ -67,6 +67,18 @@ def left_out(schema: pa.Schema, label: str) -> list[str]:
     return names if set(schema.names) - {label, *names} else []
 
 
+def warning(schema: pa.Schema, inputs: Collection[str], unused: Sequence[str]) -> str:
+    """Returns which ids are inputs of a model that reads columns of these roles; "" if none is."""
+    ids = [field for field in schema if is_id(field) and field.name not in unused]
+    names = [field.name for field in ids if ("category" if is_text(field.type) else "number") in inputs]
+    if not names:
+        return ""
+    several = len(names) > 1
+    what = "look like ids and are inputs" if several else "looks like an id and is an input"
+    setting = f"--set ingest.unused={','.join([*unused, *names])} leaves {'them' if several else 'it'} out"
+    return f"{', '.join(names)} {what} of the model; {setting}"
+
+
 def is_id(field: pa.Field) -> bool:
     """Whether a column was found to be an id."""
     return _ID in (field.metadata or {})

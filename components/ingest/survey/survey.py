@@ -6,13 +6,14 @@ The digest is the data's part of the cache key, so the survey imports neither Te
 """
 
 import posixpath
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
-from functools import cached_property
+from functools import cached_property, partial
 from typing import TYPE_CHECKING
 
 from components import refs
-from components.errors import BadInput
+from components.errors import BadInput, SettingsError
 from components.ingest.config import Needs
 from components.ingest.sources import Found, SourceFile
 from components.ingest.survey import detect, listing, spans
@@ -27,7 +28,7 @@ from components.storage.hashing import HashCache, digest_of
 if TYPE_CHECKING:  # Arrow takes 0.25 s to import, and only tables need it
     import pyarrow as pa
 
-    from components.ingest.sources.rows import RowFormat, RowSource
+    from components.ingest.sources.rows import Decision, RowFormat, RowSource
 
 NOTHING = Needs()
 _LINK = "symbolic link that leads outside the data folder"
@@ -43,6 +44,12 @@ class Table:
     source: "RowSource" = field(repr=False)  # reads these columns from the files
     names: Mapping[str, str] = field(default_factory=dict)  # name in the files -> name in the record, where they differ
     notes: tuple[str, ...] = ()  # what was decided about the data, for the user
+    warnings: tuple[str, ...] = ()  # what may be wrong with it
+
+    @property
+    def label_source(self) -> str:
+        """Name of the label in the files."""
+        return next((own for own, name in self.names.items() if name == self.label), self.label)
 
 
 @dataclass(frozen=True)
@@ -153,31 +160,51 @@ def _referenced(located: Located, table: Table) -> list[str]:
 
 def _table(located: Sequence[Located], settings: Ingest, needs: Needs) -> Table:
     from components.ingest.survey import columns, identity, references, renames, texts
+    from components.ingest.survey import label as labels
 
     known: RowFormat = refs.load(located[0].source)
     files = [each.home / name for each in located for name in each.files]
     source, decision = known.configure(files, settings)
-    schema = columns.with_types(common_schema(source, files), settings.columns)
+    schema = common_schema(source, files)
+    with _explained(decision):
+        schema = columns.with_types(schema, settings.columns)
+        label = columns.label_column(schema, settings.label)
     folder = posixpath.dirname(located[0].files[0])
     images = references.image_column(source, files[0], schema, settings.images, located[0].home, folder)
-    label = columns.label_column(schema, settings.label)
-    _check_needs(files[0], schema, label, images, needs, decision)
+    _check_needs(files[0], schema, label, images, needs, decision.text)
     unused = columns.unused_columns(schema, settings.unused, {label, images, *settings.text} - {""})
     others = {label, images, *unused} - {""}
-    text = columns.text_columns(files[0], schema, settings.text, others, required="text" in needs.roles)
+    prose = partial(texts.prose, source, files[0], schema)
+    text = columns.text_columns(files[0], schema, settings.text, others, prose, required="text" in needs.roles)
     dates = columns.date_columns(source, files[0], schema, {*others, *text})
-    notes = tuple(filter(None, [decision, texts.note(schema, text, {*others, *dates})]))
+    schema = columns.with_meanings(schema, (), dates, unused)
+    schema = identity.with_ids(source, files[0], schema, label, {*others, *text, *dates})
+    ids = [field.name for field in schema if identity.is_id(field)]
+    lines = [decision.text if decision.is_clear else "", texts.note(schema, text, {*others, *dates, *ids}, prose)]
+    doubts = ["" if decision.is_clear else decision.text, identity.warning(schema, needs.inputs, settings.unused)]
+    notes, warnings = tuple(filter(None, lines)), tuple(filter(None, doubts))
     if len(text) > 1:
         texts.check(schema, text, settings.split_by)
         source = texts.JoinedTexts(source, tuple(map(schema.field, text)), settings.text_separator)
         schema, text = source.joined(schema), (source.name,)
-    schema = columns.with_meanings(schema, text, dates, unused)
-    schema = identity.with_ids(source, files[0], schema, label, {*others, *text, *dates})
+    schema = columns.with_meanings(schema, text)
+    if needs.label:
+        schema = columns.with_class_names(schema, label)
+    labels.check(schema, label, settings)
     if not needs.label:
-        return Table(schema, label, images, source, notes=notes)
+        return Table(schema, label, images, source, notes=notes, warnings=warnings)
     names = {label: needs.label}
-    schema = renames.rename(columns.with_class_names(schema, label), names)
-    return Table(schema, needs.label, images, renames.RenamedRows(source, names), names, notes)
+    schema = renames.rename(schema, names)
+    return Table(schema, needs.label, images, renames.RenamedRows(source, names), names, notes, warnings)
+
+
+@contextmanager
+def _explained(decision: "Decision") -> Iterator[None]:
+    """Adds what was decided about the files to an error about a column that they do not have."""
+    try:
+        yield
+    except SettingsError as error:
+        raise SettingsError(f"{error} ({decision.text})" if decision.text else str(error)) from None
 
 
 def _check_needs(first: Place, schema: "pa.Schema", label: str, images: str, needs: Needs, decision: str) -> None:

@@ -2,7 +2,7 @@
 
 label missing, blank, nan or infinite ─┬─ quarantine    ─► bad row with the reason "no label"
                                        ├─ keep_as_class ─► a record of the class UNLABELLED
-                                       └─ stop          ─► BadInput with file and position
+                                       └─ stop          ─► the same; the end of the ingest names the first such row
 """
 
 import math
@@ -13,35 +13,16 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from components.errors import BadInput, SettingsError
-from components.ingest.sources.conversion import LABEL, Flags, is_list, is_text, out_of_range
+from components.ingest.sources.conversion import LABEL, Flags, is_text, out_of_range
 from components.ingest.sources.csv_cells import MISSING
 from components.ingest.sources.rows import RowBatch
-from components.ingest.survey.columns import is_tensor, was_number
-from components.records.quarantine import NO_LABEL, printable
-from components.settings.ingest import Ingest
-from components.storage.paths import DataPath
+from components.ingest.survey.columns import was_number
+from components.ingest.survey.label import is_name
+from components.records.quarantine import NO_LABEL
 
 UNLABELLED = "(none)"  # class of rows without a label, with ingest.unlabelled = keep_as_class
 _BLANK = r"^\s*$"
 _NOT_NUMBERS = pa.array([*MISSING, "nan", "NaN", "NAN"])  # in a label column of numbers
-
-
-def has_classes(label: pa.Field) -> bool:
-    """Whether a label names a class: lists, tensors and floats do not."""
-    return not (is_list(label.type) or is_tensor(label) or pa.types.is_floating(label.type))
-
-
-def check(schema: pa.Schema, label: str, settings: Ingest) -> None:
-    """Rejects settings that need classes, if the label is none."""
-    if settings.splits.stratify and not (label and has_classes(schema.field(label))):
-        what = f"the label {label!r} is {schema.field(label).type}" if label else "the data has no label"
-        raise SettingsError(f"setting ingest.splits.stratify: needs a label with classes, but {what}; set it to false")
-    if settings.unlabelled == "keep_as_class" and label and not _is_name(schema.field(label)):
-        raise SettingsError(
-            f"setting ingest.unlabelled: keep_as_class needs a label of text, but {label!r} is "
-            f"{schema.field(label).type}; use quarantine or stop, or --set ingest.columns.{label}=text"
-        )
 
 
 @dataclass(frozen=True)
@@ -50,7 +31,6 @@ class LabelPolicy:
 
     label: str  # column, or empty
     unlabelled: str
-    path: DataPath  # of the rows, for messages
 
     def schema(self, schema: pa.Schema) -> pa.Schema:
         """Returns the schema to read by: with it a source keeps a label that is nan, instead of rejecting its row."""
@@ -75,11 +55,6 @@ class LabelPolicy:
             return replace(batch, columns=pa.RecordBatch.from_arrays(columns, schema=batch.columns.schema))
         rows = np.flatnonzero(missing).tolist()
         bad = [batch.bad_row(row, _reason(labels[row].as_py())) for row in rows]
-        if self.unlabelled == "stop":
-            raise BadInput(
-                f"{printable(str(self.path))}: {bad[0].position}: {bad[0].reason}; ingest.unlabelled = stop expects a "
-                "label in every row: add it, or set ingest.unlabelled to quarantine or keep_as_class"
-            )
         good = np.flatnonzero(~missing)
         return RowBatch(batch.columns.take(pa.array(good)), [*batch.bad, *bad], _of(batch, good.tolist()))
 
@@ -89,23 +64,20 @@ def _of(batch: RowBatch, rows: list[int]) -> Callable[[int], tuple[str, bytes]] 
     return None if describe is None else lambda row: describe(rows[row])
 
 
-def _is_name(label: pa.Field) -> bool:
-    return has_classes(label) and bool(is_text(label.type) or pa.types.is_binary(label.type))
-
-
 def _missing(labels: pa.Array, field: pa.Field) -> Flags:
     """Returns which labels are missing."""
     missing: Flags = labels.is_null().to_numpy(zero_copy_only=False)
     if pa.types.is_floating(labels.type):
         return missing | out_of_range(labels)
-    if _is_name(field):
-        missing = missing | _is_blank(labels)
+    if is_name(field):
+        missing = missing | is_blank(labels)
     if was_number(field):
         missing = missing | _flags(pc.is_in(pc.utf8_trim_whitespace(labels), _NOT_NUMBERS))
     return missing
 
 
-def _is_blank(labels: pa.Array) -> Flags:
+def is_blank(labels: pa.Array) -> Flags:
+    """Returns which texts are empty or only white space; null is neither."""
     if is_text(labels.type):
         return _flags(pc.or_(pc.utf8_is_space(labels), pc.equal(pc.binary_length(labels), 0)))
     return _flags(pc.match_substring_regex(labels, _BLANK))

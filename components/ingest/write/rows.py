@@ -15,14 +15,16 @@ import pyarrow as pa
 from components.errors import SettingsError
 from components.ingest.sources.rows import BadRow, Range, RowSource
 from components.ingest.survey import columns, identity
+from components.ingest.survey.label import has_classes
 from components.ingest.write import keys
 from components.ingest.write.fingerprints import FingerprintWriter, fingerprint_writer
 from components.ingest.write.image_column import ImageColumn, RowsWithImages
 from components.ingest.write.keys import ColumnRoles, KeyedRows, Numbers
-from components.ingest.write.labels import LabelPolicy, has_classes
+from components.ingest.write.labels import LabelPolicy, is_blank
 from components.ingest.write.report import ShardCounts, ShardReport
 from components.ingest.write.strata import ROW, Rows, Strata
 from components.records.quarantine import Quarantined, printable
+from components.records.schema import TEXT
 from components.records.tfrecord import TFRecordWriter, frame_batch
 from components.settings.ingest import Ingest
 from components.settings.splits import SPLITS
@@ -63,6 +65,11 @@ class RangeReader:
         """Column whose values are classes, or empty."""
         return self.label if self.label and has_classes(self.schema.field(self.label)) else ""
 
+    @property
+    def text_columns(self) -> tuple[str, ...]:
+        """Columns that are read as text."""
+        return tuple(field.name for field in self.schema if columns.meaning_of(field) == TEXT)
+
     def keyed(self, strata: Strata | None = None) -> Iterator[tuple[RowsWithImages, KeyedRows]]:
         """Yields all rows in bounded batches, identified."""
         roles = self.roles()
@@ -84,7 +91,7 @@ class RangeReader:
 
     def _rows(self) -> Iterator[RowsWithImages]:
         path = self.data / self.part.path
-        policy = LabelPolicy(self.label, self.settings.unlabelled, path)
+        policy = LabelPolicy(self.label, self.settings.unlabelled)
         batches = map(policy.apply, self.source.read(path, self.part, policy.schema(self.schema)))
         if not self.images:
             yield from (RowsWithImages(batch.columns, batch.bad) for batch in batches)
@@ -103,7 +110,7 @@ def write_range(reader: RangeReader, shard: str, artifact: Path) -> list[ShardRe
         shard: end of the names of its shards, such as "00003-of-00024".
         artifact: the folder that the shards go to.
     """
-    settings, counts = reader.settings, _RangeCounts(reader.part, reader.class_column)
+    settings, counts = reader.settings, _RangeCounts(reader.part, reader.class_column, reader.text_columns)
     strata = Strata.load(artifact) if settings.splits.stratify else None
     gzip = settings.compression == "gzip" and not reader.images
     with contextlib.ExitStack() as stack:
@@ -130,6 +137,8 @@ class _RangeCounts:
 
     part: Range
     label: str  # column whose values are counted, or empty
+    texts: tuple[str, ...] = ()  # columns whose empty values are counted
+    empty_texts: int = 0
     bad: list[Quarantined] = field(default_factory=list)
     read: int = 0
     splits: dict[str, ShardCounts] = field(default_factory=lambda: {split: ShardCounts() for split in SPLITS})
@@ -144,6 +153,9 @@ class _RangeCounts:
         """Counts rows that were written, and those with a bad image."""
         self.add_bad(rows.bad)
         self.read += rows.columns.num_rows
+        for name in self.texts:
+            texts = rows.columns.column(rows.columns.schema.get_field_index(name))
+            self.empty_texts += texts.null_count + int(is_blank(texts).sum())
         if self.label:
             self._count_classes(rows.columns.column(rows.columns.schema.get_field_index(self.label)), keyed.splits)
         for image, split in zip(rows.images, keyed.splits.tolist() if rows.images else (), strict=True):
@@ -191,7 +203,10 @@ class _SplitWriters:
             counts.splits[split].report(split, self._name(split), shard) for split, (shard, _) in self._open.items()
         ]
         first = made[0] if made else ShardReport()
-        return [replace(first, quarantined=tuple(counts.bad), read=counts.read), *made[1:]]
+        return [
+            replace(first, quarantined=tuple(counts.bad), read=counts.read, empty_texts=counts.empty_texts),
+            *made[1:],
+        ]
 
     def _start(self, split: str) -> tuple[TFRecordWriter, FingerprintWriter]:
         target = self._artifact / self._name(split)

@@ -94,7 +94,7 @@ def test_warnings(tmp_path: Path) -> None:
 
     assert duplicates.find(tmp_path, names).warnings() == [
         f"2 exact duplicates in 1 groups, each kept within one split, such as {same}",
-        f"1 records have several labels, such as {conflict}",
+        f"1 groups of equal records have different labels, such as {conflict}",
     ]
 
 

@@ -103,7 +103,7 @@ class TestBuild:
 
         assert build(listing(files), [])[0].warnings == (
             "3 exact duplicates in 2 groups, each kept within one split, such as cats/1.jpg = cats/2.jpg",
-            "1 groups have several labels, such as cats/3.jpg = dogs/4.jpg = dogs/5.jpg",
+            "1 groups of equal records have different labels, such as cats/3.jpg = dogs/4.jpg = dogs/5.jpg",
         )
 
 

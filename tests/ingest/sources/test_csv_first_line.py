@@ -6,12 +6,13 @@ from pathlib import Path
 import pytest
 
 from components.errors import BadInput
-from components.ingest.sources.csv_first_line import Verdict, compare, decide
-from components.ingest.sources.rows import MAX_ROW
+from components.ingest.sources.csv_first_line import Verdict, check_header, compare, decide
+from components.ingest.sources.rows import MAX_ROW, Decision
 
 UNKNOWN = "it may be data, nothing distinguishes it from the lines below it"
 NO_DIGIT = "has no digit, unlike the values below it in"
-ADVICE = "ingest.header = yes or no decides otherwise"
+IF_NAMES = "--set ingest.header=yes reads it as column names"
+IF_DATA = "--set ingest.header=no reads it as data"
 
 
 def lines(*rows: str) -> Verdict:
@@ -94,7 +95,7 @@ def files(folder: Path, *contents: str) -> list[Path]:
     return paths
 
 
-def decided(paths: Sequence[Path], names: Sequence[str] = (), known: Sequence[str] = ()) -> tuple[bool, str]:
+def decided(paths: Sequence[Path], names: Sequence[str] = (), known: Sequence[str] = ()) -> tuple[bool, Decision]:
     """Returns the decision on all files."""
     return decide(paths, names, known, MAX_ROW)
 
@@ -104,28 +105,49 @@ class TestFiles:
 
     def test_a_clear_header_needs_no_note(self, tmp_path: Path) -> None:
         """A17: the usual case is silent."""
-        assert decided(files(tmp_path, "n,t\n1,x\n", "n,t\nx,y\n")) == (True, "")
+        assert decided(files(tmp_path, "n,t\n1,x\n", "n,t\nx,y\n")) == (True, Decision())
 
     def test_data_is_announced(self, tmp_path: Path) -> None:
         """A17: a file that cannot be decided follows the others."""
         assert decided(files(tmp_path, "x,y\n", "1,2\n3,4\n")) == (
             False,
-            f"first line of b.csv read as data: '1' is a number like those below it in column 1; {ADVICE}",
+            Decision(
+                "first line of b.csv read as data: '1' is a number like those below it in column 1; "
+                f"{IF_NAMES}, ingest.names names the columns"
+            ),
         )
 
     def test_an_unknown_first_line_stays_a_header(self, tmp_path: Path) -> None:
         """A17: the user is told; with `ingest.names` the line is data, because names then need no header."""
         [path] = files(tmp_path, "a,b\nc,d\n")
 
-        assert decided([path]) == (True, f"first line of a.csv read as column names: {UNKNOWN}; {ADVICE}")
-        assert decided([path], names=["x", "y"]) == (False, f"first line of a.csv read as data: {UNKNOWN}; {ADVICE}")
+        assert decided([path]) == (
+            True,
+            Decision(f"first line of a.csv read as column names: {UNKNOWN}; {IF_DATA}", is_clear=False),
+        )
+        assert decided([path], names=["x", "y"]) == (
+            False,
+            Decision(f"first line of a.csv read as data: {UNKNOWN}; {IF_NAMES}"),
+        )
+
+    def test_a_header_by_setting_that_looks_like_data(self, tmp_path: Path) -> None:
+        """A17: `ingest.header = yes` is followed, with a warning; a line that looks like names has none."""
+        data, header = files(tmp_path, "1,x\n2,y\n", "n,t\n1,x\n")
+        reason = "'1' is a number like those below it in column 1"
+        because = f"because of ingest.header = yes, but it looks like data: {reason}; {IF_DATA}"
+
+        assert [check_header(data, names, (), MAX_ROW) for names in ((), ("n", "t"))] == [
+            Decision(f"first line of a.csv read as column names {because}", is_clear=False),
+            Decision(f"first line of a.csv replaced by ingest.names {because}", is_clear=False),
+        ]
+        assert check_header(header, (), (), MAX_ROW) == Decision()
 
     @pytest.mark.parametrize("settings", [{"known": ["2019"]}, {"names": ["2019", "2020"]}])
     def test_settings_that_name_its_cells_make_it_a_header(
         self, tmp_path: Path, settings: dict[str, list[str]]
     ) -> None:
         """A17: such as --label 2019."""
-        assert decided(files(tmp_path, "2019,2020\n1,2\n3,4\n"), **settings) == (True, "")
+        assert decided(files(tmp_path, "2019,2020\n1,2\n3,4\n"), **settings) == (True, Decision())
 
     def test_files_that_disagree_are_an_error(self, tmp_path: Path) -> None:
         """A17: the message has both files, their reasons and the setting."""

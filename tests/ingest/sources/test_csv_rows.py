@@ -17,7 +17,7 @@ from components.ingest.sources import csv_rows, text_ranges
 from components.ingest.sources.csv_header import CsvFormat
 from components.ingest.sources.csv_records import NOT_CLOSED
 from components.ingest.sources.csv_rows import SOURCE, CsvRows
-from components.ingest.sources.rows import BadRow, Range
+from components.ingest.sources.rows import BadRow, Decision, Range
 from components.records.quarantine import RAW_LIMIT
 from components.settings.ingest import Ingest
 from tests.ingest.sources.reading import TARGETS, WHOLE, Rows, read
@@ -524,7 +524,7 @@ class TestWithoutHeader:
 
         rows, bad = read(source, write(start + NEWS), target=target)
 
-        assert decision.startswith(
+        assert decision.text.startswith(
             "first line of table.csv read as data: '3' is a number like those below it in column 1"
         )
         blank = start.count("\n")
@@ -556,7 +556,7 @@ class TestWithoutHeader:
         path = write("a,b\n1,2\n")
         source, decision = SOURCE.configure([path], Ingest.model_validate(options))
 
-        assert (read(source, path)[0], decision) == (expected, "")
+        assert (read(source, path)[0], decision) == (expected, Decision())
 
     def test_names_for_all_columns(self, write: Write) -> None:
         """A17: fewer or more names than columns are rejected."""
@@ -565,7 +565,7 @@ class TestWithoutHeader:
         with pytest.raises(SettingsError) as error:
             source.schema(path)
 
-        assert str(error.value) == (f"setting ingest.names: 3 names, but {path} has 2 columns; name all of them")
+        assert str(error.value) == f"setting ingest.names: {path} has 2 columns, 3 names are set; give one per column"
 
     def test_distinct_names(self, write: Write) -> None:
         """A17: the same name for two columns is rejected."""

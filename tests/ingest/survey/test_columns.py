@@ -134,27 +134,32 @@ class TestText:
         self, schema: pa.Schema, setting: tuple[str, ...], others: tuple[str, ...], expected: tuple[str, ...]
     ) -> None:
         """By the setting, else by name, else as the only text column."""
-        assert columns.text_columns(HERE, schema, setting, others) == expected
+        assert columns.text_columns(HERE, schema, setting, others, list) == expected
 
     @pytest.mark.parametrize(
         ("schema", "reason"),
         [
-            (texts("author", "said"), "2 candidates (author, said)"),
-            (texts(n=pa.int64(), m=pa.float64()), "none of n, m is text"),
+            (
+                texts("author", "said"),
+                ("2 candidates (author, said)", ", or join several: --set ingest.text=author,said"),
+            ),
+            (texts(n=pa.int64(), m=pa.float64()), ("none of n, m is text", "")),
         ],
         ids=["too many", "none"],
     )
-    def test_an_ambiguous_text_column_is_an_error(self, schema: pa.Schema, reason: str) -> None:
-        """The message has the setting."""
+    def test_an_ambiguous_text_column_is_an_error(self, schema: pa.Schema, reason: tuple[str, str]) -> None:
+        """A17: the message has the setting, and that columns of free text can be joined."""
         with pytest.raises(BadInput) as error:
-            columns.text_columns(HERE, schema, (), ())
+            columns.text_columns(HERE, schema, (), (), list)
 
-        assert str(error.value) == f"rows.csv: no column for the text: {reason}; name it with --set ingest.text=COLUMN"
+        assert str(error.value) == (
+            f"rows.csv: no column for the text: {reason[0]}; name it with --set ingest.text=COLUMN{reason[1]}"
+        )
 
     def test_a_misspelt_column_is_reported(self) -> None:
         """The message has a suggestion."""
         with pytest.raises(SettingsError, match=r"ingest\.text: no column 'sayd' in the data; did you mean 'said'\?"):
-            columns.text_columns(HERE, texts("author", "said"), ("said", "sayd"), ())
+            columns.text_columns(HERE, texts("author", "said"), ("said", "sayd"), (), list)
 
 
 @pytest.fixture
@@ -193,7 +198,7 @@ class TestDates:
 
     def test_only_ascii_digits_make_a_date(self) -> None:
         """TensorFlow reads 0 to 9 only; Python's int() reads these digits too."""
-        assert not columns._are_dates(pa.array(["٢٠٢٦-١١-١٦"]))
+        assert not columns.are_dates(pa.array(["٢٠٢٦-١١-١٦"]))
 
 
 def test_meanings_are_stored_in_the_metadata() -> None:

@@ -7,6 +7,7 @@ from typing import Any
 import orjson
 import pytest
 
+from components.errors import BadInput, SettingsError
 from components.ingest.config import Needs
 from components.ingest.survey import identity, survey
 from components.settings.ingest import Ingest
@@ -92,3 +93,71 @@ def test_the_text_column_identifies_the_record(tmp_path: Path) -> None:
     needs = Needs(label="label", roles=("text",))
 
     assert left_out(tmp_path, {"text": UUIDS, "place": ["a"] * ROWS}, needs=needs) == []
+
+
+@pytest.mark.parametrize(
+    ("inputs", "unused", "expected"),
+    [
+        (
+            ("number", "category"),
+            ("fare",),
+            (
+                "trip_id, rider_id look like ids and are inputs of the model; "
+                "--set ingest.unused=fare,trip_id,rider_id leaves them out"
+            ),
+        ),
+        (
+            ("number",),
+            ("rider_id",),
+            "trip_id looks like an id and is an input of the model; --set ingest.unused=rider_id,trip_id leaves it out",
+        ),
+        (("text",), (), ""),
+        (("number", "category"), ("trip_id", "rider_id"), ""),
+    ],
+)
+def test_an_id_that_the_model_reads_is_warned_of(
+    inputs: tuple[str, ...], unused: tuple[str, ...], expected: str, tmp_path: Path
+) -> None:
+    """A17: the served model would require it; a task that reads other columns gives no warning."""
+    path = tmp_path / "a.jsonl"
+    rows = [{"trip_id": 3 * n, "rider_id": f"r{n}", "fare": n % 4, "label": "xy"[n % 2]} for n in range(ROWS)]
+    path.write_bytes(b"\n".join(map(orjson.dumps, rows)))
+    table = survey.take(str(path), Ingest(unused=unused), HashCache(None), Needs(label="label", inputs=inputs)).table
+
+    assert table is not None
+    assert table.warnings == tuple(filter(None, [expected]))
+
+
+@pytest.mark.parametrize(
+    ("settings", "error", "message"),
+    [
+        (
+            {"label": "class"},
+            SettingsError,
+            (
+                "setting ingest.label: no column 'class' in the data; known: column_1, column_2 (first line of a.csv "
+                "read as data: '1' is a number like those below it in column 1; --set ingest.header=yes reads it as "
+                "column names, ingest.names names the columns)"
+            ),
+        ),
+        (
+            {"header": "yes"},
+            BadInput,
+            (
+                "{path}: no column for the label among 1, x (first line of a.csv read as column names because of "
+                "ingest.header = yes, but it looks like data: '1' is a number like those below it in column 1; "
+                "--set ingest.header=no reads it as data); name it with --set ingest.label=COLUMN"
+            ),
+        ),
+    ],
+)
+def test_a_missing_label_column_comes_with_the_decision_on_the_first_line(
+    settings: dict[str, str], error: type[Exception], message: str, tmp_path: Path
+) -> None:
+    """A17: the user sees why there is no such column."""
+    path = tmp_path / "a.csv"
+    path.write_text("1,x\n2,y\n")
+
+    with pytest.raises(error) as raised:
+        survey.take(str(path), Ingest.model_validate(settings), HashCache(None), Needs(label="label"))
+    assert str(raised.value) == message.format(path=path)

@@ -15,10 +15,10 @@ import tensorflow as tf
 
 from components.errors import BadInput, SettingsError
 from components.ingest import units
+from components.ingest.close.manifest import check_labels
 from components.ingest.config import Needs
 from components.ingest.survey import survey
 from components.ingest.units import Output
-from components.ingest.write import labels
 from components.records.quarantine import Quarantined
 from components.settings.ingest import Ingest
 from components.storage.hashing import HashCache
@@ -31,7 +31,6 @@ def ingest(data: Path, needs: Needs = LABELLED, **settings: Any) -> tuple[Counte
     chosen = Ingest(**settings)
     found = survey.take(str(data), chosen, HashCache(None), needs)
     assert found.table is not None
-    labels.check(found.table.schema, found.table.label, chosen)
     output = Output(data.parent / "out", chosen)
     made = [each for unit in units.of_span(found.spans[0], found.table, chosen) for each in unit.write(output)]
     classes: Counter[str] = sum((Counter(report.classes) for report in made), Counter())
@@ -97,11 +96,17 @@ class TestEverySource:
         assert ingest(data, unlabelled="keep_as_class") == ({"cash": 1, "card": 1, "(none)": 2}, [])
 
     def test_they_can_stop_the_run(self, write: Callable[[Path], None], data: Path) -> None:
-        """A17: the message names file and position."""
+        """A17: the message names file and position of the first one."""
         write(data / "taxi")
+        _, quarantined = ingest(data, unlabelled="stop")
 
-        with pytest.raises(BadInput, match=r"data/taxi\.\w+: (line|row|byte offset) \d+: no label; .*quarantine or"):
-            ingest(data, unlabelled="stop")
+        with pytest.raises(BadInput) as error:
+            check_labels(quarantined, data / "quarantine.jsonl")
+        assert str(error.value) == (
+            f"{quarantined[0].path}: {quarantined[0].position}: no label; ingest.unlabelled = stop expects a label in "
+            f"every row; 2 rows have none, listed in {data}/quarantine.jsonl: add it, or set ingest.unlabelled to "
+            "quarantine or keep_as_class"
+        )
 
 
 def test_the_quarantine_has_line_and_text(data: Path) -> None:
@@ -174,14 +179,14 @@ class TestRegression:
         assert reasons(ingest(data / "a.parquet")[1]) == [("row 2", "no label")]
 
     def test_a_quantity_cannot_be_a_class(self, data: Path) -> None:
-        """The message says so, before anything is read."""
-        (data / "a.csv").write_text("x,label\n1,1.5\n2,\n")
+        """A17: the survey says so, with the name of the column in the data."""
+        (data / "a.csv").write_text("x,price\n1,1.5\n2,\n")
 
         with pytest.raises(SettingsError) as error:
-            ingest(data, unlabelled="keep_as_class")
+            ingest(data, label="price", unlabelled="keep_as_class")
         assert str(error.value) == (
-            "setting ingest.unlabelled: keep_as_class needs a label of text, but 'label' is double; "
-            "use quarantine or stop, or --set ingest.columns.label=text"
+            "setting ingest.unlabelled: keep_as_class needs a label of text, but 'price' is double; "
+            "use quarantine or stop, or --set ingest.columns.price=text"
         )
 
 
