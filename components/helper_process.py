@@ -25,5 +25,6 @@ def module(name: str, *arguments: str) -> list[str]:
 
 def _search_path() -> list[str]:
     """Returns where this process finds modules, without the working folder, unless PYTHONPATH names it."""
-    here, named = str(Path.cwd()), os.environ.get("PYTHONPATH", "").split(os.pathsep)
-    return [_CODE, *(entry for entry in sys.path if entry and (entry != here or entry in named))]
+    here = os.path.realpath(os.curdir)  # an entry may name it by a link, or as "."
+    named = {os.path.realpath(entry) for entry in os.environ.get("PYTHONPATH", "").split(os.pathsep) if entry}
+    return [_CODE, *(entry for entry in sys.path if entry and (os.path.realpath(entry) != here or here in named))]

@@ -84,6 +84,11 @@ def copy_filtered(log: int) -> None:
     """What the filter process runs: copies standard input to a descriptor until all that write to it have ended."""
     for signum in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
         signal.signal(signum, signal.SIG_IGN)  # the last messages of a run that was stopped belong in its log
+    # Two processes hold the pipe open: without a reader, every print of the run would fail. One copies; the other
+    # starts a new copy if that one is killed.
+    while child := os.fork():
+        if os.waitpid(child, 0)[1] == 0:
+            return
     known, held = json.loads(os.environ[_SECRETS]), b""
     while chunk := os.read(0, _CHUNK):
         lines, newline, rest = (held + chunk).rpartition(b"\n")

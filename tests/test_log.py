@@ -202,6 +202,42 @@ def test_a_log_is_readable_by_its_owner_only(log: Path) -> None:
     assert (log.read_text(), log.parent.stat().st_mode & 0o777) == ("0o600\n", 0o700)
 
 
+def test_an_existing_log_is_made_readable_by_its_owner_only(log: Path) -> None:
+    """D5: with what it contains."""
+    log.parent.mkdir()
+    log.write_text("before\n")
+    log.chmod(0o644)
+
+    assert run("with log.diverted(LOG):\n    print('after')\n", log) == Printed("", "", "before\nafter\n")
+    assert log.stat().st_mode & 0o777 == 0o600
+
+
+def test_a_killed_filter_process_fails_no_print(log: Path) -> None:
+    """The copying process is killed, then the one that starts it again: the run and its children print as before."""
+    printed = run(
+        "import time\n"
+        "def wait(condition):\n"
+        "    end = time.monotonic() + 60\n"
+        "    while not condition() and time.monotonic() < end: time.sleep(0.01)\n"
+        "    return condition()\n"
+        "def children(pid):\n"
+        "    return [int(each) for each in Path(f'/proc/{pid}/task/{pid}/children').read_text().split()]\n"
+        "with log.diverted(LOG) as user:\n"
+        "    (parent,) = children(os.getpid())\n"
+        "    copying = wait(lambda: children(parent))\n"
+        "    os.kill(copying[0], 9)\n"
+        "    wait(lambda: children(parent) not in ([], copying))\n"
+        "    print('one', flush=True)\n"
+        "    os.kill(parent, 9)\n"
+        "    print('two', flush=True)\n"
+        "    subprocess.run(['echo', 'three'], check=True)\n"
+        "    print(wait(lambda: LOG.read_text() == 'one\\ntwo\\nthree\\n'), file=user)\n",
+        log,
+    )
+
+    assert printed == Printed("True\n", "", "one\ntwo\nthree\n")
+
+
 def test_a_killed_process_leaves_its_whole_log(log: Path) -> None:
     """The last lines before the kill are there when the filter process has ended."""
     run("with log.diverted(LOG):\n    os.write(1, b'last\\n'); os.kill(os.getpid(), 9)\n", log, code=-9)

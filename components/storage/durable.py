@@ -67,8 +67,10 @@ def write_bytes(target: Path, content: bytes, *, private: bool = False, sync: bo
 
 
 def owner_only(path: str, flags: int) -> int:
-    """Opens a file for `open(…, opener=owner_only)`: a new file is readable by its owner only."""
-    return os.open(path, flags, 0o600)
+    """Opens a file for `open(…, opener=owner_only)`, and makes it readable by its owner only, also an existing one."""
+    descriptor = os.open(path, flags, 0o600)
+    os.fchmod(descriptor, 0o600)
+    return descriptor
 
 
 def fsync(path: Path) -> None:
