@@ -88,12 +88,17 @@ def test_overlays_are_not_modified() -> None:
     assert first == {"train": {"epochs": 3}}
 
 
+NOTES = {"evaluate.min_r2": r"\. R² is another, stricter measure: it is never above the squared correlation"}
+
+
 @pytest.mark.parametrize(("old", "new"), RENAMED.items())
 def test_the_old_name_of_a_setting_is_accepted_with_a_warning(old: str, new: str) -> None:
     """For one release, in a settings file and as a flag."""
     section, key = new.split(".")
     values = {"near_duplicate_bits": 1, "tokens": "characters", "tensor_zscore": "all", "min_r2": 0.5}
-    with pytest.warns(RenamedSetting, match=f"^setting {old} was renamed to {new}; use the new name$"):
+    with pytest.warns(
+        RenamedSetting, match=f"^setting {old} was renamed to {new}; use the new name{NOTES.get(new, '')}$"
+    ):
         loaded = load([parse_flag(f"{old}={values[key]}")])
 
     assert loaded.section(section)[key] == values[key]

@@ -67,14 +67,14 @@ class Verified:
 
 def check(artifact: Path, shards: Sequence[Shard]) -> None:
     """Raises BadInput if a shard is not as in the manifest; names each shard, the byte offset and the fault."""
-    if damages := [damage for damage, _ in _examined(artifact, shards).values()]:
+    if damages := [_examine(artifact, shard)[0] for shard in _damaged(artifact, shards)]:
         raise BadInput(_message(artifact, damages, f"{_EXPECTED}: {_AGAIN}"))
 
 
 @contextlib.contextmanager
 def verified(artifact: Path, shards: Sequence[Shard], settings: Input) -> Iterator[Verified]:
     """Yields the shards that have records, each compared with the manifest; copies are deleted afterwards."""
-    examined = _examined(artifact, shards)
+    examined = {shard.name: _examine(artifact, shard) for shard in _damaged(artifact, shards)}
     damages = tuple(damage for damage, _ in examined.values())
     _check_loss(artifact, damages, sum(shard.records for shard in shards), settings)
     with tempfile.TemporaryDirectory(prefix="penstock-intact-") if examined else contextlib.nullcontext("") as folder:
@@ -87,11 +87,11 @@ def verified(artifact: Path, shards: Sequence[Shard], settings: Input) -> Iterat
         yield Verified(tuple(shard for shard in readable if shard.records), damages)
 
 
-def _examined(artifact: Path, shards: Sequence[Shard]) -> dict[str, tuple[Damage, list[bytes]]]:
-    """Returns the damage and the intact records of each shard that is not as in the manifest."""
+def _damaged(artifact: Path, shards: Sequence[Shard]) -> list[Shard]:
+    """Returns the shards that are not as in the manifest."""
     with ThreadPoolExecutor(os.cpu_count()) as pool:
         matches = list(pool.map(lambda shard: _matches(artifact, shard), shards))
-    return {shard.name: _examine(artifact, shard) for shard, good in zip(shards, matches, strict=True) if not good}
+    return [shard for shard, good in zip(shards, matches, strict=True) if not good]
 
 
 def _matches(artifact: Path, shard: Shard) -> bool:

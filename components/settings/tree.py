@@ -30,6 +30,7 @@ RENAMED = {
     "evaluate.min_explained": "evaluate.min_r2",
     "evaluate.min_squared_correlation": "evaluate.min_r2",
 }
+_NOTES = {"evaluate.min_r2": ". R² is another, stricter measure: it is never above the squared correlation"}
 
 
 class RenamedSetting(FutureWarning):
@@ -111,7 +112,7 @@ def _with_new_names(overlay: Mapping[str, Any]) -> dict[str, Any]:
         values = renamed.get(section)
         if isinstance(values, Mapping) and key in values:
             warnings.warn(
-                f"setting {old} was renamed to {new}; use the new name",
+                f"setting {old} was renamed to {new}; use the new name{_NOTES.get(new, '')}",
                 RenamedSetting,
                 stacklevel=3,
             )

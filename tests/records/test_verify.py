@@ -1,5 +1,6 @@
 """Damage of a shard is found before training, reported with its offset, and costs no more than its own records."""
 
+import tracemalloc
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -245,3 +246,24 @@ class TestGzip:
 
             assert len(numbers) == 200 - damage["lost"]
             assert len(set(numbers)) == len(numbers)
+
+
+def test_a_check_keeps_no_records_in_memory(tmp_path: Path) -> None:
+    """Damage in every shard takes the memory of one shard, not of all."""
+    shards, size = [], 1 << 20
+    for number in range(8):
+        path = tmp_path / str(number)
+        with tf.io.TFRecordWriter(str(path)) as writer:
+            for _ in range(4):
+                writer.write(bytes(size // 4))
+        shards.append(Shard("train", path.name, 4, path.stat().st_size, checksum.of_file(path)))
+        path.write_bytes(flipped(50)(path.read_bytes()))
+    tracemalloc.start()
+    try:
+        with pytest.raises(BadInput):
+            verify.check(tmp_path, shards)
+        peak = tracemalloc.get_traced_memory()[1]
+    finally:
+        tracemalloc.stop()
+
+    assert peak < 5 * size
