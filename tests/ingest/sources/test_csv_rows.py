@@ -114,8 +114,14 @@ class TestSchema:
     @pytest.mark.parametrize(
         ("content", "reason"),
         [
-            ("a,b,a\n1,2,3\n", r"table\.csv: two columns of the header are called 'a'"),
-            (",a\n0,1\n", r"table\.csv: column 1 of the header has no name"),
+            (
+                "a,b,a\n1,2,3\n",
+                r"table\.csv: two columns of the header are called 'a'; .*ingest\.header=no if the first line is data",
+            ),
+            (
+                ",a\n0,1\n",
+                r"table\.csv: column 1 of the header has no name; .*ingest\.header=no if the first line is data",
+            ),
             ("a, \n0,1\n", r"table\.csv: column 2 of the header has no name"),
             (b"a,\xff\n0,1\n", r"table\.csv: column 2 of the header: .* is not UTF-8"),
             ('a,"b\n0,1\n', r"table\.csv: line 1, the header: a quoted cell is not closed"),
