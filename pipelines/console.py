@@ -118,7 +118,10 @@ class Display:
 
     def schema(self, schema: Curated) -> None:
         """Prints the path of a schema that was inferred in this run."""
-        self._console.print(f"schema: inferred from the data; check it and edit it if needed: {schema.file}")
+        when = (
+            "inferred again, because settings of ingest have changed" if schema.is_again else "inferred from the data"
+        )
+        self._console.print(f"schema: {when}; check it and edit it if needed: {schema.file}")
 
     def warning(self, message: str) -> None:
         """Prints a warning."""

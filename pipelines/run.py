@@ -12,6 +12,7 @@ import traceback
 from collections.abc import Iterator
 from contextlib import closing, contextmanager, suppress
 from datetime import datetime, timezone
+from pathlib import Path
 from types import FrameType
 from typing import Any, TextIO
 
@@ -130,17 +131,17 @@ class _TfxRun:
 
         if self._plan.schema is not None:
             schema.write_input(self._config, self._plan.schema)
-        pipeline = compiled if compiled is not None else build.compiled(self._config, self._schema())
+        pipeline = compiled if compiled is not None else build.compiled(self._config, *self._schema())
         if self._plan.of("Ingest").action != plan.RUN:
             cached.forget()  # otherwise Ingest does it when it has finished
         LocalRunner(self._config, self._plan, display.started, finished).run(pipeline)
 
-    def _schema(self) -> bytes:
-        """Returns the schema that configures the nodes: of this plan, or the output of a Schema node that is kept."""
+    def _schema(self) -> tuple[bytes, Path]:
+        """Returns the schema that configures the nodes, of this plan or of a Schema node that is kept, and its file."""
         if self._plan.schema is not None:
-            return schema.in_force(self._config, self._plan.schema)
+            return schema.in_force(self._config, self._plan.schema), self._plan.schema.file
         kept = self._plan.of("Schema").outputs
-        return schema.of_artifact(kept[0].uri) if kept else schema.current(self._config)
+        return schema.of_artifact(self._config, kept[0].uri) if kept else schema.current(self._config)
 
     def _facts(self, error: BaseException | None) -> RunFacts:
         done = {node.id for node in self._nodes}

@@ -52,7 +52,7 @@ def main(task: str) -> None:
     try:
         config = run_config.make(task, data=os.environ.get("PENSTOCK_DATA"), root=os.environ.get("PENSTOCK_ROOT"))
         runner = PenstockRunner(config)
-        compiled = build(config, schema.current(config))
+        compiled = build(config, *schema.current(config))
         cached.forget()  # it was taken without writing to the cache of hashes, which does not exist before the run
         runner.run(compiled)
     except PenstockError as error:

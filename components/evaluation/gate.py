@@ -40,6 +40,7 @@ def Gate(  # noqa: N802 - a TFX component
     anomalies: InputArtifact[ExampleAnomalies],
     verdict: OutputArtifact[GateVerdict],
     min_per_class: Parameter[int],
+    schema_file: Parameter[str],
 ) -> None:
     """Raises GateStopped with all problems, or writes the verdict."""
     ingested = manifest.read(Path(examples.uri))
@@ -48,15 +49,15 @@ def Gate(  # noqa: N802 - a TFX component
     split_problems = (
         class_problems(counts, min_per_class, ingested.label_source) if has_classes else empty_splits(ingested.records)
     )
-    problems = [*anomaly_lines(Path(anomalies.uri)), *split_problems]
+    problems = [*anomaly_lines(Path(anomalies.uri), schema_file), *split_problems]
     if problems:
         table = [class_table(counts)] if has_classes else []
         raise GateStopped("\n".join(["the data is not fit for training:", *problems, *table]))
     Path(verdict.uri, "verdict.json").write_bytes(orjson.dumps({"passed": True, "classes": counts}))
 
 
-def anomaly_lines(folder: Path) -> list[str]:
-    """Returns the anomalies that ExampleValidator found, one line each."""
+def anomaly_lines(folder: Path, schema_file: str) -> list[str]:
+    """Returns the anomalies that ExampleValidator found, one line each, and the file of the schema to edit."""
     files = sorted(folder.glob(f"Split-*/{_ANOMALIES}"))
     if not files:
         raise GateStopped(f"{folder}: ExampleValidator wrote no result; run it again with --force")
@@ -65,7 +66,8 @@ def anomaly_lines(folder: Path) -> list[str]:
         for file in files
         for finding in _findings(anomalies_pb2.Anomalies.FromString(file.read_bytes()))
     ]
-    return [*lines, "  (correct the data, or the curated schema if the data is right)"] if lines else []
+    advice = f"  (correct the data; or, if it is right, edit the schema {schema_file}, or a copy of it for --schema)"
+    return [*lines, advice] if lines else []
 
 
 def _findings(found: anomalies_pb2.Anomalies) -> Iterator[str]:

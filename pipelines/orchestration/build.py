@@ -1,6 +1,7 @@
 """RunConfig → TFX pipeline: the only file that wires nodes. `graph.py` lists the same nodes."""
 
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any
 
 from google.protobuf import text_format
@@ -50,17 +51,17 @@ class _Checks:
     nodes: tuple[Any, ...]
 
 
-def compiled(config: RunConfig, schema_in_force: bytes) -> pipeline_pb2.Pipeline:
+def compiled(config: RunConfig, schema_in_force: bytes, schema_file: Path) -> pipeline_pb2.Pipeline:
     """Returns the pipeline in TFX's intermediate representation."""
-    return compiler.Compiler().compile(build(config, schema_in_force))
+    return compiler.Compiler().compile(build(config, schema_in_force, schema_file))
 
 
-def build(config: RunConfig, schema_in_force: bytes) -> Pipeline:
-    """Returns the TFX pipeline of one task, for records as the schema describes them."""
+def build(config: RunConfig, schema_in_force: bytes, schema_file: Path) -> Pipeline:
+    """Returns the TFX pipeline of one task, for records as the schema describes them; messages name its file."""
     schema = text_format.Parse(schema_in_force, schema_pb2.Schema())
     layout = roles.read(schema, config.task.label)
     examples = _examples(config, schema)
-    checks = _checks(config, examples)
+    checks = _checks(config, examples, schema_file)
     transform, trainer = _training(config, layout, examples, checks)
     release = _release(config, layout, examples, trainer)
     return Pipeline(
@@ -101,7 +102,7 @@ def _with_pretrained(config: RunConfig, schema: schema_pb2.Schema, examples: _Ex
     return _Examples(extract.outputs["extracted"], (*nodes, extract), model, facts)
 
 
-def _checks(config: RunConfig, examples: _Examples) -> _Checks:
+def _checks(config: RunConfig, examples: _Examples, schema_file: Path) -> _Checks:
     schema = ImportSchemaGen(schema_file=str(config.schema_input)).with_id("Schema")
     statistics = StatisticsGen(examples=examples.channel, schema=schema.outputs["schema"])
     validator = ExampleValidator(statistics=statistics.outputs["statistics"], schema=schema.outputs["schema"])
@@ -109,6 +110,7 @@ def _checks(config: RunConfig, examples: _Examples) -> _Checks:
         examples=examples.channel,
         anomalies=validator.outputs["anomalies"],
         min_per_class=config.settings.gate.min_per_class,
+        schema_file=str(schema_file),
     )
     return _Checks(schema.outputs["schema"], passed, (schema, statistics, validator, passed))
 

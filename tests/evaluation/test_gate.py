@@ -142,7 +142,7 @@ class TestAnomalies:
         """ExampleValidator writes an empty proto for it."""
         write(tmp_path, "train", anomalies_pb2.Anomalies())
 
-        assert anomaly_lines(tmp_path) == []
+        assert anomaly_lines(tmp_path, "root/schema.pbtxt") == []
 
     def test_anomalies_are_listed_by_split_and_feature(self, tmp_path: Path) -> None:
         """Sorted, followed by the advice."""
@@ -152,10 +152,10 @@ class TestAnomalies:
         write(tmp_path, "train", found)
         write(tmp_path, "eval", anomalies_pb2.Anomalies())
 
-        assert anomaly_lines(tmp_path) == [
+        assert anomaly_lines(tmp_path, "root/schema.pbtxt") == [
             "  train: feature 'image': Column dropped.",
             "  train: feature 'label': Expected bytes but got float.",
-            "  (correct the data, or the curated schema if the data is right)",
+            "  (correct the data; or, if it is right, edit the schema root/schema.pbtxt, or a copy of it for --schema)",
         ]
 
     def test_anomalies_of_a_whole_split_are_listed(self, tmp_path: Path) -> None:
@@ -164,7 +164,7 @@ class TestAnomalies:
         found.dataset_anomaly_info.description = "Low num examples in dataset."
         write(tmp_path, "eval", found)
 
-        assert anomaly_lines(tmp_path) == [
+        assert anomaly_lines(tmp_path, "root/schema.pbtxt") == [
             "  eval: Low num examples in dataset.",
-            "  (correct the data, or the curated schema if the data is right)",
+            "  (correct the data; or, if it is right, edit the schema root/schema.pbtxt, or a copy of it for --schema)",
         ]

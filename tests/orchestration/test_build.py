@@ -34,7 +34,8 @@ def config(tmp_path_factory: pytest.TempPathFactory) -> RunConfig:
 @pytest.fixture(scope="module")
 def compiled(config: RunConfig) -> Any:
     """The pipeline in TFX's intermediate representation."""
-    return build.compiled(config, (run_config.HOME / config.task.schema).read_bytes())
+    schema = run_config.HOME / config.task.schema
+    return build.compiled(config, schema.read_bytes(), schema)
 
 
 @pytest.fixture(scope="module")
@@ -165,6 +166,7 @@ class TestWiring:
     def test_the_gate_gets_its_setting(self, nodes: dict[str, Any]) -> None:
         """As a number."""
         assert parameter(nodes["Gate"], "min_per_class") == 3
+        assert parameter(nodes["Gate"], "schema_file") == str(run_config.HOME / "schemas" / "image.pbtxt")
 
     def test_metadata_and_outputs_are_below_the_root(self, config: RunConfig, compiled: Any) -> None:
         """The planner reads the same store."""

@@ -1,5 +1,6 @@
 """Which schema the data must satisfy: the user's, the task's, or an inferred one that the user edits."""
 
+import re
 from pathlib import Path
 
 import pytest
@@ -8,6 +9,7 @@ from tensorflow_metadata.proto.v0 import schema_pb2
 
 from components.errors import SettingsError
 from components.ingest.survey import survey
+from components.records import roles
 from components.records.roles import MISSING
 from components.storage.hashing import HashCache
 from pipelines import config as run_config
@@ -86,6 +88,107 @@ def test_an_edited_schema_is_kept(tmp_path: Path) -> None:
     listed(tmp_path, "path,kind,width,height")
 
     assert find(config) == schema.Curated(config.root / "schema.pbtxt", edited.encode())
+
+
+def table_config(home: Path, *flags: str, **places: str) -> RunConfig:
+    """Returns the configuration of a table with a class, a code, a number and a note."""
+    rows = "".join(f"{kind},{code},1.5,some note {kind}\n" for kind in "xy" for code in "ab")
+    (home / "rows.csv").write_text(f"kind,code,width,note\n{rows}")
+    return run_config.make("tabular", data=str(home / "rows.csv"), root=str(home / "root"), flags=flags, **places)
+
+
+def published(config: RunConfig) -> Path:
+    """Infers and publishes the schema; returns its file."""
+    config.notes.mkdir(parents=True, exist_ok=True)
+    found = find(config)
+    assert schema.publish(found)
+    return found.file
+
+
+def roles_of(config: RunConfig, found: schema.Curated) -> dict[str, str]:
+    """Returns the role of each column."""
+    layout = roles.read(text_format.Parse(found.content, schema_pb2.Schema()), config.task.label)
+    return {column.name: column.role for column in layout.columns}
+
+
+@pytest.mark.parametrize(
+    ("flags", "expected"),
+    [
+        (["ingest.label=kind", "ingest.unused=width"], {"code": "category", "width": "unused", "note": "category"}),
+        (["ingest.label=kind", "ingest.text=note"], {"code": "category", "width": "number", "note": "text"}),
+        (["ingest.label=kind", "ingest.columns.width=text"], dict.fromkeys(["code", "width", "note"], "category")),
+        (["ingest.label=code"], {"kind": "category", "width": "number", "note": "category"}),
+    ],
+    ids=["unused", "text", "columns", "label"],
+)
+def test_a_changed_setting_infers_the_schema_again(tmp_path: Path, flags: list[str], expected: dict[str, str]) -> None:
+    """A17: if the user has not edited it; the second run with the same settings keeps it."""
+    published(table_config(tmp_path, "ingest.label=kind"))
+    config = table_config(tmp_path, *flags)
+    found = find(config)
+
+    assert (found.is_new, found.is_again, roles_of(config, found)) == (True, True, expected)
+    schema.publish(found)
+    assert find(config) == schema.Curated(found.file, found.content)
+
+
+@pytest.mark.parametrize(
+    ("flags", "reason"),
+    [
+        (["ingest.label=kind", "ingest.unused=width"], "feature 'width' is used as number, expected unused"),
+        (["ingest.label=code"], "feature 'code' is in the schema, but the column is now the label: remove the feature"),
+        (["ingest.label=width"], "feature 'label' is a class, expected a quantity"),
+    ],
+)
+def test_an_edited_schema_that_contradicts_the_settings_stops(tmp_path: Path, flags: list[str], reason: str) -> None:
+    """A17: the message names the file and what to edit."""
+    file = published(table_config(tmp_path, "ingest.label=kind"))
+    file.write_text("# mine\n" + file.read_text())
+
+    with pytest.raises(SettingsError, match=re.escape(reason)) as stop:
+        find(table_config(tmp_path, *flags))
+    assert str(stop.value).startswith(f"schema {file}: edited, and it contradicts the settings of ingest: ")
+
+
+def test_an_edited_schema_that_agrees_with_changed_settings_is_kept(tmp_path: Path) -> None:
+    """A17: the user has made the change in the file too."""
+    file = published(table_config(tmp_path, "ingest.label=kind"))
+    file.write_text(file.read_text().replace('name: "width"', 'name: "width"\n  annotation { tag: "unused" }'))
+
+    assert find(table_config(tmp_path, "ingest.label=kind", "ingest.unused=width")).is_new is False
+
+
+def test_a_schema_of_the_user_that_contradicts_the_settings_stops(tmp_path: Path) -> None:
+    """A17: --schema does not make ingest.unused silent."""
+    mine = published(table_config(tmp_path, "ingest.label=kind")).rename(tmp_path / "mine.pbtxt")
+
+    with pytest.raises(SettingsError, match=f"^schema {mine}: "):
+        find(table_config(tmp_path, "ingest.label=kind", "ingest.unused=width", schema=str(mine)))
+
+
+def test_a_setting_that_contradicts_the_tasks_schema_infers_one(tmp_path: Path) -> None:
+    """A17: data with the columns of the sample, one of them unused."""
+    shipped = text_format.Parse((HOME / "schemas" / "tabular.pbtxt").read_bytes(), schema_pb2.Schema()).feature
+    values = {schema_pb2.FLOAT: "1.5", schema_pb2.INT: "3", schema_pb2.BYTES: "x"}
+    rows = [[each.name for each in shipped if each.name != "id"], [values[e.type] for e in shipped if e.name != "id"]]
+    (tmp_path / "rows.csv").write_text("".join(",".join(row) + "\n" for row in rows))
+    config = run_config.make("tabular", data=str(tmp_path / "rows.csv"), root=str(tmp_path / "root"))
+    other = run_config.make("tabular", data=config.data, root=str(config.root), flags=["ingest.unused=mean_area"])
+    found = find(other)
+
+    assert find(config).file == HOME / "schemas" / "tabular.pbtxt"
+    assert (found.file, roles_of(other, found)["mean_area"]) == (config.root / "schema.pbtxt", "unused")
+
+
+@pytest.mark.parametrize(
+    ("label", "wrong", "right"), [("kind", "min_r2", "min_accuracy"), ("width", "min_accuracy", "min_r2")]
+)
+def test_a_threshold_of_the_other_kind_of_label_is_rejected(tmp_path: Path, label: str, wrong: str, right: str) -> None:
+    """C6: before the run, because the Evaluator would ignore it."""
+    config = table_config(tmp_path, f"ingest.label={label}", f"evaluate.{wrong}=0.5")
+
+    with pytest.raises(SettingsError, match=f"^setting evaluate.{wrong}: the label is a .*; set evaluate.{right}"):
+        find(config)
 
 
 def test_the_user_can_name_a_schema(tmp_path: Path) -> None:

@@ -171,7 +171,7 @@ def run_task(name: str, home: Path) -> TaskRun:
     schema = curated.find(config, found)
     curated.write_input(config, schema)
     ingest(config, found, home / "examples")
-    nodes = {node.id: node for node in build.build(config, curated.in_force(config, schema)).components}
+    nodes = {node.id: node for node in build.build(config, curated.in_force(config, schema), schema.file).components}
     configs = {node: orjson.loads(nodes[node].exec_properties["custom_config"]) for node in ("Transform", "Trainer")}
     task_run = TaskRun(home, config, found.table, configs["Transform"], configs["Trainer"])
     fit({name: task_run}, "graph")
