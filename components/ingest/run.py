@@ -19,7 +19,7 @@ from components.ingest.close import duplicates, manifest, reports, reuse
 from components.ingest.survey import identity, schema
 from components.ingest.survey.survey import SpanFiles, Survey, Table
 from components.ingest.units import Output, Unit
-from components.ingest.write import strata
+from components.ingest.write import labels, strata
 from components.ingest.write.report import ShardReport
 from components.ingest.write.strata import Strata
 from components.records.manifest import Manifest
@@ -139,7 +139,8 @@ def _close_rows(job: Job, table: Table, found: Sequence[ShardReport]) -> Manifes
     if not survey.spans[0].span.name:
         duplicates.clear(output.artifact)  # only spans are reused, and their fingerprints with them
     rows = sum(report.read for report in found) + len(survey.listing.quarantined)
-    warnings = [*table.warnings, *_empty_texts(found), *repeated.warnings(identity.left_out(table.schema, table.label))]
+    same = repeated.warnings(identity.left_out(table.schema, table.label))
+    warnings = [*table.warnings, *_empty_texts(found), *labels.warnings(found), *same]
     made = manifest.close(
         output.artifact, survey.listing, found, output.settings, job.quarantine_list,
         rows, warnings, table.label, table.label_source, table.notes,

@@ -45,6 +45,7 @@ class RowsWithImages:
     columns: pa.RecordBatch
     bad: Sequence[BadRow] = ()
     images: Sequence[RowImage] = ()
+    named_unlabelled: int = 0  # see LabelPolicy
 
 
 @dataclass(frozen=True)

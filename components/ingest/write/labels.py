@@ -6,7 +6,7 @@ label missing, blank, nan or infinite ─┬─ quarantine    ─► bad row wit
 """
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -18,11 +18,20 @@ from components.ingest.sources.csv_cells import MISSING
 from components.ingest.sources.rows import RowBatch
 from components.ingest.survey.columns import was_number
 from components.ingest.survey.label import is_name
+from components.ingest.write.report import ShardReport
 from components.records.quarantine import NO_LABEL
 
 UNLABELLED = "(none)"  # class of rows without a label, with ingest.unlabelled = keep_as_class
 _BLANK = r"^\s*$"
 _NOT_NUMBERS = pa.array([*MISSING, "nan", "NaN", "NAN"])  # in a label column of numbers
+
+
+def warnings(reports: Iterable[ShardReport]) -> list[str]:
+    """Returns a warning if rows without a label got the name of a class of the data."""
+    count = sum(report.named_unlabelled for report in reports)
+    what = f"{count:,} rows have the label {UNLABELLED} in the data, and rows without a label are in the same class"
+    advice = "rename that class, or set ingest.unlabelled to quarantine"
+    return [f"{what} (ingest.unlabelled = keep_as_class); {advice}"] if count else []
 
 
 @dataclass(frozen=True)
@@ -39,6 +48,13 @@ class LabelPolicy:
         place = schema.get_field_index(self.label)
         field = schema.field(place)
         return schema.set(place, field.with_metadata({**(field.metadata or {}), LABEL: b""}))
+
+    def named_unlabelled(self, batch: RowBatch) -> int:
+        """Returns the number of rows with a label of their own that is UNLABELLED, if rows without one get it."""
+        if not self.label or self.unlabelled != "keep_as_class":
+            return 0
+        labels = batch.columns.column(batch.columns.schema.get_field_index(self.label))
+        return pc.sum(pc.equal(labels, pa.scalar(UNLABELLED).cast(labels.type))).as_py() or 0
 
     def apply(self, batch: RowBatch) -> RowBatch:
         """Returns the rows that become records, with a label each, and all bad rows."""

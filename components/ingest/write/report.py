@@ -25,6 +25,7 @@ class ShardReport:
     quarantined: tuple[Quarantined, ...] = ()
     failure: str = ""  # an input file that is gone or has changed: the run must stop
     read: int = 0  # rows that were read, if a file has many records
+    named_unlabelled: int = 0  # of them, rows with a label like the class of rows without one
     empty_texts: int = 0  # rows among them that were kept without a text
     perceptual_hashes: str = ""  # of its images, as `pack_hashes` returns them
 

@@ -92,13 +92,14 @@ class RangeReader:
     def _rows(self) -> Iterator[RowsWithImages]:
         path = self.data / self.part.path
         policy = LabelPolicy(self.label, self.settings.unlabelled)
-        batches = map(policy.apply, self.source.read(path, self.part, policy.schema(self.schema)))
+        found = self.source.read(path, self.part, policy.schema(self.schema))
+        batches = ((policy.apply(batch), policy.named_unlabelled(batch)) for batch in found)
         if not self.images:
-            yield from (RowsWithImages(batch.columns, batch.bad) for batch in batches)
+            yield from (RowsWithImages(batch.columns, batch.bad, (), named) for batch, named in batches)
             return
         with ImageColumn(self.part, self.images, self.schema, self.data, self.settings, self.checks) as column:
-            for batch in batches:
-                yield RowsWithImages(batch.columns.slice(0, 0), batch.bad)
+            for batch, named in batches:
+                yield RowsWithImages(batch.columns.slice(0, 0), batch.bad, (), named)
                 yield from column.read(batch)
 
 
@@ -141,6 +142,7 @@ class _RangeCounts:
     empty_texts: int = 0
     bad: list[Quarantined] = field(default_factory=list)
     read: int = 0
+    named_unlabelled: int = 0
     splits: dict[str, ShardCounts] = field(default_factory=lambda: {split: ShardCounts() for split in SPLITS})
     classes: set[str] = field(default_factory=set)
 
@@ -153,6 +155,7 @@ class _RangeCounts:
         """Counts rows that were written, and those with a bad image."""
         self.add_bad(rows.bad)
         self.read += rows.columns.num_rows
+        self.named_unlabelled += rows.named_unlabelled
         for name in self.texts:
             texts = rows.columns.column(rows.columns.schema.get_field_index(name))
             self.empty_texts += texts.null_count + int(is_blank(texts).sum())
@@ -204,7 +207,13 @@ class _SplitWriters:
         ]
         first = made[0] if made else ShardReport()
         return [
-            replace(first, quarantined=tuple(counts.bad), read=counts.read, empty_texts=counts.empty_texts),
+            replace(
+                first,
+                quarantined=tuple(counts.bad),
+                read=counts.read,
+                empty_texts=counts.empty_texts,
+                named_unlabelled=counts.named_unlabelled,
+            ),
             *made[1:],
         ]
 

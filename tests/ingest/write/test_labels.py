@@ -19,6 +19,7 @@ from components.ingest.close.manifest import check_labels
 from components.ingest.config import Needs
 from components.ingest.survey import survey
 from components.ingest.units import Output
+from components.ingest.write import labels
 from components.records.quarantine import Quarantined
 from components.settings.ingest import Ingest
 from components.storage.hashing import HashCache
@@ -142,6 +143,22 @@ def test_a_missing_number_is_no_class(missing: str, data: Path) -> None:
 
     assert ingest(data / "numbers.csv")[0] == {"0": 20, "1": 20}
     assert ingest(data / "names.csv")[0] == {"one": 1, missing: 1}
+
+
+@pytest.mark.parametrize(("unlabelled", "warned"), [("keep_as_class", True), ("quarantine", False)])
+def test_a_class_with_the_name_of_rows_without_a_label(unlabelled: str, warned: bool, data: Path) -> None:
+    """A17: both are one class then, and a warning says so."""
+    (data / "a.csv").write_text("fare,label\n1,cash\n2,\n3,(none)\n4,(none)\n")
+    settings = Ingest.model_validate({"unlabelled": unlabelled})
+    found = survey.take(str(data), settings, HashCache(None), LABELLED)
+    output = Output(data.parent / "out", settings)
+    made = [each for unit in units.of_span(found.spans[0], found.table, settings) for each in unit.write(output)]
+    expected = (
+        "2 rows have the label (none) in the data, and rows without a label are in the same class "
+        "(ingest.unlabelled = keep_as_class); rename that class, or set ingest.unlabelled to quarantine"
+    )
+
+    assert labels.warnings(made) == ([expected] if warned else [])
 
 
 class TestRegression:
