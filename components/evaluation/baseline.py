@@ -6,11 +6,11 @@ from typing import Any
 from tfx import types
 from tfx.dsl.components.common.resolver import ResolverStrategy
 
-from components.pretrained.artifacts import have_same_inputs
+from components.pretrained.artifacts import are_comparable
 
 
 class LatestBlessedOther(ResolverStrategy):
-    """Resolves the latest blessed model other than the candidate that reads the same inputs as the candidate.
+    """Resolves the latest blessed model other than the candidate that can be compared with it.
 
     TFX's own strategy resolves the candidate itself as soon as it is blessed: the next run, with nothing changed,
     would compare the model with itself and so miss the cache.
@@ -27,7 +27,7 @@ class LatestBlessedOther(ResolverStrategy):
             other
             for other in input_dict["model"]
             if other.id in blessed - candidates
-            and all(have_same_inputs(Path(other.uri), Path(each.uri)) for each in input_dict["candidate"])
+            and all(are_comparable(Path(other.uri), Path(each.uri)) for each in input_dict["candidate"])
         ]
         latest = max(others, key=lambda artifact: artifact.id, default=None)
         return {**{key: [] for key in input_dict}, "model": [latest] if latest else []}

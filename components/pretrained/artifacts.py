@@ -3,6 +3,7 @@
 from pathlib import Path
 
 SERVING = "Format-Serving"  # folder of the model inside TFX's Model artifact
+LABELS = Path("assets") / "labels"  # in an exported SavedModel: its classes, most frequent first
 EXTRACTOR = Path("assets.extra") / "extractor.keras"  # in an exported SavedModel: the model without its head
 PROVENANCE = Path("assets.extra") / "provenance.json"  # in a pushed SavedModel: pipeline and artifact it came from
 PRETRAINED = Path("assets.extra") / "pretrained.txt"  # in a SavedModel trained on embeddings: digest of their model
@@ -23,9 +24,15 @@ def model_path(model: Path) -> str:
     return str(single if single.exists() else model)
 
 
-def have_same_inputs(model: Path, other: Path) -> bool:
-    """Returns whether two Model artifacts read the same inputs: images, or embeddings of the same pretrained model."""
-    return _pretrained_digest(model) == _pretrained_digest(other)
+def are_comparable(model: Path, other: Path) -> bool:
+    """Returns whether two Model artifacts read the same inputs (or embeddings) and predict the same classes."""
+    return _pretrained_digest(model) == _pretrained_digest(other) and _classes(model) == _classes(other)
+
+
+def _classes(model: Path) -> list[bytes]:
+    """Returns the classes of a model in order; none if it predicts a quantity."""
+    labels = model / SERVING / LABELS
+    return sorted(labels.read_bytes().split(b"\n")) if labels.exists() else []
 
 
 def _pretrained_digest(model: Path) -> str:

@@ -17,7 +17,7 @@ from ml_metadata.metadata_store import metadata_store
 from ml_metadata.proto import metadata_store_pb2 as pb
 
 from components.errors import PenstockError
-from components.pretrained.artifacts import have_same_inputs
+from components.pretrained.artifacts import are_comparable
 
 FINGERPRINT = "fingerprint"
 LEDGER = "ledger"
@@ -178,7 +178,7 @@ def _execution(execution: Any, node: str) -> Execution:
 
 
 def _is_comparable(model: Path | None, other: Path | None) -> bool:
-    return model is None or other is None or have_same_inputs(model, other)
+    return model is None or other is None or are_comparable(model, other)
 
 
 def _artifact(artifact: Any, key: str) -> Artifact:

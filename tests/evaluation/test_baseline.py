@@ -79,6 +79,19 @@ def test_a_model_with_other_inputs_is_not_resolved(tmp_path: Path) -> None:
     assert resolve(found, blessings(m1=1, m2=1, m3=1), found[3:])["model"] == [1]
 
 
+def test_a_model_with_other_classes_is_not_resolved(tmp_path: Path) -> None:
+    """The order of the classes, most frequent first, does not matter; the third model predicts a quantity."""
+    found = models(1, 2, 3, 4)
+    for model, classes in zip(found, ("b\na\n", "a\nc\n", "", "a\nb\n"), strict=True):
+        model.uri = str(tmp_path / str(model.id))
+        if classes:
+            labels = Path(model.uri, "Format-Serving", "assets", "labels")
+            labels.parent.mkdir(parents=True)
+            labels.write_text(classes)
+
+    assert resolve(found, blessings(m1=1, m2=1, m3=1), found[3:])["model"] == [1]
+
+
 def test_a_deleted_model_is_not_resolved() -> None:
     """TFX lists only live models."""
     assert resolve(models(1, 3), blessings(m1=1, m2=1), models(3))["model"] == [1]
