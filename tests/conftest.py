@@ -22,7 +22,7 @@ import pytest
 os.environ.setdefault("ONEDNN_MAX_CPU_ISA", "AVX512_CORE_FP16")
 
 _NOBODY = 65534
-_MUCH = 100 << 20  # bytes that one module's tests may leave behind
+_MUCH = 50 << 20  # bytes that one module's tests may leave behind
 
 if "PYTEST_XDIST_WORKER" in os.environ:
     # One worker per core: a thread pool in each of them would only make them wait for each other.
@@ -62,8 +62,8 @@ def _bounded_memory() -> Iterator[None]:
         import keras
 
         keras.utils.clear_session()
-        if trim := getattr(ctypes.CDLL(None), "malloc_trim", None):  # only glibc has it
-            trim(0)
+    if trim := getattr(ctypes.CDLL(None), "malloc_trim", None):  # only glibc has it
+        trim(0)
 
 
 @pytest.fixture

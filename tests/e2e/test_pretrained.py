@@ -140,6 +140,7 @@ def test_model_can_be_finetuned(home: Path, run_questions: Run) -> None:
     assert not (home / "finetuned" / "Extract").exists()
 
 
+@pytest.mark.all
 def test_model_on_images_may_follow_a_model_on_features(home: Path, run_questions: Run, restored: Any) -> None:
     """In the same root, the blessed model cannot read the new model's records and is not used as baseline."""
     with restored(home):

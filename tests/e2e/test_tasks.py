@@ -18,19 +18,15 @@ import pytest
 from components.tasks import NAMES
 from data.__main__ import generators
 
-pytestmark = [pytest.mark.e2e, pytest.mark.slow]
+# Only in `make test-all`: test_own_data.py runs the same tasks on smaller data.
+pytestmark = [pytest.mark.e2e, pytest.mark.slow, pytest.mark.all]
 
 ACCURACY = {"text": 0.90, "tensor": 0.97, "tabular": 0.95, "multimodal": 0.90}
 REQUESTS = 40
 Rows = list[tuple[dict[str, Any], str]]
 
 
-# The longest ones, whose tasks test_own_data.py runs as well: only in `make test-all`.
-LONG = ("text", "tensor", "multimodal")
-TASKS = [pytest.param(task, marks=[pytest.mark.all] if task in LONG else []) for task in ACCURACY]
-
-
-@pytest.fixture(scope="module", params=TASKS)
+@pytest.fixture(scope="module", params=ACCURACY)
 def first_run(
     request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory, make_pipeline: Any
 ) -> tuple[Any, Any]:

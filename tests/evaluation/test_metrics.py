@@ -56,6 +56,7 @@ def test_the_auc_is_right_where_scores_crowd_at_0_or_1(rare: float, scale: float
     assert metrics.auc(counted) == pytest.approx(sklearn.roc_auc_score(true, logits), abs=1e-5)
 
 
+@pytest.mark.slow
 def test_tfma_computes_the_same_accuracy_and_auc() -> None:
     """The accuracy equals that of Keras' metric for every record, ties included; the AUC differs by its buckets."""
     random = np.random.default_rng(2)

@@ -64,6 +64,7 @@ def parquet(path: Path, value: int, rows: int, *, typed: bool = True) -> None:
         path.write_bytes(path.read_bytes().replace(b"ARROW:schema", b"other:schema"))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("typed", [True, False])
 def test_parquet_rows_above_the_limit(tmp_path: Path, typed: bool) -> None:
     """D10: 20 times 100 MB in 4 KB is an error with file and row, far below 2 GB."""
@@ -144,6 +145,7 @@ def test_a_gzip_record_that_claims_two_gigabytes(tmp_path: Path) -> None:
     assert reader < 900  # TensorFlow's libraries alone take 500
 
 
+@pytest.mark.slow
 def test_npz_rows_of_one_gigabyte(tmp_path: Path) -> None:
     """D10: the header of the array is enough to reject them."""
     _npz(tmp_path / "bomb.npz", (1, 1 << 30))
