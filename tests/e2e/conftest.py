@@ -256,6 +256,24 @@ def restored() -> Callable[[Path], AbstractContextManager[None]]:
 
 
 @pytest.fixture(scope="session")
+def mounted() -> Callable[[Path, str], AbstractContextManager[Path]]:
+    """A context manager that mounts a small file system on a folder."""
+
+    @contextmanager
+    def block(folder: Path, size: str) -> Iterator[Path]:
+        folder.mkdir(parents=True, exist_ok=True)
+        mount = ["mount", "-t", "tmpfs", "-o", f"size={size}", "tmpfs", str(folder)]
+        if os.geteuid() != 0 or subprocess.run(mount, check=False, capture_output=True).returncode:
+            pytest.skip("a full disk needs permission to mount a tmpfs")
+        try:
+            yield folder
+        finally:
+            subprocess.run(["umount", str(folder)], check=True)
+
+    return block
+
+
+@pytest.fixture(scope="session")
 def digits(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """All 1,797 sample digits; tests must not change them."""
     folder = tmp_path_factory.mktemp("digits") / "images"

@@ -1,12 +1,10 @@
 """B5: a disk that is full while each kind of artifact is written. One pipeline, one full disk after another."""
 
-import os
 import random
 import re
 import sqlite3
-import subprocess
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +12,7 @@ import pytest
 
 pytestmark = [pytest.mark.e2e, pytest.mark.slow]
 
+Mounted = Callable[[Path, str], AbstractContextManager[Path]]
 QUICK = ("--label", "kind", "--set", "train.epochs=1", "--set", "evaluate.min_accuracy=0")
 # Fills the disk of the root at the first call of a function, with a real file.
 FILL = """
@@ -33,21 +32,10 @@ owner.FUNCTION = fill_and_call
 """
 
 
-@contextmanager
-def mounted(folder: Path, size: str) -> Iterator[Path]:
-    """Mounts a small file system on a folder."""
-    folder.mkdir(parents=True, exist_ok=True)
-    mount = ["mount", "-t", "tmpfs", "-o", f"size={size}", "tmpfs", str(folder)]
-    if os.geteuid() != 0 or subprocess.run(mount, check=False, capture_output=True).returncode:
-        pytest.skip("a full disk needs permission to mount a tmpfs")
-    try:
-        yield folder
-    finally:
-        subprocess.run(["umount", str(folder)], check=True)
-
-
 @pytest.fixture(scope="module")
-def pipeline(tmp_path_factory: pytest.TempPathFactory, make_pipeline: Callable[..., Any]) -> Iterator[Any]:
+def pipeline(
+    tmp_path_factory: pytest.TempPathFactory, make_pipeline: Callable[..., Any], mounted: Mounted
+) -> Iterator[Any]:
     """A new root on a disk of its own, on a small table."""
     home = tmp_path_factory.mktemp("full")
     draw = random.Random(5)
@@ -84,7 +72,7 @@ def filling(owner: str, function: str, root: Path) -> str:
         ("Pusher", "Pusher"),
     ],
 )
-def test_output_of_a_node(pipeline: Any, node: str, place: str) -> None:
+def test_output_of_a_node(pipeline: Any, mounted: Mounted, node: str, place: str) -> None:
     """B5: exit code 7, the right disk with needed and free, the node failed, and nothing under a final name."""
     folder = pipeline.root / place
     with mounted(folder, "4k"):

@@ -111,6 +111,23 @@ def test_extraction_runs_again_only_if_the_model_changes(home: Path, run_questio
     assert "after Extractor, which runs" in changed
 
 
+@pytest.mark.parametrize("node", ["Extractor", "Extract"])
+def test_full_disk(home: Path, run_questions: Run, make_pipeline: Any, mounted: Any, node: str) -> None:
+    """B5: exit code 7 and the right disk; nothing is left on it."""
+    del run_questions
+    pipeline = make_pipeline(home / "questions", home / "questions run", task="multimodal")
+    folder = pipeline.root / node
+    with mounted(folder, "4k"):
+        (folder / "filler").write_bytes(bytes(4096))
+        arguments = ("--set", f"extract.model={home}/image/serving/1", "--force", node, "--to", node)
+        result = pipeline.run(*QUICK, *arguments)
+        left = [path.name for path in folder.rglob("*") if path.is_file()]
+
+    assert result.code == 7, result.output
+    assert f"no space left on the disk at {folder}: 0.0 MB free" in result.output
+    assert left == ["filler"]
+
+
 def test_record_lost_while_embedding_stops_the_run(home: Path, run_questions: Run, make_pipeline: Any) -> None:
     """A16: Extract writes all records of a shard but the first; the ledger is shown."""
     del run_questions
