@@ -139,7 +139,7 @@ def _size(header: bytes) -> tuple[int, int]:
     """Returns the maximum size of a frame; AV1 specification, section 5.5."""
     bits = _Bits(header)
     bits.read(4)
-    if bits.read(1):  # a still picture: a short header
+    if bits.read(1):  # a still image: a short header
         bits.read(5)
     else:
         if bits.read(1):

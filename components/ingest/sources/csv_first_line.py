@@ -35,7 +35,7 @@ _LONG_CELL, _LONG_VALUES = 40, 20  # characters of a cell that is no name, and o
 
 
 @dataclass(frozen=True)
-class Verdict:
+class HeaderVerdict:
     """Whether a first line is a header, and why; None: it cannot be decided."""
 
     is_header: bool | None
@@ -53,7 +53,7 @@ def decide(
         known: columns that other settings name.
         max_row: bytes of a row, at most.
     """
-    found: dict[bool | None, tuple[DataPath, Verdict]] = {}
+    found: dict[bool | None, tuple[DataPath, HeaderVerdict]] = {}
     for path in files:
         verdict = of_file(path, names, known, max_row)
         found.setdefault(verdict.is_header, (path, verdict))
@@ -91,21 +91,21 @@ def check_header(path: DataPath, names: Sequence[str], known: Collection[str], m
     return Decision(text, is_clear=False)
 
 
-def of_file(path: DataPath, names: Sequence[str], known: Collection[str], max_row: int) -> Verdict:
+def of_file(path: DataPath, names: Sequence[str], known: Collection[str], max_row: int) -> HeaderVerdict:
     """Returns what the first line of one file is."""
     lines = csv_header.first_lines(path, max_row)
     width = int(lines.records.widths[lines.first])
     rows = [row for row in lines.records.well_formed(width) if row > lines.first][:_ROWS]
     if lines.records.broken[lines.first] or not rows:
-        return Verdict(None, "no line below it to compare with")
+        return HeaderVerdict(None, "no line below it to compare with")
     cells, *_ = _transposed(lines, [lines.first], width)
     columns = list(zip(*_transposed(lines, rows, width), strict=True))
     if cells == list(names) or (set(cells) & set(known)):
-        return Verdict(True, "the settings name its cells")
+        return HeaderVerdict(True, "the settings name its cells")
     return compare(cells, columns)
 
 
-def compare(cells: Sequence[str], columns: Sequence[Sequence[str]]) -> Verdict:
+def compare(cells: Sequence[str], columns: Sequence[Sequence[str]]) -> HeaderVerdict:
     """Compares the cells of a first line with the values below."""
     found: dict[bool, str] = {}
     for number, (cell, values) in enumerate(zip(cells, columns, strict=True), 1):
@@ -113,29 +113,29 @@ def compare(cells: Sequence[str], columns: Sequence[Sequence[str]]) -> Verdict:
             found.setdefault(vote.is_header is True, f"{vote.reason} column {number}")
     if False in found:  # also against a cell that looks like a name: a record would be lost, silently
         although = f", although {found[True]}" if True in found else ""
-        return Verdict(False, found[False] + although)
+        return HeaderVerdict(False, found[False] + although)
     if True in found:
-        return Verdict(True, found[True])
+        return HeaderVerdict(True, found[True])
     if not cells[0] and list(columns[0]) == [str(number) for number in range(len(columns[0]))]:
-        return Verdict(True, "its first cell is empty above row numbers")
+        return HeaderVerdict(True, "its first cell is empty above row numbers")
     return _compare_texts(cells, columns)
 
 
-def _vote(cell: str, values: Sequence[str]) -> Verdict | None:
+def _vote(cell: str, values: Sequence[str]) -> HeaderVerdict | None:
     """Returns what one cell shows, if its column holds numbers, truth values or codes."""
     shown = repr(shorten(cell))
     is_name = bool(_LETTER.search(cell)) and cell.lower() not in _NOT_NAMES
     for pattern, noun in ((_NUMBER, "number"), (_TRUTH, "truth value")):
         if values and _share(pattern, values) >= _MOST:
             if pattern.search(cell):
-                return Verdict(False, f"{shown} is a {noun} like those below it in")
-            return Verdict(True, f"{shown} is text above {noun}s in") if is_name else None
+                return HeaderVerdict(False, f"{shown} is a {noun} like those below it in")
+            return HeaderVerdict(True, f"{shown} is text above {noun}s in") if is_name else None
     if values and _share(_DIGIT, values) >= _MOST:
         same = sum(_DIGITS.sub("0", value) == _DIGITS.sub("0", cell) for value in values)
         if 2 * same > len(values):
-            return Verdict(False, f"{shown} has the form of the values below it in")
+            return HeaderVerdict(False, f"{shown} has the form of the values below it in")
         if is_name and not _DIGIT.search(cell) and _are_codes(values):
-            return Verdict(True, f"{shown} has no digit, unlike the values below it in")
+            return HeaderVerdict(True, f"{shown} has no digit, unlike the values below it in")
     return None
 
 
@@ -145,20 +145,20 @@ def _are_codes(values: Sequence[str]) -> bool:
     return count >= _MOST * len(values) and not _TEXT.search(form)
 
 
-def _compare_texts(cells: Sequence[str], columns: Sequence[Sequence[str]]) -> Verdict:
+def _compare_texts(cells: Sequence[str], columns: Sequence[Sequence[str]]) -> HeaderVerdict:
     if "" in cells:
-        return Verdict(False, f"its cell {cells.index('') + 1} is empty")
+        return HeaderVerdict(False, f"its cell {cells.index('') + 1} is empty")
     if twice := [cell for number, cell in enumerate(cells) if cell in cells[:number]]:
-        return Verdict(False, f"{shorten(twice[0])!r} occurs twice in it")
+        return HeaderVerdict(False, f"{shorten(twice[0])!r} occurs twice in it")
     few = [2 * len(set(values)) <= len(values) for values in columns]
     for number, (cell, values) in enumerate(zip(cells, columns, strict=True), 1):
         if few[number - 1] and cell in values:
-            return Verdict(False, f"{shorten(cell)!r} occurs again in column {number}")
+            return HeaderVerdict(False, f"{shorten(cell)!r} occurs again in column {number}")
         if len(cell) > _LONG_CELL and median(map(len, values)) > _LONG_VALUES:
-            return Verdict(False, f"its cell {number} is a long text like those below it")
+            return HeaderVerdict(False, f"its cell {number} is a long text like those below it")
     if any(few):
-        return Verdict(True, "its cells do not occur again in their columns")
-    return Verdict(None, "it may be data, nothing distinguishes it from the lines below it")
+        return HeaderVerdict(True, "its cells do not occur again in their columns")
+    return HeaderVerdict(None, "it may be data, nothing distinguishes it from the lines below it")
 
 
 def _transposed(lines: FirstLines, rows: Sequence[int], width: int) -> list[list[str]]:

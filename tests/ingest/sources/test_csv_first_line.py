@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from components.errors import BadInput
-from components.ingest.sources.csv_first_line import Verdict, check_header, compare, decide
+from components.ingest.sources.csv_first_line import HeaderVerdict, check_header, compare, decide
 from components.ingest.sources.rows import MAX_ROW, Decision
 
 UNKNOWN = "it may be data, nothing distinguishes it from the lines below it"
@@ -15,7 +15,7 @@ IF_NAMES = "--set ingest.header=yes reads it as column names"
 IF_DATA = "--set ingest.header=no reads it as data"
 
 
-def lines(*rows: str) -> Verdict:
+def lines(*rows: str) -> HeaderVerdict:
     """Returns the verdict on the first of some lines."""
     first, *rest = (row.split(",") for row in rows)
     return compare(first, list(zip(*rest, strict=True)))
@@ -84,7 +84,7 @@ def lines(*rows: str) -> Verdict:
 )
 def test_types_and_uniqueness_decide(rows: list[str], is_header: bool | None, reason: str) -> None:
     """A17: every rule, with the reason that the user sees."""
-    assert lines(*rows) == Verdict(is_header, reason)
+    assert lines(*rows) == HeaderVerdict(is_header, reason)
 
 
 def files(folder: Path, *contents: str) -> list[Path]:
