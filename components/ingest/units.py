@@ -10,6 +10,7 @@ without them and so starts in 0.1 s.
 """
 
 import os
+import threading
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor, as_completed
 from dataclasses import dataclass, replace
@@ -133,7 +134,7 @@ def write_all(units: Sequence[Unit], output: Output, done: Callable[[int], None]
 
     Rows and remote files are written by threads: Arrow, TensorFlow and waiting for the network release Python's lock.
     Local files are not: reading, checking and writing them is half Python, and on images of 100 KB two threads took
-    longer than one. Many are written by worker processes, few by one thread.
+    longer than one. Many are written by this process and workers beside it, few by one thread.
     """
     if isinstance(units[0], RowsUnit) or not isinstance(units[0].home, Path):
         _write_concurrently(_CORES, lambda unit: write(unit, output), units, done)
@@ -146,14 +147,20 @@ def write_all(units: Sequence[Unit], output: Output, done: Callable[[int], None]
 def _write_in_workers(units: Sequence[Unit], output: Output, done: Callable[[int], None]) -> None:
     from components.native.check import checker
 
+    free = threading.Lock()  # this process has imported everything: it writes one unit at a time while workers start
     with Pool(checker.environment()) as pool:
-        pool.start(_CORES)
+        pool.start(_CORES - 1)
 
-        def write_there(unit: Unit) -> int:
+        def write_one(unit: Unit) -> int:
+            if free.acquire(blocking=False):
+                try:
+                    return write(unit, output)
+                finally:
+                    free.release()
             with pool.lease() as worker:
                 return sum(worker.call(f"{__name__}:write_here", unit, output))
 
-        _write_concurrently(_CORES, write_there, units, done, pool.kill)
+        _write_concurrently(_CORES, write_one, units, done, pool.kill)
 
 
 def write_here(unit: Unit, output: Output) -> Iterator[int]:

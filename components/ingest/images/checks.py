@@ -5,11 +5,10 @@ content, sha256 ─► in the cache? ─┬─ yes ─► the verdict, nothing i
 """
 
 from collections.abc import Iterable
-from dataclasses import astuple, dataclass
 from functools import lru_cache
 from importlib import metadata
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 import orjson
 
@@ -30,8 +29,7 @@ _SOURCES = {".py", ".h", ".cc"}
 _SETTINGS = ("max_pixels", "max_file_mb", "image_check", "store", "store_side", "store_quality")
 
 
-@dataclass(frozen=True)
-class Verdict:
+class Verdict(NamedTuple):
     """Size, format and perceptual hash of an image, or why it was rejected."""
 
     width: int = 0
@@ -108,7 +106,7 @@ class ImageChecker:
 
 
 def _stored(verdict: Verdict) -> bytes:
-    return orjson.dumps(astuple(verdict))
+    return orjson.dumps(tuple(verdict))
 
 
 @lru_cache(maxsize=1)
