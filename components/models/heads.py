@@ -1,6 +1,6 @@
 """Heads: the output layer, loss and metrics for each kind of label.
 
-Classification  features ─► softmax ─► probabilities [n, classes]   cross-entropy, optionally with class weights
+Classification  features ─► softmax ─► probabilities [n, classes]   cross-entropy; class weights, label smoothing
 Regression      features ─► z ─► mean + deviation * z  [n, 1]       squared error in units of the variance
 """
 
@@ -32,16 +32,19 @@ class Classification:
     classes: int
     weights: tuple[float, ...] = ()  # one per class, from `class_weights`; empty: all records weigh the same
     is_soft: bool = False  # labels are class probabilities [n, classes], as mixup and cutmix make them
+    smoothing: float = 0.0  # fraction of a label that is spread over all classes
 
     def output(self, features: keras.KerasTensor) -> keras.KerasTensor:
         """Returns probabilities."""
         return layers.Dense(self.classes, activation="softmax", dtype="float32", name="probabilities")(features)
 
     def loss(self) -> keras.losses.Loss:
-        """Returns the cross-entropy, multiplied by the class weights if there are any."""
+        """Returns the cross-entropy with smoothed labels, multiplied by the class weights if there are any."""
         if self.is_soft:
-            return keras.losses.CategoricalCrossentropy()
-        return WeightedCrossentropy(self.weights) if self.weights else keras.losses.SparseCategoricalCrossentropy()
+            return keras.losses.CategoricalCrossentropy(label_smoothing=self.smoothing)
+        if self.weights or self.smoothing:
+            return WeightedCrossentropy(self.weights or (1.0,) * self.classes, self.smoothing)
+        return keras.losses.SparseCategoricalCrossentropy()
 
     def metrics(self) -> list[keras.metrics.Metric]:
         """Returns the accuracy."""
@@ -80,22 +83,25 @@ class Regression:
 
 @keras.saving.register_keras_serializable("penstock")
 class WeightedCrossentropy(keras.losses.Loss):
-    """Cross-entropy of class indices, multiplied by the weight of each record's class."""
+    """Cross-entropy of smoothed class indices, multiplied by the weight of each record's class."""
 
-    def __init__(self, weights: Sequence[float], name: str = "weighted_crossentropy", **kwargs: Any) -> None:
-        """Takes one weight per class."""
+    def __init__(
+        self, weights: Sequence[float], smoothing: float = 0.0, name: str = "weighted_crossentropy", **kwargs: Any
+    ) -> None:
+        """Takes one weight per class, and the fraction of a label that is spread over all classes."""
         super().__init__(name=name, **kwargs)
-        self.weights = tuple(weights)
+        self.weights, self.smoothing = tuple(weights), smoothing
 
     def call(self, y_true: Any, y_pred: Any) -> Any:
         """Returns one loss per record."""
         classes = ops.cast(ops.reshape(y_true, (-1,)), "int32")
-        losses = keras.losses.sparse_categorical_crossentropy(classes, y_pred)
+        labels = ops.one_hot(classes, len(self.weights))
+        losses = keras.losses.categorical_crossentropy(labels, y_pred, label_smoothing=self.smoothing)
         return losses * ops.take(ops.convert_to_tensor(self.weights, losses.dtype), classes)
 
     def get_config(self) -> dict[str, Any]:
         """Returns the constructor arguments, for Keras to serialize."""
-        return {**super().get_config(), "weights": self.weights}
+        return {**super().get_config(), "weights": self.weights, "smoothing": self.smoothing}
 
 
 @keras.saving.register_keras_serializable("penstock")

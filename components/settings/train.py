@@ -1,5 +1,7 @@
 """Settings of the Trainer."""
 
+from typing import Literal
+
 import pydantic
 
 from components.settings.section import Section
@@ -10,7 +12,35 @@ class Train(Section):
 
     epochs: int = pydantic.Field(12, gt=0, description="number of epochs")
     learning_rate: float = pydantic.Field(
-        3e-3, gt=0, allow_inf_nan=False, description="initial learning rate of the optimizer"
+        3e-3, gt=0, allow_inf_nan=False, description="highest learning rate of the optimizer (Adam)"
+    )
+    schedule: Literal["cosine", "constant"] = pydantic.Field(
+        "cosine", description="learning rate after warm-up: cosine: falls to 0 by the last step; constant: stays"
+    )
+    warmup: float = pydantic.Field(
+        0,
+        ge=0,
+        lt=1,
+        description="fraction of all steps in which the learning rate rises linearly to its highest (0–1)",
+    )
+    weight_decay: float = pydantic.Field(
+        0,
+        ge=0,
+        allow_inf_nan=False,
+        description="decoupled weight decay, as in AdamW, of kernels; biases, normalization and embeddings are not "
+        "decayed; 0: off, common values are 0.01–0.1",
+    )
+    clip_norm: float = pydantic.Field(
+        0, ge=0, allow_inf_nan=False, description="maximum global norm of the gradients; 0: off, a common value is 1"
+    )
+    accumulate: int = pydantic.Field(
+        1,
+        ge=1,
+        description="training steps per update of the weights; the effective batch is this many times "
+        "input.batch_size; an epoch's last update may have fewer",
+    )
+    label_smoothing: float = pydantic.Field(
+        0, ge=0, lt=1, description="fraction of a label's weight that is spread over all classes (0–1); 0: off"
     )
     seed: int = pydantic.Field(17, description="seed of weights, shuffling, dropout and augmentation")
     class_weights: float = pydantic.Field(

@@ -10,6 +10,7 @@ from components.input_pipeline.probe import WaitMeter
 from components.models.heads import Head
 from components.records.verify import Verified
 from components.settings.train import Train
+from components.training import optimizer
 from components.training.callbacks import InputTimer, ProgressCallback, RecordCount
 
 
@@ -21,9 +22,8 @@ def fit(
     steps, meter = reader.steps(files), WaitMeter()
     records = sum(file.records for file in files)
     seen = min(records, steps * reader.settings.batch_size)
-    schedule = keras.optimizers.schedules.CosineDecay(settings.learning_rate, settings.epochs * steps)
     model.compile(
-        optimizer=keras.optimizers.Adam(schedule),
+        optimizer=optimizer.make(settings, steps),
         loss=head.loss(),
         metrics=[*head.metrics(), RecordCount()],
     )

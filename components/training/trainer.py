@@ -60,7 +60,9 @@ def run_fn(args: FnArgs) -> None:
         label_type="string" if is_class else "float32",
         record_id=artifacts.record_id(examples),
     )
-    head = _classification(fitted, training, is_soft=reader.is_soft) if is_class else _regression(fitted, label)
+    head = (
+        _classification(fitted, training, is_soft=reader.is_soft) if is_class else _regression(fitted, training, label)
+    )
     keras.utils.set_random_seed(training.seed)
     shards = [ingested.shards_of(split) for split in ("train", "eval")]
     with contextlib.ExitStack() as stack:
@@ -98,10 +100,16 @@ def _classification(fitted: Fitted, settings: Train, *, is_soft: bool) -> Classi
             "expected one of them: set train.class_weights to 0, or input.augmentation.mixup and .cutmix"
         )
     weights = class_weights(counts, settings.class_weights) if settings.class_weights else ()
-    return Classification(len(counts), weights, is_soft)
+    return Classification(len(counts), weights, is_soft, settings.label_smoothing)
 
 
-def _regression(fitted: Fitted, label: str) -> Regression:
+def _regression(fitted: Fitted, settings: Train, label: str) -> Regression:
+    for name in ("class_weights", "label_smoothing"):
+        if value := getattr(settings, name):
+            raise SettingsError(
+                f"train.{name} is {value}, and the label {label!r} is a number; expected a label with classes: "
+                f"set train.{name} to 0"
+            )
     mean, deviation = fitted.quantity(label)
     if not deviation > 0:
         raise PenstockError(

@@ -71,6 +71,25 @@ def test_without_weights_the_loss_is_the_plain_cross_entropy() -> None:
     )
 
 
+@pytest.mark.parametrize(
+    ("head", "labels"),
+    [
+        (Classification(2, smoothing=0.2), [0, 1]),
+        (Classification(2, weights=(1.0, 3.0), smoothing=0.2), [0, 1]),
+        (Classification(2, is_soft=True, smoothing=0.2), [[1.0, 0.0], [0.25, 0.75]]),
+    ],
+    ids=["indices", "class weights", "mixed labels"],
+)
+def test_smoothing_spreads_a_fraction_of_the_label_over_all_classes(head: Classification, labels: Any) -> None:
+    """The cross-entropy with labels of which a fifth is spread evenly."""
+    probabilities = np.array([[0.9, 0.1], [0.4, 0.6]], np.float32)
+    given = np.array(labels) if head.is_soft else np.eye(2)[labels]
+    losses = -((0.8 * given + 0.1) * np.log(probabilities)).sum(axis=1)
+    expected = np.mean(losses * (np.array(head.weights)[labels] if head.weights else 1))
+
+    np.testing.assert_allclose(head.loss()(np.array(labels), probabilities), expected, rtol=1e-6)
+
+
 def test_weights_raise_the_probability_of_a_rare_class() -> None:
     """With 1 of 20 records and useless inputs, it is predicted with 0.5 instead of 0.05."""
     labels = np.array([0] * 190 + [1] * 10)

@@ -1,0 +1,163 @@
+"""Adam from the settings: schedule of the learning rate, weight decay, clipping and accumulation of gradients.
+
+    gradients ─► add duplicate rows ─► add up replicas ─► add to those of earlier steps ─► clip ─► decay, Adam
+                 (embeddings)                              └── every `accumulate` steps, and at an epoch's end ──┘
+
+Three things differ from Keras 3.12. Rows that an embedding's gradient holds several times are added before they are
+squared. Clipping and weight decay see the gradients of all replicas. The gradients of an epoch's last steps are applied
+even if they are fewer than `accumulate`. All state is in `variables`, and which step it is follows from `iterations`.
+"""
+
+import math
+from collections.abc import Sequence
+from typing import Any
+
+import keras
+import tensorflow as tf
+
+from components.settings.train import Train
+
+# Weight decay is for kernels: it would shrink the embeddings of rare tokens towards 0 and undo normalization.
+_NOT_DECAYED = {"embeddings", "bias", "gamma", "beta"}
+
+
+def make(settings: Train, steps: int) -> "Adam":
+    """Returns the optimizer for epochs of `steps` steps."""
+    return Adam(
+        Schedule(settings.schedule, settings.learning_rate, settings.epochs * steps, settings.warmup),
+        steps,
+        settings.accumulate,
+        weight_decay=settings.weight_decay or None,
+        global_clipnorm=settings.clip_norm or None,
+    )
+
+
+def learning_rate(optimizer: keras.optimizers.Optimizer) -> float:
+    """Returns the learning rate of the next step."""
+    return float(optimizer.learning_rate)
+
+
+@keras.saving.register_keras_serializable("penstock")
+class Schedule(keras.optimizers.schedules.LearningRateSchedule):
+    """A linear rise over the first steps, then a constant, or a cosine that ends at 0 after the last step."""
+
+    def __init__(self, kind: str, peak: float, steps: int, warmup: float = 0.0) -> None:
+        """Takes "constant" or "cosine", the highest learning rate, all steps, and the fraction of them that rises."""
+        super().__init__()
+        self.kind, self.peak, self.steps, self.warmup = kind, peak, steps, warmup
+
+    def __call__(self, step: Any) -> tf.Tensor:
+        """Returns the learning rate of a step, counted from 0."""
+        rise = math.floor(self.warmup * self.steps)
+        step = tf.cast(tf.convert_to_tensor(step), tf.float32)
+        rate = tf.constant(self.peak)
+        if self.kind == "cosine":
+            rest = float(max(1, self.steps - rise))
+            rate *= 0.5 * (1.0 + tf.cos(math.pi * (tf.clip_by_value(step - rise, 0.0, rest) / rest)))
+        return tf.minimum(rate, self.peak * (step + 1.0) / rise) if rise else rate
+
+    def get_config(self) -> dict[str, Any]:
+        """Returns the constructor arguments, for Keras to serialize."""
+        return {"kind": self.kind, "peak": self.peak, "steps": self.steps, "warmup": self.warmup}
+
+
+@keras.saving.register_keras_serializable("penstock")
+class Adam(keras.optimizers.Adam):
+    """Adam for dense and sparse gradients, on one device or under a strategy."""
+
+    def __init__(self, learning_rate: Any = 1e-3, steps: int = 1, accumulate: int = 1, **kwargs: Any) -> None:
+        """Takes the steps per epoch and the steps per update; the rest as keras.optimizers.Adam."""
+        super().__init__(learning_rate, **kwargs)
+        self.steps, self.accumulate = steps, accumulate
+
+    @property
+    def iterations(self) -> Any:
+        """The number of updates so far: fewer than steps if gradients are accumulated."""
+        if self.accumulate == 1:
+            return self._iterations
+        epochs, step = self._iterations // self.steps, self._iterations % self.steps
+        return epochs * math.ceil(self.steps / self.accumulate) + step // self.accumulate
+
+    def build(self, var_list: Sequence[keras.Variable]) -> None:
+        """Creates the moments, and the sums of gradients if they are accumulated."""
+        if self.built:
+            return
+        super().build(var_list)
+        self._decayed = {place for place, each in enumerate(var_list) if self.weight_decay and _is_kernel(each)}
+        if self.accumulate > 1:
+            self._sums = self.add_optimizer_variables(var_list, "gradient_sum")
+
+    def _backend_apply_gradients(self, grads: Sequence[Any], trainable_variables: Sequence[Any]) -> None:
+        variables = [getattr(variable, "value", variable) for variable in trainable_variables]
+        added = self._all_reduce_sum_gradients(list(zip(map(_add_rows, grads), variables, strict=True)))
+        gradients = [gradient for gradient, _ in added]
+        if self.accumulate == 1:
+            self._in_all_replicas(self._update, self._clip_gradients(gradients), variables)
+            return
+        places = [self._get_variable_index(variable) for variable in variables]
+        gradients = [gradient + self._sums[place] for gradient, place in zip(gradients, places, strict=True)]
+        count = tf.cast((self._iterations % self.steps) % self.accumulate + 1, tf.float32)
+        means = self._clip_gradients([gradient / tf.cast(count, gradient.dtype) for gradient in gradients])
+        sums = [self._sums[place].value for place in places]
+        self._in_all_replicas(self._update_or_keep, means, variables, gradients, sums)
+
+    def _in_all_replicas(self, function: Any, *args: Any) -> None:
+        tf.__internal__.distribute.interim.maybe_merge_call(function, self._distribution_strategy, *args)
+
+    def _update(self, strategy: tf.distribute.Strategy, gradients: Sequence[Any], variables: Sequence[Any]) -> None:
+        self._distributed_tf_update_step(strategy, zip(gradients, variables, strict=True), self.learning_rate)
+
+    def _update_or_keep(
+        self,
+        strategy: tf.distribute.Strategy,
+        means: Sequence[Any],
+        variables: Sequence[Any],
+        gradients: Sequence[Any],
+        sums: Sequence[Any],
+    ) -> None:
+        def update() -> None:
+            self._update(strategy, means, variables)
+            for each in sums:
+                strategy.extended.update(each, lambda kept: kept.assign(tf.zeros_like(kept)), group=False)
+
+        def keep() -> None:
+            for each, gradient in zip(sums, gradients, strict=True):
+                strategy.extended.update(each, lambda kept, value: kept.assign(value), (gradient,), group=False)
+
+        done = self._iterations % self.steps + 1
+        tf.cond(tf.logical_or(done % self.accumulate == 0, tf.equal(done, self.steps)), update, keep)
+
+    def update_step(self, gradient: tf.Tensor, variable: tf.Variable, learning_rate: tf.Tensor) -> None:
+        """Updates a variable by one fused operation; Keras' dozen cost twice the time of a whole text step."""
+        kind, place = variable.dtype, self._get_variable_index(variable)
+        rate, step = tf.cast(learning_rate, kind), tf.cast(self.iterations + 1, kind)
+        beta_1, beta_2 = tf.constant(self.beta_1, kind), tf.constant(self.beta_2, kind)
+        if place in self._decayed:
+            variable.assign_sub(variable * tf.cast(self.weight_decay, kind) * rate)
+        tf.raw_ops.ResourceApplyAdam(
+            var=variable.handle,
+            m=self._momentums[place].value.handle,
+            v=self._velocities[place].value.handle,
+            beta1_power=tf.pow(beta_1, step),
+            beta2_power=tf.pow(beta_2, step),
+            lr=rate,
+            beta1=beta_1,
+            beta2=beta_2,
+            epsilon=tf.constant(self.epsilon, kind),
+            grad=tf.cast(gradient, kind),
+        )
+
+    def get_config(self) -> dict[str, Any]:
+        """Returns the constructor arguments, for Keras to serialize."""
+        return {**super().get_config(), "steps": self.steps, "accumulate": self.accumulate}
+
+
+def _add_rows(gradient: Any) -> tf.Tensor:
+    """Returns a dense gradient. Adam moves every row in every step, so sparse rows would save nothing."""
+    if not isinstance(gradient, tf.IndexedSlices):
+        return gradient
+    return tf.math.unsorted_segment_sum(gradient.values, gradient.indices, gradient.dense_shape[0])
+
+
+def _is_kernel(variable: keras.Variable) -> bool:
+    return len(variable.shape) > 1 and variable.name not in _NOT_DECAYED

@@ -1,0 +1,186 @@
+"""The optimizer against Adam computed in NumPy, with dense gradients, step by step."""
+
+from typing import Any
+
+import keras
+import numpy as np
+import pytest
+import tensorflow as tf
+
+from components.settings.train import Train
+from components.training import optimizer
+from components.training.optimizer import Schedule
+
+EPOCHS, STEPS, ROWS = 2, 7, 5
+START = {"embeddings": np.ones((ROWS, 2), np.float32), "kernel": np.eye(2, dtype=np.float32), "bias": np.ones(2)}
+
+
+def gradients() -> list[dict[str, Any]]:
+    """Returns one set of gradients per step; rows 1 and 3 of the embeddings occur several times."""
+    random = np.random.default_rng(5)
+    rows = [1, 3, 1, 0, 3, 3]
+    return [
+        {
+            "embeddings": tf.IndexedSlices(
+                tf.constant(random.normal(size=(len(rows), 2)), tf.float32), tf.constant(rows), tf.constant([ROWS, 2])
+            ),
+            "kernel": tf.constant(random.normal(size=(2, 2)), tf.float32),
+            "bias": tf.constant(random.normal(size=2), tf.float32),
+        }
+        for _ in range(EPOCHS * STEPS)
+    ]
+
+
+def variables() -> list[keras.Variable]:
+    """Returns new variables."""
+    return [keras.Variable(value, dtype="float32", name=name) for name, value in START.items()]
+
+
+def learn(settings: Train, steps: slice = slice(None), state: list[Any] | None = None) -> list[Any]:
+    """Takes these steps inside one compiled loop; returns and accepts all state by position: values, then optimizer."""
+    values, adam = variables(), optimizer.make(settings, STEPS)
+    adam.build(values)
+    for variable, kept in zip([*values, *adam.variables], state or (), strict=bool(state)):
+        variable.assign(kept)
+    taken = gradients()[steps]
+    rows = tf.stack([each["embeddings"].values for each in taken])
+    kernels, biases = (tf.stack([each[name] for each in taken]) for name in ("kernel", "bias"))
+
+    @tf.function
+    def loop(count: tf.Tensor) -> None:
+        def step(number: tf.Tensor) -> tf.Tensor:
+            first = taken[0]["embeddings"]
+            slices = tf.IndexedSlices(rows[number], first.indices, first.dense_shape)
+            adam.apply([slices, kernels[number], biases[number]], values)
+            return number + 1
+
+        tf.while_loop(lambda number: number < count, step, [0], parallel_iterations=1)
+
+    loop(tf.constant(len(taken)))
+    return [np.array(variable) for variable in [*values, *adam.variables]]
+
+
+def reference(settings: Train) -> list[Any]:
+    """Returns the values after all steps, by the formulas of Adam, AdamW and clipping by global norm."""
+    values = {name: value.astype(np.float64) for name, value in START.items()}
+    moments = {name: (np.zeros_like(value), np.zeros_like(value)) for name, value in values.items()}
+    schedule = Schedule(settings.schedule, settings.learning_rate, EPOCHS * STEPS, settings.warmup)
+    groups = [
+        list(range(epoch * STEPS + first, epoch * STEPS + min(first + settings.accumulate, STEPS)))
+        for epoch in range(EPOCHS)
+        for first in range(0, STEPS, settings.accumulate)
+    ]
+    dense = [{name: np.array(tf.convert_to_tensor(each)) for name, each in step.items()} for step in gradients()]
+    for update, group in enumerate(groups, start=1):
+        mean = {name: np.mean([dense[step][name] for step in group], axis=0) for name in values}
+        norm = np.sqrt(sum(np.square(gradient).sum() for gradient in mean.values()))
+        rate = float(schedule(group[-1]))
+        for name, gradient in mean.items():
+            clipped = gradient * min(1, settings.clip_norm / norm) if settings.clip_norm else gradient
+            first, second = moments[name]
+            first += 0.1 * (clipped - first)
+            second += 0.001 * (clipped**2 - second)
+            if name == "kernel":
+                values[name] -= rate * settings.weight_decay * values[name]
+            corrected = rate * np.sqrt(1 - 0.999**update) / (1 - 0.9**update)
+            values[name] -= corrected * first / (np.sqrt(second) + 1e-7)
+    return list(values.values())
+
+
+CASES: list[dict[str, Any]] = [
+    {},
+    {"schedule": "constant", "warmup": 0.3},
+    {"weight_decay": 0.1},
+    {"clip_norm": 0.5},
+    {"accumulate": 3},
+    {"accumulate": 3, "clip_norm": 0.5, "weight_decay": 0.1, "warmup": 0.5},
+    {"accumulate": 100},
+]
+
+
+def train(**settings: Any) -> Train:
+    """Returns settings with a high learning rate."""
+    return Train(epochs=EPOCHS, learning_rate=0.1, **settings)
+
+
+@pytest.mark.parametrize("settings", CASES, ids=str)
+def test_the_result_is_that_of_adam_with_dense_gradients(settings: dict[str, Any]) -> None:
+    """Duplicate rows are added before they are squared and before clipping; the last steps of an epoch count."""
+    found = learn(train(**settings))[: len(START)]
+
+    for value, expected in zip(found, reference(train(**settings)), strict=True):
+        np.testing.assert_allclose(value, expected, rtol=2e-5, atol=2e-6)
+
+
+@pytest.mark.parametrize("settings", CASES, ids=str)
+def test_training_continues_from_the_optimizer_variables(settings: dict[str, Any]) -> None:
+    """B3: stopped after step 5, inside an accumulation, all state is bit-equal to that of the straight run."""
+    straight = learn(train(**settings))
+    stopped = learn(train(**settings), slice(5))
+    continued = learn(train(**settings), slice(5, None), stopped)
+
+    assert [value.tobytes() for value in continued] == [value.tobytes() for value in straight]
+
+
+def rates(*args: Any) -> list[float]:
+    """Returns the learning rates of ten steps, and the one after the last."""
+    return [float(Schedule(*args)(step)) for step in range(11)]
+
+
+def test_the_default_schedule_is_the_cosine_of_keras() -> None:
+    """Bit for bit."""
+    expected = keras.optimizers.schedules.CosineDecay(3e-3, 10)
+
+    assert rates("cosine", 3e-3, 10) == [float(expected(step)) for step in range(11)]
+
+
+def test_warm_up_rises_to_the_highest_rate() -> None:
+    """Before a constant, and before a cosine over the rest of the steps."""
+    rise = [0.25, 0.5, 0.75, 1.0]
+    cosine = [(1 + np.cos(np.pi * step / 6)) / 2 for step in range(7)]
+
+    np.testing.assert_allclose(rates("constant", 1.0, 10, 0.4), [*rise, *[1.0] * 7])
+    np.testing.assert_allclose(rates("cosine", 1.0, 10, 0.4), [*rise, *cosine], atol=1e-7)
+
+
+def test_the_learning_rate_is_that_of_the_next_step() -> None:
+    """For the history."""
+    adam = optimizer.make(train(warmup=0.5), STEPS)
+    adam.build(variables()[-1:])
+    first = optimizer.learning_rate(adam)
+    adam.apply([tf.zeros(2)])
+
+    np.testing.assert_allclose([first, optimizer.learning_rate(adam)], [0.1 / 7, 0.2 / 7])
+
+
+def test_kernels_are_decayed_and_nothing_else() -> None:
+    """Of a model with an embedding, a convolution, normalization, attention and dense layers."""
+    ids = keras.Input([4], dtype="int32")
+    x = keras.layers.Embedding(3, 2)(ids)
+    x = keras.layers.Conv1D(2, 1)(x)
+    x = keras.layers.BatchNormalization()(x)
+    x = keras.layers.LayerNormalization(axis=(1, 2))(x)
+    x = keras.layers.MultiHeadAttention(2, 2)(x, x)
+    model = keras.Model(ids, keras.layers.Dense(1)(x))
+    adam = optimizer.make(train(weight_decay=0.5), STEPS)
+    adam.build(model.trainable_variables)
+    before = [np.array(variable) for variable in model.trainable_variables]
+    adam.apply([tf.zeros(variable.shape) for variable in model.trainable_variables])
+    moved = {
+        variable.path.split("/")[-1]
+        for variable, value in zip(model.trainable_variables, before, strict=True)
+        if not np.array_equal(variable, value)
+    }
+
+    assert moved == {"kernel"}
+
+
+def test_the_optimizer_can_be_saved_with_a_model(tmp_path: Any) -> None:
+    """In Keras' own format, with its schedule."""
+    model = keras.Sequential([keras.Input([2]), keras.layers.Dense(1)])
+    model.compile(optimizer.make(train(accumulate=2, clip_norm=1.0), STEPS), "mse")
+    model.optimizer.build(model.trainable_variables)
+    model.save(tmp_path / "model.keras")
+    loaded = keras.models.load_model(tmp_path / "model.keras").optimizer
+
+    assert loaded.get_config() == model.optimizer.get_config()
