@@ -12,7 +12,11 @@ from components.training import optimizer
 from components.training.optimizer import Schedule
 
 EPOCHS, STEPS, ROWS = 2, 7, 5
-START = {"embeddings": np.ones((ROWS, 2), np.float32), "kernel": np.eye(2, dtype=np.float32), "bias": np.ones(2)}
+START: dict[str, Any] = {
+    "embeddings": np.ones((ROWS, 2), np.float32),
+    "kernel": np.eye(2, dtype=np.float32),
+    "bias": np.ones(2),
+}
 
 
 def gradients() -> list[dict[str, Any]]:
