@@ -12,6 +12,8 @@ from components import diagnosis, progress
 from components.errors import PenstockError
 from components.input_pipeline.probe import WaitMeter
 
+_WORTH_SECONDS = 2.0  # waited over all epochs so far; a diagnosis takes about as long itself
+
 
 class RecordCount(keras.metrics.Metric):
     """Counts the records of an epoch, for the ledger."""
@@ -61,7 +63,8 @@ class InputTimer(keras.callbacks.Callback):
         self.seconds.append(time.perf_counter() - self._start)
         self.waited.append(self._meter.take())
         waiting = self.waited[-1] / self.seconds[-1]
-        if waiting >= diagnosis.BOUND and not self._cause:  # once: the stages cost the same in every epoch
+        is_worth = waiting >= diagnosis.BOUND and sum(self.waited) >= _WORTH_SECONDS
+        if is_worth and not self._cause:  # once: the stages cost the same in every epoch
             self._cause = self._diagnose(waiting, self._records / self.seconds[-1])
         self.note = diagnosis.renewed(self._cause, waiting) if self._cause else ""
 
@@ -71,8 +74,12 @@ class InputTimer(keras.callbacks.Callback):
 
     def to_dict(self) -> dict[str, Any]:
         """Returns the measurements, one per epoch, and the diagnosis over all epochs."""
+        waited, seconds = sum(self.waited), sum(self.seconds)
+        is_short = waited < _WORTH_SECONDS and waited / seconds >= diagnosis.BOUND
         return {
-            "verdict": diagnosis.renewed(self._cause, sum(self.waited) / sum(self.seconds)),
+            "verdict": f"the device waits {waited:.1f} s over all epochs: too short to find the cause"
+            if is_short
+            else diagnosis.renewed(self._cause, waited / seconds),
             "seconds": self.seconds,
             "waited": self.waited,
             "records_per_second": [self._records / seconds for seconds in self.seconds],

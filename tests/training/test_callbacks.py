@@ -70,6 +70,14 @@ def test_a_fast_input_is_not_diagnosed(monkeypatch: pytest.MonkeyPatch) -> None:
     assert timer.to_dict()["verdict"] == "not input-bound: the device waits 1 % of the time"
 
 
+def test_a_short_wait_is_not_diagnosed(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The diagnosis takes about two seconds: it starts when all epochs together have waited as long."""
+    assert train(monkeypatch, 0.9, 0.9)[2] == []
+    assert train(monkeypatch, 0.9, 0.9, 0.9)[2] == [0.09, 50.0]
+    verdict = train(monkeypatch, 0.9, 0.9)[0].to_dict()["verdict"]
+    assert verdict == "the device waits 1.8 s over all epochs: too short to find the cause"
+
+
 def test_the_rate_of_training_leaves_evaluation_out(monkeypatch: pytest.MonkeyPatch) -> None:
     """The progress line divides the samples of all epochs by the time of training steps."""
     _, reported, _ = train(monkeypatch, 0.1, 0.1)
