@@ -92,7 +92,7 @@ def arrays_of(path: DataPath, max_row: int = MAX_ROW) -> list[ArrayFile]:
         _check_array(array)
     if (size := sum(array.row_bytes for array in found)) > max_row:
         largest = max(found, key=lambda array: array.row_bytes)
-        raise too_large(path, f"each row (array '{largest.name}' of shape {largest.shape})", size, max_row)
+        raise too_large(path, f"each row (array '{largest.name}' of shape {largest.shape})", f"{size:,} bytes", max_row)
     if len({array.rows for array in found}) > 1:
         lengths = ", ".join(f"'{array.name}' {array.rows:,}" for array in found)
         raise bad_file(

@@ -24,9 +24,8 @@ import contextlib
 import itertools
 import math
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import IO, TYPE_CHECKING, Any
+from typing import IO, Any
 
 import numpy as np
 import numpy.typing as npt
@@ -41,12 +40,9 @@ from components.ingest.sources.array_files import (
     verify_checksums,
 )
 from components.ingest.sources.conversion import OVERFLOW, Reasons, found, row_batch
-from components.ingest.sources.rows import MAX_ROW, Decision, Range, RowBatch, bad_file
+from components.ingest.sources.rows import LimitedRows, Range, RowBatch, bad_file
 from components.records.quarantine import RAW_LIMIT
 from components.storage.paths import DataPath
-
-if TYPE_CHECKING:
-    from components.settings.ingest import Ingest
 
 Rows = npt.NDArray[Any]
 
@@ -55,16 +51,8 @@ _BATCH_BYTES = 8 << 20
 _LAST_CHARACTER, _SURROGATES = 0x10FFFF, (0xD800, 0xDFFF)
 
 
-@dataclass(frozen=True)
-class ArrayRows:
+class ArrayRows(LimitedRows):
     """Reads .npz and .npy files."""
-
-    max_row: int = MAX_ROW  # bytes
-
-    def configure(self, files: Sequence[DataPath], settings: "Ingest") -> tuple["ArrayRows", Decision]:
-        """Applies the limit of a row."""
-        del files
-        return replace(self, max_row=settings.max_row_mb << 20), Decision()
 
     def schema(self, path: DataPath) -> pa.Schema:
         """Returns one column per array."""

@@ -15,7 +15,7 @@
 
 import contextlib
 from collections.abc import Callable, Mapping
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import numpy.typing as npt
@@ -24,6 +24,9 @@ import pyarrow.compute as pc
 
 from components.ingest.sources.rows import BadRow, RowBatch, bad_file
 from components.storage.paths import DataPath
+
+if TYPE_CHECKING:
+    from tensorflow_metadata.proto.v0 import schema_pb2
 
 Flags = npt.NDArray[np.bool_]
 Reasons = dict[int, str]  # row of a batch -> why it is bad
@@ -46,6 +49,16 @@ def is_text(kind: pa.DataType) -> bool:
 def value_type(kind: pa.DataType) -> pa.DataType:
     """Returns the type of single values: that of a column, or of the values in its lists."""
     return kind.value_type if is_list(kind) else kind
+
+
+def feature_type(kind: pa.DataType) -> "schema_pb2.FeatureType":
+    """Returns the type of a column in a schema of TensorFlow Metadata."""
+    from tensorflow_metadata.proto.v0 import schema_pb2
+
+    single = value_type(kind)
+    if pa.types.is_floating(single):
+        return schema_pb2.FLOAT
+    return schema_pb2.INT if pa.types.is_integer(single) or pa.types.is_boolean(single) else schema_pb2.BYTES
 
 
 def is_label(field: pa.Field) -> bool:

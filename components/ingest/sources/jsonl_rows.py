@@ -18,10 +18,10 @@ one object over two lines) it does not go by lines, so a row would depend on its
 """
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import cache
 from itertools import chain
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import orjson
@@ -32,27 +32,16 @@ from components.ingest.sources import jsonl_lines, set_types, text_ranges
 from components.ingest.sources.conversion import OVERFLOW, is_label, is_list, out_of_range, value_type
 from components.ingest.sources.jsonl_lines import BadLine, Row, flatten, parse, show
 from components.ingest.sources.record_ends import find_line_ends
-from components.ingest.sources.rows import MAX_ROW, BadRow, Decision, Range, RowBatch, bad_file
+from components.ingest.sources.rows import BadRow, LimitedRows, Range, RowBatch, bad_file
 from components.ingest.sources.text_ranges import SAMPLE, Block, RecordFormat
 from components.storage.paths import DataPath
-
-if TYPE_CHECKING:
-    from components.settings.ingest import Ingest
 
 _BLOCK = 2 << 20  # bytes of text parsed at once: 4 MB of it as Python objects exceed the CPU caches
 _EXPECTED = "expected one JSON object per line"
 
 
-@dataclass(frozen=True)
-class JsonlRows:
+class JsonlRows(LimitedRows):
     """Reads JSON Lines files."""
-
-    max_row: int = MAX_ROW  # bytes
-
-    def configure(self, files: Sequence[DataPath], settings: "Ingest") -> tuple["JsonlRows", Decision]:
-        """Applies the limit of a row."""
-        del files
-        return replace(self, max_row=settings.max_row_mb << 20), Decision()
 
     def schema(self, path: DataPath) -> pa.Schema:
         """Returns the keys in the first megabyte, each with the type of most of its values."""

@@ -15,7 +15,7 @@ import os
 import re
 import resource
 import signal
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, BinaryIO, Literal, cast
@@ -23,12 +23,10 @@ from typing import Any, BinaryIO, Literal, cast
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from components.errors import BadInput
 from components.ingest import pool
 from components.ingest.sources import parquet_file
 from components.ingest.sources.conversion import is_list, is_text
-from components.ingest.sources.rows import Range
-from components.records.quarantine import printable
+from components.ingest.sources.rows import Range, bad_file, too_large
 from components.storage.hashing import stat_key
 from components.storage.paths import DataPath
 
@@ -48,18 +46,17 @@ def start() -> None:
 
 def decode(path: DataPath, part: Range, names: Sequence[str], max_row: int) -> Iterator[pa.RecordBatch]:
     """Yields the rows of a range as the file has them; a row of more than `max_row` bytes raises BadInput."""
-    with contextlib.closing(_Remote(path)) as remote, _decoders.lease() as worker:
-        where = path.absolute() if isinstance(path, Path) else RemoteFile(str(path), remote.size())
-        request = (where, part.start, part.stop, list(names), max_row)
-        try:
-            for batch in worker.call(f"{__name__}:decode_here", *request, answer=remote.read):
+    try:
+        with _opened_for(path) as (where, read), _decoders.lease() as worker:
+            request = (where, part.start, part.stop, list(names), max_row)
+            for batch in worker.call(f"{__name__}:decode_here", *request, answer=read):
                 yield _checked(batch)
-        except pool.WorkerDied as died:
-            raise BadInput(f"{printable(str(path))}: cannot be decoded: {_cause(died.code)}") from None
-        except (pa.ArrowException, pool.WorkerFailed) as error:
-            raise BadInput(
-                f"{printable(str(path))}: cannot be decoded: {error}; the file may be damaged: write it again"
-            ) from None
+    except pool.WorkerDied as died:
+        raise bad_file(path, f"cannot be decoded: {_cause(died.code)}") from None
+    except (pa.ArrowException, pool.WorkerFailed) as error:
+        raise bad_file(path, f"cannot be decoded: {error}; the file may be damaged: write it again") from None
+    except OSError as error:
+        raise bad_file(path, f"cannot be read: {error.strerror}") from error
 
 
 def _cause(code: int) -> str:
@@ -68,36 +65,19 @@ def _cause(code: int) -> str:
     return f"the decoder process crashed (exit code {code}); the file may be damaged: write it again"
 
 
-class _Remote:
-    """Reads a remote file for the decoder."""
+@contextlib.contextmanager
+def _opened_for(path: DataPath) -> "Iterator[tuple[Path | RemoteFile, Callable[[int, int], bytes] | None]]":
+    """Yields what the decoder opens, and a function that reads bytes of a remote file for it."""
+    if isinstance(path, Path):
+        yield path.absolute(), None
+        return
+    with path.open("rb") as stream:
 
-    def __init__(self, path: DataPath) -> None:
-        self._path = path
-        self._stream: BinaryIO | None = None
+        def read(offset: int, length: int) -> bytes:
+            stream.seek(offset)
+            return stream.read(length)
 
-    def size(self) -> int:
-        """Returns the size of the file in bytes."""
-        with self._named():
-            return self._path.stat().st_size
-
-    def read(self, offset: int, length: int) -> bytes:
-        """Returns some bytes of the file."""
-        with self._named():
-            self._stream = self._stream or self._path.open("rb")
-            self._stream.seek(offset)
-            return self._stream.read(length)
-
-    def close(self) -> None:
-        """Closes the file if it was opened."""
-        if self._stream:
-            self._stream.close()
-
-    @contextlib.contextmanager
-    def _named(self) -> Iterator[None]:
-        try:
-            yield
-        except OSError as error:
-            raise BadInput(f"{printable(str(self._path))}: cannot be read: {error.strerror}") from error
+        yield RemoteFile(str(path), path.stat().st_size), read
 
 
 def _checked(packed: bytes) -> pa.RecordBatch:
@@ -151,9 +131,6 @@ class _RemoteStream(io.RawIOBase):
         self._position = {io.SEEK_SET: 0, io.SEEK_CUR: self._position, io.SEEK_END: self._size}[whence] + offset
         return self._position
 
-    def tell(self) -> int:
-        return self._position
-
     def readable(self) -> bool:
         return True
 
@@ -184,14 +161,14 @@ def _packed_rows(
         for batch in _opened.rows(where, start, stop, names, most).read(start, stop):
             for piece in _pieces(batch):
                 if piece.num_rows == 1 and (size := _decoded_bytes(piece.columns)) > max_row:
-                    raise _too_large(where, start, f"{size:,} bytes", max_row)
+                    raise too_large(where, f"row {start + 1:,}", f"{size:,} bytes", max_row)
                 packed = _packed(piece)
                 start += piece.num_rows
                 yield packed
         return  # noqa: TRY300 - what follows is for the exception
     except MemoryError:
         if most == 1:
-            raise _too_large(where, start, "more bytes than the decoder may use", max_row) from None
+            raise too_large(where, f"row {start + 1:,}", "more bytes than the decoder may use", max_row) from None
     # Not inside the handler: until it ends, the traceback keeps what was decoded.
     _opened.forget()
     pa.default_memory_pool().release_unused()
@@ -239,13 +216,6 @@ def _column_bytes(column: pa.Array) -> int:
     if not pa.types.is_dictionary(kind) or not (is_text(kind.value_type) or pa.types.is_binary(kind.value_type)):
         return int(column.nbytes)
     return pc.sum(pc.binary_length(column.dictionary).take(column.indices)).as_py() or 0
-
-
-def _too_large(where: Path | RemoteFile, row: int, size: str, max_row: int) -> BadInput:
-    return BadInput(
-        f"{printable(str(where))}: row {row + 1:,} has {size}, more than ingest.max_row_mb = {max_row >> 20}; "
-        "check the file, or raise the setting if such rows are expected"
-    )
 
 
 class _OpenFile(contextlib.ExitStack):

@@ -14,35 +14,21 @@ may crash.
 
 import contextlib
 import itertools
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any
+from collections.abc import Iterator
+from typing import Any
 
 import pyarrow as pa
 
-from components.errors import BadInput
 from components.ingest.sources import conversion, parquet_decoder, parquet_file
-from components.ingest.sources.rows import MAX_ROW, Decision, Range, RowBatch
-from components.records.quarantine import printable
+from components.ingest.sources.rows import LimitedRows, Range, RowBatch, bad_file
 from components.storage.paths import DataPath
-
-if TYPE_CHECKING:
-    from components.settings.ingest import Ingest
 
 _MAX_PIECES = 8  # per row group: reading a piece decodes all rows before it
 _FLATTEN = "store it as separate columns, for example with pandas.json_normalize"
 
 
-@dataclass(frozen=True)
-class ParquetRows:
+class ParquetRows(LimitedRows):
     """Reads Parquet files."""
-
-    max_row: int = MAX_ROW  # bytes
-
-    def configure(self, files: Sequence[DataPath], settings: "Ingest") -> tuple["ParquetRows", Decision]:
-        """Applies the limit of a row."""
-        del files
-        return replace(self, max_row=settings.max_row_mb << 20), Decision()
 
     def schema(self, path: DataPath) -> pa.Schema:
         """Returns the columns as records will hold them, from the footer alone."""
@@ -64,7 +50,7 @@ class ParquetRows:
             yield _row_batch(batch, number, schema, path)
             number += batch.num_rows
         if number != part.stop:
-            raise BadInput(f"{printable(str(path))}: ends at row {number:,}, its footer promises {part.stop:,}")
+            raise bad_file(path, f"ends at row {number:,}, its footer promises {part.stop:,}")
 
 
 SOURCE = ParquetRows()
@@ -74,14 +60,14 @@ def _fields(path: DataPath, found: pa.Schema) -> list[pa.Field]:
     fields = [pa.field(name, _kind(path, name, kind)) for name, kind in parquet_file.flat_columns(found)]
     names = [field.name for field in fields]
     if twice := sorted({name for name in names if names.count(name) > 1}):
-        raise BadInput(f"{printable(str(path))}: several columns have the name '{twice[0]}'; rename all but one")
+        raise bad_file(path, f"several columns have the name '{twice[0]}'; rename all but one")
     return fields
 
 
 def _kind(path: DataPath, name: str, kind: pa.DataType) -> pa.DataType:
     known = conversion.kind_in_record(kind)
     if known is None:
-        raise BadInput(f"{printable(str(path))}: column '{name}' is {kind}, too deeply nested for a record; {_FLATTEN}")
+        raise bad_file(path, f"column '{name}' is {kind}, too deeply nested for a record; {_FLATTEN}")
     return known
 
 

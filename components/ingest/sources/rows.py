@@ -7,8 +7,8 @@ bundle writes the same shards again.
 """
 
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Protocol
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING, Protocol, TypeVar
 
 import orjson
 import pyarrow as pa
@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from components.settings.ingest import Ingest
 
 MAX_ROW = 1 << 30  # bytes, at most, whatever the settings: protobuf allows 2 GB per record
+Limited = TypeVar("Limited", bound="LimitedRows")
 WHOLE = 1 << 62  # target bytes of `divide` that keep a file in one range
 
 
@@ -93,6 +94,18 @@ class RowFormat(RowSource, Protocol):
         """Returns the source for these files and settings, and what it decided."""
 
 
+@dataclass(frozen=True)
+class LimitedRows:
+    """A format of rows whose only setting is the limit of a row."""
+
+    max_row: int = MAX_ROW  # bytes
+
+    def configure(self: Limited, files: Sequence[DataPath], settings: "Ingest") -> tuple[Limited, Decision]:
+        """Applies the limit of a row."""
+        del files
+        return replace(self, max_row=settings.max_row_mb << 20), Decision()
+
+
 def first_rows(source: RowSource, path: DataPath, schema: pa.Schema) -> pa.RecordBatch:
     """Returns the first batch of a file that is not empty."""
     for part in source.divide(path, path.name, WHOLE):
@@ -102,15 +115,15 @@ def first_rows(source: RowSource, path: DataPath, schema: pa.Schema) -> pa.Recor
     return pa.RecordBatch.from_pylist([], schema=schema)
 
 
-def too_large(path: DataPath, position: str, size: int, limit: int) -> BadInput:
+def too_large(path: object, position: str, size: str, limit: int) -> BadInput:
     """Returns an error for a row that is larger than `ingest.max_row_mb`."""
     return bad_file(
         path,
-        f"{position} has {size:,} bytes, more than ingest.max_row_mb = {limit >> 20}; "
+        f"{position} has {size}, more than ingest.max_row_mb = {limit >> 20}; "
         "check the file, or raise the setting if such rows are expected",
     )
 
 
-def bad_file(path: DataPath, reason: str) -> BadInput:
+def bad_file(path: object, reason: str) -> BadInput:
     """Returns an error for a file that cannot be read as a whole."""
     return BadInput(f"{printable(str(path))}: {reason}")

@@ -13,8 +13,7 @@ list. A feature that a record lacks is missing. A feature that only later record
 import contextlib
 import gzip
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -22,17 +21,12 @@ import pyarrow.compute as pc
 from tensorflow_metadata.proto.v0 import schema_pb2
 from tfx_bsl.coders.example_coder import ExamplesToRecordBatchDecoder
 
-from components.errors import BadInput
-from components.ingest.sources.conversion import Reasons, row_batch
-from components.ingest.sources.rows import MAX_ROW, Decision, Range, RowBatch
+from components.ingest.sources.conversion import Reasons, feature_type, is_list, row_batch
+from components.ingest.sources.rows import LimitedRows, Range, RowBatch, bad_file
 from components.ingest.sources.set_types import is_set_by_user
-from components.records.quarantine import printable
 from components.records.tfrecord import HEADER, length_of
 from components.records.tfrecord_walk import StoredRecord, explained, read_records, record_ends
 from components.storage.paths import DataPath, open_whole
-
-if TYPE_CHECKING:
-    from components.settings.ingest import Ingest
 
 _SAMPLE_RECORDS, _SAMPLE_BYTES = 1000, 64 << 20  # from which the schema is inferred
 _BATCH_RECORDS, _BATCH_BYTES = 4096, 8 << 20
@@ -41,16 +35,8 @@ _FEATURES, _SEQUENCES = b"\x0a", b"\x12"  # tags of the only field of Example, a
 _MORE = 0x80  # the bit of a varint's byte that says another byte follows
 
 
-@dataclass(frozen=True)
-class TfRecordRows:
+class TfRecordRows(LimitedRows):
     """Reads TFRecord files of tf.Example."""
-
-    max_row: int = MAX_ROW  # bytes
-
-    def configure(self, files: Sequence[DataPath], settings: "Ingest") -> tuple["TfRecordRows", Decision]:
-        """Applies the limit of a record."""
-        del files
-        return replace(self, max_row=settings.max_row_mb << 20), Decision()
 
     def schema(self, path: DataPath) -> pa.Schema:
         """Returns the features of the first 1,000 records."""
@@ -60,7 +46,7 @@ class TfRecordRows:
             for name, column in zip(batch.schema.names, batch.columns, strict=True):
                 fields[name] = _union(fields.get(name), _field(name, column))
         if not fields:
-            raise _bad(path, f"none of its first {len(sample):,} records is a tf.Example with features")
+            raise bad_file(path, f"none of its first {len(sample):,} records is a tf.Example with features")
         return pa.schema([fields[name] for name in sorted(fields)])
 
     def divide(self, path: DataPath, relative: str, target: int) -> list[Range]:
@@ -96,15 +82,11 @@ class TfRecordRows:
 SOURCE = TfRecordRows()
 
 
-def _bad(path: DataPath, what: str) -> BadInput:
-    return BadInput(f"{printable(str(path))}: {what}")
-
-
 def _check_not_empty(path: DataPath) -> None:
     with explained(path):
         empty = not path.stat().st_size
     if empty:
-        raise _bad(path, "0 examples in it; remove it or write it again")
+        raise bad_file(path, "0 examples in it; remove it or write it again")
 
 
 def _is_gzip(path: DataPath) -> bool:
@@ -137,14 +119,14 @@ def _sample(path: DataPath, most: int) -> list[StoredRecord]:
         if len(sample) == _SAMPLE_RECORDS or size >= _SAMPLE_BYTES:
             break
     if not sample:
-        raise _bad(path, "0 examples in it: every record is damaged")
+        raise bad_file(path, "0 examples in it: every record is damaged")
     return sample
 
 
 def _decode_sample(path: DataPath, sample: Sequence[bytes]) -> Iterator[pa.RecordBatch]:
     """Decodes records in one batch, or one by one if their types differ; `read` reports those that are no Example."""
     if any(_has_sequences(record) for record in sample):
-        raise _bad(
+        raise bad_file(
             path,
             "contains tf.SequenceExample; expected tf.Example: store a sequence as a feature with several values",
         )
@@ -191,7 +173,7 @@ class _Decoder:
         self._path, self._fields = path, list(schema)
         wanted = schema_pb2.Schema()
         for field in schema:
-            wanted.feature.add(name=field.name, type=_feature_type(field.type))
+            wanted.feature.add(name=field.name, type=feature_type(field.type))
         self._wanted = wanted.SerializeToString()
         self._decoder: Any = ExamplesToRecordBatchDecoder(self._wanted)
 
@@ -208,7 +190,7 @@ class _Decoder:
         """Rejects a feature that the schema lacks: the decoder would drop it silently."""
         found = ExamplesToRecordBatchDecoder().DecodeBatch(records).schema.names
         if unknown := sorted(set(found) - {field.name for field in self._fields}):
-            raise _bad(
+            raise bad_file(
                 self._path,
                 f"feature '{unknown[0]}' is in none of the first records, from which the schema is inferred; "
                 "move a record with this feature to the front",
@@ -232,16 +214,9 @@ def _misfit(record: bytes, fields: Sequence[pa.Field]) -> str:
     for field in fields:
         at = found.schema.get_field_index(field.name)
         found_type = found.schema.types[at] if at >= 0 else pa.null()
-        if not pa.types.is_null(found_type) and _feature_type(found_type) != _feature_type(field.type):
+        if not pa.types.is_null(found_type) and feature_type(found_type) != feature_type(field.type):
             return f"feature '{field.name}' has type {_KINDS[found_type.value_type]}, expected {field.type}"
     return "cannot be decoded"
-
-
-def _feature_type(kind: pa.DataType) -> "schema_pb2.FeatureType":
-    value = kind.value_type if pa.types.is_list(kind) or pa.types.is_large_list(kind) else kind
-    if pa.types.is_integer(value) or pa.types.is_boolean(value):
-        return schema_pb2.INT
-    return schema_pb2.FLOAT if pa.types.is_floating(value) else schema_pb2.BYTES
 
 
 def _batches(records: Iterator[StoredRecord]) -> Iterator[list[StoredRecord]]:
@@ -283,7 +258,7 @@ def _decode(records: Sequence[StoredRecord], decoder: _Decoder) -> tuple[pa.Reco
 
 def _single_values(column: pa.Array, kind: pa.DataType) -> tuple[pa.Array, Reasons]:
     """Returns the first value of each list if the schema has single values; an empty list is a missing value."""
-    if pa.types.is_list(kind) or pa.types.is_large_list(kind):
+    if is_list(kind):
         return column, {}
     counts = column.value_lengths().fill_null(0).to_numpy(zero_copy_only=False)
     starts = np.cumsum(counts) - counts

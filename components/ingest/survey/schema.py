@@ -6,7 +6,7 @@ import pyarrow as pa
 from google.protobuf import text_format
 from tensorflow_metadata.proto.v0 import schema_pb2
 
-from components.ingest.sources.conversion import is_list
+from components.ingest.sources.conversion import feature_type, is_list
 from components.ingest.survey.columns import image_name, is_tensor, meaning_of, record_schema
 from components.records.schema import DTYPE, RECORD_ID, SHAPE
 from components.storage import durable
@@ -26,7 +26,7 @@ def infer(schema: pa.Schema, label: str, images: str = "") -> schema_pb2.Schema:
     image, record_id = image_name(schema, images) if images else "", columns.names[-1]
     inferred = schema_pb2.Schema()
     for column in columns:
-        feature = inferred.feature.add(name=column.name, type=_feature_type(column.type))
+        feature = inferred.feature.add(name=column.name, type=feature_type(column.type))
         feature.presence.min_count = 1
         if column.name in {label, image, record_id} or is_tensor(column):
             feature.presence.min_fraction = 1.0
@@ -62,10 +62,3 @@ def _tags(column: pa.Field, record_id: str) -> list[str]:
     if not is_tensor(column):
         return meaning
     return [DTYPE + column.metadata[b"dtype"].decode(), SHAPE + column.metadata.get(b"shape", b"").decode(), *meaning]
-
-
-def _feature_type(kind: pa.DataType) -> "schema_pb2.FeatureType":
-    inner = kind.value_type if is_list(kind) else kind
-    if pa.types.is_floating(inner):
-        return schema_pb2.FLOAT
-    return schema_pb2.INT if pa.types.is_integer(inner) or pa.types.is_boolean(inner) else schema_pb2.BYTES
