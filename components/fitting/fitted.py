@@ -6,6 +6,7 @@ from typing import Any
 import numpy as np
 import tensorflow as tf
 import tensorflow_transform as tft
+from tensorflow_transform.saved.saved_transform_io_v2 import SavedModelLoader
 
 from components.fitting import escaping, names
 from components.records.roles import Column
@@ -46,12 +47,15 @@ class Fitted:
         """
         self._settings, self._pretrained_model = settings, pretrained_model
         self._output = tft.TFTransformOutput(folder)
-        self.graph = self._output.transform_features_layer()
+        self._loader = SavedModelLoader(self._output.transform_savedmodel_dir)
+        # TFT tracks it by a Keras 2 layer, which saving traces again, through AutoGraph: 4 s.
+        self.graph = self._loader._imported  # noqa: SLF001
 
     def apply(self, columns: Mapping[str, Any]) -> dict[str, Any]:
         """Returns the transformed values of the given raw columns."""
         # Without this, AutoGraph spends five seconds converting TFT's code, to no effect.
-        outputs: dict[str, Any] = tf.autograph.experimental.do_not_convert(self.graph)(dict(columns))
+        apply = tf.autograph.experimental.do_not_convert(self._loader.apply_transform_model)
+        outputs: dict[str, Any] = apply(dict(columns))
         return outputs
 
     def classes(self) -> list[str]:

@@ -55,7 +55,9 @@ class ServedModel(tf.Module):
     ) -> None:
         """Tracks the model's weights and the lookup tables of the fitted graph under this module."""
         super().__init__()
-        self.model, self.extractor = model, extractor(model)
+        # The layers and not the models: saving a Keras model traces its call once more.
+        self.layers = model.layers
+        self.predict, self.extract = (partial(each, training=False) for each in (model, extractor(model)))
         self.fitted, self.pretrained = fitted, embedding.model.resource if embedding else None
         self._embedding = embedding
         self._features = dict(features)
@@ -73,7 +75,7 @@ class ServedModel(tf.Module):
     def extract_raw(self, **values: tf.Tensor) -> Outputs:
         """Returns the output of the layer before the head."""
         inputs = modalities.inputs(self._features, self._record_columns(values))
-        return {"features": self.extractor(inputs, training=False)}
+        return {"features": self.extract(inputs)}
 
     def slice_examples(self, examples: tf.Tensor) -> Outputs:
         """Returns the strings to slice metrics by, for serialized tf.Examples."""
@@ -87,7 +89,7 @@ class ServedModel(tf.Module):
         return columns
 
     def _predict(self, values: Mapping[str, tf.Tensor]) -> Outputs:
-        output = self.model(modalities.inputs(self._features, values), training=False)
+        output = self.predict(modalities.inputs(self._features, values))
         if not self._classes.shape[0]:
             return {"value": output[:, 0]}
         return {
@@ -122,7 +124,7 @@ def export(
         (Path(folder) / PRETRAINED).parent.mkdir(exist_ok=True)
         (Path(folder) / PRETRAINED).write_text(embedding.digest)
     if len(model.inputs) == 1 and len(model.inputs[0].shape) == _IMAGE_RANK:
-        _save_extractor(served.extractor, Path(folder) / EXTRACTOR)
+        _save_extractor(extractor(model), Path(folder) / EXTRACTOR)
 
 
 def arguments(columns: Iterable[str]) -> dict[str, str]:

@@ -72,9 +72,8 @@ def run_fn(args: FnArgs) -> None:
         model = refs.load(config["model"])(inputs, assign.encodings(parts, inputs, fitted), head)
         history = fit(model, head, reader, train, evaluation, training, Path(args.model_run_dir))
     durable.write_bytes(Path(args.model_run_dir) / HISTORY, orjson.dumps(history))
-    graph = fitted.graph if any(each.part.fit for each in parts) else None
     embedding = _image_embedding(pretrained, extract)
-    export.export(model, reader.features, classes, args.serving_model_dir, graph, embedding)
+    export.export(model, reader.features, classes, args.serving_model_dir, fitted.graph, embedding)
 
 
 def _image_encoder(pretrained: str, extract: Mapping[str, Any]) -> tuple[Any, bool] | None:

@@ -389,6 +389,13 @@ class TestServing:
         assert [n.decode() for n in by_raw["all_classes"][0].numpy()] == task_run.fitted.classes()
 
     @every_task
+    def test_the_exported_model_contains_every_vocabulary(self, task_run: TaskRun, name: str) -> None:
+        """It needs no file of the Transform graph, and the classes of two models can be compared."""
+        copied = {path.name: path.read_bytes() for path in (task_run.home / "model" / "assets").iterdir()}
+
+        assert copied == assets(task_run.home / "graph"), name
+
+    @every_task
     def test_a_single_record_is_predicted_as_in_a_batch(self, task_run: TaskRun, name: str) -> None:
         """The other records, and the padding of their texts, do not matter."""
         together = task_run.served.signatures["raw"](**task_run.columns)["probabilities"].numpy()
