@@ -108,8 +108,12 @@ def train(**settings: Any) -> Train:
 
 
 @pytest.mark.parametrize("settings", CASES, ids=str)
-def test_the_result_is_that_of_adam_with_dense_gradients(settings: dict[str, Any]) -> None:
+@pytest.mark.parametrize("large", [1, 1000], ids=["fused", "as Keras"])
+def test_the_result_is_that_of_adam_with_dense_gradients(
+    monkeypatch: pytest.MonkeyPatch, settings: dict[str, Any], large: int
+) -> None:
     """Duplicate rows are added before they are squared and before clipping; the last steps of an epoch count."""
+    monkeypatch.setattr(optimizer, "_LARGE", large)
     found = learn(train(**settings))[: len(START)]
 
     for value, expected in zip(found, reference(train(**settings)), strict=True):
