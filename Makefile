@@ -11,7 +11,7 @@ PYTEST := $(BIN)/pytest -n $(WORKERS) --dist loadfile --no-loadscope-reorder
 help:  ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-9s  %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
-setup:  ## create .venv from requirements.lock (once; demo, test and check call it)
+setup:  ## create .venv from requirements.lock (once; demo, test and check call it); GPU=1 adds CUDA
 	@scripts/setup.sh
 
 demo: setup  ## generate sample data and run TASK (default: image) from raw data to a pushed model
@@ -33,9 +33,12 @@ check: setup  ## check lint rules, formatting, types and the direction of import
 	@$(BIN)/mypy
 	@$(BIN)/lint-imports --no-logo
 
-lock:  ## resolve requirements.lock again after a change of pyproject.toml
-	@"$$(scripts/setup.sh --uv)" pip compile pyproject.toml --extra dev --extra hub --python 3.10 --generate-hashes \
-		--no-annotate --no-header --no-emit-index-url --quiet -o requirements.lock
+COMPILE = "$$(scripts/setup.sh --uv)" pip compile pyproject.toml --extra dev --extra hub --python 3.10 \
+	--generate-hashes --no-annotate --no-header --no-emit-index-url --quiet
+
+lock:  ## resolve both locks again after a change of pyproject.toml
+	@$(COMPILE) -o requirements.lock
+	@$(COMPILE) --extra gpu --constraints requirements.lock -o requirements-gpu.lock
 
 clean:  ## remove everything that is generated: environment, tools, runs, sample data, caches
 	@rm -rf .venv .tools runs data/samples build dist *.egg-info \

@@ -19,10 +19,16 @@ from importlib.metadata import PackageNotFoundError, version
 from importlib.util import cache_from_source, find_spec
 from pathlib import Path
 
+from components import cuda
+
 _GB = 10**9
-_LOCK = Path(__file__).resolve().parents[1] / "requirements.lock"
+_LOCKS = Path(__file__).resolve().parents[1]
 _PIN = re.compile(r"^([A-Za-z0-9._-]+)(?:\[[^]]*\])?==([^\s;\\]+)", re.MULTILINE)
 _NAMED_DIFFERENCES = 5
+_NEEDS_DRIVER = (
+    "Training runs on the CPU. Install NVIDIA's driver (version 525 or later); in a container, "
+    "give it the GPU (docker run --gpus all). Without a GPU, `make setup GPU=0` removes CUDA's wheels."
+)
 _NEEDS_COMPILER = "Set-up needs it to build pyfarmhash: install g++ (Debian, Ubuntu: apt-get install g++)."
 
 
@@ -42,7 +48,7 @@ def checks() -> tuple[Check, ...]:
     return (
         python_check(sys.version_info[:3]),
         glibc_check(_glibc_version()),
-        pins_check(_LOCK),
+        pins_check(_LOCKS / ("requirements-gpu.lock" if cuda.wheels() else "requirements.lock")),
         keras_check(_installed("keras"), os.environ, _keras_config()),
         presence_check("pip", _installed("pip"), "Run `make setup`: TFX calls pip.", required=True),
         bytecode_check(),
@@ -51,7 +57,7 @@ def checks() -> tuple[Check, ...]:
         disk_check(Path.cwd()),
         memory_check(_memory_bytes()),
         cores_check(),
-        gpu_check(),
+        *gpu_checks(cuda.wheels()),
         presence_check("Java", shutil.which("java"), "Only Beam on Flink needs it (JDK 17)."),
     )
 
@@ -92,9 +98,9 @@ def glibc_check(found: tuple[int, int] | None) -> Check:
 
 
 def pins_check(lock: Path) -> Check:
-    """Compares installed versions with requirements.lock: other versions are the most frequent cause of TFX errors."""
+    """Compares installed versions with the lock: other versions are the most frequent cause of TFX errors."""
     if not lock.is_file():
-        return Check("pins", ok=True, found="not compared: no requirements.lock here")
+        return Check("pins", ok=True, found=f"not compared: no {lock.name} here")
     pins = [(name, locked, _installed(name)) for name, locked in _PIN.findall(lock.read_text())]
     differing = [f"{name} {found or 'missing'} (locked {locked})" for name, locked, found in pins if found != locked]
     named = ", ".join(differing[:_NAMED_DIFFERENCES]) + (", …" if len(differing) > _NAMED_DIFFERENCES else "")
@@ -160,13 +166,27 @@ def cores_check() -> Check:
     return Check("CPU", ok=True, found=f"{cores} cores")
 
 
-def gpu_check() -> Check:
-    """Checks the GPU: TensorFlow uses it only if CUDA's libraries are installed."""
-    listing = _output("nvidia-smi", "--query-gpu=name", "--format=csv,noheader")
-    if not listing:
-        return Check("GPU", ok=True, found="none: training runs on the CPU")
-    advice = "CUDA's libraries are not in this environment: training runs on the CPU unless the system has them."
-    return Check("GPU", _installed("nvidia-cudnn-cu12") is not None, listing.replace("\n", ", "), advice)
+def gpu_checks(wheels: Path | None) -> tuple[Check, ...]:
+    """Checks the GPU, and with CUDA's wheels the driver and each library: TensorFlow uses a GPU only if all open."""
+    listing = _output("nvidia-smi", "--query-gpu=name,driver_version", "--format=csv,noheader")
+    if wheels is None:
+        found = f"{_one_line(listing)}; no GPU wheels installed" if listing else "none: training runs on the CPU"
+        return (Check("GPU", not listing, found, "Run `make setup GPU=1`; until then training runs on the CPU."),)
+    errors = cuda.errors(wheels)
+    driver = errors.pop(cuda.DRIVER)
+    shown = _one_line(listing) if listing else "driver opens; nvidia-smi shows no GPU"
+    libraries = (_wheel_check(wheel, cuda.files(wheels, wheel), errors) for wheel in cuda.LIBRARIES)
+    return (Check("GPU", not driver, driver or shown, _NEEDS_DRIVER), *libraries)
+
+
+def _wheel_check(wheel: str, files: Sequence[Path], errors: Mapping[str, str]) -> Check:
+    failed = [error for path in files if (error := errors[str(path)])]
+    found = failed[0] if failed else ", ".join(path.name for path in files) or "missing"
+    return Check(wheel, bool(files) and not failed, found, "Run `make clean setup GPU=1`: this wheel is not complete.")
+
+
+def _one_line(text: str) -> str:
+    return "; ".join(text.split("\n"))
 
 
 def presence_check(name: str, found: str | None, advice: str, *, required: bool = False) -> Check:

@@ -18,7 +18,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import TextIO
 
-from components import helper_process
+from components import cuda, helper_process
 from components.redact import redact, secrets
 from components.storage import durable
 
@@ -33,9 +33,10 @@ _DRAIN = 3  # seconds to wait for the last lines; a child that outlives the run 
 
 
 def prepare_environment() -> None:
-    """Sets environment variables that libraries read at import; call it before importing them."""
+    """Sets what libraries read at import, and opens CUDA's libraries; call it before importing TensorFlow."""
     for name, value in _ENVIRONMENT.items():
         os.environ.setdefault(name, value)
+    cuda.prepare()
     # Google's clients warn once per package, a dozen times; the locked versions need Python 3.10.
     warnings.filterwarnings("ignore", message="You are using a non-supported Python version")
 

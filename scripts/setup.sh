@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Makes .venv from requirements.lock, once.
+# Makes .venv from requirements.lock, or with CUDA from requirements-gpu.lock, once.
 #
 #   stamp matches? ── yes ──► done, in milliseconds
 #        │ no
@@ -8,7 +8,8 @@
 #
 # The stamp is removed before the first change and written at the end, so a set-up that was killed starts again.
 #
-#   scripts/setup.sh             set up
+#   scripts/setup.sh             set up; with CUDA if nvidia-smi shows a GPU
+#   GPU=1 scripts/setup.sh       set up with CUDA (GPU=0: without); later set-ups keep the choice
 #   scripts/setup.sh --uv        print the path of uv; install it first if it is missing
 
 set -euo pipefail
@@ -26,10 +27,27 @@ say() { printf 'setup: %s\n' "$*" >&2; }
 fail() { say "$@"; exit 1; }
 works() { "$@" >/dev/null 2>&1; }
 
-# The folder of the environment, and the digest of the files it is made from.
+# Which lock: as asked, or else as the last set-up did, or else by what nvidia-smi shows.
+choose_lock() {
+    local gpu=${GPU:-}
+    if [[ -z $gpu ]]; then
+        last_lock && return
+        if [[ $(nvidia-smi -L 2>/dev/null) == *GPU* ]]; then gpu=1; else gpu=0; fi
+    fi
+    case $gpu in
+        1) echo requirements-gpu.lock ;;
+        0) echo requirements.lock ;;
+        *) fail "GPU is '$gpu'; expected GPU=1 (install CUDA), GPU=0 (do not), or no GPU= (as nvidia-smi shows)" ;;
+    esac
+}
+
+last_lock() { [[ -r $stamp ]] && grep -x 'requirements[a-z-]*\.lock' "$stamp"; }
+
+# The folder of the environment, its lock, and the digest of the files it is made from.
 state() {
     pwd -P
-    cat requirements.lock pyproject.toml .python-version scripts/setup.sh | sha256
+    echo "$lock"
+    cat "$lock" pyproject.toml .python-version scripts/setup.sh | sha256
 }
 
 sha256() {
@@ -120,9 +138,10 @@ make_environment() {
 
 # The lock also constrains build dependencies, so a newer setuptools cannot break an old source package.
 install_packages() {
-    say "installing $(grep -c '^[^ #]' requirements.lock) locked packages (3 GB on disk; at least a minute the first time)"
-    "$uv" pip sync --quiet --python "$python" --require-hashes --build-constraints requirements.lock \
-        --compile-bytecode requirements.lock
+    local size=3
+    [[ $lock == requirements.lock ]] || size=6
+    say "installing $(grep -c '^[^ #]' "$lock") packages of $lock ($size GB on disk; at least a minute the first time)"
+    "$uv" pip sync --quiet --python "$python" --require-hashes --build-constraints "$lock" --compile-bytecode "$lock"
 }
 
 install_penstock() {
@@ -161,7 +180,7 @@ set_up() {
 main() {
     case ${1:-} in
         --uv) find_uv || { take_turn; install_uv; find_uv; } ;;
-        '') is_ready || { take_turn; is_ready || set_up; } ;;
+        '') lock=$(choose_lock); is_ready || { take_turn; is_ready || set_up; } ;;
         *) fail "unknown argument '$1'; expected none, or --uv" ;;
     esac
 }

@@ -9,12 +9,14 @@ from pathlib import Path
 
 import pytest
 
+from components import cuda
 from components.native import build
 from pipelines import doctor
 from pipelines.doctor import (
     Check,
     checks,
     glibc_check,
+    gpu_checks,
     keras_check,
     memory_check,
     native_check,
@@ -139,6 +141,39 @@ class TestNative:
         check = native_check({"PENSTOCK_NATIVE": "0"})
 
         assert (check.ok, check.found) == (True, "turned off by PENSTOCK_NATIVE=0")
+
+
+class TestGpu:
+    """The GPU, its driver, and the libraries of each wheel."""
+
+    def test_a_gpu_without_wheels_names_the_command(self, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+        """TensorFlow would train on the CPU without a word."""
+        (tmp_path / "nvidia-smi").write_text("#!/bin/sh\necho 'NVIDIA A100, 550.54'; echo 'NVIDIA A100, 550.54'\n")
+        (tmp_path / "nvidia-smi").chmod(0o755)
+        monkeypatch.setenv("PATH", str(tmp_path), prepend=os.pathsep)
+
+        assert render(gpu_checks(None)).split("\n") == [
+            "warn  GPU  NVIDIA A100, 550.54; NVIDIA A100, 550.54; no GPU wheels installed",
+            "           → Run `make setup GPU=1`; until then training runs on the CPU.",
+        ]
+
+    def test_each_wheel_says_whether_its_libraries_open(self, tmp_path: Path) -> None:
+        """A file that is no library, a missing wheel and a missing driver are named; the rest is ok."""
+        for wheel in set(cuda.LIBRARIES) - {"nccl"}:
+            library = tmp_path / wheel / "lib" / f"lib{wheel}.so.12"
+            library.parent.mkdir(parents=True)
+            subprocess.run(["gcc", "-shared", "-x", "c", os.devnull, "-o", library], check=True)
+        damaged = tmp_path / "cudnn" / "lib" / "libcudnn.so.12"
+        damaged.write_bytes(b"")
+
+        gpu, *libraries = gpu_checks(tmp_path)
+
+        assert (gpu.ok, gpu.found.split(":")[0]) == (False, "libcuda.so.1")
+        assert "Install NVIDIA's driver" in gpu.advice
+        assert {check.name: check.found for check in libraries} == {
+            wheel: f"lib{wheel}.so.12" for wheel in cuda.LIBRARIES
+        } | {"cudnn": f"{damaged}: file too short", "nccl": "missing"}
+        assert {check.name for check in libraries if not check.ok} == {"cudnn", "nccl"}
 
 
 def test_too_little_memory_fails() -> None:

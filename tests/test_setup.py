@@ -1,4 +1,4 @@
-"""Lock file, packaging and set-up script."""
+"""Lock files, packaging and set-up script."""
 
 import os
 import re
@@ -13,34 +13,39 @@ import tomli
 from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
 
+from components import cuda
+
 ROOT = Path(__file__).resolve().parents[1]
-LOCK = (ROOT / "requirements.lock").read_text()
+LOCKS = {name: (ROOT / name).read_text() for name in ("requirements.lock", "requirements-gpu.lock")}
 PYPROJECT = tomli.loads((ROOT / "pyproject.toml").read_text())
 FLAT_FOLDERS = ("components", "data", "pipelines", "schemas")
 
 
-def locked() -> dict[str, str]:
+def locked(lock: str) -> dict[str, str]:
     """Returns the version of each locked package."""
-    return {canonicalize_name(name): pin for name, pin in re.findall(r"^([\w.-]+)==([^\s;\\]+)", LOCK, re.MULTILINE)}
+    pins = re.findall(r"^([\w.-]+)(?:\[[\w,-]+\])?==([^\s;\\]+)", LOCKS[lock], re.MULTILINE)
+    return {canonicalize_name(name): pin for name, pin in pins}
 
 
 class TestLock:
-    """requirements.lock pins every package by version and hash."""
+    """Both locks pin every package by version and hash."""
 
-    def test_it_contains_no_address(self) -> None:
+    @pytest.mark.parametrize("lock", LOCKS)
+    def test_it_contains_no_address(self, lock: str) -> None:
         """Packages come from the index that the user has configured."""
-        assert re.findall(r"\w+://.*|--(?:extra-)?index-url.*|--find-links.*|.* @ .*", LOCK) == []
+        assert re.findall(r"\w+://.*|--(?:extra-)?index-url.*|--find-links.*|.* @ .*", LOCKS[lock]) == []
 
-    def test_every_package_is_pinned_and_hashed(self) -> None:
+    @pytest.mark.parametrize("lock", LOCKS)
+    def test_every_package_is_pinned_and_hashed(self, lock: str) -> None:
         """An entry is `name==version` and at least one SHA-256."""
-        entries = re.split(r"\n(?=\S)", LOCK.strip())
+        entries = re.split(r"\n(?=\S)", LOCKS[lock].strip())
 
         entry = re.compile(r"[\w.-]+(\[[\w,-]+\])?==[\w.+!-]+( ;[^\\]+)?( \\\n    --hash=sha256:[0-9a-f]{64})+")
         assert [text for text in entries if not entry.fullmatch(text)] == []
 
     def test_it_satisfies_pyproject(self) -> None:
         """Every dependency, optional ones included, is locked at an allowed version."""
-        pins = locked()
+        pins = locked("requirements.lock")
         project = PYPROJECT["project"]
         wanted = map(Requirement, chain(project["dependencies"], *project["optional-dependencies"].values()))
 
@@ -48,6 +53,15 @@ class TestLock:
             str(need) for need in wanted if not need.specifier.contains(pins.get(canonicalize_name(need.name), "0"))
         ]
         assert unmet == []
+
+    def test_the_gpu_lock_adds_cuda_and_changes_nothing_else(self) -> None:
+        """Other packages have the version that is tested; every wheel whose libraries are opened is there."""
+        plain, gpu = locked("requirements.lock"), locked("requirements-gpu.lock")
+
+        added = {name: gpu[name] for name in gpu.keys() - plain.keys()}
+        wheels = {f"nvidia-{folder.replace('_', '-')}-cu12" for folder in (*cuda.LIBRARIES, "cuda_nvcc")}
+        assert gpu == plain | added
+        assert added.keys() == wheels
 
     def test_python_3_10_is_required(self) -> None:
         """Both uv and pyenv read this file."""
@@ -81,7 +95,7 @@ class Tree:
         self.root, self.bin, self.calls = root / "tree", root / "bin", root / "calls"
         (self.root / "scripts").mkdir(parents=True)
         self.bin.mkdir()
-        for name in ("requirements.lock", "pyproject.toml", ".python-version", "scripts/setup.sh"):
+        for name in (*LOCKS, "pyproject.toml", ".python-version", "scripts/setup.sh"):
             shutil.copy(ROOT / name, self.root / name)
         for name in FLAT_FOLDERS:
             (self.root / name).mkdir()
@@ -95,15 +109,19 @@ class Tree:
         (self.bin / name).write_text(script)
         (self.bin / name).chmod(0o755)
 
-    def setup(self, fails_at: str = "") -> subprocess.CompletedProcess[str]:
+    def setup(self, fails_at: str = "", gpu: str = "") -> subprocess.CompletedProcess[str]:
         """Runs the script; uv fails at the given sub-command of `uv pip`."""
         variables = {"PATH": self.bin, "CALLS": self.calls, "PYTHON": sys.executable, "UV_FAILS_AT": fails_at}
-        environment = {name: str(value) for name, value in variables.items()}
+        environment = {name: str(value) for name, value in variables.items()} | {"GPU": gpu}
         self.calls.write_text("")
         bash = shutil.which("bash") or "bash"
         return subprocess.run(
             [bash, "scripts/setup.sh"], cwd=self.root, env=environment, capture_output=True, text=True, check=False
         )
+
+    def synced(self) -> list[str]:
+        """The locks that packages were installed from by the last set-up."""
+        return [line.split()[-1] for line in self.calls.read_text().splitlines() if line.startswith("pip sync")]
 
     def uv_commands(self) -> list[str]:
         """The sub-commands of uv that were called, in order."""
@@ -203,6 +221,41 @@ class TestSetup:
 
         assert done.returncode == 0, done.stderr
         assert "into .tools/uv with python\n" in done.stderr
+
+
+class TestSetupWithCuda:
+    """GPU=1, or a GPU that nvidia-smi shows, chooses the lock with CUDA."""
+
+    def test_a_choice_is_kept_until_another_is_made(self, tree: Tree) -> None:
+        """`make test` after `make setup GPU=1` does not remove CUDA; the environment is changed in place."""
+        locks = []
+        for gpu in ("", "1", "", "0", ""):
+            assert tree.setup(gpu=gpu).returncode == 0
+            locks.append(tree.synced())
+
+        assert locks == [["requirements.lock"], ["requirements-gpu.lock"], [], ["requirements.lock"], []]
+
+    @pytest.mark.parametrize(
+        ("answer", "lock"),
+        [
+            ("echo 'GPU 0: NVIDIA A100 (UUID: GPU-0)'", "requirements-gpu.lock"),
+            ("echo 'No devices found.'", "requirements.lock"),
+            ("echo 'NVIDIA-SMI has failed' >&2; exit 9", "requirements.lock"),
+        ],
+    )
+    def test_the_first_set_up_asks_nvidia_smi(self, tree: Tree, answer: str, lock: str) -> None:
+        """A driver without a GPU, or one that does not work, installs no CUDA."""
+        tree.command("nvidia-smi", f"#!/bin/sh\n{answer}\n")
+
+        assert tree.setup().returncode == 0
+        assert tree.synced() == [lock]
+
+    def test_another_value_is_rejected(self, tree: Tree) -> None:
+        """Nothing is installed."""
+        done = tree.setup(gpu="yes")
+
+        assert (done.returncode, tree.calls.read_text()) == (1, "")
+        assert "GPU is 'yes'; expected GPU=1 (install CUDA), GPU=0" in done.stderr
 
 
 def test_the_shell_scripts_are_executable_and_parse() -> None:

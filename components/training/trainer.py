@@ -14,8 +14,8 @@ import orjson
 import tensorflow as tf
 from tfx.components.trainer.fn_args_utils import FnArgs
 
+from components import cuda, refs
 from components import features as modalities
-from components import refs
 from components.errors import PenstockError, SettingsError
 from components.fitting.fitted import Fitted
 from components.input_pipeline import Reader, artifacts
@@ -38,6 +38,7 @@ HISTORY = "history.json"
 def run_fn(args: FnArgs) -> None:
     """Entry point of the Trainer component."""
     _require_keras_3()
+    cuda.prepare()  # for runners other than ours
     config = args.custom_config
     examples = _examples_folder(args.train_files[0])
     ingested = manifest.read(examples)
