@@ -19,10 +19,11 @@ from components.ingest.close import duplicates, manifest, reports, reuse
 from components.ingest.survey import identity, schema
 from components.ingest.survey.survey import SpanFiles, Survey, Table
 from components.ingest.units import Output, Unit
-from components.ingest.write import labels, strata
+from components.ingest.write import fingerprints, labels, strata
 from components.ingest.write.report import ShardReport
 from components.ingest.write.strata import Strata
 from components.records.manifest import Manifest
+from components.storage import durable
 
 
 @dataclass(frozen=True)
@@ -44,13 +45,13 @@ def run(job: Job, make_pipeline: Callable[[], beam.Pipeline], survey_again: Call
     if todo:
         _write_units(job, todo, make_pipeline)
     found = [report for each in work for report in _collect(job.output.artifact, each)]
-    reports.clear(job.output.artifact)
-    strata.clear(job.output.artifact)
+    for folder in (reports.FOLDER, strata.FOLDER):
+        durable.remove(job.output.artifact / folder)
     # A file that is a record was compared with the survey when it was read; a range of rows was not.
     table = job.found.table
     if table is not None and survey_again().digest != job.found.digest:
         raise BadInput(f"{job.found.data}: changed while it was being ingested; run again when nothing writes to it")
-    return _close_files(job, found) if table is None else _close_rows(job, table, found)
+    return _close(job, found) if table is None else _close_rows(job, table, found)
 
 
 @dataclass(frozen=True)
@@ -127,25 +128,22 @@ def _with_prefix(report: ShardReport, prefix: str) -> ShardReport:
     return replace(report, quarantined=tuple(replace(bad, path=prefix + bad.path) for bad in report.quarantined))
 
 
-def _close_files(job: Job, found: Sequence[ShardReport]) -> Manifest:
-    output = job.output
-    return manifest.close(output.artifact, job.found.listing, found, output.settings, job.quarantine_list)
+def _close(job: Job, found: Sequence[ShardReport], warnings: Sequence[str] = ()) -> Manifest:
+    survey, output = job.found, job.output
+    return manifest.close(
+        output.artifact, survey.listing, found, output.settings, job.quarantine_list, survey.table, warnings
+    )
 
 
 def _close_rows(job: Job, table: Table, found: Sequence[ShardReport]) -> Manifest:
     """Builds the manifest of rows, with warnings about duplicates, and writes the inferred schema."""
-    survey, output = job.found, job.output
-    repeated = duplicates.find(output.artifact, [report.name for report in found if report.name])
-    if not survey.spans[0].span.name:
-        duplicates.clear(output.artifact)  # only spans are reused, and their fingerprints with them
-    rows = sum(report.read for report in found) + len(survey.listing.quarantined)
+    artifact = job.output.artifact
+    repeated = duplicates.find(artifact, [report.name for report in found if report.name])
+    if not job.found.spans[0].span.name:
+        durable.remove(artifact / fingerprints.FOLDER)  # only spans are reused, and their fingerprints with them
     same = repeated.warnings(identity.left_out(table.schema, table.label))
-    warnings = [*table.warnings, *_empty_texts(found), *labels.warnings(found), *same]
-    made = manifest.close(
-        output.artifact, survey.listing, found, output.settings, job.quarantine_list,
-        rows, warnings, table.label, table.label_source, table.notes,
-    )  # fmt: skip
-    schema.write(output.artifact / "schema.pbtxt", table.schema, table.label, table.images)
+    made = _close(job, found, [*table.warnings, *_empty_texts(found), *labels.warnings(found), *same])
+    schema.write(artifact / "schema.pbtxt", table.schema, table.label, table.images)
     return made
 
 

@@ -188,10 +188,9 @@ def _write_concurrently(
 
 
 def _is_long(units: Sequence[Unit]) -> bool:
-    """Whether these are files of this machine that take long enough to start worker processes."""
+    """Whether these files take long enough to start worker processes."""
     listed = [item for unit in units if isinstance(unit, FilesUnit) for item in unit.shard.files]
-    local = isinstance(units[0].home, Path)
-    return local and (len(listed) >= _MANY_FILES or sum(item.size for item in listed) >= _MANY_BYTES)
+    return len(listed) >= _MANY_FILES or sum(item.size for item in listed) >= _MANY_BYTES
 
 
 def of_span(

@@ -96,7 +96,6 @@ class ExtractExecutor(base_beam_executor.BaseBeamExecutor):
             trusted=bool(exec_properties["trusted"]),
         )
         beam_workers.prepare()
-        (target / _REPORTS).mkdir(parents=True, exist_ok=True)
         with self._make_beam_pipeline() as pipeline:
             _ = pipeline | "Shards" >> beam.Create(list(ingested.shards), reshuffle=True) | "Embed" >> beam.ParDo(embed)
         _write_manifest(ingested, source, target)
@@ -148,9 +147,7 @@ class _EmbedShard(beam.DoFn):
         self._model = load(self._path, trusted=self._trusted)
 
     def process(self, shard: Shard) -> tuple[()]:
-        path = self._target / shard.name
-        path.parent.mkdir(parents=True, exist_ok=True)
-        with durable.publish_file(path) as temporary, TFRecordWriter(temporary) as file:
+        with durable.publish_file(self._target / shard.name) as temporary, TFRecordWriter(temporary) as file:
             for records in self._batches(shard):
                 file.write([record] for record in self._embedded(records))
         report = Shard(shard.split, shard.name, file.records, file.size, file.checksum)

@@ -21,7 +21,6 @@ def embedding_width(model: PretrainedModel, notes: Path) -> int:
         return int(json.loads(stored.read_bytes())["width"])
     width = _measure(model)
     if notes.exists():  # `penstock plan` must not create the folder
-        stored.parent.mkdir(exist_ok=True)
         durable.write_bytes(stored, json.dumps({"width": width}).encode())
     return width
 

@@ -77,8 +77,7 @@ def read(artifact: Path) -> Manifest:
 
 
 def write_quarantine(path: Path, quarantined: Iterable[Quarantined]) -> None:
-    """Writes a quarantine list, one JSON object per line, and its folder if it does not exist."""
-    path.parent.mkdir(parents=True, exist_ok=True)
+    """Writes a quarantine list, one JSON object per line."""
     durable.write_bytes(path, b"".join(orjson.dumps(_to_json(bad)) + b"\n" for bad in quarantined), private=True)
 
 

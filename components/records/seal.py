@@ -38,8 +38,7 @@ def seal(folder: Path, cache: HashCache) -> Seal:
 
 
 def write(path: Path, sealed: Seal) -> None:
-    """Writes a seal, and its folder if it does not exist."""
-    path.parent.mkdir(parents=True, exist_ok=True)
+    """Writes a seal."""
     rows = [[file.path, file.size, file.sha256] for file in sealed.files]
     durable.write_bytes(path, orjson.dumps({"digest": sealed.digest, "files": rows}))
 

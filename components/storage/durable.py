@@ -28,9 +28,10 @@ def publish_file(target: Path, *, sync: bool = True) -> Iterator[Path]:
     """Yields a path to write to; on success the file is renamed to `target`, on failure it is deleted.
 
     Args:
-        target: the final name.
+        target: the final name; its folder is created if it does not exist.
         sync: force it to disk; False for one of many files that `fsync_tree` forces to disk together.
     """
+    target.parent.mkdir(parents=True, exist_ok=True)
     temporary = temporary_of(target)
     try:
         yield temporary

@@ -8,7 +8,6 @@ records count as equal if 64 bits of their content are: among two million record
 ten million.
 """
 
-import shutil
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -16,7 +15,7 @@ from pathlib import Path
 import numpy as np
 import numpy.typing as npt
 
-from components.ingest.write.fingerprints import FOLDER, ROW, Hashes, Rows, file_of, groups
+from components.ingest.write.fingerprints import ROW, Hashes, Rows, file_of, groups
 
 _BUCKET, _MAX_BUCKETS = 1 << 19, 256  # rows per bucket, and maximum number of buckets
 Place = tuple[str, int]  # shard, and the record's number in it, from 0
@@ -43,12 +42,6 @@ class Duplicates:
             count = f"{self.conflicts} groups of equal records have different labels"
             lines.append(f"{count}, such as {_shown(self.conflict)}{without}")
         return lines
-
-
-def clear(artifact: Path) -> None:
-    """Removes all fingerprints."""
-    if (artifact / FOLDER).exists():
-        shutil.rmtree(artifact / FOLDER)
 
 
 def find(artifact: Path, shards: Sequence[str]) -> Duplicates:

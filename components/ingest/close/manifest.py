@@ -5,13 +5,13 @@ reports ─► failures ─► near duplicates ─► Manifest ─► max_bad_fr
 
 from collections import Counter
 from collections.abc import Iterable, Sequence
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 from components.errors import BadInput
 from components.ingest.close import near_duplicates
 from components.ingest.survey.listing import Listing
+from components.ingest.survey.survey import Table
 from components.ingest.write.report import ShardReport
 from components.records import ledger, manifest
 from components.records.manifest import Manifest, Shard
@@ -28,11 +28,8 @@ def close(
     reports: Sequence[ShardReport],
     settings: Ingest,
     quarantine_list: Path,
-    found: int | None = None,
+    table: Table | None = None,
     warnings: Sequence[str] = (),
-    label: str = "label",
-    label_source: str = "",
-    notes: Sequence[str] = (),
 ) -> Manifest:
     """Builds the manifest, checks it, and writes it into the artifact.
 
@@ -42,18 +39,14 @@ def close(
         reports: what each shard reports.
         settings: of the ingest.
         quarantine_list: a second copy of the quarantine list, which stays if the run stops.
-        found: records in, if a file is not one record.
+        table: the columns, if a file has many records.
         warnings: of other checks.
-        label: column of the label, or empty.
-        label_source: its name in the data.
-        notes: what was decided about the data.
     """
     for report in reports:
         if report.failure:
             raise BadInput(f"{report.failure}; nothing after it was run")
     near, near_warnings = near_duplicates.check(listing, reports, settings)
-    built, quarantined = build(listing, reports, found, [*warnings, *near_warnings], label)
-    built = replace(built, label_source=label_source, notes=tuple(notes))
+    built, quarantined = build(listing, reports, table, [*warnings, *near_warnings])
     manifest.write_quarantine(quarantine_list, quarantined)
     if settings.unlabelled == "stop":
         check_labels(quarantined, quarantine_list)
@@ -67,9 +60,8 @@ def close(
 def build(
     listing: Listing,
     reports: Sequence[ShardReport],
-    found: int | None = None,
+    table: Table | None = None,
     warnings: Sequence[str] = (),
-    label: str = "label",
 ) -> tuple[Manifest, tuple[Quarantined, ...]]:
     """Returns the sum of the reports, and all that was quarantined, sorted by path."""
     quarantined = [*listing.quarantined, *(bad for report in reports for bad in report.quarantined)]
@@ -80,7 +72,7 @@ def build(
     classes = {split: _sum(r.classes for r in reports if r.split == split) for split in SPLITS}
     built = Manifest(
         data_digest=listing.digest,
-        found=listing.records if found is None else found,
+        found=sum(report.read for report in reports) + len(listing.quarantined) if table else listing.records,
         sources=tuple((printable(item.file.path), item.size, item.sha256) for item in listing.files),
         shards=tuple(Shard(r.split, r.name, r.records, r.bytes, r.checksum) for r in reports if r.name),
         classes={split: {name: counts.get(name, 0) for name in names} for split, counts in classes.items()},
@@ -88,7 +80,9 @@ def build(
         changed=dict(sorted(_sum(report.changed for report in reports).items())),
         median_side=_median(_sum(report.sides for report in reports if report.split == "train")),
         warnings=(*_duplicates(listing), *warnings),
-        label=label,
+        label=table.label if table else "label",
+        label_source=table.label_source if table else "",
+        notes=table.notes if table else (),
     )
     return built, tuple(quarantined)
 

@@ -4,7 +4,6 @@ What a Beam runner returns to its caller differs from runner to runner. A folder
 shards need one anyway, and a file survives a retried bundle.
 """
 
-import shutil
 from collections.abc import Sequence
 from dataclasses import asdict
 from pathlib import Path
@@ -17,17 +16,15 @@ from components.ingest.write.report import ShardReport
 from components.records.quarantine import Quarantined
 from components.storage import durable
 
-_FOLDER = "reports"
+FOLDER = "reports"
 
 
 def store(artifact: Path, unit: str, reports: Sequence[ShardReport]) -> None:
     """Stores the reports of one work unit; a retried bundle stores the same ones again."""
-    target = _file_of(artifact, unit)
-    target.parent.mkdir(parents=True, exist_ok=True)
-    rows = [asdict(report) for report in reports]
+    content = orjson.dumps([asdict(report) for report in reports], option=orjson.OPT_NON_STR_KEYS)
     # Renamed, so that it is whole or absent, but not synced: after a crash of the machine nothing reads it.
     # Private, because it holds the quarantined rows.
-    durable.write_bytes(target, orjson.dumps(rows, option=orjson.OPT_NON_STR_KEYS), private=True, sync=False)
+    durable.write_bytes(_file_of(artifact, unit), content, private=True, sync=False)
 
 
 def collect(artifact: Path, units: Sequence[str]) -> list[ShardReport]:
@@ -38,14 +35,8 @@ def collect(artifact: Path, units: Sequence[str]) -> list[ShardReport]:
     return [report for unit in units for report in _read(_file_of(artifact, unit))]
 
 
-def clear(artifact: Path) -> None:
-    """Removes all reports."""
-    if (artifact / _FOLDER).exists():
-        shutil.rmtree(artifact / _FOLDER)
-
-
 def _file_of(artifact: Path, unit: str) -> Path:
-    return artifact / _FOLDER / (unit.replace("/", "_") + ".json")
+    return artifact / FOLDER / (unit.replace("/", "_") + ".json")
 
 
 def _read(path: Path) -> list[ShardReport]:

@@ -64,10 +64,8 @@ def link_shards(span: SpanFiles, key: str, earlier: Path, artifact: Path) -> lis
 
 def store(artifact: Path, span: SpanFiles, key: str, written: Sequence[ShardReport]) -> None:
     """Stores the key and the reports of a span, for the next ingest."""
-    target = _file_of(artifact, span)
-    target.parent.mkdir(exist_ok=True)
     stored = {"key": key, "reports": [asdict(report) for report in written]}
-    durable.write_bytes(target, orjson.dumps(stored, option=orjson.OPT_NON_STR_KEYS), private=True)
+    durable.write_bytes(_file_of(artifact, span), orjson.dumps(stored, option=orjson.OPT_NON_STR_KEYS), private=True)
 
 
 def _artifacts(folder: Path) -> list[Path]:
@@ -105,7 +103,6 @@ def _link_intact(old: Path, artifact: Path, report: ShardReport) -> bool:
 
 
 def _link(source: Path, target: Path) -> None:
-    target.parent.mkdir(parents=True, exist_ok=True)
     with durable.publish_file(target) as temporary:
         try:
             os.link(source, temporary)

@@ -132,13 +132,9 @@ def _plain(path: DataPath, name: str) -> ArrayFile:
 def _zipped(path: DataPath) -> list[ArrayFile]:
     with path.open("rb") as file:
         file.read(1)  # raises OSError now; zipfile would report it as "not a zip file"
-        return _members(path, file)
-
-
-def _members(path: DataPath, file: IO[bytes]) -> list[ArrayFile]:
-    with zipfile.ZipFile(file) as archive:
-        _check_count(file, archive)
-        return [_of_member(path, file, archive, info) for info in archive.infolist()]
+        with zipfile.ZipFile(file) as archive:
+            _check_count(file, archive)
+            return [_of_member(path, file, archive, info) for info in archive.infolist()]
 
 
 def _check_count(file: IO[bytes], archive: zipfile.ZipFile) -> None:

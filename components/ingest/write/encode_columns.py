@@ -20,14 +20,12 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from components.ingest.write.encode_record import varint
+from components.ingest.sources.conversion import is_list
+from components.ingest.write.encode_record import BYTES, FLOATS, INTS, SMALL, entry_head, field_head
 
 Bytes = npt.NDArray[np.uint8]
 Ints = npt.NDArray[np.int64]
 
-_BYTES, _FLOATS, _INTS = b"\x0a", b"\x12", b"\x1a"  # tags of Feature's three lists
-_FIELD_1, _FIELD_2 = b"\x0a", b"\x12"  # tags of length-delimited fields
-_SMALL = 0x80
 _MISSING = -1  # length of a missing value, whose key is left out as well
 _WIDE = 1 << 31  # bytes in one array from which on 32-bit offsets are too small
 _SHORT = 1 << 16  # distinct lengths up to this are found by counting: sorting takes ten times as long
@@ -71,7 +69,7 @@ class EncodedColumns:
         """Returns complete records."""
         parts = [part for run in self.runs for part in run]
         body = sum((_lengths(part) for part in parts), np.zeros(self.rows, np.int64))
-        return _join([_by_length(_field_of, body), *parts], self.rows)
+        return _join([_by_length(field_head, body), *parts], self.rows)
 
     def only(self, name: str) -> EncodedRows:
         """Returns the entries of one separate column."""
@@ -95,9 +93,9 @@ class EncodedColumns:
         key = name.encode()
         place = bisect(self.keys, key)
         before, after = ([part for run in runs for part in run] for runs in (self.runs[:place], self.runs[place:]))
-        before.append(_by_length(lambda length: _prefix(key, _BYTES, length, _field_of), lengths))
+        before.append(_by_length(lambda length: entry_head(key, BYTES, length), lengths))
         body = sum((_lengths(part) for part in (*before, *after)), lengths)
-        return _join([_by_length(_field_of, body), *before], self.rows), _join(after, self.rows)
+        return _join([_by_length(field_head, body), *before], self.rows), _join(after, self.rows)
 
     def with_column(self, name: str, column: pa.Array) -> "EncodedColumns":
         """Returns the columns with one more, whose name is separate."""
@@ -136,28 +134,16 @@ def _entry(key: bytes, column: pa.Array) -> list[Pieces]:
     lengths = _lengths(payload)
     if column.null_count:
         lengths = np.where(column.is_valid().to_numpy(zero_copy_only=False), lengths, _MISSING)
-    return [_by_length(lambda length: _prefix(key, tag, length, head), lengths), payload]
 
+    def prefix(length: int) -> bytes:
+        return b"" if length == _MISSING else entry_head(key, tag, length, head)
 
-def _prefix(key: bytes, tag: bytes, length: int, head: Callable[[int], bytes]) -> bytes:
-    """Returns the bytes before the payload: entry{1: key, 2: Feature{tag: List{…}}}."""
-    if length == _MISSING:
-        return b""
-    name = _FIELD_1 + varint(len(key)) + key
-    inner = head(length)
-    values = tag + varint(len(inner) + length) + inner
-    feature = _FIELD_2 + varint(len(values) + length) + values
-    return _FIELD_1 + varint(len(name) + len(feature) + length) + name + feature
-
-
-def _field_of(length: int) -> bytes:
-    """Returns the header of a field with a payload of so many bytes."""
-    return _FIELD_1 + varint(length)
+    return [_by_length(prefix, lengths), payload]
 
 
 def _packed(length: int) -> bytes:
     """Returns the header of packed numbers: one field for all of them, and no field for none."""
-    return _field_of(length) if length else b""
+    return field_head(length) if length else b""
 
 
 def _none(length: int) -> bytes:  # noqa: ARG001 - each string of a list has a field of its own
@@ -169,29 +155,25 @@ def _payload(column: pa.Array) -> tuple[bytes, Pieces, Callable[[int], bytes]]:
     values, rows = _flatten(column)
     if pa.types.is_floating(values.type):
         data = np.ascontiguousarray(values.to_numpy(zero_copy_only=False), dtype="<f4").view(np.uint8)
-        return _FLOATS, _pieces(data, rows * 4), _packed
+        return FLOATS, _pieces(data, rows * 4), _packed
     if pa.types.is_integer(values.type) or pa.types.is_boolean(values.type):
         numbers = _varints(values.cast(pa.int64()).to_numpy(zero_copy_only=False).view(np.uint64))
-        return _INTS, _pieces(numbers.data, numbers.offsets[rows]), _packed
+        return INTS, _pieces(numbers.data, numbers.offsets[rows]), _packed
     strings = _binary(values)
-    if not _is_list(column.type):
-        return _BYTES, _pieces(strings.data, strings.offsets[rows]), _field_of
-    fields = _binary(_join([_by_length(_field_of, np.diff(strings.offsets)), strings], len(values)).array)
-    return _BYTES, _pieces(fields.data, fields.offsets[rows]), _none
+    if not is_list(column.type):
+        return BYTES, _pieces(strings.data, strings.offsets[rows]), field_head
+    fields = _binary(_join([_by_length(field_head, np.diff(strings.offsets)), strings], len(values)).array)
+    return BYTES, _pieces(fields.data, fields.offsets[rows]), _none
 
 
 def _flatten(column: pa.Array) -> tuple[pa.Array, Ints]:
     """Returns the values of all rows one after another, and where those of each row begin; a missing row has none."""
-    if _is_list(column.type):
+    if is_list(column.type):
         counts = column.value_lengths().fill_null(0).to_numpy(zero_copy_only=False)
         return column.flatten(), _offsets(counts)
     if not column.null_count:
         return column, np.arange(len(column) + 1)
     return column.drop_null(), _offsets(column.is_valid().to_numpy(zero_copy_only=False))
-
-
-def _is_list(kind: pa.DataType) -> bool:
-    return bool(pa.types.is_list(kind) or pa.types.is_large_list(kind))
 
 
 def _binary(values: pa.Array) -> _Varying:
@@ -211,8 +193,8 @@ def _varints(numbers: npt.NDArray[np.uint64]) -> _Varying:
     table = np.empty((len(numbers), longest), np.uint8)
     for position in range(longest):
         rest = numbers >> np.uint64(7 * position)
-        table[:, position] = rest.astype(np.uint8) | _SMALL
-        lengths += rest >= _SMALL
+        table[:, position] = rest.astype(np.uint8) | SMALL
+        lengths += rest >= SMALL
     table[np.arange(len(numbers)), lengths - 1] &= 0x7F
     return _cut(table, lengths)
 

@@ -8,13 +8,13 @@ process. Here keys are written in sorted order, as protobuf's deterministic mode
 Every length is known before anything is joined, so an image is not copied: it is a part of its own.
 """
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from functools import lru_cache
 
-_BYTES_LIST, _INT64_LIST = b"\x0a", b"\x1a"  # tags of Feature's fields 1 and 3
+BYTES, FLOATS, INTS = b"\x0a", b"\x12", b"\x1a"  # tags of Feature's three lists
 _FIELD_1, _FIELD_2 = b"\x0a", b"\x12"  # tags of length-delimited fields
 _WORD = 1 << 64
-_SMALL = 0x80  # smaller numbers take one byte
+SMALL = 0x80  # smaller numbers take one byte
 
 
 def example_parts(columns: Mapping[str, bytes | int]) -> list[bytes]:
@@ -23,29 +23,36 @@ def example_parts(columns: Mapping[str, bytes | int]) -> list[bytes]:
     size = 0
     for key in sorted(columns):
         value = columns[key]
-        tag, content = (_BYTES_LIST, value) if isinstance(value, bytes) else (_INT64_LIST, varint(value % _WORD))
-        head = _head(key.encode(), tag, len(content))
+        tag, content = (BYTES, value) if isinstance(value, bytes) else (INTS, varint(value % _WORD))
+        head = _cached_head(key.encode(), tag, len(content))
         parts += (head, content)
         size += len(head) + len(content)
-    parts[0] = _FIELD_1 + varint(size)
+    parts[0] = field_head(size)
     return parts
 
 
 def varint(number: int) -> bytes:
     """Returns a number in protobuf's variable-length encoding."""
     encoded = bytearray()
-    while number >= _SMALL:
-        encoded.append(number & 0x7F | _SMALL)
+    while number >= SMALL:
+        encoded.append(number & 0x7F | SMALL)
         number >>= 7
     encoded.append(number)
     return bytes(encoded)
 
 
-@lru_cache(maxsize=1024)
-def _head(key: bytes, tag: bytes, size: int) -> bytes:
-    """Returns the bytes of a map entry that come before its content of `size` bytes."""
-    inner = _FIELD_1 + varint(size)  # the one value
-    values = tag + varint(len(inner) + size) + inner  # the list
+def field_head(size: int) -> bytes:
+    """Returns the bytes before a field of `size` bytes."""
+    return _FIELD_1 + varint(size)
+
+
+def entry_head(key: bytes, tag: bytes, size: int, value_head: Callable[[int], bytes] = field_head) -> bytes:
+    """Returns the bytes of a map entry before its values of `size` bytes: entry{1: key, 2: Feature{tag: List{…}}}."""
+    inner = value_head(size)
+    values = tag + varint(len(inner) + size) + inner
     feature = _FIELD_2 + varint(len(values) + size) + values
-    entry = _FIELD_1 + varint(len(key)) + key + feature
-    return _FIELD_1 + varint(len(entry) + size) + entry
+    entry = field_head(len(key)) + key + feature
+    return field_head(len(entry) + size) + entry
+
+
+_cached_head = lru_cache(maxsize=1024)(entry_head)

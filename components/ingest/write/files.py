@@ -47,13 +47,11 @@ def write_shard(
         settings: of the ingest.
         checks: cache of image checks.
     """
-    target = artifact / shard.name
-    target.parent.mkdir(parents=True, exist_ok=True)
     counts, quarantined = ShardCounts(), list[Quarantined]()
     try:
         with (
             ImageChecker(checks, settings) as known,
-            durable.publish_file(target, sync=False) as temporary,
+            durable.publish_file(artifact / shard.name, sync=False) as temporary,
             TFRecordWriter(temporary) as writer,
         ):
             reader = _FileReader(source, data, settings, known)

@@ -24,9 +24,7 @@ Rows = npt.NDArray[np.void]
 @contextlib.contextmanager
 def fingerprint_writer(artifact: Path, shard: str) -> Iterator["FingerprintWriter"]:
     """Opens the fingerprints of a shard for writing; they are published if the block ends without an error."""
-    target = file_of(artifact, shard)
-    target.parent.mkdir(parents=True, exist_ok=True)
-    with durable.publish_file(target, sync=False) as temporary, temporary.open("wb") as file:
+    with durable.publish_file(file_of(artifact, shard), sync=False) as temporary, temporary.open("wb") as file:
         writer = FingerprintWriter(file)
         yield writer
         writer.flush()

@@ -218,9 +218,7 @@ class _SplitWriters:
         ]
 
     def _start(self, split: str) -> tuple[TFRecordWriter, FingerprintWriter]:
-        target = self._artifact / self._name(split)
-        target.parent.mkdir(parents=True, exist_ok=True)
-        temporary = self._stack.enter_context(durable.publish_file(target, sync=False))
+        temporary = self._stack.enter_context(durable.publish_file(self._artifact / self._name(split), sync=False))
         fingerprints = self._stack.enter_context(fingerprint_writer(self._artifact, self._name(split)))
         self._open[split] = self._stack.enter_context(TFRecordWriter(temporary, gzip=self._gzip)), fingerprints
         return self._open[split]

@@ -48,17 +48,12 @@ def place_of(sha256: str, salt: str) -> int:
 
 def split_of(sha256: str, splits: "Splits") -> str:
     """Returns the split of a content hash."""
-    return _split_of(sha256, splits.salt, splits.fractions())
-
-
-def _split_of(sha256: str, salt: str, fractions: Sequence[tuple[str, float]]) -> str:
-    place = place_of(sha256, salt) / _HASH_SPACE
-    edge = 0.0
-    for name, fraction in fractions:
+    place, edge = place_of(sha256, splits.salt) / _HASH_SPACE, 0.0
+    for name, fraction in splits.fractions():
         edge += fraction
         if place < edge:
             return name
-    return fractions[-1][0]  # rounding may leave the sum of the fractions just below 1
+    return name  # rounding may leave the sum of the fractions just below 1
 
 
 def assign(
@@ -66,9 +61,8 @@ def assign(
 ) -> list[ShardFiles]:
     """Assigns every file to one shard, split by split; `splits` has the split of each file if it is decided already."""
     shards: list[ShardFiles] = []
-    salt, fractions = settings.splits.salt, settings.splits.fractions()
-    by_split: dict[str, list[ListedFile]] = {split: [] for split, _ in fractions}
-    for item, split in zip(files, splits or [_split_of(item.sha256, salt, fractions) for item in files], strict=True):
+    by_split: dict[str, list[ListedFile]] = {split: [] for split, _ in settings.splits.fractions()}
+    for item, split in zip(files, splits or [split_of(item.sha256, settings.splits) for item in files], strict=True):
         by_split[split].append(item)
     for split, mine in by_split.items():
         # Sorted by hash, which mixes the classes within every shard: a small shuffle buffer is enough.

@@ -9,7 +9,6 @@ order of files. About 60 bytes per record are in memory while the ranks are comp
 """
 
 import hashlib
-import shutil
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from functools import cached_property
@@ -24,7 +23,7 @@ from components.settings.splits import SPLITS, Splits
 from components.storage import durable
 
 ROW = np.dtype([("place", "<u8"), ("class", "<u8")])
-_FOLDER, _TABLE = "strata", "table.npz"
+FOLDER, _TABLE = "strata", "table.npz"
 
 Hashes = npt.NDArray[np.uint64]
 Numbers = npt.NDArray[np.int64]
@@ -62,12 +61,12 @@ class Strata:
 
     def save(self, artifact: Path) -> None:
         """Writes it where all work units find it."""
-        np.savez(artifact / _FOLDER / _TABLE, **asdict(self))
+        np.savez(artifact / FOLDER / _TABLE, **asdict(self))
 
     @staticmethod
     def load(artifact: Path) -> "Strata":
         """Reads what `save` wrote."""
-        with np.load(artifact / _FOLDER / _TABLE) as stored:
+        with np.load(artifact / FOLDER / _TABLE) as stored:
             return Strata(**stored)
 
 
@@ -109,20 +108,15 @@ def share(count: int, splits: Splits) -> list[int]:
 
 def of_files(files: Sequence[ListedFile], splits: Splits) -> Rows:
     """Returns place and class of each file."""
-    classes = {label: _class_of(label) for label in {item.file.label for item in files}}
+    labels = {item.file.label for item in files}
+    classes = {label: int.from_bytes(hashlib.sha256(label.encode()).digest()[:8], "little") for label in labels}
     rows = [(shards.place_of(item.sha256, splits.salt), classes[item.file.label]) for item in files]
     return np.array(rows, ROW)
 
 
-def _class_of(label: str) -> int:
-    return int.from_bytes(hashlib.sha256(label.encode()).digest()[:8], "little")
-
-
 def store(artifact: Path, unit: str, rows: Rows) -> None:
     """Stores place and class of the records of one work unit; a retried bundle stores the same again."""
-    target = _file_of(artifact, unit)
-    target.parent.mkdir(parents=True, exist_ok=True)
-    with durable.publish_file(target, sync=False) as temporary, temporary.open("wb") as file:
+    with durable.publish_file(_file_of(artifact, unit), sync=False) as temporary, temporary.open("wb") as file:
         np.save(file, rows)
 
 
@@ -131,11 +125,5 @@ def collect(artifact: Path, units: Sequence[str]) -> Rows:
     return np.concatenate([np.empty(0, ROW), *(np.load(_file_of(artifact, unit)) for unit in units)])
 
 
-def clear(artifact: Path) -> None:
-    """Removes what was stored."""
-    if (artifact / _FOLDER).exists():
-        shutil.rmtree(artifact / _FOLDER)
-
-
 def _file_of(artifact: Path, unit: str) -> Path:
-    return artifact / _FOLDER / f"{unit}.npy"
+    return artifact / FOLDER / f"{unit}.npy"

@@ -136,12 +136,3 @@ def test_a_full_disk_leaves_nothing(tiny_disk: Path) -> None:
         writer.add(many, many.astype(np.uint32))
 
     assert list((tiny_disk / "fingerprints").iterdir()) == []
-
-
-def test_fingerprints_are_cleared(tmp_path: Path) -> None:
-    """Also if there are none."""
-    write(tmp_path, [[(1, 0)]])
-    duplicates.clear(tmp_path)
-    duplicates.clear(tmp_path)
-
-    assert list(tmp_path.iterdir()) == []

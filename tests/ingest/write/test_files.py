@@ -175,15 +175,13 @@ class TestReport:
         assert published(artifact) == [NAME]
 
     def test_a_report_is_read_back_unchanged(self, data: Path, artifact: Path, take: Take, image: Image) -> None:
-        """Reports are files beside the shards, and removed when all are collected."""
+        """Reports are files beside the shards."""
         fill(data, {"cats/1.png": image(1), "cats/2.jpg": b"<html>"})
         shard = ShardFiles("train", 0, 1, take(data).files)
         report = write_shard(shard, SOURCE, data, artifact, Ingest())
         reports.store(artifact, shard.name, [report])
 
         assert reports.collect(artifact, [shard.name]) == [report]
-        reports.clear(artifact)
-        assert published(artifact) == [NAME]
 
     def test_a_bad_file_whose_name_is_not_utf8_is_reported(
         self, data: Path, artifact: Path, take: Take, image: Image
