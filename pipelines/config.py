@@ -14,7 +14,7 @@ from typing import Any
 from components.errors import SettingsError
 from components.ingest.config import Needs
 from components.settings import tree as settings_tree
-from components.settings.names import check_name, nearest, not_a_path
+from components.settings.names import check_name, check_path, nearest
 from components.settings.tree import Settings
 from components.storage import paths as places
 from components.tasks import NAMES, Task, get
@@ -157,9 +157,9 @@ def data_of(text: str) -> str:
 
 def _folder(what: str, text: str) -> Path:
     """Returns an absolute path; rejects addresses and NUL characters."""
-    if reason := not_a_path(text):
-        raise SettingsError(f"{what} {text!r}: {reason}")
     try:
-        return Path(text).expanduser().absolute()
+        return Path(check_path(text)).expanduser().absolute()
+    except ValueError as reason:
+        raise SettingsError(f"{what} {text!r}: {reason}") from None
     except RuntimeError:
         raise SettingsError(f"{what} {text!r}: this user has no home folder here") from None

@@ -1,10 +1,8 @@
 """Settings of the Evaluator."""
 
-from typing import Any
-
 import pydantic
 
-from components.settings.section import Section, split_names
+from components.settings.section import Names, Section
 
 
 class Evaluate(Section):
@@ -27,9 +25,4 @@ class Evaluate(Section):
     max_drop: float = pydantic.Field(
         0.01, ge=0, le=1, description="how far the metric may be below that of the baseline model (0–1)"
     )
-    slices: tuple[str, ...] = pydantic.Field((), description="columns to slice metrics by, separated by commas")
-
-    @pydantic.field_validator("slices", mode="before")
-    @classmethod
-    def _is_a_list(cls, value: Any) -> Any:
-        return split_names(value)
+    slices: Names = pydantic.Field((), description="columns to slice metrics by, separated by commas")

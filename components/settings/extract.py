@@ -4,14 +4,13 @@ from typing import Literal
 
 import pydantic
 
-from components.settings.names import not_a_path
-from components.settings.section import Section
+from components.settings.section import LocalPath, Section
 
 
 class Extract(Section):
     """A pretrained model that computes embeddings of images."""
 
-    model: str = pydantic.Field(
+    model: LocalPath = pydantic.Field(
         "",
         description="folder of a SavedModel or a KerasHub preset, .keras file, or name of a Keras application or "
         "KerasHub preset; empty: no pretrained model",
@@ -30,10 +29,3 @@ class Extract(Section):
         "trained model, with fixed weights; finetune: train its weights as well",
     )
     batch_size: int = pydantic.Field(64, gt=0, description="images per batch when embeddings are computed on Beam")
-
-    @pydantic.field_validator("model")
-    @classmethod
-    def _is_a_path(cls, model: str) -> str:
-        if reason := not_a_path(model):
-            raise ValueError(reason)
-        return model

@@ -1,10 +1,10 @@
 """Settings of Ingest."""
 
-from typing import Any, Literal
+from typing import Literal
 
 import pydantic
 
-from components.settings.section import Section, split_names
+from components.settings.section import Names, Section
 from components.settings.splits import Splits
 
 ColumnType = Literal["int", "float", "bool", "text", "bytes"]
@@ -43,7 +43,7 @@ class Ingest(Section):
         description="whether the first line of CSV files holds the column names; auto: decide from its cells and the "
         "lines below it",
     )
-    names: tuple[str, ...] = pydantic.Field(
+    names: Names = pydantic.Field(
         (),
         description="names of all columns of CSV files, separated by commas; empty: those in the header, or column_1, "
         "column_2 … without one",
@@ -59,10 +59,10 @@ class Ingest(Section):
     columns: dict[str, ColumnType] = pydantic.Field(
         {}, description="types of columns whose inferred type is wrong: int, float, bool, text or bytes"
     )
-    unused: tuple[str, ...] = pydantic.Field(
+    unused: Names = pydantic.Field(
         (), description="columns that no model reads and that do not decide the split, such as ids, separated by commas"
     )
-    text: tuple[str, ...] = pydantic.Field(
+    text: Names = pydantic.Field(
         (),
         description="text column, or several separated by commas, which are joined into one; empty: a column with a "
         "usual name such as text, or the only string column",
@@ -92,8 +92,3 @@ class Ingest(Section):
         le=8,
         description="maximum difference of two near duplicates, in bits of the 64-bit perceptual hash (0–8); -1: off",
     )
-
-    @pydantic.field_validator("unused", "text", "names", mode="before")
-    @classmethod
-    def _is_a_list(cls, value: Any) -> Any:
-        return split_names(value)

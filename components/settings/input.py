@@ -1,11 +1,10 @@
 """Settings of the input pipeline."""
 
-from typing import Any, Literal
+from typing import Literal
 
 import pydantic
 
-from components.settings.names import not_a_path
-from components.settings.section import Section, split_names
+from components.settings.section import LocalPath, Names, Numbers, Section
 
 _SMALLEST_IMAGE = 8  # pixels per side
 
@@ -79,7 +78,7 @@ class Input(Section):
     cache: Literal["none", "memory", "file"] = pydantic.Field(
         "none", description="where decoded records are kept after the first epoch; augmentation still differs per epoch"
     )
-    cache_directory: str = pydantic.Field(
+    cache_directory: LocalPath = pydantic.Field(
         "", description="folder of the file cache; empty: the system's folder for temporary files"
     )
     image_size: int = pydantic.Field(
@@ -105,7 +104,7 @@ class Input(Section):
         512, gt=0, le=1 << 20, description="maximum tokens per text; longer texts are truncated"
     )
     truncate: Literal["end", "start"] = pydantic.Field("end", description="which end of a long text is removed")
-    pad_to: tuple[int, ...] = pydantic.Field(
+    pad_to: Numbers = pydantic.Field(
         (), description="lengths that batches of text are padded to; empty: the longest text of the batch"
     )
     pool_batches: int = pydantic.Field(
@@ -115,7 +114,7 @@ class Input(Section):
         True, description="augment images in training; false: train on the images that evaluation sees"
     )
     augmentation: Augmentation = Augmentation()
-    maps: tuple[str, ...] = pydantic.Field(
+    maps: Names = pydantic.Field(
         (), description="functions applied to training batches after augmentation, as package.module:function"
     )
     on_bad: Literal["stop", "skip"] = pydantic.Field(
@@ -135,11 +134,6 @@ class Input(Section):
             raise ValueError(f"expected 0, or at least {_SMALLEST_IMAGE}")
         return size
 
-    @pydantic.field_validator("maps", "pad_to", mode="before")
-    @classmethod
-    def _is_a_list(cls, value: Any) -> Any:
-        return split_names(value)  # --set input.pad_to=64,128
-
     @pydantic.field_validator("maps")
     @classmethod
     def _are_references(cls, maps: tuple[str, ...]) -> tuple[str, ...]:
@@ -154,13 +148,6 @@ class Input(Section):
         if any(length < 1 for length in lengths) or list(lengths) != sorted(set(lengths)):
             raise ValueError("expected increasing lengths of 1 or more, such as 64,128,256")
         return lengths
-
-    @pydantic.field_validator("cache_directory")
-    @classmethod
-    def _is_a_path(cls, directory: str) -> str:
-        if reason := not_a_path(directory):
-            raise ValueError(reason)
-        return directory
 
     @pydantic.model_validator(mode="after")
     def _pads_all(self) -> "Input":

@@ -19,11 +19,13 @@ def check_name(name: str) -> str:
     return name
 
 
-def not_a_path(text: str) -> str | None:
-    """Returns why `text` is not a path on this machine; None if it is."""
+def check_path(text: str) -> str:
+    """Returns `text` if it can be a path on this machine; raises ValueError with the reason."""
     if "\0" in text:
-        return "a path cannot contain a NUL character"
-    return "expected a path on this machine, not an address" if "://" in text else None
+        raise ValueError("a path cannot contain a NUL character")
+    if "://" in text:
+        raise ValueError("expected a path on this machine, not an address")
+    return text
 
 
 def nearest(wrong: str, known: Iterable[str]) -> str:

@@ -1,12 +1,12 @@
-"""The base class of all sections of the settings."""
+"""The base class of all sections of the settings, and types of values that several sections have."""
 
 from collections.abc import Mapping
-from typing import Any, TypeVar
+from typing import Annotated, Any, TypeVar
 
 import pydantic
 
 from components.errors import SettingsError
-from components.settings.names import nearest
+from components.settings.names import check_path, nearest
 
 
 class Section(pydantic.BaseModel):
@@ -15,6 +15,13 @@ class Section(pydantic.BaseModel):
     model_config = pydantic.ConfigDict(frozen=True, extra="forbid")
 
 
+def _split_names(value: Any) -> Any:
+    return tuple(filter(None, value.split(","))) if isinstance(value, str) else value
+
+
+LocalPath = Annotated[str, pydantic.AfterValidator(check_path)]
+Names = Annotated[tuple[str, ...], pydantic.BeforeValidator(_split_names)]  # a flag separates them by commas
+Numbers = Annotated[tuple[int, ...], pydantic.BeforeValidator(_split_names)]
 SectionType = TypeVar("SectionType", bound=Section)
 
 
@@ -26,33 +33,19 @@ def checked(section: type[SectionType], values: Mapping[str, Any], *path: str) -
         values: by key; those of inner sections are mappings.
         path: where the section is in the settings, for messages.
     """
-    _reject_unknown(section, values, path)
     try:
         return section.model_validate(values)
     except pydantic.ValidationError as error:
-        raise SettingsError(_explain(error, path)) from None
+        raise SettingsError("\n".join(_explain(section, item, path) for item in error.errors())) from None
 
 
-def split_names(value: Any) -> Any:
-    """Splits the comma-separated names of a flag; returns a list unchanged."""
-    return tuple(filter(None, value.split(","))) if isinstance(value, str) else value
-
-
-def _reject_unknown(section: type[Section], values: Mapping[str, Any], path: tuple[str, ...]) -> None:
-    for key, value in values.items():
-        where = ".".join((*path, key))
-        if key not in section.model_fields:
-            raise SettingsError(f"unknown setting {where!r}: {nearest(key, section.model_fields)}")
-        inner = section.model_fields[key].annotation
-        if isinstance(inner, type) and issubclass(inner, Section):
-            if not isinstance(value, Mapping):
-                raise SettingsError(f"setting {where!r} is a section: expected {where}.KEY, got {value!r}")
-            _reject_unknown(inner, value, (*path, key))
-
-
-def _explain(error: pydantic.ValidationError, path: tuple[str, ...]) -> str:
-    lines = []
-    for item in error.errors():
-        where = ".".join(str(part) for part in (*path, *item["loc"]))
-        lines.append(f"setting {where}: {item['msg']} (got {item['input']!r})")
-    return "\n".join(lines)
+def _explain(section: type[Section], error: Any, path: tuple[str, ...]) -> str:
+    *outer, key = error["loc"] or [""]
+    where, value = ".".join(map(str, (*path, *error["loc"]))), error["input"]
+    if error["type"] == "extra_forbidden":
+        for name in outer:
+            section = section.model_fields[name].annotation  # type: ignore[assignment]
+        return f"unknown setting {where!r}: {nearest(key, section.model_fields)}"
+    if error["type"] == "model_type":
+        return f"setting {where!r} is a section: expected {where}.KEY, got {value!r}"
+    return f"setting {where}: {error['msg']} (got {value!r})"
