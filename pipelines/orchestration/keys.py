@@ -15,8 +15,9 @@ from pipelines.config import HOME, RunConfig
 from pipelines.orchestration import graph
 from pipelines.orchestration.graph import Node
 
-WIRING = "pipelines/orchestration/build.py"
+WIRING = "pipelines/orchestration/build.py"  # sets the nodes up; what it imports is the nodes' own code
 _IMAGES = "components.features.image"
+version = lru_cache(maxsize=64)(metadata.version)  # of an installed package
 
 
 def make(node: Node, config: RunConfig, upstream: Mapping[str, str], source: str, content: Mapping[str, Any]) -> Any:
@@ -33,7 +34,7 @@ def make(node: Node, config: RunConfig, upstream: Mapping[str, str], source: str
     parts = {
         "settings": config.settings.select(node.settings),
         "parts": {name: _plain(getattr(config.task, name)) for name in node.parts},
-        "code": {**code, WIRING: wiring()},
+        "code": {**code, WIRING: sha256_of(HOME / WIRING)[:16]},
         "packages": versions(node.packages),
         "upstream": dict(upstream),
         **({"decoder": _decoder()} if node.id == "Trainer" and _reads_images(config) else {}),
@@ -45,18 +46,6 @@ def make(node: Node, config: RunConfig, upstream: Mapping[str, str], source: str
 def versions(packages: tuple[str, ...]) -> dict[str, str]:
     """Returns the installed version of each package."""
     return {name: version(name) for name in packages}
-
-
-@lru_cache(maxsize=64)
-def version(package: str) -> str:
-    """Returns the installed version of a package."""
-    return metadata.version(package)
-
-
-@lru_cache(maxsize=1)
-def wiring() -> str:
-    """Returns the digest of the file that sets the nodes up; what it imports is the nodes' own code."""
-    return sha256_of(HOME / WIRING)[:16]
 
 
 def _modules(node: Node, config: RunConfig, source: str) -> list[str]:

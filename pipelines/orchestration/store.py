@@ -6,13 +6,12 @@ and `facts` record the result (`audit.py`).
 
 import sqlite3
 from collections.abc import Iterator
-from contextlib import closing, suppress
+from contextlib import closing
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import orjson
-from ml_metadata import errors as mlmd_errors
 from ml_metadata.metadata_store import metadata_store
 from ml_metadata.proto import metadata_store_pb2 as pb
 
@@ -57,7 +56,7 @@ class Store:
     def __init__(self, database: Path, pipeline: str, *, read_only: bool = True) -> None:
         """Opens the store; read-only mode creates nothing."""
         self._pipeline = pipeline
-        self._store = _connect(database, read_only) if _is_complete(database) or not read_only else None
+        self._store = _connect(database, read_only)
 
     def executions(self, node: str) -> Iterator[Execution]:
         """Yields the executions of a node, newest first."""
@@ -70,15 +69,11 @@ class Store:
 
     def input_ids(self, execution_id: int) -> set[int]:
         """Returns the ids of the artifacts that an execution read."""
-        if self._store is None:
-            return set()
         events = self._store.get_events_by_execution_ids([execution_id])
         return {event.artifact_id for event in events if event.type == pb.Event.INPUT}
 
     def outputs(self, execution_id: int) -> list[Artifact]:
         """Returns the output artifacts of an execution."""
-        if self._store is None:
-            return []
         events = self._store.get_events_by_execution_ids([execution_id])
         keys = {e.artifact_id: e.path.steps[0].key for e in events if e.type == pb.Event.OUTPUT}
         found = self._store.get_artifacts_by_id(list(keys))
@@ -91,18 +86,13 @@ class Store:
             for artifact in self.outputs(execution.id):
                 if artifact.name == "blessing" and artifact.properties.get("blessed") == 1:
                     blessed.add(artifact.properties["current_model_id"])
-        folders = self._folders({*blessed, other_than})
+        found = self._store.get_artifacts_by_id(sorted({*blessed, other_than}))
+        folders = {artifact.id: Path(artifact.uri) for artifact in found}
         candidate = folders.get(other_than)
         return max((b for b in blessed - {other_than} if _is_comparable(folders.get(b), candidate)), default=None)
 
-    def _folders(self, artifacts: set[int]) -> dict[int, Path]:
-        found = self._store.get_artifacts_by_id(sorted(artifacts)) if self._store else []
-        return {artifact.id: Path(artifact.uri) for artifact in found}
-
     def close_open_executions(self, state: str) -> list[str]:
         """Marks executions that a killed run left open; requires the root's lock. Returns their nodes."""
-        if self._store is None:
-            return []
         left_open = [e for e in self._of_context("pipeline", self._pipeline) if e.last_known_state in _OPEN]
         for execution in left_open:
             execution.last_known_state = pb.Execution.State.Value(state)
@@ -118,23 +108,17 @@ class Store:
 
     def is_live(self, folder: Path) -> bool:
         """Whether a live artifact is in this folder."""
-        found = self._store.get_artifacts_by_uri(str(folder)) if self._store else []
-        return any(artifact.state == pb.Artifact.LIVE for artifact in found)
+        return any(found.state == pb.Artifact.LIVE for found in self._store.get_artifacts_by_uri(str(folder)))
 
     def _node_of(self, execution_id: int) -> str:
-        names = [c.name for c in self._store.get_contexts_by_execution(execution_id)] if self._store else []
+        names = [context.name for context in self._store.get_contexts_by_execution(execution_id)]
         nodes = [name for name in names if name.startswith(f"{self._pipeline}.")]
         return nodes[0].removeprefix(f"{self._pipeline}.") if nodes else str(execution_id)
 
     def _of_context(self, context_type: str, name: str) -> list[Any]:
-        if self._store is None:
-            return []
-        with suppress(mlmd_errors.NotFoundError):
-            context = self._store.get_context_by_type_and_name(context_type, name)
-            if context is not None:
-                found = self._store.get_executions_by_context(context.id)
-                return sorted(found, key=lambda execution: execution.id, reverse=True)
-        return []
+        context = self._store.get_context_by_type_and_name(context_type, name)
+        found = self._store.get_executions_by_context(context.id) if context is not None else []
+        return sorted(found, key=lambda execution: execution.id, reverse=True)
 
 
 def _is_complete(database: Path) -> bool:
@@ -158,6 +142,9 @@ def _is_complete(database: Path) -> bool:
 
 
 def _connect(database: Path, read_only: bool) -> metadata_store.MetadataStore:
+    """Opens the database; if there is nothing to read yet, an empty one in memory."""
+    if read_only and not _is_complete(database):
+        return metadata_store.MetadataStore(pb.ConnectionConfig(fake_database=pb.FakeDatabaseConfig()))
     mode = pb.SqliteMetadataSourceConfig.READONLY if read_only else pb.SqliteMetadataSourceConfig.READWRITE_OPENCREATE
     sqlite = pb.SqliteMetadataSourceConfig(filename_uri=str(database), connection_mode=mode)
     return metadata_store.MetadataStore(pb.ConnectionConfig(sqlite=sqlite))

@@ -120,13 +120,14 @@ ROUNDS = 8
 READ = """
 import sys
 from pathlib import Path
-from pipelines.orchestration.store import Store
+from pipelines.orchestration.store import Store, _is_complete
 
 print("ready", flush=True)
 sys.stdin.readline()
 for database in map(Path, sys.argv[1:]):
-    while Store(database, "image")._store is None:
-        pass
+    while not _is_complete(database):
+        Store(database, "image")
+    Store(database, "image")
 print("read all", flush=True)
 """
 # Fills more pages than SQLite's cache holds, so the file itself has uncommitted pages; then ends as kill -9 does.
