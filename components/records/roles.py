@@ -32,6 +32,7 @@ DATE_PATTERN = (
 )
 _EMBEDDING_OF = "embedding of: "  # a tag, with the column of the images
 MISSING: Mapping[str, float | int | str] = {"float32": float("nan"), "int64": -(1 << 63), "string": ""}
+_DEFAULT_FIELDS = {"float32": "float_value", "int64": "int_value", "string": "bytes_value"}  # of a default value
 
 
 @dataclass(frozen=True)
@@ -143,17 +144,9 @@ def _represent(representation: Any, feature: "schema_pb2.Feature", dtype: str, i
     representation.dense_tensor.column_name = feature.name
     representation.dense_tensor.shape.CopyFrom(feature.shape)
     if not is_required:
-        _set_default(representation.dense_tensor.default_value, dtype)
-
-
-def _set_default(value: Any, dtype: str) -> None:
-    missing = MISSING[dtype]
-    if dtype == "float32":
-        value.float_value = missing
-    elif dtype == "int64":
-        value.int_value = missing
-    else:
-        value.bytes_value = str(missing).encode()
+        missing = MISSING[dtype]
+        value = missing.encode() if isinstance(missing, str) else missing
+        setattr(representation.dense_tensor.default_value, _DEFAULT_FIELDS[dtype], value)
 
 
 def _column(feature: "schema_pb2.Feature") -> Column:

@@ -121,22 +121,13 @@ def intact_records(data: bytes) -> tuple[list[bytes], list[Fault]]:
 
 def decompress(content: bytes) -> tuple[bytes, list[Fault]]:
     """Returns a gzip stream decompressed as far as possible, and the fault that ended it."""
-    stream = zlib.decompressobj(_GZIP)
+    stream, data, fault = zlib.decompressobj(_GZIP), bytearray(), "its gzip stream ends before its trailer"
     try:
-        data = stream.decompress(content)
+        for at in range(0, len(content), _STEP):  # in small steps, because zlib drops the step that fails
+            data += stream.decompress(content[at : at + _STEP])
     except zlib.error as error:
-        data = _decompress_start(content)
-        return data, [Fault(len(data), f"its gzip stream is damaged ({error})")]
-    return data, [] if stream.eof else [Fault(len(data), "its gzip stream ends before its trailer")]
-
-
-def _decompress_start(content: bytes) -> bytes:
-    """Returns what precedes the damage in a gzip stream; in small steps, as zlib drops the step that fails."""
-    stream, pieces = zlib.decompressobj(_GZIP), []
-    with contextlib.suppress(zlib.error):
-        for at in range(0, len(content), _STEP):
-            pieces.append(stream.decompress(content[at : at + _STEP]))  # noqa: PERF401 - it may end half way
-    return b"".join(pieces)
+        fault = f"its gzip stream is damaged ({error})"
+    return bytes(data), [] if stream.eof else [Fault(len(data), fault)]
 
 
 def _length(head: bytes, offset: int, most: int = _MAX_RECORD) -> int:

@@ -83,6 +83,7 @@ def _thumbnail(content: bytes) -> "Image.Image | None":
     from PIL import Image
 
     from components.ingest.images import ImageRejected, check_image
+    from components.ingest.images.reencode import gray_or_rgb
     from components.records.image_format import for_people
     from components.settings.ingest import Ingest
 
@@ -92,23 +93,12 @@ def _thumbnail(content: bytes) -> "Image.Image | None":
         return None
     with Image.open(io.BytesIO(checked.content), formats=("JPEG", "PNG")) as stored:
         stored.draft("RGB", (_TILE, _TILE))
-        image = _to_rgb(stored)
+        image = gray_or_rgb(stored).convert("RGB")
     factor = _TILE // max(image.size)
     if factor > 1:  # without smoothing, so that a small image is shown as it is
         return image.resize((image.width * factor, image.height * factor), Image.Resampling.NEAREST)
     image.thumbnail((_TILE, _TILE), Image.Resampling.LANCZOS)
     return image
-
-
-def _to_rgb(image: "Image.Image") -> "Image.Image":
-    """Returns an image in RGB; of 16-bit gray, the upper 8 bits as TensorFlow does, where Pillow would clip."""
-    from PIL import Image
-
-    if not image.mode.startswith("I"):
-        return image.convert("RGB")
-    import numpy as np
-
-    return Image.fromarray((np.asarray(image) >> 8).astype(np.uint8)).convert("RGB")
 
 
 def _fitting(label: str, pen: "ImageDraw.ImageDraw") -> str:

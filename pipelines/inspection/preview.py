@@ -5,11 +5,12 @@ from functools import partial
 
 import pyarrow as pa
 
+from components.ingest.sources.conversion import is_list
 from components.ingest.survey.columns import label_column
 from pipelines.inspection.arrays import as_png, is_image, shape_of
 from pipelines.inspection.cells import cell, cell_of_list, image_format
 from pipelines.inspection.contact_sheet import ContactSheet
-from pipelines.inspection.statistics import class_name, is_binary, is_list
+from pipelines.inspection.statistics import class_name, is_binary
 
 MAX_COLUMNS = 40
 _LIST_VALUES = 8  # read of a list, more than are shown

@@ -8,7 +8,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from components.ingest.sources.conversion import is_text
+from components.ingest.sources.conversion import is_list, is_text
 from components.ingest.survey.columns import SAMPLE, are_dates
 from pipelines.inspection.arrays import shape_of
 
@@ -109,11 +109,6 @@ class ColumnStatistics:
             self._classes[class_name(value)] += count
 
 
-def is_list(kind: pa.DataType) -> bool:
-    """Whether a type is a list."""
-    return isinstance(kind, pa.ListType | pa.LargeListType | pa.FixedSizeListType)
-
-
 def is_binary(kind: pa.DataType) -> bool:
     """Whether a type is bytes, not text."""
     types = pa.types
@@ -141,7 +136,7 @@ def _plain_numbers(values: pa.Array) -> pa.Array:
 
 
 def _text_lengths(values: pa.Array) -> pa.Array | None:
-    if pa.types.is_string(values.type) or pa.types.is_large_string(values.type):
+    if is_text(values.type):
         return pc.utf8_length(values)
     return pc.binary_length(values) if is_binary(values.type) else None
 
