@@ -7,6 +7,7 @@
     ├── GateStopped            5  the data does not satisfy its schema, or cannot be learned from
     ├── LedgerMismatch         6  records in ≠ records out + quarantined
     ├── DiskFull               7  the disk is full
+    ├── NotFinite              8  training diverged: a loss or a weight is not finite
     └── Locked                75  another run uses the pipeline root
     Cancelled            130/143  Ctrl-C / SIGTERM
 
@@ -57,6 +58,12 @@ class DiskFull(PenstockError):
     """The disk of the pipeline root is full."""
 
     exit_code = 7
+
+
+class NotFinite(PenstockError):
+    """Training diverged: a loss or a weight became NaN or infinite."""
+
+    exit_code = 8
 
 
 class Locked(PenstockError):

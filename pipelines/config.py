@@ -68,6 +68,11 @@ class RunConfig:
         return self.notes / "checks.db"
 
     @property
+    def checkpoints(self) -> Path:
+        """Folder of the Trainer's checkpoints, one folder per cache key."""
+        return self.root / "checkpoints"
+
+    @property
     def serving(self) -> Path:
         """Folder that blessed models are pushed to."""
         configured = self.settings.push.directory

@@ -7,6 +7,7 @@ import pydantic
 import pytest
 
 from components.errors import SettingsError
+from components.settings.gate import Gate
 from components.settings.names import check_name, nearest
 from components.settings.section import Section
 from components.settings.train import Train
@@ -67,10 +68,13 @@ def test_overlays_are_merged_key_by_key() -> None:
     """An overlay of one key leaves the other keys of the section unchanged."""
     loaded = load([{"train": {"epochs": 3, "seed": 1}}, {"train": {"epochs": 5}}, {"gate": {"min_per_class": 2}}])
 
-    assert (loaded.section("train"), loaded.section("gate")) == (
-        Train(epochs=5, seed=1).model_dump(mode="json"),
-        {"min_per_class": 2},
-    )
+    assert (loaded.train, loaded.gate) == (Train(epochs=5, seed=1), Gate(min_per_class=2))
+
+
+def test_settings_without_effect_on_results_are_not_selected() -> None:
+    """A cache key does not contain how often a checkpoint is written."""
+    assert load([{"train": {"checkpoint_seconds": 5}}]).select(["train"]) == load().select(["train"])
+    assert "epochs" in load().select(["train"])["train"]
 
 
 def test_single_settings_can_be_selected() -> None:

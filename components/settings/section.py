@@ -8,6 +8,8 @@ import pydantic
 from components.errors import SettingsError
 from components.settings.names import check_path, nearest
 
+NOT_IN_KEY: dict[str, Any] = {"in_key": False}  # json_schema_extra of a setting that cannot change a node's result
+
 
 class Section(pydantic.BaseModel):
     """A frozen group of settings that rejects unknown keys."""

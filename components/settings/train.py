@@ -4,7 +4,7 @@ from typing import Literal
 
 import pydantic
 
-from components.settings.section import Section
+from components.settings.section import NOT_IN_KEY, Section
 
 
 class Train(Section):
@@ -50,3 +50,38 @@ class Train(Section):
         description="0: every record has the same weight; 1: every class has; values between interpolate; above 0 "
         "accuracy may be lower, so evaluate.min_accuracy may need a lower value",
     )
+    best_by: str = pydantic.Field(
+        "val_loss",
+        description="value of the history that decides which epoch is exported: of the loss or an error the lowest, of "
+        "accuracy, AUC and the like the highest; val_ means the eval split",
+    )
+    patience: int = pydantic.Field(
+        0, ge=0, description="number of epochs without a better train.best_by after which training stops; 0: never"
+    )
+    step: str = pydantic.Field(
+        "",
+        description="own training step `package.module:function`, called with the model and a batch; returns a dict of "
+        "logs; default: Keras's train_step",
+    )
+    steps_per_call: int = pydantic.Field(
+        0,
+        ge=0,
+        description="number of training steps per call from Python; 0: as many as fit into 0.2 s, at most 32",
+        json_schema_extra=NOT_IN_KEY,
+    )
+    checkpoint_seconds: float = pydantic.Field(
+        60,
+        ge=0,
+        description="time between checkpoints within an epoch (seconds); every epoch ends with one too",
+        json_schema_extra=NOT_IN_KEY,
+    )
+    keep_checkpoints: bool = pydantic.Field(
+        False, description="keep the last checkpoint after a successful training", json_schema_extra=NOT_IN_KEY
+    )
+
+    @pydantic.field_validator("step")
+    @classmethod
+    def _is_reference(cls, step: str) -> str:
+        if step and not all(step.partition(":")):
+            raise ValueError("expected package.module:function")
+        return step

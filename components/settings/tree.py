@@ -18,7 +18,7 @@ from components.settings.gate import Gate
 from components.settings.ingest import Ingest
 from components.settings.input import Input
 from components.settings.push import Push
-from components.settings.section import Section, checked
+from components.settings.section import NOT_IN_KEY, Section, checked
 from components.settings.train import Train
 from components.settings.transform import Transform
 
@@ -55,11 +55,15 @@ class Settings(Section):
         return section.model_dump(mode="json")
 
     def select(self, names: Iterable[str]) -> dict[str, dict[str, Any]]:
-        """Returns sections, or single settings such as `input.max_tokens`, as plain values by section."""
+        """Returns sections, or single settings such as `input.max_tokens`, as plain values by section.
+
+        Settings that cannot change a result are left out: this is what cache keys contain.
+        """
         selected: dict[str, dict[str, Any]] = {}
         for name in names:
             section, _, key = name.partition(".")
-            values = self.section(section)
+            fields = type(getattr(self, section)).model_fields
+            values = {k: v for k, v in self.section(section).items() if fields[k].json_schema_extra != NOT_IN_KEY}
             selected.setdefault(section, {}).update({key: values[key]} if key else values)
         return selected
 

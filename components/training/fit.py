@@ -1,52 +1,67 @@
-"""Fits a model with Keras, keeps the weights of its best epoch, and returns the history."""
+"""Trains a model with the loop, gives it the weights of its best epoch, and returns the history."""
 
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import keras
 
+from components import refs
 from components.input_pipeline import Reader, RecordFile, probe
 from components.input_pipeline.probe import WaitMeter
 from components.models.heads import Head
 from components.records.verify import Verified
 from components.settings.train import Train
-from components.training import optimizer
-from components.training.callbacks import InputTimer, ProgressCallback, RecordCount
+from components.training import loop, optimizer
+from components.training.callbacks import InputTimer, ProgressCallback, TensorBoardLog
+from components.training.checkpoint import Checkpoints
+from components.training.stopping import Best
 
 
 def fit(
-    model: keras.Model, head: Head, reader: Reader, train: Verified, evaluation: Verified, settings: Train, run: Path
+    model: keras.Model,
+    head: Head,
+    reader: Reader,
+    train: Verified,
+    evaluation: Verified,
+    settings: Train,
+    checkpoints: Checkpoints,
+    run: Path,
 ) -> dict[str, Any]:
-    """Fits the model, restores the weights of its best epoch by validation loss, and returns the history."""
+    """Trains the model, gives it the weights of its best epoch, and returns the history."""
     files, eval_files = _files(train), _files(evaluation)
     steps, meter = reader.steps(files), WaitMeter()
     records = sum(file.records for file in files)
     seen = min(records, steps * reader.settings.batch_size)
-    model.compile(
-        optimizer=optimizer.make(settings, steps),
-        loss=head.loss(),
-        metrics=[*head.metrics(), RecordCount()],
-    )
-    checkpoint = run / "best.weights.h5"
+    model.compile(optimizer=optimizer.make(settings, steps), loss=head.loss(), metrics=head.metrics())
     timer = InputTimer(meter, seen, lambda waiting, rate: probe.explain(reader, files, waiting, rate))
-    history = model.fit(
-        meter.watch(reader.training(files)),
-        steps_per_epoch=steps,
-        epochs=settings.epochs,
-        validation_data=reader.evaluation(eval_files),
-        validation_steps=reader.evaluation_steps(eval_files),
-        callbacks=[
+    best = Best(settings.best_by, settings.patience)
+    state = loop.train(
+        loop.Job(
+            model=model,
+            batches=lambda start: meter.watch(reader.training(files, start)),
+            steps=steps,
+            epochs=settings.epochs,
+            evaluation=reader.evaluation(eval_files),
+            evaluation_steps=reader.evaluation_steps(eval_files),
+            step=partial(refs.load(settings.step), model) if settings.step else None,
+            steps_per_call=settings.steps_per_call,
+        ),
+        best,
+        [
             ProgressCallback(settings.epochs, reader.settings.batch_size, seen, timer),
             timer,
-            keras.callbacks.ModelCheckpoint(str(checkpoint), "val_loss", save_best_only=True, save_weights_only=True),
-            keras.callbacks.TensorBoard(str(run / "tensorboard"), write_graph=False),
+            TensorBoardLog(run / "tensorboard"),
         ],
-        verbose=0,
-    ).history
-    model.load_weights(str(checkpoint))
+        checkpoints,
+    )
+    best.assign(model)
     return {
-        "best_epoch": min(range(settings.epochs), key=history["val_loss"].__getitem__),
-        "epochs": {name: [float(value) for value in values] for name, values in history.items()},
+        "best_epoch": best.epoch,
+        "epochs": state.history,
+        "learning_rate": state.learning_rate,
+        "resumed": state.resumed,
+        "steps_per_call": state.steps_per_call,
         # Records that no epoch reads: those of damaged shards, and of a last batch that is dropped.
         "unread": {"train": train.lost + records - seen, "eval": evaluation.lost},
         "input": {

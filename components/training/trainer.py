@@ -1,7 +1,7 @@
 """The Trainer's run_fn: verifies the shards, reads them through the input pipeline, fits the model and exports it.
 
-examples + transform graph ─► Reader ─► fit (best epoch by validation loss) ─► SavedModel
-                                            └─► model_run: TensorBoard logs, history.json
+examples + transform graph ─► Reader ─► loop, checkpoints ─► best epoch ─► SavedModel
+                                          └─► model_run: TensorBoard logs, history.json
 """
 
 import contextlib
@@ -30,6 +30,7 @@ from components.settings.train import Train
 from components.settings.transform import Transform
 from components.storage import durable
 from components.tasks import assign
+from components.training.checkpoint import Checkpoints, set_threads
 from components.training.fit import fit
 
 HISTORY = "history.json"
@@ -43,6 +44,7 @@ def run_fn(args: FnArgs) -> None:
     examples = _examples_folder(args.train_files[0])
     ingested = manifest.read(examples)
     settings, training = Input.model_validate(config["input"]), Train.model_validate(config["train"])
+    checkpoints = _checkpoints(config, training)
     extract = config["extract"]  # empty without a pretrained model
     pretrained = model_path(Path(args.base_model)) if extract else ""
     fitted = Fitted(
@@ -67,14 +69,24 @@ def run_fn(args: FnArgs) -> None:
     keras.utils.set_random_seed(training.seed)
     shards = [ingested.shards_of(split) for split in ("train", "eval")]
     with contextlib.ExitStack() as stack:
+        stack.callback(checkpoints.close)
         train, evaluation = (stack.enter_context(verify.verified(examples, each, settings)) for each in shards)
         stack.enter_context(_damage_located(examples, [shard for each in shards for shard in each]))
         inputs = modalities.keras_inputs(reader.features)
         model = refs.load(config["model"])(inputs, assign.encodings(parts, inputs, fitted), head)
-        history = fit(model, head, reader, train, evaluation, training, Path(args.model_run_dir))
+        history = fit(model, head, reader, train, evaluation, training, checkpoints, Path(args.model_run_dir))
     durable.write_bytes(Path(args.model_run_dir) / HISTORY, orjson.dumps(history))
     embedding = _image_embedding(pretrained, extract)
     export.export(model, reader.features, classes, args.serving_model_dir, fitted.graph, embedding)
+
+
+def _checkpoints(config: Mapping[str, Any], settings: Train) -> Checkpoints:
+    """Returns the checkpoints of this training, and prepares to continue from the one that there is."""
+    folder = config.get("checkpoints")  # plain TFX runners do not set it
+    checkpoints = Checkpoints(Path(folder) if folder else None, settings.checkpoint_seconds)
+    if checkpoints.found:
+        set_threads(checkpoints.found.header["threads"])
+    return checkpoints
 
 
 def _image_encoder(pretrained: str, extract: Mapping[str, Any]) -> tuple[Any, bool] | None:

@@ -50,8 +50,10 @@ def versions(packages: tuple[str, ...]) -> dict[str, str]:
 
 def _modules(node: Node, config: RunConfig, source: str) -> list[str]:
     sources = [refs.module_of(source)] if node.id == "Ingest" else []
-    maps = [refs.module_of(ref) for ref in config.settings.input.maps] if "input" in node.settings else []
-    return [*graph.entry_modules(node, config.task), *sources, *maps]
+    maps = config.settings.input.maps if "input" in node.settings else ()
+    step = config.settings.train.step if "train" in node.settings else ""
+    own = [refs.module_of(ref) for ref in (*maps, step) if ref]
+    return [*graph.entry_modules(node, config.task), *sources, *own]
 
 
 def _reads_images(config: RunConfig) -> bool:

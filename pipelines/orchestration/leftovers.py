@@ -5,6 +5,7 @@
 | `.aside-…`                               | the name that it was to get (`components/storage/durable.py`)  |
 | outputs of an execution, and their seals | node and number: failed or cancelled in the metadata           |
 | TFX's working folders, `<node>/.system`  | their place: no later run uses them                            |
+| checkpoints of unfinished trainings      | their place; those of the last three cache keys stay           |
 | temporary files                          | a folder in TMPDIR with a digest of the root, not locked       |
 
 After the metadata was deleted or restored, numbers repeat: a number alone does not tell whose output a folder is.
@@ -24,6 +25,7 @@ from pipelines.config import RunConfig
 from pipelines.orchestration import graph, plan, schema
 from pipelines.orchestration.store import Store
 
+_CHECKPOINTS = 3  # cache keys
 _LOCK = ".lock"  # in a folder of temporary files
 
 
@@ -41,6 +43,10 @@ def collect(config: RunConfig, store: Store) -> None:
                 if not (home.is_symlink() or output.parent.is_symlink() or store.is_live(output)):
                     durable.remove(output)
                     plan.seal_path(config, output).unlink(missing_ok=True)
+    if not config.settings.train.keep_checkpoints:
+        newest_last = sorted(config.checkpoints.glob("*"), key=lambda folder: folder.lstat().st_mtime)
+        for folder in newest_last[:-_CHECKPOINTS]:
+            durable.remove(folder)
 
 
 @contextmanager

@@ -33,6 +33,7 @@ from tfx.types import artifact_utils
 from components import beam_workers
 from components.errors import PenstockError
 from components.records import seal
+from components.storage import durable
 from components.storage.hashing import HashCache
 from pipelines.config import RunConfig
 from pipelines.orchestration import beam_translation, disk, plan, store
@@ -41,6 +42,7 @@ from pipelines.orchestration.outcome import NodeFacts
 from pipelines.orchestration.plan import NodePlan, Plan
 
 _NO_AUDIT = Audit()
+_KEY_LENGTH = 16  # of a cache key, as the name of a folder
 Started = Callable[[NodePlan], None]
 Finished = Callable[[NodeFacts], None]
 
@@ -87,6 +89,8 @@ class LocalRunner:
         parameter = node.parameters.parameters[store.FINGERPRINT]
         parameter.field_value.string_value = orjson.dumps(planned.fingerprint).decode()
         node_id = node.node_info.id
+        if node_id == "Trainer":
+            self._provide_checkpoints(planned, node)
         inspector = _Inspector(self._config, self._shards)
         info = launcher.Launcher(
             pipeline_node=node,
@@ -98,7 +102,21 @@ class LocalRunner:
             custom_executor_operators=inspector.operators(),
         ).launch()
         _require_success(node_id, info, connection)
+        if node_id == "Trainer" and not self._config.settings.train.keep_checkpoints:
+            durable.remove(self._checkpoints(planned))
         return inspector.audited
+
+    def _checkpoints(self, planned: NodePlan) -> Path:
+        return self._config.checkpoints / planned.fingerprint["key"][:_KEY_LENGTH]
+
+    def _provide_checkpoints(self, planned: NodePlan, node: Any) -> None:
+        """Tells the Trainer where its checkpoints are; a forced one starts from the beginning."""
+        if planned.reason == plan.FORCED:
+            durable.remove(self._checkpoints(planned))
+        parameter = node.parameters.parameters["custom_config"]
+        custom = orjson.loads(parameter.field_value.string_value)
+        custom["checkpoints"] = str(self._checkpoints(planned))
+        parameter.field_value.string_value = orjson.dumps(custom).decode()
 
 
 class _Inspector:

@@ -28,6 +28,7 @@ from pipelines.orchestration.schema import Curated
 from pipelines.orchestration.store import Artifact, Execution, Store
 
 RUN, CACHED, KEPT, LOOK_UP, SKIP = "run", "cached", "kept", "look up", "skip"
+FORCED = "forced by --force"
 _LOOKED_UP = "looked up in every run"
 
 
@@ -116,7 +117,7 @@ class _Planner:
         """Compares the node's fingerprint with those of its finished executions."""
         wanted = self._fingerprint(node)
         if node.id in self._request.force:
-            return NodePlan(node, RUN, "forced by --force", wanted)
+            return NodePlan(node, RUN, FORCED, wanted)
         running = [up for up in node.upstream if self.decided[up].action == RUN]
         if running:
             return NodePlan(node, RUN, f"after {running[0]}, which runs", wanted)

@@ -45,7 +45,7 @@ from components.settings.transform import Transform
 from components.storage.hashing import HashCache
 from components.tasks import NAMES, assign
 from components.tasks import parts as shipped
-from components.training import trainer
+from components.training import checkpoint, trainer
 from data.__main__ import generators
 from pipelines import config as run_config
 from pipelines.orchestration import build
@@ -211,7 +211,7 @@ def train(task_run: TaskRun, out: str = "", graph: str = "graph") -> None:
             transform_graph_path=str(task_run.home / graph),
             serving_model_dir=str(task_run.home / out / "model"),
             model_run_dir=str(task_run.home / out / "run"),
-            custom_config=dict(task_run.custom),
+            custom_config={**task_run.custom, "checkpoints": str(task_run.home / out / "checkpoints")},
         )
     )
 
@@ -378,7 +378,9 @@ class TestServing:
         """For records read as in training, for serialized examples, and for raw values."""
         values, _ = next(iter(task_run.reader.evaluation(task_run.files)))
         model = task_run.model()
-        model.load_weights(str(task_run.home / "run" / "best.weights.h5"))
+        trained = checkpoint.read(task_run.home / "checkpoints" / checkpoint.FILE)
+        for variable, value in zip(model.variables, trained.arrays[-len(model.variables) :], strict=True):
+            variable.assign(value)
         expected = model(values, training=False).numpy()
         by_examples = task_run.served.signatures["serving_default"](examples=tf.constant(task_run.records))
         by_raw = task_run.served.signatures["raw"](**task_run.columns)

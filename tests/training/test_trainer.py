@@ -103,7 +103,8 @@ def arguments(home: Path, out: Path, batch_size: int = 16, **train: Any) -> FnAr
             "transform": {},
             "extract": {},
             "input": Input(batch_size=batch_size).model_dump(mode="json"),
-            "train": Train(**{"epochs": EPOCHS, **train}).model_dump(mode="json"),
+            "train": Train(**{"epochs": EPOCHS, "steps_per_call": 1, **train}).model_dump(mode="json"),
+            "checkpoints": str(out / "checkpoints"),
         },
     )
 
@@ -226,7 +227,7 @@ class TestRun:
 
 def learned(out: Path) -> dict[str, Any]:
     """Returns the history without measured times."""
-    return {key: value for key, value in history(out).items() if key != "input"}
+    return {key: value for key, value in history(out).items() if key not in ("input", "steps_per_call")}
 
 
 @pytest.fixture

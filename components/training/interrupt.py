@@ -1,0 +1,33 @@
+"""SIGTERM and Ctrl-C during training: noted, so that the loop can write a checkpoint before it ends."""
+
+import signal
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from types import FrameType
+
+_SIGNALS = (signal.SIGTERM, signal.SIGINT)
+
+
+@contextmanager
+def noted() -> Iterator[Callable[[], int]]:
+    """Yields a function that returns the number of the signal that was received, or 0.
+
+    A second signal has its former effect at once. Only the main thread can receive signals: in others nothing changes.
+    """
+    received: list[int] = []
+
+    def note(signum: int, frame: FrameType | None) -> None:
+        if received and callable(former := old[signal.Signals(signum)]):
+            former(signum, frame)
+        received.append(signum)
+
+    if threading.current_thread() is not threading.main_thread():
+        yield lambda: 0
+        return
+    old = {signum: signal.signal(signum, note) for signum in _SIGNALS}
+    try:
+        yield lambda: received[0] if received else 0
+    finally:
+        for signum, handler in old.items():
+            signal.signal(signum, handler)

@@ -1,0 +1,181 @@
+"""The training loop: epochs of compiled calls, evaluation at their ends, checkpoints between calls.
+
+    batches ─► call: several steps ─► callbacks ─► checkpoint by time, SIGTERM, Ctrl-C ─┐
+       ▲                                                                                │
+       └──────── epoch not finished ◄───────────────────────────────────────────────────┤
+       └──────── next epoch ◄── checkpoint ◄── best epoch, callbacks ◄── evaluation ◄───┘
+
+It calls `model.train_step` as Keras's `fit` does, with bit-equal results. In addition it continues where a checkpoint
+left off, within an epoch too, as if it had never stopped (docs/adr/0027-own-training-loop.md).
+"""
+
+import math
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import asdict, dataclass, field
+from typing import Any
+
+import keras
+import tensorflow as tf
+
+from components.errors import Cancelled, NotFinite
+from components.input_pipeline import Position
+from components.training import checkpoint, interrupt
+from components.training.calls import Calls, Step
+from components.training.checkpoint import Checkpoints
+from components.training.stopping import Best
+
+
+@dataclass(frozen=True)
+class Job:
+    """What is trained, and on what."""
+
+    model: keras.Model  # compiled
+    batches: Callable[[Position], tf.data.Dataset]  # endless, from a position on
+    steps: int  # per epoch
+    epochs: int
+    evaluation: tf.data.Dataset
+    evaluation_steps: int
+    step: Step | None = None  # default: `model.train_step`
+    steps_per_call: int = 0  # see `Calls`
+
+
+@dataclass
+class State:
+    """How far a training has got, as plain values."""
+
+    epoch: int = 0
+    step: int = 0  # steps of this epoch that are done
+    logs: dict[str, float] = field(default_factory=dict)  # of training in this epoch, when its last step is done
+    history: dict[str, list[float]] = field(default_factory=dict)  # one value per epoch
+    learning_rate: list[float] = field(default_factory=list)  # at the end of each epoch
+    resumed: list[dict[str, Any]] = field(default_factory=list)
+    stopped: bool = False  # before the last epoch
+    steps_per_call: int = 0
+
+
+def train(job: Job, best: Best, callbacks: Sequence[keras.callbacks.Callback], checkpoints: Checkpoints) -> State:
+    """Trains to the last epoch, from the checkpoint if there is one; returns the history."""
+    return _Training(job, best, callbacks, checkpoints).run()
+
+
+class _Training:
+    def __init__(
+        self, job: Job, best: Best, callbacks: Sequence[keras.callbacks.Callback], checkpoints: Checkpoints
+    ) -> None:
+        self._job, self._model, self._best, self._checkpoints = job, job.model, best, checkpoints
+        self._state = _continued(checkpoints.found)
+        self._batches = job.batches(Position(self._state.epoch, self._state.step))
+        self._model.optimizer.build(self._model.trainable_variables)
+        jit = bool(self._model.jit_compile)
+        step = job.step or tf.autograph.experimental.do_not_convert(self._model.train_step)
+        test = tf.autograph.experimental.do_not_convert(self._model.test_step)
+        self._learn = Calls(step, self._batches.element_spec, job.steps_per_call, jit_compile=jit)
+        self._test = Calls(test, job.evaluation.element_spec, job.steps_per_call, jit_compile=jit)
+        best.require([*self._learn.names, *(f"val_{name}" for name in self._test.names)])
+        self._stateful = [each for each in callbacks if hasattr(each, "restore")]
+        self._callbacks = keras.callbacks.CallbackList(callbacks, model=self._model, epochs=job.epochs, steps=job.steps)
+        self._signalled: Callable[[], int] = lambda: 0
+
+    def run(self) -> State:
+        state, job = self._state, self._job
+        self._restore()
+        self._model.stop_training = state.stopped
+        self._callbacks.on_train_begin()
+        iterator = iter(self._batches)
+        with interrupt.noted() as self._signalled:
+            while state.epoch < job.epochs and not self._model.stop_training:
+                self._callbacks.on_epoch_begin(state.epoch)
+                if state.step == 0:
+                    self._reset(self._learn)
+                while state.step < job.steps and not self._model.stop_training:
+                    self._callbacks.on_train_batch_begin(state.step)
+                    done, logs = self._learn(iterator, job.steps - state.step)
+                    self._require_finite(logs, f"step {state.step + done}")
+                    state.step, state.logs = state.step + done, {**logs, "records": float(self._learn.records)}
+                    self._callbacks.on_train_batch_end(state.step - 1, logs)
+                    self._between_calls()
+                self._end_epoch({**state.logs, **self._evaluate()})
+        self._checkpoints.wait()
+        self._callbacks.on_train_end()
+        state.steps_per_call = self._learn.steps
+        return state
+
+    def _evaluate(self) -> dict[str, float]:
+        iterator, step = iter(self._job.evaluation), 0
+        logs: dict[str, float] = {}
+        self._reset(self._test)
+        self._callbacks.on_test_begin()
+        while step < self._job.evaluation_steps:
+            self._callbacks.on_test_batch_begin(step)
+            done, logs = self._test(iterator, self._job.evaluation_steps - step)
+            step += done
+            self._callbacks.on_test_batch_end(step - 1, logs)
+            self._between_calls()
+        self._callbacks.on_test_end(logs)
+        return {f"val_{name}": value for name, value in {**logs, "records": float(self._test.records)}.items()}
+
+    def _end_epoch(self, logs: dict[str, float]) -> None:
+        state = self._state
+        self._require_finite({"loss": logs.get("val_loss", 0.0)}, "on the eval split")
+        for name, value in logs.items():
+            state.history.setdefault(name, []).append(value)
+        state.learning_rate.append(float(self._model.optimizer.learning_rate))
+        should_stop = self._best.update(state.epoch, logs, self._model)
+        self._callbacks.on_epoch_end(state.epoch, logs)
+        state.stopped = self._model.stop_training = self._model.stop_training or should_stop
+        state.epoch, state.step, state.logs = state.epoch + 1, 0, {}
+        self._save()
+
+    def _between_calls(self) -> None:
+        """Writes a checkpoint if it is time; ends the training if a signal was received."""
+        if signum := self._signalled():
+            self._save(cause=Cancelled(signum).args[0])
+            self._checkpoints.wait()
+            raise Cancelled(signum)
+        if self._checkpoints.is_due():
+            self._save()
+
+    def _reset(self, calls: Calls) -> None:
+        self._model.reset_metrics()
+        calls.records.assign(0)
+
+    def _require_finite(self, logs: Mapping[str, float], where: str) -> None:
+        if not math.isfinite(loss := logs.get("loss", 0.0)):
+            advice = self._checkpoints.advice()
+            raise NotFinite(f"the loss became {loss} in epoch {self._state.epoch + 1}, {where}; {advice}")
+
+    def _variables(self) -> tuple[list[Any], list[Any]]:
+        model = self._model
+        weights = [*model.variables, *model.optimizer.variables]
+        return weights, [*model.metrics_variables, self._learn.records]
+
+    def _save(self, cause: str = "") -> None:
+        header = {
+            **asdict(self._state),
+            "cause": cause,
+            "best": self._best.state(),
+            "threads": checkpoint.threads(),
+            "callbacks": [each.state() for each in self._stateful],
+        }
+        self._checkpoints.save(header, *self._variables(), self._best.weights)
+
+    def _restore(self) -> None:
+        """Assigns what the checkpoint holds; all variables exist by now."""
+        if (found := self._checkpoints.found) is None:
+            return
+        weights, others = self._variables()
+        variables = [*weights, *others]
+        for variable, value in zip(variables, found.arrays[: len(variables)], strict=True):
+            variable.assign(value)
+        self._best.restore(found.header["best"], found.arrays[len(variables) :])
+        for each, state in zip(self._stateful, found.header["callbacks"], strict=True):
+            each.restore(state)
+
+
+def _continued(found: checkpoint.Checkpoint | None) -> State:
+    if found is None:
+        return State()
+    state = State(**{name: found.header[name] for name in State.__dataclass_fields__})
+    resume = {"epoch": state.epoch, "step": state.step, "at": found.header["at"], "cause": found.header["cause"]}
+    state.resumed = [*state.resumed, resume]
+    return state

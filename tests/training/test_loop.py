@@ -1,0 +1,269 @@
+"""The training loop on a small dense model with dropout, against Keras's fit and against itself."""
+
+import os
+import signal
+from collections.abc import Sequence
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import keras
+import numpy as np
+import pytest
+import tensorflow as tf
+
+from components.errors import Cancelled, NotFinite, SettingsError
+from components.input_pipeline import Position
+from components.training import checkpoint, loop
+from components.training.checkpoint import Checkpoints
+from components.training.loop import Job, State
+from components.training.stopping import Best
+
+STEPS, EPOCHS, BATCH = 7, 3, 16
+NOWHERE = Checkpoints(None)
+
+
+def model(learning_rate: float = 0.01) -> Any:
+    """Returns a compiled model; every call returns the same one."""
+    keras.utils.set_random_seed(3)
+    built = keras.Sequential(
+        [keras.Input([4]), keras.layers.Dense(8, "relu"), keras.layers.Dropout(0.5), keras.layers.Dense(2, "softmax")]
+    )
+    built.compile(keras.optimizers.Adam(learning_rate), "sparse_categorical_crossentropy", metrics=["accuracy"])
+    return built
+
+
+def batches(start: Position = Position(), spoiled: int = -1) -> tf.data.Dataset:  # noqa: B008 - frozen
+    """Returns the same batches from any position on; the batch with the number `spoiled` has an infinite value."""
+
+    def batch(number: tf.Tensor) -> tuple[tf.Tensor, tf.Tensor]:
+        values = tf.random.stateless_normal([BATCH, 4], tf.stack([number, 1]))
+        values += tf.where(number == spoiled, np.inf, 0.0)
+        return values, tf.cast(values[:, 0] > 0, tf.int64)
+
+    return tf.data.Dataset.counter(start.epoch * STEPS + start.step).map(batch)
+
+
+def job(trained: Any, *, spoiled: int = -1, **changed: Any) -> Job:
+    """Returns what the loop trains."""
+    evaluation = batches(Position(100)).take(3)
+    every = {"steps": STEPS, "epochs": EPOCHS, "evaluation": evaluation, "evaluation_steps": 3, "steps_per_call": 2}
+    return Job(trained, lambda start: batches(start, spoiled), **{**every, **changed})
+
+
+def train(trained: Any, checkpoints: Checkpoints = NOWHERE, callbacks: Sequence[Any] = (), **changed: Any) -> State:
+    """Trains to the end."""
+    return loop.train(job(trained, **changed), Best(), list(callbacks), checkpoints)
+
+
+def weights(trained: Any) -> list[Any]:
+    """Returns the values of all variables, of the optimizer and of dropout's generator too."""
+    return [variable.numpy().tolist() for variable in (*trained.variables, *trained.optimizer.variables)]
+
+
+class StopAt(keras.callbacks.Callback):
+    """Does something at the end of a call."""
+
+    def __init__(self, step: int, action: Any) -> None:
+        """Takes the number of steps that are done by then."""
+        super().__init__()
+        self._step, self._action, self._epoch = step, action, 0
+
+    def on_epoch_begin(self, epoch: int, logs: Any = None) -> None:
+        """Notes the epoch."""
+        del logs
+        self._epoch = epoch
+
+    def on_train_batch_end(self, batch: int, logs: Any = None) -> None:
+        """Acts once."""
+        del logs
+        if self._epoch * STEPS + batch + 1 >= self._step:
+            self._step = 10**9
+            self._action(self)
+
+
+def test_the_loop_is_bit_equal_to_fit() -> None:
+    """Weights, optimizer, dropout's generator and history."""
+    by_fit, by_loop = model(), model()
+    history = by_fit.fit(
+        batches(),
+        steps_per_epoch=STEPS,
+        epochs=EPOCHS,
+        validation_data=batches(Position(100)).take(3),
+        validation_steps=3,
+        verbose=0,
+    ).history
+    state = train(by_loop)
+
+    assert weights(by_loop) == weights(by_fit)
+    assert {name: values for name, values in state.history.items() if "records" not in name} == history
+    assert (state.history["records"], state.history["val_records"]) == ([STEPS * BATCH] * EPOCHS, [3 * BATCH] * EPOCHS)
+
+
+@pytest.mark.parametrize("steps_per_call", [0, 1, 100])
+def test_the_number_of_steps_per_call_changes_nothing(steps_per_call: int) -> None:
+    """An epoch is never overrun."""
+    once, again = model(), model()
+    first, second = train(once), train(again, steps_per_call=steps_per_call)
+
+    assert (weights(again), second.history) == (weights(once), first.history)
+
+
+class TestInterruption:
+    """Checkpoints and signals."""
+
+    @pytest.mark.parametrize(
+        ("step", "signum"),
+        [(5, signal.SIGTERM), (STEPS + 3, signal.SIGINT), (EPOCHS * STEPS, signal.SIGTERM)],
+        ids=["first epoch", "Ctrl-C", "last step"],
+    )
+    def test_a_signal_leaves_a_checkpoint_to_continue_from(self, tmp_path: Path, step: int, signum: int) -> None:
+        """B2, B3: the training that was interrupted ends as the one that was not."""
+        straight, stopped, resumed = model(), model(), model()
+        expected = train(straight)
+        with pytest.raises(Cancelled) as cancelled:
+            train(stopped, Checkpoints(tmp_path), [StopAt(step, lambda _: os.kill(os.getpid(), signum))])
+        state = train(resumed, Checkpoints(tmp_path), steps_per_call=3)
+
+        assert cancelled.value.signum == signum
+        assert (weights(resumed), state.history) == (weights(straight), expected.history)
+        assert state.learning_rate == expected.learning_rate
+        assert [(each["cause"], each["epoch"] * STEPS + each["step"] >= step) for each in state.resumed] == [
+            (f"stopped by {signal.Signals(signum).name}", True)
+        ]
+
+    def test_time_makes_a_checkpoint_due(self, tmp_path: Path) -> None:
+        """B3: within an epoch; a training that fails later continues from there."""
+
+        def fail(callback: Any) -> None:
+            raise RuntimeError(callback)
+
+        straight, failed, resumed = model(), model(), model()
+        expected = train(straight)
+        checkpoints = Checkpoints(tmp_path, seconds=0)
+        written = [StopAt(step, lambda _: checkpoints.wait()) for step in range(STEPS + 4)]
+        with pytest.raises(RuntimeError):
+            train(failed, checkpoints, [*written, StopAt(STEPS + 4, fail)])
+        checkpoints.close()
+        state = train(resumed, Checkpoints(tmp_path))
+
+        assert (weights(resumed), state.history) == (weights(straight), expected.history)
+        assert [(each["epoch"], each["step"]) for each in state.resumed] == [(1, 2)]
+
+    def test_a_finished_training_is_not_repeated(self, tmp_path: Path) -> None:
+        """After a kill during the export, the weights of the best epoch come from the checkpoint."""
+        trained, again = model(), model()
+        best, found = Best(), Best()
+        loop.train(job(trained), best, [], Checkpoints(tmp_path))
+        state = loop.train(job(again), found, [], Checkpoints(tmp_path))
+
+        assert [weight.tolist() for weight in found.weights] == [weight.tolist() for weight in best.weights]
+        assert (found.epoch, len(state.history["loss"])) == (best.epoch, EPOCHS)
+
+
+class TestDivergence:
+    """A9: a loss or a weight that is not finite."""
+
+    def test_the_checkpoint_of_the_last_good_step_is_kept(self, tmp_path: Path) -> None:
+        """A NaN in the second epoch; the error names the file, which can be loaded."""
+        with pytest.raises(NotFinite) as error:
+            train(model(), Checkpoints(tmp_path), spoiled=STEPS + 3)
+        found = checkpoint.read(tmp_path / checkpoint.FILE)
+
+        assert str(error.value) == (
+            "the loss became nan in epoch 2, step 4; no model was exported, and the last good checkpoint, of epoch 2, "
+            f"step 0, is {tmp_path / checkpoint.FILE}. Lower train.learning_rate, or check the data for extreme values"
+        )
+        assert (found.header["epoch"], found.header["step"]) == (1, 0)
+        assert all(np.isfinite(array).all() for array in found.arrays)
+
+    def test_weights_that_are_not_finite_are_not_saved(self, tmp_path: Path) -> None:
+        """The step that spoils the weights has a finite loss."""
+
+        def spoil(callback: Any) -> None:
+            callback.model.variables[0].assign(np.full([4, 8], np.nan))
+            os.kill(os.getpid(), signal.SIGTERM)
+
+        with pytest.raises(NotFinite, match=r"^a weight is not finite after epoch 1, step 4; .*no checkpoint was"):
+            train(model(), Checkpoints(tmp_path), [StopAt(3, spoil)])
+
+        assert list(tmp_path.iterdir()) == []
+
+
+def own_step(trained: Any, batch: Any) -> dict[str, Any]:
+    """A step as users write it."""
+    values, labels = batch
+    with tf.GradientTape() as tape:
+        loss = trained.compute_loss(values, labels, trained(values, training=True))
+    gradients = tape.gradient(loss, trained.trainable_variables)
+    trained.optimizer.apply_gradients(zip(gradients, trained.trainable_variables, strict=True))
+    return {"loss": loss}
+
+
+def test_an_own_step_trains_and_resumes(tmp_path: Path) -> None:
+    """The same weights as Keras's step, also after an interruption; its logs are in the history."""
+    by_keras, stopped, resumed = model(), model(), model()
+    train(by_keras)
+    with pytest.raises(Cancelled):
+        train(
+            stopped,
+            Checkpoints(tmp_path),
+            [StopAt(STEPS + 2, lambda _: os.kill(os.getpid(), signal.SIGTERM))],
+            step=partial(own_step, stopped),
+        )
+    state = train(resumed, Checkpoints(tmp_path), step=partial(own_step, resumed))
+
+    assert weights(resumed) == weights(by_keras)
+    assert sorted(state.history) == ["loss", "records", "val_accuracy", "val_loss", "val_records"]
+
+
+def test_keras_callbacks_run_unchanged() -> None:
+    """Those that follow calls and epochs, and those that stop the training."""
+    seen: list[str] = []
+    every = keras.callbacks.LambdaCallback(
+        on_train_begin=lambda logs: seen.append("begin"),  # noqa: ARG005 - Keras passes it by name
+        on_train_end=lambda logs: seen.append("end"),  # noqa: ARG005
+        on_epoch_begin=lambda epoch, logs: seen.append(f"epoch {epoch}"),  # noqa: ARG005
+        on_epoch_end=lambda epoch, logs: seen.append(f"epoch {epoch} {sorted(logs)}"),
+        on_train_batch_end=lambda batch, logs: seen.append(f"batch {batch}"),  # noqa: ARG005
+    )
+    stop = keras.callbacks.EarlyStopping("records", patience=0, mode="max")  # as many in every epoch: never more
+    train(model(), callbacks=[every, stop])
+    logs = ["accuracy", "loss", "records", "val_accuracy", "val_loss", "val_records"]
+    epochs = [[f"epoch {e}", *(f"batch {batch}" for batch in (1, 3, 5, 6)), f"epoch {e} {logs}"] for e in range(2)]
+
+    assert seen == ["begin", *epochs[0], *epochs[1], "end"]
+
+
+class TestBest:
+    """The best epoch and early stopping."""
+
+    @pytest.mark.parametrize(
+        ("name", "values", "best", "stopped"),
+        [
+            ("val_loss", [3.0, 2.0, 2.0, 2.5], 1, 3),
+            ("val_accuracy", [0.1, 0.3, 0.2, 0.3], 1, 3),
+            ("rmse", [3.0, 2.0, 1.0, 0.5], 3, None),
+        ],
+    )
+    def test_the_first_of_the_best_epochs_counts(
+        self, name: str, values: list[float], best: int, stopped: int | None
+    ) -> None:
+        """Lower or higher, by the name; training stops after two epochs that are not better."""
+        trained, kept = model(), Best(name, patience=2)
+        stops = [kept.update(epoch, {name: value}, trained) for epoch, value in enumerate(values)]
+
+        assert (kept.epoch, kept.value) == (best, values[best])
+        assert [epoch for epoch, stop in enumerate(stops) if stop] == ([] if stopped is None else [stopped])
+
+    def test_a_name_that_the_history_does_not_have(self) -> None:
+        """Said before the first step, with the names that there are."""
+        with pytest.raises(SettingsError) as error:
+            loop.train(job(model()), Best("val_auc"), [], NOWHERE)
+
+        assert str(error.value) == "train.best_by is 'val_auc', expected one of: accuracy, loss, val_accuracy, val_loss"
+
+    def test_a_name_without_a_known_direction(self) -> None:
+        """Neither lower nor higher could be meant."""
+        with pytest.raises(SettingsError, match=r"^train\.best_by is 'records': it is not known whether"):
+            Best("records")
