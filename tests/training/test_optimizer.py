@@ -1,9 +1,12 @@
 """The optimizer against Adam computed in NumPy, with dense gradients, step by step."""
 
+import subprocess
+import sys
 from typing import Any
 
 import keras
 import numpy as np
+import orjson
 import pytest
 import tensorflow as tf
 
@@ -192,3 +195,12 @@ def test_the_optimizer_can_be_saved_with_a_model(tmp_path: Any) -> None:
     loaded = keras.models.load_model(tmp_path / "model.keras").optimizer
 
     assert loaded.get_config() == model.optimizer.get_config()
+
+
+@pytest.mark.slow
+def test_two_replicas_give_the_weights_of_one_device() -> None:
+    """With clipping and decay, and with accumulation, too: gradients are added over replicas before all of these."""
+    words = [sys.executable, "-m", "tests.training.optimizer_replicas"]
+    done = subprocess.run(words, check=True, capture_output=True, text=True)
+
+    np.testing.assert_allclose(orjson.loads(done.stdout), [0, 0], atol=1e-5)
