@@ -3,6 +3,8 @@
 A process of its own, because logical devices are set before TensorFlow starts.
 """
 
+from typing import Any
+
 import keras
 import numpy as np
 import orjson
@@ -15,7 +17,7 @@ _STEPS, _BATCH = 7, 8
 _CASES = [{"clip_norm": 0.05, "weight_decay": 0.1}, {"accumulate": 3, "clip_norm": 0.05, "weight_decay": 0.1}]
 
 
-def weights(settings: Train, strategy: tf.distribute.Strategy) -> list[np.ndarray]:
+def weights(settings: Train, strategy: tf.distribute.Strategy) -> list[Any]:
     """Returns the weights after two epochs of a model with an embedding; the learning rate is high."""
     keras.utils.set_random_seed(1)
     with strategy.scope():
