@@ -1,8 +1,9 @@
 """Metrics that TFMA computes for us, and the trivial model that every model must beat.
 
-    classes     TFMA's confusion matrix ─► accuracy, macro F1, accuracy of the trivial model, required accuracy
-    two classes histogram of logits     ─► AUC
-    quantities  sums of squares         ─► R², RMSE of the trivial model, required R²
+    classes     confusion matrix, by score ─► accuracy, macro F1, accuracy of the trivial model, required accuracy, AUC
+    quantities  sums of errors             ─► R², MAE, RMSE, RMSE of the trivial model, required R²
+
+Records are counted once per model and slice (`extractors.py` prepares them); all metrics are derived from the counts.
 
 The trivial model always answers the most frequent class of the train split, or the mean. ADR 22 explains the margin by
 which a model must beat it.
@@ -11,19 +12,22 @@ which a model must beat it.
 import math
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
 from typing import Any
 
 import apache_beam as beam
 import tensorflow_model_analysis as tfma
 from scipy import stats
 from tensorflow_model_analysis.metrics import metric_util
-from tensorflow_model_analysis.metrics.multi_class_confusion_matrix_metrics import multi_class_confusion_matrices
+from tensorflow_model_analysis.metrics.multi_class_confusion_matrix_metrics import Matrices, MatrixEntryKey
 
 Matrix = Mapping[tuple[int, int], float]  # (true class, predicted class) -> records
 Scores = Counter[tuple[int, int]]  # (true class, bucket of the score of class 1) -> records
+Counts = Counter[tuple[int, int, int]]  # (true class, predicted class, bucket of the score of class 1) -> records
 CONFIDENCE = 0.95
 _BINARY = 2
 _BUCKETS, _LEAST_PROBABILITY = 1000, 1e-45  # buckets per unit of the logit; the smallest float32 above 0
+_NO_SCORE = -(1 << 62)  # the bucket of a record of more than two classes
 _TRIVIAL = 0  # classes are numbered by their frequency in the train split
 _LEAST = 3  # records from which a correlation can be judged
 
@@ -59,6 +63,23 @@ def required_accuracy(matrix: Matrix) -> float:
     return trivial_accuracy(matrix) + float(margin) / sum(matrix.values())
 
 
+def matrix_of(counts: Counts) -> Matrix:
+    """Returns the confusion matrix."""
+    matrix: Counter[tuple[int, int]] = Counter()
+    for (true, predicted, _), records in counts.items():
+        matrix[true, predicted] += records
+    return matrix
+
+
+def scores_of(counts: Counts) -> Scores:
+    """Returns the records by their score; none if there are more than two classes."""
+    scores: Scores = Counter()
+    for (true, _, score), records in counts.items():
+        if score != _NO_SCORE:
+            scores[true, score] += records
+    return scores
+
+
 def auc(scores: Scores) -> float:
     """Returns the area under the ROC curve of two classes; NaN if there are more, or only one has records."""
     below = area = 0.0
@@ -76,12 +97,15 @@ def bucket(negative: float, positive: float) -> int:
     return round(_BUCKETS * odds)
 
 
+@dataclass(frozen=True)
 class Squares:
-    """Number, mean and sum of squared deviations of labels, and the sum of squared errors; can be merged."""
+    """Number, mean and sum of squared deviations of labels, sums of squared and of absolute errors; can be merged."""
 
-    def __init__(self, count: float = 0, mean: float = 0.0, deviations: float = 0.0, errors: float = 0.0) -> None:
-        """Starts without records."""
-        self.count, self.mean, self.deviations, self.errors = count, mean, deviations, errors
+    count: float = 0
+    mean: float = 0.0
+    deviations: float = 0.0
+    errors: float = 0.0
+    absolute: float = 0.0
 
     def merged(self, other: "Squares") -> "Squares":
         """Returns the sums over both."""
@@ -94,6 +118,7 @@ class Squares:
             self.mean + apart * other.count / count,
             self.deviations + other.deviations + apart**2 * self.count * other.count / count,
             self.errors + other.errors,
+            self.absolute + other.absolute,
         )
 
 
@@ -120,15 +145,18 @@ def required_r2(squares: Squares) -> float:
 
 
 ABOVE_TRIVIAL = "above_trivial"
-OF_CLASSES: Mapping[str, Callable[[Matrix], float]] = {
-    "accuracy": accuracy,
-    "macro_f1": macro_f1,
-    "trivial_accuracy": trivial_accuracy,
-    "required_accuracy": required_accuracy,
-    ABOVE_TRIVIAL: lambda matrix: accuracy(matrix) - required_accuracy(matrix),
+OF_CLASSES: Mapping[str, Callable[[Counts], float]] = {
+    "accuracy": lambda counts: accuracy(matrix_of(counts)),
+    "macro_f1": lambda counts: macro_f1(matrix_of(counts)),
+    "auc": lambda counts: auc(scores_of(counts)),
+    "trivial_accuracy": lambda counts: trivial_accuracy(matrix_of(counts)),
+    "required_accuracy": lambda counts: required_accuracy(matrix_of(counts)),
+    ABOVE_TRIVIAL: lambda counts: accuracy(matrix_of(counts)) - required_accuracy(matrix_of(counts)),
 }
 OF_QUANTITIES: Mapping[str, Callable[[Squares], float]] = {
     "r2": r2,
+    "mean_absolute_error": lambda squares: squares.absolute / squares.count,
+    "root_mean_squared_error": lambda squares: math.sqrt(squares.errors / squares.count),
     "trivial_rmse": trivial_rmse,
     "required_r2": required_r2,
     ABOVE_TRIVIAL: lambda squares: r2(squares) - required_r2(squares),
@@ -136,105 +164,103 @@ OF_QUANTITIES: Mapping[str, Callable[[Squares], float]] = {
 
 
 class OfClasses(tfma.metrics.Metric):
-    """A metric of OF_CLASSES, from the confusion matrix that TFMA computes once."""
+    """A metric of OF_CLASSES."""
 
     def __init__(self, name: str) -> None:
         """Takes the name of the metric."""
         super().__init__(metric_util.merge_per_key_computations(_of_classes), name=name)
 
 
+class ConfusionMatrix(tfma.metrics.Metric):
+    """The confusion matrix, as the plot that TFMA's MultiClassConfusionMatrixPlot makes."""
+
+    def __init__(self, name: str) -> None:
+        """Takes the name of the plot."""
+        super().__init__(metric_util.merge_per_key_computations(_confusion_matrix), name=name)
+
+
 class OfQuantities(tfma.metrics.Metric):
-    """A metric of OF_QUANTITIES, from sums that TFMA computes once."""
+    """A metric of OF_QUANTITIES."""
 
     def __init__(self, name: str) -> None:
         """Takes the name of the metric."""
         super().__init__(metric_util.merge_per_key_computations(_of_quantities), name=name)
 
 
-class OfTwoClasses(tfma.metrics.Metric):
-    """The AUC. TFMA's own adds about half to the time of an evaluation, and cannot be limited to two classes."""
-
-    def __init__(self, name: str) -> None:
-        """Takes the name of the metric."""
-        super().__init__(metric_util.merge_per_key_computations(_of_two_classes), name=name)
+def _of_classes(name: str, model_name: str = "") -> list[Any]:
+    key = tfma.metrics.MetricKey(name, model_name=model_name)
+    return _derived(key, _AddCounts(key._replace(name="_counts")), OF_CLASSES[name])
 
 
-def _of_classes(name: str, eval_config: Any = None, model_name: str = "", output_name: str = "") -> list[Any]:
-    matrices = multi_class_confusion_matrices([0.0], eval_config=eval_config, model_name=model_name)
-    source, compute = matrices[-1].keys[-1], OF_CLASSES[name]
-    key = tfma.metrics.MetricKey(name, model_name=model_name, output_name=output_name)
-    return [*matrices, _derived(key, lambda found: compute(found[source][0.0]))]
+def _confusion_matrix(name: str, model_name: str = "") -> list[Any]:
+    key = tfma.metrics.PlotKey(name, model_name=model_name)
+    source = tfma.metrics.MetricKey("_counts", model_name=model_name)
+    return _derived(key, _AddCounts(source), lambda counts: plot_of(matrix_of(counts)))
 
 
-def _of_two_classes(name: str, eval_config: Any = None, model_name: str = "", output_name: str = "") -> list[Any]:
-    source = tfma.metrics.MetricKey("_scores", model_name=model_name, output_name=output_name)
-    scores = tfma.metrics.MetricComputation([source], None, _AddScores(source, eval_config))
-    return [scores, _derived(source._replace(name=name), lambda found: auc(found[source]))]
+def _of_quantities(name: str, model_name: str = "") -> list[Any]:
+    key = tfma.metrics.MetricKey(name, model_name=model_name)
+    return _derived(key, _AddSquares(key._replace(name="_squares")), OF_QUANTITIES[name])
 
 
-def _of_quantities(name: str, eval_config: Any = None, model_name: str = "", output_name: str = "") -> list[Any]:
-    source = tfma.metrics.MetricKey("_squares", model_name=model_name, output_name=output_name)
-    sums = tfma.metrics.MetricComputation([source], None, _AddSquares(source, eval_config))
-    key, compute = source._replace(name=name), OF_QUANTITIES[name]
-    return [sums, _derived(key, lambda found: compute(found[source]))]
+def _derived(key: Any, combiner: "_Add", compute: Callable[[Any], Any]) -> list[Any]:
+    """Returns the sum over records, which TFMA computes once for all metrics that are derived from it, and a metric."""
+    source = tfma.metrics.MetricComputation([combiner.key], None, combiner)
+    derived = tfma.metrics.DerivedMetricComputation([key], lambda found: {key: compute(found[combiner.key])})
+    return [source, derived]
 
 
-def _derived(key: Any, compute: Callable[[Any], float]) -> Any:
-    return tfma.metrics.DerivedMetricComputation([key], lambda found: {key: compute(found)})
+def plot_of(matrix: Matrix) -> Any:
+    """Returns a confusion matrix as TFMA's message."""
+    entries = {MatrixEntryKey(*pair): float(records) for pair, records in matrix.items()}
+    return Matrices({0.0: entries}).to_proto().multi_class_confusion_matrix_at_thresholds
 
 
 class _Add(beam.CombineFn):
     """Adds up something over the records of a split or slice."""
 
-    def __init__(self, key: Any, eval_config: Any) -> None:
+    def __init__(self, key: Any) -> None:
         super().__init__()
-        self._key, self._config = key, eval_config
+        self.key = key
 
     def extract_output(self, total: Any) -> dict[Any, Any]:
-        return {self._key: total}
+        return {self.key: total}
 
     def _read(self, record: Any) -> tuple[Any, Any]:
         """Returns the label and the prediction of a record."""
-        label, prediction, _ = next(
-            metric_util.to_label_prediction_example_weight(
-                record,
-                eval_config=self._config,
-                model_name=self._key.model_name,
-                output_name=self._key.output_name,
-                flatten=False,
-            )
-        )
-        return label, prediction
+        label, prediction, model = record.labels, record.predictions, self.key.model_name
+        return (label[model], prediction[model]) if model else (label, prediction)
 
 
-class _AddScores(_Add):
-    """Counts the records of two classes by their probability; counts nothing if there are more classes."""
+class _AddCounts(_Add):
+    """Counts records by true class, predicted class (the first of equal probabilities) and score."""
 
-    def create_accumulator(self) -> Scores:
+    def create_accumulator(self) -> Counts:
         return Counter()
 
-    def add_input(self, scores: Scores, record: Any) -> Scores:
+    def add_input(self, counts: Counts, record: Any) -> Counts:
         label, probabilities = self._read(record)
-        if probabilities.size == _BINARY:
-            scores[int(label.item()), bucket(*map(float, probabilities))] += 1
-        return scores
+        score = bucket(*map(float, probabilities)) if probabilities.size == _BINARY else _NO_SCORE
+        counts[int(label.item()), int(probabilities.argmax()), score] += 1
+        return counts
 
-    def merge_accumulators(self, accumulators: Iterable[Scores]) -> Scores:
-        merged: Scores = Counter()
+    def merge_accumulators(self, accumulators: Iterable[Counts]) -> Counts:
+        merged: Counts = Counter()
         for each in accumulators:
             merged.update(each)
         return merged
 
 
 class _AddSquares(_Add):
-    """Adds up the squares of labels and errors."""
+    """Adds up the squares of labels, and errors."""
 
     def create_accumulator(self) -> Squares:
         return Squares()
 
     def add_input(self, sums: Squares, record: Any) -> Squares:
         label, prediction = (float(value.item()) for value in self._read(record))
-        return sums.merged(Squares(1, label, 0.0, (label - prediction) ** 2))
+        error = label - prediction
+        return sums.merged(Squares(1, label, 0.0, error**2, abs(error)))
 
     def merge_accumulators(self, accumulators: Iterable[Squares]) -> Squares:
         merged = Squares()

@@ -1,12 +1,17 @@
 """Reads the Evaluator's output: metrics, metric thresholds, slices and the confusion matrix as plain values."""
 
 import math
+from collections import Counter
+from collections.abc import Sequence
+from pathlib import Path
 from typing import Any
 
 import tensorflow_model_analysis as tfma
 
 from components.evaluation.metrics import ABOVE_TRIVIAL
 from components.evaluation.thresholds import ROUNDING
+from components.fitting import escaping
+from components.pretrained.artifacts import LABELS, SERVING
 
 _COUNT = "example_count"
 # By the metric that decides: what is shown, by TFMA's names.
@@ -21,15 +26,25 @@ _SHOWN = {
 }
 
 
-def read_result(evaluation: str) -> dict[str, Any]:
-    """Returns the evaluation artifact's metrics, thresholds and confusion matrix as plain values."""
+def class_names(model: Path) -> list[str]:
+    """Returns the classes of a Model artifact in the order of its outputs; none if it predicts a quantity."""
+    labels = model / SERVING / LABELS
+    return [escaping.unescape(name) for name in labels.read_text().split("\n")[:-1]] if labels.exists() else []
+
+
+def read_result(evaluation: str, classes: Sequence[str] = ()) -> dict[str, Any]:
+    """Returns the evaluation artifact's metrics, thresholds and confusion matrix as plain values.
+
+    Args:
+        evaluation: folder of the artifact.
+        classes: names of the classes in the order of the model's outputs.
+    """
     result = tfma.load_eval_result(evaluation)
     names = [spec.name for spec in result.config.model_specs if not spec.is_baseline]
     if names[0]:  # TFMA names the models, and keys its plots by name, only when there are two of them
         result = tfma.load_eval_result(evaluation, model_name=names[0])
     (overall,) = [values for key, values in result.slicing_metrics if not key]
     metric = "accuracy" if "accuracy" in overall[""][""] else "r2"
-    label = result.config.model_specs[0].label_key
     thresholds = _thresholds(overall[""][""], metric, result.config)
     validated = tfma.load_validation_result(evaluation)
     confusion = _confusion(result.plots) if metric == "accuracy" else []
@@ -37,11 +52,11 @@ def read_result(evaluation: str) -> dict[str, Any]:
     metrics = {name: value for name, value in found.items() if not math.isnan(value)}
     return {
         "metrics": {**metrics, "examples": _value(overall, _COUNT)},
-        "by_class": {key[0][1]: _value(v, metric) for key, v in result.slicing_metrics if key and key[0][0] == label},
+        "by_class": _by_class(confusion, classes),
         "slices": [
             [str(key[0][0]), str(key[0][1]), _value(values, metric), int(_value(values, _COUNT))]
             for key, values in result.slicing_metrics
-            if key and key[0][0] != label
+            if key
         ],
         "confusion": confusion,
         "thresholds": thresholds,
@@ -53,6 +68,16 @@ def read_result(evaluation: str) -> dict[str, Any]:
             failure.message for each in validated.metric_validations_per_slice for failure in each.failures
         ],
     }
+
+
+def _by_class(confusion: Sequence[Sequence[int]], classes: Sequence[str]) -> dict[str, float]:
+    """Returns the accuracy on the records of each class that is in the split, by its name, or its number."""
+    records, right = Counter[int](), Counter[int]()
+    for true, predicted, count in confusion:
+        records[true] += count
+        right[true] += count * (true == predicted)
+    names = dict(enumerate(classes))
+    return {names.get(each, str(each)): right[each] / records[each] for each in sorted(records)}
 
 
 def _value(values: Any, metric: str) -> float:

@@ -7,11 +7,12 @@ from typing import Any
 
 import tensorflow_model_analysis as tfma
 
-from components.evaluation import metrics
+from components.evaluation import extractors, metrics
 from components.records.roles import Layout, length_column
 from components.settings.evaluate import Evaluate
 
 SPLIT = "test"
+EXTRACTORS = extractors.__name__  # what the Evaluator reads of each record
 ROUNDING = 1e-7  # 0.65 - 0.66 is slightly less than -0.01
 
 
@@ -22,7 +23,7 @@ def eval_config(layout: Layout, settings: Evaluate) -> tfma.EvalConfig:
     known = {column.name for column in layout.columns}
     lengths = [length_column(column.name) for column in layout.of(["text"])]
     # A task's default slices name columns of its sample data; other data may not have them.
-    sliced = [*([layout.label] if is_class else []), *lengths, *(name for name in settings.slices if name in known)]
+    sliced = [*lengths, *(name for name in settings.slices if name in known)]
     model = tfma.ModelSpec(label_key=layout.label, signature_name="serving_default")
     if not is_class:
         model.prediction_key = "value"
@@ -36,10 +37,8 @@ def eval_config(layout: Layout, settings: Evaluate) -> tfma.EvalConfig:
 def _class_metrics(settings: Evaluate) -> list[tfma.MetricConfig]:
     return [
         *_with_thresholds("OfClasses", "accuracy", settings.min_accuracy, settings.max_drop),
-        *(_metric("OfClasses", name) for name in ("macro_f1", "trivial_accuracy", "required_accuracy")),
-        _metric("OfTwoClasses", "auc"),
-        # The default threshold of 0.5 would leave every unsure prediction out of the matrix.
-        tfma.MetricConfig(class_name="MultiClassConfusionMatrixPlot", config='"thresholds": [0.0]'),
+        *(_metric("OfClasses", name) for name in ("macro_f1", "auc", "trivial_accuracy", "required_accuracy")),
+        _metric("ConfusionMatrix", "multi_class_confusion_matrix_plot"),
     ]
 
 
@@ -47,9 +46,10 @@ def _quantity_metrics(settings: Evaluate) -> list[tfma.MetricConfig]:
     """Returns regression metrics; the threshold is on one that does not depend on the label's unit."""
     return [
         *_with_thresholds("OfQuantities", "r2", settings.min_r2, settings.max_drop),
-        *(_metric("OfQuantities", name) for name in ("trivial_rmse", "required_r2")),
-        tfma.MetricConfig(class_name="MeanAbsoluteError"),
-        tfma.MetricConfig(class_name="RootMeanSquaredError"),
+        *(
+            _metric("OfQuantities", name)
+            for name in ("mean_absolute_error", "root_mean_squared_error", "trivial_rmse", "required_r2")
+        ),
     ]
 
 

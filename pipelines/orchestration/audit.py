@@ -129,7 +129,7 @@ def _trainer(inputs: Uris, outputs: Uris) -> Audit:
 def _evaluator(inputs: Uris, outputs: Uris) -> Audit:
     from components.evaluation import results, thresholds
 
-    result = results.read_result(str(outputs["evaluation"]))
+    result = results.read_result(str(outputs["evaluation"]), results.class_names(inputs["model"]))
     test = manifest.read(inputs["examples"]).records[thresholds.SPLIT]
     return Audit(ledger.Entry("Evaluator", test, int(result["metrics"]["examples"])), result)
 

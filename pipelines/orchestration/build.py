@@ -166,6 +166,7 @@ def _release(config: RunConfig, layout: roles.Layout, examples: _Examples, train
         baseline_model=baseline.outputs["model"],
         eval_config=thresholds.eval_config(layout, config.settings.evaluate),
         example_splits=[thresholds.SPLIT],
+        module_path=thresholds.EXTRACTORS,
     )
     pusher = Pusher(
         model=model,

@@ -13,7 +13,6 @@ from pathlib import Path
 from typing import Any
 
 import orjson
-import tensorflow as tf
 from google.protobuf import message
 from tfx.dsl.compiler import constants
 from tfx.orchestration import metadata
@@ -139,9 +138,6 @@ class _Inspector:
                 beam_workers.prepare()
                 beam_translation.speed_up()
                 run = partial(super().run_executor, make_beam_pipeline_fn=make_beam_pipeline_fn)
-                if execution_info.pipeline_node.node_info.id == "Evaluator":
-                    # TFMA updates Keras metrics eagerly: AutoGraph would convert their code for nothing.
-                    run = tf.autograph.experimental.do_not_convert(run)
                 return inspect(execution_info, run)
 
         return {

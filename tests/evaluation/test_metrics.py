@@ -2,6 +2,8 @@
 
 import math
 from collections import Counter
+from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -11,7 +13,7 @@ import tensorflow_model_analysis as tfma
 from scipy import stats
 from sklearn import metrics as sklearn
 
-from components.evaluation import metrics, thresholds
+from components.evaluation import metrics, results, thresholds
 from components.evaluation.metrics import Squares
 from components.records.roles import Layout
 from components.settings.evaluate import Evaluate
@@ -56,25 +58,53 @@ def test_the_auc_is_right_where_scores_crowd_at_0_or_1(rare: float, scale: float
     assert metrics.auc(counted) == pytest.approx(sklearn.roc_auc_score(true, logits), abs=1e-5)
 
 
-@pytest.mark.slow
-def test_tfma_computes_the_same_accuracy_and_auc() -> None:
-    """The accuracy equals that of Keras' metric for every record, ties included; the AUC differs by its buckets."""
-    random = np.random.default_rng(2)
-    true = random.integers(0, 2, 200)
-    scores = np.round(np.clip(0.5 + 0.2 * (true - 0.5) + random.normal(0, 0.2, 200), 0, 1), 2)
+def analyzed(kind: Any, rows: pd.DataFrame, keras_metrics: Sequence[str]) -> dict[tuple[Any, ...], dict[str, float]]:
+    """Returns our metrics and Keras' by slice, as TFMA computes them."""
     config = tfma.utils.update_eval_config_with_defaults(
-        thresholds.eval_config(Layout("label", "class", ()), Evaluate()), has_baseline=False, rubber_stamp=True
+        thresholds.eval_config(Layout("label", kind, ()), Evaluate()), has_baseline=False, rubber_stamp=True
     )
-    config.model_specs[0].prediction_key = "probabilities"
-    del config.slicing_specs[1:]
-    config.metrics_specs[0].metrics.add(class_name="SparseCategoricalAccuracy")
-    rows = pd.DataFrame({"label": true, "probabilities": np.stack([1 - scores, scores], axis=1).tolist()})
-    ((_, found),) = tfma.analyze_raw_data(rows, config).slicing_metrics
-    values = {name: value["doubleValue"] for name, value in found[""][""].items() if "doubleValue" in value}
+    config.model_specs[0].prediction_key = "prediction"
+    config.slicing_specs.extend(tfma.SlicingSpec(feature_keys=[key]) for key in ("label", "place") if "place" in rows)
+    for name in keras_metrics:
+        config.metrics_specs[0].metrics.add(class_name=name, config=f'"name": "keras_{name}"')
+    return {
+        key: {name: value["doubleValue"] for name, value in found[""][""].items() if "doubleValue" in value}
+        for key, found in tfma.analyze_raw_data(rows, config).slicing_metrics
+    }
 
-    assert values["accuracy"] == pytest.approx(values["sparse_categorical_accuracy"], abs=1e-7)
-    assert values["accuracy"] == np.mean((scores > 0.5) == true)
-    assert values["auc"] == pytest.approx(sklearn.roc_auc_score(true, scores), abs=1e-4)
+
+@pytest.mark.slow
+@pytest.mark.parametrize("classes", [2, 5])
+def test_the_accuracy_is_that_of_keras(classes: int) -> None:
+    """With ties, by class, and in slices of one record, to the last of Keras' 32 bits; the AUC is scikit-learn's."""
+    random = np.random.default_rng(2)
+    true = random.integers(0, classes, 300)
+    scores = random.integers(0, 4, (300, classes)) + 2 * np.eye(classes)[true] + 1  # many equal maxima
+    probabilities = (scores / scores.sum(axis=1, keepdims=True)).astype(np.float32)
+    rows = pd.DataFrame({"label": true, "prediction": probabilities.tolist(), "place": [*range(9), *[9] * 291]})
+    found = analyzed("class", rows, ["SparseCategoricalAccuracy"])
+    predicted = probabilities.argmax(axis=1)
+    by_class = results._by_class([[*pair, int(count)] for pair, count in matrix(true, predicted).items()], ())
+
+    assert len(found) == 1 + classes + 10
+    for values in found.values():
+        assert np.float32(values["accuracy"]) == np.float32(values["keras_SparseCategoricalAccuracy"])
+    assert found[()]["accuracy"] == np.mean(predicted == true)
+    assert by_class == {str(each): found[("label", each),]["accuracy"] for each in range(classes)}
+    if classes == 2:
+        assert found[()]["auc"] == pytest.approx(sklearn.roc_auc_score(true, probabilities[:, 1]), abs=1e-4)
+
+
+@pytest.mark.slow
+def test_the_errors_are_those_of_keras() -> None:
+    """Within the rounding of 32 bits, which Keras adds them up in."""
+    random = np.random.default_rng(3)
+    label = random.normal(5, 3, 300)
+    rows = pd.DataFrame({"label": label, "prediction": label + random.normal(0, 1, 300)})
+    values = analyzed("quantity", rows, ["MeanAbsoluteError", "RootMeanSquaredError"])[()]
+
+    assert values["mean_absolute_error"] == pytest.approx(values["keras_MeanAbsoluteError"], rel=1e-6)
+    assert values["root_mean_squared_error"] == pytest.approx(values["keras_RootMeanSquaredError"], rel=1e-6)
 
 
 @pytest.mark.parametrize(

@@ -102,9 +102,10 @@ def evaluate(home: Path, out: Path, settings: Evaluate, *, baseline: bool) -> tu
         {
             "eval_config": proto_utils.proto_to_json(thresholds.eval_config(Layout("label", "class", ()), settings)),
             "example_splits": orjson.dumps([thresholds.SPLIT]).decode(),
+            "module_path": thresholds.EXTRACTORS,
         },
     )
-    return results.read_result(evaluated.uri), blessing.get_int_custom_property("blessed") == 1
+    return results.read_result(evaluated.uri, CLASSES), blessing.get_int_custom_property("blessed") == 1
 
 
 class TestWithoutBaseline:
@@ -216,11 +217,11 @@ class TestEvalConfig:
         assert float(np.float32(accuracy)) >= least
         assert least == pytest.approx(accuracy, abs=1e-6)
 
-    def test_metrics_are_sliced_by_class(self) -> None:
-        """Besides the whole split."""
+    def test_classes_are_no_slices(self) -> None:
+        """Their accuracy is read from the confusion matrix."""
         config = thresholds.eval_config(Layout("kind", "class", ()), Evaluate())
 
-        assert list(config.slicing_specs) == [tfma.SlicingSpec(), tfma.SlicingSpec(feature_keys=["kind"])]
+        assert list(config.slicing_specs) == [tfma.SlicingSpec()]
         assert list(config.model_specs) == [tfma.ModelSpec(label_key="kind", signature_name="serving_default")]
 
     def test_a_quantity_has_a_threshold_without_a_unit(self) -> None:
@@ -232,7 +233,7 @@ class TestEvalConfig:
         assert (r2.class_name, r2.config) == ("OfQuantities", '"name": "r2"')
         assert overall.threshold.value_threshold.lower_bound.value == pytest.approx(0.4, abs=1e-6)
         assert [metric.class_name for metric in others] == [
-            "OfQuantities", "OfQuantities", "MeanAbsoluteError", "RootMeanSquaredError", "ExampleCount",
+            "OfQuantities", "OfQuantities", "OfQuantities", "OfQuantities", "ExampleCount",
         ]  # fmt: skip
         assert not any(metric.per_slice_thresholds for metric in others)
 

@@ -15,6 +15,7 @@ from tensorflow_metadata.proto.v0 import statistics_pb2
 from components.errors import BadInput, LedgerMismatch
 from components.evaluation import results, thresholds
 from components.ingest.write.encode_record import example_parts
+from components.pretrained.artifacts import LABELS, SERVING
 from components.records import manifest
 from components.records.ledger import Entry
 from components.records.roles import Layout
@@ -271,11 +272,15 @@ def evaluated(tmp_path_factory: pytest.TempPathFactory) -> Path:
 class TestEvaluator:
     """Records that the model was evaluated on."""
 
-    def test_the_test_split_adds_up(self, examples: dict[str, Path], evaluated: Path) -> None:
-        """The metrics are facts of the node."""
-        looked = audit("Evaluator", examples, {"evaluation": evaluated})
+    def test_the_test_split_adds_up(self, examples: dict[str, Path], evaluated: Path, tmp_path: Path) -> None:
+        """The metrics are facts of the node, those of classes by the names that the model's vocabulary holds."""
+        labels = tmp_path / "model" / SERVING / LABELS
+        labels.parent.mkdir(parents=True)
+        labels.write_text("no\nof\\ncourse\n")
+        looked = audit("Evaluator", {**examples, "model": tmp_path / "model"}, {"evaluation": evaluated})
 
-        assert looked == Audit(Entry("Evaluator", 4, 4), results.read_result(str(evaluated)))
+        assert looked == Audit(Entry("Evaluator", 4, 4), results.read_result(str(evaluated), ["no", "of\ncourse"]))
+        assert looked.facts["by_class"] == {"no": 1.0, "of\ncourse": 0.5}
         assert looked.facts["metrics"] == {
             "accuracy": 0.75, "macro_f1": (0.8 + 2 / 3) / 2, "auc": 1.0, "trivial_accuracy": 0.5, "examples": 4.0,
         }  # fmt: skip
@@ -288,7 +293,7 @@ class TestEvaluator:
         (folder / manifest.MANIFEST).write_bytes(orjson.dumps(stored))
 
         with pytest.raises(LedgerMismatch, match=r"^Evaluator: 1 records lost\n"):
-            audit("Evaluator", {"examples": folder}, {"evaluation": evaluated})
+            audit("Evaluator", {"examples": folder, "model": tmp_path / "model"}, {"evaluation": evaluated})
 
 
 class TestOthers:
