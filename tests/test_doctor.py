@@ -28,6 +28,13 @@ from pipelines.doctor import (
 ROOT = Path(__file__).resolve().parents[1]
 
 
+@pytest.fixture
+def _no_wheels(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The environment of these tests may have CUDA's wheels."""
+    monkeypatch.setattr(cuda, "wheels", lambda: None)
+
+
+@pytest.mark.usefixtures("_no_wheels")
 def test_everything_that_a_run_depends_on_is_checked() -> None:
     """Once each, in order."""
     assert [check.name for check in checks()] == [
@@ -157,8 +164,12 @@ class TestGpu:
             "           → Run `make setup GPU=1`; until then training runs on the CPU.",
         ]
 
-    def test_each_wheel_says_whether_its_libraries_open(self, tmp_path: Path) -> None:
-        """A file that is no library, a missing wheel and a missing driver are named; the rest is ok."""
+    def test_each_wheel_says_whether_its_libraries_open(self, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+        """A file that is no library, a missing wheel and a driver that does not open are named; the rest is ok."""
+        driver = tmp_path / "driver" / "libcuda.so.1"
+        driver.parent.mkdir()
+        driver.write_bytes(b"")
+        monkeypatch.setenv("LD_LIBRARY_PATH", str(driver.parent))
         for wheel in set(cuda.LIBRARIES) - {"nccl"}:
             library = tmp_path / wheel / "lib" / f"lib{wheel}.so.12"
             library.parent.mkdir(parents=True)
@@ -168,7 +179,7 @@ class TestGpu:
 
         gpu, *libraries = gpu_checks(tmp_path)
 
-        assert (gpu.ok, gpu.found.split(":")[0]) == (False, "libcuda.so.1")
+        assert (gpu.ok, gpu.found) == (False, f"{driver}: file too short")
         assert "Install NVIDIA's driver" in gpu.advice
         assert {check.name: check.found for check in libraries} == {
             wheel: f"lib{wheel}.so.12" for wheel in cuda.LIBRARIES
@@ -212,6 +223,7 @@ def test_only_a_required_check_fails_the_command(
     assert doctor.main() == code
 
 
+@pytest.mark.usefixtures("_no_wheels")
 def test_missing_commands_are_warnings(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     """No g++, no nvidia-smi and no java on the PATH raise no exception."""
     monkeypatch.setitem(os.environ, "PATH", str(tmp_path))
