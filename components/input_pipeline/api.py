@@ -194,7 +194,9 @@ def _packer(spec: Any) -> _Pack | None:
 
 
 def _data(reader: Reader, records: Records, training: bool, worker: Worker) -> tf.data.Dataset:
-    return reader.passes(records, worker) if training else reader.evaluation(records, worker)
+    store = stores.Shards.of(records) if isinstance(records, Sequence) else records
+    sized = reader.sized(store.size)
+    return sized.passes(store, worker) if training else sized.evaluation(store, worker)
 
 
 def _files_below(folder: Path) -> Iterator[Path]:

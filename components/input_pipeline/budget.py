@@ -38,6 +38,8 @@ _THREADED = 1 << 16  # bytes; larger records are read by one thread per open sha
 _ARENAS = 2  # heap of such records relative to their size: every thread has its own arena
 _POOL_PART, _READ_PART, _MEMORY_PART = 8, 8, 8  # a pool, reading, records in memory: at most this part of the budget
 _USABLE = 0.8  # the allocator takes the rest: measured by `python -m benchmarks.memory`
+_BATCHES = ((512_000, 256), (256_000, 128), (1_000, 64), (0, 32))  # from this many records on, so many per batch
+_BATCH_PART = 16  # a batch that is chosen here: at most this part of the budget
 _TEXT_WORK = 8  # bytes per byte of text in tokenisation: two copies, 24 per token, 8 for its index
 
 
@@ -78,6 +80,19 @@ class Budget:
 def cores() -> int:
     """Returns how many cores this process may use."""
     return len(os.sched_getaffinity(0))
+
+
+def batch_size(settings: Input, data: DataSize, features: Iterable[Feature]) -> int:
+    """Returns the records per batch: `batch_size`, or if that is 0, a power of two that suits the training records.
+
+    An epoch of a large table has at least 2,000 steps, so that larger batches do not cost accuracy.
+    """
+    if settings.batch_size:
+        return settings.batch_size
+    wanted = next(size for records, size in _BATCHES if data.records >= records)
+    each = data.mean + sum(feature.decoded_bytes for feature in features)
+    fitting = max(1, settings.ram_mb * _MB // _BATCH_PART // max(1, each))
+    return min(wanted, 1 << (fitting.bit_length() - 1))
 
 
 def allocate(settings: Input, data: DataSize, features: Iterable[Feature]) -> Budget:

@@ -19,7 +19,7 @@ import tempfile
 import time
 import weakref
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -31,7 +31,7 @@ from components.errors import SettingsError
 from components.features import Feature
 from components.input_pipeline import batching, budget
 from components.input_pipeline.batching import PooledRecords
-from components.input_pipeline.budget import Budget
+from components.input_pipeline.budget import Budget, DataSize
 from components.input_pipeline.sharding import Position, RecordFile, Worker
 from components.input_pipeline.stores import DecodedCache, InputStore, MemoryShards, RecordStore, Rows, Shards
 from components.settings.input import Input
@@ -52,11 +52,16 @@ class Reader:
     features: Mapping[str, Feature]
     label: str  # column; empty: batches have no labels
     label_number: Callable[[tf.Tensor], tf.Tensor]  # fitted by Transform
-    settings: Input
+    settings: Input  # with a batch size: see `sized`
     seed: int
     classes: int = 0  # required by mixup and cutmix
     label_type: str = "string"  # in the record
     record_id: str = ""  # column that identifies a record; empty: a hash of the record
+
+    def sized(self, data: DataSize) -> "Reader":
+        """Returns a reader whose batch size is known: the setting, or one that suits these training records."""
+        size = budget.batch_size(self.settings, data, self.features.values())
+        return replace(self, settings=self.settings.model_copy(update={"batch_size": size}))
 
     def training(
         self, records: Records, start: Position = _START, worker: Worker = _ALONE, epochs: int | None = None

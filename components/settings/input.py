@@ -51,7 +51,12 @@ class Augmentation(Section):
 class Input(Section):
     """How records are read, batched and augmented for training."""
 
-    batch_size: int = pydantic.Field(64, gt=0, description="records per training batch")
+    batch_size: int = pydantic.Field(
+        0,
+        ge=0,
+        description="records per training batch; 0: chosen from the training records: 32 below 1,000 of them, then 64, "
+        "128 from 256,000 and 256 from 512,000 on, fewer if a batch would exceed 1/16 of ram_mb",
+    )
     last_batch: Literal["keep", "drop"] = pydantic.Field(
         "keep", description="last partial batch of an epoch: keep it, or drop it for static shapes"
     )

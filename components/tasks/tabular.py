@@ -9,5 +9,4 @@ TASK = Task(
     schema="schemas/tabular.pbtxt",
     parts=(parts.TABLE,),
     sample_data="data/samples/tabular",
-    defaults={"input": {"batch_size": 32}},
 )

@@ -32,7 +32,8 @@ def fit(
     files, eval_files = _files(train), _files(evaluation)
     steps, meter = reader.steps(files), WaitMeter()
     records = sum(file.records for file in files)
-    seen = min(records, steps * reader.settings.batch_size)
+    size = reader.settings.batch_size
+    seen = min(records, steps * size)
     model.compile(optimizer=optimizer.make(settings, steps), loss=head.loss(), metrics=head.metrics())
     timer = InputTimer(meter, seen, lambda waiting, rate: probe.explain(reader, files, waiting, rate))
     best = Best(settings.best_by, settings.patience)
@@ -49,7 +50,7 @@ def fit(
         ),
         best,
         [
-            ProgressCallback(settings.epochs, reader.settings.batch_size, seen, timer),
+            ProgressCallback(settings.epochs, size, seen, timer),
             timer,
             TensorBoardLog(run / "tensorboard"),
         ],
@@ -62,6 +63,7 @@ def fit(
         "learning_rate": state.learning_rate,
         "resumed": state.resumed,
         "steps_per_call": state.steps_per_call,
+        "batch": {"size": size, "accumulate": settings.accumulate, "effective": size * settings.accumulate},
         # Records that no epoch reads: those of damaged shards, and of a last batch that is dropped.
         "unread": {"train": train.lost + records - seen, "eval": evaluation.lost},
         "input": {

@@ -35,11 +35,6 @@ def make(settings: Train, steps: int) -> "Adam":
     )
 
 
-def learning_rate(optimizer: keras.optimizers.Optimizer) -> float:
-    """Returns the learning rate of the next step."""
-    return float(optimizer.learning_rate)
-
-
 @keras.saving.register_keras_serializable("penstock")
 class Schedule(keras.optimizers.schedules.LearningRateSchedule):
     """A linear rise over the first steps, then a constant, or a cosine that ends at 0 after the last step."""

@@ -19,6 +19,7 @@ from components import features as modalities
 from components.errors import PenstockError, SettingsError
 from components.fitting.fitted import Fitted
 from components.input_pipeline import Reader, artifacts
+from components.input_pipeline.budget import DataSize
 from components.models.heads import Classification, Regression, class_weights
 from components.pretrained.artifacts import model_path
 from components.pretrained.load import keras_model, load
@@ -62,7 +63,7 @@ def run_fn(args: FnArgs) -> None:
         classes=len(classes),
         label_type="string" if is_class else "float32",
         record_id=artifacts.record_id(examples),
-    )
+    ).sized(_size(ingested.shards_of("train")))
     head = (
         _classification(fitted, training, is_soft=reader.is_soft) if is_class else _regression(fitted, training, label)
     )
@@ -75,6 +76,7 @@ def run_fn(args: FnArgs) -> None:
         inputs = modalities.keras_inputs(reader.features)
         model = refs.load(config["model"])(inputs, assign.encodings(parts, inputs, fitted), head)
         history = fit(model, head, reader, train, evaluation, training, checkpoints, Path(args.model_run_dir))
+    history["batch"]["chosen"] = not settings.batch_size
     durable.write_bytes(Path(args.model_run_dir) / HISTORY, orjson.dumps(history))
     embedding = _image_embedding(pretrained, extract)
     export.export(model, reader.features, classes, args.serving_model_dir, fitted.graph, embedding)
@@ -138,6 +140,10 @@ def _damage_located(examples: Path, shards: list[manifest.Shard]) -> Iterator[No
     except tf.errors.DataLossError:
         verify.check(examples, shards)
         raise
+
+
+def _size(shards: list[manifest.Shard]) -> DataSize:
+    return DataSize(sum(shard.records for shard in shards), sum(shard.bytes for shard in shards))
 
 
 def _examples_folder(pattern: str) -> Path:

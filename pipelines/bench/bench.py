@@ -26,7 +26,6 @@ class BenchResult:
     """The measurements and the verdict."""
 
     facts: RecordFacts
-    batch_size: int
     cores: int
     ours: Measurement
     tutorial: Measurement | None  # None: the tutorial code cannot read these records
@@ -58,7 +57,7 @@ def bench(job: MeasureJob, device: Accelerator | None) -> BenchResult:
                 measured=_stored_smaller(half, facts, ours),
             )
         verdict = diagnosis.verdict(1 - ours.utilisation, stages, remedies)
-    return BenchResult(facts, job.settings.input.batch_size, cores, ours, tutorial, stages, device, verdict)
+    return BenchResult(facts, cores, ours, tutorial, stages, device, verdict)
 
 
 def differences(costs: dict[str, float]) -> tuple[Stage, ...]:

@@ -63,6 +63,7 @@ class RecordFacts:
     decoders: tuple[str, ...]
     cache_mb: float  # size of all decoded records
     images: str  # the image column, or ""
+    batch_size: int
 
 
 @dataclass(frozen=True)

@@ -16,7 +16,7 @@ def benched(result: BenchResult) -> str:
     facts = result.facts
     data = f"{facts.records:,} records of {facts.bytes / facts.records / 1e3:,.1f} KB"
     lines = [
-        f"{data}, batches of {result.batch_size}, {result.cores} cores, decoder {', '.join(facts.decoders)}",
+        f"{data}, batches of {facts.batch_size}, {result.cores} cores, decoder {', '.join(facts.decoders)}",
         "",
         *_comparison(result.ours, result.tutorial),
         "",

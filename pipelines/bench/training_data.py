@@ -16,6 +16,7 @@ from typing import Any
 import tensorflow as tf
 
 from components.input_pipeline import Reader, RecordFile, artifacts, probe
+from components.input_pipeline.budget import DataSize
 from components.records import manifest
 from components.settings.input import Input
 from components.tasks import Task, assign
@@ -50,4 +51,6 @@ def load(task: Task, artifact: Path, settings: Input, seed: int, fitted: Any = N
         label_type=described.label_type,
         record_id=artifacts.record_id(artifact),
     )
-    return TrainingData(reader, tuple(artifacts.shards(artifact, "train")))
+    shards = tuple(artifacts.shards(artifact, "train"))
+    size = DataSize(sum(shard.records for shard in shards), sum(shard.bytes for shard in shards))
+    return TrainingData(reader.sized(size), shards)

@@ -75,7 +75,7 @@ def _data(job: MeasureJob, variant: Variant, folder: Path, fitted: Any) -> Train
     if variant.ingest is None:
         return data
     reencode.write(job.artifact, folder, _image_column(data), variant.ingest)
-    return training_data.load(task, folder, variant.settings, seed, fitted)
+    return training_data.load(task, folder, data.reader.settings, seed, fitted)  # the same batch size
 
 
 def _fitted(job: MeasureJob) -> Any:
@@ -94,6 +94,7 @@ def _facts(data: TrainingData) -> RecordFacts:
         decoders=tuple(sorted({getattr(each, "decoder", "tensorflow") for each in data.reader.features.values()})),
         cache_mb=budget.cache_bytes(size, data.reader.features.values()) / _MB,
         images=_image_column(data),
+        batch_size=data.reader.settings.batch_size,
     )
 
 

@@ -122,8 +122,13 @@ def _trainer(inputs: Uris, outputs: Uris) -> Audit:
             ledger.check(ledger.Entry(name, records[split], int(count), unread[split]))
     total, skipped = records["train"] + records["eval"], unread["train"] + unread["eval"]
     rate = sum(epochs["records"]) / sum(history["input"]["seconds"])
-    facts = {"epochs": len(epochs["records"]), "samples_per_second": rate}
+    facts = {"epochs": len(epochs["records"]), "samples_per_second": rate, "note": _batches(**history["batch"])}
     return Audit(ledger.Entry("Trainer", total, total - skipped, skipped), facts)
+
+
+def _batches(size: int, accumulate: int, effective: int, *, chosen: bool) -> str:
+    how = ", chosen from the data" if chosen else ""
+    return f"batches of {size:,}{how}" + (f", {effective:,} records per update" if accumulate > 1 else "")
 
 
 def _evaluator(inputs: Uris, outputs: Uris) -> Audit:

@@ -19,8 +19,7 @@ from pipelines.bench.measurements import STAGES, MeasureJob, Measurement, Measur
 NO_TENSORFLOW = ("accelerators", "bench", "jobs", "locate", "settings_file", "show", "tune")
 OURS = Measurement(1800.0, 1000.0, 0.01, 0.5, 0.03, 0.05, 700.0, 0.66, 0.001, 0.02)
 RESULT = BenchResult(
-    facts=RecordFacts(4000, 304_000_000, ("native:1",), 600.0, "image"),
-    batch_size=64,
+    facts=RecordFacts(4000, 304_000_000, ("native:1",), 600.0, "image", 64),
     cores=2,
     ours=OURS,
     tutorial=Measurement(800.0, 2200.0, 0.01, 1.5, 0.06, 0.1, 1400.0),

@@ -85,7 +85,7 @@ def measured(job: MeasureJob) -> MeasureResult:
         100 + 100 * (each.settings.prefetch == 8) + 50 * (each.settings.order == "fastest") for each in job.variants
     ]
     rounds = [(Measurement(rate, 50.0, 0.0, 0.5, 0.01, 0.02, 700.0),) * job.rounds for rate in rates]
-    return MeasureResult(RecordFacts(40, 4000, (), 1.0, "image"), tuple(rounds))
+    return MeasureResult(RecordFacts(40, 4000, (), 1.0, "image", 64), tuple(rounds))
 
 
 class TestTuneInput:

@@ -280,6 +280,15 @@ class TestArrays:
 
         assert sorted(n for values in batches for n in values["x"].numpy().tolist()) == list(range(10))
 
+    def test_the_batch_size_is_chosen_from_the_records(self) -> None:
+        """All records together decide, for every worker."""
+        data = [
+            input_pipeline.from_arrays({"x": np.arange(1000)}, training=training, worker=Worker(1, 2))
+            for training in (True, False)
+        ]
+
+        assert [len(next(iter(each))["x"]) for each in data] == [64, 64]
+
     def test_images_are_varied_by_their_feature(self) -> None:
         """Cut, mirrored and resized, in training only."""
         images = np.random.default_rng(1).integers(0, 256, (20, 40, 40, 3), dtype=np.uint8)

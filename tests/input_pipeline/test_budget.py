@@ -35,7 +35,31 @@ TEXT = Fake(512 * 8, is_ragged=True)
 
 def allocated(data: DataSize, *features: Fake, **settings: Any) -> Budget:
     """Returns the budget of some data."""
-    return budget.allocate(Input(**{"parallel": 2, **settings}), data, features or (Fake(),))
+    return budget.allocate(Input(**{"parallel": 2, "batch_size": 64, **settings}), data, features or (Fake(),))
+
+
+class TestBatchSize:
+    """Records per batch."""
+
+    @pytest.mark.parametrize(
+        ("records", "size"),
+        [(1, 32), (999, 32), (1_000, 64), (255_999, 64), (256_000, 128), (511_999, 128), (512_000, 256), (10**9, 256)],
+    )
+    def test_it_grows_with_the_training_records(self, records: int, size: int) -> None:
+        """If none is set; the number of records alone decides while they are small."""
+        assert budget.batch_size(Input(), DataSize(records, 100 * records), [Fake()]) == size
+
+    @pytest.mark.parametrize(
+        ("stored", "feature", "size"),
+        [(MB, Fake(MB), 32), (100, Fake(9 * MB), 4), (9 * MB, Fake(8), 4), (MB, Fake(500 * MB), 1), (100, TEXT, 64)],
+    )
+    def test_a_batch_of_large_records_is_smaller(self, stored: int, feature: Fake, size: int) -> None:
+        """Stored and decoded, it has at most a 16th of the budget, here 64 MB."""
+        assert budget.batch_size(Input(), DataSize(5_000, 5_000 * stored), [feature]) == size
+
+    def test_a_setting_is_kept(self) -> None:
+        """Whatever the data."""
+        assert budget.batch_size(Input(batch_size=7), DataSize(10**6, 10**9), [IMAGE]) == 7
 
 
 class TestPools:

@@ -68,7 +68,9 @@ class TestExplain:
 
     def test_arrays_have_the_same_stages(self, tmp_path: Path) -> None:
         """As every modality."""
-        reader = Reader({"value": TensorFeature((400,), "uint8")}, "label", tf.identity, Input(), 1, label_type="int64")
+        reader = Reader(
+            {"value": TensorFeature((400,), "uint8")}, "label", tf.identity, Input(batch_size=64), 1, label_type="int64"
+        )
         stages = probe.costs(reader, shards(tmp_path, bytes(400)), seconds=0.1)
 
         assert [stage.name for stage in stages] == ["read", "parse", "decode", "augment"]

@@ -218,6 +218,7 @@ def write_history(folder: Path, train: list[float], held_out: list[float]) -> di
         "epochs": {"records": train, "val_records": held_out},
         "unread": {"train": 0, "eval": 0},
         "input": {"seconds": [1.5, 0.5]},
+        "batch": {"size": 4, "accumulate": 2, "effective": 8, "chosen": True},
     }
     (folder / "history.json").write_bytes(orjson.dumps(history))
     return {"model_run": folder}
@@ -230,7 +231,8 @@ class TestTrainer:
         """Eight train and three eval records, in two epochs; 16 samples were trained in two seconds."""
         outputs = write_history(tmp_path / "run", [8.0, 8.0], [3.0, 3.0])
 
-        facts = {"epochs": 2, "samples_per_second": 8.0}
+        note = "batches of 4, chosen from the data, 8 records per update"
+        facts = {"epochs": 2, "samples_per_second": 8.0, "note": note}
         assert audit("Trainer", examples, outputs) == Audit(Entry("Trainer", 11, 11), facts)
 
     @pytest.mark.parametrize(

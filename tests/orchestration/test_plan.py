@@ -280,7 +280,7 @@ class TestChanges:
         ("flag", "node", "reason"),
         [
             ("train.epochs=3", "Trainer", f"setting train.epochs changed: {EPOCHS} to 3"),
-            ("input.batch_size=8", "Trainer", "setting input.batch_size changed: 64 to 8"),
+            ("input.batch_size=8", "Trainer", "setting input.batch_size changed: 0 to 8"),
             ("evaluate.min_accuracy=0.5", "Evaluator", "setting evaluate.min_accuracy changed: None to 0.5"),
             ("ingest.splits.salt=x", "Ingest", "setting ingest.splits.salt changed: '' to 'x'"),
             ("transform.ngrams=2", "Transform", "setting transform.ngrams changed: 1 to 2"),

@@ -154,16 +154,6 @@ def test_warm_up_rises_to_the_highest_rate() -> None:
     np.testing.assert_allclose(rates("cosine", 1.0, 10, 0.4), [*rise, *cosine], atol=1e-7)
 
 
-def test_the_learning_rate_is_that_of_the_next_step() -> None:
-    """For the history."""
-    adam = optimizer.make(train(warmup=0.5), STEPS)
-    adam.build(variables()[-1:])
-    first = optimizer.learning_rate(adam)
-    adam.apply([tf.zeros(2)])
-
-    np.testing.assert_allclose([first, optimizer.learning_rate(adam)], [0.1 / 7, 0.2 / 7])
-
-
 def test_kernels_are_decayed_and_nothing_else() -> None:
     """Of a model with an embedding, a convolution, normalization, attention and dense layers."""
     ids = keras.Input([4], dtype="int32")

@@ -170,6 +170,10 @@ class TestRun:
 
         assert {name: len(values) for name, values in history(run[0])["epochs"].items()} == dict.fromkeys(names, EPOCHS)
 
+    def test_the_batch_size_is_in_the_history(self, run: tuple[Path, list[Progress]]) -> None:
+        """With the effective one."""
+        assert history(run[0])["batch"] == {"size": 16, "accumulate": 1, "effective": 16, "chosen": False}
+
     def test_the_best_epoch_has_the_lowest_validation_loss(self, run: tuple[Path, list[Progress]]) -> None:
         """Here it is not the last epoch."""
         losses = history(run[0])["epochs"]["val_loss"]
