@@ -8,6 +8,7 @@ import pytest
 from PIL import Image
 
 from components.ingest.sources.csv_rows import SOURCE
+from components.ingest.sources.rows import Sample
 from components.ingest.survey import references
 from components.ingest.write.rows import RangeReader, write_range
 from components.records.quarantine import Rejected
@@ -34,7 +35,7 @@ def gallery(ground: Any) -> Path:
 def ingest(data: DataPath, artifact: Path) -> tuple[list[Any], dict[str, bytes]]:
     """Returns the reports and the files of an ingest."""
     schema = SOURCE.schema(data / "list.csv")
-    images = references.image_column(SOURCE, data / "list.csv", schema, "")
+    images = references.image_column(Sample(SOURCE, data / "list.csv", schema), "", data)
     [part] = SOURCE.divide(data / "list.csv", "list.csv", 1 << 30)
     reader = RangeReader(part, SOURCE, schema, data, Ingest(), "label", images)
     reports = write_range(reader, "00000-of-00001", artifact)

@@ -8,6 +8,7 @@ bundle writes the same shards again.
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 from typing import TYPE_CHECKING, Protocol, TypeVar
 
 import orjson
@@ -106,13 +107,26 @@ class LimitedRows:
         return replace(self, max_row=settings.max_row_mb << 20), Decision()
 
 
-def first_rows(source: RowSource, path: DataPath, schema: pa.Schema) -> pa.RecordBatch:
-    """Returns the first batch of a file that is not empty."""
-    for part in source.divide(path, path.name, WHOLE):
-        for batch in source.read(path, part, schema):
-            if batch.columns.num_rows:
-                return batch.columns
-    return pa.RecordBatch.from_pylist([], schema=schema)
+@dataclass(frozen=True)
+class Sample:
+    """The first rows of a file, read when they are first needed."""
+
+    source: RowSource
+    path: DataPath
+    schema: pa.Schema
+
+    @cached_property
+    def rows(self) -> pa.RecordBatch:
+        """The first batch that is not empty."""
+        for part in self.source.divide(self.path, self.path.name, WHOLE):
+            for batch in self.source.read(self.path, part, self.schema):
+                if batch.columns.num_rows:
+                    return batch.columns
+        return pa.RecordBatch.from_pylist([], schema=self.schema)
+
+    def column(self, name: str) -> pa.Array:
+        """Returns the values of a column in the first rows."""
+        return self.rows.column(self.schema.get_field_index(name))
 
 
 def too_large(path: object, position: str, size: str, limit: int) -> BadInput:

@@ -15,7 +15,7 @@ import pyarrow as pa
 
 from components.errors import BadInput, SettingsError
 from components.ingest.sources.conversion import is_list, is_text
-from components.ingest.sources.rows import RowSource, first_rows
+from components.ingest.sources.rows import Sample
 from components.ingest.sources.set_types import SET_BY_USER
 from components.records.roles import DATE_PATTERN
 from components.records.schema import DATE, TEXT, UNUSED
@@ -96,7 +96,7 @@ def text_columns(
         raise SettingsError(f"setting ingest.text: column {twice[0]!r} occurs twice; name each column once")
     if setting or not required:
         return tuple(setting)
-    names = [name for name in _strings(schema) if name not in others]
+    names = [name for name in strings(schema) if name not in others]
     usual = [name for wanted in TEXTS for name in names if name.lower() == wanted]
     if usual or len(names) == 1:
         return ((usual or names)[0],)
@@ -106,13 +106,9 @@ def text_columns(
     raise BadInput(f"{path}: no column for the text: {found}; name it with --set ingest.text=COLUMN{join}")
 
 
-def date_columns(source: RowSource, path: DataPath, schema: pa.Schema, others: Collection[str]) -> list[str]:
+def date_columns(sample: Sample, others: Collection[str]) -> list[str]:
     """Returns the columns whose first values are all dates."""
-    names = [name for name in _strings(schema) if name not in others]
-    if not names:
-        return []
-    sample = first_rows(source, path, schema)
-    return [name for name in names if are_dates(sample.column(schema.get_field_index(name)))]
+    return [name for name in strings(sample.schema) if name not in others and are_dates(sample.column(name))]
 
 
 def unused_columns(schema: pa.Schema, setting: Sequence[str], needed: Collection[str]) -> list[str]:
@@ -212,7 +208,8 @@ def _with_metadata(field: pa.Field, key: bytes, value: bytes) -> pa.Field:
     return field.with_metadata({**(field.metadata or {}), key: value})
 
 
-def _strings(schema: pa.Schema) -> Iterator[str]:
+def strings(schema: pa.Schema) -> Iterator[str]:
+    """Yields the names of the columns with one string per row."""
     return (field.name for field in schema if is_text(field.type))
 
 

@@ -19,10 +19,9 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from components.ingest.sources.conversion import is_list, is_text
-from components.ingest.sources.rows import RowSource, first_rows
+from components.ingest.sources.rows import Sample
 from components.ingest.survey.columns import meaning_of
 from components.records.schema import UNUSED
-from components.storage.paths import DataPath
 
 _ID, _COMPARED = b"id", b"compared"  # key in the metadata of a field; its value if the id takes part
 _NAME = re.compile(
@@ -33,28 +32,26 @@ _SHORT = 64  # characters: a longer string is content
 _MIN_DISTINCT = 0.25  # contents per row of the first rows, without ids: below it ids take part
 
 
-def with_ids(source: RowSource, path: DataPath, schema: pa.Schema, label: str, others: Collection[str]) -> pa.Schema:
+def with_ids(schema: pa.Schema, sample: Sample, label: str, others: Collection[str]) -> pa.Schema:
     """Returns the schema with ids marked.
 
     Args:
-        source: reads the file.
-        path: a file of the table, of which the first rows are read.
-        schema: its columns.
+        schema: the columns of the table.
+        sample: its first rows.
         label: the label column, or empty.
         others: columns that have another meaning: label, text, images.
     """
     candidates = [field for field in schema if field.name not in others and _may_be_id(field)]
     if not candidates:
         return schema
-    rows = first_rows(source, path, schema)
-    ids = [field for field in candidates if _is_id(field, rows.column(schema.get_field_index(field.name)))]
+    ids = [field for field in candidates if _is_id(field, sample.column(field.name))]
     names = {label, *(field.name for field in ids)}
     rest = [
         column
-        for field, column in zip(schema, rows.columns, strict=True)
+        for field, column in zip(schema, sample.rows.columns, strict=True)
         if field.name not in names and meaning_of(field) != UNUSED
     ]
-    mark = b"" if _have_many_contents(rest, rows.num_rows) else _COMPARED
+    mark = b"" if _have_many_contents(rest, sample.rows.num_rows) else _COMPARED
     for field in ids:
         marked = field.with_metadata({**(field.metadata or {}), _ID: mark})
         schema = schema.set(schema.get_field_index(field.name), marked)

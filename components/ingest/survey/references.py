@@ -22,7 +22,7 @@ import pyarrow.compute as pc
 from components.errors import SettingsError
 from components.ingest.sources.class_folders import IMAGE_SUFFIXES
 from components.ingest.sources.conversion import is_text
-from components.ingest.sources.rows import WHOLE, RowSource, first_rows
+from components.ingest.sources.rows import WHOLE, RowSource, Sample
 from components.ingest.survey import columns
 from components.records.quarantine import Rejected
 from components.storage.paths import DataPath, open_whole
@@ -43,27 +43,23 @@ class ReferencedImage:
     size: int  # bytes; 0 for a remote file, where asking costs as much as reading
 
 
-def image_column(
-    source: RowSource, path: DataPath, schema: pa.Schema, setting: str, data: DataPath | None = None, folder: str = ""
-) -> str:
+def image_column(sample: Sample, setting: str, data: DataPath, folder: str = "") -> str:
     """Returns the column with image paths: the one in the setting, else the only one that holds some, else "".
 
     Args:
-        source: reads the file.
-        path: a file of rows, of which the first ones are read.
-        schema: its columns.
+        sample: the first rows of a file.
         setting: `ingest.images`: a column, `NONE`, or empty.
-        data: the data folder, if it is not the folder of the file.
+        data: the data folder.
         folder: folder of the file, relative to the data folder.
     """
-    if setting == NONE and NONE not in schema.names:
+    if setting == NONE and NONE not in sample.schema.names:
         return ""
     if setting:
-        return _check_text(schema, setting)
-    found = list(_columns_with_paths(source, path, schema, ImageFinder(data or path.parent), folder))
+        return _check_text(sample.schema, setting)
+    found = list(_columns_with_paths(sample, ImageFinder(data), folder))
     if len(found) > 1:
         raise SettingsError(
-            f"{path}: columns {', '.join(map(repr, found))} hold image paths, expected one such column; "
+            f"{sample.path}: columns {', '.join(map(repr, found))} hold image paths, expected one such column; "
             f"choose it: --set ingest.images={found[0]}, or {NONE} to keep all of them as text"
         )
     return found[0] if found else ""
@@ -179,16 +175,10 @@ def _check_text(schema: pa.Schema, name: str) -> str:
     return name
 
 
-def _columns_with_paths(
-    source: RowSource, path: DataPath, schema: pa.Schema, below: ImageFinder, folder: str
-) -> Iterator[str]:
+def _columns_with_paths(sample: Sample, below: ImageFinder, folder: str) -> Iterator[str]:
     """Yields the columns in which most of the first values have an image suffix, and many are existing files."""
-    names = [field.name for field in schema if is_text(field.type)]
-    if not names:
-        return
-    sample = first_rows(source, path, schema)
-    for name in names:
-        values = columns.first_values(sample.column(schema.get_field_index(name)))
+    for name in columns.strings(sample.schema):
+        values = columns.first_values(sample.column(name))
         if not values or sum(map(_has_image_suffix, values)) < _MOST * len(values):
             continue
         if sum(_exists(below, folder, value) for value in values) >= _SOME * len(values):

@@ -159,6 +159,7 @@ def _referenced(located: Located, table: Table) -> list[str]:
 
 
 def _table(located: Sequence[Located], settings: Ingest, needs: Needs) -> Table:
+    from components.ingest.sources.rows import Sample
     from components.ingest.survey import columns, identity, references, renames, texts
     from components.ingest.survey import label as labels
 
@@ -169,16 +170,17 @@ def _table(located: Sequence[Located], settings: Ingest, needs: Needs) -> Table:
     with _explained(decision):
         schema = columns.with_types(schema, settings.columns)
         label = columns.label_column(schema, settings.label)
+    sample = Sample(source, files[0], schema)
     folder = posixpath.dirname(located[0].files[0])
-    images = references.image_column(source, files[0], schema, settings.images, located[0].home, folder)
+    images = references.image_column(sample, settings.images, located[0].home, folder)
     _check_needs(files[0], schema, label, images, needs, decision.text)
     unused = columns.unused_columns(schema, settings.unused, {label, images, *settings.text} - {""})
     others = {label, images, *unused} - {""}
-    prose = partial(texts.prose, source, files[0], schema)
+    prose = partial(texts.prose, sample)
     text = columns.text_columns(files[0], schema, settings.text, others, prose, required="text" in needs.roles)
-    dates = columns.date_columns(source, files[0], schema, {*others, *text})
+    dates = columns.date_columns(sample, {*others, *text})
     schema = columns.with_meanings(schema, (), dates, unused)
-    schema = identity.with_ids(source, files[0], schema, label, {*others, *text, *dates})
+    schema = identity.with_ids(schema, sample, label, {*others, *text, *dates})
     ids = [field.name for field in schema if identity.is_id(field)]
     lines = [decision.text if decision.is_clear else "", texts.note(schema, text, {*others, *dates, *ids}, prose)]
     doubts = ["" if decision.is_clear else decision.text, identity.warning(schema, needs.inputs, settings.unused)]

@@ -14,8 +14,8 @@ import pyarrow.compute as pc
 
 from components.errors import SettingsError
 from components.ingest.sources.conversion import is_text
-from components.ingest.sources.rows import Range, RowBatch, RowSource, first_rows
-from components.ingest.survey.columns import Prose, first_values
+from components.ingest.sources.rows import Range, RowBatch, RowSource, Sample
+from components.ingest.survey.columns import Prose, first_values, strings
 from components.storage.paths import DataPath
 
 
@@ -92,7 +92,7 @@ def _joined_name(names: Sequence[str]) -> str:
 
 def note(schema: pa.Schema, text: Sequence[str], others: Collection[str], prose: Prose) -> str:
     """Returns which columns of free text are read as text and which are not; "" if there is no other one."""
-    left = prose([field.name for field in schema if is_text(field.type) and field.name not in {*others, *text}])
+    left = prose([name for name in strings(schema) if name not in {*others, *text}])
     if not text or not left:
         return ""
     joined = ",".join(name for name in schema.names if name in {*text, *left[:1]})
@@ -102,12 +102,9 @@ def note(schema: pa.Schema, text: Sequence[str], others: Collection[str], prose:
     )
 
 
-def prose(source: RowSource, path: DataPath, schema: pa.Schema, names: Sequence[str]) -> list[str]:
+def prose(sample: Sample, names: Sequence[str]) -> list[str]:
     """Returns those of the columns that hold free text: most values have several words and differ from each other."""
-    if not names:
-        return []
-    rows = first_rows(source, path, schema)
-    return [name for name in names if _is_prose(first_values(rows.column(schema.get_field_index(name))))]
+    return [name for name in names if _is_prose(first_values(sample.column(name)))]
 
 
 def _is_prose(values: Sequence[str]) -> bool:

@@ -8,6 +8,7 @@ import pytest
 
 from components import refs
 from components.errors import BadInput, SettingsError
+from components.ingest.sources.rows import Sample
 from components.ingest.sources.set_types import SET_BY_USER
 from components.ingest.survey import columns
 
@@ -170,7 +171,7 @@ def dates_of(tmp_path: Path) -> Callable[..., list[str]]:
         path = tmp_path / "rows.csv"
         path.write_text("\n".join([header, *rows, ""]))
         source = refs.load("components.ingest.sources.csv_rows:SOURCE")
-        return columns.date_columns(source, path, source.schema(path), others)
+        return columns.date_columns(Sample(source, path, source.schema(path)), others)
 
     return find
 

@@ -14,6 +14,7 @@ from components.errors import SettingsError
 from components.ingest.sources.csv_rows import SOURCE as CSV
 from components.ingest.sources.jsonl_rows import SOURCE as JSONL
 from components.ingest.sources.parquet_rows import SOURCE as PARQUET
+from components.ingest.sources.rows import Sample
 from components.ingest.survey import references
 from components.records.quarantine import Rejected
 
@@ -49,7 +50,7 @@ Put = Callable[..., None]
 
 def column_of(path: Path, asked: str = "") -> str:
     """Returns the column of a CSV file that holds image paths."""
-    return references.image_column(CSV, path, CSV.schema(path), asked)
+    return references.image_column(Sample(CSV, path, CSV.schema(path)), asked, path.parent)
 
 
 class TestColumn:
@@ -60,9 +61,9 @@ class TestColumn:
         """Its name does not matter, and every format works."""
         images("img/1.JPG", "img/2.png")
         write_rows(data / name, [{"text": "one.", "where": "img/1.JPG"}, {"text": "two", "where": "img/2.png"}])
-        schema = source.schema(data / name)
+        sample = Sample(source, data / name, source.schema(data / name))
 
-        assert references.image_column(source, data / name, schema, "") == "where"
+        assert references.image_column(sample, "", data) == "where"
 
     def test_paths_of_missing_images_are_text(self, data: Path, images: Put) -> None:
         """A table about images may come without them."""
@@ -110,9 +111,9 @@ class TestColumn:
         """If that is below the data folder."""
         images("img/1.png")
         write_rows(data / "lists" / "a.csv", [{"file": "../img/1.png"}])
-        path, schema = data / "lists" / "a.csv", CSV.schema(data / "lists" / "a.csv")
+        path = data / "lists" / "a.csv"
 
-        assert references.image_column(CSV, path, schema, "", data, "lists") == "file"
+        assert references.image_column(Sample(CSV, path, CSV.schema(path)), "", data, "lists") == "file"
 
 
 class TestPaths:

@@ -9,7 +9,7 @@ import pytest
 
 from components.errors import SettingsError
 from components.ingest.config import Needs
-from components.ingest.sources.rows import first_rows
+from components.ingest.sources.rows import Sample
 from components.ingest.survey import survey, texts
 from components.ingest.survey.survey import Table
 from components.settings.ingest import Ingest
@@ -43,7 +43,7 @@ def test_texts_are_joined_in_the_order_of_the_setting(news: Path) -> None:
     """A17: the parts are left out of the record; a missing or empty text has no separator."""
     table = table_of(news, label="kind", text="title,body", text_separator=" | ")
 
-    assert first_rows(table.source, news, table.schema).to_pylist() == [
+    assert Sample(table.source, news, table.schema).rows.to_pylist() == [
         {"label": "a", "n": 1, "title_body": "T1 | B1"},
         {"label": "b", "n": 2, "title_body": "B2"},
         {"label": "a", "n": 3, "title_body": "T3"},
@@ -56,7 +56,7 @@ def test_the_default_separator_is_a_line_end(news: Path) -> None:
     """A17: so the parts stay apart for every tokenizer."""
     table = table_of(news, label="kind", text=("body", "title"))
 
-    assert first_rows(table.source, news, table.schema).column(2)[0].as_py() == "B1\nT1"
+    assert Sample(table.source, news, table.schema).rows.column(2)[0].as_py() == "B1\nT1"
 
 
 def test_other_text_columns_are_named(news: Path) -> None:
