@@ -1,5 +1,6 @@
 """The ExampleGen of Penstock: a TFX component around the survey, the work units and the manifest."""
 
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -128,8 +129,5 @@ def _output_config(config: IngestConfig) -> example_gen_pb2.Output:
 
 def _survey(data: str, config: IngestConfig) -> Survey:
     """Returns the survey that the planner took, unless the data has changed since."""
-    cache = HashCache(Path(config.hash_cache))
-    try:
+    with closing(HashCache(Path(config.hash_cache))) as cache:
         return cached.take(data, config.settings, cache, config.needs)
-    finally:
-        cache.close()

@@ -9,7 +9,7 @@ ten million.
 """
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
@@ -33,15 +33,17 @@ class Duplicates:
 
     def warnings(self, left_out: Sequence[str] = ()) -> list[str]:
         """Returns warnings for the manifest, one line each; `left_out` are the columns that were not compared."""
-        lines = []
-        without = f"; not compared: {', '.join(left_out)}" if left_out else ""
-        if self.example:
-            counts = f"{self.extra} exact duplicates in {self.groups} groups, each kept within one split"
-            lines.append(f"{counts}, such as {_shown(self.example)}{without}")
-        if self.conflict:
-            count = f"{self.conflicts} groups of equal records have different labels"
-            lines.append(f"{count}, such as {_shown(self.conflict)}{without}")
-        return lines
+        note = f"; not compared: {', '.join(left_out)}" if left_out else ""
+        return describe(self.extra, self.groups, _shown(self.example), self.conflicts, _shown(self.conflict), note)
+
+
+def describe(extra: int, groups: int, example: str, conflicts: int, conflict: str, note: str = "") -> list[str]:
+    """Returns warnings about equal records; none without an example."""
+    examples = {
+        f"{extra} exact duplicates in {groups} groups, each kept within one split": example,
+        f"{conflicts} groups of equal records have different labels": conflict,
+    }
+    return [f"{counts}, such as {shown}{note}" for counts, shown in examples.items() if shown]
 
 
 def find(artifact: Path, shards: Sequence[str]) -> Duplicates:
@@ -50,11 +52,17 @@ def find(artifact: Path, shards: Sequence[str]) -> Duplicates:
     buckets = min(max(1, -(-sum(run.rows for run in runs) // _BUCKET)), _MAX_BUCKETS)
     edges = np.array([(number << 64) // buckets for number in range(1, buckets)], np.uint64)
     cuts = [_cuts(run, edges) for run in runs]
-    found = Duplicates(extra=sum(run.left_out for run in runs))
+    found = []
     for bucket in range(buckets):
         pieces = [(run, int(cut[bucket]), int(cut[bucket + 1])) for run, cut in zip(runs, cuts, strict=True)]
-        found = _add(found, _compare(pieces, shards))
-    return found
+        found.append(_compare(pieces, shards))
+    return Duplicates(
+        extra=sum(run.left_out for run in runs) + sum(each.extra for each in found),
+        groups=sum(each.groups for each in found),
+        conflicts=sum(each.conflicts for each in found),
+        example=next((each.example for each in found if each.example), None),
+        conflict=next((each.conflict for each in found if each.conflict), None),
+    )
 
 
 @dataclass(frozen=True)
@@ -128,16 +136,5 @@ def _count(rows: Rows, shards: Sequence[str]) -> Duplicates:
     )
 
 
-def _add(one: Duplicates, other: Duplicates) -> Duplicates:
-    return replace(
-        one,
-        extra=one.extra + other.extra,
-        groups=one.groups + other.groups,
-        conflicts=one.conflicts + other.conflicts,
-        example=one.example or other.example,
-        conflict=one.conflict or other.conflict,
-    )
-
-
-def _shown(places: tuple[Place, Place]) -> str:
-    return " = ".join(f"{shard} record {number + 1}" for shard, number in places)
+def _shown(places: tuple[Place, Place] | None) -> str:
+    return " = ".join(f"{shard} record {number + 1}" for shard, number in places or ())

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from components.errors import BadInput
-from components.ingest.close import near_duplicates
+from components.ingest.close import duplicates, near_duplicates
 from components.ingest.survey.listing import Listing
 from components.ingest.survey.survey import Table
 from components.ingest.write.report import ShardReport
@@ -139,13 +139,8 @@ def _median(counts: Counter[Any]) -> int:
 def _duplicates(listing: Listing) -> list[str]:
     """Returns warnings about files with the same bytes."""
     groups = listing.duplicates()
-    if not groups:
-        return []
-    extra = sum(len(group) - 1 for group in groups)
-    first = " = ".join(printable(item.file.path) for item in groups[0])
-    lines = [f"{extra} exact duplicates in {len(groups)} groups, each kept within one split, such as {first}"]
     conflicts = [group for group in groups if len({item.file.label for item in group}) > 1]
-    if conflicts:
-        names = " = ".join(printable(item.file.path) for item in conflicts[0])
-        lines.append(f"{len(conflicts)} groups of equal records have different labels, such as {names}")
-    return lines
+    firsts = ([item for group in found[:1] for item in group] for found in (groups, conflicts))
+    example, conflict = (" = ".join(printable(item.file.path) for item in first) for first in firsts)
+    extra = sum(len(group) - 1 for group in groups)
+    return duplicates.describe(extra, len(groups), example, len(conflicts), conflict)

@@ -28,7 +28,7 @@ from components.storage import durable
 NEAR_DUPLICATES = "near_duplicates.jsonl"
 _BITS = 64
 _MAX_LISTED = 10_000  # pairs
-_MAX_COMPARED = 50_000_000  # a few seconds: images that all look alike must not take for ever
+_MAX_COMPARED = 50_000_000  # takes a few seconds, even if all images look alike
 _MAX_FOUND = 1_000_000  # pairs of perceptual hashes
 _ROW = np.dtype([("content", "<u8"), ("perceptual_hash", "<u8")])  # as report.pack_hashes writes them
 _ONES = np.array([number.bit_count() for number in range(256)], np.uint8)

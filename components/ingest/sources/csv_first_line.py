@@ -109,7 +109,7 @@ def compare(cells: Sequence[str], columns: Sequence[Sequence[str]]) -> HeaderVer
     """Compares the cells of a first line with the values below."""
     found: dict[bool, str] = {}
     for number, (cell, values) in enumerate(zip(cells, columns, strict=True), 1):
-        if vote := _vote(cell, _present(values)):
+        if vote := _vote(cell, [value for value in values if value not in MISSING]):
             found.setdefault(vote.is_header is True, f"{vote.reason} column {number}")
     if False in found:  # also against a cell that looks like a name: a record would be lost, silently
         although = f", although {found[True]}" if True in found else ""
@@ -164,10 +164,6 @@ def _compare_texts(cells: Sequence[str], columns: Sequence[Sequence[str]]) -> He
 def _transposed(lines: FirstLines, rows: Sequence[int], width: int) -> list[list[str]]:
     columns = lines.cells(rows, width)
     return [[cell.decode("utf-8", "replace").strip() for cell in row] for row in zip(*columns, strict=True)]
-
-
-def _present(values: Sequence[str]) -> list[str]:
-    return [value for value in values if value not in MISSING]
 
 
 def _share(pattern: re.Pattern[str], values: Sequence[str]) -> float:

@@ -61,7 +61,7 @@ def _is_unchanged(part: SpanFiles, needs: Needs) -> bool:
 
 
 def _stats(part: SpanFiles) -> list[str]:
-    """Returns the stats of the files as they are now; none if one of them is gone."""
+    """Returns the stats of the files as they are now; none if one of them was deleted."""
     home, names = part.located.home, [item.file.path for item in part.listing.files]
     try:
         if isinstance(home, Path):

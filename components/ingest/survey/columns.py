@@ -34,22 +34,13 @@ _IMAGE, _IDS = "image", ("id", "record_id")
 _MEANING, _WAS_NUMBER = b"meaning", b"was number"
 _IS_DATE = re.compile(DATE_PATTERN, re.ASCII)  # as RE2 reads it
 Prose = Callable[[Sequence[str]], list[str]]  # takes names of columns
-_TYPES: Mapping[ColumnType, pa.DataType] = {
-    "int": pa.int64(),
-    "float": pa.float64(),
-    "bool": pa.bool_(),
-    "text": pa.string(),
-    "bytes": pa.binary(),
+_TYPES: Mapping[ColumnType, tuple[pa.DataType, Callable[[pa.DataType], bool]]] = {  # and whether a type is of that kind
+    "int": (pa.int64(), pa.types.is_integer),
+    "float": (pa.float64(), pa.types.is_floating),
+    "bool": (pa.bool_(), pa.types.is_boolean),
+    "text": (pa.string(), is_text),
+    "bytes": (pa.binary(), pa.types.is_binary),
 }
-_TYPE_NAMES = (
-    ("int", pa.types.is_integer),
-    ("float", pa.types.is_floating),
-    ("bool", pa.types.is_boolean),
-    ("text", pa.types.is_string),
-    ("text", pa.types.is_large_string),
-    ("bytes", pa.types.is_binary),
-    ("bytes", pa.types.is_large_binary),
-)
 
 
 def check_column(schema: pa.Schema, name: str, setting: str) -> str:
@@ -126,20 +117,19 @@ def with_types(schema: pa.Schema, overrides: Mapping[str, ColumnType]) -> pa.Sch
         field = schema.field(place)
         if is_tensor(field) and kind != "bytes":
             raise SettingsError(f"setting ingest.columns: {name!r} is a tensor of {shape_of(field)}, expected bytes")
-        wanted = pa.list_(_TYPES[kind]) if is_list(field.type) else _TYPES[kind]
-        schema = schema.set(place, _with_metadata(field.with_type(wanted), SET_BY_USER, b""))
+        single, _ = _TYPES[kind]
+        wanted = pa.list_(single) if is_list(field.type) else single
+        schema = mark(schema.set(place, field.with_type(wanted)), name, SET_BY_USER)
     return schema
 
 
 def with_class_names(schema: pa.Schema, label: str) -> pa.Schema:
     """Returns the schema with the label as text, unless the label is a float."""
-    place, kind = schema.get_field_index(label), schema.field(label).type
+    kind = schema.field(label).type
     if pa.types.is_floating(kind):
         return schema
     named = with_types(schema, {label: "text"})
-    if not (pa.types.is_integer(kind) or pa.types.is_boolean(kind)):
-        return named
-    return named.set(place, _with_metadata(named.field(place), _WAS_NUMBER, b""))
+    return mark(named, label, _WAS_NUMBER) if pa.types.is_integer(kind) or pa.types.is_boolean(kind) else named
 
 
 def was_number(field: pa.Field) -> bool:
@@ -153,8 +143,7 @@ def with_meanings(
     """Returns the schema with the meanings of its columns in the metadata of the fields."""
     for names, meaning in ((text, TEXT), (dates, DATE), (unused, UNUSED)):
         for name in names:
-            place = schema.get_field_index(name)
-            schema = schema.set(place, _with_metadata(schema.field(place), _MEANING, meaning.encode()))
+            schema = mark(schema, name, _MEANING, meaning.encode())
     return schema
 
 
@@ -204,8 +193,11 @@ def first_values(column: pa.Array) -> list[str]:
     return list(islice(filter(None, column.to_pylist()), SAMPLE))
 
 
-def _with_metadata(field: pa.Field, key: bytes, value: bytes) -> pa.Field:
-    return field.with_metadata({**(field.metadata or {}), key: value})
+def mark(schema: pa.Schema, name: str, key: bytes, value: bytes = b"") -> pa.Schema:
+    """Returns the schema with one more entry in the metadata of a column."""
+    place = schema.get_field_index(name)
+    field = schema.field(place)
+    return schema.set(place, field.with_metadata({**(field.metadata or {}), key: value}))
 
 
 def strings(schema: pa.Schema) -> Iterator[str]:
@@ -230,7 +222,7 @@ def _type_name(field: pa.Field) -> str:
 
 
 def _value_name(kind: pa.DataType) -> str:
-    return next((name for name, fits in _TYPE_NAMES if fits(kind)), str(kind))
+    return next((name for name, (_, fits) in _TYPES.items() if fits(kind)), str(kind))
 
 
 def _note(field: pa.Field, label: str, images: str) -> str:

@@ -98,7 +98,7 @@ def relative(path: Any, home: Any) -> str:
 
 
 def _with_label_files(home: Place, files: list[str]) -> list[str]:
-    """Returns arrays with the label files beside them, which are read although the user may name the arrays alone."""
+    """Adds the label files of arrays: they are read even if the user names only the arrays."""
     from components.ingest.sources.array_files import labels_of
 
     labels = [relative(found, home) for name in files if (found := labels_of(home / name))]
@@ -137,7 +137,7 @@ def _source_by_name(tail: str) -> str | None:
 
 
 def _tail(name: str) -> str:
-    """Returns the end of a name that decides its format: mostly the suffix, which many files share."""
+    """Returns the end of a name that decides its format: usually the suffix, which many files share."""
     dot = name.rfind(".")
     return name if dot < 0 or name[dot:].lower() == ".gz" else name[dot:]
 

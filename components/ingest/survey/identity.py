@@ -7,7 +7,7 @@ So the same text under another id is a duplicate, in the same split. A column is
 are different from each other and none is missing, and if
 - it has a name such as id, user_id, uuid or key, or none, and holds integers or short strings, or
 - all its values are UUIDs.
-Ids take part after all if the other columns have few different contents in the first rows: sex and smoker do not
+Ids do identify a record if the other columns have few different contents in the first rows: sex and smoker do not
 identify a person, and all records of one content would go to one split.
 """
 
@@ -20,7 +20,7 @@ import pyarrow.compute as pc
 
 from components.ingest.sources.conversion import is_list, is_text
 from components.ingest.sources.rows import Sample
-from components.ingest.survey.columns import meaning_of
+from components.ingest.survey.columns import mark, meaning_of
 from components.records.schema import UNUSED
 
 _ID, _COMPARED = b"id", b"compared"  # key in the metadata of a field; its value if the id takes part
@@ -51,10 +51,9 @@ def with_ids(schema: pa.Schema, sample: Sample, label: str, others: Collection[s
         for field, column in zip(schema, sample.rows.columns, strict=True)
         if field.name not in names and meaning_of(field) != UNUSED
     ]
-    mark = b"" if _have_many_contents(rest, sample.rows.num_rows) else _COMPARED
+    value = b"" if _have_many_contents(rest, sample.rows.num_rows) else _COMPARED
     for field in ids:
-        marked = field.with_metadata({**(field.metadata or {}), _ID: mark})
-        schema = schema.set(schema.get_field_index(field.name), marked)
+        schema = mark(schema, field.name, _ID, value)
     return schema
 
 
@@ -96,7 +95,7 @@ def _is_id(field: pa.Field, values: pa.Array) -> bool:
         fits = not is_text(field.type) or pc.max(pc.utf8_length(values)).as_py() <= _SHORT
     else:
         fits = pc.all(pc.match_substring_regex(values, _UUID)).as_py()
-    return fits and _are_distinct(values)
+    return bool(fits and pc.count_distinct(values).as_py() == len(values))
 
 
 def _have_many_contents(columns: Sequence[pa.Array], rows: int) -> bool:
@@ -109,7 +108,3 @@ def _have_many_contents(columns: Sequence[pa.Array], rows: int) -> bool:
         if len(distinct) >= _MIN_DISTINCT * rows:
             return True
     return False
-
-
-def _are_distinct(values: pa.Array) -> bool:
-    return bool(pc.count_distinct(values).as_py() == len(values))

@@ -121,7 +121,7 @@ class ImageFinder:
             Rejected: The file must not be opened, or does not exist.
         """
         path = _inside(folder, value)
-        if not isinstance(self._data, Path):  # no links there, and whether the image exists turns out when it is read
+        if not isinstance(self._data, Path):  # it has no links; reading shows whether the image exists
             return ReferencedImage(path, self._data / path, 0)
         try:
             return self._local(path)

@@ -202,7 +202,7 @@ def _table(located: Sequence[Located], settings: Ingest, needs: Needs) -> Table:
 
 @contextmanager
 def _explained(decision: "Decision") -> Iterator[None]:
-    """Adds what was decided about the files to an error about a column that they do not have."""
+    """Adds the decision about the files to an error about a column that they do not have."""
     try:
         yield
     except SettingsError as error:

@@ -5,7 +5,7 @@ process. Here keys are written in sorted order, as protobuf's deterministic mode
 
     Example{1: Features{1: entry{1: key, 2: Feature{1: BytesList{1: …} | 3: Int64List{1: packed …}}} …}}
 
-Every length is known before anything is joined, so an image is not copied: it is a part of its own.
+Every length is known before anything is joined, so an image is not copied: it is a separate part.
 """
 
 from collections.abc import Callable, Mapping
@@ -18,7 +18,7 @@ SMALL = 0x80  # smaller numbers take one byte
 
 
 def example_parts(columns: Mapping[str, bytes | int]) -> list[bytes]:
-    """Returns one serialized record in parts; each value of bytes is a part of its own."""
+    """Returns one serialized record in parts; each value of bytes is a separate part."""
     parts: list[bytes] = [b""]
     size = 0
     for key in sorted(columns):

@@ -37,7 +37,7 @@ def write_shard(
     settings: "Ingest",
     checks: Path | None = None,
 ) -> ShardReport:
-    """Writes one shard and reports what became of each of its files.
+    """Writes one shard and reports what happened to each of its files.
 
     Args:
         shard: the files.
@@ -78,7 +78,7 @@ def _examples(
 
 
 class _InputChangedError(Exception):
-    """A surveyed file is gone, or its content has changed."""
+    """A surveyed file was deleted, or its content has changed."""
 
 
 class _FileReader:

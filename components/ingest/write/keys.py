@@ -4,7 +4,7 @@
              │                                    └─► id: seeds the augmentation of the record
              └─ label ─► equal contents with different labels are found
 
-If rows refer to images, the image decides about the split instead, so that all rows of an image are in one split. If
+If rows refer to images, the image decides the split instead, so that all rows of an image are in one split. If
 the user names a column (`ingest.split_by`), that column does, so that all rows of one patient are in one split; a row
 without a value in that column is split by its content.
 """

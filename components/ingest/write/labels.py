@@ -1,4 +1,4 @@
-"""Rows without a label: `ingest.unlabelled` decides what becomes of them.
+"""Rows without a label: `ingest.unlabelled` decides what happens to them.
 
 label missing, blank, nan or infinite ─┬─ quarantine    ─► bad row with the reason "no label"
                                        ├─ keep_as_class ─► a record of the class UNLABELLED
@@ -16,7 +16,7 @@ import pyarrow.compute as pc
 from components.ingest.sources.conversion import LABEL, Flags, is_text, out_of_range
 from components.ingest.sources.csv_cells import MISSING
 from components.ingest.sources.rows import RowBatch
-from components.ingest.survey.columns import was_number
+from components.ingest.survey.columns import mark, was_number
 from components.ingest.survey.label import is_name
 from components.ingest.write.report import ShardReport
 from components.records.quarantine import NO_LABEL
@@ -43,14 +43,10 @@ class LabelPolicy:
 
     def schema(self, schema: pa.Schema) -> pa.Schema:
         """Returns the schema to read by: with it a source keeps a label that is nan, instead of rejecting its row."""
-        if not self.label:
-            return schema
-        place = schema.get_field_index(self.label)
-        field = schema.field(place)
-        return schema.set(place, field.with_metadata({**(field.metadata or {}), LABEL: b""}))
+        return mark(schema, self.label, LABEL) if self.label else schema
 
     def named_unlabelled(self, batch: RowBatch) -> int:
-        """Returns the number of rows with a label of their own that is UNLABELLED, if rows without one get it."""
+        """Returns how many rows of the data have the label UNLABELLED, if rows without a label get it too."""
         if not self.label or self.unlabelled != "keep_as_class":
             return 0
         labels = batch.columns.column(batch.columns.schema.get_field_index(self.label))

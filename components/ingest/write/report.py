@@ -23,7 +23,7 @@ class ShardReport:
     sides: dict[int, int] = field(default_factory=dict)  # shorter side in pixels -> records
     changed: dict[str, int] = field(default_factory=dict)  # why bytes were re-encoded -> records
     quarantined: tuple[Quarantined, ...] = ()
-    failure: str = ""  # an input file that is gone or has changed: the run must stop
+    failure: str = ""  # an input file was deleted or changed: the run must stop
     read: int = 0  # rows that were read, if a file has many records
     named_unlabelled: int = 0  # of them, rows with a label like the class of rows without one
     empty_texts: int = 0  # rows among them that were kept without a text

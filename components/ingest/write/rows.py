@@ -13,7 +13,7 @@ import numpy as np
 import pyarrow as pa
 
 from components.errors import SettingsError
-from components.ingest.sources.rows import BadRow, Range, RowSource
+from components.ingest.sources.rows import Range, RowSource
 from components.ingest.survey import columns, identity
 from components.ingest.survey.label import has_classes
 from components.ingest.write import keys
@@ -84,7 +84,7 @@ class RangeReader:
             raise SettingsError(f"column {label!r} cannot be both the label and the path of an image; set ingest.label")
         split_by = self.settings.split_by and columns.check_column(schema, self.settings.split_by, "split_by")
         if split_by == images:
-            split_by = ""  # the image itself decides about the split anyway
+            split_by = ""  # the image decides the split
         own = columns.record_schema(schema, images).names[-1]
         image = columns.image_name(schema, images) if images else ""
         return ColumnRoles(label, split_by, own, images, image, tuple(identity.left_out(schema, label)))
@@ -104,7 +104,7 @@ class RangeReader:
 
 
 def write_range(reader: RangeReader, shard: str, artifact: Path) -> list[ShardReport]:
-    """Writes the shards of one range and reports what became of each of its rows.
+    """Writes the shards of one range and reports what happened to each of its rows.
 
     Args:
         reader: of the range.
@@ -146,15 +146,12 @@ class _RangeCounts:
     splits: dict[str, ShardCounts] = field(default_factory=lambda: {split: ShardCounts() for split in SPLITS})
     classes: set[str] = field(default_factory=set)
 
-    def add_bad(self, bad: Sequence[BadRow]) -> None:
-        """Counts rows that cannot become records."""
-        self.read += len(bad)
-        self.bad += [_quarantined(self.part, row, len(self.bad) + at < _MAX_RAW) for at, row in enumerate(bad)]
-
     def add(self, rows: RowsWithImages, keyed: KeyedRows) -> None:
-        """Counts rows that were written, and those with a bad image."""
-        self.add_bad(rows.bad)
-        self.read += rows.columns.num_rows
+        """Counts rows that were written, and bad rows."""
+        for bad in rows.bad:
+            raw = bad.raw if len(self.bad) < _MAX_RAW else b""
+            self.bad.append(Quarantined.of(printable(self.part.path), bad.reason, bad.position, raw))
+        self.read += len(rows.bad) + rows.columns.num_rows
         self.named_unlabelled += rows.named_unlabelled
         for name in self.texts:
             texts = rows.columns.column(rows.columns.schema.get_field_index(name))
@@ -238,10 +235,6 @@ def _with_images(keyed: KeyedRows, image: str, contents: Sequence[bytes]) -> Cal
     before, after = keyed.columns.around(image, np.fromiter(map(len, contents), np.int64, len(contents)))
     records = list(zip(before.rows(), contents, after.rows(), strict=True))
     return lambda writer, mine: writer.write(records[index] for index in mine.tolist())
-
-
-def _quarantined(part: Range, bad: BadRow, with_raw: bool) -> Quarantined:
-    return Quarantined.of(printable(part.path), bad.reason, bad.position, bad.raw if with_raw else b"")
 
 
 def _class_name(label: object) -> str:
