@@ -7,7 +7,7 @@
 """
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 BOUND = 0.05  # a faster input does not help below this share of waiting: a device should be busy 95 % of the time
@@ -51,6 +51,12 @@ class Demand:
     def factor(self) -> float:
         """The speed-up that the input would need."""
         return self.device_rate / self.input_rate
+
+
+def differences(costs: Mapping[str, float]) -> tuple[Stage, ...]:
+    """Returns what each stage adds to the stage before it, given the costs up to each."""
+    before = [0.0, *costs.values()]
+    return tuple(Stage(name, cost - earlier) for (name, cost), earlier in zip(costs.items(), before, strict=False))
 
 
 def verdict(waiting: float, stages: Sequence[Stage] = (), remedies: Sequence[Remedy] = ()) -> str:

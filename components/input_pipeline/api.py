@@ -7,7 +7,7 @@
     each(data)                       iterates over batches in half the time
 
 All but `each` return a tf.data.Dataset of (values by name, labels). In training, every iteration over it is the next
-epoch: shuffled and augmented differently, yet the same in every run. Otherwise it is in stored order and unchanged.
+epoch: shuffled and augmented differently, but the same in every run. Otherwise it is in stored order and unchanged.
 Every setting of the section `input` is a keyword: `read(…, batch_size=32, image_size=64, cache="memory")`.
 """
 
@@ -70,17 +70,7 @@ def read(
     """
     home, chosen = Path(artifact), _settings(settings)
     files = artifacts.shards(home, split)
-    found = artifacts.describe(home, chosen, label)
-    reader = Reader(
-        features or found.features,
-        found.label,
-        found.label_number(),
-        chosen,
-        seed,
-        len(found.classes),
-        found.label_type,
-        artifacts.record_id(home),
-    )
+    reader = artifacts.reader(home, chosen, seed, label, features)
     return _data(reader, files, split == "train" if training is None else training, worker)
 
 

@@ -4,7 +4,7 @@ schema.pbtxt (rows) or the first record (images) ─► one feature per column
 manifest.json ─────────────────────────────────────► shards, classes
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -20,6 +20,7 @@ from components.features import Feature, NotAugmented
 from components.features.image import ImageFeature
 from components.features.tensor import TensorFeature
 from components.input_pipeline.sharding import RecordFile
+from components.input_pipeline.stages import Reader
 from components.records import manifest, schema
 from components.settings.input import Input
 
@@ -84,13 +85,34 @@ def shards(artifact: Path, split: str) -> list[RecordFile]:
 def describe(artifact: Path, settings: Input, label: str | None = None) -> Description:
     """Returns one feature per column except the label and the record id; by default the label is that of the ingest."""
     listed, id_column, parsed = _manifest(artifact), record_id(artifact), _schema(artifact)
-    columns = _of_schema(parsed, listed, settings) if parsed else _of_record(artifact, listed, settings)
+    columns = (
+        {feature.name: _feature(feature, listed, settings) for feature in parsed.feature}
+        if parsed
+        else _of_record(artifact, listed, settings)
+    )
     types = {key: getattr(feature, "dtype", "string") for key, feature in columns.items()}
     label = listed.label if label is None else label
     wanted = label if label in columns else ""
     features = {key: feature for key, feature in columns.items() if key not in {id_column, wanted}}
     classes = sorted({name for split in listed.classes.values() for name in split})
     return Description(features, wanted, types.get(wanted, "string"), tuple(classes))
+
+
+def reader(
+    artifact: Path, settings: Input, seed: int, label: str | None = None, features: Mapping[str, Feature] | None = None
+) -> Reader:
+    """Returns a reader of the artifact's records; by default with all columns and the label of the ingest."""
+    found = describe(artifact, settings, label)
+    return Reader(
+        features=features or found.features,
+        label=found.label,
+        label_number=found.label_number(),
+        settings=settings,
+        seed=seed,
+        classes=len(found.classes),
+        label_type=found.label_type,
+        record_id=record_id(artifact),
+    )
 
 
 def record_id(artifact: Path) -> str:
@@ -122,10 +144,6 @@ def _first_record(artifact: Path) -> tf.train.Example:
             data = tf.data.TFRecordDataset(str(file.path), file.compression)
             return tf.train.Example.FromString(next(iter(data)).numpy())
     raise BadInput(f"{artifact}: 0 records; run ingest on data with at least one record")
-
-
-def _of_schema(parsed: schema_pb2.Schema, listed: manifest.Manifest, settings: Input) -> dict[str, Feature]:
-    return {feature.name: _feature(feature, listed, settings) for feature in parsed.feature}
 
 
 def _feature(feature: schema_pb2.Feature, listed: manifest.Manifest, settings: Input) -> Feature:

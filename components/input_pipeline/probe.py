@@ -36,7 +36,6 @@ from components.settings.input import Augmentation
 
 STAGES = ("read", "parse", "decode", "augment")
 _SMALLER = 1.5  # images must be this much larger than `ingest.store_side`, or storing them smaller is not tried
-_SUBSAMPLING = "4:2:0"
 _SECONDS = 0.4
 # Augmentation apart from the crop, which is part of decoding.
 _VARIED = ("flip_vertical", "brightness", "contrast", "saturation", "hue", "erase", "mixup", "cutmix")
@@ -127,7 +126,7 @@ def costs(reader: Reader, shards: Sequence[RecordFile], seconds: float = _SECOND
     """Returns what each stage adds to the stage before it, in CPU-µs per record."""
     wanted = STAGES if reader.settings.augment else STAGES[:-1]
     found = [_cost(iter(until(reader, shards, stage)), seconds) for stage in wanted]
-    return tuple(Stage(name, cost - before) for name, cost, before in zip(wanted, found, [0.0, *found], strict=False))
+    return diagnosis.differences(dict(zip(wanted, found, strict=True)))
 
 
 def only_crop(augmentation: Augmentation) -> Augmentation:
@@ -187,7 +186,7 @@ def _smaller(content: bytes, settings: Ingest) -> bytes | None:
         if min(image.size) < _SMALLER * settings.store_side:
             return None
         reduced = image_format.resize(image.convert("RGB"), settings.store_side)
-        return image_format.as_jpeg(reduced, settings.store_quality, _SUBSAMPLING)
+        return image_format.as_jpeg(reduced, settings.store_quality)
 
 
 def _augment_cost(feature: ImageFeature, contents: Sequence[bytes | None], seconds: float) -> float:
@@ -219,7 +218,7 @@ def _value(reader: Reader, key: str, feature: Feature, columns: Mapping[str, Any
 def _sample(pool: tf.Tensor, tensors: Sequence[tf.Tensor]) -> tuple[tf.Tensor, ...]:
     """Returns the number of records in a pool, and the first element of each tensor.
 
-    TensorFlow does not compute a tensor that is never used, in spite of control edges.
+    TensorFlow does not compute a tensor that is never used, even with control edges.
     """
     firsts = [tf.reshape(each, [-1])[:1] for each in tensors]
     return tf.shape(pool)[0], *(tf.strings.length(each) if each.dtype == tf.string else each for each in firsts)

@@ -39,7 +39,7 @@ def resize(image: Image.Image, side: int) -> Image.Image:
     return image.resize(size, Image.Resampling.BICUBIC, reducing_gap=REDUCING_GAP)
 
 
-def as_jpeg(image: Image.Image, quality: int, subsampling: str) -> bytes:
+def as_jpeg(image: Image.Image, quality: int, subsampling: str = "4:2:0") -> bytes:
     """Encodes a gray or RGB image."""
     out = io.BytesIO()
     image.save(out, "JPEG", quality=quality, subsampling=subsampling)

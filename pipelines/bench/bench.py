@@ -41,7 +41,7 @@ def bench(job: MeasureJob, device: Accelerator | None) -> BenchResult:
     typer.echo("measuring each stage …", err=True)
     half = replace(job, seconds=job.seconds / 2)  # CPU costs are compared, not rates: half the time is enough
     costs = _costs(half, [Variant(stage, job.settings.input) for stage in STAGES])
-    stages = differences(dict(zip(STAGES, costs, strict=True)))
+    stages = diagnosis.differences(dict(zip(STAGES, costs, strict=True)))
     cores = jobs.cores()
     if device is None:
         verdict = f"{diagnosis.limit(stages)}; with --accelerator, it also says how long a device would wait"
@@ -58,12 +58,6 @@ def bench(job: MeasureJob, device: Accelerator | None) -> BenchResult:
             )
         verdict = diagnosis.verdict(1 - ours.utilisation, stages, remedies)
     return BenchResult(facts, cores, ours, tutorial, stages, device, verdict)
-
-
-def differences(costs: dict[str, float]) -> tuple[Stage, ...]:
-    """Returns what each stage adds to the cost of the stage before it."""
-    before = [0.0, *costs.values()]
-    return tuple(Stage(name, cost - earlier) for (name, cost), earlier in zip(costs.items(), before, strict=False))
 
 
 def _compare(job: MeasureJob, device: Accelerator | None) -> tuple[Measurement, Measurement | None, RecordFacts]:

@@ -17,7 +17,6 @@ from components.settings.ingest import Ingest
 
 _RECORDS = 512  # enough for a second of reading, epoch after epoch
 _SHARDS = 8
-_SUBSAMPLING = "4:2:0"
 
 
 def write(artifact: Path, out: Path, column: str, settings: Ingest) -> None:
@@ -32,7 +31,7 @@ def write(artifact: Path, out: Path, column: str, settings: Ingest) -> None:
 
 
 def _reencoded(record: bytes, column: str, settings: Ingest) -> bytes:
-    """Returns the record with its image at the stored size; an image that is not larger stays as it is."""
+    """Returns the record with its image at the stored size; an image that is not larger is unchanged."""
     example = tf.train.Example.FromString(record)
     values = example.features.feature[column].bytes_list.value
     raw = settings.store == "raw"
@@ -40,7 +39,7 @@ def _reencoded(record: bytes, column: str, settings: Ingest) -> bytes:
         if min(image.size) <= settings.store_side and not raw:
             return record
         small = image_format.resize(image.convert("RGB"), settings.store_side)
-    values[0] = image_format.as_ppm(small) if raw else image_format.as_jpeg(small, settings.store_quality, _SUBSAMPLING)
+    values[0] = image_format.as_ppm(small) if raw else image_format.as_jpeg(small, settings.store_quality)
     return example.SerializeToString(deterministic=True)
 
 

@@ -40,17 +40,8 @@ class TrainingData:
 
 def load(task: Task, artifact: Path, settings: Input, seed: int, fitted: Any = None) -> TrainingData:
     """Returns the training records of an artifact; `fitted` is Transform's output for tasks that need it."""
-    described = artifacts.describe(artifact, settings, task.label)
-    reader = Reader(
-        features=assign.features(locate.assigned(task, artifact), fitted, settings, manifest.read(artifact)),
-        label=described.label,
-        label_number=described.label_number(),
-        settings=settings,
-        seed=seed,
-        classes=len(described.classes),
-        label_type=described.label_type,
-        record_id=artifacts.record_id(artifact),
-    )
+    features = assign.features(locate.assigned(task, artifact), fitted, settings, manifest.read(artifact))
+    reader = artifacts.reader(artifact, settings, seed, task.label, features)
     shards = tuple(artifacts.shards(artifact, "train"))
     size = DataSize(sum(shard.records for shard in shards), sum(shard.bytes for shard in shards))
     return TrainingData(reader.sized(size), shards)

@@ -1,7 +1,7 @@
 """`penstock tune input TASK`: finds the fastest input settings for these records on this machine.
 
     current settings and each change alone, in turn ─► changes that gain more than the noise, combined
-        ─► measured once more against the current settings ─► the faster ones go into the settings file
+        ─► measured again against the current settings ─► the faster ones go into the settings file
 
 The search is bounded: single changes, then one combination. It only writes settings that affect speed, not results;
 `order` is measured too, but used only if the user allows any order.

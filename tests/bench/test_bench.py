@@ -8,10 +8,11 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner
 
+from components import diagnosis
 from components.diagnosis import Stage
 from components.errors import SettingsError
 from pipelines import cli
-from pipelines.bench import bench, jobs, show
+from pipelines.bench import jobs, show
 from pipelines.bench.accelerators import Accelerator
 from pipelines.bench.bench import BenchResult
 from pipelines.bench.measurements import STAGES, MeasureJob, Measurement, MeasureResult, RecordFacts
@@ -33,7 +34,7 @@ def test_stage_costs_are_differences() -> None:
     """A stage costs what it adds to the stage before it."""
     costs = {"read": 50.0, "parse": 60.0, "decode": 660.0}
 
-    assert bench.differences(costs) == (Stage("read", 50.0), Stage("parse", 10.0), Stage("decode", 600.0))
+    assert diagnosis.differences(costs) == (Stage("read", 50.0), Stage("parse", 10.0), Stage("decode", 600.0))
 
 
 def test_table() -> None:

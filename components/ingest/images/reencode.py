@@ -67,7 +67,7 @@ def store(
         content = _in_own_format(image, source_format)
         return CheckedImage(content, *image.size, source_format, ", ".join(changed), hashed)
     image = resize(image, settings.store_side)
-    content = _as_ppm(image) if settings.store == "raw" else as_jpeg(image, settings.store_quality, "4:2:0")
+    content = _as_ppm(image) if settings.store == "raw" else as_jpeg(image, settings.store_quality)
     return CheckedImage(content, *image.size, source_format, ", ".join([*changed, _STORED[settings.store]]), hashed)
 
 
