@@ -154,7 +154,7 @@ class _Inspector:
         properties[store.SECONDS].double_value = time.monotonic() - begun
         properties[store.FACTS].string_value = orjson.dumps(self.audited.facts).decode()
         if self.audited.entry is not None:
-            properties[store.LEDGER].string_value = orjson.dumps(self.audited.entry.to_dict()).decode()
+            properties[store.LEDGER].string_value = orjson.dumps(self.audited.entry).decode()
         return output
 
     def _run(self, info: Any, run: Callable[[Any], Any]) -> Any:

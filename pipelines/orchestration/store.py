@@ -35,8 +35,6 @@ class Execution:
     fingerprint: dict[str, Any]
     ledger: dict[str, Any] | None
     facts: dict[str, Any]
-    seconds: float
-    updated: float  # seconds since the epoch
 
 
 @dataclass(frozen=True)
@@ -159,8 +157,6 @@ def _execution(execution: Any, node: str) -> Execution:
         fingerprint=_json(properties, FINGERPRINT) or {},
         ledger=_json(properties, LEDGER),
         facts=_json(properties, FACTS) or {},
-        seconds=properties[SECONDS].double_value if SECONDS in properties else 0.0,
-        updated=execution.last_update_time_since_epoch / 1000,
     )
 
 

@@ -65,7 +65,7 @@ def duration(seconds: float) -> str:
 
 
 def moment(text: str) -> str:
-    """Returns an ISO 8601 time as a date in words, in UTC; any other text stays as it is."""
+    """Returns an ISO 8601 time as a date in words, in UTC; any other text is returned unchanged."""
     try:
         parsed = datetime.fromisoformat(text.strip().replace("Z", "+00:00"))
     except ValueError:

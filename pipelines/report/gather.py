@@ -131,7 +131,8 @@ def _samples(folder: Path, written: manifest.Manifest) -> tuple[SampleImage, ...
     by_class: dict[str, list[bytes]] = {name: [] for name in written.classes.get("train", {})}
     wanted = -(-_SAMPLES // max(1, len(by_class)))
     for shard in written.shards_of("train")[:2]:
-        for record in tf.data.TFRecordDataset(str(folder / shard.name), _compression(shard.name)).as_numpy_iterator():
+        compression = "GZIP" if shard.name.endswith(".gz") else ""
+        for record in tf.data.TFRecordDataset(str(folder / shard.name), compression).as_numpy_iterator():
             features = tf.train.Example.FromString(record).features.feature
             if "image" not in features:  # no images in these records
                 return ()
@@ -146,10 +147,6 @@ def _samples(folder: Path, written: manifest.Manifest) -> tuple[SampleImage, ...
         if turn < len(images)
     ]
     return tuple(samples[:_SAMPLES])
-
-
-def _compression(name: str) -> str:
-    return "GZIP" if name.endswith(".gz") else ""
 
 
 def _of_trainer(outputs: Mapping[str, Artifact]) -> dict[str, Any]:

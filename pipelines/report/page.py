@@ -44,7 +44,7 @@ def write(facts: RunFacts, path: Path) -> None:
 
 def render(facts: RunFacts) -> str:
     """Returns the page of a run as HTML."""
-    seconds = [sections.seconds(node) for node in facts.nodes]
+    seconds = [node.seconds for node in facts.nodes]
     template = _environment().get_template("page.html.j2")
     return template.render(
         facts=facts,

@@ -4,7 +4,6 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from pipelines.orchestration.outcome import NodeFacts
 from pipelines.report.facts import RunFacts
 from pipelines.report.formatting import fit, number
 from pipelines.report.heat_map import HeatMap, heat_map
@@ -87,7 +86,7 @@ def present(facts: RunFacts) -> dict[str, str]:
     """Returns the titles of the sections that have something to show, by anchor, in the order of the page."""
     sections = (
         ("pipeline", "Pipeline", bool(facts.nodes)),
-        ("time", "Time per node", any(seconds(node) > 0 for node in facts.nodes)),
+        ("time", "Time per node", any(node.seconds > 0 for node in facts.nodes)),
         ("ledger", "Ledger", bool(facts.ledger)),
         ("quarantine", "Quarantine", quarantined(facts) > 0),
         ("notes", "Notes", bool(facts.notes)),
@@ -188,11 +187,6 @@ def matrix(facts: RunFacts) -> HeatMap | None:
 def _class_names(facts: RunFacts) -> tuple[str, ...]:
     """Returns one name per row of the confusion matrix; the row number if the name is unknown."""
     return tuple(facts.classes[row] if row < len(facts.classes) else str(row) for row in range(len(facts.confusion)))
-
-
-def seconds(node: NodeFacts) -> float:
-    """Returns the time of a node, 0 if it is not known."""
-    return node.seconds if math.isfinite(node.seconds) and node.seconds > 0 else 0.0
 
 
 def spaced(name: str) -> str:

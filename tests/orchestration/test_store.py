@@ -50,7 +50,7 @@ class TestReading:
         record("Ingest")
         (found,) = Store(database, "image").executions("Ingest")
 
-        assert (found.fingerprint, found.ledger, found.facts, found.seconds) == ({}, None, {}, 0.0)
+        assert (found.fingerprint, found.ledger, found.facts) == ({}, None, {})
 
     def test_only_completed_executions_are_finished(self, record: Record, database: Path) -> None:
         """Failed, cached, canceled and running ones are left out; newest first."""
