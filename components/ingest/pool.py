@@ -171,7 +171,7 @@ _parent: "Connection[Any, Any]"  # in a worker: the pipe to the process that sta
 
 
 def serve(descriptor: int) -> None:
-    """Runs the functions that the process at the other end of the pipe asks for, until that process is gone."""
+    """Runs the functions that the process at the other end of the pipe asks for, until that process ends."""
     global _parent  # noqa: PLW0603 - a worker has one
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is for the process that started it
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))

@@ -56,7 +56,7 @@ def run(job: Job, make_pipeline: Callable[[], beam.Pipeline], survey_again: Call
 
 @dataclass(frozen=True)
 class _SpanWork:
-    """What is to be done for one span."""
+    """The work for one span."""
 
     span: SpanFiles
     key: str  # decides whether a later ingest can reuse the span; empty if the data has no spans
@@ -65,7 +65,7 @@ class _SpanWork:
 
 
 def _stratify(job: Job, make_pipeline: Callable[[], beam.Pipeline]) -> Strata:
-    """Returns where each class is divided, over all spans; rows are read once more for it."""
+    """Returns where each class is divided, over all spans; this reads rows a second time."""
     found, output = job.found, job.output
     if found.table is None:
         return strata.decide(strata.of_files(found.listing.files, output.settings.splits), output.settings.splits)

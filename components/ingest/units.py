@@ -134,7 +134,7 @@ def write_all(units: Sequence[Unit], output: Output, done: Callable[[int], None]
 
     Rows and remote files are written by threads: Arrow, TensorFlow and waiting for the network release Python's lock.
     Local files are not: reading, checking and writing them is half Python, and on images of 100 KB two threads took
-    longer than one. Many are written by this process and workers beside it, few by one thread.
+    longer than one. Many files are written by this process and worker processes, few by one thread.
     """
     if isinstance(units[0], RowsUnit) or not isinstance(units[0].home, Path):
         _write_concurrently(_CORES, lambda unit: write(unit, output), units, done)
@@ -175,7 +175,7 @@ def _write_concurrently(
     done: Callable[[int], None],
     interrupt: Callable[[], None] = lambda: None,
 ) -> None:
-    """Writes units in so many threads; the first error cancels the rest, interrupts what runs, and is raised."""
+    """Writes units in `count` threads; the first error cancels the rest, interrupts what runs, and is raised."""
     with ThreadPoolExecutor(count) as threads:
         running = [threads.submit(write_one, unit) for unit in units]
         try:

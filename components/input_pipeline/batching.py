@@ -4,7 +4,7 @@
           └─ different lengths ─► sort by length ─► pad ─► cut into batches, in random order
 
 Sorting puts texts of similar length into one batch: 4 % of it is padding, against 70 % in random batches. The price is
-that a batch holds texts of one length; which of equal length are together is random, and so is the order of batches.
+that a batch holds texts of one length; texts of equal length are mixed at random, and so is the order of batches.
 """
 
 from collections.abc import Callable

@@ -61,7 +61,7 @@ class Manifest:
 
 
 def write(artifact: Path, manifest: Manifest, quarantined: Iterable[Quarantined]) -> None:
-    """Writes manifest and quarantine list into the artifact, after all that it lists is on disk."""
+    """Writes manifest and quarantine list into the artifact, after the files that they list are on disk."""
     durable.fsync_tree(artifact)
     durable.write_bytes(artifact / MANIFEST, orjson.dumps(manifest, option=orjson.OPT_INDENT_2))
     write_quarantine(artifact / QUARANTINE, quarantined)

@@ -94,7 +94,7 @@ def length_column(text: str) -> str:
 
 
 def with_embeddings(schema: "schema_pb2.Schema", label: str, width: int) -> "schema_pb2.Schema":
-    """Returns the schema of the same records with an embedding of so many values instead of the image."""
+    """Returns the schema of the same records with an embedding of `width` values instead of the image."""
     from tensorflow_metadata.proto.v0 import schema_pb2
 
     from components.errors import SettingsError

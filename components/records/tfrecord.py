@@ -37,7 +37,7 @@ def mask(crc: Crc) -> Crc:
 
 
 def header(length: int) -> bytes:
-    """Returns the header of a record with so many bytes of data."""
+    """Returns the header of a record with `length` bytes of data."""
     packed = _LENGTH.pack(length)
     return packed + FOOTER.pack(mask(google_crc32c.value(packed)))
 

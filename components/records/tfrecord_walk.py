@@ -1,4 +1,4 @@
-"""Reads TFRecord files record by record in plain Python: counts them, and tells intact records from damaged ones.
+"""Reads TFRecord files record by record in plain Python: counts them, and finds damaged ones.
 
 record_ends, count_records   from header to header, without reading the data
 read_records                 a stream; a damaged header ends it, as nothing after it can be located

@@ -53,7 +53,7 @@ class Ingest(Section):
     )
     unlabelled: Literal["quarantine", "keep_as_class", "stop"] = pydantic.Field(
         "quarantine",
-        description="what becomes of rows without a label (missing, blank, NaN or infinite): quarantine them, keep "
+        description="what to do with rows without a label (missing, blank, NaN or infinite): quarantine them, keep "
         "them as the class (none), or stop the run",
     )
     columns: dict[str, ColumnType] = pydantic.Field(

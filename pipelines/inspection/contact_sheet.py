@@ -1,4 +1,4 @@
-"""A contact sheet: up to 64 images, one class after the other in turn, each with its class name below.
+"""A contact sheet: up to 64 images, the classes in turn, each image with its class name below.
 
     offer(class, image) ─► wanted? ─► checked and upright, as training sees it ─► thumbnail ─► write
 

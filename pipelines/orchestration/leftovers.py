@@ -2,13 +2,13 @@
 
 | left behind                              | recognised by                                                  |
 |------------------------------------------|----------------------------------------------------------------|
-| `.aside-…`                               | the name that it was to get (`components/storage/durable.py`)  |
+| `.aside-…`                               | the name of its target (`components/storage/durable.py`)       |
 | outputs of an execution, and their seals | node and number: failed or cancelled in the metadata           |
 | TFX's working folders, `<node>/.system`  | their place: no later run uses them                            |
 | checkpoints of unfinished trainings      | their place; those of the last three cache keys stay           |
 | temporary files                          | a folder in TMPDIR with a digest of the root, not locked       |
 
-After the metadata was deleted or restored, numbers repeat: a number alone does not tell whose output a folder is.
+After the metadata was deleted or restored, numbers repeat: a number alone does not identify the output.
 """
 
 import fcntl
@@ -31,7 +31,7 @@ _LOCK = ".lock"  # in a folder of temporary files
 
 def collect(config: RunConfig, store: Store) -> None:
     """Deletes the leftovers in a pipeline root."""
-    # In the root by name: an ingest with --out in this folder may be at work.
+    # In the root by name: an ingest with --out in this folder may be running.
     durable.sweep(config.root, *(file.name for file in (config.report, config.quarantine_list, schema.own(config))))
     for folder in (config.notes, config.notes / "seals"):
         durable.sweep(folder)

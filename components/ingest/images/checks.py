@@ -111,7 +111,7 @@ def _stored(verdict: Verdict) -> bytes:
 
 @lru_cache(maxsize=1)
 def code_digest() -> str:
-    """Returns a digest of the code and the libraries that decide about an image: verdicts of other code are dropped."""
+    """Returns a digest of the code and the libraries that check an image: verdicts of other code are dropped."""
     # Not by `fingerprint`, which parses all files: 0.1 s in every process that checks images.
     folders = [Path(str(package.__file__)).parent for package in (images, native, native_check)]
     files = [file for folder in folders for file in sorted(folder.iterdir()) if file.suffix in _SOURCES]

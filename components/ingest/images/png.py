@@ -126,7 +126,7 @@ def check_png(content: bytes, settings: "Ingest") -> CheckedImage:
     load(image)
     opaque = on_white(image)
     changed += [ALPHA] if opaque else []
-    image.info.pop("transparency", None)  # no pixel uses it any more, yet Pillow would warn about it
+    image.info.pop("transparency", None)  # no pixel uses it now, but Pillow would warn about it
     if changed or resized:
         return store(opaque or image, "PNG", orientation, changed, settings)
     return CheckedImage(content, width, height, "PNG", "", perceptual_hash(gray_or_rgb(image)))

@@ -32,7 +32,7 @@ Flags = npt.NDArray[np.bool_]
 Reasons = dict[int, str]  # row of a batch -> why it is bad
 
 OVERFLOW = 3.4028235677973366e38  # the smallest number that is infinite as float32, the only floats of a tf.Example
-LABEL = b"label"  # in the metadata of a field: nan and infinity are kept, for `ingest.unlabelled` to decide about
+LABEL = b"label"  # in the metadata of a field: nan and infinity are kept, and `ingest.unlabelled` applies to them
 _SHOWN = 60  # characters of a value in a reason
 
 

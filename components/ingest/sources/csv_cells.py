@@ -1,6 +1,6 @@
 """Cells of CSV records: parsing them with pyarrow, inferring the type of a column, and converting bytes to values.
 
-What becomes of a cell:
+How a cell is read:
 - text: kept byte for byte, with NUL, blanks, line ends and formulas; an empty cell is an empty string; not UTF-8: bad;
 - number or truth value: blanks around it are ignored; an empty cell and the spellings in `MISSING` are missing values;
 - NaN, infinity and numbers beyond 32-bit floats, integers beyond the column's type: bad.

@@ -45,7 +45,7 @@ class CsvRecords:
         return self.data[self.starts[row] : self.stops[row]]
 
     def well_formed(self, width: int) -> list[int]:
-        """Returns the records with so many cells."""
+        """Returns the well-formed records with `width` cells."""
         rows: list[int] = np.flatnonzero((self.widths == width) & ~self.broken & (self.stops > self.starts)).tolist()
         return rows
 

@@ -5,8 +5,8 @@
 
 A column has the type of nine in ten of its cells in the first megabyte, else it is text; dates and codes (007) are text
 too. A row with more or fewer cells than the header (without one: than most rows), or with text after a closing quote,
-is bad. A quote that is never closed spoils its own line only. Blank lines are no rows. `csv_cells.py` says what becomes
-of a cell, `csv_first_line.py` whether the first line is a header.
+is bad. A quote that is never closed spoils its own line only. Blank lines are no rows. `csv_cells.py` describes
+how a cell is read, `csv_first_line.py` how a header is recognised.
 """
 
 from collections.abc import Iterator, Sequence

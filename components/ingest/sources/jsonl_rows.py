@@ -3,7 +3,7 @@
     block of text ─► orjson, line by line ─► columns ─► types checked column by column      (the block is clean: usual)
                                                 └─► values checked one by one ─► good rows, and bad rows
 
-What becomes of a value:
+How a value is read:
 - booleans, integers, floats, strings, and lists of one of them are columns; an integer is accepted as a float;
 - {"a": {"b": 1}} is the column "a.b"; deeper objects, and lists in lists, are rejected; {} holds nothing, and is bad
   only where a value is expected;
@@ -159,7 +159,7 @@ def _array(values: Sequence[Any], field: pa.Field) -> pa.Array | None:
 
 
 def _may_be_nan(field: pa.Field) -> bool:
-    """Whether a quantity is the label: `ingest.unlabelled` decides about rows in which it is NaN."""
+    """Whether a quantity is the label: `ingest.unlabelled` decides what happens to rows with NaN."""
     return is_label(field) and bool(pa.types.is_floating(field.type))
 
 

@@ -219,7 +219,7 @@ def _column_bytes(column: pa.Array) -> int:
 
 
 class _OpenFile(contextlib.ExitStack):
-    """The file of the last request, with the rows that are still to come: ranges are usually asked for in order."""
+    """The file of the last request, with the rows not yet read: ranges are usually requested in order."""
 
     def __init__(self) -> None:
         super().__init__()

@@ -1,6 +1,6 @@
 """Opens a Parquet file, for its footer or its rows, and checks that the counts in its footer agree.
 
-All Arrow data of others is opened after this module was imported: it imports pyarrow_hotfix, without which Arrow 10
+Import this module before any Arrow data is opened: it imports pyarrow_hotfix, without which Arrow 10
 unpickles, and so executes, what the metadata of a column holds (CVE-2023-47248).
 """
 

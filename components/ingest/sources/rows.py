@@ -57,7 +57,7 @@ class RowBatch:
 
     columns: pa.RecordBatch
     bad: Sequence[BadRow] = ()
-    # Returns position and raw bytes of a row of `columns` that turns out to be bad later; rarely called.
+    # Returns position and raw bytes of a row of `columns` that is found to be bad later; rarely called.
     describe: Callable[[int], tuple[str, bytes]] | None = field(default=None, compare=False, repr=False)
 
     def bad_row(self, row: int, reason: str) -> BadRow:
