@@ -23,6 +23,11 @@ def module(name: str, *arguments: str) -> list[str]:
     return command(f"import runpy; runpy.run_module({name!r}, run_name='__main__', alter_sys=True)", *arguments)
 
 
+def script(path: str) -> list[str]:
+    """Returns the command that runs a file as `python PATH` does, without its folder in the search path."""
+    return command(f"import runpy; runpy.run_path({path!r}, run_name='__main__')")
+
+
 def _search_path() -> list[str]:
     """Returns where this process finds modules, without the working folder, unless PYTHONPATH names it."""
     here = os.path.realpath(os.curdir)  # an entry may name it by a link, or as "."

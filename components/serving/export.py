@@ -138,6 +138,12 @@ def arguments(columns: Iterable[str]) -> dict[str, str]:
     return names
 
 
+def raw_columns(features: Mapping[str, Feature], embedding: ImageEmbedding | None) -> dict[str, tuple[str, Any]]:
+    """Returns by argument of `raw`: its column in the records, and a missing value; none if records hold embeddings."""
+    columns = {} if embedding else _client_columns(features, None)
+    return {key: (name, columns[name].default_value) for key, name in arguments(columns).items()}
+
+
 def _client_columns(features: Mapping[str, Feature], embedding: ImageEmbedding | None) -> dict[str, Any]:
     """Returns the feature specs of the columns that clients send, by name."""
     columns = modalities.spec(features)

@@ -25,7 +25,7 @@ from components.pretrained.artifacts import model_path
 from components.pretrained.load import keras_model, load
 from components.records import manifest, verify
 from components.records.roles import embedding_column
-from components.serving import export
+from components.serving import export, proof
 from components.settings.input import Input
 from components.settings.train import Train
 from components.settings.transform import Transform
@@ -35,6 +35,7 @@ from components.training.checkpoint import Checkpoints, set_threads
 from components.training.fit import fit
 
 HISTORY = "history.json"
+PROOF = "proof.json"
 
 
 def run_fn(args: FnArgs) -> None:
@@ -76,10 +77,13 @@ def run_fn(args: FnArgs) -> None:
         inputs = modalities.keras_inputs(reader.features)
         model = refs.load(config["model"])(inputs, assign.encodings(parts, inputs, fitted), head)
         history = fit(model, head, reader, train, evaluation, training, checkpoints, Path(args.model_run_dir))
-    history["batch"]["chosen"] = not settings.batch_size
-    durable.write_bytes(Path(args.model_run_dir) / HISTORY, orjson.dumps(history))
-    embedding = _image_embedding(pretrained, extract)
-    export.export(model, reader.features, classes, args.serving_model_dir, fitted.graph, embedding)
+        history["batch"]["chosen"] = not settings.batch_size
+        durable.write_bytes(Path(args.model_run_dir) / HISTORY, orjson.dumps(history))
+        alone, embedding = stack.enter_context(proof.fresh_process()), _image_embedding(pretrained, extract)
+        export.export(model, reader.features, classes, args.serving_model_dir, fitted.graph, embedding)
+        raw = export.raw_columns(reader.features, embedding)
+        proven = proof.prove(model, reader, evaluation, classes, args.serving_model_dir, raw, alone)
+    durable.write_bytes(Path(args.model_run_dir) / PROOF, orjson.dumps(proven))
 
 
 def _checkpoints(config: Mapping[str, Any], settings: Train) -> Checkpoints:

@@ -391,6 +391,16 @@ class TestServing:
         assert [n.decode() for n in by_raw["all_classes"][0].numpy()] == task_run.fitted.classes()
 
     @every_task
+    def test_the_export_is_proven(self, task_run: TaskRun, name: str) -> None:
+        """With the held-out records, for the evaluation path and both signatures in a new process."""
+        proven = orjson.loads((task_run.home / "run" / "proof.json").read_bytes())
+
+        assert (proven["records"], proven["unproven"]) == (manifest.read(task_run.examples).records["eval"], {}), name
+        assert [way for way, largest in proven["largest_difference"].items() if largest <= 1e-5] == [
+            "evaluation", "serving_default", "raw",
+        ]  # fmt: skip
+
+    @every_task
     def test_the_exported_model_contains_every_vocabulary(self, task_run: TaskRun, name: str) -> None:
         """It needs no file of the Transform graph, and the classes of two models can be compared."""
         copied = {path.name: path.read_bytes() for path in (task_run.home / "model" / "assets").iterdir()}
