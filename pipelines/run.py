@@ -27,7 +27,7 @@ from pipelines.orchestration import disk, leftovers, lock, plan, schema
 from pipelines.orchestration.outcome import NodeFacts
 from pipelines.orchestration.plan import Plan, Request
 from pipelines.orchestration.store import Store
-from pipelines.report import gather
+from pipelines.report import gather, model_card
 from pipelines.report.facts import RunFacts
 
 
@@ -157,11 +157,12 @@ class _TfxRun:
         )  # fmt: skip
 
     def _write_report(self, facts: RunFacts) -> Exception | None:
-        """Writes the report; returns the reason if its disk is full."""
+        """Writes the report and the model card; returns the reason if their disk is full."""
         from pipelines.report import page
 
         try:
             page.write(facts, self._config.report)
+            model_card.write(facts, self._config)
         except OSError as error:
             return self._explained(error)
         return None

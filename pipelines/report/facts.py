@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from typing import Any
 
 from components.records.ledger import Entry
 from components.records.quarantine import Quarantined
@@ -59,3 +60,5 @@ class RunFacts:
     blessed: bool | None = None
     model_path: str | None = None
     model_version: str | None = None
+    proof: Mapping[str, Any] = field(default_factory=dict)  # proof.json: whether the export predicts as training does
+    card: Mapping[str, Any] = field(default_factory=dict)  # the model card; empty without a model

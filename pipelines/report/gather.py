@@ -2,6 +2,7 @@
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +17,7 @@ from pipelines.orchestration import plan
 from pipelines.orchestration.outcome import NodeFacts
 from pipelines.orchestration.plan import Plan
 from pipelines.orchestration.store import Artifact, Execution, Store
+from pipelines.report import model_card
 from pipelines.report.facts import RunFacts, SampleImage, Threshold
 
 _QUARANTINE_SHOWN = 200
@@ -35,7 +37,7 @@ def facts(
     results = {node: execution.facts for node, execution in used.items()}
     pushed, evaluated = results.get("Pusher", {}), results.get("Evaluator", {})
     classes = tuple(results.get("Transform", {}).get("classes", ()))
-    return RunFacts(
+    found = RunFacts(
         pipeline=config.name,
         task=config.task.name,
         started=started,
@@ -58,6 +60,7 @@ def facts(
         ),
         **_of_trainer(outputs.get("Trainer", {})),
     )
+    return replace(found, card=model_card.make(config, found, used, outputs))
 
 
 def _executions(store: Store, planned: Plan, nodes: tuple[NodeFacts, ...]) -> dict[str, Execution]:
@@ -160,7 +163,9 @@ def _of_trainer(outputs: Mapping[str, Artifact]) -> dict[str, Any]:
         if f"val_{name}" in epochs and name not in _NOT_CURVES
     }
     verdict = stored.get("input", {}).get("verdict", "")
-    return {"curves": curves, "best_epoch": stored["best_epoch"], "input_verdict": verdict}
+    proof = outputs["model_run"].uri / "proof.json"  # models of before 0.2 have none
+    proven = orjson.loads(proof.read_bytes()) if proof.exists() else {}
+    return {"curves": curves, "best_epoch": stored["best_epoch"], "input_verdict": verdict, "proof": proven}
 
 
 def _confusion(classes: int, cells: Sequence[tuple[int, int, int]]) -> tuple[tuple[int, ...], ...]:

@@ -61,6 +61,7 @@ def render(facts: RunFacts) -> str:
         slices=sorted(facts.slices, key=lambda row: (row[0], row[2])),
         pairs=sections.confused_pairs(facts),
         matrix=sections.matrix(facts),
+        card=sections.card(facts),
     )
 
 

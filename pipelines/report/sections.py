@@ -3,6 +3,7 @@
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 from pipelines.report.facts import RunFacts
 from pipelines.report.formatting import fit, number
@@ -97,6 +98,7 @@ def present(facts: RunFacts) -> dict[str, str]:
         ("thresholds", "Metric thresholds", bool(facts.thresholds)),
         ("slices", "Slices", bool(facts.slices)),
         ("confusion", "Confusion matrix", bool(facts.confusion)),
+        ("card", "Model card", bool(facts.card)),
     )
     return {anchor: title for anchor, title, has_facts in sections if has_facts}
 
@@ -166,6 +168,20 @@ def quarantined(facts: RunFacts) -> int:
     return max(len(facts.quarantined), sum(row.quarantined for row in facts.ledger))
 
 
+def card(facts: RunFacts) -> list[tuple[str, str]]:
+    """Returns the rows of the model card that no other section shows: names and values."""
+    if not facts.card:
+        return []
+    data, versions = facts.card["data"], facts.card["versions"]
+    return [
+        ("data", f"{number(data['files'])} file{'' if data['files'] == 1 else 's'}, digest {data['digest'][:16]}"),
+        ("seed", str(facts.card["training"]["seed"])),
+        *_proof(facts.card["proof"]),
+        ("versions", ", ".join(f"{name} {value}" for name, value in versions.items())),
+        *((f"from {node}", _artifacts(made)) for node, made in facts.card["lineage"].items() if made["outputs"]),
+    ]
+
+
 def confused_pairs(facts: RunFacts) -> list[tuple[str, str, int, int]]:
     """Returns the most frequent confusions: true class, predicted class, records, all records of the true class."""
     names = _class_names(facts)
@@ -225,6 +241,20 @@ def _final(lines: Mapping[str, tuple[float, ...]], best: int | None) -> tuple[tu
         for colour, (split, values) in enumerate(lines.items())
         if values
     )
+
+
+def _proof(proof: Mapping[str, Any]) -> list[tuple[str, str]]:
+    """Returns how far the exported model's answers differ from those of the trained one."""
+    if not proof:
+        return []
+    differences = ", ".join(f"{way} {largest:.1e}" for way, largest in proof["largest_difference"].items())
+    allowed = f"largest difference on {number(proof['records'])} held-out records, at most {proof['tolerance']:g}"
+    unproven = [(f"export: {way} not proven", reason) for way, reason in proof["unproven"].items()]
+    return [("export agrees with training", f"{differences} ({allowed})"), *unproven]
+
+
+def _artifacts(made: Mapping[str, Any]) -> str:
+    return f"{', '.join(made['outputs'].values())} (cache key {made['cache_key'][:12] or 'unknown'})"
 
 
 def _share(part: float, whole: float) -> float:

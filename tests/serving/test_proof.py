@@ -55,7 +55,11 @@ def evaluation(tmp_path_factory: pytest.TempPathFactory) -> Verified:
         with tf.io.TFRecordWriter(str(path)) as writer:
             for place in range(records):
                 values = random.normal(size=4).astype(np.float32).tobytes()
-                record = {COLUMN: values, "label": CLASSES[place % 3].encode(), "id": 1000 * number + place}
+                record: dict[str, bytes | int] = {
+                    COLUMN: values,
+                    "label": CLASSES[place % 3].encode(),
+                    "id": 1000 * number + place,
+                }
                 writer.write(b"".join(example_parts(record)))
         shards.append(Shard("eval", str(path), records, path.stat().st_size, ""))
     return Verified(tuple(shards))

@@ -1,0 +1,108 @@
+"""The model card: what a trained model is, what it was made of and how good it is, as one JSON file.
+
+<root>/model_card.json                     of the newest run that has a model
+<serving folder>/model_card-<version>.json of each pushed version, beside its folder
+
+Paths are relative to the root; the rest is as the nodes recorded it.
+"""
+
+import platform
+from collections.abc import Mapping
+from importlib.metadata import version
+from pathlib import Path
+from typing import Any
+
+import orjson
+
+from components.records import manifest
+from components.redact import redact
+from components.storage import durable
+from pipelines.config import RunConfig
+from pipelines.orchestration.store import Artifact, Execution
+from pipelines.report.facts import RunFacts
+
+FILE = "model_card.json"
+_PACKAGES = ("penstock", "tensorflow", "keras", "tfx", "tensorflow-transform", "tensorflow-model-analysis")
+_SECTIONS = ("ingest", "extract", "transform", "input", "train", "evaluate")
+
+Outputs = Mapping[str, Mapping[str, Artifact]]  # node -> name -> artifact
+
+
+def make(config: RunConfig, facts: RunFacts, used: Mapping[str, Execution], outputs: Outputs) -> dict[str, Any]:
+    """Returns the model card of a run; empty if there is no model."""
+    if "model" not in outputs.get("Trainer", {}) or "examples" not in outputs.get("Ingest", {}):
+        return {}
+    ingested = manifest.read(outputs["Ingest"]["examples"].uri)
+    run = outputs["Trainer"]["model_run"].uri
+    history, evaluated = orjson.loads((run / "history.json").read_bytes()), used.get("Evaluator")
+    metric = facts.thresholds[0].metric if facts.thresholds else ""
+    card = {
+        "pipeline": facts.pipeline,
+        "task": facts.task,
+        "run_started": facts.started,
+        "model": {
+            "label": ingested.label_source or ingested.label,
+            "classes": list(facts.classes),  # none: it predicts a quantity
+            "blessed": facts.blessed,
+            "version": facts.model_version,
+        },
+        "data": {
+            "digest": ingested.data_digest,
+            "files": len(ingested.sources),
+            "records": ingested.records,
+            "records_by_class": ingested.classes,
+            "quarantined": ingested.quarantined,
+            "notes": list(ingested.notes),
+            "warnings": list(ingested.warnings),
+        },
+        "training": {
+            "seed": config.settings.train.seed,
+            "epochs": len(history["epochs"]["records"]),
+            "best_epoch": history["best_epoch"] + 1,
+        },
+        "evaluation": {
+            "split": "test",
+            "metrics": dict(facts.metrics),
+            "thresholds": [vars(each) for each in facts.thresholds],
+            "by_class": evaluated.facts.get("by_class", {}) if evaluated else {},
+            "slices": [
+                {"column": column, "value": value, metric: reached, "records": records}
+                for column, value, reached, records in facts.slices
+            ],
+        },
+        "proof": dict(facts.proof),
+        "lineage": {
+            node: {
+                "execution": execution.id,
+                "cache_key": execution.fingerprint.get("key", ""),
+                "outputs": {name: _relative(artifact.uri, config.root) for name, artifact in outputs[node].items()},
+            }
+            for node, execution in used.items()
+        },
+        "settings": {name: config.settings.section(name) for name in _SECTIONS},
+        "versions": {"python": platform.python_version(), **{name: version(name) for name in _PACKAGES}},
+    }
+    redacted: dict[str, Any] = _redacted(card)
+    return redacted
+
+
+def write(facts: RunFacts, config: RunConfig) -> None:
+    """Writes the card of a run, and of the version that it has pushed."""
+    if not facts.card:
+        return
+    content = orjson.dumps(facts.card, option=orjson.OPT_INDENT_2 | orjson.OPT_NON_STR_KEYS)
+    durable.write_bytes(config.root / FILE, content)
+    if any(node.id == "Pusher" and node.state == "ran" for node in facts.nodes) and facts.model_version:
+        durable.write_bytes(config.serving / f"model_card-{facts.model_version}.json", content)
+
+
+def _relative(uri: Path, root: Path) -> str:
+    return str(uri.relative_to(root)) if uri.is_relative_to(root) else uri.name
+
+
+def _redacted(value: Any) -> Any:
+    if isinstance(value, str):
+        return redact(value)
+    if isinstance(value, Mapping):
+        return {redact(str(key)): _redacted(each) for key, each in value.items()}
+    return [_redacted(each) for each in value] if isinstance(value, list | tuple) else value
