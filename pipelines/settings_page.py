@@ -59,7 +59,7 @@ def _section_type(field: FieldInfo) -> type[Section] | None:
 
 
 def _readers(section: str) -> list[str]:
-    with_extract = Settings.model_validate({"extract": {"model": "model.keras"}}).extract
+    with_extract = Settings.model_validate({"extract": {"model": "model.keras"}})
     return [node.id for node in graph.nodes(with_extract) if section in node.settings]
 
 

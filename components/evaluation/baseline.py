@@ -1,4 +1,4 @@
-"""Selects the baseline model that the Evaluator compares a candidate with."""
+"""Selects models of earlier runs: the baseline that a candidate is compared with, and the base of a warm start."""
 
 from pathlib import Path
 from typing import Any
@@ -6,7 +6,7 @@ from typing import Any
 from tfx import types
 from tfx.dsl.components.common.resolver import ResolverStrategy
 
-from components.pretrained.artifacts import are_comparable
+from components.pretrained.artifacts import DATA_DIGEST, TRAINED_ON, are_comparable
 
 
 class LatestBlessedOther(ResolverStrategy):
@@ -28,6 +28,28 @@ class LatestBlessedOther(ResolverStrategy):
             for other in input_dict["model"]
             if other.id in blessed - candidates
             and all(are_comparable(Path(other.uri), Path(each.uri)) for each in input_dict["candidate"])
+        ]
+        latest = max(others, key=lambda artifact: artifact.id, default=None)
+        return {**{key: [] for key in input_dict}, "model": [latest] if latest else []}
+
+
+class LatestBlessedOfOtherData(ResolverStrategy):
+    """Resolves the latest blessed model that was not trained on the very data that training will read.
+
+    A model that was trained on it is left out, so that its own blessing does not make its Trainer due again.
+    """
+
+    def resolve_artifacts(
+        self, store: Any, input_dict: dict[str, list[types.Artifact]]
+    ) -> dict[str, list[types.Artifact]]:
+        """Returns the base model, or none, under the input's keys."""
+        del store
+        blessed = _blessed_model_ids(artifact.mlmd_artifact for artifact in input_dict["model_blessing"])
+        data = {"", *(each.get_string_custom_property(DATA_DIGEST) for each in input_dict["examples"])}
+        others = [
+            model
+            for model in input_dict["model"]
+            if model.id in blessed and model.get_string_custom_property(TRAINED_ON) not in data
         ]
         latest = max(others, key=lambda artifact: artifact.id, default=None)
         return {**{key: [] for key in input_dict}, "model": [latest] if latest else []}

@@ -37,11 +37,11 @@ class FittedGraph(Protocol):
     def apply(self, columns: Mapping[str, Any]) -> dict[str, Any]:
         """Applies the fitted graph to some raw columns."""
 
-    def tokens(self, place: int) -> int:
-        """Returns the number of token ids of a text column, out-of-vocabulary buckets included."""
+    def tokens(self, place: int) -> list[Any]:
+        """Returns the tokens of a text column in the order of their ids; out-of-vocabulary buckets are tuples."""
 
-    def categories(self, columns: Sequence[Column]) -> list[int]:
-        """Returns the number of ids of each category column."""
+    def categories(self, columns: Sequence[Column]) -> dict[str, list[tuple[Any, ...]]]:
+        """Returns what the ids of each category column stand for, in their order."""
 
     def pretrained_model(self) -> tuple[Any, bool] | None:
         """Returns the pretrained image model and whether it is fine-tuned; None if there is none."""

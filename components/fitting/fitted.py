@@ -76,16 +76,22 @@ class Fitted:
         """Returns the pretrained image model and whether it is fine-tuned; None if there is none."""
         return self._pretrained_model
 
-    def tokens(self, place: int) -> int:
-        """Returns the number of token ids of a text column, out-of-vocabulary buckets included."""
-        return self._size(names.token_vocabulary(place)) + self._settings.unknown_buckets
+    def tokens(self, place: int) -> list[Any]:
+        """Returns the tokens of a text column in the order of their ids; out-of-vocabulary buckets are tuples."""
+        buckets = self._settings.unknown_buckets
+        unknown = [("out of vocabulary", bucket, buckets) for bucket in range(buckets)]
+        return [*self._vocabulary(names.token_vocabulary(place)), *unknown]
 
-    def categories(self, columns: Sequence[Column]) -> list[int]:
-        """Returns the number of ids of each category column; quantile buckets of number columns come last."""
-        categorical = sum(column.role == "category" for column in columns)
-        sizes = [self._size(names.category_vocabulary(place)) for place in range(categorical)]
-        bucketed = len(columns) - categorical if self._settings.numbers == "buckets" else 0
-        return sizes + [self._settings.buckets] * bucketed
+    def categories(self, columns: Sequence[Column]) -> dict[str, list[tuple[Any, ...]]]:
+        """Returns what the ids of each category column stand for; quantile buckets of number columns come last."""
+        categorical = [column.name for column in columns if column.role == "category"]
+        numeric = [column.name for column in columns if column.role != "category"]
+        buckets = [("bucket", bucket, self._settings.buckets) for bucket in range(self._settings.buckets)]
+        values: dict[str, list[tuple[Any, ...]]] = {
+            name: [(value,) for value in self._vocabulary(names.category_vocabulary(place))]
+            for place, name in enumerate(categorical)
+        }
+        return {**values, **(dict.fromkeys(numeric, buckets) if self._settings.numbers == "buckets" else {})}
 
     def moments(self, column: Column) -> tuple[Any, Any] | None:
         """Returns mean and variance of a tensor column; None if they were not fitted."""
@@ -95,5 +101,5 @@ class Fitted:
         found = self.apply({column.name: tf.constant([blank])})
         return found[names.mean_of(column.name)][0].numpy(), found[names.variance_of(column.name)][0].numpy()
 
-    def _size(self, vocabulary: str) -> int:
-        return int(self._output.vocabulary_size_by_name(vocabulary))
+    def _vocabulary(self, name: str) -> list[str]:
+        return [each.decode("utf-8", "backslashreplace") for each in self._output.vocabulary_by_name(name)]

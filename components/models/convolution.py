@@ -23,12 +23,12 @@ def convolve(x: keras.KerasTensor, smallest: int, name: str) -> keras.KerasTenso
         pool = tuple(2 if side >= 2 * smallest else 1 for side in sides)
         if pool == (1, 1):
             break
-        x = layers.MaxPooling2D(pool)(x)
+        x = layers.MaxPooling2D(pool, name=f"{name}_block_{number}_pool")(x)
         sides, strides = tuple(side // each for side, each in zip(sides, pool, strict=True)), (1, 1)
-    return layers.GlobalAveragePooling2D()(x)
+    return layers.GlobalAveragePooling2D(name=f"{name}_mean")(x)
 
 
 def _block(x: keras.KerasTensor, width: int, strides: tuple[int, ...], name: str) -> keras.KerasTensor:
     x = layers.Conv2D(width, 3, strides, padding="same", use_bias=False, name=f"{name}_conv")(x)
     x = layers.BatchNormalization(momentum=0.9, name=f"{name}_norm")(x)
-    return layers.Activation("relu")(x)
+    return layers.Activation("relu", name=f"{name}_relu")(x)

@@ -11,6 +11,10 @@ from typing import Any, Protocol
 import keras
 from keras import layers, ops
 
+from components.models.names import AxisNames
+
+_PROBABILITIES = "probabilities"
+
 
 class Head(Protocol):
     """The output layer of a model, with its loss and metrics."""
@@ -36,7 +40,7 @@ class Classification:
 
     def output(self, features: keras.KerasTensor) -> keras.KerasTensor:
         """Returns probabilities."""
-        return layers.Dense(self.classes, activation="softmax", dtype="float32", name="probabilities")(features)
+        return layers.Dense(self.classes, activation="softmax", dtype="float32", name=_PROBABILITIES)(features)
 
     def loss(self) -> keras.losses.Loss:
         """Returns the cross-entropy with smoothed labels, multiplied by the class weights if there are any."""
@@ -121,6 +125,12 @@ class ScaledSquaredError(keras.losses.Loss):
     def get_config(self) -> dict[str, Any]:
         """Returns the constructor arguments, for Keras to serialize."""
         return {**super().get_config(), "deviation": self.deviation}
+
+
+def names(classes: Sequence[str]) -> dict[str, AxisNames]:
+    """Returns the class of each output, for a warm start; empty if the label is a quantity."""
+    axes = {"kernel": 1, "bias": 0} if classes else {}
+    return {f"{_PROBABILITIES}/{weight}": AxisNames(axis, tuple(classes)) for weight, axis in axes.items()}
 
 
 def class_weights(counts: Sequence[int], power: float = 1.0) -> tuple[float, ...]:

@@ -43,12 +43,13 @@ def build(inputs: Mapping[str, keras.KerasTensor], encodings: Sequence[keras.Ker
     joined = encodings[0] if len(encodings) == 1 else _join(encodings)
     # float32 under any dtype policy: this is the output of an extractor.
     features = layers.Activation("linear", dtype="float32", name=FEATURES)(joined)
-    return keras.Model(dict(inputs), head.output(layers.Dropout(_DROPOUT)(features)))
+    dropped = layers.Dropout(_DROPOUT, name=f"{FEATURES}_dropout")(features)
+    return keras.Model(dict(inputs), head.output(dropped), name="model")
 
 
 def extractor(model: keras.Model) -> keras.Model:
     """Returns the model up to its `features` layer, with the same inputs and shared weights."""
-    return keras.Model(model.input, model.get_layer(FEATURES).output)
+    return keras.Model(model.input, model.get_layer(FEATURES).output, name="extractor")
 
 
 def _join(encodings: Sequence[keras.KerasTensor]) -> keras.KerasTensor:
@@ -57,9 +58,18 @@ def _join(encodings: Sequence[keras.KerasTensor]) -> keras.KerasTensor:
         raise ValueError(
             f"{', '.join(single)}: width 1, which normalization turns into 0; expected encodings of width 2 or more"
         )
-    parts = [_project(encoding, f"part_{number}") for number, encoding in enumerate(encodings, start=1)]
-    products = [layers.Multiply()(pair) for pair in combinations(parts, 2)]
-    return residual(layers.Concatenate()(parts + products), _WIDTH, _BLOCKS, _DROPOUT, "joined")
+    # In the order of their names: a warm start finds the same order whatever the order of the columns.
+    named = sorted((f"part_{_source(encoding)}", encoding) for encoding in encodings)
+    parts = [_project(encoding, name) for name, encoding in named]
+    products = [
+        layers.Multiply(name=f"product_{number}")(pair) for number, pair in enumerate(combinations(parts, 2), start=1)
+    ]
+    return residual(layers.Concatenate(name="parts")(parts + products), _WIDTH, _BLOCKS, _DROPOUT, "joined")
+
+
+def _source(encoding: keras.KerasTensor) -> str:
+    """Returns the name of the layer that returned an encoding."""
+    return str(encoding._keras_history.operation.name)  # noqa: SLF001 - Keras has no public way
 
 
 def _project(encoding: keras.KerasTensor, name: str) -> keras.KerasTensor:

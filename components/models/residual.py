@@ -19,6 +19,6 @@ def residual(x: keras.KerasTensor, width: int, blocks: int, dropout: float, name
         block = f"{name}_block_{number}"
         added = layers.LayerNormalization(name=f"{block}_norm")(x)
         added = layers.Dense(width, activation="relu", name=f"{block}_hidden")(added)
-        added = layers.Dropout(dropout)(added)
-        x = layers.Add()([x, layers.Dense(width, name=f"{block}_output")(added)])
+        added = layers.Dropout(dropout, name=f"{block}_dropout")(added)
+        x = layers.Add(name=f"{block}_sum")([x, layers.Dense(width, name=f"{block}_output")(added)])
     return layers.LayerNormalization(name=f"{name}_output_norm")(x)

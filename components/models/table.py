@@ -15,6 +15,7 @@ import numpy as np
 from keras import layers, ops
 
 from components.features import FittedGraph
+from components.models.names import AxisNames
 from components.models.residual import residual
 from components.records.roles import Column
 
@@ -44,7 +45,7 @@ def encode(
         parts.append(_embedded(categories, sizes, name))
     if not parts:
         raise ValueError("the table has no columns; expected numbers, categories or both")
-    x = layers.Concatenate()(parts) if len(parts) > 1 else parts[0]
+    x = layers.Concatenate(name=f"{name}_row")(parts) if len(parts) > 1 else parts[0]
     return residual(x, _WIDTH, _BLOCKS, _DROPOUT, name)
 
 
@@ -54,7 +55,21 @@ def encodings(
     """Returns one encoding of all columns; an empty list without columns."""
     if not columns:
         return []
-    return [encode(inputs.get("table_numbers"), inputs.get("table_categories"), fitted.categories(columns))]
+    sizes = [len(values) for values in fitted.categories(columns).values()]
+    return [encode(inputs.get("table_numbers"), inputs.get("table_categories"), sizes)]
+
+
+def names(columns: Sequence[Column], fitted: FittedGraph) -> dict[str, AxisNames]:
+    """Returns column and value of each row of the embeddings and of the first dense layer, for a warm start."""
+    categories = fitted.categories(columns)
+    numbers = [column.name for column in columns if column.role != "category" and column.name not in categories]
+    rows = [(column, *value) for column, values in categories.items() for value in ((), *values)]
+    inputs = [
+        *((column, kind) for kind in ("zscore", "missing") for column in numbers),
+        *((column, "embedding", number) for column in categories for number in range(_DIMENSION)),
+    ]
+    found = {"table_linear/kernel": AxisNames(0, tuple(inputs))}
+    return {**found, "table_embedding/embeddings": AxisNames(0, tuple(rows))} if rows else found
 
 
 def _embedded(categories: keras.KerasTensor, sizes: Sequence[int], name: str) -> keras.KerasTensor:
@@ -67,4 +82,5 @@ def _embedded(categories: keras.KerasTensor, sizes: Sequence[int], name: str) ->
     offsets = np.array([0, *accumulate(rows)][:-1])
     known = ops.logical_and(categories >= 0, categories < np.array(sizes))
     ids = ops.where(known, categories + 1, 0) + offsets
-    return layers.Flatten()(layers.Embedding(sum(rows), _DIMENSION, name=f"{name}_embedding")(ids))
+    embeddings = layers.Embedding(sum(rows), _DIMENSION, name=f"{name}_embedding")(ids)
+    return layers.Flatten(name=f"{name}_flat")(embeddings)

@@ -21,6 +21,7 @@ from keras import layers, ops
 
 from components.features import FittedGraph
 from components.models.convolution import convolve
+from components.models.names import layer_name
 from components.models.residual import residual
 from components.records.roles import Column
 
@@ -45,8 +46,8 @@ def encode(
     # float32 under any dtype policy: float16 cannot hold a count of a million.
     x = ops.cast(values, "float32")
     if moments:
-        x = _normalized(x, moments)
-    x = layers.Flatten()(x) if len(shape) <= _FLAT else _image(x)
+        x = _normalized(x, moments, name)
+    x = layers.Flatten(name=f"{name}_flat")(x) if len(shape) <= _FLAT else _image(x, name)
     if not moments:
         x = layers.BatchNormalization(momentum=0.9, center=False, scale=False, dtype="float32", name=f"{name}_norm")(x)
     return residual(x, _WIDTH, _BLOCKS, _DROPOUT, name) if len(shape) <= _FLAT else convolve(x, _SMALLEST_MAP, name)
@@ -57,12 +58,11 @@ def encodings(
 ) -> list[keras.KerasTensor]:
     """Returns one encoding per tensor column."""
     return [
-        encode(inputs[column.name], fitted.moments(column), f"tensor_{number}")
-        for number, column in enumerate(columns, start=1)
+        encode(inputs[column.name], fitted.moments(column), layer_name("tensor", column.name)) for column in columns
     ]
 
 
-def _normalized(x: keras.KerasTensor, moments: tuple[Any, Any]) -> keras.KerasTensor:
+def _normalized(x: keras.KerasTensor, moments: tuple[Any, Any], name: str) -> keras.KerasTensor:
     """Returns values with mean 0 and variance 1; constant values become 0."""
     mean, variance = (np.asarray(moment).tolist() for moment in moments)  # JSON can hold lists
     shape = np.shape(mean)
@@ -72,14 +72,15 @@ def _normalized(x: keras.KerasTensor, moments: tuple[Any, Any]) -> keras.KerasTe
             f"the mean has shape {shape} and the variance {np.shape(variance)}, for values of shape "
             f"{tuple(x.shape[1:])}; expected the same for both: one number, one per channel, or one per element"
         )
-    return layers.Normalization(axes[shape], mean, variance, dtype="float32")(x)
+    return layers.Normalization(axes[shape], mean, variance, dtype="float32", name=f"{name}_zscore")(x)
 
 
-def _image(x: keras.KerasTensor) -> keras.KerasTensor:
+def _image(x: keras.KerasTensor, name: str) -> keras.KerasTensor:
     """Returns [n, height, width, channels]."""
     shape = tuple(x.shape[1:])
     if len(shape) < _IMAGE:
-        return layers.Reshape((*shape, 1))(x)
+        return layers.Reshape((*shape, 1), name=f"{name}_image")(x)
     front = len(shape) - _IMAGE
-    x = layers.Permute((front + 1, front + 2, *range(1, front + 1), front + 3))(x)
-    return layers.Reshape((*shape[front : front + 2], math.prod(shape[:front]) * shape[-1]))(x)
+    x = layers.Permute((front + 1, front + 2, *range(1, front + 1), front + 3), name=f"{name}_channels_last")(x)
+    target = (*shape[front : front + 2], math.prod(shape[:front]) * shape[-1])
+    return layers.Reshape(target, name=f"{name}_image")(x)

@@ -13,6 +13,7 @@ import keras
 from keras import layers, ops
 
 from components.features import FittedGraph
+from components.models.names import AxisNames, layer_name
 from components.records.roles import Column
 
 PADDING = 0
@@ -36,13 +37,14 @@ def encode(
     ids = ops.pad(ids, ((0, 0), (0, 1)))
     present = ops.expand_dims(ops.cast(ops.not_equal(ids, PADDING), "float32"), axis=-1)
     tokens = layers.Embedding(vocabulary, dimension, name=f"{name}_embedding")(ids)
-    tokens = layers.Dropout(_DROPOUT, noise_shape=(None, None, 1))(tokens)
+    tokens = layers.Dropout(_DROPOUT, noise_shape=(None, None, 1), name=f"{name}_dropout")(tokens)
     # Zeros after the text are also what the convolution pads with.
-    tokens = layers.Multiply()([tokens, present])
+    tokens = layers.Multiply(name=f"{name}_masked")([tokens, present])
     runs = layers.Conv1D(width, _KERNEL, padding="same", activation="relu", name=f"{name}_conv")(tokens)
     runs = ops.cast(runs, "float32") * present
     # ReLU outputs are not negative, so the zeros of padding do not change the maximum.
-    return layers.Concatenate(dtype="float32")([_mean(tokens, present), _mean(runs, present), ops.max(runs, axis=1)])
+    parts = [_mean(tokens, present), _mean(runs, present), ops.max(runs, axis=1)]
+    return layers.Concatenate(dtype="float32", name=f"{name}_encoding")(parts)
 
 
 def encodings(
@@ -50,9 +52,17 @@ def encodings(
 ) -> list[keras.KerasTensor]:
     """Returns one encoding per text column."""
     return [
-        encode(inputs[column.name], 1 + fitted.tokens(place), name=f"text_{place + 1}")
+        encode(inputs[column.name], 1 + len(fitted.tokens(place)), name=layer_name("text", column.name))
         for place, column in enumerate(columns)
     ]
+
+
+def names(columns: Sequence[Column], fitted: FittedGraph) -> dict[str, AxisNames]:
+    """Returns the token of each row of the embeddings, for a warm start."""
+    return {
+        f"{layer_name('text', column.name)}_embedding/embeddings": AxisNames(0, (("padding",), *fitted.tokens(place)))
+        for place, column in enumerate(columns)
+    }
 
 
 def _mean(x: keras.KerasTensor, present: keras.KerasTensor) -> keras.KerasTensor:

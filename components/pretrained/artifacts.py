@@ -1,4 +1,4 @@
-"""Files inside model artifacts: the served model, its extractor, its provenance and its pretrained model."""
+"""Files inside model artifacts, and properties: the served model, its extractor, where it came from, its weights."""
 
 from pathlib import Path
 
@@ -7,6 +7,9 @@ LABELS = Path("assets") / "labels"  # in an exported SavedModel: its classes, mo
 EXTRACTOR = Path("assets.extra") / "extractor.keras"  # in an exported SavedModel: the model without its head
 PROVENANCE = Path("assets.extra") / "provenance.json"  # in a pushed SavedModel: pipeline and artifact it came from
 PRETRAINED = Path("assets.extra") / "pretrained.txt"  # in a SavedModel trained on embeddings: digest of their model
+WEIGHTS = Path("assets.extra") / "weights.json"  # in an exported SavedModel: names for a warm start
+DATA_DIGEST = "input_fingerprint"  # property of Examples artifacts: digest of the data; the name is TFX's
+TRAINED_ON = "trained_on"  # property of Model artifacts: digest of the data that it was trained on
 _PRETRAINED_BEFORE = PRETRAINED.with_name("looked_at_by.txt")  # its name in models of before 0.2
 
 

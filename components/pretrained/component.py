@@ -100,6 +100,8 @@ class ExtractExecutor(base_beam_executor.BaseBeamExecutor):
             _ = pipeline | "Shards" >> beam.Create(list(ingested.shards), reshuffle=True) | "Embed" >> beam.ParDo(embed)
         _write_manifest(ingested, source, target)
         extracted.split_names = examples.split_names
+        digest = examples.get_string_custom_property(artifacts.DATA_DIGEST)
+        extracted.set_string_custom_property(artifacts.DATA_DIGEST, digest)
         examples_utils.set_payload_format(extracted, examples_utils.get_payload_format(examples))
 
 

@@ -16,6 +16,7 @@ from components.pretrained.find import application_weights, is_preset
 from components.settings.names import nearest
 
 _FEATURES = "features"  # name of a layer, or of a signature
+_MODEL = "pretrained"  # name of the model as a layer of another one
 _SIDE = 224  # of images, for a model that accepts any size
 
 
@@ -86,7 +87,7 @@ def keras_model(path: str, *, trusted: bool = False) -> Any:
     folder = Path(path)
     if is_preset(folder):
         model = presets.backbone(folder)
-        return keras.Model(model.input, _pooled(model.output))
+        return keras.Model(model.input, _pooled(model.output), name=_MODEL)
     if folder.exists():
         file = folder / EXTRACTOR if folder.is_dir() else folder
         return _cut(keras.models.load_model(file, compile=False, safe_mode=not trusted))
@@ -104,7 +105,7 @@ def _application(name: str) -> Any:
     preprocess = next(module.preprocess_input for module in modules if hasattr(module, name))
     side = base.input_shape[1] or _SIDE
     image = keras.Input([side, side, 3], name="image")
-    return keras.Model(image, base(preprocess(image)))
+    return keras.Model(image, base(preprocess(image)), name=_MODEL)
 
 
 def _cut(model: Any) -> Any:
@@ -120,7 +121,7 @@ def _cut(model: Any) -> Any:
         found = last.input
     else:
         found = model.outputs[0]
-    return keras.Model(model.inputs[0], _pooled(found))
+    return keras.Model(model.inputs[0], _pooled(found), name=_MODEL)
 
 
 def _pooled(found: Any) -> Any:

@@ -71,12 +71,12 @@ def require_harmless(model: Path, name: str) -> None:
         )
 
 
-def require_no_links(folder: Path) -> None:
+def require_no_links(folder: Path, setting: str = "extract.model") -> None:
     """Raises BadInput if a folder contains a symbolic link, or anything else that is no file and no folder."""
     for path in sorted(folder.rglob("*")):
         if path.is_symlink() or not (path.is_file() or path.is_dir()):
             raise BadInput(
-                f"extract.model {folder}: {path.relative_to(folder)} is a link or a special file; expected regular "
+                f"{setting} {folder}: {path.relative_to(folder)} is a link or a special file; expected regular "
                 "files: copy the model with `cp -rL`, after looking at what the links point to"
             )
 

@@ -61,6 +61,7 @@ class ServedModel(tf.Module):
         self.fitted, self.pretrained = fitted, embedding.model.resource if embedding else None
         self._embedding = embedding
         self._features = dict(features)
+        self.weights = {weight.path: weight for weight in model.weights}  # found by name in the checkpoint
         self.columns = arguments(_client_columns(features, embedding))
         self._classes = tf.constant(list(classes), tf.string)
 

@@ -4,7 +4,7 @@ from typing import Literal
 
 import pydantic
 
-from components.settings.section import NOT_IN_KEY, Section
+from components.settings.section import NOT_IN_KEY, LocalPath, Section
 
 
 class Train(Section):
@@ -77,6 +77,13 @@ class Train(Section):
     )
     keep_checkpoints: bool = pydantic.Field(
         False, description="keep the last checkpoint after a successful training", json_schema_extra=NOT_IN_KEY
+    )
+    warm_start: LocalPath = pydantic.Field(
+        "none",
+        min_length=1,
+        description="model whose weights training starts from. none: random weights; live: the latest blessed model "
+        "of this pipeline that was not trained on this very data; else the folder of a model that Penstock pushed or "
+        "exported, such as serving/1",
     )
 
     @pydantic.field_validator("step")

@@ -27,12 +27,15 @@ class Part:
         feature: `(columns, fitted, settings, data) -> features by name`; reads the columns of a record.
         encoder: `(inputs, columns, fitted) -> encodings`; the part's share of the Keras model.
         fit: `(inputs, columns, settings) -> outputs by name`; what Transform fits. Empty if there is nothing to fit.
+        names: `(columns, fitted) -> AxisNames by weight path`; what the rows of fitted weights stand for, so that a
+            warm start maps them by name. Empty if the data does not decide about the order of rows.
     """
 
     roles: tuple[str, ...]
     feature: str
     encoder: str
     fit: str = ""
+    names: str = ""
 
 
 @dataclass(frozen=True)
@@ -77,6 +80,11 @@ class Task:
     def encoders(self) -> tuple[str, ...]:
         """References to the functions that encode features."""
         return tuple(part.encoder for part in self.parts)
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """References to the functions that name the rows of weights."""
+        return tuple(part.names for part in self.parts if part.names)
 
 
 def get(name: str) -> Task:

@@ -39,7 +39,7 @@ def read(values: Iterable[Mapping[str, Any]]) -> tuple[Assigned, ...]:
     """Returns the parts from what `to_dict` returned."""
     return tuple(
         Assigned(
-            Part(tuple(each["roles"]), each["feature"], each["encoder"], each["fit"]),
+            Part(tuple(each["roles"]), each["feature"], each["encoder"], each["fit"], each["names"]),
             tuple(Column.from_dict(column) for column in each["columns"]),
         )
         for each in values
@@ -57,3 +57,13 @@ def features(parts: Iterable[Assigned], fitted: Any, settings: Input, data: Data
 def encodings(parts: Iterable[Assigned], inputs: Mapping[str, Any], fitted: Any) -> Sequence[Any]:
     """Returns the encodings of all parts, in their order."""
     return [encoding for each in parts for encoding in refs.load(each.part.encoder)(inputs, each.columns, fitted)]
+
+
+def names(parts: Iterable[Assigned], fitted: Any) -> dict[str, Any]:
+    """Returns what the rows of weights stand for, by weight path."""
+    return {
+        path: axis
+        for each in parts
+        if each.part.names
+        for path, axis in refs.load(each.part.names)(each.columns, fitted).items()
+    }

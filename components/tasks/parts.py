@@ -12,6 +12,7 @@ TEXT = Part(
     fit="components.fitting.text:fit",
     feature="components.features.text:from_columns",
     encoder="components.models.text:encodings",
+    names="components.models.text:names",
 )
 TENSOR = Part(
     roles=("tensor",),
@@ -24,6 +25,7 @@ TABLE = Part(
     fit="components.fitting.table:fit",
     feature="components.features.table:from_columns",
     encoder="components.models.table:encodings",
+    names="components.models.table:names",
 )
 
 TABLES = (

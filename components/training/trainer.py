@@ -20,7 +20,9 @@ from components.errors import PenstockError, SettingsError
 from components.fitting.fitted import Fitted
 from components.input_pipeline import Reader, artifacts
 from components.input_pipeline.budget import DataSize
+from components.models import heads
 from components.models.heads import Classification, Regression, class_weights
+from components.models.names import AxisNames
 from components.pretrained.artifacts import model_path
 from components.pretrained.load import keras_model, load
 from components.records import manifest, verify
@@ -31,6 +33,7 @@ from components.settings.train import Train
 from components.settings.transform import Transform
 from components.storage import durable
 from components.tasks import assign
+from components.training import exported_weights, warm_start
 from components.training.checkpoint import Checkpoints, set_threads
 from components.training.fit import fit
 
@@ -48,7 +51,7 @@ def run_fn(args: FnArgs) -> None:
     settings, training = Input.model_validate(config["input"]), Train.model_validate(config["train"])
     checkpoints = _checkpoints(config, training)
     extract = config["extract"]  # empty without a pretrained model
-    pretrained = model_path(Path(args.base_model)) if extract else ""
+    pretrained = model_path(Path(config["pretrained_model"])) if extract else ""
     fitted = Fitted(
         args.transform_graph_path, Transform.model_validate(config["transform"]), _image_encoder(pretrained, extract)
     )
@@ -76,11 +79,14 @@ def run_fn(args: FnArgs) -> None:
         stack.enter_context(_damage_located(examples, [shard for each in shards for shard in each]))
         inputs = modalities.keras_inputs(reader.features)
         model = refs.load(config["model"])(inputs, assign.encodings(parts, inputs, fitted), head)
+        names = {**assign.names(parts, fitted), **heads.names(classes)}
+        warm = _warm_start(model, names, args) if training.warm_start != "none" else None
         history = fit(model, head, reader, train, evaluation, training, checkpoints, Path(args.model_run_dir))
         history["batch"]["chosen"] = not settings.batch_size
-        durable.write_bytes(Path(args.model_run_dir) / HISTORY, orjson.dumps(history))
+        durable.write_bytes(Path(args.model_run_dir) / HISTORY, orjson.dumps({**history, "warm_start": warm}))
         alone, embedding = stack.enter_context(proof.fresh_process()), _image_embedding(pretrained, extract)
         export.export(model, reader.features, classes, args.serving_model_dir, fitted.graph, embedding)
+        exported_weights.write_names(Path(args.serving_model_dir), names, extract.get("digest", ""))
         raw = export.raw_columns(reader.features, embedding)
         proven = proof.prove(model, reader, evaluation, classes, args.serving_model_dir, raw, alone)
     durable.write_bytes(Path(args.model_run_dir) / PROOF, orjson.dumps(proven))
@@ -93,6 +99,15 @@ def _checkpoints(config: Mapping[str, Any], settings: Train) -> Checkpoints:
     if checkpoints.found:
         set_threads(checkpoints.found.header["threads"])
     return checkpoints
+
+
+def _warm_start(model: keras.Model, names: Mapping[str, AxisNames], args: FnArgs) -> dict[str, Any]:
+    """Assigns the weights of the base model, if there is one, and returns what was done."""
+    if not args.base_model:
+        return {"base": ""}
+    given = args.custom_config["train"]["warm_start"]
+    done = warm_start.start(model, names, Path(args.base_model), args.custom_config["extract"].get("digest", ""))
+    return {"base": str(Path(args.base_model).parent) if given == "live" else given, **done}
 
 
 def _image_encoder(pretrained: str, extract: Mapping[str, Any]) -> tuple[Any, bool] | None:

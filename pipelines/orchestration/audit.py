@@ -122,13 +122,25 @@ def _trainer(inputs: Uris, outputs: Uris) -> Audit:
             ledger.check(ledger.Entry(name, records[split], int(count), unread[split]))
     total, skipped = records["train"] + records["eval"], unread["train"] + unread["eval"]
     rate = sum(epochs["records"]) / sum(history["input"]["seconds"])
-    facts = {"epochs": len(epochs["records"]), "samples_per_second": rate, "note": _batches(**history["batch"])}
+    notes = filter(None, [_batches(**history["batch"]), _warm_start(history["warm_start"])])
+    facts = {"epochs": len(epochs["records"]), "samples_per_second": rate, "note": "; ".join(notes)}
     return Audit(ledger.Entry("Trainer", total, total - skipped, skipped), facts)
 
 
 def _batches(size: int, accumulate: int, effective: int, *, chosen: bool) -> str:
     how = ", chosen from the data" if chosen else ""
     return f"batches of {size:,}{how}" + (f", {effective:,} records per update" if accumulate > 1 else "")
+
+
+def _warm_start(done: Mapping[str, Any] | None) -> str:
+    """Returns one line about the base model, and how many of its weights were used."""
+    if done is None:
+        return ""
+    if not done["base"]:
+        return "no base model yet: started from random weights"
+    rows, of = (sum(column) for column in zip((0, 0), *done["mapped"].values(), strict=True))
+    mapped = f"{len(done['mapped'])} mapped ({rows:,} of {of:,} rows)"
+    return f"warm start from {done['base']}: weights {len(done['copied'])} copied, {mapped}, {len(done['fresh'])} fresh"
 
 
 def _evaluator(inputs: Uris, outputs: Uris) -> Audit:

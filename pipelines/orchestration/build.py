@@ -7,7 +7,7 @@ from typing import Any
 from google.protobuf import text_format
 from tensorflow_metadata.proto.v0 import schema_pb2
 from tfx import types
-from tfx.components import Evaluator, ExampleValidator, StatisticsGen, Trainer, Transform
+from tfx.components import Evaluator, ExampleValidator, StatisticsGen, Transform
 from tfx.components.schema_gen.import_schema_gen.component import ImportSchemaGen
 from tfx.dsl.compiler import compiler
 from tfx.dsl.components.common import resolver
@@ -18,7 +18,7 @@ from tfx.proto.orchestration import pipeline_pb2
 from tfx.types import standard_artifacts
 
 from components.evaluation import gate, thresholds
-from components.evaluation.baseline import LatestBlessedOther
+from components.evaluation.baseline import LatestBlessedOfOtherData, LatestBlessedOther
 from components.ingest.component import IngestExamples
 from components.ingest.config import IngestConfig
 from components.pretrained import component
@@ -27,6 +27,8 @@ from components.records import roles
 from components.serving.pusher import Pusher
 from components.storage.hashing import HashCache
 from components.tasks import assign
+from components.training import base_model
+from components.training.component import BaseModel, Trainer
 from pipelines.config import RunConfig
 
 _TEXT_LIMITS = ("input.max_tokens", "input.truncate")
@@ -62,12 +64,12 @@ def build(config: RunConfig, schema_in_force: bytes, schema_file: Path) -> Pipel
     layout = roles.read(schema, config.task.label)
     examples = _examples(config, schema)
     checks = _checks(config, examples, schema_file)
-    transform, trainer = _training(config, layout, examples, checks)
-    release = _release(config, layout, examples, trainer)
+    training = _training(config, layout, examples, checks)
+    release = _release(config, layout, examples, training[-1])
     return Pipeline(
         pipeline_name=config.name,
         pipeline_root=str(config.root),
-        components=[*examples.nodes, *checks.nodes, transform, trainer, *release],
+        components=[*examples.nodes, *checks.nodes, *training, *release],
         metadata_connection_config=metadata.sqlite_metadata_connection_config(str(config.metadata)),
         # plan.py decides which nodes are due; TFX's own cache would return outdated results.
         enable_cache=False,
@@ -115,7 +117,8 @@ def _checks(config: RunConfig, examples: _Examples, schema_file: Path) -> _Check
     return _Checks(schema.outputs["schema"], passed, (schema, statistics, validator, passed))
 
 
-def _training(config: RunConfig, layout: roles.Layout, examples: _Examples, checks: _Checks) -> tuple[Any, Any]:
+def _training(config: RunConfig, layout: roles.Layout, examples: _Examples, checks: _Checks) -> tuple[Any, ...]:
+    """Returns the nodes that lead to a trained model; the Trainer is the last one."""
     task, settings = config.task, config.settings
     assigned = assign.assign(task.parts, layout)
     common = {"label": task.label, "kind": layout.kind}
@@ -133,11 +136,12 @@ def _training(config: RunConfig, layout: roles.Layout, examples: _Examples, chec
         disable_statistics=True,
         disable_analyzer_cache=True,
     )
+    base = _base(config, examples)
     trainer = Trainer(
-        run_fn="components.training.trainer.run_fn",
         examples=examples.channel,
         transform_graph=transform.outputs["transform_graph"],
-        base_model=examples.model,
+        base_model=base[0].outputs["model"] if base else None,
+        pretrained_model=examples.model,
         custom_config={
             **common,
             "parts": [each.to_dict() for each in assigned],
@@ -148,7 +152,24 @@ def _training(config: RunConfig, layout: roles.Layout, examples: _Examples, chec
     )
     for node in (transform, trainer):
         node.add_upstream_node(checks.gate)
-    return transform, trainer
+    return (*base, transform, trainer)
+
+
+def _base(config: RunConfig, examples: _Examples) -> tuple[Any, ...]:
+    """Returns the node that provides the base model of a warm start, if there is one."""
+    warm_start = config.settings.train.warm_start
+    if warm_start == "none":
+        return ()
+    if warm_start != "live":
+        found = base_model.find(warm_start, HashCache(config.hash_cache, read_only=True))
+        return (BaseModel(path=found.path, digest=found.digest).with_id("Base"),)
+    node = resolver.Resolver(
+        strategy_class=LatestBlessedOfOtherData,
+        model=types.Channel(type=standard_artifacts.Model),
+        model_blessing=types.Channel(type=standard_artifacts.ModelBlessing),
+        examples=examples.channel,
+    )
+    return (node.with_id("Base"),)
 
 
 def _release(config: RunConfig, layout: roles.Layout, examples: _Examples, trainer: Any) -> tuple[Any, ...]:

@@ -33,7 +33,7 @@ def places(folders: Iterable[Path], advice: str) -> dict[Path, str]:
 
 def places_of_run(config: RunConfig) -> dict[Path, str]:
     """Returns the folders that a run writes to; see `places`."""
-    inside = [config.root / node.id for node in graph.nodes(config.settings.extract)]
+    inside = [config.root / node.id for node in graph.nodes(config.settings)]
     own = places((config.root, *inside, config.notes, config.root / "logs"), "choose another --root")
     return {**own, config.serving: "choose another folder (--set push.directory=…)"}
 

@@ -5,6 +5,7 @@
     (Transform, Trainer and Evaluator read the examples too; the Gate's arrow is an order, not data)
 
     With a pretrained model: Ingest, Extractor ─► Extract replaces Ingest; or Extractor ─► Trainer.
+    With a warm start: Base ─► Trainer; Base looks a model up by the data of Ingest, or copies the one of a folder.
 
 `build.py` wires the same nodes in TFX; a test compares the two. This file imports nothing heavy, so the plan is made
 before TensorFlow, Beam or TFX are imported.
@@ -17,6 +18,7 @@ from components.errors import SettingsError
 from components.refs import module_of
 from components.settings.extract import Extract
 from components.settings.names import nearest
+from components.settings.tree import Settings
 from components.tasks import Task
 
 
@@ -58,8 +60,8 @@ NODES = (
         "Trainer",
         upstream=("Ingest", "Transform"),
         after=("Gate",),
-        code=("components.training.trainer",),
-        parts=("features", "encoders", "label", "model"),
+        code=("components.training.component", "components.training.trainer"),
+        parts=("features", "encoders", "names", "label", "model"),
         settings=("input", "train"),
         packages=("tensorflow", "keras", "tensorflow-transform"),
     ),
@@ -76,11 +78,14 @@ NODES = (
 )
 
 
-def nodes(extract: Extract) -> tuple[Node, ...]:
-    """Returns the nodes in order, with those that a pretrained model needs if there is one."""
-    if not extract.model:
-        return NODES
-    ingest, *rest = (_reading_extractor(node) if node.id == "Trainer" else node for node in NODES)
+def nodes(settings: Settings) -> tuple[Node, ...]:
+    """Returns the nodes in order, with those that a pretrained model and a warm start need if there is one."""
+    given = _with_extract(settings.extract) if settings.extract.model else NODES
+    return _with_base(given, settings.train.warm_start) if settings.train.warm_start != "none" else given
+
+
+def _with_extract(extract: Extract) -> tuple[Node, ...]:
+    ingest, *rest = (_reading(node, "Extractor", "extract") if node.id == "Trainer" else node for node in NODES)
     extractor = Node("Extractor", code=("components.pretrained.component",))
     if extract.where != "beam":
         return (ingest, extractor, *rest)
@@ -94,8 +99,17 @@ def nodes(extract: Extract) -> tuple[Node, ...]:
     return (ingest, extractor, extracting, *(_reading_extracted(node) for node in rest))
 
 
-def _reading_extractor(node: Node) -> Node:
-    return replace(node, upstream=(*node.upstream, "Extractor"), settings=(*node.settings, "extract"))
+def _with_base(given: Sequence[Node], warm_start: str) -> tuple[Node, ...]:
+    trainer = find("Trainer", given)
+    live = Node("Base", upstream=trainer.upstream[:1], resolves=True)  # by the examples that the Trainer reads
+    base = live if warm_start == "live" else Node("Base", code=("components.training.component",))
+    place = given.index(find("StatisticsGen", given))
+    rest = (_reading(node, "Base") if node is trainer else node for node in given[place:])
+    return (*given[:place], base, *rest)
+
+
+def _reading(node: Node, upstream: str, *settings: str) -> Node:
+    return replace(node, upstream=(*node.upstream, upstream), settings=(*node.settings, *settings))
 
 
 def _reading_extracted(node: Node) -> Node:

@@ -35,7 +35,7 @@ def collect(config: RunConfig, store: Store) -> None:
     durable.sweep(config.root, *(file.name for file in (config.report, config.quarantine_list, schema.own(config))))
     for folder in (config.notes, config.notes / "seals"):
         durable.sweep(folder)
-    for node in graph.nodes(config.settings.extract):
+    for node in graph.nodes(config.settings):
         home = config.root / node.id
         durable.remove(home / ".system")
         for number in store.unfinished(node.id):

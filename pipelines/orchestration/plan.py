@@ -20,6 +20,7 @@ from components.records import manifest, seal
 from components.records.quarantine import printable
 from components.storage import paths
 from components.storage.hashing import HashCache, digest_of
+from components.training import base_model
 from pipelines.config import RunConfig
 from pipelines.orchestration import graph, keys, reasons
 from pipelines.orchestration import schema as curated
@@ -75,7 +76,7 @@ class Plan:
 
 def make(config: RunConfig, store: Store, cache: HashCache, request: Request = EVERYTHING) -> Plan:
     """Returns the plan: a decision about every node, in order."""
-    nodes = graph.nodes(config.settings.extract)
+    nodes = graph.nodes(config.settings)
     planner = _Planner(config, store, cache, _checked(request, nodes), nodes)
     for node in nodes:
         planner.decided[node.id] = planner.decide(node)
@@ -97,8 +98,17 @@ class _Planner:
         if node.id not in self._wanted:
             return NodePlan(node, SKIP, f"after --to {self._request.last}")
         if node.resolves:
-            return NodePlan(node, LOOK_UP, _LOOKED_UP)
+            return self._look_up(node)
         return self._keep(node) if node.id in self._kept else self._compare(node)
+
+    def _look_up(self, node: Node) -> NodePlan:
+        if node.id != "Base":
+            return NodePlan(node, LOOK_UP, _LOOKED_UP)
+        found = self._store.base_model(self.decided["Ingest"].fingerprint["data_digest"])
+        if found is None:
+            return NodePlan(node, LOOK_UP, "no blessed model was trained on other data")
+        # In the Trainer's key: a checkpoint of a training from another base model is not continued.
+        return NodePlan(node, LOOK_UP, f"base model {found.uri}", {"key": str(found.id)}, outputs=(found,))
 
     def _keep(self, node: Node) -> NodePlan:
         """Reuses the newest output of a node before --from, whatever has changed since."""
@@ -171,6 +181,8 @@ class _Planner:
             source = find_model(self._config.settings.extract, self._cache)
             trusted = {"extractor_trusted": True} if source.trusted else {}
             return {"extractor_digest": source.digest, **trusted, "packages": keys.versions(source.packages)}
+        if node.id == "Base":
+            return {"base_digest": base_model.find(self._config.settings.train.warm_start, self._cache).digest}
         if node.id == "Pusher":
             return {"serving": str(self._config.serving)}
         return {}

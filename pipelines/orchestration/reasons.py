@@ -10,6 +10,7 @@ OTHER_INPUTS = "its inputs are other artifacts than last time"
 _CONTENT = {
     "parts": "task",
     "decoder": "JPEG decoder",
+    "base_digest": "model of train.warm_start",
     "extractor_digest": "extract.model",
     "extractor_trusted": "trust in extract.model",
     "schema_digest": "schema",

@@ -9,7 +9,7 @@ from functools import lru_cache
 from pathlib import Path
 
 from components import fingerprint, refs, tasks
-from components.settings.extract import Extract
+from components.settings.tree import Settings
 from pipelines.config import HOME
 from pipelines.orchestration import graph, keys
 from pipelines.orchestration.graph import Node
@@ -18,6 +18,7 @@ PAGE = HOME / "docs" / "architecture.md"
 BEGIN, END = "<!-- reruns:begin -->", "<!-- reruns:end -->"
 _FOLDERS = ("components", "pipelines")
 _CODE = {".py", ".cc", ".h"}
+_ALL_NODES = Settings.model_validate({"extract": {"model": "any"}, "train": {"warm_start": "any"}})
 _LISTED = 3  # files that are named one by one in a row, even if no group of files in the folder is larger
 Effects = Mapping[Path, frozenset[str]]  # by path relative to the repository
 
@@ -31,7 +32,7 @@ def effects() -> Effects:
         for path in sorted((HOME / folder).rglob("*"))
         if path.suffix in _CODE and not _is_empty(path)
     }
-    for node in graph.nodes(Extract(model="any", where="beam")):
+    for node in graph.nodes(_ALL_NODES):
         for path in map(Path, _code_of(node)):
             if path in found:
                 found[path].add(node.id)
@@ -87,7 +88,7 @@ def _rows(folder: Path) -> list[tuple[str, str]]:
 
 
 def _names(nodes: frozenset[str]) -> str:
-    order = [node.id for node in graph.nodes(Extract(model="any", where="beam")) if not node.resolves]
+    order = [node.id for node in graph.nodes(_ALL_NODES) if not node.resolves]
     if len(nodes) == len(order):
         return "every node"
     return ", ".join(name for name in order if name in nodes) or "nothing"

@@ -16,7 +16,7 @@ from ml_metadata.metadata_store import metadata_store
 from ml_metadata.proto import metadata_store_pb2 as pb
 
 from components.errors import PenstockError
-from components.pretrained.artifacts import are_comparable
+from components.pretrained.artifacts import TRAINED_ON, are_comparable
 
 FINGERPRINT = "fingerprint"
 LEDGER = "ledger"
@@ -79,15 +79,25 @@ class Store:
 
     def latest_blessed_model(self, other_than: int) -> int | None:
         """Returns the id of the newest blessed model that can be compared with `other_than` and is another one."""
-        blessed: set[int] = set()
-        for execution in self.finished("Evaluator"):
-            for artifact in self.outputs(execution.id):
-                if artifact.name == "blessing" and artifact.properties.get("blessed") == 1:
-                    blessed.add(artifact.properties["current_model_id"])
-        found = self._store.get_artifacts_by_id(sorted({*blessed, other_than}))
-        folders = {artifact.id: Path(artifact.uri) for artifact in found}
+        blessed = self._blessed()
+        folders = {model.id: model.uri for model in self._artifacts({*blessed, other_than}, "model")}
         candidate = folders.get(other_than)
         return max((b for b in blessed - {other_than} if _is_comparable(folders.get(b), candidate)), default=None)
+
+    def base_model(self, data_digest: str) -> Artifact | None:
+        """Returns the newest blessed model that was not trained on the data of this digest."""
+        trained = [m for m in self._artifacts(self._blessed(), "model") if m.live and m.properties.get(TRAINED_ON)]
+        others = [model for model in trained if model.properties[TRAINED_ON] != data_digest]
+        return max(others, key=lambda model: model.id, default=None)
+
+    def _blessed(self) -> set[int]:
+        """Returns the ids of all blessed models."""
+        made = (artifact for execution in self.finished("Evaluator") for artifact in self.outputs(execution.id))
+        blessings = (artifact.properties for artifact in made if artifact.name == "blessing")
+        return {each["current_model_id"] for each in blessings if each.get("blessed") == 1}
+
+    def _artifacts(self, ids: set[int], name: str) -> list[Artifact]:
+        return [_artifact(artifact, name) for artifact in self._store.get_artifacts_by_id(sorted(ids))]
 
     def close_open_executions(self, state: str) -> list[str]:
         """Marks executions that a killed run left open; requires the root's lock. Returns their nodes."""

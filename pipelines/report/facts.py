@@ -50,6 +50,7 @@ class RunFacts:
     samples: tuple[SampleImage, ...] = ()
     curves: Mapping[str, Mapping[str, tuple[float, ...]]] = field(default_factory=dict)  # metric -> split -> per epoch
     best_epoch: int | None = None  # counted from 0
+    warm_start: tuple[tuple[str, str], ...] = ()  # weight, and whether it was copied, mapped or fresh
     samples_per_second: float | None = None  # of training
     input_verdict: str = ""  # whether training waited for its input, and why
     metrics: Mapping[str, float] = field(default_factory=dict)

@@ -1,7 +1,7 @@
 """Gathers the facts of a run from MLMD and from the small files in its artifacts."""
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -165,7 +165,21 @@ def _of_trainer(outputs: Mapping[str, Artifact]) -> dict[str, Any]:
     verdict = stored.get("input", {}).get("verdict", "")
     proof = outputs["model_run"].uri / "proof.json"  # models of before 0.2 have none
     proven = orjson.loads(proof.read_bytes()) if proof.exists() else {}
-    return {"curves": curves, "best_epoch": stored["best_epoch"], "input_verdict": verdict, "proof": proven}
+    return {
+        "curves": curves,
+        "best_epoch": stored["best_epoch"],
+        "input_verdict": verdict,
+        "warm_start": tuple(_warm_start(stored.get("warm_start") or {})),
+        "proof": proven,
+    }
+
+
+def _warm_start(done: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
+    """Yields what a warm start did with each weight."""
+    for path, (rows, of) in done.get("mapped", {}).items():
+        yield path, f"mapped: {rows:,} of {of:,} rows"
+    for kind in ("copied", "fresh"):
+        yield from ((path, kind) for path in done.get(kind, ()))
 
 
 def _confusion(classes: int, cells: Sequence[tuple[int, int, int]]) -> tuple[tuple[int, ...], ...]:

@@ -94,6 +94,7 @@ def present(facts: RunFacts) -> dict[str, str]:
         ("warnings", "Warnings", bool(facts.warnings)),
         ("classes", "Class balance", any(facts.class_counts.values())),
         ("samples", "Samples", bool(facts.samples)),
+        ("warm_start", "Warm start", bool(facts.warm_start)),
         ("curves", "Learning curves", bool(curves(facts))),
         ("thresholds", "Metric thresholds", bool(facts.thresholds)),
         ("slices", "Slices", bool(facts.slices)),

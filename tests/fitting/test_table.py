@@ -136,7 +136,7 @@ class TestBuckets:
         found = applied(fitted["buckets"], never=[1.0, 2.0, 3.0, 4.0], flat=[-9.0, 4.0, 9.0, NAN])
 
         assert found.keys() == {"table_categories"}
-        sizes = np.array(fitted["buckets"].categories(COLUMNS))
+        sizes = np.array([len(values) for values in fitted["buckets"].categories(COLUMNS).values()])
         assert ((found["table_categories"] >= -1) & (found["table_categories"] < sizes)).all()
 
 
@@ -181,8 +181,11 @@ class TestCategories:
 
     def test_sizes_are_those_of_the_vocabularies(self, fitted: dict[str, Fitted]) -> None:
         """One more than the largest id; an empty vocabulary has size 1."""
-        assert fitted["zscore"].categories(COLUMNS) == [2, 2, 2, 1, 2]
-        assert fitted["buckets"].categories(COLUMNS) == [2, 2, 2, 1, 2] + [2] * len(NUMBERS)
+        found, bucketed = (fitted[name].categories(COLUMNS) for name in ("zscore", "buckets"))
+
+        assert (list(found), [len(values) for values in found.values()]) == (list(CATEGORIES), [2, 2, 2, 1, 2])
+        assert bucketed == {**found, **{name: [("bucket", 0, 2), ("bucket", 1, 2)] for name in NUMBERS}}
+        assert found["code"] == [("7",), ("-3",)]
 
     @staticmethod
     def ids(fitted: dict[str, Fitted], name: str) -> Any:

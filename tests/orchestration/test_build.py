@@ -111,7 +111,7 @@ class TestCache:
         assert {
             name: found - set(graph.entry_modules(graph.find(name), config.task)) for name, found in ours.items()
         } == {name: set() for name in IDS}
-        assert sum(map(len, ours.values())) == 5
+        assert sum(map(len, ours.values())) == 6
 
 
 class TestWiring:
@@ -142,6 +142,7 @@ class TestWiring:
                     "fit": "",
                     "feature": "components.features.image:from_columns",
                     "encoder": "components.models.image:encodings",
+                    "names": "",
                     "columns": [{"name": "image", "role": "image", "dtype": "string", "shape": []}],
                 }
             ],

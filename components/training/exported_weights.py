@@ -1,0 +1,77 @@
+"""Weights of an exported model by name: read from its checkpoint, without loading or running its graph.
+
+variables/                the checkpoint: every weight once, under its layer's path
+assets.extra/weights.json what the rows or columns of a weight stand for: tokens, values, classes
+"""
+
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import orjson
+import tensorflow as tf
+from tensorflow.core.protobuf.trackable_object_graph_pb2 import TrackableObjectGraph
+
+from components.errors import BadInput
+from components.models.names import AxisNames
+from components.pretrained.artifacts import WEIGHTS
+from components.training.base_model import ADVICE, VARIABLES
+
+_GRAPH = "_CHECKPOINTABLE_OBJECT_GRAPH"
+_TRACKED = "weights"  # attribute of the exported module that has the weights by path
+
+
+class ExportedWeights:
+    """The weights of an exported model."""
+
+    def __init__(self, folder: Path) -> None:
+        """Opens the checkpoint; raises BadInput if it cannot be read."""
+        self._folder = folder
+        try:
+            stored = orjson.loads((folder / WEIGHTS).read_bytes())
+            self.pretrained: str = stored["pretrained"]  # digest of its pretrained model, or empty
+            self.names = {path: _axis_names(*each) for path, each in stored["names"].items()}
+            self._reader = tf.train.load_checkpoint(str(folder / VARIABLES))
+            self._keys = _keys(self._reader.get_tensor(_GRAPH))
+            shapes = self._reader.get_variable_to_shape_map()
+            self.shapes = {path: tuple(shapes[key]) for path, key in self._keys.items()}
+            self._size = sum(file.stat().st_size for file in (folder / VARIABLES).parent.iterdir())
+        except Exception as error:  # a crafted or damaged file can fail in any way
+            raise BadInput(f"base model {folder}: its weights cannot be read: {error!r:.300}; {ADVICE}") from error
+
+    def read(self, path: str, dtype: str) -> Any:
+        """Returns a weight as an array; raises BadInput if it is damaged."""
+        # A crafted file may claim any shape: TensorFlow would allocate it before it reads.
+        if np.prod(self.shapes[path], dtype=float) * np.dtype(dtype).itemsize > self._size:
+            raise self._bad(path, f"shape {self.shapes[path]} is larger than the file")
+        try:
+            found = self._reader.get_tensor(self._keys[path])
+        except (ValueError, RuntimeError, tf.errors.OpError) as error:
+            raise self._bad(path, str(error)) from error
+        if found.dtype != np.dtype(dtype) or not np.isfinite(found).all():
+            raise self._bad(path, f"expected finite values of {dtype}")
+        return found
+
+    def _bad(self, path: str, reason: str) -> BadInput:
+        return BadInput(f"base model {self._folder}: weight {path} cannot be read: {reason:.300}; {ADVICE}")
+
+
+def write_names(folder: Path, names: Mapping[str, AxisNames], pretrained: str) -> None:
+    """Writes what the rows or columns of an exported model's weights stand for, beside its checkpoint."""
+    (folder / WEIGHTS).parent.mkdir(exist_ok=True)
+    axes = {path: [each.axis, each.names] for path, each in names.items()}
+    (folder / WEIGHTS).write_bytes(orjson.dumps({"pretrained": pretrained, "names": axes}))
+
+
+def _axis_names(axis: int, names: Iterable[Any]) -> AxisNames:
+    found = AxisNames(axis, tuple(tuple(name) if isinstance(name, list) else name for name in names))
+    hash(found)  # raises TypeError now and not when names are compared
+    return found
+
+
+def _keys(graph: bytes) -> dict[str, str]:
+    """Returns the checkpoint's keys by weight path."""
+    nodes = TrackableObjectGraph.FromString(graph).nodes
+    (tracked,) = [child.node_id for child in nodes[0].children if child.local_name == _TRACKED]
+    return {child.local_name: nodes[child.node_id].attributes[0].checkpoint_key for child in nodes[tracked].children}
