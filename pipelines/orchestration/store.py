@@ -86,7 +86,7 @@ class Store:
 
     def base_model(self, data_digest: str) -> Artifact | None:
         """Returns the newest blessed model that was not trained on the data of this digest."""
-        trained = [m for m in self._artifacts(self._blessed(), "model") if m.live and m.properties.get(TRAINED_ON)]
+        trained = [m for m in self._artifacts(self._blessed(), "base_model") if m.live and m.properties.get(TRAINED_ON)]
         others = [model for model in trained if model.properties[TRAINED_ON] != data_digest]
         return max(others, key=lambda model: model.id, default=None)
 

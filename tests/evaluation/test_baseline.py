@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from tfx.types import standard_artifacts
 
-from components.evaluation.baseline import LatestBlessedOther
+from components.evaluation.baseline import LatestBlessedOfOtherData, LatestBlessedOther
 
 
 def models(*numbers: int) -> list[Any]:
@@ -90,6 +90,28 @@ def test_a_model_with_other_classes_is_not_resolved(tmp_path: Path) -> None:
             labels.write_text(classes)
 
     assert resolve(found, blessings(m1=1, m2=1, m3=1), found[3:])["model"] == [1]
+
+
+@pytest.mark.parametrize(
+    ("trained_on", "base"),
+    [(("a", "b", "c"), [2]), (("a", "c", "c"), [1]), (("c", "c", "c"), []), (("a", "", "c"), [1])],
+    ids=["latest", "of other data", "only of this data", "of unknown data"],
+)
+def test_the_base_model_was_not_trained_on_this_data(trained_on: Sequence[str], base: list[int]) -> None:
+    """All three models are blessed, and training will read the data `c`."""
+    found, examples = models(1, 2, 3), standard_artifacts.Examples()
+    for model, data in zip(found, trained_on, strict=True):
+        model.set_string_custom_property("trained_on", data)
+    examples.set_string_custom_property("input_fingerprint", "c")
+    inputs = {"model": found, "model_blessing": blessings(m1=1, m2=1, m3=1), "examples": [examples]}
+
+    resolved = LatestBlessedOfOtherData().resolve_artifacts(None, inputs)
+
+    assert {key: [each.id for each in artifacts] for key, artifacts in resolved.items()} == {
+        "model": base,
+        "model_blessing": [],
+        "examples": [],
+    }
 
 
 def test_a_deleted_model_is_not_resolved() -> None:

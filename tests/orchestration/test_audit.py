@@ -210,7 +210,9 @@ class TestTransform:
             audit("Transform", examples, write_graph(tmp_path / "graph", cats=5, dogs=dogs))
 
 
-def write_history(folder: Path, train: list[float], held_out: list[float]) -> dict[str, Path]:
+def write_history(
+    folder: Path, train: list[float], held_out: list[float], warm_start: dict[str, Any] | None = None
+) -> dict[str, Path]:
     """Writes the history as the Trainer does."""
     folder.mkdir()
     history = {
@@ -219,6 +221,7 @@ def write_history(folder: Path, train: list[float], held_out: list[float]) -> di
         "unread": {"train": 0, "eval": 0},
         "input": {"seconds": [1.5, 0.5]},
         "batch": {"size": 4, "accumulate": 2, "effective": 8, "chosen": True},
+        "warm_start": warm_start,
     }
     (folder / "history.json").write_bytes(orjson.dumps(history))
     return {"model_run": folder}
@@ -234,6 +237,25 @@ class TestTrainer:
         note = "batches of 4, chosen from the data, 8 records per update"
         facts = {"epochs": 2, "samples_per_second": 8.0, "note": note}
         assert audit("Trainer", examples, outputs) == Audit(Entry("Trainer", 11, 11), facts)
+
+    @pytest.mark.parametrize(
+        ("done", "note"),
+        [
+            ({"base": ""}, "no base model yet: started from random weights"),
+            (
+                {"base": "serving/1", "copied": ["a", "b"], "mapped": {"c": [2, 4], "d": [5, 6]}, "fresh": ["e"]},
+                "warm start from serving/1: weights 2 copied, 2 mapped (7 of 10 rows), 1 fresh",
+            ),
+        ],
+        ids=["cold", "warm"],
+    )
+    def test_a_warm_start_is_noted(
+        self, examples: dict[str, Path], tmp_path: Path, done: dict[str, Any], note: str
+    ) -> None:
+        """How many weights came from the base model."""
+        outputs = write_history(tmp_path / "run", [8.0], [3.0], done)
+
+        assert audit("Trainer", examples, outputs).facts["note"].endswith(f"; {note}")
 
     @pytest.mark.parametrize(
         ("train", "held_out"),

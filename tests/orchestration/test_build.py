@@ -5,10 +5,14 @@ from typing import Any
 
 import orjson
 import pytest
+from google.protobuf import text_format
+from tensorflow_metadata.proto.v0 import schema_pb2
 from tfx.orchestration.local import runner_utils
 
 from components import refs, tasks
 from components.fingerprint import PACKAGES
+from components.pretrained.find import PretrainedModel
+from components.records import roles
 from components.settings.input import Input
 from components.settings.train import Train
 from components.settings.transform import Transform
@@ -87,6 +91,26 @@ class TestNodes:
     def test_the_baseline_is_the_latest_blessed_other_model(self, nodes: dict[str, Any]) -> None:
         """By our own strategy: TFX's strategy would compare a blessed candidate with itself."""
         assert "components.evaluation.baseline.LatestBlessedOther" in str(nodes["Baseline"].inputs)
+
+
+@pytest.mark.parametrize("extract", [(), ("extract.model=NetLike", "extract.where=beam")], ids=["alone", "extract"])
+def test_base_is_wired_as_the_table_says(
+    config: RunConfig, extract: tuple[str, ...], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It waits for the examples that the Trainer reads, and the Trainer waits for it."""
+    flags = ["train.warm_start=live", *extract]
+    (tmp_path / "none.toml").touch()
+    warm = run_config.make(
+        "image", data=config.data, root=str(tmp_path), settings_file=str(tmp_path / "none.toml"), flags=flags
+    )
+    monkeypatch.setattr(build, "find_model", lambda *_: PretrainedModel("NetLike", "digest"))
+    schema = text_format.Parse((run_config.HOME / config.task.schema).read_bytes(), schema_pb2.Schema())
+    given = roles.with_embeddings(schema, "label", 8) if extract else schema
+    compiled = build.compiled(warm, text_format.MessageToString(given).encode(), tmp_path)
+    wired = {each.pipeline_node.node_info.id: {*each.pipeline_node.upstream_nodes} for each in compiled.nodes}
+
+    assert wired == {node.id: {*node.upstream, *node.after} for node in graph.nodes(warm.settings)}
+    assert "components.evaluation.baseline.LatestBlessedOfOtherData" in str(compiled)
 
 
 class TestCache:

@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 
 from components import fingerprint
-from components.errors import SettingsError
+from components.errors import BadInput, SettingsError
 from components.ingest.close import manifest as closing
 from components.ingest.sources.image_folder import SOURCE
 from components.ingest.survey import listing
@@ -53,6 +53,7 @@ OUTPUTS = {
     "StatisticsGen": ("statistics",),
     "ExampleValidator": ("anomalies",),
     "Gate": ("verdict",),
+    "Base": ("base_model",),
     "Transform": ("transform_graph",),
     "Trainer": ("model", "model_run"),
     "Evaluator": ("blessing", "evaluation"),
@@ -77,6 +78,7 @@ class Root:
     open_metadata: Callable[[Path], Record]
     blessed: bool = True
     done_nodes: list[str] = field(default_factory=list)
+    trained_on: str = ""
 
     def config(self, *flags: str) -> RunConfig:
         """Returns the configuration of a run on this root."""
@@ -123,11 +125,12 @@ class Root:
         with opened(config) as cache:
             for folder in (*folders.values(), *served):
                 seal.write(seal_path(config, folder), seal.seal(folder, cache))
+        base = [made["base_model"]] if node == "Trainer" and "base_model" in made else []
         _, ids = record(
             node,
-            inputs=(*(made[name] for name in INPUTS.get(node, ())), *self._baseline(node, config, made)),
+            inputs=(*(made[name] for name in INPUTS.get(node, ())), *self._baseline(node, config, made), *base),
             outputs=folders,
-            properties=self._properties(node, made, served),
+            properties=self._properties(each, made, served),
             fingerprint=each.fingerprint,
         )
         return ids
@@ -138,8 +141,12 @@ class Root:
         latest = Store(config.metadata, config.name).latest_blessed_model(other_than=made["model"])
         return [] if latest is None else [latest]
 
-    def _properties(self, node: str, made: Mapping[str, int], served: list[Path]) -> dict[str, str | int]:
-        if node == "Evaluator":
+    def _properties(self, each: NodePlan, made: Mapping[str, int], served: list[Path]) -> dict[str, str | int]:
+        if each.node.id == "Ingest":
+            self.trained_on = each.fingerprint["data_digest"]
+        if each.node.id == "Trainer":
+            return {"trained_on": self.trained_on}
+        if each.node.id == "Evaluator":
             return {"blessed": int(self.blessed), "current_model_id": made["model"]}
         return {"pushed_destination": str(served[0])} if served else {}
 
@@ -397,6 +404,88 @@ class TestChanges:
         root.run("train.epochs=3")
 
         assert root.due() == after({"Evaluator": "another blessed model to compare with"})
+
+
+class TestWarmStart:
+    """The base model is an input of the Trainer; blessing a model does not make its own Trainer due."""
+
+    LIVE = "train.warm_start=live"
+
+    def base(self, root: Root) -> tuple[str, list[int]]:
+        """Returns what the plan says about Base, and the ids that the newest Trainer read but no other node made."""
+        config = root.config(self.LIVE)
+        store, planned = Store(config.metadata, config.name), root.planned(self.LIVE)
+        read = store.input_ids(next(store.finished("Trainer")).id)
+        others = {a.id for node in ("Ingest", "Transform") for a in planned.of(node).outputs}
+        return planned.of("Base").reason, sorted(read - others)
+
+    def test_without_it_there_is_no_base_node(self, finished: Root) -> None:
+        """As there is no Extractor without a pretrained model."""
+        assert "Base" not in {each.node.id for each in finished.planned().nodes}
+
+    def test_blessing_a_model_does_not_make_its_trainer_due(self, new: Root) -> None:
+        """The first run finds no base model; the second one, with nothing new, runs nothing."""
+        new.run(self.LIVE)
+
+        assert new.due(self.LIVE) == {}
+        assert self.base(new) == ("no blessed model was trained on other data", [])
+
+    def test_new_data_starts_from_the_model_of_the_old(self, new: Root) -> None:
+        """The Trainer runs because of the data, reads the base model, and is then up to date."""
+        new.run(self.LIVE)
+        old = new.newest("Trainer", "model")
+        (new.data / "cats" / "9.png").write_text("one more cat")
+        due = new.due(self.LIVE)
+        new.run(self.LIVE)
+        reason, read = self.base(new)
+
+        assert (due["Trainer"], new.due(self.LIVE)) == ("after Ingest, which runs", {})
+        assert (reason, len(read)) == (f"base model {old}", 1)
+
+    def test_another_setting_starts_from_the_same_base(self, new: Root) -> None:
+        """Not from the model that was trained on this very data with the other setting."""
+        new.run(self.LIVE)
+        old = new.newest("Trainer", "model")
+        (new.data / "cats" / "9.png").write_text("one more cat")
+        new.run(self.LIVE)
+
+        assert new.planned(self.LIVE, "train.epochs=3").of("Base").reason == f"base model {old}"
+
+    def test_a_model_of_other_data_that_was_blessed_since(self, new: Root) -> None:
+        """Back on the old data, Ingest and Transform are up to date; the Trainer starts from the model of the new."""
+        new.run(self.LIVE)
+        (new.data / "cats" / "9.png").write_text("one more cat")
+        new.run(self.LIVE)
+        (new.data / "cats" / "9.png").unlink()
+
+        assert list(new.due(self.LIVE)) == ["Trainer", "Evaluator", "Pusher"]
+        assert new.planned(self.LIVE).of("Base").reason == f"base model {new.newest('Trainer', 'model')}"
+
+    def test_a_model_in_a_folder(self, new: Root) -> None:
+        """Its content is in the key: another model under the same name is another base."""
+        model = new.home / "model"
+        for name in (
+            "variables/variables.index",
+            "variables/variables.data-00000-of-00001",
+            "assets.extra/weights.json",
+        ):
+            (model / name).parent.mkdir(parents=True, exist_ok=True)
+            (model / name).write_text(name)
+        flag = f"train.warm_start={model}"
+        new.run(flag)
+        unchanged = new.due(flag)
+        (model / "variables" / "variables.index").write_text("another one")
+
+        assert unchanged == {}
+        assert new.due(flag) == {
+            "Base": "model of train.warm_start changed",
+            **after({"Trainer": "after Base, which runs"}),
+        }
+
+    def test_a_folder_without_a_model(self, new: Root) -> None:
+        """The missing file is named."""
+        with pytest.raises(BadInput, match=r"train.warm_start .*data: there is no file assets.extra/weights.json"):
+            new.due(f"train.warm_start={new.data}")
 
 
 @pytest.mark.parametrize(("source", "runs"), [("image_folder", True), ("csv_rows", False)])
