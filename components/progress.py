@@ -1,4 +1,4 @@
-"""Progress and warnings of a running node, reported to one listener in the same process."""
+"""Progress, messages and warnings of a running node, reported to one listener in the same process."""
 
 import sys
 from collections.abc import Callable, Iterator
@@ -12,24 +12,33 @@ class Progress:
 
     done: int  # records
     total: int | None = None
-    note: str = ""  # such as "epoch 3/12"
+    note: str = ""  # such as "loss 0.512"
     seconds: float | None = None  # that the records took, if that is not the time since the start of the node
+    place: str = ""  # of training, shown instead of the number of records: "epoch 3/12  step 118/250"
+    left: float | None = None  # seconds to the end, estimated
 
 
 Listener = Callable[[Progress], None]
 _listeners: list[Listener] = []
+_say: list[Callable[[str], None]] = []
 _warn: list[Callable[[str], None]] = []
 
 
-def listen(listener: Listener) -> None:
-    """Sets the listener of this process."""
-    _listeners[:] = [listener]
+def listen(listener: Listener, say: Callable[[str], None]) -> None:
+    """Sets what shows the progress and the messages of this process."""
+    _listeners[:], _say[:] = [listener], [say]
 
 
-def report(done: int, total: int | None = None, note: str = "", seconds: float | None = None) -> None:
+def report(progress: Progress) -> None:
     """Reports progress to the listener, if there is one."""
     for listener in _listeners:
-        listener(Progress(done, total, note, seconds))
+        listener(progress)
+
+
+def say(message: str) -> None:
+    """Shows a message to the user, once: through the listener, else on standard error."""
+    for show in _say or [lambda text: print(f"penstock: {text}", file=sys.stderr)]:
+        show(message)
 
 
 @contextmanager

@@ -23,6 +23,7 @@ from pipelines.orchestration.outcome import NodeFacts
 from pipelines.orchestration.plan import NodePlan, Plan
 from pipelines.orchestration.schema import Curated
 from pipelines.report.facts import RunFacts
+from pipelines.report.formatting import duration
 
 _SYMBOLS = {"ran": "✓", "cached": "=", "failed": "✗", "skipped": "·"}
 _STYLES = {"ran": "green", "cached": "cyan", "failed": "red bold", "skipped": "dim"}
@@ -123,6 +124,10 @@ class Display:
         )
         self._console.print(f"schema: {when}; check it and edit it if needed: {schema.file}")
 
+    def say(self, message: str) -> None:
+        """Prints a message of a running node."""
+        self._console.print(message)
+
     def warning(self, message: str) -> None:
         """Prints a warning."""
         self._console.print(Text(f"warning: {message}", style="yellow"))
@@ -171,10 +176,20 @@ class Display:
         elapsed = time.monotonic() - self._begun
         line = f"▸ {self._node:<17}{elapsed:>7.1f} s"
         if self._progress is not None:
-            of = f" of {self._progress.total:,}" if self._progress.total else ""
-            speed = _speed(self._progress.done, self._progress.seconds or elapsed)
-            line += f"  {self._progress.done:,}{of} records  {speed}  {self._progress.note}"
+            line += f"  {_progress_text(self._progress, elapsed)}"
         return Text(line, style="bold")
+
+
+def _progress_text(progress: Progress, elapsed: float) -> str:
+    of = f" of {progress.total:,}" if progress.total else ""
+    speed = _speed(progress.done, progress.seconds or elapsed)
+    parts = [
+        progress.place or f"{progress.done:,}{of} records",
+        f"ETA {duration(progress.left)}" if progress.left is not None else "",
+        speed.replace("/s", " samples/s") if progress.place else speed,
+        progress.note,
+    ]
+    return "  ".join(filter(None, parts))
 
 
 def _speed_of(node: NodeFacts) -> str:
@@ -208,6 +223,8 @@ def _summary_rows(facts: RunFacts, config: RunConfig) -> list[tuple[str, str]]:
         rows.append(("blessed", "yes" if facts.blessed else "no"))
     if facts.model_path:
         rows.append(("model", facts.model_path))
+    if facts.tensorboard:
+        rows.append(("curves", f"tensorboard --logdir {facts.tensorboard}"))
     if config.report.exists():
         rows.append(("report", str(config.report)))
     if facts.seconds:

@@ -103,7 +103,7 @@ class _TfxRun:
     def _attempt(self, compiled: Any, display: Display) -> BaseException | None:
         try:
             with _signals_raise(), display.live(), progress.warnings_to(display.warning):
-                progress.listen(display.progress)
+                progress.listen(display.progress, display.say)
                 self._run_nodes(compiled, display)
         except KeyboardInterrupt as error:
             self._store.close_open_executions("CANCELED")

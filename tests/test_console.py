@@ -178,6 +178,20 @@ class TestProgress:
 
         assert lines(stream) == ["▸ Trainer             20.0 s  1,500 of 2,000 records  150/s  epoch 3/4"]
 
+    def test_training_shows_its_place_and_the_time_left(
+        self, display: Display, stream: io.StringIO, clock: SimpleNamespace
+    ) -> None:
+        """Instead of the number of records; a message of the node has a line of its own."""
+        display.started(planned("Trainer", CACHED))
+        display.say("Trainer: resumed at epoch 3, step 18 (stopped by SIGTERM at 10:42:07)")
+        clock.now = 120.0
+        display.progress(Progress(1500, 2000, "loss 0.500", 10.0, "epoch 3/4  step 20/40", 95.0))
+
+        assert lines(stream) == [
+            "Trainer: resumed at epoch 3, step 18 (stopped by SIGTERM at 10:42:07)",
+            "▸ Trainer             20.0 s  epoch 3/4  step 20/40  ETA 1 min 35 s  150 samples/s  loss 0.500",
+        ]
+
     def test_an_unknown_total_is_left_out(self, display: Display, stream: io.StringIO, clock: SimpleNamespace) -> None:
         """So is an empty note."""
         display.started(planned("Ingest", CACHED))
@@ -246,6 +260,7 @@ class TestSummary:
             metrics={"accuracy": 0.98765},
             blessed=True,
             model_path="serving/3",
+            tensorboard="run/2/tensorboard",
         )
         display.summary(facts, config)
 
@@ -262,6 +277,7 @@ class TestSummary:
             "  threshold      accuracy 0.9877, expected at least 0.6 (evaluate.min_accuracy)",
             "  blessed        yes",
             "  model          serving/3",
+            "  curves         tensorboard --logdir run/2/tensorboard",
             f"  report         {tmp_path}/root/report.html",
             "  time           78 s",
         ]

@@ -22,6 +22,7 @@ from components.ingest.units import Output, Unit
 from components.ingest.write import fingerprints, labels, strata
 from components.ingest.write.report import ShardReport
 from components.ingest.write.strata import Strata
+from components.progress import Progress
 from components.records.manifest import Manifest
 from components.storage import durable
 
@@ -163,7 +164,7 @@ class _RecordCounter:
 
     def add(self, records: int) -> None:
         self.done += records
-        progress.report(self.done, self.total or None)
+        progress.report(Progress(self.done, self.total or None))
 
 
 _progress = _RecordCounter()

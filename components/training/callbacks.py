@@ -13,12 +13,13 @@ import tensorflow as tf
 
 from components import diagnosis, progress
 from components.input_pipeline.probe import WaitMeter
+from components.progress import Progress
 
 _WORTH_SECONDS = 2.0  # waited over all epochs so far; a diagnosis takes about as long itself
 
 
 class InputTimer(keras.callbacks.Callback):
-    """Measures each epoch's training time and the part of it spent waiting for input, and diagnoses the cause.
+    """Measures each epoch's training and evaluation, the time spent waiting for input, and diagnoses its cause.
 
     Args:
         meter: measures the waiting time of the training dataset.
@@ -29,12 +30,14 @@ class InputTimer(keras.callbacks.Callback):
     def __init__(self, meter: WaitMeter, records: int, diagnose: Callable[[float, float], str]) -> None:
         """Starts without epochs."""
         super().__init__()
-        self._meter, self._records, self._diagnose, self._start = meter, records, diagnose, 0.0
+        self._meter, self._diagnose, self._start = meter, diagnose, 0.0
         self._epoch, self._before = 0, 0.0  # seconds of this epoch before a resume
         self._waited = 0.0  # in this epoch
+        self.records = records
         self.seconds: list[float] = []
         self.waited: list[float] = []
-        self.note = ""  # about the last epoch, once an epoch has waited for its input
+        self.evaluated: list[float] = []
+        self.note = ""  # why the last epoch waited for its input, if it did
         self._cause = ""
 
     def on_epoch_begin(self, epoch: int, logs: Mapping[str, float] | None = None) -> None:
@@ -46,35 +49,65 @@ class InputTimer(keras.callbacks.Callback):
     def on_test_begin(self, logs: Mapping[str, float] | None = None) -> None:
         """Stops the clock: training of the epoch ends when validation begins."""
         del logs
-        if len(self.seconds) > self._epoch:  # resumed within the evaluation
-            return
-        self.seconds.append(time.perf_counter() - self._start)
+        if len(self.seconds) == self._epoch:  # else resumed within the evaluation
+            self._end_training()
+        self._start = time.perf_counter()
+
+    def on_test_end(self, logs: Mapping[str, float] | None = None) -> None:
+        """Stops the clock of the evaluation."""
+        del logs
+        self.evaluated.append(time.perf_counter() - self._start)
+
+    def _end_training(self) -> None:
         self.waited.append(self._waited + self._meter.take())
+        self.seconds.append(time.perf_counter() - self._start)
         self._before = self._waited = 0.0
         waiting = self.waited[-1] / self.seconds[-1]
-        is_worth = waiting >= diagnosis.BOUND and sum(self.waited) >= _WORTH_SECONDS
-        if is_worth and not self._cause:  # once: the stages cost the same in every epoch
-            self._cause = self._diagnose(waiting, self._records / self.seconds[-1])
-        self.note = diagnosis.renewed(self._cause, waiting) if self._cause else ""
+        is_bound = waiting >= diagnosis.BOUND
+        if is_bound and sum(self.waited) >= _WORTH_SECONDS and not self._cause:  # once: stages cost the same every time
+            self._cause = self._diagnose(waiting, self.records / self.seconds[-1])
+        self.note = self._cause.partition(": ")[2] if is_bound else ""
+
+    @property
+    def is_evaluating(self) -> bool:
+        """Whether training of the present epoch has ended."""
+        return len(self.seconds) > self._epoch
 
     def elapsed(self) -> float:
-        """Returns the time of all training steps so far, while an epoch is trained."""
-        return sum(self.seconds) + time.perf_counter() - self._start
+        """Returns the time of all training steps so far."""
+        return sum(self.seconds) + (0.0 if self.is_evaluating else time.perf_counter() - self._start)
+
+    def evaluating(self) -> float:
+        """Returns the time of the present evaluation so far."""
+        return time.perf_counter() - self._start if self.is_evaluating else 0.0
+
+    def waiting(self) -> float:
+        """Returns the fraction of the present epoch's training that was spent waiting for input."""
+        if self.is_evaluating:
+            return self.waited[-1] / self.seconds[-1]
+        self._waited += self._meter.take()
+        return min(1.0, self._waited / max(1e-9, time.perf_counter() - self._start))
+
+    def of_epoch(self, epoch: int) -> dict[str, float]:
+        """Returns the records per second and the share of waiting of an epoch."""
+        seconds = self.seconds[epoch]
+        return {"samples_per_second": self.records / seconds, "waiting": self.waited[epoch] / seconds}
 
     def state(self) -> dict[str, Any]:
         """Returns the measurements of all epochs and of the present one, for a checkpoint."""
-        trained = len(self.seconds) > self._epoch
         self._waited += self._meter.take()
         return {
             "seconds": self.seconds,
             "waited": self.waited,
+            "evaluated": self.evaluated,
             "cause": self._cause,
-            "present": [0.0, 0.0] if trained else [time.perf_counter() - self._start, self._waited],
+            "present": [0.0, 0.0] if self.is_evaluating else [time.perf_counter() - self._start, self._waited],
         }
 
     def restore(self, state: Mapping[str, Any]) -> None:
         """Continues the measurements of a checkpoint."""
         self.seconds, self.waited, self._cause = list(state["seconds"]), list(state["waited"]), state["cause"]
+        self.evaluated = list(state["evaluated"])
         self._before, self._waited = state["present"]
 
     def to_dict(self) -> dict[str, Any]:
@@ -87,18 +120,27 @@ class InputTimer(keras.callbacks.Callback):
             else diagnosis.renewed(self._cause, waited / seconds),
             "seconds": self.seconds,
             "waited": self.waited,
-            "records_per_second": [self._records / seconds for seconds in self.seconds],
+            "evaluated": self.evaluated,
+            "records_per_second": [self.records / seconds for seconds in self.seconds],
         }
 
 
 class ProgressCallback(keras.callbacks.Callback):
-    """Reports progress after every call."""
+    """Reports progress after every call: place, rate, share of waiting, and the estimated time to the end.
 
-    def __init__(self, epochs: int, batch_size: int, records: int, timer: InputTimer) -> None:
-        """Takes the number of epochs, the batch size and the records per epoch."""
+    Args:
+        epochs: of the training.
+        steps: per epoch.
+        evaluation_steps: per evaluation.
+        batch_size: records per step.
+        timer: called before this callback.
+    """
+
+    def __init__(self, epochs: int, steps: int, evaluation_steps: int, batch_size: int, timer: InputTimer) -> None:
         super().__init__()
-        self._epochs, self._batch_size, self._records, self._timer = epochs, batch_size, records, timer
-        self._epoch = 0
+        self._epochs, self._steps, self._evaluation_steps = epochs, steps, evaluation_steps
+        self._batch_size, self._timer = batch_size, timer
+        self._epoch, self._loss = 0, ""
 
     def on_epoch_begin(self, epoch: int, logs: Mapping[str, float] | None = None) -> None:
         """Notes which epoch it is."""
@@ -106,11 +148,37 @@ class ProgressCallback(keras.callbacks.Callback):
         self._epoch = epoch
 
     def on_train_batch_end(self, batch: int, logs: Mapping[str, float] | None = None) -> None:
-        """Reports the number of records seen."""
-        loss = (logs or {}).get("loss", 0.0)
-        done = self._epoch * self._records + min((batch + 1) * self._batch_size, self._records)
-        note = "  ".join(filter(None, [f"epoch {self._epoch + 1}/{self._epochs}  loss {loss:.3f}", self._timer.note]))
-        progress.report(done, self._epochs * self._records, note, self._timer.elapsed())
+        """Reports steps of training."""
+        self._loss = f"loss {(logs or {}).get('loss', 0.0):.3f}"
+        self._report(f"step {batch + 1}/{self._steps}", batch + 1)
+
+    def on_test_batch_end(self, batch: int, logs: Mapping[str, float] | None = None) -> None:
+        """Reports steps of the evaluation."""
+        del logs
+        self._report(f"evaluation {batch + 1}/{self._evaluation_steps}", self._steps)
+
+    def _report(self, place: str, step: int) -> None:
+        timer, steps = self._timer, self._epoch * self._steps + step
+        notes = [self._loss, ": ".join(filter(None, [f"waiting {100 * timer.waiting():.0f} %", timer.note]))]
+        progress.report(
+            Progress(
+                done=self._epoch * timer.records + min(step * self._batch_size, timer.records),
+                total=timer.records * self._epochs,
+                note="  ".join(filter(None, notes)),
+                seconds=timer.elapsed(),
+                place=f"epoch {self._epoch + 1}/{self._epochs}  {place}",
+                left=self._left(steps),
+            )
+        )
+
+    def _left(self, steps: int) -> float:
+        """Returns the seconds to the end; until one was measured, a step of evaluation counts as one of training."""
+        timer = self._timer
+        per_step = timer.elapsed() / steps
+        done = timer.evaluated
+        evaluation = sum(done) / len(done) if done else self._evaluation_steps * per_step
+        evaluating = max(0.0, (self._epochs - len(done)) * evaluation - timer.evaluating())
+        return (self._epochs * self._steps - steps) * per_step + evaluating
 
 
 class TensorBoardLog(keras.callbacks.Callback):
@@ -119,9 +187,10 @@ class TensorBoardLog(keras.callbacks.Callback):
     Keras's own callback cannot write the epochs of an earlier process.
     """
 
-    def __init__(self, folder: Path) -> None:
-        """Takes the folder of the logs."""
+    def __init__(self, folder: Path, timer: InputTimer) -> None:
+        """Takes the folder of the logs, and what measures throughput."""
         super().__init__()
+        self._timer = timer
         self._writers = {
             prefix: tf.summary.create_file_writer(str(folder / name))
             for prefix, name in (("", "train"), ("val_", "validation"))
@@ -130,7 +199,9 @@ class TensorBoardLog(keras.callbacks.Callback):
 
     def on_epoch_end(self, epoch: int, logs: Mapping[str, float] | None = None) -> None:
         """Writes the values of an epoch."""
-        self._logs.append({**(logs or {}), "learning_rate": float(self.model.optimizer.learning_rate)})
+        values = {name: value for name, value in (logs or {}).items() if name.removeprefix("val_") != "records"}
+        rate = float(self.model.optimizer.learning_rate)
+        self._logs.append({**values, "learning_rate": rate, **self._timer.of_epoch(epoch)})
         self._write(epoch)
 
     def on_train_end(self, logs: Mapping[str, float] | None = None) -> None:

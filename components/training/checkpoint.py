@@ -43,9 +43,10 @@ class Checkpoint:
     arrays: tuple[Array, ...]
 
     @property
-    def at(self) -> str:
-        """When it was saved, as local time of day."""
-        return f"{datetime.fromisoformat(self.header['at']).astimezone():%H:%M:%S}"
+    def note(self) -> str:
+        """Where training continues, and why it was interrupted."""
+        cause, at = self.header["cause"], datetime.fromisoformat(self.header["at"])
+        return f"resumed at {_place(self.header)} ({cause or 'killed or failed after it was saved'} at {at:%H:%M:%S})"
 
 
 class Damaged(ValueError):

@@ -6,13 +6,13 @@ from typing import Any
 
 import keras
 
-from components import refs
+from components import progress, refs
 from components.input_pipeline import Reader, RecordFile, probe
 from components.input_pipeline.probe import WaitMeter
 from components.models.heads import Head
 from components.records.verify import Verified
 from components.settings.train import Train
-from components.training import loop, optimizer
+from components.training import loop, memory, optimizer
 from components.training.callbacks import InputTimer, ProgressCallback, TensorBoardLog
 from components.training.checkpoint import Checkpoints
 from components.training.stopping import Best
@@ -30,13 +30,16 @@ def fit(
 ) -> dict[str, Any]:
     """Trains the model, gives it the weights of its best epoch, and returns the history."""
     files, eval_files = _files(train), _files(evaluation)
-    steps, meter = reader.steps(files), WaitMeter()
+    steps, evaluation_steps, meter = reader.steps(files), reader.evaluation_steps(eval_files), WaitMeter()
     records = sum(file.records for file in files)
     size = reader.settings.batch_size
     seen = min(records, steps * size)
     model.compile(optimizer=optimizer.make(settings, steps), loss=head.loss(), metrics=head.metrics())
     timer = InputTimer(meter, seen, lambda waiting, rate: probe.explain(reader, files, waiting, rate))
     best = Best(settings.best_by, settings.patience)
+    memory.reset()
+    if checkpoints.found:
+        progress.say(f"Trainer: {checkpoints.found.note}")
     state = loop.train(
         loop.Job(
             model=model,
@@ -44,15 +47,15 @@ def fit(
             steps=steps,
             epochs=settings.epochs,
             evaluation=reader.evaluation(eval_files),
-            evaluation_steps=reader.evaluation_steps(eval_files),
+            evaluation_steps=evaluation_steps,
             step=partial(refs.load(settings.step), model) if settings.step else None,
             steps_per_call=settings.steps_per_call,
         ),
         best,
         [
-            ProgressCallback(settings.epochs, size, seen, timer),
             timer,
-            TensorBoardLog(run / "tensorboard"),
+            ProgressCallback(settings.epochs, steps, evaluation_steps, size, timer),
+            TensorBoardLog(run / "tensorboard", timer),
         ],
         checkpoints,
     )
@@ -62,7 +65,8 @@ def fit(
         "epochs": state.history,
         "learning_rate": state.learning_rate,
         "resumed": state.resumed,
-        "steps_per_call": state.steps_per_call,
+        "steps_per_call": {"last": state.steps_per_call, "chosen": not settings.steps_per_call},
+        "memory": memory.peaks(),
         "batch": {"size": size, "accumulate": settings.accumulate, "effective": size * settings.accumulate},
         # Records that no epoch reads: those of damaged shards, and of a last batch that is dropped.
         "unread": {"train": train.lost + records - seen, "eval": evaluation.lost},

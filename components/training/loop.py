@@ -177,5 +177,5 @@ def _continued(found: checkpoint.Checkpoint | None) -> State:
         return State()
     state = State(**{name: found.header[name] for name in State.__dataclass_fields__})
     resume = {"epoch": state.epoch, "step": state.step, "at": found.header["at"], "cause": found.header["cause"]}
-    state.resumed = [*state.resumed, resume]
+    state.resumed = [*state.resumed, {**resume, "note": found.note}]
     return state

@@ -28,6 +28,16 @@ class Threshold:
 
 
 @dataclass(frozen=True)
+class Training:
+    """How the Trainer ran: one value per epoch, and for the whole training."""
+
+    samples_per_second: tuple[float, ...] = ()
+    waiting: tuple[float, ...] = ()  # fraction of training that waited for input
+    learning_rate: tuple[float, ...] = ()
+    details: tuple[tuple[str, str], ...] = ()  # name, value: "batch size", "64, chosen from the data"
+
+
+@dataclass(frozen=True)
 class RunFacts:
     """Everything that the summary table and the report page show."""
 
@@ -52,7 +62,8 @@ class RunFacts:
     best_epoch: int | None = None  # counted from 0
     warm_start: tuple[tuple[str, str], ...] = ()  # weight, and whether it was copied, mapped or fresh
     samples_per_second: float | None = None  # of training
-    input_verdict: str = ""  # whether training waited for its input, and why
+    training: Training | None = None
+    tensorboard: str | None = None  # folder of its logs
     metrics: Mapping[str, float] = field(default_factory=dict)
     thresholds: tuple[Threshold, ...] = ()
     slices: tuple[tuple[str, str, float, int], ...] = ()  # column, value, metric of the first threshold, records

@@ -1,12 +1,10 @@
 """Gathers the facts of a run from MLMD and from the small files in its artifacts."""
 
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
-
-import orjson
 
 from components.errors import NotBlessed, exit_code_of
 from components.records import manifest
@@ -17,13 +15,12 @@ from pipelines.orchestration import plan
 from pipelines.orchestration.outcome import NodeFacts
 from pipelines.orchestration.plan import Plan
 from pipelines.orchestration.store import Artifact, Execution, Store
-from pipelines.report import model_card
+from pipelines.report import model_card, trained
 from pipelines.report.facts import RunFacts, SampleImage, Threshold
 
 _QUARANTINE_SHOWN = 200
 _REASONS_SHOWN = 10
 _SAMPLES = 30
-_NOT_CURVES = ("records", "learning_rate")
 
 
 def facts(
@@ -58,7 +55,7 @@ def facts(
         **_of_ingest(
             outputs.get("Ingest", {}), results.get("Transform", {}).get("note", ""), with_samples=bool(seconds)
         ),
-        **_of_trainer(outputs.get("Trainer", {})),
+        **trained.facts(outputs.get("Trainer", {})),
     )
     return replace(found, card=model_card.make(config, found, used, outputs))
 
@@ -150,36 +147,6 @@ def _samples(folder: Path, written: manifest.Manifest) -> tuple[SampleImage, ...
         if turn < len(images)
     ]
     return tuple(samples[:_SAMPLES])
-
-
-def _of_trainer(outputs: Mapping[str, Artifact]) -> dict[str, Any]:
-    if "model_run" not in outputs:
-        return {}
-    stored = orjson.loads((outputs["model_run"].uri / "history.json").read_bytes())
-    epochs: dict[str, list[float]] = stored["epochs"]
-    curves = {
-        name: {"train": tuple(values), "eval": tuple(epochs[f"val_{name}"])}
-        for name, values in epochs.items()
-        if f"val_{name}" in epochs and name not in _NOT_CURVES
-    }
-    verdict = stored.get("input", {}).get("verdict", "")
-    proof = outputs["model_run"].uri / "proof.json"  # models of before 0.2 have none
-    proven = orjson.loads(proof.read_bytes()) if proof.exists() else {}
-    return {
-        "curves": curves,
-        "best_epoch": stored["best_epoch"],
-        "input_verdict": verdict,
-        "warm_start": tuple(_warm_start(stored.get("warm_start") or {})),
-        "proof": proven,
-    }
-
-
-def _warm_start(done: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
-    """Yields what a warm start did with each weight."""
-    for path, (rows, of) in done.get("mapped", {}).items():
-        yield path, f"mapped: {rows:,} of {of:,} rows"
-    for kind in ("copied", "fresh"):
-        yield from ((path, kind) for path in done.get(kind, ()))
 
 
 def _confusion(classes: int, cells: Sequence[tuple[int, int, int]]) -> tuple[tuple[int, ...], ...]:

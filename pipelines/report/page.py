@@ -57,6 +57,7 @@ def render(facts: RunFacts) -> str:
         balance=sections.balance(facts),
         samples=[thumbnail(sample) for sample in facts.samples[:MAX_SAMPLES]],
         curves=sections.curves(facts),
+        training_curves=sections.training_curves(facts),
         best=sections.best_epoch(facts),
         slices=sorted(facts.slices, key=lambda row: (row[0], row[2])),
         pairs=sections.confused_pairs(facts),

@@ -96,6 +96,7 @@ def present(facts: RunFacts) -> dict[str, str]:
         ("samples", "Samples", bool(facts.samples)),
         ("warm_start", "Warm start", bool(facts.warm_start)),
         ("curves", "Learning curves", bool(curves(facts))),
+        ("training", "Training", facts.training is not None),
         ("thresholds", "Metric thresholds", bool(facts.thresholds)),
         ("slices", "Slices", bool(facts.slices)),
         ("confusion", "Confusion matrix", bool(facts.confusion)),
@@ -157,6 +158,19 @@ def curves(facts: RunFacts) -> list[Curve]:
             placed = {split: lines.get(split, ()) for split in _splits(facts)}
             found.append(Curve(name, placed, _final(placed, best_epoch(facts))))
     return found
+
+
+def training_curves(facts: RunFacts) -> list[Curve]:
+    """Returns throughput, share of waiting and learning rate, one value per epoch."""
+    if (training := facts.training) is None:
+        return []
+    named = {
+        "samples per second": training.samples_per_second,
+        "share of waiting for input": training.waiting,
+        "learning rate": training.learning_rate,
+    }
+    best = best_epoch(facts)
+    return [Curve(name, {"train": each}, _final({"train": each}, best)) for name, each in named.items() if each]
 
 
 def best_epoch(facts: RunFacts) -> int | None:

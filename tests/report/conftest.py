@@ -11,7 +11,7 @@ from components.records.ledger import Entry
 from components.records.quarantine import Quarantined
 from pipelines.orchestration.outcome import NodeFacts
 from pipelines.report import page
-from pipelines.report.facts import RunFacts, SampleImage, Threshold
+from pipelines.report.facts import RunFacts, SampleImage, Threshold, Training
 
 EVIL = "<script>alert(1)</script>"
 
@@ -66,6 +66,12 @@ def facts() -> RunFacts:
         curves={"loss": {"train": (2.0, 1.0, 0.5, 0.25), "eval": (1.8, 0.9, 0.6, 0.7)}},
         best_epoch=2,
         samples_per_second=860.4,
+        training=Training(
+            samples_per_second=(700.0, 800.0, 850.0, 900.0),
+            waiting=(0.4, 0.3, 0.2, 0.1),
+            learning_rate=(0.003, 0.002, 0.001, 0.0),
+            details=(("batch size", "32, chosen from the data"), ("resumed", "at epoch 3, step 118")),
+        ),
         metrics={"accuracy": 0.9, "macro_f1": 0.89},
         thresholds=(Threshold("accuracy", 0.9, "at least 0.6", True),),
         slices=(("length", "long", 0.8, 5), ("length", "short", 1.0, 25)),

@@ -6,7 +6,22 @@ import pytest
 
 from components.records import manifest
 from components.records.manifest import Manifest
-from pipelines.report import gather
+from pipelines.report import gather, trained
+from pipelines.report.facts import Training
+
+HISTORY = {
+    "input": {
+        "verdict": "not input-bound: the device waits 1 % of the time",
+        "records_per_second": [800.0, 900.0],
+        "seconds": [4.0, 2.0],
+        "waited": [1.0, 0.5],
+    },
+    "learning_rate": [0.002, 0.001],
+    "memory": {"host": 1234.4, "devices": {"GPU:0": 2345.6}},
+    "batch": {"size": 64, "accumulate": 4, "effective": 256, "chosen": True},
+    "steps_per_call": {"last": 8, "chosen": True},
+    "resumed": [{"note": "resumed at epoch 3, step 118 (stopped by SIGTERM at 10:42:07)"}],
+}
 
 
 @pytest.mark.parametrize(
@@ -28,3 +43,26 @@ def test_label_and_notes_come_from_the_manifest(
     stored = manifest.read(tmp_path)
 
     assert (stored, gather._label(stored)) == (made, expected)
+
+
+def test_how_the_trainer_ran_comes_from_the_history() -> None:
+    """Throughput, waiting and learning rate per epoch; batch size, memory and resumes as text."""
+    assert trained.training(HISTORY) == Training(
+        samples_per_second=(800.0, 900.0),
+        waiting=(0.25, 0.25),
+        learning_rate=(0.002, 0.001),
+        details=(
+            ("input", "not input-bound: the device waits 1 % of the time"),
+            ("batch size", "64, chosen from the data"),
+            ("records per update", "256"),
+            ("steps per call", "8, chosen by their duration"),
+            ("peak memory", "1,234 MB (process)"),
+            ("peak memory of GPU:0", "2,346 MB"),
+            ("resumed", "at epoch 3, step 118 (stopped by SIGTERM at 10:42:07)"),
+        ),
+    )
+
+
+def test_an_older_history_is_no_error() -> None:
+    """`--from Evaluator` keeps a model that was trained before these facts were recorded."""
+    assert trained.training({key: value for key, value in HISTORY.items() if key != "memory"}) is None

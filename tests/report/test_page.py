@@ -24,8 +24,8 @@ HUGE = "x" * 10_000_000
 VOID = {"meta", "img", "br", "wbr", "link", "input", "hr"}
 EMPTY = RunFacts(pipeline="digits", task="image", started="?", seconds=0.4, outcome="failed", exit_code=4)
 SECTIONS = [
-    "pipeline", "time", "ledger", "quarantine", "warnings", "classes", "samples", "curves", "thresholds", "slices",
-    "confusion",
+    "pipeline", "time", "ledger", "quarantine", "warnings", "classes", "samples", "curves", "training",
+    "thresholds", "slices", "confusion",
 ]  # fmt: skip
 
 
@@ -310,18 +310,18 @@ def test_best_epoch(facts: RunFacts) -> None:
     """The best epoch is counted from 1; the rate is that of training."""
     text = _plain(facts)
 
-    assert (
-        "Values at the best epoch (3). Training processed 860 samples per second. loss train 0.5000 eval 0.6000" in text
-    )
+    assert "Values at the best epoch (3). loss train 0.5000 eval 0.6000" in text
     assert "Trainer 31.9 s · 60 records · 860 samples per second 3 texts cut upstream Ingest changed" in text
 
 
-def test_input_verdict(facts: RunFacts) -> None:
-    """Above the curves, the page says whether training waited for its input."""
-    verdict = "input-bound 34 %: decoding is the limit; store at 256 px (2.2x) or use 4 cores"
+def test_training(facts: RunFacts) -> None:
+    """Throughput, share of waiting and learning rate per epoch, and a table of details."""
+    text = _plain(facts)
 
-    assert f"Training was {verdict}. loss train" in _plain(replace(facts, input_verdict=verdict))
-    assert "Training was" not in _plain(facts)
+    assert "Training Training processed 860 samples per second. samples per second train 850" in text
+    assert "share of waiting for input train 0.2000" in text
+    assert "learning rate train 0.001000" in text
+    assert "Detail Value batch size 32, chosen from the data resumed at epoch 3, step 118 Metric thresholds" in text
 
 
 def test_headings(facts: RunFacts) -> None:

@@ -124,11 +124,12 @@ def run(home: Path, tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, lis
     """The outputs of one run, and its progress reports."""
     reports: list[Progress] = []
     out = tmp_path_factory.mktemp("run")
-    progress.listen(reports.append)
+    progress.listen(reports.append, print)
     try:
         trainer.run_fn(arguments(home, out))
     finally:
         progress._listeners.clear()
+        progress._say.clear()
     return out, reports
 
 
@@ -147,6 +148,19 @@ def exported_weights(out: Path) -> Weights:
     """Returns every variable of the exported model by name."""
     reader = tf.train.load_checkpoint(str(out / "model" / "variables" / "variables"))
     return {name: reader.get_tensor(name) for name in reader.get_variable_to_shape_map() if "VARIABLE_VALUE" in name}
+
+
+def scalars(out: Path, split: str) -> dict[str, dict[int, float]]:
+    """Returns the TensorBoard values of a split by name and step; a step that was written twice fails."""
+    found: dict[str, dict[int, float]] = {}
+    for log in (out / "run" / "tensorboard" / split).glob("events.out.tfevents.*"):
+        for content in tf.data.TFRecordDataset(str(log)).as_numpy_iterator():
+            event = tf.compat.v1.Event.FromString(content)
+            for value in event.summary.value:
+                steps = found.setdefault(value.tag, {})
+                assert event.step not in steps, (value.tag, event.step)
+                steps[event.step] = float(tf.make_ndarray(value.tensor))
+    return found
 
 
 def records(home: Path, split: str) -> Iterator[bytes]:
@@ -201,23 +215,33 @@ class TestRun:
 
         assert [name.decode() for name in row] == ["bright", "dark"]
 
-    @pytest.mark.parametrize("split", ["train", "validation"])
-    def test_tensorboard_has_the_loss_of_every_epoch(self, run: tuple[Path, list[Progress]], split: str) -> None:
-        """One log per split."""
-        (log,) = (run[0] / "run" / "tensorboard" / split).glob("events.out.tfevents.*")
-        events = tf.data.TFRecordDataset(str(log)).as_numpy_iterator()
-        values = [value for event in events for value in tf.compat.v1.Event.FromString(event).summary.value]
-        shown = [float(tf.make_ndarray(value.tensor)) for value in values if value.tag == "epoch_loss"]
+    def test_tensorboard_has_the_values_of_every_epoch(self, run: tuple[Path, list[Progress]]) -> None:
+        """One log per split; of training also learning rate, samples per second and the share of waiting."""
+        stored = history(run[0])
+        rates, shares = stored["input"]["records_per_second"], stored["input"]["waited"]
+        waiting = [waited / seconds for waited, seconds in zip(shares, stored["input"]["seconds"], strict=True)]
+        names = {f"epoch_{name}": stored["epochs"][name] for name in ("loss", "accuracy")}
+        measured = {"learning_rate": stored["learning_rate"], "samples_per_second": rates, "waiting": waiting}
 
-        assert shown == pytest.approx(history(run[0])["epochs"]["val_loss" if split == "validation" else "loss"])
+        assert scalars(run[0], "train") == {
+            name: pytest.approx(dict(enumerate(values)))
+            for name, values in {**names, **{f"epoch_{name}": each for name, each in measured.items()}}.items()
+        }
+        assert scalars(run[0], "validation") == {
+            name: pytest.approx(dict(enumerate(stored["epochs"][name.replace("epoch", "val")]))) for name in names
+        }
 
     def test_progress_ends_at_all_records_of_all_epochs(self, run: tuple[Path, list[Progress]]) -> None:
-        """It only increases, and names the epoch."""
-        done = [each.done for each in run[1]]
+        """It names epoch and step, in the evaluation too."""
+        shown = [(each.done, each.place) for each in run[1]]
+        steps = ["step 1/3", "step 2/3", "step 3/3", "evaluation 1/1"]
 
-        assert done == [16, 32, 40, 56, 72, 80, 96, 112, 120, 136, 152, 160]
+        assert shown == [
+            (40 * epoch + done, f"epoch {epoch + 1}/4  {step}")
+            for epoch in range(EPOCHS)
+            for done, step in zip([16, 32, 40, 40], steps, strict=True)
+        ]
         assert {each.total for each in run[1]} == {160}
-        assert [each.note.split("  ")[0] for each in run[1][::3]] == [f"epoch {n}/4" for n in range(1, 5)]
 
     def test_one_seed_gives_equal_weights(self, home: Path, run: tuple[Path, list[Progress]], tmp_path: Path) -> None:
         """D2: bit-identical weights and the same history."""
@@ -231,7 +255,7 @@ class TestRun:
 
 def learned(out: Path) -> dict[str, Any]:
     """Returns the history without measured times."""
-    return {key: value for key, value in history(out).items() if key not in ("input", "steps_per_call")}
+    return {key: value for key, value in history(out).items() if key not in ("input", "memory", "steps_per_call")}
 
 
 @pytest.fixture
