@@ -21,9 +21,11 @@ import tensorflow as tf
 
 from components import features as modalities
 from components.features import Feature
+from components.fitting.escaping import escape
 from components.models.joined import extractor
-from components.pretrained.artifacts import EXTRACTOR, PRETRAINED
+from components.pretrained.artifacts import EXTRACTOR, LABELS, PRETRAINED
 from components.pretrained.load import EmbeddingModel
+from components.storage import durable
 
 SLICES = "transformed_features"
 _IMAGE_RANK = 4  # of a batch of images
@@ -121,6 +123,8 @@ def export(
     if any(hasattr(feature, "slices") for feature in features.values()):
         signatures[SLICES] = _graph(served.slice_examples).get_concrete_function(examples)
     tf.saved_model.save(served, folder, signatures=signatures)
+    if classes and fitted is None:  # otherwise it is an asset of the fitted graph, with the same content
+        durable.write_bytes(Path(folder) / LABELS, b"".join(name + b"\n" for name in escape(list(classes)).numpy()))
     if embedding:
         (Path(folder) / PRETRAINED).parent.mkdir(exist_ok=True)
         (Path(folder) / PRETRAINED).write_text(embedding.digest)

@@ -85,7 +85,9 @@ def run_fn(args: FnArgs) -> None:
         history["batch"]["chosen"] = not settings.batch_size
         durable.write_bytes(Path(args.model_run_dir) / HISTORY, orjson.dumps({**history, "warm_start": warm}))
         alone, embedding = stack.enter_context(proof.fresh_process()), _image_embedding(pretrained, extract)
-        export.export(model, reader.features, classes, args.serving_model_dir, fitted.graph, embedding)
+        # Only where it is needed: a model that reads files is not accepted as a pretrained model.
+        graph = fitted.graph if any(each.part.fit for each in parts) else None
+        export.export(model, reader.features, classes, args.serving_model_dir, graph, embedding)
         exported_weights.write_names(Path(args.serving_model_dir), names, extract.get("digest", ""))
         raw = export.raw_columns(reader.features, embedding)
         proven = proof.prove(model, reader, evaluation, classes, args.serving_model_dir, raw, alone)
