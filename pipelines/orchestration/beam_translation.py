@@ -2,6 +2,7 @@
 
 DoFn ─► Beam inspects the signature of every method, several times per transform ─► here: once per class
 pickle ─► Beam sets the level of dill's logger, which clears the caches of all loggers ─► here: only if it changes
+apply  ─► Beam builds a parser of its options, twice per transform ─► here: once per class of options
 """
 
 import logging
@@ -10,11 +11,12 @@ from types import MethodType
 from typing import Any
 from weakref import WeakKeyDictionary
 
+from apache_beam.options.pipeline_options import PipelineOptions
 from apache_beam.transforms import userstate
 
 
 def speed_up() -> None:
-    """Makes Beam remember what it finds out about a DoFn's class. Can be called repeatedly."""
+    """Makes Beam remember what it finds out about a DoFn's class and its options. Can be called repeatedly."""
     inspect = userstate.get_dofn_specs
     if hasattr(inspect, "__wrapped__"):
         return
@@ -37,3 +39,14 @@ def speed_up() -> None:
             set_level(level)
 
     log.setLevel = set_other_level  # type: ignore[method-assign,assignment]
+    view_as = PipelineOptions.view_as
+    views: WeakKeyDictionary[Any, dict[type, Any]] = WeakKeyDictionary()
+
+    @wraps(view_as)
+    def view_once(options: Any, kind: type) -> Any:
+        found = views.setdefault(options, {})  # all views of an object share its values
+        if kind not in found:
+            found[kind] = view_as(options, kind)
+        return found[kind]
+
+    PipelineOptions.view_as = view_once

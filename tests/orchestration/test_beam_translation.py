@@ -1,10 +1,11 @@
-"""Beam finds the same state and timers of a DoFn as before, and inspects a class once."""
+"""Beam finds the same state and timers of a DoFn as before, and inspects a class once; options keep their values."""
 
 from typing import Any
 
 import apache_beam as beam
 import pytest
 from apache_beam.coders import VarIntCoder
+from apache_beam.options.pipeline_options import PipelineOptions, StandardOptions, TypeOptions
 from apache_beam.transforms import userstate
 from apache_beam.transforms.userstate import ReadModifyWriteStateSpec
 
@@ -60,3 +61,13 @@ def test_state_of_a_dofn_is_found(dofn: beam.DoFn, expected: set[Any]) -> None:
 def test_class_is_inspected_once() -> None:
     """Two instances of a class have one result."""
     assert userstate.get_dofn_specs(Stateful()) is userstate.get_dofn_specs(Stateful())
+
+
+def test_views_of_options_share_their_values() -> None:
+    """A value set in one view is seen by the others."""
+    options = PipelineOptions(["--runner=DirectRunner"])
+    options.view_as(TypeOptions).pipeline_type_check = False
+
+    assert options.view_as(StandardOptions).view_as(TypeOptions).pipeline_type_check is False
+    assert options.view_as(TypeOptions) is options.view_as(TypeOptions)
+    assert options.get_all_options(drop_default=True) == {"runner": "DirectRunner", "pipeline_type_check": False}
