@@ -198,6 +198,27 @@ def bench_input(
     typer.echo(show.benched(bench.bench(jobs.make(chosen, records, rounds, seconds), device)))
 
 
+@bench.command("train")
+def bench_train(
+    task: TaskName,
+    data: Data = None,
+    root: Root = None,
+    name: Name = None,
+    settings_file: SettingsFile = None,
+    flags: Set = None,
+    records: Records = None,
+    rounds: Rounds = 3,
+    seconds: Seconds = 3.0,
+) -> None:
+    """Measure training: the input alone, the model alone, both together, and the share of waiting for input."""
+    from pipelines import config, log
+    from pipelines.bench import jobs, show, train
+
+    log.prepare_environment()
+    chosen = config.make(task, data=data, root=root, name=name, settings_file=settings_file, flags=flags or ())
+    typer.echo(show.trained(train.bench(jobs.make(chosen, records, rounds, seconds))))
+
+
 @tune.command("input")
 def tune_input(
     task: TaskName,

@@ -19,7 +19,7 @@ from components.errors import PenstockError
 from components.ingest.pool import WorkerDied, WorkerProcess
 from pipelines import log
 from pipelines.bench import locate
-from pipelines.bench.measurements import MeasureJob, MeasureResult
+from pipelines.bench.measurements import MeasureJob, MeasureResult, TrainResult
 from pipelines.config import RunConfig
 
 _TAIL = 2000  # characters of a dead process's output in the error message
@@ -38,18 +38,27 @@ def cores() -> int:
 
 
 def run(job: MeasureJob) -> MeasureResult:
-    """Runs a job in a fresh process; raises what it raises, and PenstockError if the process dies."""
+    """Measures the input pipeline in a fresh process; raises what it raises, and PenstockError if the process dies."""
+    return pydantic.TypeAdapter(MeasureResult).validate_python(_called(f"{__name__}:measure_here", job))
+
+
+def run_training(job: MeasureJob) -> TrainResult:
+    """Measures training in a fresh process, in the same way."""
+    return pydantic.TypeAdapter(TrainResult).validate_python(_called(f"{__name__}:train_here", job))
+
+
+def _called(function: str, job: MeasureJob) -> Any:
     with tempfile.TemporaryDirectory() as folder, contextlib.closing(WorkerProcess()) as process:
         output = Path(folder, "output.log")
         try:
-            (measured,) = process.call(f"{__name__}:measure_here", job, output)
+            (measured,) = process.call(function, job, output)
         except WorkerDied:
             last = output.read_text(errors="replace")[-_TAIL:].strip() if output.exists() else ""
             raise PenstockError(
-                "the process that measures the input pipeline died, possibly out of memory; "
+                "the process that measures died, possibly out of memory; "
                 f"free some memory, or lower input.batch_size or input.ram_mb\n{last}".rstrip()
             ) from None
-        return pydantic.TypeAdapter(MeasureResult).validate_python(measured)
+        return measured
 
 
 def measure_here(job: MeasureJob, output: Path) -> Iterator[dict[str, Any]]:
@@ -58,3 +67,11 @@ def measure_here(job: MeasureJob, output: Path) -> Iterator[dict[str, Any]]:
         from pipelines.bench import worker  # TensorFlow, for the worker process only
 
         yield asdict(worker.measure(job))
+
+
+def train_here(job: MeasureJob, output: Path) -> Iterator[dict[str, Any]]:
+    """The same for training."""
+    with log.diverted(output):
+        from pipelines.bench import train_worker
+
+        yield asdict(train_worker.measure(job))

@@ -78,6 +78,25 @@ class MeasureResult:
         return [median(rounds) for rounds in self.measured]
 
 
+@dataclass(frozen=True)
+class TrainMeasurement:
+    """The figures of training on one device, in samples per second."""
+
+    device: str
+    input_rate: float  # alone
+    model_rate: float  # alone
+    rate: float  # together
+    waiting: float  # fraction of the time in which the model waited for input
+
+
+@dataclass(frozen=True)
+class TrainResult:
+    """What a worker process returns about training."""
+
+    facts: RecordFacts
+    measured: TrainMeasurement
+
+
 def median(rounds: Sequence[Measurement]) -> Measurement:
     """Returns the median of each figure."""
     values = [asdict(each) for each in rounds]

@@ -1,10 +1,11 @@
-"""The results of `bench input` and `tune input` as lines of text."""
+"""The results of `bench input`, `bench train` and `tune input` as lines of text."""
 
 from collections.abc import Callable, Sequence
 
 from components import diagnosis
 from pipelines.bench.bench import SIMULATED_SHARE, BenchResult
-from pipelines.bench.measurements import Measurement
+from pipelines.bench.measurements import Measurement, RecordFacts, TrainMeasurement
+from pipelines.bench.train import TrainBench
 from pipelines.bench.tune import TuneResult
 
 _QUIET = 0.1  # share of the machine that other processes may use before rates become unreliable
@@ -13,10 +14,8 @@ _NAME_WIDTH, _CELL_WIDTH = 18, 20
 
 def benched(result: BenchResult) -> str:
     """Returns the comparison with the tutorial, the cost of each stage, the device and the verdict."""
-    facts = result.facts
-    data = f"{facts.records:,} records of {facts.bytes / facts.records / 1e3:,.1f} KB"
     lines = [
-        f"{data}, batches of {facts.batch_size}, {result.cores} cores, decoder {', '.join(facts.decoders)}",
+        _data(result.facts, result.cores),
         "",
         *_comparison(result.ours, result.tutorial),
         "",
@@ -29,6 +28,26 @@ def benched(result: BenchResult) -> str:
         busy = f"other processes used {_percent(result.ours.others)} of the machine: trust only the CPU-µs"
         lines.append(_row("warning", [busy]))
     return "\n".join(lines)
+
+
+def trained(result: TrainBench) -> str:
+    """Returns the rates of input, model and both per device, and the verdict."""
+    rows: list[tuple[str, Callable[[TrainMeasurement], str]]] = [
+        ("", lambda each: each.device),
+        ("input alone", lambda each: _rate(each.input_rate)),
+        ("model alone", lambda each: _rate(each.model_rate)),
+        ("together", lambda each: _rate(each.rate)),
+        ("waiting for input", lambda each: _percent(each.waiting)),
+    ]
+    return "\n".join(
+        [
+            _data(result.facts, result.cores),
+            "",
+            *(_row(name, [text(each) for each in result.devices]) for name, text in rows),
+            "",
+            _row("verdict", [result.verdict]),
+        ]
+    )
 
 
 def tuned(result: TuneResult) -> str:
@@ -78,6 +97,15 @@ def _device(result: BenchResult) -> str:
 def _row(name: str, cells: Sequence[str]) -> str:
     *first, last = cells
     return f"{name:<{_NAME_WIDTH}}{''.join(f'{cell:<{_CELL_WIDTH}}' for cell in first)}{last}"
+
+
+def _data(facts: RecordFacts, cores: int) -> str:
+    size = f"{facts.records:,} records of {facts.bytes / facts.records / 1e3:,.1f} KB"
+    return f"{size}, batches of {facts.batch_size}, {cores} cores, decoder {', '.join(facts.decoders)}"
+
+
+def _rate(rate: float) -> str:
+    return f"{rate:,.0f} samples/s"
 
 
 def _percent(share: float) -> str:

@@ -34,13 +34,13 @@ def turns(variants: int, number: int) -> list[int]:
 
 
 def _measure(job: MeasureJob, folder: Path) -> MeasureResult:
-    fitted = _fitted(job)
-    data = [_data(job, variant, folder / str(index), fitted) for index, variant in enumerate(job.variants)]
+    graph = fitted(job)
+    data = [_data(job, variant, folder / str(index), graph) for index, variant in enumerate(job.variants)]
     measured: list[list[Measurement]] = [[] for _ in job.variants]
     for number in range(job.rounds):
         for index in turns(len(job.variants), number):
             measured[index].append(_round(job, job.variants[index].kind, data[index]))
-    return MeasureResult(_facts(data[0]), tuple(map(tuple, measured)))
+    return MeasureResult(facts(data[0]), tuple(map(tuple, measured)))
 
 
 def _round(job: MeasureJob, kind: str, data: TrainingData) -> Measurement:
@@ -69,16 +69,17 @@ def _batches(kind: str, data: TrainingData) -> Iterable[Any]:
     return tutorial.batches(data) if kind == TUTORIAL else data.until(kind)
 
 
-def _data(job: MeasureJob, variant: Variant, folder: Path, fitted: Any) -> TrainingData:
+def _data(job: MeasureJob, variant: Variant, folder: Path, graph: Any) -> TrainingData:
     task, seed = tasks.get(job.task), job.settings.train.seed
-    data = training_data.load(task, job.artifact, variant.settings, seed, fitted)
+    data = training_data.load(task, job.artifact, variant.settings, seed, graph)
     if variant.ingest is None:
         return data
     reencode.write(job.artifact, folder, _image_column(data), variant.ingest)
-    return training_data.load(task, folder, data.reader.settings, seed, fitted)  # the same batch size
+    return training_data.load(task, folder, data.reader.settings, seed, graph)  # the same batch size
 
 
-def _fitted(job: MeasureJob) -> Any:
+def fitted(job: MeasureJob) -> Any:
+    """Returns Transform's output, for tasks that read records with it."""
     if job.graph is None:
         return None
     from components.fitting.fitted import Fitted  # TFX's libraries, which image tasks do not need
@@ -86,7 +87,8 @@ def _fitted(job: MeasureJob) -> Any:
     return Fitted(str(job.graph), job.settings.transform)
 
 
-def _facts(data: TrainingData) -> RecordFacts:
+def facts(data: TrainingData) -> RecordFacts:
+    """Returns facts about the records."""
     size = budget.DataSize(sum(file.records for file in data.shards), sum(file.bytes for file in data.shards))
     return RecordFacts(
         records=size.records,

@@ -15,9 +15,18 @@ from pipelines import cli
 from pipelines.bench import jobs, show
 from pipelines.bench.accelerators import Accelerator
 from pipelines.bench.bench import BenchResult
-from pipelines.bench.measurements import STAGES, MeasureJob, Measurement, MeasureResult, RecordFacts
+from pipelines.bench.measurements import (
+    STAGES,
+    MeasureJob,
+    Measurement,
+    MeasureResult,
+    RecordFacts,
+    TrainMeasurement,
+    TrainResult,
+)
+from pipelines.bench.train import TrainBench
 
-NO_TENSORFLOW = ("accelerators", "bench", "jobs", "locate", "settings_file", "show", "tune")
+NO_TENSORFLOW = ("accelerators", "bench", "jobs", "locate", "settings_file", "show", "train", "tune")
 OURS = Measurement(1800.0, 1000.0, 0.01, 0.5, 0.03, 0.05, 700.0, 0.66, 0.001, 0.02)
 RESULT = BenchResult(
     facts=RecordFacts(4000, 304_000_000, ("native:1",), 600.0, "image", 64),
@@ -131,3 +140,54 @@ def test_bench_input(artifact: Path, tmp_path: Path, monkeypatch: pytest.MonkeyP
         "verdict           input-bound 50 %: decoding is the limit; "
         "store at 64 px (2.0x) or store raw at 64 px (2.0x) or input.cache=memory (2.9x)"
     )
+
+
+TRAINED = TrainBench(
+    facts=RESULT.facts,
+    cores=2,
+    devices=(
+        TrainMeasurement("CPU", 1800.0, 900.4, 810.0, 0.02),
+        TrainMeasurement("GPU:0", 1800.0, 9000.0, 1710.0, 0.8),
+    ),
+    verdict="input-bound 80 %: run `penstock bench input` to find the stage that is the limit",
+)
+
+
+def test_table_of_training() -> None:
+    """One column per device: input and model alone, together, and the share of waiting."""
+    assert show.trained(TRAINED).splitlines() == [
+        "4,000 records of 76.0 KB, batches of 64, 2 cores, decoder native:1",
+        "",
+        "                  CPU                 GPU:0",
+        "input alone       1,800 samples/s     1,800 samples/s",
+        "model alone       900 samples/s       9,000 samples/s",
+        "together          810 samples/s       1,710 samples/s",
+        "waiting for input 2 %                 80 %",
+        "",
+        "verdict           input-bound 80 %: run `penstock bench input` to find the stage that is the limit",
+    ]
+
+
+def test_bench_train(artifact: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Medians over the rounds; the waiting decides the verdict."""
+    rounds = [TrainMeasurement("CPU", 1e3 * each, 500.0, 400.0, 0.1 * each) for each in (1, 3, 2)]
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(jobs, "run_training", lambda _: TrainResult(RESULT.facts, rounds.pop()))
+    arguments = ["bench", "train", "image", "--data", str(tmp_path), "--records", str(artifact)]
+    shown = CliRunner().invoke(cli.app, arguments).output.splitlines()
+
+    assert (shown[-6], shown[-3], shown[-1]) == (
+        "input alone       2,000 samples/s",
+        "waiting for input 20 %",
+        "verdict           input-bound 20 %: run `penstock bench input` to find the stage that is the limit",
+    )
+
+
+def test_a_pretrained_model_is_not_measured(artifact: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It is rejected before anything is measured."""
+    monkeypatch.chdir(tmp_path)
+    flags = ["--data", str(tmp_path), "--records", str(artifact), "--set", "extract.model=some.keras"]
+    result = CliRunner().invoke(cli.app, ["bench", "train", "image", *flags])
+
+    assert isinstance(result.exception, SettingsError)
+    assert "expected no extract.model" in str(result.exception)

@@ -85,3 +85,14 @@ def test_a_worker_process_that_dies(artifact: Path) -> None:
 
     with pytest.raises(PenstockError, match=r"died, possibly out of memory; free some memory, or lower input\.batch"):
         jobs.run(deadly)
+
+
+@pytest.mark.slow
+def test_training_is_measured(artifact: Path) -> None:
+    """Input, model and both, in a fresh process, on the records of an artifact."""
+    shortest = replace(job(artifact), settings=Settings(input=SETTINGS))
+    result = jobs.run_training(shortest)
+
+    assert (result.facts.records, result.facts.batch_size, result.measured.device) == (40, 8, "CPU")
+    assert min(result.measured.input_rate, result.measured.model_rate, result.measured.rate) > 0
+    assert 0 <= result.measured.waiting <= 1

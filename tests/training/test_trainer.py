@@ -4,7 +4,9 @@ The images of the eval split have wrong labels: validation loss rises as the mod
 last one, and a test can see that its weights are kept.
 """
 
+import re
 import shutil
+import signal
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -21,7 +23,7 @@ from tensorflow_transform.tf_metadata import dataset_metadata, schema_utils
 from tfx.components.trainer.fn_args_utils import FnArgs
 
 from components import progress
-from components.errors import BadInput, PenstockError
+from components.errors import BadInput, Cancelled, PenstockError
 from components.fitting import preprocessing
 from components.ingest.close import manifest as closing
 from components.ingest.sources.image_folder import SOURCE
@@ -251,6 +253,33 @@ class TestRun:
         assert learned(tmp_path) == learned(run[0])
         assert first.keys() == second.keys()
         assert [name for name in first if not np.array_equal(first[name], second[name])] == []
+
+    def test_a_resume_is_announced_once_and_continues_everything(
+        self, home: Path, run: tuple[Path, list[Progress]], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        """B2: SIGTERM in the second epoch; then history and TensorBoard are those of a run without it."""
+
+        def interrupt(reported: Progress) -> None:
+            if reported.place == "epoch 2/4  step 2/3":
+                signal.raise_signal(signal.SIGTERM)
+
+        said: list[str] = []
+        monkeypatch.setattr(progress, "_say", [said.append])
+        monkeypatch.setattr(progress, "_listeners", [interrupt])
+        with pytest.raises(Cancelled):
+            trainer.run_fn(arguments(home, tmp_path))
+        shutil.rmtree(tmp_path / "run")  # as TFX does with the outputs of a failed node
+        monkeypatch.setattr(progress, "_listeners", [])
+        trainer.run_fn(arguments(home, tmp_path))
+        (resumed,) = history(tmp_path)["resumed"]
+
+        assert re.fullmatch(r"resumed at epoch 2, step 2 \(stopped by SIGTERM at \d\d:\d\d:\d\d\)", resumed["note"])
+        assert said == [f"Trainer: {resumed['note']}"]
+        assert {**learned(tmp_path), "resumed": []} == learned(run[0])
+        for split in ("train", "validation"):
+            shown, straight = scalars(tmp_path, split), scalars(run[0], split)
+            assert {name: [*values] for name, values in shown.items()} == {name: [0, 1, 2, 3] for name in straight}
+            assert shown["epoch_loss"] == straight["epoch_loss"]
 
 
 def learned(out: Path) -> dict[str, Any]:
