@@ -87,6 +87,8 @@ def measure(case: Case, seconds: float) -> dict[str, float]:
     """Writes records, reads them in this process, and returns the memory used."""
     import tensorflow as tf
 
+    from components.training import memory
+
     tools = HOME / ".tools"
     tools.mkdir(exist_ok=True)
     with tempfile.TemporaryDirectory(dir=tools) as home:
@@ -94,13 +96,13 @@ def measure(case: Case, seconds: float) -> dict[str, float]:
         reader = _reader(case)
         tf.reduce_sum(tf.zeros([8])).numpy()
         gc.collect()
-        _reset_peak()
-        before = _memory_mb("VmRSS")
+        memory.reset()
+        before = memory.resident_mb("VmRSS")
         batches = iter(reader.training(shards))
         begun, samples = time.perf_counter(), 0
         while time.perf_counter() < begun + seconds:
             samples += meter.touch(next(batches))
-        return {"before_mb": before, "peak_mb": _memory_mb("VmHWM") - before, "samples": samples}
+        return {"before_mb": before, "peak_mb": memory.resident_mb("VmHWM") - before, "samples": samples}
 
 
 def _reader(case: Case) -> Any:
@@ -171,15 +173,6 @@ def _content(case: Case, random: Any) -> bytes:
     file = io.BytesIO()
     Image.fromarray(random.integers(0, 256, (side, side, 3), "uint8")).save(file, "JPEG", quality=75)
     return file.getvalue()
-
-
-def _reset_peak() -> None:
-    Path("/proc/self/clear_refs").write_text("5")
-
-
-def _memory_mb(what: str) -> float:
-    lines = Path("/proc/self/status").read_text().splitlines()
-    return next(int(line.split()[1]) for line in lines if line.startswith(f"{what}:")) / 1024
 
 
 def _environment() -> dict[str, str]:
