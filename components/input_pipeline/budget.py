@@ -38,7 +38,7 @@ _THREADED = 1 << 16  # bytes; larger records are read by one thread per open sha
 _ARENAS = 2  # heap of such records relative to their size: every thread has its own arena
 _POOL_PART, _READ_PART, _MEMORY_PART = 8, 8, 8  # a pool, reading, records in memory: at most this part of the budget
 _USABLE = 0.8  # the allocator takes the rest: measured by `python -m benchmarks.memory`
-_BATCHES = ((512_000, 256), (256_000, 128), (1_000, 64), (0, 32))  # from this many records on, so many per batch
+_BATCHES = ((1_000_000, 256), (256_000, 128), (1_000, 64), (0, 32))  # from this many records on, so many per batch
 _BATCH_PART = 16  # a batch that is chosen here: at most this part of the budget
 _TEXT_WORK = 8  # bytes per byte of text in tokenisation: two copies, 24 per token, 8 for its index
 
@@ -85,7 +85,7 @@ def cores() -> int:
 def batch_size(settings: Input, data: DataSize, features: Iterable[Feature]) -> int:
     """Returns the records per batch: `batch_size`, or if that is 0, a power of two that suits the training records.
 
-    An epoch of a large table has at least 2,000 steps, so that larger batches do not cost accuracy.
+    An epoch of a large table has at least 2,000 steps: with fewer, larger batches cost accuracy.
     """
     if settings.batch_size:
         return settings.batch_size

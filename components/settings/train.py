@@ -42,6 +42,23 @@ class Train(Section):
     label_smoothing: float = pydantic.Field(
         0, ge=0, lt=1, description="fraction of a label's weight that is spread over all classes (0–1); 0: off"
     )
+    precision: Literal["float32", "mixed"] = pydantic.Field(
+        "float32",
+        description="mixed: layers compute in 16 bits on GPUs: bfloat16 from compute capability 8.0 on, float16 with "
+        "loss scaling on 7.x; other devices compute in float32, where they are faster; weights and the exported model "
+        "are float32 in any case",
+    )
+    xla: bool = pydantic.Field(
+        False,
+        description="compile training and evaluation steps with XLA; slower on CPUs; texts also need input.pad_to",
+    )
+    prefetch_to_device: int = pydantic.Field(
+        0,
+        ge=0,
+        le=64,
+        description="number of batches copied to the GPU ahead of the step that uses them, with one GPU; 0: none",
+        json_schema_extra=NOT_IN_KEY,
+    )
     seed: int = pydantic.Field(17, description="seed of weights, shuffling, dropout and augmentation")
     class_weights: float = pydantic.Field(
         0,

@@ -5,6 +5,7 @@ from pathlib import Path
 from typing import Any
 
 import keras
+import tensorflow as tf
 
 from components import progress, refs
 from components.input_pipeline import Reader, RecordFile, probe
@@ -34,7 +35,13 @@ def fit(
     records = sum(file.records for file in files)
     size = reader.settings.batch_size
     seen = min(records, steps * size)
-    model.compile(optimizer=optimizer.make(settings, steps), loss=head.loss(), metrics=head.metrics())
+    model.compile(
+        optimizer=optimizer.make(settings, steps, scaled=model.dtype_policy.name == "mixed_float16"),
+        loss=head.loss(),
+        metrics=head.metrics(),
+        jit_compile=settings.xla,
+        auto_scale_loss=False,  # our optimizer does it
+    )
     timer = InputTimer(meter, seen, lambda waiting, rate: probe.explain(reader, files, waiting, rate))
     best = Best(settings.best_by, settings.patience)
     memory.reset()
@@ -43,7 +50,7 @@ def fit(
     state = loop.train(
         loop.Job(
             model=model,
-            batches=lambda start: meter.watch(reader.training(files, start)),
+            batches=lambda start: _prefetched(meter.watch(reader.training(files, start)), settings),
             steps=steps,
             epochs=settings.epochs,
             evaluation=reader.evaluation(eval_files),
@@ -67,6 +74,7 @@ def fit(
         "resumed": state.resumed,
         "steps_per_call": {"last": state.steps_per_call, "chosen": not settings.steps_per_call},
         "memory": memory.peaks(),
+        "precision": model.dtype_policy.name,
         "batch": {"size": size, "accumulate": settings.accumulate, "effective": size * settings.accumulate},
         # Records that no epoch reads: those of damaged shards, and of a last batch that is dropped.
         "unread": {"train": train.lost + records - seen, "eval": evaluation.lost},
@@ -79,6 +87,13 @@ def fit(
             **timer.to_dict(),
         },
     }
+
+
+def _prefetched(data: tf.data.Dataset, settings: Train) -> tf.data.Dataset:
+    gpus = tf.config.list_logical_devices("GPU")
+    if len(gpus) != 1 or not settings.prefetch_to_device:  # strategies copy batches to their devices themselves
+        return data
+    return data.apply(tf.data.experimental.prefetch_to_device(gpus[0].name, settings.prefetch_to_device))
 
 
 def _files(verified: Verified) -> list[RecordFile]:

@@ -14,22 +14,23 @@ from typing import Any
 
 import keras
 import tensorflow as tf
+from keras.initializers import Constant
 
 from components.settings.train import Train
 
 # Weight decay is for kernels: it would shrink the embeddings of rare tokens towards 0 and undo normalization.
 _NOT_DECAYED = {"embeddings", "bias", "gamma", "beta"}
-_LARGE = (
-    1 << 20
-)  # elements from which one fused operation is faster; on the variables of a table model it is 6 % slower
+_LARGE = 1 << 20  # elements; one fused operation is faster on such a variable, and slower on those of a table model
+_FIRST_SCALE, _GOOD_STEPS = 2.0**15, 2000  # as in Keras: of the loss; steps until it doubles
 
 
-def make(settings: Train, steps: int) -> "Adam":
-    """Returns the optimizer for epochs of `steps` steps."""
+def make(settings: Train, steps: int, *, scaled: bool = False) -> "Adam":
+    """Returns the optimizer for epochs of `steps` steps; `scaled`: see `Adam`."""
     return Adam(
         Schedule(settings.schedule, settings.learning_rate, settings.epochs * steps, settings.warmup),
         steps,
         settings.accumulate,
+        scaled=scaled,
         weight_decay=settings.weight_decay or None,
         global_clipnorm=settings.clip_norm or None,
     )
@@ -61,12 +62,29 @@ class Schedule(keras.optimizers.schedules.LearningRateSchedule):
 
 @keras.saving.register_keras_serializable("penstock")
 class Adam(keras.optimizers.Adam):
-    """Adam for dense and sparse gradients, on one device or under a strategy."""
+    """Adam for dense and sparse gradients, on one device or under a strategy.
 
-    def __init__(self, learning_rate: Any = 1e-3, steps: int = 1, accumulate: int = 1, **kwargs: Any) -> None:
-        """Takes the steps per epoch and the steps per update; the rest as keras.optimizers.Adam."""
+    Args:
+        learning_rate: a number or a schedule.
+        steps: steps per epoch.
+        accumulate: steps per update.
+        scaled: multiply the loss by a large number, so that gradients are not 0 in float16. A step whose gradients are
+            not finite is left out and halves the number; many good ones double it. Keras' LossScaleOptimizer sees only
+            the first replica's gradients, and does not count steps that it leaves out.
+        kwargs: as for keras.optimizers.Adam.
+    """
+
+    def __init__(
+        self,
+        learning_rate: Any = 1e-3,
+        steps: int = 1,
+        accumulate: int = 1,
+        *,
+        scaled: bool = False,
+        **kwargs: Any,
+    ) -> None:
         super().__init__(learning_rate, **kwargs)
-        self.steps, self.accumulate = steps, accumulate
+        self.steps, self.accumulate, self.scaled = steps, accumulate, scaled
 
     @property
     def iterations(self) -> Any:
@@ -84,13 +102,24 @@ class Adam(keras.optimizers.Adam):
         self._decayed = {place for place, each in enumerate(var_list) if self.weight_decay and _is_kernel(each)}
         if self.accumulate > 1:
             self._sums = self.add_optimizer_variables(var_list, "gradient_sum")
+        if self.scaled:
+            once = {"shape": (), "aggregation": "only_first_replica"}
+            self._scale = self.add_variable(**once, initializer=Constant(_FIRST_SCALE), name="loss_scale")
+            self._good = self.add_variable(**once, dtype="int32", name="good_steps")
+
+    def scale_loss(self, loss: tf.Tensor) -> tf.Tensor:
+        """Returns the loss whose gradients `apply` expects."""
+        return loss * tf.cast(self._scale, loss.dtype) if self.scaled else loss
 
     def _backend_apply_gradients(self, grads: Sequence[Any], trainable_variables: Sequence[Any]) -> None:
         variables = [getattr(variable, "value", variable) for variable in trainable_variables]
         added = self._all_reduce_sum_gradients(list(zip(map(_add_rows, grads), variables, strict=True)))
         gradients = [gradient for gradient, _ in added]
+        finite = None
+        if self.scaled:
+            gradients, finite = self._unscaled(gradients)
         if self.accumulate == 1:
-            self._in_all_replicas(self._update, self._clip_gradients(gradients), variables)
+            self._in_all_replicas(self._update, self._clip_gradients(gradients), variables, finite)
             return
         places = [self._get_variable_index(variable) for variable in variables]
         gradients = [gradient + self._sums[place] for gradient, place in zip(gradients, places, strict=True)]
@@ -99,11 +128,34 @@ class Adam(keras.optimizers.Adam):
         sums = [self._sums[place].value for place in places]
         self._in_all_replicas(self._update_or_keep, means, variables, gradients, sums)
 
+    def _unscaled(self, gradients: Sequence[Any]) -> tuple[list[Any], tf.Tensor]:
+        """Returns gradients of the loss itself, 0 if one is not finite, and whether all are; adapts the scale."""
+        scale = tf.convert_to_tensor(self._scale)
+        finite = tf.reduce_all([tf.reduce_all(tf.math.is_finite(gradient)) for gradient in gradients])
+        good = tf.where(finite, self._good + 1, 0)
+        grows = tf.equal(good, _GOOD_STEPS)
+        self._good.assign(tf.where(grows, 0, good))
+        self._scale.assign(tf.where(finite, tf.where(grows, 2 * scale, scale), tf.maximum(scale / 2, 1.0)))
+        zero = [tf.zeros_like(gradient) for gradient in gradients]
+        return [tf.where(finite, each / scale, none) for each, none in zip(gradients, zero, strict=True)], finite
+
     def _in_all_replicas(self, function: Any, *args: Any) -> None:
         tf.__internal__.distribute.interim.maybe_merge_call(function, self._distribution_strategy, *args)
 
-    def _update(self, strategy: tf.distribute.Strategy, gradients: Sequence[Any], variables: Sequence[Any]) -> None:
-        self._distributed_tf_update_step(strategy, zip(gradients, variables, strict=True), self.learning_rate)
+    def _update(
+        self,
+        strategy: tf.distribute.Strategy,
+        gradients: Sequence[Any],
+        variables: Sequence[Any],
+        finite: tf.Tensor | None = None,
+    ) -> None:
+        def update() -> None:
+            self._distributed_tf_update_step(strategy, zip(gradients, variables, strict=True), self.learning_rate)
+
+        if finite is None:
+            update()
+        else:
+            tf.cond(strategy.experimental_local_results(finite)[0], update, lambda: None)
 
     def _update_or_keep(
         self,
@@ -154,7 +206,7 @@ class Adam(keras.optimizers.Adam):
 
     def get_config(self) -> dict[str, Any]:
         """Returns the constructor arguments, for Keras to serialize."""
-        return {**super().get_config(), "steps": self.steps, "accumulate": self.accumulate}
+        return {**super().get_config(), "steps": self.steps, "accumulate": self.accumulate, "scaled": self.scaled}
 
 
 def _add_rows(gradient: Any) -> tf.Tensor:

@@ -33,7 +33,7 @@ from components.settings.train import Train
 from components.settings.transform import Transform
 from components.storage import durable
 from components.tasks import assign
-from components.training import exported_weights, warm_start
+from components.training import exported_weights, precision, warm_start
 from components.training.checkpoint import Checkpoints, set_threads
 from components.training.fit import fit
 
@@ -78,10 +78,16 @@ def run_fn(args: FnArgs) -> None:
         train, evaluation = (stack.enter_context(verify.verified(examples, each, settings)) for each in shards)
         stack.enter_context(_damage_located(examples, [shard for each in shards for shard in each]))
         inputs = modalities.keras_inputs(reader.features)
-        model = refs.load(config["model"])(inputs, assign.encodings(parts, inputs, fitted), head)
+
+        def build() -> keras.Model:
+            return refs.load(config["model"])(inputs, assign.encodings(parts, inputs, fitted), head)
+
+        with precision.scope(precision.policy(training)):
+            model = build()
         names = {**assign.names(parts, fitted), **heads.names(classes)}
         warm = _warm_start(model, names, args) if training.warm_start != "none" else None
         history = fit(model, head, reader, train, evaluation, training, checkpoints, Path(args.model_run_dir))
+        model = precision.in_float32(model, build)
         history["batch"]["chosen"] = not settings.batch_size
         durable.write_bytes(Path(args.model_run_dir) / HISTORY, orjson.dumps({**history, "warm_start": warm}))
         alone, embedding = stack.enter_context(proof.fresh_process()), _image_embedding(pretrained, extract)

@@ -43,7 +43,16 @@ class TestBatchSize:
 
     @pytest.mark.parametrize(
         ("records", "size"),
-        [(1, 32), (999, 32), (1_000, 64), (255_999, 64), (256_000, 128), (511_999, 128), (512_000, 256), (10**9, 256)],
+        [
+            (1, 32),
+            (999, 32),
+            (1_000, 64),
+            (255_999, 64),
+            (256_000, 128),
+            (999_999, 128),
+            (1_000_000, 256),
+            (10**9, 256),
+        ],
     )
     def test_it_grows_with_the_training_records(self, records: int, size: int) -> None:
         """If none is set; the number of records alone decides while they are small."""

@@ -187,6 +187,53 @@ def test_the_optimizer_can_be_saved_with_a_model(tmp_path: Any) -> None:
     assert loaded.get_config() == model.optimizer.get_config()
 
 
+def scaled(gradient: float, scale: float) -> Any:
+    """Returns the gradient of a scaled loss."""
+    return tf.fill([2], tf.constant(gradient * scale, tf.float32))
+
+
+def test_a_scaled_loss_changes_nothing_but_the_range_of_gradients() -> None:
+    """The scale is a power of two: the values are bit-equal."""
+    plain, adam = (optimizer.make(train(), STEPS, scaled=is_scaled) for is_scaled in (False, True))
+    values = []
+    for each, scale in ((plain, 1.0), (adam, 2.0**15)):
+        (bias,) = chosen = variables()[-1:]
+        each.build(chosen)
+        for gradient in (0.1, -0.3, 0.2):
+            each.apply([scaled(gradient, scale)])
+        values.append(np.array(bias).tolist())
+
+    assert float(adam.scale_loss(tf.constant(2.0))) == 2.0**16
+    assert values[1] == values[0]
+
+
+@pytest.mark.parametrize("accumulate", [1, 2])
+@pytest.mark.parametrize("wrong", [float("nan"), float("inf")])
+def test_a_step_with_gradients_that_are_not_finite_is_left_out(wrong: float, accumulate: int) -> None:
+    """The scale is halved, values and moments stay, and the step counts for the schedule."""
+    (bias,) = chosen = variables()[-1:]
+    adam = optimizer.make(train(accumulate=accumulate), STEPS, scaled=True)
+    adam.build(chosen)
+    adam.apply([tf.constant([wrong, 1.0])])
+
+    assert np.array(bias).tolist() == [1.0, 1.0]
+    assert [float(adam.scale_loss(tf.constant(1.0))), int(adam._iterations)] == [2.0**14, 1]
+    assert all(np.isfinite(np.array(variable)).all() for variable in adam.variables)
+
+
+def test_good_steps_double_the_scale(monkeypatch: pytest.MonkeyPatch) -> None:
+    """After a number of them in a row."""
+    monkeypatch.setattr(optimizer, "_GOOD_STEPS", 2)
+    adam = optimizer.make(train(), STEPS, scaled=True)
+    adam.build(variables()[-1:])
+    found = []
+    for gradient in (1.0, float("inf"), 1.0, 1.0):
+        adam.apply([scaled(gradient, 1.0)])
+        found.append(float(adam.scale_loss(tf.constant(1.0))))
+
+    assert found == [2.0**15, 2.0**14, 2.0**14, 2.0**15]
+
+
 @pytest.mark.slow
 def test_two_replicas_give_the_weights_of_one_device() -> None:
     """With clipping and decay, and with accumulation, too: gradients are added over replicas before all of these."""

@@ -39,7 +39,7 @@ from components.settings.input import Input
 from components.settings.train import Train
 from components.storage.hashing import HashCache
 from components.tasks import assign, get
-from components.training import trainer
+from components.training import precision, trainer
 
 pytestmark = pytest.mark.slow
 
@@ -282,6 +282,22 @@ class TestRun:
             assert shown["epoch_loss"] == straight["epoch_loss"]
 
 
+@pytest.mark.usefixtures("fragile_model")
+def test_mixed_precision_and_xla_train_a_model_that_is_exported_in_float32(
+    home: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The answers of the exported model are those of its weights in float32; here float16, with a scaled loss."""
+    monkeypatch.setattr(precision, "policy", lambda _: "mixed_float16")
+    trainer.run_fn(arguments(home, tmp_path, epochs=1, precision="mixed", xla=True))
+    served = tf.saved_model.load(str(tmp_path / "model")).signatures["serving_default"]
+    found = served(examples=tf.constant(list(records(home, "eval"))))["probabilities"].numpy()
+    halves = sum("DT_HALF" in str(function) for function in served.graph.as_graph_def().library.function)
+
+    assert history(tmp_path)["precision"] == "mixed_float16"
+    assert (found.dtype, halves) == (np.float32, 0)
+    assert keras.config.dtype_policy().name == "float32"
+
+
 def learned(out: Path) -> dict[str, Any]:
     """Returns the history without measured times."""
     return {key: value for key, value in history(out).items() if key not in ("input", "memory", "steps_per_call")}
@@ -296,6 +312,7 @@ def fragile_model(monkeypatch: pytest.MonkeyPatch) -> None:
         x = keras.layers.Flatten()(inputs["image"])
         for _ in range(3):
             x = keras.layers.Dense(4)(x)
+        x = keras.layers.Activation("linear", name="features")(x)
         return keras.Model(inputs, head.output(x))
 
     monkeypatch.setattr(joined, "build", build)

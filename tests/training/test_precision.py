@@ -1,0 +1,52 @@
+"""The dtype policy suits the device, and the exported model computes in float32."""
+
+import keras
+import numpy as np
+import pytest
+import tensorflow as tf
+
+from components.models import joined, table
+from components.models.heads import Classification
+from components.settings.train import Train
+from components.training import precision
+
+
+@pytest.mark.parametrize(
+    ("capabilities", "name"),
+    [
+        ([], "float32"),
+        ([(6, 1)], "float32"),
+        ([(7, 0)], "mixed_float16"),
+        ([(8, 0)], "mixed_bfloat16"),
+        ([(9, 0), (7, 5)], "mixed_float16"),
+    ],
+)
+def test_mixed_precision_is_what_all_devices_are_fast_at(
+    monkeypatch: pytest.MonkeyPatch, capabilities: list[tuple[int, int]], name: str
+) -> None:
+    """By the oldest GPU; without a GPU, float32."""
+    monkeypatch.setattr(tf.config, "list_physical_devices", lambda _: capabilities)
+    monkeypatch.setattr(tf.config.experimental, "get_device_details", lambda gpu: {"compute_capability": gpu})
+
+    assert [precision.policy(Train(precision=each)) for each in ("mixed", "float32")] == [name, "float32"]
+
+
+@pytest.mark.parametrize("name", ["mixed_bfloat16", "mixed_float16"])
+def test_the_same_weights_in_float32(name: str) -> None:
+    """Bit-equal answers to those of a model that was built in float32."""
+    numbers = keras.Input([3], name="table_numbers")
+
+    def build() -> keras.Model:
+        return joined.build({"table_numbers": numbers}, [table.encode(numbers)], Classification(2))
+
+    with precision.scope(name):
+        mixed = build()
+    reference = build()
+    reference.set_weights(mixed.get_weights())
+    exact = precision.in_float32(mixed, build)
+    rows = {"table_numbers": np.random.default_rng(1).normal(size=(5, 3)).astype(np.float32)}
+
+    assert {layer.compute_dtype for layer in exact.layers} == {"float32"}
+    assert name.removeprefix("mixed_") in {layer.compute_dtype for layer in mixed.layers}
+    np.testing.assert_array_equal(exact(rows), reference(rows))
+    np.testing.assert_allclose(mixed(rows), reference(rows), atol=0.02)
