@@ -35,13 +35,7 @@ def fit(
     records = sum(file.records for file in files)
     size = reader.settings.batch_size
     seen = min(records, steps * size)
-    model.compile(
-        optimizer=optimizer.make(settings, steps, scaled=model.dtype_policy.name == "mixed_float16"),
-        loss=head.loss(),
-        metrics=head.metrics(),
-        jit_compile=settings.xla,
-        auto_scale_loss=False,  # our optimizer does it
-    )
+    compile_model(model, head, settings, steps)
     timer = InputTimer(meter, seen, lambda waiting, rate: probe.explain(reader, files, waiting, rate))
     best = Best(settings.best_by, settings.patience)
     memory.reset()
@@ -87,6 +81,17 @@ def fit(
             **timer.to_dict(),
         },
     }
+
+
+def compile_model(model: keras.Model, head: Head, settings: Train, steps: int) -> None:
+    """Compiles a model as the settings say; `steps` are those of an epoch."""
+    model.compile(
+        optimizer=optimizer.make(settings, steps, scaled=model.dtype_policy.name == "mixed_float16"),
+        loss=head.loss(),
+        metrics=head.metrics(),
+        jit_compile=settings.xla,
+        auto_scale_loss=False,  # our optimizer does it
+    )
 
 
 def _prefetched(data: tf.data.Dataset, settings: Train) -> tf.data.Dataset:

@@ -14,8 +14,9 @@ from components.input_pipeline import Position, Reader
 from components.input_pipeline.probe import WaitMeter
 from components.models.heads import Classification, Head, Regression
 from components.tasks import assign
-from components.training import loop, optimizer
+from components.training import loop, precision
 from components.training.checkpoint import Checkpoints
+from components.training.fit import compile_model
 from components.training.stopping import Best
 from pipelines.bench import locate, meter, training_data, worker
 from pipelines.bench.measurements import MeasureJob, TrainMeasurement, TrainResult
@@ -102,8 +103,10 @@ def _model(job: MeasureJob, reader: Reader, fitted: Any, steps: int) -> keras.Mo
     keras.utils.set_random_seed(train.seed)
     inputs = modalities.keras_inputs(reader.features)
     parts = locate.assigned(task, Path(job.artifact))
-    model: keras.Model = refs.load(task.model)(inputs, assign.encodings(parts, inputs, fitted or NothingFitted()), head)
-    model.compile(optimizer=optimizer.make(train, steps), loss=head.loss(), metrics=head.metrics())
+    with precision.scope(precision.policy(train)):
+        encodings = assign.encodings(parts, inputs, fitted or NothingFitted())
+        model: keras.Model = refs.load(task.model)(inputs, encodings, head)
+    compile_model(model, head, train, steps)
     return model
 
 
