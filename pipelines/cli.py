@@ -116,6 +116,15 @@ def run(
     raise typer.Exit(execute.run(chosen, request, wait=wait))
 
 
+@app.command("train-worker")
+def train_worker(task: TaskName, root: Root = None, name: Name = None, settings_file: SettingsFile = None) -> None:
+    """Train with `penstock run` on another machine, as one of the workers that TF_CONFIG lists."""
+    from pipelines import config
+    from pipelines.orchestration import workers
+
+    workers.join(config.make(task, data=".", root=root, name=name, settings_file=settings_file), typer.echo)
+
+
 @app.command()
 def ingest(
     data: Annotated[

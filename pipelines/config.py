@@ -73,6 +73,11 @@ class RunConfig:
         return self.root / "checkpoints"
 
     @property
+    def job(self) -> Path:
+        """What other workers train with the Trainer, while it does."""
+        return self.notes / "job.json"
+
+    @property
     def serving(self) -> Path:
         """Folder that blessed models are pushed to."""
         configured = self.settings.push.directory

@@ -23,7 +23,7 @@ from components.storage.hashing import HashCache
 from pipelines import log
 from pipelines.config import RunConfig
 from pipelines.console import Display
-from pipelines.orchestration import disk, leftovers, lock, plan, schema
+from pipelines.orchestration import disk, leftovers, lock, plan, schema, workers
 from pipelines.orchestration.outcome import NodeFacts
 from pipelines.orchestration.plan import Plan, Request
 from pipelines.orchestration.store import Store
@@ -50,6 +50,7 @@ def run(config: RunConfig, request: Request, *, wait: bool = False, compiled: An
     """
     with (
         disk.explained(lambda: disk.places_of_run(config), lambda: _needed(config)),
+        workers.released(config),
         lock.hold(config.notes, wait=wait),
         leftovers.temporary_files(config.root),
     ):

@@ -54,8 +54,9 @@ class Input(Section):
     batch_size: int = pydantic.Field(
         0,
         ge=0,
-        description="records per training batch; 0: chosen from the training records: 32 below 1,000 of them, then 64, "
-        "128 from 256,000 and 256 from 1,000,000 on, fewer if a batch would exceed 1/16 of ram_mb",
+        description="records per training batch, over all devices and workers; 0: chosen from the training records: 32 "
+        "below 1,000 of them, then 64, 128 from 256,000 and 256 from 1,000,000 on, fewer if a batch would exceed 1/16 "
+        "of ram_mb",
     )
     last_batch: Literal["keep", "drop"] = pydantic.Field(
         "keep", description="last partial batch of an epoch: keep it, or drop it for static shapes"

@@ -59,6 +59,20 @@ class Train(Section):
         description="number of batches copied to the GPU ahead of the step that uses them, with one GPU; 0: none",
         json_schema_extra=NOT_IN_KEY,
     )
+    devices: str = pydantic.Field(
+        "auto",
+        pattern=r"^(auto|all|one|cpu|cpu:[1-9][0-9]?)$",
+        description="auto or all: every GPU of this machine, each with a part of every batch, or the CPU if there is "
+        "none; one: the first GPU, or the CPU; cpu: the CPU; cpu:2: the CPU as 2 devices, to try out several",
+    )
+    workers: int = pydantic.Field(
+        0, ge=0, description="number of workers that TF_CONFIG must list, or the run stops; 0: as many as it lists"
+    )
+    scale_learning_rate: bool = pydantic.Field(
+        False,
+        description="multiply both input.batch_size and learning_rate by the number of devices of all workers; false: "
+        "input.batch_size is divided among them, so that the result does not depend on their number",
+    )
     seed: int = pydantic.Field(17, description="seed of weights, shuffling, dropout and augmentation")
     class_weights: float = pydantic.Field(
         0,

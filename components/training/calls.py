@@ -6,12 +6,13 @@ The number of steps is a tensor: another number needs no new trace and changes n
 """
 
 import time
-from collections.abc import Callable, Mapping
 from typing import Any
 
+import keras
 import tensorflow as tf
 
-Step = Callable[[Any], Mapping[str, Any]]  # a batch to logs by name, such as `model.train_step`
+from components.training.devices import Devices, Step
+
 _MOST = 32  # steps per call; 8 already take nearly all of Python's share away
 _LONGEST = 0.2  # seconds per call: progress, checkpoints and signals act between calls
 
@@ -20,22 +21,37 @@ class Calls:
     """Runs a step over the batches of an iterator, several per call.
 
     Args:
-        step: what to do with a batch; tracing it creates the variables of optimizer and metrics that do not exist yet.
-        spec: element spec of the dataset; labels are the second of its parts.
+        step: what to do with a batch; on one device, tracing it creates the variables of metrics.
+        model: what the step trains or evaluates.
+        spec: element spec of the dataset of `devices`.
+        devices: where steps run.
+        own: the step is the user's and not Keras's.
         steps: per call; 0: as many as fit into 0.2 s, at most 32.
         jit_compile: compile the step with XLA.
     """
 
-    def __init__(self, step: Step, spec: Any, steps: int = 0, *, jit_compile: bool = False) -> None:
-        self._one = tf.function(step, jit_compile=jit_compile).get_concrete_function(spec)
+    def __init__(
+        self,
+        step: Step,
+        model: keras.Model,
+        spec: Any,
+        devices: Devices,
+        steps: int = 0,
+        *,
+        own: bool = False,
+        jit_compile: bool = False,
+    ) -> None:
+        self._model, self._devices = model, devices
+        self.records = devices.count()  # of the present epoch
+        on_all = devices.step(step, model, self.records, own=own)
+        self._one = tf.function(on_all, jit_compile=jit_compile).get_concrete_function(spec)
         self._many = tf.function(self._steps, autograph=False)
         self._fixed, self.steps = steps > 0, steps or 1
-        self.records = tf.Variable(0, dtype=tf.int64, trainable=False)  # of the present epoch
 
     @property
     def names(self) -> list[str]:
         """The names of the logs."""
-        return sorted(self._one.structured_outputs)
+        return sorted(self._devices.logs(self._model, self._one.structured_outputs))
 
     def __call__(self, iterator: Any, left: int) -> tuple[int, dict[str, float]]:
         """Runs steps, at most `left`; returns how many, and the logs of the last one."""
@@ -48,12 +64,11 @@ class Calls:
     def _steps(self, iterator: Any, count: tf.Tensor) -> Any:
         def body(done: tf.Tensor, logs: Any) -> Any:
             del logs
-            batch = iterator.get_next()
-            self.records.assign_add(tf.shape(batch[1], out_type=tf.int64)[0])
-            return done + 1, self._one(batch)
+            return done + 1, self._one(iterator.get_next())
 
         nothing = tf.nest.map_structure(lambda log: tf.zeros(log.shape, log.dtype), self._one.structured_outputs)
-        return tf.while_loop(lambda done, _: done < count, body, (0, nothing), parallel_iterations=1)[1]
+        _, logs = tf.while_loop(lambda done, _: done < count, body, (0, nothing), parallel_iterations=1)
+        return self._devices.logs(self._model, logs)
 
     def _adapt(self, seconds: float) -> None:
         if seconds < _LONGEST / 2:

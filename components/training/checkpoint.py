@@ -59,10 +59,11 @@ class Checkpoints:
     Args:
         folder: where the file is; None: nothing is saved and nothing is found.
         seconds: that may pass between two checkpoints within an epoch.
+        writes: False: only found, because another worker writes it.
     """
 
-    def __init__(self, folder: Path | None, seconds: float = math.inf) -> None:
-        self._folder, self._seconds = folder, seconds
+    def __init__(self, folder: Path | None, seconds: float = math.inf, *, writes: bool = True) -> None:
+        self._folder, self._seconds, self._writes = folder, seconds, writes
         self._writer = ThreadPoolExecutor(1, "checkpoint")
         self._writing: Future[None] | None = None
         self._last, self._described, self._warned = time.monotonic(), "", False
@@ -71,7 +72,8 @@ class Checkpoints:
     def _find(self) -> Checkpoint | None:
         if self._folder is None or not self._folder.is_dir():
             return None
-        durable.sweep(self._folder)
+        if self._writes:
+            durable.sweep(self._folder)
         try:
             found = read(self._folder / FILE)
         except FileNotFoundError:
@@ -85,7 +87,7 @@ class Checkpoints:
     def is_due(self) -> bool:
         """Whether enough time has passed since the last one."""
         idle = self._writing is None or self._writing.done()
-        return self._folder is not None and idle and time.monotonic() >= self._last + self._seconds
+        return self._folder is not None and self._writes and idle and time.monotonic() >= self._last + self._seconds
 
     def save(
         self, header: Mapping[str, Any], weights: Iterable[Any], others: Iterable[Any], arrays: Iterable[Array] = ()
@@ -104,6 +106,8 @@ class Checkpoints:
         if not all(map(_is_finite, copies)):
             raise NotFinite(f"a weight is not finite after {_place(header)}; {self.advice()}")
         copies += [np.array(variable.numpy()) for variable in others]
+        if not self._writes:  # reading the variables was the part of this worker
+            return
         self.wait()
         header = {**header, "at": datetime.now().astimezone().isoformat()}
         self._writing = self._writer.submit(self._write, self._folder / FILE, header, [*copies, *arrays])

@@ -1,5 +1,6 @@
 """Trains a model with the loop, gives it the weights of its best epoch, and returns the history."""
 
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -13,9 +14,10 @@ from components.input_pipeline.probe import WaitMeter
 from components.models.heads import Head
 from components.records.verify import Verified
 from components.settings.train import Train
-from components.training import loop, memory, optimizer
+from components.training import loop, memory, optimizer, process
 from components.training.callbacks import InputTimer, ProgressCallback, TensorBoardLog
 from components.training.checkpoint import Checkpoints
+from components.training.devices import Devices, choose
 from components.training.stopping import Best
 
 
@@ -27,37 +29,80 @@ def fit(
     evaluation: Verified,
     settings: Train,
     checkpoints: Checkpoints,
+    args: Any,
+    devices: Devices | None = None,
+) -> dict[str, Any]:
+    """Trains the model, gives it the weights of its best epoch, and returns the history.
+
+    Args:
+        model: not compiled; with its initial weights.
+        head: loss and metrics.
+        reader: reads both splits.
+        train: shards of the train split.
+        evaluation: shards of the eval split.
+        settings: how to train.
+        checkpoints: of this training.
+        args: of the Trainer's run_fn.
+        devices: where to train; default: what `train.devices` and TF_CONFIG name.
+    """
+    if devices is None and process.is_needed(settings):
+        history, weights = process.train(args)
+        for variable, value in zip(model.variables, weights, strict=True):
+            variable.assign(value)
+        return history
+    devices = devices or choose(settings.devices)
+    with devices.scope():
+        return _fit(model, head, reader, train, evaluation, settings, checkpoints, devices, Path(args.model_run_dir))
+
+
+def _fit(
+    model: keras.Model,
+    head: Head,
+    reader: Reader,
+    train: Verified,
+    evaluation: Verified,
+    settings: Train,
+    checkpoints: Checkpoints,
+    devices: Devices,
     run: Path,
 ) -> dict[str, Any]:
-    """Trains the model, gives it the weights of its best epoch, and returns the history."""
     files, eval_files = _files(train), _files(evaluation)
-    steps, evaluation_steps, meter = reader.steps(files), reader.evaluation_steps(eval_files), WaitMeter()
-    records = sum(file.records for file in files)
-    size = reader.settings.batch_size
-    seen = min(records, steps * size)
-    compile_model(model, head, settings, steps)
+    batch = devices.batch(reader.settings.batch_size, scaled=settings.scale_learning_rate)
+    reader = replace(reader, settings=reader.settings.model_copy(update={"batch_size": batch.worker}))
+    steps, evaluation_steps = devices.steps(reader, files), devices.evaluation_steps(reader, eval_files)
+    records, seen, meter = sum(file.records for file in files), devices.records(reader, files), WaitMeter()
+    settings = settings.model_copy(
+        update={"learning_rate": settings.learning_rate * batch.scale, "xla": settings.xla and not devices.strategy}
+    )
+    trained = devices.replicate(model)
+    compile_model(trained, head, settings, steps)
     timer = InputTimer(meter, seen, lambda waiting, rate: probe.explain(reader, files, waiting, rate))
     best = Best(settings.best_by, settings.patience)
     memory.reset()
-    if checkpoints.found:
+    if devices.strategy and devices.is_chief:
+        progress.say(f"Trainer: {devices.note(batch)}")
+    if checkpoints.found and devices.is_chief:
         progress.say(f"Trainer: {checkpoints.found.note}")
     state = loop.train(
         loop.Job(
-            model=model,
-            batches=lambda start: _prefetched(meter.watch(reader.training(files, start)), settings),
+            model=trained,
+            batches=lambda start: _prefetched(meter.watch(devices.training(reader, files, start)), settings, devices),
             steps=steps,
             epochs=settings.epochs,
-            evaluation=reader.evaluation(eval_files),
+            evaluation=devices.evaluation(reader, eval_files),
             evaluation_steps=evaluation_steps,
-            step=partial(refs.load(settings.step), model) if settings.step else None,
+            step=partial(refs.load(settings.step), trained) if settings.step else None,
             steps_per_call=settings.steps_per_call,
+            devices=devices,
         ),
         best,
         [
             timer,
-            ProgressCallback(settings.epochs, steps, evaluation_steps, size, timer),
+            ProgressCallback(settings.epochs, steps, evaluation_steps, batch.size, timer),
             TensorBoardLog(run / "tensorboard", timer),
-        ],
+        ]
+        if devices.is_chief
+        else [],
         checkpoints,
     )
     best.assign(model)
@@ -69,7 +114,8 @@ def fit(
         "steps_per_call": {"last": state.steps_per_call, "chosen": not settings.steps_per_call},
         "memory": memory.peaks(),
         "precision": model.dtype_policy.name,
-        "batch": {"size": size, "accumulate": settings.accumulate, "effective": size * settings.accumulate},
+        "batch": {**batch.to_dict(), "accumulate": settings.accumulate, "effective": batch.size * settings.accumulate},
+        "devices": devices.to_dict(),
         # Records that no epoch reads: those of damaged shards, and of a last batch that is dropped.
         "unread": {"train": train.lost + records - seen, "eval": evaluation.lost},
         "input": {
@@ -78,7 +124,7 @@ def fit(
                 "train": [damage.to_dict() for damage in train.damages],
                 "eval": [damage.to_dict() for damage in evaluation.damages],
             },
-            **timer.to_dict(),
+            **(timer.to_dict() if devices.is_chief else {}),
         },
     }
 
@@ -94,11 +140,11 @@ def compile_model(model: keras.Model, head: Head, settings: Train, steps: int) -
     )
 
 
-def _prefetched(data: tf.data.Dataset, settings: Train) -> tf.data.Dataset:
-    gpus = tf.config.list_logical_devices("GPU")
-    if len(gpus) != 1 or not settings.prefetch_to_device:  # strategies copy batches to their devices themselves
+def _prefetched(data: tf.data.Dataset, settings: Train, devices: Devices) -> tf.data.Dataset:
+    (device, *others), count = devices.names, settings.prefetch_to_device
+    if others or devices.strategy or not device.startswith("GPU") or not count:
         return data
-    return data.apply(tf.data.experimental.prefetch_to_device(gpus[0].name, settings.prefetch_to_device))
+    return data.apply(tf.data.experimental.prefetch_to_device(f"/{device}", count))
 
 
 def _files(verified: Verified) -> list[RecordFile]:

@@ -12,16 +12,18 @@ left off, within an epoch too, as if it had never stopped (docs/adr/0027-own-tra
 import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
+from functools import partial
 from typing import Any
 
 import keras
 import tensorflow as tf
 
-from components.errors import Cancelled, NotFinite
+from components.errors import Cancelled, NotFinite, SettingsError
 from components.input_pipeline import Position
 from components.training import checkpoint, interrupt
-from components.training.calls import Calls, Step
+from components.training.calls import Calls
 from components.training.checkpoint import Checkpoints
+from components.training.devices import Devices, Step, single
 from components.training.stopping import Best
 
 
@@ -37,6 +39,7 @@ class Job:
     evaluation_steps: int
     step: Step | None = None  # default: `model.train_step`
     steps_per_call: int = 0  # see `Calls`
+    devices: Devices = field(default_factory=single)
 
 
 @dataclass
@@ -63,14 +66,16 @@ class _Training:
         self, job: Job, best: Best, callbacks: Sequence[keras.callbacks.Callback], checkpoints: Checkpoints
     ) -> None:
         self._job, self._model, self._best, self._checkpoints = job, job.model, best, checkpoints
-        self._state = _continued(checkpoints.found)
+        self._state = _continued(checkpoints.found, job.devices.worker.count)
         self._batches = job.batches(Position(self._state.epoch, self._state.step))
-        self._model.optimizer.build(self._model.trainable_variables)
+        self._devices = job.devices
+        self._devices.prepare(self._model, self._batches.element_spec)
         jit = bool(self._model.jit_compile)
-        step = job.step or tf.autograph.experimental.do_not_convert(self._model.train_step)
-        test = tf.autograph.experimental.do_not_convert(self._model.test_step)
-        self._learn = Calls(step, self._batches.element_spec, job.steps_per_call, jit_compile=jit)
-        self._test = Calls(test, job.evaluation.element_spec, job.steps_per_call, jit_compile=jit)
+        calls = partial(Calls, model=self._model, devices=job.devices, steps=job.steps_per_call, jit_compile=jit)
+        step, own = job.step or self._model.train_step, job.step is not None
+        self._learn = calls(step, spec=self._batches.element_spec, own=own)
+        self._test = calls(self._model.test_step, spec=job.evaluation.element_spec)
+        self._metrics = [job.devices.metric(variable) for variable in self._model.metrics_variables]
         best.require([*self._learn.names, *(f"val_{name}" for name in self._test.names)])
         self._stateful = [each for each in callbacks if hasattr(each, "restore")]
         self._callbacks = keras.callbacks.CallbackList(callbacks, model=self._model, epochs=job.epochs, steps=job.steps)
@@ -91,7 +96,7 @@ class _Training:
                     self._callbacks.on_train_batch_begin(state.step)
                     done, logs = self._learn(iterator, job.steps - state.step)
                     self._require_finite(logs, f"step {state.step + done}")
-                    state.step, state.logs = state.step + done, {**logs, "records": float(self._learn.records)}
+                    state.step, state.logs = state.step + done, {**logs, "records": float(self._learn.records.numpy())}
                     self._callbacks.on_train_batch_end(state.step - 1, logs)
                     self._between_calls()
                 self._end_epoch({**state.logs, **self._evaluate()})
@@ -112,7 +117,7 @@ class _Training:
             self._callbacks.on_test_batch_end(step - 1, logs)
             self._between_calls()
         self._callbacks.on_test_end(logs)
-        return {f"val_{name}": value for name, value in {**logs, "records": float(self._test.records)}.items()}
+        return {f"val_{name}": value for name, value in {**logs, "records": float(self._test.records.numpy())}.items()}
 
     def _end_epoch(self, logs: dict[str, float]) -> None:
         state = self._state
@@ -128,11 +133,14 @@ class _Training:
 
     def _between_calls(self) -> None:
         """Writes a checkpoint if it is time; ends the training if a signal was received."""
-        if signum := self._signalled():
+        signum, is_due, self._learn.steps, self._test.steps = self._devices.agree(
+            self._signalled(), self._checkpoints.is_due(), self._learn.steps, self._test.steps
+        )
+        if signum:
             self._save(cause=Cancelled(signum).args[0])
             self._checkpoints.wait()
             raise Cancelled(signum)
-        if self._checkpoints.is_due():
+        if is_due:
             self._save()
 
     def _reset(self, calls: Calls) -> None:
@@ -147,7 +155,7 @@ class _Training:
     def _variables(self) -> tuple[list[Any], list[Any]]:
         model = self._model
         weights = [*model.variables, *model.optimizer.variables]
-        return weights, [*model.metrics_variables, self._learn.records]
+        return weights, [*self._metrics, self._learn.records]
 
     def _save(self, cause: str = "") -> None:
         header = {
@@ -155,6 +163,7 @@ class _Training:
             "cause": cause,
             "best": self._best.state(),
             "threads": checkpoint.threads(),
+            "workers": self._devices.worker.count,
             "callbacks": [each.state() for each in self._stateful],
         }
         self._checkpoints.save(header, *self._variables(), self._best.weights)
@@ -168,13 +177,18 @@ class _Training:
         for variable, value in zip(variables, found.arrays[: len(variables)], strict=True):
             variable.assign(value)
         self._best.restore(found.header["best"], found.arrays[len(variables) :])
-        for each, state in zip(self._stateful, found.header["callbacks"], strict=True):
+        for each, state in zip(self._stateful, found.header["callbacks"], strict=self._devices.is_chief):
             each.restore(state)
 
 
-def _continued(found: checkpoint.Checkpoint | None) -> State:
+def _continued(found: checkpoint.Checkpoint | None, workers: int) -> State:
     if found is None:
         return State()
+    if found.header["workers"] != workers:  # an epoch divides its records by their number
+        raise SettingsError(
+            f"the training that is to continue had {found.header['workers']} workers, now there are {workers}; start "
+            "as many, or begin again with --force Trainer"
+        )
     state = State(**{name: found.header[name] for name in State.__dataclass_fields__})
     resume = {"epoch": state.epoch, "step": state.step, "at": found.header["at"], "cause": found.header["cause"]}
     state.resumed = [*state.resumed, {**resume, "note": found.note}]

@@ -35,6 +35,7 @@ from components.storage import durable
 from components.tasks import assign
 from components.training import exported_weights, precision, warm_start
 from components.training.checkpoint import Checkpoints, set_threads
+from components.training.devices import Devices
 from components.training.fit import fit
 
 HISTORY = "history.json"
@@ -43,13 +44,18 @@ PROOF = "proof.json"
 
 def run_fn(args: FnArgs) -> None:
     """Entry point of the Trainer component."""
+    train(args)
+
+
+def train(args: FnArgs, devices: Devices | None = None) -> tuple[dict[str, Any], keras.Model]:
+    """Trains and exports; returns the history and the model. With given devices, which others share, only trains."""
     _require_keras_3()
     cuda.prepare()  # for runners other than ours
     config = args.custom_config
     examples = _examples_folder(args.train_files[0])
     ingested = manifest.read(examples)
     settings, training = Input.model_validate(config["input"]), Train.model_validate(config["train"])
-    checkpoints = _checkpoints(config, training)
+    checkpoints = _checkpoints(config, training, writes=devices is None or devices.is_chief)
     extract = config["extract"]  # empty without a pretrained model
     pretrained = model_path(Path(config["pretrained_model"])) if extract else ""
     fitted = Fitted(
@@ -86,7 +92,9 @@ def run_fn(args: FnArgs) -> None:
             model = build()
         names = {**assign.names(parts, fitted), **heads.names(classes)}
         warm = _warm_start(model, names, args) if training.warm_start != "none" else None
-        history = fit(model, head, reader, train, evaluation, training, checkpoints, Path(args.model_run_dir))
+        history = fit(model, head, reader, train, evaluation, training, checkpoints, args, devices)
+        if devices is not None:
+            return history, model
         model = precision.in_float32(model, build)
         history["batch"]["chosen"] = not settings.batch_size
         durable.write_bytes(Path(args.model_run_dir) / HISTORY, orjson.dumps({**history, "warm_start": warm}))
@@ -98,12 +106,13 @@ def run_fn(args: FnArgs) -> None:
         raw = export.raw_columns(reader.features, embedding)
         proven = proof.prove(model, reader, evaluation, classes, args.serving_model_dir, raw, alone)
     durable.write_bytes(Path(args.model_run_dir) / PROOF, orjson.dumps(proven))
+    return history, model
 
 
-def _checkpoints(config: Mapping[str, Any], settings: Train) -> Checkpoints:
+def _checkpoints(config: Mapping[str, Any], settings: Train, *, writes: bool) -> Checkpoints:
     """Returns the checkpoints of this training, and prepares to continue from the one that there is."""
     folder = config.get("checkpoints")  # plain TFX runners do not set it
-    checkpoints = Checkpoints(Path(folder) if folder else None, settings.checkpoint_seconds)
+    checkpoints = Checkpoints(Path(folder) if folder else None, settings.checkpoint_seconds, writes=writes)
     if checkpoints.found:
         set_threads(checkpoints.found.header["threads"])
     return checkpoints

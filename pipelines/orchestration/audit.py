@@ -122,14 +122,22 @@ def _trainer(inputs: Uris, outputs: Uris) -> Audit:
             ledger.check(ledger.Entry(name, records[split], int(count), unread[split]))
     total, skipped = records["train"] + records["eval"], unread["train"] + unread["eval"]
     rate = sum(epochs["records"]) / sum(history["input"]["seconds"])
-    notes = filter(None, [_batches(**history["batch"]), _warm_start(history["warm_start"])])
+    notes = filter(None, [_batches(history["batch"], history["devices"]), _warm_start(history["warm_start"])])
     facts = {"epochs": len(epochs["records"]), "samples_per_second": rate, "note": "; ".join(notes)}
     return Audit(ledger.Entry("Trainer", total, total - skipped, skipped), facts)
 
 
-def _batches(size: int, accumulate: int, effective: int, *, chosen: bool) -> str:
-    how = ", chosen from the data" if chosen else ""
-    return f"batches of {size:,}{how}" + (f", {effective:,} records per update" if accumulate > 1 else "")
+def _batches(batch: Mapping[str, Any], devices: Mapping[str, Any]) -> str:
+    """Returns one line about the records per step and per update, and how many devices share them."""
+    workers = f" of {devices['workers']} workers" if devices["workers"] > 1 else ""
+    parts = [
+        f"batches of {batch['size']:,}",
+        "chosen from the data" if batch["chosen"] else "",
+        f"{batch['replica']:,} on each of {devices['replicas']} devices{workers}" if devices["replicas"] > 1 else "",
+        f"learning rate x {batch['scale']}" if batch["scale"] > 1 else "",
+        f"{batch['effective']:,} records per update" if batch["accumulate"] > 1 else "",
+    ]
+    return ", ".join(filter(None, parts))
 
 
 def _warm_start(done: Mapping[str, Any] | None) -> str:

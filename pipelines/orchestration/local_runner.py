@@ -114,7 +114,7 @@ class LocalRunner:
             durable.remove(self._checkpoints(planned))
         parameter = node.parameters.parameters["custom_config"]
         custom = orjson.loads(parameter.field_value.string_value)
-        custom["checkpoints"] = str(self._checkpoints(planned))
+        custom.update(checkpoints=str(self._checkpoints(planned)), job=str(self._config.job))
         parameter.field_value.string_value = orjson.dumps(custom).decode()
 
 

@@ -36,7 +36,7 @@ def facts(outputs: Mapping[str, Artifact]) -> dict[str, Any]:
 
 def training(stored: Mapping[str, Any]) -> Training | None:
     """Returns how the Trainer ran, from its history."""
-    if "memory" not in stored:  # trained before these facts were recorded, and kept by --from
+    if not {"memory", "devices"} <= stored.keys():  # trained before these facts were recorded, and kept by --from
         return None
     measured = stored["input"]
     return Training(
@@ -52,6 +52,13 @@ def _details(stored: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
     memory, batch, per_call = stored["memory"], stored["batch"], stored["steps_per_call"]
     yield "input", stored["input"]["verdict"]
     yield "batch size", f"{batch['size']:,}" + (", chosen from the data" if batch["chosen"] else "")
+    devices = stored["devices"]
+    if devices["replicas"] > 1:
+        workers = f", on each of {devices['workers']} workers" if devices["workers"] > 1 else ""
+        yield "devices", f"{devices['replicas']}: {', '.join(devices['names'])}{workers}"
+        yield "batch per device", f"{batch['replica']:,}"
+    if batch["scale"] > 1:
+        yield "scale of batch and learning rate", f"{batch['scale']}"
     if batch["accumulate"] > 1:
         yield "records per update", f"{batch['effective']:,}"
     yield "steps per call", f"{per_call['last']}" + (", chosen by their duration" if per_call["chosen"] else "")

@@ -220,7 +220,8 @@ def write_history(
         "epochs": {"records": train, "val_records": held_out},
         "unread": {"train": 0, "eval": 0},
         "input": {"seconds": [1.5, 0.5]},
-        "batch": {"size": 4, "accumulate": 2, "effective": 8, "chosen": True},
+        "batch": {"size": 4, "replica": 2, "scale": 1, "accumulate": 2, "effective": 8, "chosen": True},
+        "devices": {"names": ["CPU:0"], "workers": 2, "replicas": 2},
         "warm_start": warm_start,
     }
     (folder / "history.json").write_bytes(orjson.dumps(history))
@@ -234,7 +235,7 @@ class TestTrainer:
         """Eight train and three eval records, in two epochs; 16 samples were trained in two seconds."""
         outputs = write_history(tmp_path / "run", [8.0, 8.0], [3.0, 3.0])
 
-        note = "batches of 4, chosen from the data, 8 records per update"
+        note = "batches of 4, chosen from the data, 2 on each of 2 devices of 2 workers, 8 records per update"
         facts = {"epochs": 2, "samples_per_second": 8.0, "note": note}
         assert audit("Trainer", examples, outputs) == Audit(Entry("Trainer", 11, 11), facts)
 

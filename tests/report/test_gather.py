@@ -18,7 +18,8 @@ HISTORY = {
     },
     "learning_rate": [0.002, 0.001],
     "memory": {"host": 1234.4, "devices": {"GPU:0": 2345.6}},
-    "batch": {"size": 64, "accumulate": 4, "effective": 256, "chosen": True},
+    "batch": {"size": 64, "replica": 32, "scale": 1, "accumulate": 4, "effective": 256, "chosen": True},
+    "devices": {"names": ["GPU:0", "GPU:1"], "workers": 1, "replicas": 2},
     "steps_per_call": {"last": 8, "chosen": True},
     "resumed": [{"note": "resumed at epoch 3, step 118 (stopped by SIGTERM at 10:42:07)"}],
 }
@@ -54,6 +55,8 @@ def test_how_the_trainer_ran_comes_from_the_history() -> None:
         details=(
             ("input", "not input-bound: the device waits 1 % of the time"),
             ("batch size", "64, chosen from the data"),
+            ("devices", "2: GPU:0, GPU:1"),
+            ("batch per device", "32"),
             ("records per update", "256"),
             ("steps per call", "8, chosen by their duration"),
             ("peak memory", "1,234 MB (process)"),

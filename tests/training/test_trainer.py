@@ -187,8 +187,28 @@ class TestRun:
         assert {name: len(values) for name, values in history(run[0])["epochs"].items()} == dict.fromkeys(names, EPOCHS)
 
     def test_the_batch_size_is_in_the_history(self, run: tuple[Path, list[Progress]]) -> None:
-        """With the effective one."""
-        assert history(run[0])["batch"] == {"size": 16, "accumulate": 1, "effective": 16, "chosen": False}
+        """With the part of a device and the effective one, and so are the devices."""
+        batch = {"size": 16, "replica": 16, "scale": 1, "accumulate": 1, "effective": 16, "chosen": False}
+
+        assert history(run[0])["batch"] == batch
+        assert history(run[0])["devices"] == {"names": ["CPU:0"], "workers": 1, "replicas": 1}
+
+    def test_two_devices_train_in_a_process_of_their_own(self, home: Path, tmp_path: Path) -> None:
+        """Its history and weights come back, its progress and messages are passed on, and the model is exported."""
+        reports: list[Progress] = []
+        messages: list[str] = []
+        progress.listen(reports.append, messages.append)
+        try:
+            trainer.run_fn(arguments(home, tmp_path, epochs=1, devices="cpu:2"))
+        finally:
+            progress._listeners.clear()
+            progress._say.clear()
+
+        assert history(tmp_path)["epochs"]["records"] == [40]
+        assert history(tmp_path)["devices"] == {"names": ["CPU:0", "CPU:1"], "workers": 1, "replicas": 2}
+        assert messages == ["Trainer: 2 devices (CPU:0, CPU:1); batches of 16, 8 per device"]
+        assert reports[-1].done == 40
+        assert (tmp_path / "model" / "saved_model.pb").exists()
 
     def test_the_best_epoch_has_the_lowest_validation_loss(self, run: tuple[Path, list[Progress]]) -> None:
         """Here it is not the last epoch."""

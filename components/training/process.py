@@ -1,0 +1,102 @@
+"""Training in a process of its own, where several workers or logical devices need one that has not used TensorFlow.
+
+    Trainer ─► job.json ─┬─► components.training.worker ─► history, weights of the best epoch ─► Trainer
+               (shared)  └─► penstock train-worker, on other machines
+
+The process reports progress, messages and warnings as lines of JSON, and ends with the exit code of its error.
+"""
+
+import signal
+import subprocess
+import tempfile
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import orjson
+
+from components import errors, helper_process, progress
+from components.errors import Cancelled, PenstockError, SettingsError, exit_code_of
+from components.progress import Progress
+from components.settings.train import Train
+from components.storage import durable
+from components.training import checkpoint, cluster
+
+_ARGUMENTS = ("train_files", "eval_files", "transform_graph_path", "base_model", "model_run_dir", "custom_config")
+_MODULE = "components.training.worker"
+_SIGNALLED = {exit_code_of(each): each for each in (Cancelled(signal.SIGTERM), Cancelled(signal.SIGINT))}
+_END_SECONDS = 20.0  # for a checkpoint after a signal
+
+
+def is_needed(settings: Train) -> bool:
+    """Whether this training needs a process of its own; raises SettingsError if there are not the workers to expect."""
+    found = cluster.read()
+    count = len(found.addresses) if found else 1
+    if settings.workers not in (0, count):
+        raise SettingsError(
+            f"train.workers is {settings.workers}, but {cluster.VARIABLE} lists {count if found else 'no'} workers; "
+            f"set {cluster.VARIABLE} on every worker (docs/distributed.md), or train.workers to {count}"
+        )
+    return found is not None or ":" in settings.devices
+
+
+def train(args: Any) -> tuple[dict[str, Any], Sequence[Any]]:
+    """Trains with the arguments of run_fn; returns the history and the weights of the best epoch."""
+    content = orjson.dumps({name: getattr(args, name) for name in _ARGUMENTS})
+    with tempfile.TemporaryDirectory(prefix="penstock-train-") as home:
+        job = _shared(args.custom_config) if cluster.read() else Path(home) / "job.json"
+        durable.write_bytes(job, content)
+        try:
+            _run(helper_process.module(_MODULE, str(job), str(Path(home) / "result")))
+        finally:
+            job.unlink(missing_ok=True)
+        trained = checkpoint.read(Path(home) / "result")
+    return trained.header["history"], trained.arrays
+
+
+def _shared(config: Mapping[str, Any]) -> Path:
+    """Returns where the other workers find the job."""
+    if not config.get("job"):
+        raise SettingsError(f"{cluster.VARIABLE} lists several workers; expected none: only `penstock run` starts them")
+    return Path(config["job"])
+
+
+def _run(command: Sequence[str]) -> None:
+    """Runs a command to its end; raises the error that it reports."""
+    # The process ends when its standard input does, so also if this process is killed.
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, start_new_session=True) as child:
+        error: Exception = PenstockError("the training process was killed, possibly because it ran out of memory")
+        try:
+            for line in child.stdout or ():
+                error = _relay(orjson.loads(line)) or error
+        except BaseException:
+            _end(child)
+            raise
+        if (code := child.wait()) in _SIGNALLED:
+            raise _SIGNALLED[code]
+        if code:
+            raise error
+
+
+def _end(child: subprocess.Popen[bytes]) -> None:
+    """Asks the process to write a checkpoint and to end."""
+    child.terminate()
+    try:
+        child.communicate(timeout=_END_SECONDS)
+    except subprocess.TimeoutExpired:
+        child.kill()
+
+
+def _relay(message: Mapping[str, Any]) -> Exception | None:
+    """Passes on what the process reports; returns its error, if it is one."""
+    match message:
+        case {"progress": values}:
+            progress.report(Progress(*values))
+        case {"message": text}:
+            progress.say(text)
+        case {"warning": text}:
+            progress.warn(text)
+        case {"error": [name, text]}:
+            kind = getattr(errors, name, None)
+            return kind(text) if kind else PenstockError(f"{name}: {text}")
+    return None
