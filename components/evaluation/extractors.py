@@ -45,10 +45,10 @@ def reduce(batch: Extracts, sliced: frozenset[str]) -> Extracts:
     return {tfma.LABELS_KEY: label, tfma.PREDICTIONS_KEY: prediction, tfma.FEATURES_KEY: kept, **others}
 
 
-def _arrays(labels: Any, predicted: dict[str, Any]) -> tuple[Any, Any]:
+def _arrays(labels: Any, predicted: Any) -> tuple[Any, Any]:
     """Returns one number per record, the class or the quantity, and the prediction."""
-    if "value" in predicted:
-        return labels.reshape(-1), predicted["value"]
+    if isinstance(predicted, np.ndarray):  # TFMA unpacks a single output: `value`
+        return labels.reshape(-1), predicted
     numbers = {name: number for number, name in enumerate(predicted["all_classes"][0])}
     found = np.fromiter((numbers.get(label, -1) for label in labels.reshape(-1)), np.int64, len(labels))
     return found, predicted["probabilities"]

@@ -54,7 +54,7 @@ def test_each_of_two_models_numbers_the_classes_in_its_own_order() -> None:
 
 def test_quantities_stay_as_they_are() -> None:
     """One value per record."""
-    reduced = reduce(batch(np.array([[1.5], [2.5]]), {"value": np.array([1.0, 2.0])}), frozenset())
+    reduced = reduce(batch(np.array([[1.5], [2.5]]), np.array([1.0, 2.0])), frozenset())
 
     assert plain({key: reduced[key] for key in ("labels", "predictions", "features")}) == {
         "labels": [1.5, 2.5], "predictions": [1.0, 2.0], "features": {},
