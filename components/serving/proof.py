@@ -30,10 +30,10 @@ from components.records.verify import Verified
 from components.serving import predict_alone
 
 RECORDS = 200
-_BATCH = 32  # the same in all ways: with half precision, results depend on it
+TOLERANCE = 1e-5  # of probabilities, and of a quantity relative to its size
+_BATCH = 32
 _LONGEST = 600  # seconds; only a process that hangs takes that long
 _SHOWN = 2000  # characters of a failed process's errors
-_FLOAT32, _HALF = 1e-5, 1e-2  # largest difference, by the precision in which the model computes
 _NO_RAW = "the records hold embeddings and not the images that clients send"
 
 Answers = dict[str, Any]  # outputs of a signature
@@ -123,7 +123,7 @@ def prove(
             parts = [signature(examples=batch) for batch in examples]
         by_examples = {output: np.concatenate([part[output] for part in parts]) for output in parts[0]}
         ways = {"evaluation": by_examples, **alone.answers()}
-        comparison = _Comparison(expected, classes, _FLOAT32 if model.compute_dtype == "float32" else _HALF)
+        comparison = _Comparison(expected, classes)
         figures = {name: comparison.figures(found) for name, found in ways.items()}
         if wrong := [name for name, found in figures.items() if not found["passed"]]:
             raise PenstockError(_message(comparison, figures, ways[wrong[0]], wrong[0], _names(reader, records)))
@@ -131,7 +131,7 @@ def prove(
         "records": records.records,
         "split": "eval",
         "compared": "probability of each class" if classes else "value, relative to its size",
-        "tolerance": comparison.tolerance,
+        "tolerance": TOLERANCE,
         "largest_difference": {name: found["largest"] for name, found in figures.items()},
         "unproven": {} if raw else {"raw": _NO_RAW},
         "seconds": round(time.monotonic() - began, 2),
@@ -144,14 +144,13 @@ class _Comparison:
 
     expected: Any  # [n, classes] or [n, 1]
     classes: Sequence[str]
-    tolerance: float
 
     def figures(self, found: Answers) -> dict[str, Any]:
         """Returns the largest difference, its record, and whether the answers are the same."""
         differences = self._differences(found)
         worst = int(np.argmax(np.nan_to_num(differences, nan=np.inf)))
         largest = float(differences[worst])
-        return {"largest": largest, "worst": worst, "passed": bool(largest <= self.tolerance)}
+        return {"largest": largest, "worst": worst, "passed": bool(largest <= TOLERANCE)}
 
     def values(self, found: Answers) -> Any:
         """Returns the answers as an array like the expected one."""
@@ -177,7 +176,7 @@ class _Comparison:
         answered = [names.index(label) if label in names else -1 for label in found["label"]]
         # With two classes that are equally probable, either one is right.
         behind = self.expected.max(axis=1) - self.expected[np.arange(len(answered)), answered]
-        is_other = (behind > 2 * self.tolerance) | (np.array(answered) < 0)
+        is_other = (behind > 2 * TOLERANCE) | (np.array(answered) < 0)
         is_renamed = (found["all_classes"] != np.array(names, object)).any(axis=1)
         return np.where(is_other | is_renamed, np.inf, differences)
 
@@ -220,7 +219,7 @@ def _message(comparison: _Comparison, figures: Any, found: Answers, way: str, na
         f"proof of the exported model: {way} does not predict as training does; record {worst + 1} of {len(names)} "
         f"({names[worst]}): training {comparison.shown(worst, comparison.expected)}, "
         f"{way} {comparison.shown(worst, comparison.values(found), label)}. "
-        f"Largest differences: {largest} (inf: another class); expected at most {comparison.tolerance:g}. "
+        f"Largest differences: {largest} (inf: another class); expected at most {TOLERANCE:g}. "
         "A feature's decode, or a layer, works differently in the exported graph: nothing was exported. Check the "
         "parts of the task that are your own; if it has none, please report this as a bug of Penstock"
     )

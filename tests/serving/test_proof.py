@@ -152,7 +152,7 @@ class TestComparison:
     )
     def test_classes(self, label: bytes, probabilities: list[float], largest: float) -> None:
         """Probabilities may differ by 1e-5, classes not at all."""
-        comparison = proof._Comparison(np.array([[0.3, 0.7]]), ["cat", "dog"], 1e-5)
+        comparison = proof._Comparison(np.array([[0.3, 0.7]]), ["cat", "dog"])
         names = np.array([[b"cat", b"dog"]], object)
         found = {"label": [label], "all_classes": names, "probabilities": np.array([probabilities])}
         figures = comparison.figures(found)
@@ -165,7 +165,7 @@ class TestComparison:
 
     def test_either_of_two_equally_probable_classes_is_right(self) -> None:
         """Rounding decides between them."""
-        comparison = proof._Comparison(np.array([[0.5 - 1e-6, 0.5 + 1e-6]]), ["cat", "dog"], 1e-5)
+        comparison = proof._Comparison(np.array([[0.5 - 1e-6, 0.5 + 1e-6]]), ["cat", "dog"])
         names = np.array([[b"cat", b"dog"]], object)
         found = {"label": [b"cat"], "all_classes": names, "probabilities": np.array([[0.5 + 1e-6, 0.5 - 1e-6]])}
 
@@ -173,7 +173,7 @@ class TestComparison:
 
     def test_a_quantity_is_compared_relative_to_its_size(self) -> None:
         """A value near 0 is compared relative to the mean size of all values."""
-        comparison = proof._Comparison(np.array([[1e6], [0.0]]), [], 1e-5)
+        comparison = proof._Comparison(np.array([[1e6], [0.0]]), [])
 
         assert comparison.figures({"value": np.array([1e6 + 1, 0.1])}) == {
             "largest": pytest.approx(1e-6),
