@@ -72,6 +72,10 @@ class RunConfig:
         """Folder of the Trainer's checkpoints, one folder per cache key."""
         return self.root / "checkpoints"
 
+    def checkpoints_of(self, key: str) -> Path:
+        """Returns the folder of the checkpoints for a cache key of the Trainer."""
+        return self.checkpoints / key[:16]
+
     @property
     def job(self) -> Path:
         """What other workers train with the Trainer, while it does."""

@@ -6,7 +6,7 @@
        └──────── next epoch ◄── checkpoint ◄── best epoch, callbacks ◄── evaluation ◄───┘
 
 It calls `model.train_step` as Keras's `fit` does, with bit-equal results. In addition it continues where a checkpoint
-left off, within an epoch too, as if it had never stopped (docs/adr/0027-own-training-loop.md).
+left off, within an epoch too, as if it had never stopped (docs/adr/0028-own-training-loop.md).
 """
 
 import math

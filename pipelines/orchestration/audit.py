@@ -122,7 +122,9 @@ def _trainer(inputs: Uris, outputs: Uris) -> Audit:
             ledger.check(ledger.Entry(name, records[split], int(count), unread[split]))
     total, skipped = records["train"] + records["eval"], unread["train"] + unread["eval"]
     rate = sum(epochs["records"]) / sum(history["input"]["seconds"])
-    notes = filter(None, [_batches(history["batch"], history["devices"]), _warm_start(history["warm_start"])])
+    resumes = [each["note"] for each in history["resumed"]]
+    batches = _batches(history["batch"], history["devices"])
+    notes = filter(None, [batches, *resumes, _warm_start(history["warm_start"])])
     facts = {"epochs": len(epochs["records"]), "samples_per_second": rate, "note": "; ".join(notes)}
     return Audit(ledger.Entry("Trainer", total, total - skipped, skipped), facts)
 

@@ -5,7 +5,7 @@
 | `.aside-…`                               | the name of its target (`components/storage/durable.py`)       |
 | outputs of an execution, and their seals | node and number: failed or cancelled in the metadata           |
 | TFX's working folders, `<node>/.system`  | their place: no later run uses them                            |
-| checkpoints of unfinished trainings      | their place; those of the last three cache keys stay           |
+| checkpoints of finished trainings        | cache key, by the metadata; of unfinished ones, three stay     |
 | temporary files                          | a folder in TMPDIR with a digest of the root, not locked       |
 
 After the metadata was deleted or restored, numbers repeat: a number alone does not identify the output.
@@ -44,9 +44,18 @@ def collect(config: RunConfig, store: Store) -> None:
                     durable.remove(output)
                     plan.seal_path(config, output).unlink(missing_ok=True)
     if not config.settings.train.keep_checkpoints:
-        newest_last = sorted(config.checkpoints.glob("*"), key=lambda folder: folder.lstat().st_mtime)
-        for folder in newest_last[:-_CHECKPOINTS]:
+        for folder in _old_checkpoints(config, store):
             durable.remove(folder)
+
+
+def _old_checkpoints(config: RunConfig, store: Store) -> list[Path]:
+    """Returns the checkpoints of finished trainings, and of all unfinished ones but the newest."""
+    folders = sorted(config.checkpoints.glob("*"), key=lambda folder: folder.lstat().st_mtime)
+    states: dict[Path, str] = {}
+    for execution in store.executions("Trainer") if folders else ():
+        states.setdefault(config.checkpoints_of(execution.fingerprint.get("key", "")), execution.state)
+    unfinished = [folder for folder in folders if states.get(folder) not in ("COMPLETE", "CACHED")]
+    return [folder for folder in folders if folder not in unfinished[-_CHECKPOINTS:]]
 
 
 @contextmanager

@@ -41,7 +41,6 @@ from pipelines.orchestration.outcome import NodeFacts
 from pipelines.orchestration.plan import NodePlan, Plan
 
 _NO_AUDIT = Audit()
-_KEY_LENGTH = 16  # of a cache key, as the name of a folder
 Started = Callable[[NodePlan], None]
 Finished = Callable[[NodeFacts], None]
 
@@ -102,19 +101,17 @@ class LocalRunner:
         ).launch()
         _require_success(node_id, info, connection)
         if node_id == "Trainer" and not self._config.settings.train.keep_checkpoints:
-            durable.remove(self._checkpoints(planned))
+            durable.remove(self._config.checkpoints_of(planned.fingerprint["key"]))
         return inspector.audited
-
-    def _checkpoints(self, planned: NodePlan) -> Path:
-        return self._config.checkpoints / planned.fingerprint["key"][:_KEY_LENGTH]
 
     def _provide_checkpoints(self, planned: NodePlan, node: Any) -> None:
         """Tells the Trainer where its checkpoints are; a forced one starts from the beginning."""
+        folder = self._config.checkpoints_of(planned.fingerprint["key"])
         if planned.reason == plan.FORCED:
-            durable.remove(self._checkpoints(planned))
+            durable.remove(folder)
         parameter = node.parameters.parameters["custom_config"]
         custom = orjson.loads(parameter.field_value.string_value)
-        custom.update(checkpoints=str(self._checkpoints(planned)), job=str(self._config.job))
+        custom.update(checkpoints=str(folder), job=str(self._config.job))
         parameter.field_value.string_value = orjson.dumps(custom).decode()
 
 

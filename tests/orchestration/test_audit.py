@@ -223,6 +223,7 @@ def write_history(
         "batch": {"size": 4, "replica": 2, "scale": 1, "accumulate": 2, "effective": 8, "chosen": True},
         "devices": {"names": ["CPU:0"], "workers": 2, "replicas": 2},
         "warm_start": warm_start,
+        "resumed": [{"epoch": 1, "step": 1, "note": "resumed at epoch 2, step 1 (stopped by SIGTERM at 10:42:07)"}],
     }
     (folder / "history.json").write_bytes(orjson.dumps(history))
     return {"model_run": folder}
@@ -235,7 +236,8 @@ class TestTrainer:
         """Eight train and three eval records, in two epochs; 16 samples were trained in two seconds."""
         outputs = write_history(tmp_path / "run", [8.0, 8.0], [3.0, 3.0])
 
-        note = "batches of 4, chosen from the data, 2 on each of 2 devices of 2 workers, 8 records per update"
+        batches = "batches of 4, chosen from the data, 2 on each of 2 devices of 2 workers, 8 records per update"
+        note = f"{batches}; resumed at epoch 2, step 1 (stopped by SIGTERM at 10:42:07)"
         facts = {"epochs": 2, "samples_per_second": 8.0, "note": note}
         assert audit("Trainer", examples, outputs) == Audit(Entry("Trainer", 11, 11), facts)
 

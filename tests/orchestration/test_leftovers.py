@@ -1,5 +1,6 @@
 """B1: what killed and failed runs left is deleted; what others use or have published stays."""
 
+import os
 import signal
 import subprocess
 import sys
@@ -64,6 +65,22 @@ def test_leftovers_in_a_root(tmp_path: Path, open_metadata: Callable[..., Any]) 
 
     found = {path for path in root.rglob("*") if path.is_file()}
     assert found == {*kept, config.metadata}
+
+
+def test_checkpoints_of_unfinished_trainings_stay(tmp_path: Path, open_metadata: Callable[..., Any]) -> None:
+    """B1: the three newest; that of a key whose last training succeeded is a leftover of a kill."""
+    config = run_config.make("image", data=str(tmp_path), root=str(tmp_path))
+    record = open_metadata(config.metadata)
+    keys = [f"{number:<032d}" for number in range(6)]
+    for age, key in enumerate(keys):
+        file = write(config.checkpoints_of(key) / "checkpoint")
+        os.utime(file.parent, (age, age))
+    for key, states in {keys[3]: ["FAILED", "COMPLETE"], keys[4]: ["COMPLETE", "FAILED"]}.items():
+        for state in states:
+            record("Trainer", state=state, fingerprint={"key": key})
+    leftovers.collect(config, Store(config.metadata, "image"))
+
+    assert sorted(config.checkpoints.iterdir()) == [config.checkpoints_of(keys[number]) for number in (2, 4, 5)]
 
 
 def test_outputs_of_an_earlier_database_stay(tmp_path: Path, open_metadata: Callable[..., Any]) -> None:

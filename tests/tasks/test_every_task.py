@@ -8,6 +8,10 @@ This runs the code of the nodes with the arguments from `build.py`, once per tas
 import csv
 import io
 import json
+import random
+import signal
+import subprocess
+import sys
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property, partial
@@ -57,6 +61,7 @@ THREADS = ("--direct_num_workers=2", "--direct_running_mode=multi_threading")
 PROCESSES = ("--direct_num_workers=2", "--direct_running_mode=multi_processing")
 LABEL = "label"
 EVERY_PART = ("multimodal", "tensor")  # tasks that together have every part
+MOMENTS = ["step", "evaluation", "write", "rename", "renamed"]  # see killed_training.py
 Rows = list[tuple[str, list[tuple[str, str]]]]
 
 pytestmark = pytest.mark.slow
@@ -216,6 +221,30 @@ def train(task_run: TaskRun, out: str = "", graph: str = "graph") -> None:
     )
 
 
+def train_killed(task_run: TaskRun, out: Path, moments: list[Any]) -> tuple[list[int], Any, list[Any]]:
+    """Trains once per moment, and is killed at it; returns the exit codes, the result, and the resumes."""
+    custom = {
+        **task_run.custom,
+        "input": {**task_run.custom["input"], "batch_size": 32},
+        "train": {**task_run.custom["train"], "epochs": 12, "steps_per_call": 1, "checkpoint_seconds": 0},
+        "checkpoints": str(out / "checkpoints"),
+    }
+    arguments = {
+        "train_files": [str(task_run.examples / "Split-train" / "*")],
+        "transform_graph_path": str(task_run.home / "graph"),
+        "model_run_dir": str(out / "run"),
+        "custom_config": custom,
+    }
+    out.mkdir()
+    (out / "arguments.json").write_text(json.dumps(arguments))
+    command = [sys.executable, "-m", "tests.tasks.killed_training", str(out / "arguments.json"), json.dumps(moments)]
+    done = subprocess.run(command, check=True, capture_output=True, text=True, cwd=run_config.HOME)
+    history = orjson.loads((out / "run" / trainer.HISTORY).read_bytes())
+    arrays = [array.tobytes() for array in checkpoint.read(out / "checkpoints" / checkpoint.FILE).arrays]
+    learned = {key: history[key] for key in ("epochs", "best_epoch", "learning_rate", "unread")}
+    return json.loads(done.stdout), (arrays, learned), history["resumed"]
+
+
 @pytest.fixture(scope="module")
 def task_runs(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], TaskRun]:
     """Runs each task once."""
@@ -368,6 +397,29 @@ class TestTraining:
         with pytest.raises(tf.errors.InvalidArgumentError, match="label"):
             list(task_run.reader.evaluation([file]))
         assert "never seen" not in task_run.fitted.classes(), name
+
+
+class TestKills:
+    """B3, B4: a training that is killed and run again, many times."""
+
+    @pytest.mark.parametrize(
+        ("name", "rounds"),
+        [("image", 1), pytest.param("image", 4, marks=pytest.mark.all), pytest.param("text", 4, marks=pytest.mark.all)],
+    )
+    def test_kills_at_any_moment_change_nothing(
+        self, task_run: TaskRun, tmp_path: Path, name: str, rounds: int
+    ) -> None:
+        """B3, B4: weights, optimizer, metrics, best epoch, history and counts of records are bit-identical."""
+        draw = random.Random(name)
+        moments = [[kind, draw.randint(1, 3) if kind == "step" else 1] for kind in MOMENTS * rounds]
+        draw.shuffle(moments)
+        _, straight, never = train_killed(task_run, tmp_path / "straight", [None])
+        codes, after_kills, resumed = train_killed(task_run, tmp_path / "killed", [*moments, None])
+
+        assert codes == [-signal.SIGKILL] * len(moments) + [0], moments
+        assert after_kills == straight, moments
+        assert (never, len(resumed) >= rounds) == ([], True)
+        assert [path.name for path in (tmp_path / "killed" / "checkpoints").iterdir()] == [checkpoint.FILE]
 
 
 class TestServing:

@@ -23,7 +23,7 @@ from tensorflow_transform.tf_metadata import dataset_metadata, schema_utils
 from tfx.components.trainer.fn_args_utils import FnArgs
 
 from components import progress
-from components.errors import BadInput, Cancelled, PenstockError
+from components.errors import BadInput, Cancelled, NotFinite, PenstockError
 from components.fitting import preprocessing
 from components.ingest.close import manifest as closing
 from components.ingest.sources.image_folder import SOURCE
@@ -392,7 +392,7 @@ class TestFaults:
         """A9: the message gives advice, and no model is exported."""
         hot = arguments(home, tmp_path, batch_size, learning_rate=1e30, epochs=1)
 
-        with pytest.raises(PenstockError, match=r"no model was exported.*Lower train\.learning_rate"):
+        with pytest.raises(NotFinite, match=r"no model was exported.*Lower train\.learning_rate"):
             trainer.run_fn(hot)
 
         assert not (tmp_path / "model").exists()
