@@ -100,6 +100,7 @@ class _Training:
                     self._callbacks.on_train_batch_end(state.step - 1, logs)
                     self._between_calls()
                 self._end_epoch({**state.logs, **self._evaluate()})
+            self._between_calls()  # a signal at the end of the last epoch
         self._checkpoints.wait()
         self._callbacks.on_train_end()
         state.steps_per_call = self._learn.steps

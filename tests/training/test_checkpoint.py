@@ -100,3 +100,15 @@ def test_an_error_of_the_writing_thread_is_raised(tmp_path: Path) -> None:
 
     with pytest.raises(TypeError):
         checkpoints.wait()
+
+
+def test_other_thread_counts_are_reported() -> None:
+    """B3: results depend on them, and TensorFlow cannot change them once it has started."""
+    tf.constant(0)  # starts TensorFlow
+    present, warnings = checkpoint.threads(), list[str]()
+    with progress.warnings_to(warnings.append):
+        checkpoint.set_threads(present)
+        checkpoint.set_threads([present[0] + 1, present[1]])
+
+    (warning,) = warnings
+    assert warning.startswith(f"training began with {present[0] + 1} threads and continues with {present[0]}: ")

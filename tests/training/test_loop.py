@@ -132,6 +132,14 @@ class TestInterruption:
             (f"stopped by {signal.Signals(signum).name}", True)
         ]
 
+    def test_a_signal_at_the_very_end_is_not_lost(self, tmp_path: Path) -> None:
+        """B2: after the last epoch the training is complete, and the run ends all the same."""
+        stop = keras.callbacks.LambdaCallback(on_epoch_end=lambda *_: os.kill(os.getpid(), signal.SIGTERM))
+        with pytest.raises(Cancelled):
+            train(model(), Checkpoints(tmp_path), [stop], epochs=1)
+
+        assert checkpoint.read(tmp_path / checkpoint.FILE).header["epoch"] == 1
+
     def test_time_makes_a_checkpoint_due(self, tmp_path: Path) -> None:
         """B3: within an epoch; a training that fails later continues from there."""
 
