@@ -95,6 +95,7 @@ class TrainResult:
 
     facts: RecordFacts
     measured: TrainMeasurement
+    gpus: int  # of this machine
 
 
 def median(rounds: Sequence[Measurement]) -> Measurement:

@@ -4,12 +4,13 @@
     model alone, on a few batches in memory ─────┼─► samples per second, share of waiting ─► one-sentence verdict
     training loop: both ─────────────────────────┘
 
-Each round of each device is a fresh process. Weights are random, and nothing is saved.
+Each round is a fresh process. Weights are random, and nothing is saved. With GPUs, `train.devices=auto` is compared
+with the CPU, and with one of them.
 """
 
 import statistics
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import typer
 
@@ -18,10 +19,12 @@ from components.errors import SettingsError
 from pipelines.bench import jobs
 from pipelines.bench.measurements import MeasureJob, RecordFacts, TrainMeasurement
 
+_OTHERS = ("cpu", "one")  # for comparison with all GPUs: with one GPU the CPU, with several one of them too
+
 
 @dataclass(frozen=True)
 class TrainBench:
-    """The median measurement of each device, and the verdict about the last one."""
+    """The median measurement of each choice of devices, and the verdict about the first one."""
 
     facts: RecordFacts
     cores: int
@@ -34,9 +37,17 @@ def bench(job: MeasureJob) -> TrainBench:
     if job.settings.extract.model:
         raise SettingsError("bench train measures the task's own model; expected no extract.model: leave it out")
     typer.echo(f"measuring {job.artifact}, {job.rounds} rounds …", err=True)
-    rounds = [jobs.run_training(job) for _ in range(job.rounds)]
-    measured = median([each.measured for each in rounds])
-    return TrainBench(rounds[0].facts, jobs.cores(), (measured,), diagnosis.verdict(measured.waiting))
+    first = jobs.run_training(job)
+    chosen = job.settings.train.devices
+    others = _OTHERS[: first.gpus] if chosen == "auto" else ()
+    devices = [_median(job, chosen, [first.measured]), *(_median(job, each) for each in others)]
+    return TrainBench(first.facts, jobs.cores(), tuple(devices), diagnosis.verdict(devices[0].waiting))
+
+
+def _median(job: MeasureJob, devices: str, done: Sequence[TrainMeasurement] = ()) -> TrainMeasurement:
+    train = job.settings.train.model_copy(update={"devices": devices})
+    there = replace(job, settings=job.settings.model_copy(update={"train": train}))
+    return median([*done, *(jobs.run_training(there).measured for _ in range(job.rounds - len(done)))])
 
 
 def median(rounds: Sequence[TrainMeasurement]) -> TrainMeasurement:

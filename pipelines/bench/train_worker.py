@@ -14,8 +14,9 @@ from components.input_pipeline import Position, Reader
 from components.input_pipeline.probe import WaitMeter
 from components.models.heads import Classification, Head, Regression
 from components.tasks import assign
-from components.training import loop, precision
+from components.training import devices, loop, precision
 from components.training.checkpoint import Checkpoints
+from components.training.devices import Devices
 from components.training.fit import compile_model
 from components.training.stopping import Best
 from pipelines.bench import locate, meter, training_data, worker
@@ -65,29 +66,35 @@ class NothingFitted:
 
 def measure(job: MeasureJob) -> TrainResult:
     """Measures input, model and both."""
-    task, settings, graph = tasks.get(job.task), job.settings, worker.fitted(job)
+    task, settings = tasks.get(job.task), job.settings
+    where = devices.start(settings.train.devices, None)  # first: it sets up TensorFlow
+    graph = worker.fitted(job)
     data = training_data.load(task, job.artifact, settings.input, settings.train.seed, graph)
     steps, size = data.reader.steps(data.shards), data.reader.settings.batch_size
-    memory = data.reader.training(data.shards).take(max(1, min(_BATCHES, steps - 1))).cache().repeat()
+    memory = (
+        where.training(data.reader, data.shards, Position()).take(max(1, min(_BATCHES, steps - 1))).cache().repeat()
+    )
     waits = WaitMeter()
 
     def run(batches: Callable[[Position], tf.data.Dataset]) -> Stopwatch:
         stopwatch = Stopwatch(job.warm_up, job.seconds, waits.take)
-        model = _model(job, data.reader, graph, steps)
-        wanted = loop.Job(model, batches, _MANY, 1, memory, 1, steps_per_call=settings.train.steps_per_call)
-        loop.train(wanted, Best(), [stopwatch], Checkpoints(None))
+        with where.scope():
+            model = _model(job, data.reader, graph, steps, where)
+            per_call = settings.train.steps_per_call
+            wanted = loop.Job(model, batches, _MANY, 1, memory, 1, steps_per_call=per_call, devices=where)
+            loop.train(wanted, Best(), [stopwatch], Checkpoints(None))
         return stopwatch
 
     alone = run(lambda _: memory)
-    both = run(lambda start: waits.watch(data.reader.training(data.shards, start)))
+    both = run(lambda start: waits.watch(where.training(data.reader, data.shards, start)))
     measured = TrainMeasurement(
-        device=_device(),
+        device=", ".join(where.names),
         input_rate=_input_rate(job, data),
         model_rate=alone.steps * size / alone.seconds,
         rate=both.steps * sum(file.records for file in data.shards) / steps / both.seconds,
         waiting=both.waited / both.seconds,
     )
-    return TrainResult(worker.facts(data), measured)
+    return TrainResult(worker.facts(data), measured, len(tf.config.list_physical_devices("GPU")))
 
 
 def _input_rate(job: MeasureJob, data: TrainingData) -> float:
@@ -96,7 +103,7 @@ def _input_rate(job: MeasureJob, data: TrainingData) -> float:
     return feed.run(job.seconds).rate
 
 
-def _model(job: MeasureJob, reader: Reader, fitted: Any, steps: int) -> keras.Model:
+def _model(job: MeasureJob, reader: Reader, fitted: Any, steps: int, where: Devices) -> keras.Model:
     """Returns the task's model, compiled as the Trainer does."""
     task, train = tasks.get(job.task), job.settings.train
     head: Head = Classification(reader.classes, is_soft=reader.is_soft) if reader.classes else Regression()
@@ -106,10 +113,6 @@ def _model(job: MeasureJob, reader: Reader, fitted: Any, steps: int) -> keras.Mo
     with precision.scope(precision.policy(train)):
         encodings = assign.encodings(parts, inputs, fitted or NothingFitted())
         model: keras.Model = refs.load(task.model)(inputs, encodings, head)
+    model = where.replicate(model)
     compile_model(model, head, train, steps)
     return model
-
-
-def _device() -> str:
-    gpus = tf.config.list_logical_devices("GPU")
-    return gpus[0].name.removeprefix("/device:") if gpus else "CPU"

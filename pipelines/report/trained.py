@@ -53,7 +53,9 @@ def _details(stored: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
     yield "input", stored["input"]["verdict"]
     yield "batch size", f"{batch['size']:,}" + (", chosen from the data" if batch["chosen"] else "")
     devices = stored["devices"]
-    if devices["replicas"] > 1:
+    if devices["replicas"] == 1:
+        yield "device", devices["names"][0]
+    else:
         workers = f", on each of {devices['workers']} workers" if devices["workers"] > 1 else ""
         yield "devices", f"{devices['replicas']}: {', '.join(devices['names'])}{workers}"
         yield "batch per device", f"{batch['replica']:,}"

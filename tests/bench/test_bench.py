@@ -172,7 +172,7 @@ def test_bench_train(artifact: Path, tmp_path: Path, monkeypatch: pytest.MonkeyP
     """Medians over the rounds; the waiting decides the verdict."""
     rounds = [TrainMeasurement("CPU", 1e3 * each, 500.0, 400.0, 0.1 * each) for each in (1, 3, 2)]
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr(jobs, "run_training", lambda _: TrainResult(RESULT.facts, rounds.pop()))
+    monkeypatch.setattr(jobs, "run_training", lambda _: TrainResult(RESULT.facts, rounds.pop(), gpus=0))
     arguments = ["bench", "train", "image", "--data", str(tmp_path), "--records", str(artifact)]
     shown = CliRunner().invoke(cli.app, arguments).output.splitlines()
 
@@ -191,3 +191,20 @@ def test_a_pretrained_model_is_not_measured(artifact: Path, tmp_path: Path, monk
 
     assert isinstance(result.exception, SettingsError)
     assert "expected no extract.model" in str(result.exception)
+
+
+def test_bench_train_compares_devices(artifact: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """With two GPUs: both of them, the CPU, and one of them."""
+    names = {"auto": "GPU:0, GPU:1", "cpu": "CPU:0", "one": "GPU:0"}
+    monkeypatch.setattr(
+        jobs,
+        "run_training",
+        lambda job: TrainResult(
+            RESULT.facts, TrainMeasurement(names[job.settings.train.devices], 1.0, 1.0, 1.0, 0.0), gpus=2
+        ),
+    )
+    monkeypatch.chdir(tmp_path)
+    arguments = ["bench", "train", "image", "--data", str(tmp_path), "--records", str(artifact)]
+    shown = CliRunner().invoke(cli.app, arguments).output.splitlines()
+
+    assert shown[-7] == "                  GPU:0, GPU:1        CPU:0               GPU:0"

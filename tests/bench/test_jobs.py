@@ -93,6 +93,6 @@ def test_training_is_measured(artifact: Path) -> None:
     shortest = replace(job(artifact), settings=Settings(input=SETTINGS))
     result = jobs.run_training(shortest)
 
-    assert (result.facts.records, result.facts.batch_size, result.measured.device) == (40, 8, "CPU")
+    assert (result.facts.records, result.facts.batch_size, result.measured.device) == (40, 8, "CPU:0")
     assert min(result.measured.input_rate, result.measured.model_rate, result.measured.rate) > 0
     assert 0 <= result.measured.waiting <= 1
