@@ -47,7 +47,7 @@ def train(args: Any) -> tuple[dict[str, Any], Sequence[Any]]:
         job = _shared(args.custom_config) if cluster.read() else Path(home) / "job.json"
         durable.write_bytes(job, content)
         try:
-            _run(helper_process.module(_MODULE, str(job), str(Path(home) / "result")))
+            run(helper_process.module(_MODULE, str(job), str(Path(home) / "result")))
         finally:
             job.unlink(missing_ok=True)
         trained = checkpoint.read(Path(home) / "result")
@@ -61,7 +61,7 @@ def _shared(config: Mapping[str, Any]) -> Path:
     return Path(config["job"])
 
 
-def _run(command: Sequence[str]) -> None:
+def run(command: Sequence[str]) -> None:
     """Runs a command to its end; raises the error that it reports."""
     # The process ends when its standard input does, so also if this process is killed.
     with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, start_new_session=True) as child:
@@ -82,7 +82,7 @@ def _end(child: subprocess.Popen[bytes]) -> None:
     """Asks the process to write a checkpoint and to end."""
     child.terminate()
     try:
-        child.communicate(timeout=_END_SECONDS)
+        child.wait(_END_SECONDS)  # its standard input stays open meanwhile
     except subprocess.TimeoutExpired:
         child.kill()
 
