@@ -50,7 +50,7 @@ def run(config: RunConfig, request: Request, *, wait: bool = False, compiled: An
     """
     with (
         disk.explained(lambda: disk.places_of_run(config), lambda: _needed(config)),
-        workers.released(config),
+        workers.released(config) as codes,
         lock.hold(config.notes, wait=wait),
         leftovers.temporary_files(config.root),
     ):
@@ -61,8 +61,10 @@ def run(config: RunConfig, request: Request, *, wait: bool = False, compiled: An
         with closing(HashCache(config.hash_cache)) as cache:
             planned = plan.make(config, store, cache, request)
         if not planned.due and compiled is None:
-            return _nothing_due(config, store, planned, display)
-        return _TfxRun(config, store, planned).go(compiled)
+            codes.append(_nothing_due(config, store, planned, display))
+        else:
+            codes.append(_TfxRun(config, store, planned).go(compiled))
+    return codes[0]
 
 
 def _publish_schema(planned: Plan, display: Display) -> None:

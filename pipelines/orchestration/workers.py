@@ -7,7 +7,7 @@ All see the root, the data and the settings' files under the same paths. A worke
 """
 
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import NoReturn
 
@@ -20,24 +20,28 @@ from components.training import cluster
 from pipelines import log
 from pipelines.config import RunConfig
 
-_ENDED = "ended"  # key of job.json: when a run ended
+_ENDED = "ended"  # key of job.json: when a run ended, and its exit code
 _POLL_SECONDS = 0.5
 
 
 @contextmanager
-def released(config: RunConfig) -> Iterator[None]:
-    """Ends the waiting of the other workers when the chief's run ends, also if it had nothing to train."""
+def released(config: RunConfig) -> Iterator[list[int]]:
+    """Ends the waiting of the other workers when the chief's run ends, also if it had nothing to train.
+
+    Yields a list for the exit code of the run.
+    """
     found = cluster.read()
     if found is not None and not found.is_chief:
         raise SettingsError(
             f"{cluster.VARIABLE} says that this is worker {found.index}; expected worker 0, which runs the pipeline: "
             f"run `penstock train-worker {config.task.name}` here"
         )
+    codes: list[int] = []
     try:
-        yield
+        yield codes
     finally:
         if found is not None:
-            durable.write_bytes(config.job, orjson.dumps({_ENDED: time.time()}))
+            durable.write_bytes(config.job, orjson.dumps({_ENDED: [time.time(), *(codes or [1])]}))
 
 
 def join(config: RunConfig, show: Callable[[str], None]) -> NoReturn:
@@ -50,9 +54,9 @@ def join(config: RunConfig, show: Callable[[str], None]) -> NoReturn:
         )
     me, count = found.index, len(found.addresses)
     show(f"worker {me} of {count}: waiting for the chief at {found.addresses[0]}, in {config.root}")
-    if not _chief_trains(config, found):
-        show(f"worker {me}: the chief's run ended without training")
-        raise SystemExit(0)
+    if (code := _code_without_training(config, found)) is not None:
+        show(f"worker {me}: the chief's run ended without training, with exit code {code}")
+        raise SystemExit(code)
     log.prepare_environment()
     from components.training import worker
 
@@ -66,17 +70,17 @@ def join(config: RunConfig, show: Callable[[str], None]) -> NoReturn:
     )
 
 
-def _chief_trains(config: RunConfig, found: cluster.Cluster) -> bool:
-    """Waits until the chief listens; returns False if its run ended first."""
+def _code_without_training(config: RunConfig, found: cluster.Cluster) -> int | None:
+    """Waits until the chief listens; returns the exit code of its run if that ended first."""
     before = _end_of_run(config)
     while not found.answers(0):  # it listens after it has written the job
-        if _end_of_run(config) != before:
-            return False
+        if (ended := _end_of_run(config)) != before and ended:
+            return int(ended[1])
         time.sleep(_POLL_SECONDS)
-    return True
+    return None
 
 
-def _end_of_run(config: RunConfig) -> float | None:
+def _end_of_run(config: RunConfig) -> Sequence[float] | None:
     try:
         return orjson.loads(config.job.read_bytes()).get(_ENDED)
     except FileNotFoundError:

@@ -92,4 +92,4 @@ def test_a_worker_joins_dies_and_joins_again(
     nothing, waited = both()
 
     assert (nothing.code, waited.code) == (0, 0), (nothing.output, waited.output)
-    assert "ended without training" in waited.output
+    assert "ended without training, with exit code 0" in waited.output
