@@ -48,10 +48,11 @@ def run(config: RunConfig, request: Request, *, wait: bool = False, compiled: An
         wait: whether to wait for another run on the same root.
         compiled: the pipeline's IR if the `tfx` CLI has compiled it; up-to-date nodes are then recorded as well.
     """
+    workers.require_chief(config)
     with (
         disk.explained(lambda: disk.places_of_run(config), lambda: _needed(config)),
-        workers.released(config) as codes,
         lock.hold(config.notes, wait=wait),
+        workers.released(config) as codes,
         leftovers.temporary_files(config.root),
     ):
         store = Store(config.metadata, config.name, read_only=False)

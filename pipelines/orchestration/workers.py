@@ -24,23 +24,27 @@ _ENDED = "ended"  # key of job.json: when a run ended, and its exit code
 _POLL_SECONDS = 0.5
 
 
-@contextmanager
-def released(config: RunConfig) -> Iterator[list[int]]:
-    """Ends the waiting of the other workers when the chief's run ends, also if it had nothing to train.
-
-    Yields a list for the exit code of the run.
-    """
+def require_chief(config: RunConfig) -> None:
+    """Raises SettingsError if TF_CONFIG says that another worker runs the pipeline."""
     found = cluster.read()
     if found is not None and not found.is_chief:
         raise SettingsError(
             f"{cluster.VARIABLE} says that this is worker {found.index}; expected worker 0, which runs the pipeline: "
             f"run `penstock train-worker {config.task.name}` here"
         )
+
+
+@contextmanager
+def released(config: RunConfig) -> Iterator[list[int]]:
+    """Ends the waiting of the other workers when the chief's run ends, also if it had nothing to train.
+
+    Yields a list for the exit code of the run. Call it only under the lock of the root.
+    """
     codes: list[int] = []
     try:
         yield codes
     finally:
-        if found is not None:
+        if cluster.read() is not None:
             durable.write_bytes(config.job, orjson.dumps({_ENDED: [time.time(), *(codes or [1])]}))
 
 

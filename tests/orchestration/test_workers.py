@@ -1,0 +1,62 @@
+"""What the chief's run and `penstock train-worker` tell each other, without training."""
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from components.errors import SettingsError
+from components.training import cluster
+from pipelines import config
+from pipelines.orchestration import workers
+
+NOBODY = '{{"cluster": {{"worker": ["127.0.0.1:9", "127.0.0.1:9"]}}, "task": {{"type": "worker", "index": {}}}}}'
+
+
+@pytest.fixture
+def chosen(tmp_path: Path) -> config.RunConfig:
+    """The configuration of a pipeline."""
+    return config.make("image", data=str(tmp_path), root=str(tmp_path / "root"))
+
+
+def test_only_the_chief_runs_the_pipeline(chosen: config.RunConfig, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The message has the command for the others."""
+    monkeypatch.setenv(cluster.VARIABLE, NOBODY.format(1))
+
+    with pytest.raises(SettingsError, match="run `penstock train-worker image` here"):
+        workers.require_chief(chosen)
+
+
+@pytest.mark.parametrize("text", ["", NOBODY.format(0)])
+def test_a_worker_needs_its_place(chosen: config.RunConfig, monkeypatch: pytest.MonkeyPatch, text: str) -> None:
+    """Without TF_CONFIG, and as the chief."""
+    monkeypatch.setenv(cluster.VARIABLE, text)
+
+    with pytest.raises(SettingsError, match="needs TF_CONFIG with several workers"):
+        workers.join(chosen, print)
+
+
+@pytest.mark.parametrize("codes", [[0], [5], []])
+def test_a_waiting_worker_ends_with_the_run(
+    chosen: config.RunConfig, monkeypatch: pytest.MonkeyPatch, codes: list[int]
+) -> None:
+    """With its exit code; an earlier run's end is not meant."""
+    monkeypatch.setenv(cluster.VARIABLE, NOBODY.format(1))
+    chosen.notes.mkdir(parents=True)
+    end_run(chosen, [3])
+
+    def silent(*_: Any) -> bool:
+        end_run(chosen, codes)
+        return False
+
+    monkeypatch.setattr(cluster.Cluster, "answers", silent)
+    with pytest.raises(SystemExit) as ended:
+        workers.join(chosen, print)
+
+    assert ended.value.code == (codes or [1])[0]
+
+
+def end_run(chosen: config.RunConfig, codes: list[int]) -> None:
+    """Does what a run does at its end."""
+    with workers.released(chosen) as given:
+        given.extend(codes)
