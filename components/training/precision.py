@@ -20,7 +20,8 @@ FLOAT32 = "float32"
 
 def policy(settings: Train) -> str:
     """Returns the name of the Keras dtype policy for the devices of this machine."""
-    gpus = tf.config.list_physical_devices("GPU") if settings.precision == "mixed" else []
+    is_used = settings.precision == "mixed" and not settings.devices.startswith("cpu")
+    gpus = tf.config.list_physical_devices("GPU") if is_used else []
     if not gpus:
         return FLOAT32
     details = (tf.config.experimental.get_device_details(gpu) for gpu in gpus)

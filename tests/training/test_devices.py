@@ -9,6 +9,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+import keras
 import numpy as np
 import orjson
 import pytest
@@ -84,9 +85,10 @@ def losses(trained: Checkpoint) -> list[float]:
 
 
 @pytest.mark.slow
-def test_two_devices_learn_as_one(tmp_path: Path) -> None:
+@pytest.mark.parametrize("own_step", [False, pytest.param(True, marks=pytest.mark.all)], ids=["keras", "own step"])
+def test_two_devices_learn_as_one(tmp_path: Path, own_step: bool) -> None:
     """At the same global batch, with batch normalization, an embedding, and a last batch of a single record."""
-    out, config = tmp_path / "two", {"records": UNEVEN, "epochs": 2}
+    out, config = tmp_path / "two", {"records": UNEVEN, "epochs": 2, "own_step": own_step}
     assert finish([start({"out": str(out), "devices": "cpu:2", **config}, {})]) == [0], logs(tmp_path)
     two, one = checkpoint.read(out), one_device(**config)
 
@@ -189,6 +191,15 @@ class TestSettings:
         monkeypatch.delenv(cluster.VARIABLE, raising=False)
         with pytest.raises(SettingsError, match=r"train\.workers is 2, but TF_CONFIG lists no workers"):
             process.is_needed(Train(workers=2))
+
+
+@pytest.mark.parametrize("stored", [np.float32(5), np.array([2, 3], np.float32)], ids=["one device", "two devices"])
+def test_metrics_continue_on_another_number_of_devices(stored: Any) -> None:
+    """A checkpoint has the sums of every device."""
+    metric = devices.single().metric(keras.Variable(0.0))
+    metric.assign(stored)
+
+    assert metric.numpy() == 5
 
 
 class TestCluster:
