@@ -46,7 +46,7 @@ class Checkpoint:
     def note(self) -> str:
         """Where training continues, and why it was interrupted."""
         cause, at = self.header["cause"], datetime.fromisoformat(self.header["at"])
-        return f"resumed at {_place(self.header)} ({cause or 'killed or failed after it was saved'} at {at:%H:%M:%S})"
+        return f"resumed at {_place(self.header)} ({cause or 'killed or failed after the checkpoint'} at {at:%H:%M:%S})"
 
 
 class Damaged(ValueError):
