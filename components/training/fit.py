@@ -14,7 +14,7 @@ from components.input_pipeline.probe import WaitMeter
 from components.models.heads import Head
 from components.records.verify import Verified
 from components.settings.train import Train
-from components.training import loop, memory, optimizer, process
+from components.training import loop, memory, optimizer, precision, process
 from components.training.callbacks import InputTimer, ProgressCallback, TensorBoardLog
 from components.training.checkpoint import Checkpoints
 from components.training.devices import Devices, choose
@@ -132,7 +132,7 @@ def _fit(
 def compile_model(model: keras.Model, head: Head, settings: Train, steps: int) -> None:
     """Compiles a model as the settings say; `steps` are those of an epoch."""
     model.compile(
-        optimizer=optimizer.make(settings, steps, scaled=model.dtype_policy.name == "mixed_float16"),
+        optimizer=optimizer.make(settings, steps, scaled=precision.is_float16(model)),
         loss=head.loss(),
         metrics=head.metrics(),
         jit_compile=settings.xla,

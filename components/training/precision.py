@@ -2,7 +2,8 @@
 
     GPU of compute capability 8.0 and more ─► mixed_bfloat16
     GPU of compute capability 7.x ──────────► mixed_float16, with a scaled loss (optimizer.py)
-    older GPU, CPU ─────────────────────────► float32: 16 bits are slower, on CPUs with bfloat16 instructions, too
+    older GPU, CPU ─────────────────────────► float32: 16 bits are slower, on CPUs with bfloat16 instructions, too, and
+                                              training a table in bfloat16 ended one of those with SIGILL (TF 2.16)
 
 The exported model computes in float32 in any case: it has the same weights and runs on any device.
 """
@@ -27,6 +28,11 @@ def policy(settings: Train) -> str:
     details = (tf.config.experimental.get_device_details(gpu) for gpu in gpus)
     oldest = min(each.get("compute_capability", (0, 0)) for each in details)
     return "mixed_bfloat16" if oldest >= (8, 0) else "mixed_float16" if oldest >= (7, 0) else FLOAT32
+
+
+def is_float16(model: keras.Model) -> bool:
+    """Returns whether some layer computes in float16. A copy of a model has its layers' policies, but not its own."""
+    return any(layer.compute_dtype == "float16" for layer in model.layers)
 
 
 @contextmanager
