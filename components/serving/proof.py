@@ -5,7 +5,7 @@
                                    └─► SavedModel, both signatures, in a new process with    serving_default, raw
                                        plain TensorFlow and none of our code
 
-The new process takes seconds to import TensorFlow, so it is started before the export.
+The new process takes seconds to import TensorFlow, so it is started before the export, or before a short training.
 """
 
 import contextlib
