@@ -1,11 +1,11 @@
 """One process of a training that has several, or several logical devices: `python -m` JOB RESULT."""
 
+import contextlib
 import os
 import sys
 import threading
 import traceback
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
 from dataclasses import astuple
 from pathlib import Path
 from types import SimpleNamespace
@@ -14,7 +14,7 @@ from typing import Any, NoReturn
 import orjson
 import tensorflow as tf
 
-from components import cuda, progress
+from components import progress
 from components.errors import PenstockError, exit_code_of
 from components.settings.train import Train
 from components.storage.hashing import digest_of
@@ -28,7 +28,6 @@ def run(job: Path) -> tuple[dict[str, Any], Any]:
 
     Call it first thing in a process: strategies need TensorFlow as it starts.
     """
-    cuda.prepare()
     content = job.read_text()
     args = SimpleNamespace(**orjson.loads(content))
     found, config = cluster.read(), args.custom_config
@@ -38,7 +37,10 @@ def run(job: Path) -> tuple[dict[str, Any], Any]:
     with _deaths_explained(found):
         chosen = devices.start(Train.model_validate(config["train"]).devices, found)
         _require_same(chosen, [content, saved.header["at"] if saved else ""])
-        return trainer.train(args, chosen)
+        trained = trainer.train(args, chosen)
+    with contextlib.suppress(tf.errors.OpError):  # all have arrived here: nobody needs the others any more
+        chosen.agree(0)
+    return trained
 
 
 def _require_same(chosen: Devices, read: Sequence[str]) -> None:
@@ -52,7 +54,7 @@ def _require_same(chosen: Devices, read: Sequence[str]) -> None:
         )
 
 
-@contextmanager
+@contextlib.contextmanager
 def _deaths_explained(found: Cluster | None) -> Iterator[None]:
     """Names the workers that have ended if a sum over all workers fails."""
     try:
