@@ -11,7 +11,7 @@ part in every sum. With one replica nothing of this exists, and a step is Keras'
 """
 
 import contextlib
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cached_property, partial
@@ -21,17 +21,15 @@ import keras
 import numpy as np
 import tensorflow as tf
 
-from components.errors import BadInput, SettingsError
-from components.input_pipeline import Position, Reader, RecordFile, Worker
-from components.input_pipeline.stages import Records
+from components.input_pipeline import Worker
 from components.training import replica
 from components.training.cluster import Cluster
+from components.training.shares import Batch, Shares, rows_of
 
 Array = np.ndarray[Any, Any]
 Step = Callable[[Any], Mapping[str, Any]]  # a batch to logs by name
 _SUM, _MEAN = tf.distribute.ReduceOp.SUM, tf.distribute.ReduceOp.MEAN
 _ALONE = Worker()
-_APART = 1_000_003  # distance of the replicas' seeds; the second number of a seed counts up by 1 per step
 
 
 @dataclass(frozen=True)
@@ -63,12 +61,17 @@ class Devices:
                 stack.enter_context(tf.device(self.names[0]))
             yield
 
-    def note(self, batch: "Batch") -> str:
+    def note(self, batch: Batch) -> str:
         """Returns how batches and learning rate follow from the devices, for the user."""
         scale = f"; batch and learning rate x {batch.scale}" if batch.scale > 1 else ""
         workers = f"{self.worker.count} workers, each with " if self.worker.count > 1 else ""
         where = workers + ", ".join(self.names)
         return f"{self.replicas} devices ({where}); batches of {batch.size:,}, {batch.replica:,} per device{scale}"
+
+    @property
+    def shares(self) -> Shares:
+        """How workers and replicas share the records."""
+        return Shares(self.worker, self.replicas)
 
     def to_dict(self) -> dict[str, Any]:
         """Returns what the history says about the devices."""
@@ -96,9 +99,11 @@ class Devices:
         model.optimizer.scale_loss = lambda loss: replica.weighted(scaled(loss))
         for layer in model._flatten_layers():  # noqa: SLF001
             if isinstance(layer, keras.layers.BatchNormalization):
-                layer._moments = partial(_moments, layer._moments, layer)  # noqa: SLF001 - over all replicas
+                layer._moments = partial(replica.layer_moments, layer._moments, layer)  # noqa: SLF001 - over all replicas
             for generator in layer._seed_generators:  # noqa: SLF001
-                generator.next = partial(_next_seed, generator.next)  # otherwise all replicas drop the same units
+                generator.next = partial(
+                    replica.next_seed, generator.next
+                )  # otherwise all replicas drop the same units
 
     def step(self, step: Step, model: keras.Model, records: tf.Variable, *, own: bool) -> Step:
         """Returns a step that also counts the records; with several replicas, one that runs on all of them.
@@ -113,7 +118,7 @@ class Devices:
         strategy = self.strategy
 
         def counted(batch: Any) -> Mapping[str, Any]:
-            records.assign_add(_rows(batch))
+            records.assign_add(rows_of(batch))
             return step(batch)
 
         def replicated(element: Any) -> Mapping[str, Any]:
@@ -131,7 +136,7 @@ class Devices:
         first, end = place * rows // local, (place + 1) * rows // local
         count = tf.cast(end - first, tf.float32)
         total = context.all_reduce(_SUM, count)
-        first = tf.minimum(first, _rows(batch) - 1)
+        first = tf.minimum(first, rows_of(batch) - 1)
         part = tf.nest.map_structure(lambda values: values[first : tf.maximum(end, first + 1)], batch)
         former = [tf.identity(variable.value) for variable in model.metrics_variables]
         with replica.part(count, self.replicas * count / total):
@@ -150,70 +155,6 @@ class Devices:
         with self.scope():
             first = tf.VariableAggregation.ONLY_FIRST_REPLICA
             return tf.Variable(0, dtype=tf.int64, trainable=False, aggregation=first)
-
-    # ---- the data
-
-    def batch(self, size: int, *, scaled: bool) -> "Batch":
-        """Returns how a batch is divided among workers and replicas."""
-        scale = self.replicas if scaled else 1
-        batch = Batch(size * scale, self.worker.count, self.replicas, scale)
-        if batch.size % batch.workers or batch.size < batch.replicas:
-            raise SettingsError(
-                f"input.batch_size is {size}, for {batch.workers} workers with {batch.replicas} devices; expected a "
-                "multiple of the number of workers, and at least one record per device"
-            )
-        return batch
-
-    def records(self, reader: Reader, records: Sequence[RecordFile]) -> int:
-        """Returns the number of records that an epoch reads: all, unless partial batches are dropped."""
-        if reader.settings.last_batch == "keep":
-            return sum(file.records for file in records)
-        return sum(reader.steps(records, worker) * reader.settings.batch_size for worker in self._workers())
-
-    def steps(self, reader: Reader, records: Records) -> int:
-        """Returns the number of steps per epoch: those of the worker with the most records."""
-        return self._most(lambda worker: reader.steps(records, worker))
-
-    def evaluation_steps(self, reader: Reader, records: Records) -> int:
-        """Returns the number of steps of an evaluation."""
-        return self._most(lambda worker: reader.evaluation_steps(records, worker))
-
-    def training(self, reader: Reader, records: Records, start: Position) -> tf.data.Dataset:
-        """Returns this worker's batches from a position on; it waits for others at the end of every epoch."""
-        if self.strategy is None:
-            return reader.training(records, start)
-        own, steps = reader.steps(records, self.worker), self.steps(reader, records)
-        first = min(start.step, own - 1)
-        data = _numbered(reader.training(records, Position(start.epoch, first), self.worker))
-        if own == steps:
-            return data
-
-        def followed(number: tf.Tensor, element: Any) -> tf.data.Dataset:
-            alone = tf.data.Dataset.from_tensors(element)
-            is_last = tf.equal((first + number) % own, own - 1)
-            return alone.concatenate(_uncounted(alone).repeat(tf.cast(tf.where(is_last, steps - own, 0), tf.int64)))
-
-        return data.enumerate().flat_map(followed).skip(start.step - first)
-
-    def evaluation(self, reader: Reader, records: Records) -> tf.data.Dataset:
-        """Returns this worker's batches of an evaluation."""
-        if self.strategy is None:
-            return reader.evaluation(records)
-        waiting = self.evaluation_steps(reader, records) - reader.evaluation_steps(records, self.worker)
-        data = _numbered(reader.evaluation(records, self.worker))
-        return data.concatenate(_uncounted(data.take(1)).repeat(waiting)) if waiting else data
-
-    def _most(self, steps: Callable[[Worker], int]) -> int:
-        found = [steps(worker) for worker in self._workers()]
-        if len(found) > 1 and not all(found):
-            raise BadInput(
-                f"{found.count(0)} of {len(found)} workers get no batch; expected at least one per worker, in the "
-                "train and in the eval split: start fewer workers, or add records"
-            )
-        return max(found)
-
-    def _workers(self) -> list[Worker]:
-        return [Worker(index, self.worker.count) for index in range(self.worker.count)]
 
     # ---- what workers must agree about
 
@@ -237,7 +178,7 @@ class Devices:
         def own(*args: Any) -> tf.Tensor:
             """Every replica adds its value in its own place, to zeros of the others: `strategy.gather` takes 0.3 s."""
             computed = value(*args)
-            alone = tf.one_hot(_replica(), self.replicas, dtype=computed.dtype)
+            alone = tf.one_hot(replica.number(), self.replicas, dtype=computed.dtype)
             placed = tf.reshape(alone, [-1, *[1] * len(computed.shape)]) * computed
             return tf.distribute.get_replica_context().all_reduce(_SUM, placed)
 
@@ -249,30 +190,6 @@ class Devices:
     def metric(self, variable: keras.Variable) -> "MetricVariable":
         """Returns a variable of a metric, for a checkpoint."""
         return MetricVariable(variable, self)
-
-
-@dataclass(frozen=True)
-class Batch:
-    """How the records of a batch are divided."""
-
-    size: int  # records, over all workers
-    workers: int
-    replicas: int  # over all workers
-    scale: int  # of batch and learning rate
-
-    @property
-    def worker(self) -> int:
-        """Records per worker."""
-        return self.size // self.workers
-
-    @property
-    def replica(self) -> int:
-        """Records of the replica with the most."""
-        return -(-self.size // self.replicas)
-
-    def to_dict(self) -> dict[str, int]:
-        """Returns what the history says about it."""
-        return {"size": self.size, "replica": self.replica, "scale": self.scale}
 
 
 @dataclass(frozen=True)
@@ -296,7 +213,7 @@ class MetricVariable:
         if len(each) != self.devices.replicas:
             each = np.stack([each.sum(0, each.dtype), *[np.zeros_like(each[0])] * (self.devices.replicas - 1)])
         if self.devices.strategy:
-            self.devices.strategy.run(lambda: self.variable.assign(tf.gather(each, _replica())))
+            self.devices.strategy.run(lambda: self.variable.assign(tf.gather(each, replica.number())))
         else:
             self.variable.assign(each[0])
 
@@ -333,37 +250,3 @@ def start(setting: str, cluster: Cluster | None) -> Devices:
 
 def _short(device: str) -> str:
     return ":".join(device.split(":")[-2:])  # of /job:localhost/replica:0/task:0/device:CPU:0
-
-
-def _moments(alone: Callable[..., Any], layer: keras.layers.BatchNormalization, inputs: tf.Tensor, mask: Any) -> Any:
-    axes = layer._reduction_axes  # noqa: SLF001
-    last = len(inputs.shape) - 1
-    if mask is not None or last in axes:
-        return alone(inputs, mask)
-    return replica.moments(inputs, axes)
-
-
-def _next_seed(draw: Callable[[bool], Any], ordered: bool = True) -> Any:
-    """Returns the next seed of a generator, another one on every replica."""
-    seed = draw(ordered)
-    return seed + tf.cast([_replica() * _APART, 0], seed.dtype)
-
-
-def _replica() -> Any:
-    context = tf.distribute.get_replica_context()
-    return context.replica_id_in_sync_group if context else 0
-
-
-def _rows(batch: Any) -> tf.Tensor:
-    return tf.shape(batch[1], out_type=tf.int64)[0]
-
-
-def _numbered(data: tf.data.Dataset) -> tf.data.Dataset:
-    """Returns batches, each with the number of its records that count."""
-    return data.map(lambda *batch: (batch, _rows(batch)))
-
-
-def _uncounted(data: tf.data.Dataset) -> tf.data.Dataset:
-    """Returns one record of each batch, which does not count."""
-    none = tf.constant(0, tf.int64)
-    return data.map(lambda batch, _: (tf.nest.map_structure(lambda values: values[:1], batch), none))

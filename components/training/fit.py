@@ -66,11 +66,11 @@ def _fit(
     devices: Devices,
     run: Path,
 ) -> dict[str, Any]:
-    files, eval_files = _files(train), _files(evaluation)
-    batch = devices.batch(reader.settings.batch_size, scaled=settings.scale_learning_rate)
+    files, eval_files, shares = _files(train), _files(evaluation), devices.shares
+    batch = shares.batch(reader.settings.batch_size, scaled=settings.scale_learning_rate)
     reader = replace(reader, settings=reader.settings.model_copy(update={"batch_size": batch.worker}))
-    steps, evaluation_steps = devices.steps(reader, files), devices.evaluation_steps(reader, eval_files)
-    records, seen, meter = sum(file.records for file in files), devices.records(reader, files), WaitMeter()
+    steps, evaluation_steps = shares.steps(reader, files), shares.evaluation_steps(reader, eval_files)
+    records, seen, meter = sum(file.records for file in files), shares.records(reader, files), WaitMeter()
     settings = settings.model_copy(
         update={"learning_rate": settings.learning_rate * batch.scale, "xla": settings.xla and not devices.strategy}
     )
@@ -86,10 +86,10 @@ def _fit(
     state = loop.train(
         loop.Job(
             model=trained,
-            batches=lambda start: _prefetched(meter.watch(devices.training(reader, files, start)), settings, devices),
+            batches=lambda start: _prefetched(meter.watch(shares.training(reader, files, start)), settings, devices),
             steps=steps,
             epochs=settings.epochs,
-            evaluation=devices.evaluation(reader, eval_files),
+            evaluation=shares.evaluation(reader, eval_files),
             evaluation_steps=evaluation_steps,
             step=partial(refs.load(settings.step), trained) if settings.step else None,
             steps_per_call=settings.steps_per_call,

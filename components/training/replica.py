@@ -4,13 +4,16 @@ A strategy traces each replica in a thread of its own, so the part is a value of
 """
 
 import threading
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from typing import Any
 
+import keras
 import tensorflow as tf
 
 _SUM = tf.distribute.ReduceOp.SUM
 _part = threading.local()
+_APART = 1_000_003  # distance of the replicas' seeds; the second number of a seed counts up by 1 per step
 
 
 @contextmanager
@@ -43,3 +46,26 @@ def moments(x: tf.Tensor, axes: Sequence[int]) -> tuple[tf.Tensor, tf.Tensor]:
     total, squares, count = tf.unstack(tf.distribute.get_replica_context().all_reduce(_SUM, sums * counts))
     mean = total / count
     return mean, tf.maximum(squares / count - tf.square(mean), 0.0)
+
+
+def layer_moments(
+    alone: Callable[..., Any], layer: keras.layers.BatchNormalization, inputs: tf.Tensor, mask: Any
+) -> Any:
+    """Returns the moments of a normalization layer; `alone` returns those of this replica."""
+    axes = layer._reduction_axes  # noqa: SLF001
+    last = len(inputs.shape) - 1
+    if mask is not None or last in axes:
+        return alone(inputs, mask)
+    return moments(inputs, axes)
+
+
+def next_seed(draw: Callable[[bool], Any], ordered: bool = True) -> Any:
+    """Returns the next seed of a generator, another one on every replica: otherwise all would drop the same units."""
+    seed = draw(ordered)
+    return seed + tf.cast([number() * _APART, 0], seed.dtype)
+
+
+def number() -> Any:
+    """Returns the number of this replica, over all workers."""
+    context = tf.distribute.get_replica_context()
+    return context.replica_id_in_sync_group if context else 0

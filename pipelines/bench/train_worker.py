@@ -72,7 +72,10 @@ def measure(job: MeasureJob) -> TrainResult:
     data = training_data.load(task, job.artifact, settings.input, settings.train.seed, graph)
     steps, size = data.reader.steps(data.shards), data.reader.settings.batch_size
     memory = (
-        where.training(data.reader, data.shards, Position()).take(max(1, min(_BATCHES, steps - 1))).cache().repeat()
+        where.shares.training(data.reader, data.shards, Position())
+        .take(max(1, min(_BATCHES, steps - 1)))
+        .cache()
+        .repeat()
     )
     waits = WaitMeter()
 
@@ -86,7 +89,7 @@ def measure(job: MeasureJob) -> TrainResult:
         return stopwatch
 
     alone = run(lambda _: memory)
-    both = run(lambda start: waits.watch(where.training(data.reader, data.shards, start)))
+    both = run(lambda start: waits.watch(where.shares.training(data.reader, data.shards, start)))
     measured = TrainMeasurement(
         device=", ".join(where.names),
         input_rate=_input_rate(job, data),

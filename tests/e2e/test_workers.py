@@ -16,14 +16,8 @@ from components.training import cluster
 pytestmark = [pytest.mark.e2e, pytest.mark.slow, pytest.mark.all]
 
 SETTINGS = (
-    "--to",
-    "Trainer",
-    "--set",
-    "train.epochs=3",
-    "--set",
-    "train.workers=2",
-    "--set",
-    "train.checkpoint_seconds=0",
+    *("--to", "Trainer", "--set", "ingest.splits.stratify=true", "--set", "train.epochs=3"),
+    *("--set", "train.workers=2", "--set", "train.checkpoint_seconds=0"),
 )
 
 

@@ -26,6 +26,7 @@ from components.settings.train import Train
 from components.training import checkpoint, cluster, devices, loop, optimizer
 from components.training.checkpoint import Checkpoint, Checkpoints
 from components.training.devices import Devices
+from components.training.shares import Shares
 from components.training.stopping import Best
 
 SHAPE, CLASSES, BATCH = (6, 6, 3), 3, 8
@@ -51,8 +52,8 @@ def model(dropout: float) -> keras.Model:
     return keras.Model({"image": image}, layers.Dense(CLASSES, "softmax")(x))
 
 
-class Joined(Devices):
-    """One device that gets the batches of two workers as one."""
+class Joined(Shares):
+    """The batches of two workers as one, for one device."""
 
     def training(self, reader: Reader, records: Any, start: Position) -> tf.data.Dataset:
         """Returns the joined batches of epoch after epoch."""
@@ -119,8 +120,7 @@ class KilledAt(keras.callbacks.Callback):
 
 def train(config: Mapping[str, Any], chosen: Devices) -> Checkpoint:
     """Trains as the config says; returns history and variables."""
-    if config.get("joined"):
-        chosen = Joined(chosen.names)
+    shares = Joined(chosen.worker, 1) if config.get("joined") else chosen.shares
     workers = 2 if config.get("joined") else chosen.worker.count
     settings = Input(batch_size=BATCH // workers)
     reader = Reader({"image": TensorFeature(SHAPE, "float32")}, "label", tf.identity, settings, 5)
@@ -140,11 +140,11 @@ def train(config: Mapping[str, Any], chosen: Devices) -> Checkpoint:
         state = loop.train(
             loop.Job(
                 trained,
-                partial(chosen.training, reader, records),
+                partial(shares.training, reader, records),
                 steps,
                 config["epochs"],
-                chosen.evaluation(reader, held_out),
-                chosen.evaluation_steps(reader, held_out),
+                shares.evaluation(reader, held_out),
+                shares.evaluation_steps(reader, held_out),
                 partial(own_step, trained) if config.get("own_step") else None,
                 steps_per_call=1,
                 devices=chosen,

@@ -24,6 +24,7 @@ from components.training import checkpoint, cluster, devices, process
 from components.training.checkpoint import Checkpoint
 from components.training.cluster import Cluster
 from components.training.devices import Devices
+from components.training.shares import Shares
 
 SCRIPT = Path(__file__).with_name("several.py")
 UNEVEN = 73  # records: 9 batches of 8, and a single record, for which one of two workers has no batch
@@ -167,11 +168,11 @@ class TestSettings:
     def test_a_batch_must_be_divisible_among_workers(self) -> None:
         """Each worker reads the same number of records per batch."""
         with pytest.raises(SettingsError, match=r"input\.batch_size is 9, for 2 workers with 2 devices"):
-            Devices(("CPU:0",), None, Worker(0, 2)).batch(9, scaled=False)
+            Shares(Worker(0, 2), 2).batch(9, scaled=False)
 
     def test_a_larger_batch_has_a_larger_learning_rate(self) -> None:
         """train.scale_learning_rate multiplies both."""
-        two = Devices(("GPU:0", "GPU:1"))
+        two = Devices(("GPU:0", "GPU:1")).shares
 
         assert two.batch(65, scaled=False).to_dict() == {"size": 65, "replica": 33, "scale": 1}
         assert two.batch(64, scaled=True).to_dict() == {"size": 128, "replica": 64, "scale": 2}
@@ -180,7 +181,7 @@ class TestSettings:
         """Three workers cannot share two records."""
         reader = Reader({}, "label", lambda label: label, Input(batch_size=1), 1)
         with pytest.raises(BadInput, match="1 of 3 workers get no batch"):
-            Devices(("CPU:0",), None, Worker(0, 3)).steps(reader, from_arrays({"label": [0, 1]}))
+            Shares(Worker(0, 3), 3).steps(reader, from_arrays({"label": [0, 1]}))
 
     def test_one_device_is_the_default_without_gpus(self) -> None:
         """Nothing of strategies is used."""
