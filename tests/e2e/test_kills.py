@@ -122,7 +122,10 @@ def results(pipeline: Any) -> dict[str, Any]:
 def files(root: Path) -> set[str]:
     """Returns all files in a root, with N for numbers of executions and versions, digests and times."""
     names = {path.relative_to(root).as_posix() for path in root.rglob("*") if path.is_file()}
-    return {re.sub(r"(?<=/)\d+(?=/)|(?<=seals/)\w+|(?<=logs/)[\d-]+|(?<=tfevents).+", "N", name) for name in names}
+    return {
+        re.sub(r"(?<=/)\d+(?=/)|(?<=seals/)\w+|(?<=logs/)[\d-]+|(?<=tfevents).+|(?<=model_card-)\d+", "N", name)
+        for name in names
+    }
 
 
 def test_runs_after_kills_lead_to_the_same_result(pipelines: tuple[Any, Any]) -> None:

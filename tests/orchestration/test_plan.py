@@ -357,15 +357,16 @@ class TestChanges:
 
         assert keys.make(trainer, config, {}, "", {}) == with_native
 
-    def test_a_module_of_input_maps(self, root: Root, monkeypatch: pytest.MonkeyPatch) -> None:
+    @pytest.mark.parametrize("setting", ["input.maps", "train.step"])
+    def test_a_module_that_a_setting_names(self, root: Root, monkeypatch: pytest.MonkeyPatch, setting: str) -> None:
         """Wherever it is; it is not imported."""
-        (root.home / "my_maps.py").write_text("raise AssertionError\n")
+        (root.home / "my_code.py").write_text("raise AssertionError\n")
         monkeypatch.syspath_prepend(root.home)
-        flag = "input.maps=my_maps:noise"
+        flag = f"{setting}=my_code:function"
         root.run(flag)
-        (root.home / "my_maps.py").write_text("raise AssertionError  # edited\n")
+        (root.home / "my_code.py").write_text("raise AssertionError  # edited\n")
 
-        assert root.due(flag) == after({"Trainer": "code changed: my_maps.py"})
+        assert root.due(flag) == after({"Trainer": "code changed: my_code.py"})
 
     def test_the_schema(self, finished: Root, monkeypatch: pytest.MonkeyPatch) -> None:
         """A curated schema is content, not code; a comment in it is neither."""

@@ -14,6 +14,7 @@ TensorFlow; nothing is computed before the fork. No model is exported: the last 
 | renamed     | after the n-th rename, before its folder is synced           |
 """
 
+import contextlib
 import json
 import os
 import signal
@@ -27,7 +28,7 @@ import keras
 import tensorflow as tf
 from tfx.components.trainer.fn_args_utils import FnArgs
 
-from components.serving import proof
+from components.serving import export, proof
 from components.storage import durable
 from components.training import trainer
 
@@ -36,9 +37,9 @@ class Trained(Exception):
     """Training is over, and its history is written."""
 
 
-def end_before_export() -> NoReturn:
-    """Ends run_fn."""
-    raise Trained
+def end(*arguments: Any) -> NoReturn:
+    """Ends run_fn where it exports the model."""
+    raise Trained(arguments)
 
 
 def kill_at(moment: str, number: int) -> None:
@@ -97,7 +98,7 @@ def run(arguments: dict[str, Any], moment: list[Any] | None) -> int:
     try:
         if moment:
             kill_at(*moment)
-        proof.fresh_process = end_before_export
+        export.export, proof.fresh_process = end, contextlib.nullcontext  # type: ignore[assignment]
         trainer.run_fn(FnArgs(**arguments))
     except Trained:
         code = 0

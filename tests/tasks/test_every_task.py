@@ -403,22 +403,21 @@ class TestKills:
     """B3, B4: a training that is killed and run again, many times."""
 
     @pytest.mark.parametrize(
-        ("name", "rounds"),
-        [("image", 1), pytest.param("image", 4, marks=pytest.mark.all), pytest.param("text", 4, marks=pytest.mark.all)],
+        ("name", "kills"),
+        [("image", 3), *(pytest.param(name, 20, marks=pytest.mark.all) for name in ("image", "text"))],
     )
-    def test_kills_at_any_moment_change_nothing(
-        self, task_run: TaskRun, tmp_path: Path, name: str, rounds: int
-    ) -> None:
+    def test_kills_at_any_moment_change_nothing(self, task_run: TaskRun, tmp_path: Path, name: str, kills: int) -> None:
         """B3, B4: weights, optimizer, metrics, best epoch, history and counts of records are bit-identical."""
         draw = random.Random(name)
-        moments = [[kind, draw.randint(1, 3) if kind == "step" else 1] for kind in MOMENTS * rounds]
+        moments = [[kind, draw.randint(1, 3) if kind == "step" else 1] for kind in MOMENTS * 4]
         draw.shuffle(moments)
+        del moments[kills:]
         _, straight, never = train_killed(task_run, tmp_path / "straight", [None])
         codes, after_kills, resumed = train_killed(task_run, tmp_path / "killed", [*moments, None])
 
         assert codes == [-signal.SIGKILL] * len(moments) + [0], moments
         assert after_kills == straight, moments
-        assert (never, len(resumed) >= rounds) == ([], True)
+        assert (never, len(resumed) > kills // 5) == ([], True)
         assert [path.name for path in (tmp_path / "killed" / "checkpoints").iterdir()] == [checkpoint.FILE]
 
 
