@@ -24,10 +24,12 @@ import keras
 from keras import layers
 
 from components.models.heads import Head
+from components.models.names import AxisNames
 from components.models.residual import residual
 
 FEATURES = "features"
 _WIDTH, _BLOCKS, _DROPOUT = 128, 2, 0.2
+_PARTS, _JOINED = "parts", "joined"
 
 
 def build(inputs: Mapping[str, keras.KerasTensor], encodings: Sequence[keras.KerasTensor], head: Head) -> keras.Model:
@@ -52,24 +54,37 @@ def extractor(model: keras.Model) -> keras.Model:
     return keras.Model(model.input, model.get_layer(FEATURES).output, name="extractor")
 
 
+def names(model: keras.Model) -> dict[str, AxisNames]:
+    """Returns the part, or the two parts of a product, that each row of the joined weights reads; for a warm start."""
+    joins = [layer for layer in model.layers if layer.name == _PARTS and isinstance(layer, layers.Concatenate)]
+    rows = [(*_read(block), place) for layer in joins for block in layer.input for place in range(block.shape[-1])]
+    return {f"{_JOINED}_linear/kernel": AxisNames(0, tuple(rows))} if rows else {}
+
+
+def _read(block: keras.KerasTensor) -> list[str]:
+    """Returns the names of the parts that a block of joined values was computed from."""
+    layer = _layer(block)
+    return [_layer(part).name for part in layer.input] if isinstance(layer, layers.Multiply) else [layer.name]
+
+
 def _join(encodings: Sequence[keras.KerasTensor]) -> keras.KerasTensor:
     """Returns [n, width]."""
     if single := [encoding.name for encoding in encodings if encoding.shape[-1] == 1]:
         raise ValueError(
             f"{', '.join(single)}: width 1, which normalization turns into 0; expected encodings of width 2 or more"
         )
-    # In the order of their names: a warm start finds the same order whatever the order of the columns.
-    named = sorted((f"part_{_source(encoding)}", encoding) for encoding in encodings)
+    # In the order of their names, so that a product has the same two names whatever the order of the columns.
+    named = sorted((f"part_{_layer(encoding).name}", encoding) for encoding in encodings)
     parts = [_project(encoding, name) for name, encoding in named]
     products = [
         layers.Multiply(name=f"product_{number}")(pair) for number, pair in enumerate(combinations(parts, 2), start=1)
     ]
-    return residual(layers.Concatenate(name="parts")(parts + products), _WIDTH, _BLOCKS, _DROPOUT, "joined")
+    return residual(layers.Concatenate(name=_PARTS)(parts + products), _WIDTH, _BLOCKS, _DROPOUT, _JOINED)
 
 
-def _source(encoding: keras.KerasTensor) -> str:
-    """Returns the name of the layer that returned an encoding."""
-    return str(encoding._keras_history.operation.name)  # noqa: SLF001 - Keras has no public way
+def _layer(tensor: keras.KerasTensor) -> keras.Layer:
+    """Returns the layer that returned a tensor."""
+    return tensor._keras_history.operation  # noqa: SLF001 - Keras has no public way
 
 
 def _project(encoding: keras.KerasTensor, name: str) -> keras.KerasTensor:

@@ -4,6 +4,7 @@ variables/                the checkpoint: every weight once, under its layer's p
 assets.extra/weights.json what the rows or columns of a weight stand for: tokens, values, classes
 """
 
+import re
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
@@ -11,15 +12,16 @@ from typing import Any
 import numpy as np
 import orjson
 import tensorflow as tf
-from tensorflow.core.protobuf.trackable_object_graph_pb2 import TrackableObjectGraph
 
 from components.errors import BadInput
 from components.models.names import AxisNames
 from components.pretrained.artifacts import WEIGHTS
 from components.training.base_model import ADVICE, VARIABLES
 
-_GRAPH = "_CHECKPOINTABLE_OBJECT_GRAPH"
-_TRACKED = "weights"  # attribute of the exported module that has the weights by path
+# Keys of the attribute `weights` of the exported module, which has the weights by path. The graph of the objects, a
+# string, would say the same; but a crafted string may claim any length, and TensorFlow allocates it before it reads.
+_KEY = re.compile(r"weights/(.+)/\.ATTRIBUTES/VARIABLE_VALUE")
+_ESCAPED = re.compile(r"\.(.)")  # TensorFlow writes / as .S and . as ..
 
 
 class ExportedWeights:
@@ -33,8 +35,8 @@ class ExportedWeights:
             self.pretrained: str = stored["pretrained"]  # digest of its pretrained model, or empty
             self.names = {path: _axis_names(*each) for path, each in stored["names"].items()}
             self._reader = tf.train.load_checkpoint(str(folder / VARIABLES))
-            self._keys = _keys(self._reader.get_tensor(_GRAPH))
-            shapes = self._reader.get_variable_to_shape_map()
+            shapes, self._dtypes = self._reader.get_variable_to_shape_map(), self._reader.get_variable_to_dtype_map()
+            self._keys = {_path(found[1]): found[0] for found in map(_KEY.fullmatch, shapes) if found}
             self.shapes = {path: tuple(shapes[key]) for path, key in self._keys.items()}
             self._size = sum(file.stat().st_size for file in (folder / VARIABLES).parent.iterdir())
         except Exception as error:  # a crafted or damaged file can fail in any way
@@ -42,14 +44,16 @@ class ExportedWeights:
 
     def read(self, path: str, dtype: str) -> Any:
         """Returns a weight as an array; raises BadInput if it is damaged."""
-        # A crafted file may claim any shape: TensorFlow would allocate it before it reads.
+        # A crafted file may claim any type and shape: TensorFlow would allocate it before it reads.
+        if self._dtypes[self._keys[path]] != dtype:
+            raise self._bad(path, f"expected values of {dtype}")
         if np.prod(self.shapes[path], dtype=float) * np.dtype(dtype).itemsize > self._size:
             raise self._bad(path, f"shape {self.shapes[path]} is larger than the file")
         try:
             found = self._reader.get_tensor(self._keys[path])
         except (ValueError, RuntimeError, tf.errors.OpError) as error:
             raise self._bad(path, str(error)) from error
-        if found.dtype != np.dtype(dtype) or not np.isfinite(found).all():
+        if not np.isfinite(found).all():
             raise self._bad(path, f"expected finite values of {dtype}")
         return found
 
@@ -70,8 +74,6 @@ def _axis_names(axis: int, names: Iterable[Any]) -> AxisNames:
     return found
 
 
-def _keys(graph: bytes) -> dict[str, str]:
-    """Returns the checkpoint's keys by weight path."""
-    nodes = TrackableObjectGraph.FromString(graph).nodes
-    (tracked,) = [child.node_id for child in nodes[0].children if child.local_name == _TRACKED]
-    return {child.local_name: nodes[child.node_id].attributes[0].checkpoint_key for child in nodes[tracked].children}
+def _path(escaped: str) -> str:
+    """Returns the weight's path in a key of the checkpoint."""
+    return _ESCAPED.sub(lambda found: "/" if found[1] == "S" else found[1], escaped)

@@ -20,7 +20,7 @@ from components.errors import PenstockError, SettingsError
 from components.fitting.fitted import Fitted
 from components.input_pipeline import Reader, artifacts
 from components.input_pipeline.budget import DataSize
-from components.models import heads
+from components.models import heads, joined
 from components.models.heads import Classification, Regression, class_weights
 from components.models.names import AxisNames
 from components.pretrained.artifacts import model_path
@@ -92,7 +92,7 @@ def train(args: FnArgs, devices: Devices | None = None) -> tuple[dict[str, Any],
 
         with precision.scope(precision.policy(training)):
             model = build()
-        names = {**assign.names(parts, fitted), **heads.names(classes)}
+        names = {**assign.names(parts, fitted), **joined.names(model), **heads.names(classes)}
         warm = _warm_start(model, names, args) if training.warm_start != "none" else None
         is_short = devices is None and training.epochs * ingested.records["train"] <= _SHORT
         alone = stack.enter_context(proof.fresh_process()) if is_short else None

@@ -2,7 +2,7 @@
 
 | rows or columns of a weight            | the base model has it under the same path | result               |
 |----------------------------------------|-------------------------------------------|----------------------|
-| have names: tokens, values, classes    | with names, other dimensions equal        | mapped, name by name |
+| have names: tokens, classes, columns … | with names, other dimensions equal        | mapped, name by name |
 | have no names                          | without names, in the same shape          | copied               |
 | any                                    | not, or otherwise                         | fresh                |
 

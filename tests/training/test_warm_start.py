@@ -261,22 +261,46 @@ def test_layers_are_named_for_their_column(column: str, name: str) -> None:
     assert names.layer_name("text", column) == name
 
 
+def joined_model(*columns: str) -> tuple[Any, dict[str, Any]]:
+    """Returns a model of several text columns, and the names in its weights."""
+    texts = [Column(name, "text", "string") for name in columns]
+    inputs = {name: keras.Input([None], dtype="int64", name=name) for name in columns}
+    fitted: Any = Vocabularies(["x", "y"])
+    model = joined.build(inputs, text.encodings(inputs, texts, fitted), Classification(2))
+    return model, {**text.names(texts, fitted), **joined.names(model), **heads.names(["p", "q"])}
+
+
 def test_columns_in_another_order_keep_their_weights(tmp_path: Path) -> None:
     """Encoders are found by their column, and joined in the order of their names."""
-
-    def built_for(*columns: str) -> tuple[Any, dict[str, Any]]:
-        texts = [Column(name, "text", "string") for name in columns]
-        inputs = {name: keras.Input([None], dtype="int64", name=name) for name in columns}
-        fitted: Any = Vocabularies(["x", "y"])
-        model = joined.build(inputs, text.encodings(inputs, texts, fitted), Classification(2))
-        return model, {**text.names(texts, fitted), **heads.names(["p", "q"])}
-
-    (old, old_names), (new, new_names) = built_for("said", "asked"), built_for("asked", "said")
+    (old, old_names), (new, new_names) = joined_model("said", "asked"), joined_model("asked", "said")
     done = warm_start.start(new, new_names, save(old, old_names, tmp_path))
     given = {"said": np.array([[1, 2, 2]]), "asked": np.array([[2, 1]])}
 
     assert done["fresh"] == []
     np.testing.assert_array_equal(new.predict(given, verbose=0), old.predict(given, verbose=0))
+
+
+@pytest.mark.parametrize(
+    ("columns", "rows", "taken"),
+    [
+        (("answer", "question"), [128, 384], [(128, 0)]),  # the base has: question, title, question * title
+        (("answer", "question", "title"), [384, 768], [(128, 0), (256, 128), (640, 256)]),
+    ],
+    ids=["one column replaced", "one column added"],
+)
+def test_joined_columns_are_found_by_name(
+    tmp_path: Path, columns: tuple[str, ...], rows: list[int], taken: list[tuple[int, int]]
+) -> None:
+    """The rows of a column, or of a product of two, are never those of another one."""
+    (old, old_names), (new, new_names) = joined_model("question", "title"), joined_model(*columns)
+    path = "joined_linear/kernel"
+    expected, base = (np.array(model.get_layer("joined_linear").kernel) for model in (new, old))
+    done = warm_start.start(new, new_names, save(old, old_names, tmp_path))
+    for place, source in taken:
+        expected[place : place + 128] = base[source : source + 128]
+
+    assert done["mapped"][path] == rows
+    np.testing.assert_array_equal(new.get_layer("joined_linear").kernel, expected)
 
 
 class TestUntrustedFiles:
@@ -343,3 +367,26 @@ class TestUntrustedFiles:
         (folder / "assets.extra" / "weights.json").write_bytes(stored)
         with pytest.raises(BadInput, match=r"base model .*: its weights cannot be read"):
             warm_start.start(*text_model(*NEW), folder)
+
+    def test_a_graph_that_claims_to_be_large_is_not_read(self, folder: Path) -> None:
+        """D10: it is not needed; TensorFlow would allocate 2^36 strings."""
+        claim_strings(folder, "_CHECKPOINTABLE_OBJECT_GRAPH", 2**36)
+
+        assert warm_start.start(*text_model(*NEW), folder)["fresh"] == []
+
+    def test_strings_in_place_of_a_weight_are_not_read(self, folder: Path) -> None:
+        """D10: each of them could claim any length."""
+        claim_strings(folder, "weights/text_said_conv.Sbias/.ATTRIBUTES/VARIABLE_VALUE", 128)
+        with pytest.raises(BadInput, match="weight text_said_conv/bias cannot be read: expected values of float32"):
+            warm_start.start(*text_model(*NEW), folder)
+
+
+def claim_strings(folder: Path, key: str, size: int) -> None:
+    """Replaces a tensor of an exported model by one that claims to have so many strings."""
+    prefix = str(folder / "variables" / "variables")
+    reader = tf.train.load_checkpoint(prefix)
+    kept = {name: reader.get_tensor(name) for name in reader.get_variable_to_shape_map() if name != key}
+    shapes = [f"{size} 0,1", *[""] * len(kept)]
+    tf.raw_ops.SaveV2(
+        prefix=prefix, tensor_names=[key, *kept], shape_and_slices=shapes, tensors=[["x"], *kept.values()]
+    )
