@@ -26,11 +26,13 @@ import tensorflow as tf
 from components import helper_process
 from components.errors import PenstockError
 from components.input_pipeline import Reader, RecordFile
+from components.models.heads import Regression
 from components.records.verify import Verified
 from components.serving import predict_alone
 
 RECORDS = 200
-TOLERANCE = 1e-5  # of probabilities, and of a quantity relative to its size
+TOLERANCE = 1e-5  # of probabilities, and of a quantity in standard deviations of the labels
+_ROUNDING = 2  # float32 values next to each other by which a quantity may differ: nothing finer can be represented
 _BATCH = 32
 _LONGEST = 600  # seconds; only a process that hangs takes that long
 _SHOWN = 2000  # characters of a failed process's errors
@@ -96,6 +98,7 @@ def prove(
     reader: Reader,
     evaluation: Verified,
     classes: Sequence[str],
+    quantity: Regression | None,
     served: str,
     raw: Mapping[str, tuple[str, Any]],
     alone: FreshProcess,
@@ -107,6 +110,7 @@ def prove(
         reader: how records become batches.
         evaluation: the eval split.
         classes: class names in the order of the model's outputs; none if it predicts a quantity.
+        quantity: mean and standard deviation of the labels, if it predicts a quantity.
         served: folder of the SavedModel.
         raw: by argument of the signature `raw`: its column in the records, and the value of a missing one. Empty if
             the records do not hold what clients send.
@@ -123,14 +127,14 @@ def prove(
             parts = [signature(examples=batch) for batch in examples]
         by_examples = {output: np.concatenate([part[output] for part in parts]) for output in parts[0]}
         ways = {"evaluation": by_examples, **alone.answers()}
-        comparison = _Comparison(expected, classes)
+        comparison = _Comparison(expected, classes, quantity)
         figures = {name: comparison.figures(found) for name, found in ways.items()}
         if wrong := [name for name, found in figures.items() if not found["passed"]]:
             raise PenstockError(_message(comparison, figures, ways[wrong[0]], wrong[0], _names(reader, records)))
     return {
         "records": records.records,
         "split": "eval",
-        "compared": "probability of each class" if classes else "value, relative to its size",
+        "compared": "probability of each class" if classes else "value, in standard deviations of the labels",
         "tolerance": TOLERANCE,
         "largest_difference": {name: found["largest"] for name, found in figures.items()},
         "unproven": {} if raw else {"raw": _NO_RAW},
@@ -144,6 +148,7 @@ class _Comparison:
 
     expected: Any  # [n, classes] or [n, 1]
     classes: Sequence[str]
+    quantity: Regression | None = None
 
     def figures(self, found: Answers) -> dict[str, Any]:
         """Returns the largest difference, its record, and whether the answers are the same."""
@@ -168,10 +173,9 @@ class _Comparison:
         values = self.values(found)
         if values.shape != self.expected.shape:
             return np.full(len(self.expected), np.inf)
+        if self.quantity:
+            return self._quantity_differences(values[:, 0].astype(np.float64), self.quantity)
         differences = np.abs(values - self.expected).max(axis=1)
-        if not self.classes:
-            sizes = np.abs(self.expected[:, 0])
-            return differences / np.maximum(np.maximum(sizes, sizes.mean()), np.finfo(np.float32).tiny)
         names = [name.encode() for name in self.classes]
         answered = [names.index(label) if label in names else -1 for label in found["label"]]
         # With two classes that are equally probable, either one is right.
@@ -179,6 +183,14 @@ class _Comparison:
         is_other = (behind > 2 * TOLERANCE) | (np.array(answered) < 0)
         is_renamed = (found["all_classes"] != np.array(names, object)).any(axis=1)
         return np.where(is_other | is_renamed, np.inf, differences)
+
+    def _quantity_differences(self, values: Any, labels: Regression) -> Any:
+        """Returns differences beyond rounding, in standard deviations; far from the mean, relative to the distance."""
+        expected = self.expected[:, 0].astype(np.float64)  # float32 overflows in sums and differences
+        scale = np.maximum(np.abs(expected - labels.mean), labels.deviation)
+        largest = np.minimum(np.maximum(np.abs(expected), abs(labels.mean)), np.finfo(np.float32).max)
+        rounding = _ROUNDING * np.spacing(largest.astype(np.float32)).astype(np.float64)
+        return np.maximum(np.abs(values - expected) - rounding, 0) / scale
 
 
 def _held_out(split: Verified, path: Path) -> RecordFile:

@@ -109,7 +109,8 @@ def train(args: FnArgs, devices: Devices | None = None) -> tuple[dict[str, Any],
         export.export(model, reader.features, classes, args.serving_model_dir, graph, embedding)
         exported_weights.write_names(Path(args.serving_model_dir), names, extract.get("digest", ""))
         raw = export.raw_columns(reader.features, embedding)
-        proven = proof.prove(model, reader, evaluation, classes, args.serving_model_dir, raw, alone)
+        quantity = head if isinstance(head, Regression) else None
+        proven = proof.prove(model, reader, evaluation, classes, quantity, args.serving_model_dir, raw, alone)
     durable.write_bytes(Path(args.model_run_dir) / PROOF, orjson.dumps(proven))
     return history, model
 

@@ -15,7 +15,7 @@ from components.features.tensor import TensorFeature
 from components.ingest.write.encode_record import example_parts
 from components.input_pipeline import Reader
 from components.models import joined
-from components.models.heads import Classification
+from components.models.heads import Classification, Regression
 from components.records.manifest import Shard
 from components.records.verify import Verified
 from components.serving import export, proof
@@ -87,7 +87,7 @@ def prove(model: Any, evaluation: Verified, tmp_path: Path) -> Any:
         with proof.fresh_process() as alone:
             export.export(model, features, CLASSES, target)
             raw = export.raw_columns(features, None) if holds_raw else {}
-            return proof.prove(model, reader, evaluation, CLASSES, target, raw, alone)
+            return proof.prove(model, reader, evaluation, CLASSES, None, target, raw, alone)
 
     return run
 
@@ -171,17 +171,30 @@ class TestComparison:
 
         assert comparison.figures(found)["passed"]
 
-    def test_a_quantity_is_compared_relative_to_its_size(self) -> None:
-        """A value near 0 is compared relative to the mean size of all values."""
-        comparison = proof._Comparison(np.array([[1e6], [0.0]]), [])
+    @pytest.mark.parametrize(
+        ("labels", "expected", "found", "largest"),
+        [
+            (Regression(100, 10), [100, 90], [100, 90.00001], 0),
+            (Regression(100, 10), [100, 90], [100.0005, 90], 5e-5),
+            (Regression(0, 1), [1e6, 0], [1e6 + 8, 0], 8e-6),
+            (Regression(1.7e9, 3456), [1.7e9, 1.7e9 + 3456], [1.7e9 + 128, 1.7e9 + 3456 + 256], 0),
+            (Regression(1.7e9, 3456), [1.7e9, 1.7e9 + 3456], [1.7e9, 1.7e9], 0.93),
+            (Regression(0, 1), [3e38, 1], [3e38, 2], 1),
+            (Regression(2e36, 1e36), [2e36, 3e36], [2.2e36, 3e36], 0.2),
+            (Regression(0, 1), [1, 2], [1, np.nan], np.nan),
+            (Regression(0, 1), [1, 2], [1, np.inf], np.inf),
+        ],
+        ids=[
+            "rounded", "far", "relative to the distance", "rounded and large", "the mean, large",
+            "beside a huge one", "larger than a sum of float32 can be", "not a number", "infinite",
+        ],
+    )  # fmt: skip
+    def test_a_quantity_is_compared_in_standard_deviations(
+        self, labels: Regression, expected: list[float], found: list[float], largest: float
+    ) -> None:
+        """D1: also where float32 cannot represent 1e-5 standard deviations, or not the sum of the values."""
+        comparison = proof._Comparison(np.array(expected, np.float32)[:, np.newaxis], [], labels)
+        figures = comparison.figures({"value": np.array(found, np.float32)})
 
-        assert comparison.figures({"value": np.array([1e6 + 1, 0.1])}) == {
-            "largest": pytest.approx(1e-6),
-            "worst": 0,
-            "passed": True,
-        }
-        assert comparison.figures({"value": np.array([1e6, 50.0])}) == {
-            "largest": pytest.approx(1e-4),
-            "worst": 1,
-            "passed": False,
-        }
+        assert figures["largest"] == pytest.approx(largest, rel=0.05, abs=1e-6, nan_ok=True)
+        assert figures["passed"] == (largest <= 1e-5)
