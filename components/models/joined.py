@@ -57,7 +57,8 @@ def extractor(model: keras.Model) -> keras.Model:
 def names(model: keras.Model) -> dict[str, AxisNames]:
     """Returns the part, or the two parts of a product, that each row of the joined weights reads; for a warm start."""
     joins = [layer for layer in model.layers if layer.name == _PARTS and isinstance(layer, layers.Concatenate)]
-    rows: list[Name] = [(*_read(block), place) for layer in joins for block in layer.input for place in range(block.shape[-1])]
+    blocks = [block for layer in joins for block in layer.input]
+    rows: list[Name] = [(*_read(block), place) for block in blocks for place in range(block.shape[-1])]
     return {f"{_JOINED}_linear/kernel": AxisNames(0, tuple(rows))} if rows else {}
 
 
