@@ -106,6 +106,7 @@ class Adam(keras.optimizers.Adam):
             once = {"shape": (), "aggregation": "only_first_replica"}
             self._scale = self.add_variable(**once, initializer=Constant(_FIRST_SCALE), name="loss_scale")
             self._good = self.add_variable(**once, dtype="int32", name="good_steps")
+            self._added = self.add_variable(**once, dtype="int32", name="added_steps")  # finite ones since an update
 
     def scale_loss(self, loss: tf.Tensor) -> tf.Tensor:
         """Returns the loss whose gradients `apply` expects."""
@@ -123,10 +124,19 @@ class Adam(keras.optimizers.Adam):
             return
         places = [self._get_variable_index(variable) for variable in variables]
         gradients = [gradient + self._sums[place] for gradient, place in zip(gradients, places, strict=True)]
-        count = tf.cast((self._iterations % self.steps) % self.accumulate + 1, tf.float32)
+        count = (self._iterations % self.steps) % self.accumulate + 1
+        if finite is not None:
+            count = self._added + tf.cast(finite, tf.int32)
+            self._added.assign(tf.where(self._is_due(), 0, count))
+            finite, count = count > 0, tf.maximum(count, 1)
         means = self._clip_gradients([gradient / tf.cast(count, gradient.dtype) for gradient in gradients])
         sums = [self._sums[place].value for place in places]
-        self._in_all_replicas(self._update_or_keep, means, variables, gradients, sums)
+        self._in_all_replicas(self._update_or_keep, means, variables, gradients, sums, finite)
+
+    def _is_due(self) -> tf.Tensor:
+        """Whether the accumulated gradients are applied in this step."""
+        done = self._iterations % self.steps + 1
+        return tf.logical_or(done % self.accumulate == 0, tf.equal(done, self.steps))
 
     def _unscaled(self, gradients: Sequence[Any]) -> tuple[list[Any], tf.Tensor]:
         """Returns gradients of the loss itself, 0 if one is not finite, and whether all are; adapts the scale."""
@@ -164,9 +174,10 @@ class Adam(keras.optimizers.Adam):
         variables: Sequence[Any],
         gradients: Sequence[Any],
         sums: Sequence[Any],
+        finite: tf.Tensor | None,
     ) -> None:
         def update() -> None:
-            self._update(strategy, means, variables)
+            self._update(strategy, means, variables, finite)
             for each in sums:
                 strategy.extended.update(each, lambda kept: kept.assign(tf.zeros_like(kept)), group=False)
 
@@ -174,8 +185,7 @@ class Adam(keras.optimizers.Adam):
             for each, gradient in zip(sums, gradients, strict=True):
                 strategy.extended.update(each, lambda kept, value: kept.assign(value), (gradient,), group=False)
 
-        done = self._iterations % self.steps + 1
-        tf.cond(tf.logical_or(done % self.accumulate == 0, tf.equal(done, self.steps)), update, keep)
+        tf.cond(self._is_due(), update, keep)
 
     def update_step(self, gradient: tf.Tensor, variable: tf.Variable, learning_rate: tf.Tensor) -> None:
         """Decays and updates a variable."""

@@ -221,6 +221,25 @@ def test_a_step_with_gradients_that_are_not_finite_is_left_out(wrong: float, acc
     assert all(np.isfinite(np.array(variable)).all() for variable in adam.variables)
 
 
+def test_an_update_is_the_mean_of_the_finite_steps() -> None:
+    """A step that is left out does not count as a gradient of 0, and without any there is no update."""
+    found = []
+    for steps in ([0.4, float("inf"), 0.2, *[float("nan")] * 3], [0.4, 0.2, 0.3, *[float("nan")] * 3]):
+        (bias,) = chosen = variables()[-1:]
+        adam = optimizer.make(train(accumulate=3, schedule="constant"), STEPS, scaled=True)
+        adam.build(chosen)
+        for step, gradient in enumerate(steps):
+            adam.apply([scaled(gradient, float(adam.scale_loss(tf.constant(1.0))))])
+            if step == 2:
+                moments = np.array(adam._momentums[0]).tolist()
+        after = np.array(bias).tolist()
+        found.append((moments, np.array(adam._momentums[0]).tolist() == moments, after))
+
+    np.testing.assert_allclose(found[0][0], found[1][0], rtol=1e-6)
+    assert [unchanged for _, unchanged, _ in found] == [True, True]
+    np.testing.assert_allclose(found[0][2], found[1][2], rtol=1e-6)
+
+
 def test_good_steps_double_the_scale(monkeypatch: pytest.MonkeyPatch) -> None:
     """After a number of them in a row."""
     monkeypatch.setattr(optimizer, "_GOOD_STEPS", 2)
