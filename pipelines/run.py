@@ -61,6 +61,7 @@ def run(config: RunConfig, request: Request, *, wait: bool = False, compiled: An
         leftovers.collect(config, store)
         with closing(HashCache(config.hash_cache)) as cache:
             planned = plan.make(config, store, cache, request)
+        leftovers.collect_checkpoints(config, store, planned)
         if not planned.due and compiled is None:
             codes.append(_nothing_due(config, store, planned, display))
         else:

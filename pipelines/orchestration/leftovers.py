@@ -5,7 +5,8 @@
 | `.aside-…`                               | the name of its target (`components/storage/durable.py`)       |
 | outputs of an execution, and their seals | node and number: failed or cancelled in the metadata           |
 | TFX's working folders, `<node>/.system`  | their place: no later run uses them                            |
-| checkpoints of finished trainings        | cache key, by the metadata; of unfinished ones, three stay     |
+| checkpoints of finished trainings        | cache key, by the metadata; of others three stay, and the one  |
+|                                          | that the present plan continues                                |
 | temporary files                          | a folder in TMPDIR with a digest of the root, not locked       |
 
 After the metadata was deleted or restored, numbers repeat: a number alone does not identify the output.
@@ -23,6 +24,7 @@ from components.storage import durable
 from components.storage.hashing import digest_of
 from pipelines.config import RunConfig
 from pipelines.orchestration import graph, plan, schema
+from pipelines.orchestration.plan import Plan
 from pipelines.orchestration.store import Store
 
 _CHECKPOINTS = 3  # cache keys
@@ -30,7 +32,7 @@ _LOCK = ".lock"  # in a folder of temporary files
 
 
 def collect(config: RunConfig, store: Store) -> None:
-    """Deletes the leftovers in a pipeline root."""
+    """Deletes the leftovers in a pipeline root, but for checkpoints."""
     # In the root by name: an ingest with --out in this folder may be running.
     durable.sweep(config.root, *(file.name for file in (config.report, config.quarantine_list, schema.own(config))))
     for folder in (config.notes, config.notes / "seals"):
@@ -43,19 +45,23 @@ def collect(config: RunConfig, store: Store) -> None:
                 if not (home.is_symlink() or output.parent.is_symlink() or store.is_live(output)):
                     durable.remove(output)
                     plan.seal_path(config, output).unlink(missing_ok=True)
-    if not config.settings.train.keep_checkpoints:
-        for folder in _old_checkpoints(config, store):
-            durable.remove(folder)
 
 
-def _old_checkpoints(config: RunConfig, store: Store) -> list[Path]:
-    """Returns the checkpoints of finished trainings, and of all unfinished ones but the newest."""
+def collect_checkpoints(config: RunConfig, store: Store, planned: Plan) -> None:
+    """Deletes all checkpoints but the newest, and the one that this plan continues.
+
+    One of a finished training is a leftover of a kill unless `train.keep_checkpoints` is set.
+    """
     folders = sorted(config.checkpoints.glob("*"), key=lambda folder: folder.lstat().st_mtime)
     states: dict[Path, str] = {}
     for execution in store.executions("Trainer") if folders else ():
         states.setdefault(config.checkpoints_of(execution.fingerprint.get("key", "")), execution.state)
-    unfinished = [folder for folder in folders if states.get(folder) not in ("COMPLETE", "CACHED")]
-    return [folder for folder in folders if folder not in unfinished[-_CHECKPOINTS:]]
+    finished = () if config.settings.train.keep_checkpoints else ("COMPLETE", "CACHED")
+    newest = [folder for folder in folders if states.get(folder) not in finished][-_CHECKPOINTS:]
+    present = [config.checkpoints_of(each.fingerprint["key"]) for each in planned.due if each.node.id == "Trainer"]
+    for folder in folders:
+        if folder not in (*newest, *present):
+            durable.remove(folder)
 
 
 @contextmanager

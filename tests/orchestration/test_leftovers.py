@@ -13,7 +13,8 @@ import pytest
 
 from components.storage import durable
 from pipelines import config as run_config
-from pipelines.orchestration import leftovers, plan
+from pipelines.orchestration import graph, leftovers, plan
+from pipelines.orchestration.plan import NodePlan, Plan
 from pipelines.orchestration.store import Store
 
 PROJECT = Path(__file__).resolve().parents[2]
@@ -67,9 +68,19 @@ def test_leftovers_in_a_root(tmp_path: Path, open_metadata: Callable[..., Any]) 
     assert found == {*kept, config.metadata}
 
 
-def test_checkpoints_of_unfinished_trainings_stay(tmp_path: Path, open_metadata: Callable[..., Any]) -> None:
-    """B1: the three newest; that of a key whose last training succeeded is a leftover of a kill."""
-    config = run_config.make("image", data=str(tmp_path), root=str(tmp_path))
+@pytest.mark.parametrize(
+    ("keep", "action", "kept"),
+    [
+        ("false", plan.CACHED, (2, 4, 5)),
+        ("false", plan.RUN, (0, 2, 4, 5)),
+        ("true", plan.RUN, (0, 3, 4, 5)),
+    ],
+)
+def test_checkpoints_that_a_training_can_continue_stay(
+    tmp_path: Path, open_metadata: Callable[..., Any], keep: str, action: str, kept: tuple[int, ...]
+) -> None:
+    """B1: the three newest, and the one of this plan; that of a key whose last training succeeded only if set."""
+    config = run_config.make("image", data=str(tmp_path), root=str(tmp_path), flags=[f"train.keep_checkpoints={keep}"])
     record = open_metadata(config.metadata)
     keys = [f"{number:<032d}" for number in range(6)]
     for age, key in enumerate(keys):
@@ -78,9 +89,10 @@ def test_checkpoints_of_unfinished_trainings_stay(tmp_path: Path, open_metadata:
     for key, states in {keys[3]: ["FAILED", "COMPLETE"], keys[4]: ["COMPLETE", "FAILED"]}.items():
         for state in states:
             record("Trainer", state=state, fingerprint={"key": key})
-    leftovers.collect(config, Store(config.metadata, "image"))
+    planned = Plan((NodePlan(graph.find("Trainer"), action, "", {"key": keys[0]}),))
+    leftovers.collect_checkpoints(config, Store(config.metadata, "image"), planned)
 
-    assert sorted(config.checkpoints.iterdir()) == [config.checkpoints_of(keys[number]) for number in (2, 4, 5)]
+    assert sorted(config.checkpoints.iterdir()) == [config.checkpoints_of(keys[number]) for number in kept]
 
 
 def test_outputs_of_an_earlier_database_stay(tmp_path: Path, open_metadata: Callable[..., Any]) -> None:
