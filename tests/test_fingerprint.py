@@ -278,6 +278,7 @@ def closure(node: str) -> set[str]:
 
 TRAINER_ONLY = {
     "components/training/trainer.py",
+    "components/training/worker.py",  # started by name
     "components/input_pipeline/stages.py",
     "components/serving/export.py",
     "components/features/image.py",

@@ -71,9 +71,13 @@ def test_overlays_are_merged_key_by_key() -> None:
     assert (loaded.train, loaded.gate) == (Train(epochs=5, seed=1), Gate(min_per_class=2))
 
 
-def test_settings_without_effect_on_results_are_not_selected() -> None:
-    """A cache key does not contain how often a checkpoint is written."""
-    assert load([{"train": {"checkpoint_seconds": 5}}]).select(["train"]) == load().select(["train"])
+@pytest.mark.parametrize(
+    ("section", "changed"),
+    [("train", {"checkpoint_seconds": 5, "workers": 2}), ("input", {"nice": 3, "cache_directory": "cache"})],
+)
+def test_settings_without_effect_on_results_are_not_selected(section: str, changed: dict[str, object]) -> None:
+    """A cache key does not contain how often a checkpoint is written, where records are cached, or a mere check."""
+    assert load([{section: changed}]).select([section]) == load().select([section])
     assert "epochs" in load().select(["train"])["train"]
 
 

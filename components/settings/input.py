@@ -4,7 +4,7 @@ from typing import Literal
 
 import pydantic
 
-from components.settings.section import LocalPath, Names, Numbers, Section
+from components.settings.section import NOT_IN_KEY, LocalPath, Names, Numbers, Section
 
 _SMALLEST_IMAGE = 8  # pixels per side
 
@@ -78,14 +78,20 @@ class Input(Section):
         0, ge=0, le=1024, description="number of batches processed in parallel; 0: one per CPU core"
     )
     nice: int = pydantic.Field(
-        15, ge=0, le=19, description="niceness of the threads that decode images (0–19); 0: same priority as training"
+        15,
+        ge=0,
+        le=19,
+        description="niceness of the threads that decode images (0–19); 0: same priority as training",
+        json_schema_extra=NOT_IN_KEY,
     )
     autotune: bool = pydantic.Field(False, description="let tf.data choose parallelism and buffer sizes, within ram_mb")
     cache: Literal["none", "memory", "file"] = pydantic.Field(
         "none", description="where decoded records are kept after the first epoch; augmentation still differs per epoch"
     )
     cache_directory: LocalPath = pydantic.Field(
-        "", description="folder of the file cache; empty: the system's folder for temporary files"
+        "",
+        description="folder of the file cache; empty: the system's folder for temporary files",
+        json_schema_extra=NOT_IN_KEY,
     )
     image_size: int = pydantic.Field(
         0,

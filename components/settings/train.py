@@ -67,7 +67,10 @@ class Train(Section):
         "none; one: the first GPU, or the CPU; cpu: the CPU; cpu:2: the CPU as 2 devices, to try out several",
     )
     workers: int = pydantic.Field(
-        0, ge=0, description="number of workers that TF_CONFIG must list, or the run stops; 0: as many as it lists"
+        0,
+        ge=0,
+        description="number of workers that TF_CONFIG must list, or the run stops; 0: as many as it lists",
+        json_schema_extra=NOT_IN_KEY,
     )
     scale_learning_rate: bool = pydantic.Field(
         False,

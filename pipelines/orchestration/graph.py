@@ -60,7 +60,7 @@ NODES = (
         "Trainer",
         upstream=("Ingest", "Transform"),
         after=("Gate",),
-        code=("components.training.component", "components.training.trainer"),
+        code=("components.training.component", "components.training.trainer", "components.training.worker"),
         parts=("features", "encoders", "names", "label", "model"),
         settings=("input", "train"),
         packages=("tensorflow", "keras", "tensorflow-transform"),
