@@ -9,19 +9,19 @@ because Keras's automatic names differ from process to process. Nothing is pickl
 """
 
 import hashlib
+import json
 import math
 import os
 import struct
 import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-import orjson
 import tensorflow as tf
 
 from components import progress
@@ -70,19 +70,23 @@ class Checkpoints:
         self.found = self._find()
 
     def _find(self) -> Checkpoint | None:
-        if self._folder is None or not self._folder.is_dir():
+        if self._folder is None:
             return None
-        if self._writes:
-            durable.sweep(self._folder)
         try:
+            if self._writes and self._folder.is_dir():
+                durable.sweep(self._folder)
             found = read(self._folder / FILE)
         except FileNotFoundError:
             return None
-        except Damaged as error:
+        except (Damaged, OSError) as error:
             progress.warn(f"{error}; training starts from the beginning")
             return None
         self._described = _place(found.header)
         return found
+
+    def release(self) -> None:
+        """Frees the memory of the arrays that were found."""
+        self.found = self.found and replace(self.found, arrays=())
 
     def is_due(self) -> bool:
         """Whether enough time has passed since the last one."""
@@ -148,7 +152,7 @@ def write(file: Path, header: Mapping[str, Any], arrays: Iterable[Array]) -> Non
     """Writes a checkpoint whole or not at all."""
     arrays = [np.asarray(array, order="C") for array in arrays]
     described = {**header, "arrays": [[array.dtype.name, array.shape] for array in arrays]}
-    text, digest = orjson.dumps(described), hashlib.sha256()
+    text, digest = json.dumps(described).encode(), hashlib.sha256()  # orjson would turn NaN into null
     raw: list[Any] = [array.reshape(-1).view(np.uint8).data for array in arrays]
     with durable.publish_file(file) as temporary, temporary.open("wb") as stream:
         for part in (_MAGIC, _LENGTH.pack(len(text)), text, *raw):
@@ -165,7 +169,7 @@ def read(file: Path) -> Checkpoint:
         raise Damaged(f"{file}: damaged, its checksum does not match its content")
     (length,) = _LENGTH.unpack_from(body, len(_MAGIC))
     begin = len(_MAGIC) + _LENGTH.size
-    header = orjson.loads(body[begin : begin + length])
+    header = json.loads(bytes(body[begin : begin + length]))
     return Checkpoint(header, tuple(_arrays(body[begin + length :], header["arrays"])))
 
 

@@ -11,7 +11,7 @@ part in every sum. With one replica nothing of this exists, and a step is Keras'
 """
 
 import contextlib
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cached_property, partial
@@ -198,6 +198,11 @@ class MetricVariable:
 
     variable: keras.Variable
     devices: Devices
+
+    @property
+    def shape(self) -> Sequence[int]:
+        """The shape on one replica."""
+        return self.variable.shape
 
     @cached_property
     def _gathered(self) -> Callable[[], Array]:

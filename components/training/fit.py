@@ -94,6 +94,7 @@ def _fit(
             step=partial(refs.load(settings.step), trained) if settings.step else None,
             steps_per_call=settings.steps_per_call,
             devices=devices,
+            batch_size=batch.size,
         ),
         best,
         [

@@ -6,6 +6,8 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from types import FrameType
 
+from components.errors import Cancelled
+
 _SIGNALS = (signal.SIGTERM, signal.SIGINT)
 
 
@@ -13,6 +15,7 @@ _SIGNALS = (signal.SIGTERM, signal.SIGINT)
 def noted() -> Iterator[Callable[[], int]]:
     """Yields a function that returns the number of the signal that was received, or 0.
 
+    A block that ends although a signal was received, perhaps after it looked for the last time, raises Cancelled.
     A second signal has its former effect at once. Only the main thread can receive signals: in others nothing changes.
     """
     received: list[int] = []
@@ -31,3 +34,5 @@ def noted() -> Iterator[Callable[[], int]]:
     finally:
         for signum, handler in old.items():
             signal.signal(signum, handler)
+    if received:
+        raise Cancelled(received[0])

@@ -10,7 +10,7 @@ left off, within an epoch too, as if it had never stopped (docs/adr/0028-own-tra
 """
 
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from functools import partial
 from typing import Any
@@ -40,6 +40,7 @@ class Job:
     step: Step | None = None  # default: `model.train_step`
     steps_per_call: int = 0  # see `Calls`
     devices: Devices = field(default_factory=single)
+    batch_size: int = 0  # records per step, over all workers; a checkpoint of another one is rejected
 
 
 @dataclass
@@ -66,7 +67,8 @@ class _Training:
         self, job: Job, best: Best, callbacks: Sequence[keras.callbacks.Callback], checkpoints: Checkpoints
     ) -> None:
         self._job, self._model, self._best, self._checkpoints = job, job.model, best, checkpoints
-        self._state = _continued(checkpoints.found, job.devices.worker.count)
+        self._conditions = _conditions(job)
+        self._state = _continued(checkpoints.found, self._conditions)
         self._batches = job.batches(Position(self._state.epoch, self._state.step))
         self._devices = job.devices
         self._devices.prepare(self._model, self._batches.element_spec)
@@ -101,7 +103,7 @@ class _Training:
                     self._between_calls()
                 self._end_epoch({**state.logs, **self._evaluate()})
             self._between_calls()  # a signal at the end of the last epoch
-        self._checkpoints.wait()
+            self._checkpoints.wait()
         self._callbacks.on_train_end()
         state.steps_per_call = self._learn.steps
         return state
@@ -153,43 +155,70 @@ class _Training:
             advice = self._checkpoints.advice()
             raise NotFinite(f"the loss became {loss} in epoch {self._state.epoch + 1}, {where}; {advice}")
 
-    def _variables(self) -> tuple[list[Any], list[Any]]:
+    def _variables(self) -> dict[str, list[Any]]:
+        """Returns what a checkpoint holds, in this order."""
         model = self._model
-        weights = [*model.variables, *model.optimizer.variables]
-        return weights, [*self._metrics, self._learn.records]
+        metrics = [*self._metrics, self._learn.records]
+        return {"model": model.variables, "optimizer": model.optimizer.variables, "metrics": metrics}
 
     def _save(self, cause: str = "") -> None:
+        variables = self._variables()
         header = {
             **asdict(self._state),
             "cause": cause,
             "best": self._best.state(),
             "threads": checkpoint.threads(),
-            "workers": self._devices.worker.count,
+            "conditions": self._conditions,
+            "variables": _shapes(variables),
             "callbacks": [each.state() for each in self._stateful],
         }
-        self._checkpoints.save(header, *self._variables(), self._best.weights)
+        weights = [*variables["model"], *variables["optimizer"]]
+        self._checkpoints.save(header, weights, variables["metrics"], self._best.weights)
 
     def _restore(self) -> None:
         """Assigns what the checkpoint holds; all variables exist by now."""
         if (found := self._checkpoints.found) is None:
             return
-        weights, others = self._variables()
-        variables = [*weights, *others]
+        groups = self._variables()
+        shapes, former = _shapes(groups), found.header["variables"]
+        _require_same(f"other variables of the {name}" for name in groups if former[name] != shapes[name])
+        variables = [variable for group in groups.values() for variable in group]
         for variable, value in zip(variables, found.arrays[: len(variables)], strict=True):
             variable.assign(value)
         self._best.restore(found.header["best"], found.arrays[len(variables) :])
         for each, state in zip(self._stateful, found.header["callbacks"], strict=self._devices.is_chief):
             each.restore(state)
+        self._checkpoints.release()
 
 
-def _continued(found: checkpoint.Checkpoint | None, workers: int) -> State:
+def _conditions(job: Job) -> dict[str, Any]:
+    """Returns what may differ on another machine, and what a checkpoint cannot continue with if it does."""
+    return {
+        "workers": job.devices.worker.count,  # an epoch divides its records by their number
+        "precision": ", ".join(sorted({layer.compute_dtype for layer in job.model.layers if layer.weights})),
+        "records per step": job.batch_size,
+        "steps per epoch": job.steps,
+    }
+
+
+def _shapes(groups: Mapping[str, Sequence[Any]]) -> dict[str, list[list[int]]]:
+    return {name: [list(each.shape) for each in group] for name, group in groups.items()}
+
+
+def _require_same(differences: Iterable[str]) -> None:
+    """Raises SettingsError if the training of a checkpoint differs from this one."""
+    if listed := ", ".join(differences):
+        raise SettingsError(
+            f"the training that is to continue had {listed}; expected the same: run on devices of the same kind and "
+            "number, with as many workers, or begin again with --force Trainer"
+        )
+
+
+def _continued(found: checkpoint.Checkpoint | None, conditions: Mapping[str, Any]) -> State:
     if found is None:
         return State()
-    if found.header["workers"] != workers:  # an epoch divides its records by their number
-        raise SettingsError(
-            f"the training that is to continue had {found.header['workers']} workers, now there are {workers}; start "
-            "as many, or begin again with --force Trainer"
-        )
+    former = found.header["conditions"]
+    _require_same(f"{name} {former[name]}, now {each}" for name, each in conditions.items() if former[name] != each)
     state = State(**{name: found.header[name] for name in State.__dataclass_fields__})
     resume = {"epoch": state.epoch, "step": state.step, "at": found.header["at"], "cause": found.header["cause"]}
     state.resumed = [*state.resumed, {**resume, "note": found.note}]

@@ -1,12 +1,13 @@
 """The best epoch by a value of the history, and early stopping: plain state that a checkpoint can hold."""
 
+import math
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 import keras
 import numpy as np
 
-from components.errors import SettingsError
+from components.errors import NotFinite, SettingsError
 
 _LOWER = ("loss", "error", "mae", "mse", "rmse")
 _HIGHER = ("accuracy", "auc", "precision", "recall", "f1", "r2")
@@ -32,14 +33,20 @@ class Best:
             raise SettingsError(f"train.best_by is {self._name!r}, expected one of: {', '.join(names)}")
 
     def update(self, epoch: int, logs: Mapping[str, float], model: keras.Model) -> bool:
-        """Compares an epoch with the best one; returns whether training should stop."""
-        if self.epoch < 0 or self._sign * logs[self._name] > self._sign * self.value:
-            self.epoch, self.value = epoch, logs[self._name]
+        """Compares an epoch with the best one; returns whether training should stop. NaN is never the best."""
+        value = logs[self._name]
+        if math.isfinite(value) and (self.epoch < 0 or self._sign * value > self._sign * self.value):
+            self.epoch, self.value = epoch, value
             self.weights = [np.array(variable.numpy()) for variable in model.variables]
         return 0 < self._patience <= epoch - self.epoch
 
     def assign(self, model: keras.Model) -> None:
-        """Gives the model the weights of the best epoch."""
+        """Gives the model the weights of the best epoch; raises NotFinite if there is none."""
+        if self.epoch < 0:
+            raise NotFinite(
+                f"train.best_by is {self._name!r}, which was NaN or infinite in every epoch; expected a number in at "
+                "least one: no model was exported. Choose another train.best_by, or check the eval split"
+            )
         for variable, value in zip(model.variables, self.weights, strict=True):
             variable.assign(value)
 
@@ -48,8 +55,8 @@ class Best:
         return {"epoch": self.epoch, "value": self.value}
 
     def restore(self, state: Mapping[str, Any], weights: Sequence[np.ndarray[Any, Any]]) -> None:
-        """Continues from a checkpoint."""
-        self.epoch, self.value, self.weights = state["epoch"], state["value"], list(weights)
+        """Continues from a checkpoint; the weights are copied, because they are views of the whole file."""
+        self.epoch, self.value, self.weights = state["epoch"], state["value"], [np.array(each) for each in weights]
 
 
 def _sign(name: str) -> int:

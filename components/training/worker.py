@@ -32,11 +32,13 @@ def run(job: Path) -> tuple[dict[str, Any], Any]:
     args = SimpleNamespace(**orjson.loads(content))
     found, config = cluster.read(), args.custom_config
     folder = config.get("checkpoints")
-    if saved := checkpoint.Checkpoints(Path(folder) if folder else None, writes=False).found:
-        checkpoint.set_threads(saved.header["threads"])
+    saved = checkpoint.Checkpoints(Path(folder) if folder else None, writes=False)
+    saved.release()  # the Trainer reads it again
+    if saved.found:
+        checkpoint.set_threads(saved.found.header["threads"])
     with _deaths_explained(found):
         chosen = devices.start(Train.model_validate(config["train"]).devices, found)
-        _require_same(chosen, [content, saved.header["at"] if saved else ""])
+        _require_same(chosen, [content, saved.found.header["at"] if saved.found else ""])
         trained = trainer.train(args, chosen)
     with contextlib.suppress(tf.errors.OpError):  # all have arrived here: nobody needs the others any more
         chosen.agree(0)

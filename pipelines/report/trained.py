@@ -1,5 +1,6 @@
 """The facts of a training, from the small files that the Trainer writes next to its TensorBoard logs."""
 
+import math
 from collections.abc import Iterator, Mapping
 from typing import Any
 
@@ -17,7 +18,9 @@ def facts(outputs: Mapping[str, Artifact]) -> dict[str, Any]:
         return {}
     folder = outputs["model_run"].uri
     stored = orjson.loads((folder / "history.json").read_bytes())
-    epochs: dict[str, list[float]] = stored["epochs"]
+    epochs = {  # JSON has no NaN and no infinity: they are null
+        name: [math.nan if each is None else each for each in values] for name, values in stored["epochs"].items()
+    }
     curves = {
         name: {"train": tuple(values), "eval": tuple(epochs[f"val_{name}"])}
         for name, values in epochs.items()

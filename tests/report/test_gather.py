@@ -2,10 +2,12 @@
 
 from pathlib import Path
 
+import orjson
 import pytest
 
 from components.records import manifest
 from components.records.manifest import Manifest
+from pipelines.orchestration.store import Artifact
 from pipelines.report import gather, trained
 from pipelines.report.facts import Training
 
@@ -64,6 +66,15 @@ def test_how_the_trainer_ran_comes_from_the_history() -> None:
             ("resumed", "at epoch 3, step 118 (stopped by SIGTERM at 10:42:07)"),
         ),
     )
+
+
+def test_a_metric_that_is_not_finite_is_drawn_as_such(tmp_path: Path) -> None:
+    """JSON has no NaN: the history holds null."""
+    stored = {"best_epoch": 1, "epochs": {"auc": [float("nan"), 0.5], "val_auc": [0.5, 0.6]}}
+    (tmp_path / "history.json").write_bytes(orjson.dumps(stored))
+    found = trained.facts({"model_run": Artifact(1, "model_run", tmp_path, True, {})})["curves"]
+
+    assert repr(found) == "{'auc': {'train': (nan, 0.5), 'eval': (0.5, 0.6)}}"
 
 
 def test_an_older_history_is_no_error() -> None:

@@ -38,6 +38,25 @@ def test_what_was_written_is_read(tmp_path: Path) -> None:
     assert [(a.dtype, a.shape, a.tolist()) for a in found.arrays] == [(a.dtype, a.shape, a.tolist()) for a in ARRAYS]
 
 
+def test_a_metric_that_is_not_finite_is_read_as_it_was(tmp_path: Path) -> None:
+    """B3: a history may hold NaN and infinity."""
+    values = [float("nan"), float("inf"), float("-inf"), 0.1]
+    checkpoint.write(tmp_path / "file", {"history": values}, [])
+
+    assert repr(checkpoint.read(tmp_path / "file").header["history"]) == repr(values)
+
+
+def test_an_unreadable_file_is_reported(tmp_path: Path) -> None:
+    """B4: the training starts from the beginning."""
+    (tmp_path / checkpoint.FILE).mkdir()
+    warnings: list[str] = []
+    with progress.warnings_to(warnings.append):
+        assert Checkpoints(tmp_path).found is None
+
+    (warning,) = warnings
+    assert warning.endswith(f"'{tmp_path / checkpoint.FILE}'; training starts from the beginning")
+
+
 @pytest.mark.parametrize("place", [0, 30, -40, -1], ids=["magic", "header", "arrays", "digest"])
 def test_a_damaged_file_is_reported(tmp_path: Path, place: int) -> None:
     """B4: one flipped bit anywhere; the training starts from the beginning."""

@@ -2,6 +2,7 @@
 
 import os
 import signal
+import weakref
 from collections.abc import Sequence
 from functools import partial
 from pathlib import Path
@@ -140,6 +141,61 @@ class TestInterruption:
 
         assert checkpoint.read(tmp_path / checkpoint.FILE).header["epoch"] == 1
 
+    def test_a_signal_after_the_last_look_is_not_lost(self, tmp_path: Path) -> None:
+        """B2: received while the last checkpoint is being written."""
+
+        class Stopped(Checkpoints):
+            def wait(self) -> None:
+                super().wait()
+                os.kill(os.getpid(), signal.SIGTERM)
+
+        with pytest.raises(Cancelled):
+            train(model(), Stopped(tmp_path), epochs=1)
+
+        assert checkpoint.read(tmp_path / checkpoint.FILE).header["epoch"] == 1
+
+    @pytest.fixture(scope="class")
+    def finished(self, tmp_path_factory: pytest.TempPathFactory) -> Path:
+        """The checkpoint of a finished training of one epoch."""
+        folder = tmp_path_factory.mktemp("finished")
+        train(model(), Checkpoints(folder), epochs=1, batch_size=BATCH)
+        return folder
+
+    @pytest.mark.parametrize(
+        ("changed", "difference"),
+        [
+            ({"batch_size": 32}, "records per step 16, now 32"),
+            ({"steps": 9}, "steps per epoch 7, now 9"),
+            ({"precision": "mixed_bfloat16"}, "precision float32, now bfloat16"),
+            ({"optimizer": "sgd"}, "other variables of the optimizer"),
+        ],
+        ids=["batch size", "steps", "precision", "optimizer"],
+    )
+    def test_other_conditions_are_an_error(self, finished: Path, changed: dict[str, Any], difference: str) -> None:
+        """B3: on another machine, with the same cache key; values of other variables would be assigned, or counted."""
+        before = keras.config.dtype_policy()
+        keras.config.set_dtype_policy(changed.pop("precision", "float32"))
+        other = model()
+        keras.config.set_dtype_policy(before)
+        other.compile(changed.pop("optimizer", "adam"), "sparse_categorical_crossentropy", metrics=["accuracy"])
+        with pytest.raises(SettingsError) as error:
+            train(other, Checkpoints(finished), **{"batch_size": BATCH, **changed})
+
+        assert str(error.value) == (
+            f"the training that is to continue had {difference}; expected the same: run on devices of the same kind "
+            "and number, with as many workers, or begin again with --force Trainer"
+        )
+
+    def test_the_file_does_not_stay_in_memory(self, finished: Path) -> None:
+        """After a resume only what is needed is kept; the weights of the best epoch are copies."""
+        checkpoints, best = Checkpoints(finished), Best()
+        assert checkpoints.found is not None
+        content = weakref.ref(checkpoints.found.arrays[0])
+        loop.train(job(model(), epochs=1, batch_size=BATCH), best, [], checkpoints)
+
+        assert (content(), checkpoints.found.arrays) == (None, ())
+        assert {weight.flags.owndata for weight in best.weights} == {True}
+
     def test_time_makes_a_checkpoint_due(self, tmp_path: Path) -> None:
         """B3: within an epoch; a training that fails later continues from there."""
 
@@ -263,6 +319,23 @@ class TestBest:
 
         assert (kept.epoch, kept.value) == (best, values[best])
         assert [epoch for epoch, stop in enumerate(stops) if stop] == ([] if stopped is None else [stopped])
+
+    @pytest.mark.parametrize("wrong", [float("nan"), float("inf"), float("-inf")])
+    def test_a_value_that_is_not_finite_is_never_the_best(self, wrong: float) -> None:
+        """A9: not in the first epoch either."""
+        kept = Best("val_accuracy")
+        for epoch, value in enumerate([wrong, 0.3, wrong, 0.2]):
+            kept.update(epoch, {"val_accuracy": value}, model())
+
+        assert (kept.epoch, kept.value) == (1, 0.3)
+
+    def test_no_finite_value_at_all_is_an_error(self) -> None:
+        """A9: no model is exported."""
+        kept = Best("val_auc", patience=2)
+
+        assert [kept.update(epoch, {"val_auc": float("nan")}, model()) for epoch in range(2)] == [False, True]
+        with pytest.raises(NotFinite, match=r"^train\.best_by is 'val_auc', which was NaN or infinite in every epoch;"):
+            kept.assign(model())
 
     def test_a_name_that_the_history_does_not_have(self) -> None:
         """Said before the first step, with the names that there are."""
