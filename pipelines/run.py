@@ -79,6 +79,7 @@ def _nothing_due(config: RunConfig, store: Store, planned: Plan, display: Displa
     facts = gather.facts(config, store, planned, nodes, started=_now(), seconds=0.0, error=None)
     display.plan(planned, config)
     _publish_schema(planned, display)
+    model_card.write_served(facts, config)
     display.summary(facts, config)
     return facts.exit_code
 

@@ -16,12 +16,18 @@ class Section(pydantic.BaseModel):
 
     model_config = pydantic.ConfigDict(frozen=True, extra="forbid")
 
+    @classmethod
+    def paths(cls) -> set[str]:
+        """Returns the names of the settings that are paths on this machine."""
+        return {name for name, field in cls.model_fields.items() if _PATH in field.metadata}
+
 
 def _split_names(value: Any) -> Any:
     return tuple(filter(None, value.split(","))) if isinstance(value, str) else value
 
 
-LocalPath = Annotated[str, pydantic.AfterValidator(check_path)]
+_PATH = pydantic.AfterValidator(check_path)
+LocalPath = Annotated[str, _PATH]
 Names = Annotated[tuple[str, ...], pydantic.BeforeValidator(_split_names)]  # a flag separates them by commas
 Numbers = Annotated[tuple[int, ...], pydantic.BeforeValidator(_split_names)]
 SectionType = TypeVar("SectionType", bound=Section)

@@ -1,6 +1,7 @@
 """The fingerprint of a node: everything that its result depends on, and one key over all of it."""
 
 import os
+import platform
 from collections.abc import Mapping
 from functools import lru_cache
 from importlib import metadata
@@ -40,7 +41,9 @@ def make(node: Node, config: RunConfig, upstream: Mapping[str, str], source: str
         **({"decoder": _decoder()} if node.id == "Trainer" and _reads_images(config) else {}),
         **content,
     }
-    return {**parts, "key": digest_of([node.id, orjson.dumps(parts, option=orjson.OPT_SORT_KEYS).decode()])}
+    made_with = {"python": platform.python_version(), "penstock": version("penstock")}  # for people: not in the key
+    key = digest_of([node.id, orjson.dumps(parts, option=orjson.OPT_SORT_KEYS).decode()])
+    return {**parts, "made_with": made_with, "key": key}
 
 
 def versions(packages: tuple[str, ...]) -> dict[str, str]:

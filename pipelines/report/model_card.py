@@ -3,12 +3,11 @@
 <root>/model_card.json                     of the newest run that has a model
 <serving folder>/model_card-<version>.json of each pushed version, beside its folder
 
-Paths are relative to the root; the rest is as the nodes recorded it.
+Paths are relative to the root, or file names; all else is as the executions recorded it that made the model: settings
+and versions of this run may be others, if it reused their outputs.
 """
 
-import platform
 from collections.abc import Mapping
-from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
@@ -16,13 +15,13 @@ import orjson
 
 from components.records import manifest
 from components.redact import redact
+from components.settings.tree import Settings
 from components.storage import durable
 from pipelines.config import RunConfig
 from pipelines.orchestration.store import Artifact, Execution
 from pipelines.report.facts import RunFacts
 
 FILE = "model_card.json"
-_PACKAGES = ("penstock", "tensorflow", "keras", "tfx", "tensorflow-transform", "tensorflow-model-analysis")
 _SECTIONS = ("ingest", "extract", "transform", "input", "train", "evaluate")
 
 Outputs = Mapping[str, Mapping[str, Artifact]]  # node -> name -> artifact
@@ -35,7 +34,7 @@ def make(config: RunConfig, facts: RunFacts, used: Mapping[str, Execution], outp
     ingested = manifest.read(outputs["Ingest"]["examples"].uri)
     run = outputs["Trainer"]["model_run"].uri
     history, evaluated = orjson.loads((run / "history.json").read_bytes()), used.get("Evaluator")
-    metric = facts.thresholds[0].metric if facts.thresholds else ""
+    metric, settings = facts.thresholds[0].metric if facts.thresholds else "", _settings(used)
     card = {
         "pipeline": facts.pipeline,
         "task": facts.task,
@@ -56,7 +55,7 @@ def make(config: RunConfig, facts: RunFacts, used: Mapping[str, Execution], outp
             "warnings": list(ingested.warnings),
         },
         "training": {
-            "seed": config.settings.train.seed,
+            "seed": settings.get("train", {}).get("seed"),
             "epochs": len(history["epochs"]["records"]),
             "best_epoch": history["best_epoch"] + 1,
         },
@@ -75,25 +74,53 @@ def make(config: RunConfig, facts: RunFacts, used: Mapping[str, Execution], outp
             node: {
                 "execution": execution.id,
                 "cache_key": execution.fingerprint.get("key", ""),
+                **{name: value for name, value in execution.fingerprint.items() if name.endswith("_digest")},
                 "outputs": {name: _relative(artifact.uri, config.root) for name, artifact in outputs[node].items()},
             }
             for node, execution in used.items()
         },
-        "settings": {name: config.settings.section(name) for name in _SECTIONS},
-        "versions": {"python": platform.python_version(), **{name: version(name) for name in _PACKAGES}},
+        "settings": settings,
+        "versions": _versions(used),
     }
     redacted: dict[str, Any] = _redacted(card)
     return redacted
 
 
 def write(facts: RunFacts, config: RunConfig) -> None:
-    """Writes the card of a run, and of the version that it has pushed."""
-    if not facts.card:
-        return
-    content = orjson.dumps(facts.card, option=orjson.OPT_INDENT_2 | orjson.OPT_NON_STR_KEYS)
-    durable.write_bytes(config.root / FILE, content)
-    if any(node.id == "Pusher" and node.state == "ran" for node in facts.nodes) and facts.model_version:
-        durable.write_bytes(config.serving / f"model_card-{facts.model_version}.json", content)
+    """Writes the card of a run, and of its pushed version."""
+    if facts.card:
+        durable.write_bytes(config.root / FILE, _content(facts))
+        write_served(facts, config)
+
+
+def write_served(facts: RunFacts, config: RunConfig) -> None:
+    """Writes the card of the pushed version if it has none: the run that pushed it may have been killed before."""
+    file = config.serving / f"model_card-{facts.model_version}.json"
+    if facts.card and facts.model_version and not file.exists():
+        durable.write_bytes(file, _content(facts))
+
+
+def _content(facts: RunFacts) -> bytes:
+    return orjson.dumps(facts.card, option=orjson.OPT_INDENT_2 | orjson.OPT_NON_STR_KEYS)
+
+
+def _settings(used: Mapping[str, Execution]) -> dict[str, dict[str, Any]]:
+    """Returns the settings that the executions were made with, by section; of a path the file name."""
+    found: dict[str, dict[str, Any]] = {}
+    for section, values in (each for made in used.values() for each in made.fingerprint.get("settings", {}).items()):
+        if section in _SECTIONS:
+            paths = Settings.model_fields[section].annotation.paths()  # type: ignore[union-attr]
+            named = {name: Path(value).name if name in paths else value for name, value in values.items()}
+            found.setdefault(section, {}).update(named)
+    return found
+
+
+def _versions(used: Mapping[str, Execution]) -> dict[str, str]:
+    """Returns the versions of Python, Penstock and the libraries; of several, the one of the Trainer."""
+    found: dict[str, str] = {}
+    for made in (*used.values(), used["Trainer"]):
+        found |= {**made.fingerprint.get("made_with", {}), **made.fingerprint.get("packages", {})}
+    return found
 
 
 def _relative(uri: Path, root: Path) -> str:
