@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from components.errors import SettingsError
+from components.errors import BadInput, SettingsError
 from components.ingest.survey import cached
 from components.ingest.survey.survey import Survey
 from components.pretrained.find import find_model
@@ -91,6 +91,7 @@ class _Planner:
         self._kept = graph.before(request.first, nodes) if request.first else set()
         self._wanted = {request.last, *graph.before(request.last, nodes)} if request.last else {n.id for n in nodes}
         self._found: Survey | None = None
+        self._broken_base = ""
         self.schema: Curated | None = None
         self.decided: dict[str, NodePlan] = {}
 
@@ -99,7 +100,13 @@ class _Planner:
             return NodePlan(node, SKIP, f"after --to {self._request.last}")
         if node.resolves:
             return self._look_up(node)
-        return self._keep(node) if node.id in self._kept else self._compare(node)
+        planned = self._keep(node) if node.id in self._kept else self._compare(node)
+        if node.id == "Trainer" and planned.action == RUN and self._broken_base:
+            raise BadInput(
+                f"{self._broken_base}; expected it as it was trained: restore it, set train.warm_start to the folder "
+                "of another model, such as serving/1, or to none"
+            )
+        return planned
 
     def _look_up(self, node: Node) -> NodePlan:
         if node.id != "Base":
@@ -107,8 +114,11 @@ class _Planner:
         found = self._store.base_model(self.decided["Ingest"].fingerprint["data_digest"])
         if found is None:
             return NodePlan(node, LOOK_UP, "no blessed model was trained on other data")
+        reason, sealed = f"base model {found.uri}", seal.read(seal_path(self._config, found.uri))
+        if broken := self._broken_folder(found.uri):
+            self._broken_base = reason = f"{reason} was tampered with: {broken}"
         # In the Trainer's key: a checkpoint of a training from another base model is not continued.
-        return NodePlan(node, LOOK_UP, f"base model {found.uri}", {"key": str(found.id)}, outputs=(found,))
+        return NodePlan(node, LOOK_UP, reason, {"key": sealed.digest if sealed else ""}, outputs=(found,))
 
     def _keep(self, node: Node) -> NodePlan:
         """Reuses the newest output of a node before --from, whatever has changed since."""

@@ -462,6 +462,19 @@ class TestWarmStart:
         assert list(new.due(self.LIVE)) == ["Trainer", "Evaluator", "Pusher"]
         assert new.planned(self.LIVE).of("Base").reason == f"base model {new.newest('Trainer', 'model')}"
 
+    def test_a_model_that_was_altered(self, new: Root) -> None:
+        """A14: it is no base model for a new training; a training that has finished is still up to date."""
+        new.run(self.LIVE)
+        old = new.newest("Trainer", "model")
+        (new.data / "cats" / "9.png").write_text("one more cat")
+        new.run(self.LIVE)
+        (old / "content").write_text("other weights")
+        message = f"base model {old} was tampered with: content altered"
+
+        assert (self.base(new)[0], new.due(self.LIVE)) == (message, {})
+        with pytest.raises(BadInput, match=f"^{message}; expected it as it was trained: restore it"):
+            new.due(self.LIVE, "train.epochs=3")
+
     def test_a_model_in_a_folder(self, new: Root) -> None:
         """Its content is in the key: another model under the same name is another base."""
         model = new.home / "model"
