@@ -21,7 +21,7 @@ class Train(Section):
         0,
         ge=0,
         lt=1,
-        description="fraction of all steps in which the learning rate rises linearly to its highest (0–1)",
+        description="fraction of all steps in which the learning rate rises linearly to its highest (0 to below 1)",
     )
     weight_decay: float = pydantic.Field(
         0,
@@ -40,7 +40,7 @@ class Train(Section):
         "input.batch_size; an epoch's last update may have fewer",
     )
     label_smoothing: float = pydantic.Field(
-        0, ge=0, lt=1, description="fraction of a label's weight that is spread over all classes (0–1); 0: off"
+        0, ge=0, lt=1, description="fraction of a label's weight that is spread over all classes (0 to below 1); 0: off"
     )
     precision: Literal["float32", "mixed"] = pydantic.Field(
         "float32",
@@ -75,7 +75,8 @@ class Train(Section):
     scale_learning_rate: bool = pydantic.Field(
         False,
         description="multiply both input.batch_size and learning_rate by the number of devices of all workers; false: "
-        "input.batch_size is divided among them, so that the result does not depend on their number",
+        "input.batch_size is divided among them; the result on several GPUs is then that of one, apart from "
+        "dropout and rounding",
     )
     seed: int = pydantic.Field(17, description="seed of weights, shuffling, dropout and augmentation")
     class_weights: float = pydantic.Field(
@@ -87,8 +88,9 @@ class Train(Section):
     )
     best_by: str = pydantic.Field(
         "val_loss",
-        description="value of the history that decides which epoch is exported: of the loss or an error the lowest, of "
-        "accuracy, AUC and the like the highest; val_ means the eval split",
+        description="value of the history that decides which epoch is exported; for classes: loss, accuracy, val_loss "
+        "or val_accuracy; for a numeric label: loss, mae, rmse, val_loss, val_mae or val_rmse; the highest accuracy or "
+        "the lowest other value is the best; val_ means the eval split",
     )
     patience: int = pydantic.Field(
         0, ge=0, description="number of epochs without a better train.best_by after which training stops; 0: never"

@@ -141,15 +141,25 @@ class ProgressCallback(keras.callbacks.Callback):
         self._epochs, self._steps, self._evaluation_steps = epochs, steps, evaluation_steps
         self._batch_size, self._timer = batch_size, timer
         self._epoch, self._loss = 0, ""
+        self._begun: tuple[float, int] | None = None  # seconds and steps before this process's first call
+        self._first = 0.0, 0  # of that call, which compiles the step
 
     def on_epoch_begin(self, epoch: int, logs: Mapping[str, float] | None = None) -> None:
         """Notes which epoch it is."""
         del logs
         self._epoch = epoch
 
+    def on_train_batch_begin(self, batch: int, logs: Mapping[str, float] | None = None) -> None:
+        """Notes when the first call begins."""
+        del logs
+        self._begun = self._begun or (self._timer.elapsed(), self._epoch * self._steps + batch)
+
     def on_train_batch_end(self, batch: int, logs: Mapping[str, float] | None = None) -> None:
         """Reports steps of training."""
         self._loss = f"loss {(logs or {}).get('loss', 0.0):.3f}"
+        if self._begun and not self._first[1]:
+            seconds, steps = self._begun
+            self._first = self._timer.elapsed() - seconds, self._epoch * self._steps + batch + 1 - steps
         self._report(f"step {batch + 1}/{self._steps}", batch + 1)
 
     def on_test_batch_end(self, batch: int, logs: Mapping[str, float] | None = None) -> None:
@@ -171,10 +181,15 @@ class ProgressCallback(keras.callbacks.Callback):
             )
         )
 
-    def _left(self, steps: int) -> float:
-        """Returns the seconds to the end; until one was measured, a step of evaluation counts as one of training."""
-        timer = self._timer
-        per_step = timer.elapsed() / steps
+    def _left(self, steps: int) -> float | None:
+        """Returns the seconds to the end by all calls but the first; None if there was no other one.
+
+        Until an evaluation was measured, one of its steps counts as one of training.
+        """
+        timer, (seconds, first) = self._timer, self._first
+        if steps == first:
+            return None
+        per_step = (timer.elapsed() - seconds) / (steps - first)
         done = timer.evaluated
         evaluation = sum(done) / len(done) if done else self._evaluation_steps * per_step
         evaluating = max(0.0, (self._epochs - len(done)) * evaluation - timer.evaluating())

@@ -60,6 +60,18 @@ def read(environment: Mapping[str, str] = os.environ) -> Cluster | None:
         ) from None
 
 
+def expected(workers: int) -> Cluster | None:
+    """Returns the cluster of TF_CONFIG; raises SettingsError unless it has that many workers (0: any number)."""
+    found = read()
+    count = len(found.addresses) if found else 1
+    if workers not in (0, count):
+        raise SettingsError(
+            f"train.workers is {workers}, but {VARIABLE} lists {count if found else 'no'} workers; "
+            f"set {VARIABLE} on every worker (docs/distributed.md), or train.workers to {count}"
+        )
+    return found
+
+
 def _parsed(config: Any) -> Cluster | None:
     tasks = [(kind, number) for kind in _TYPES for number in range(len(config["cluster"].get(kind, ())))]
     if len(tasks) < 2:  # noqa: PLR2004 - one worker alone needs nobody

@@ -30,13 +30,7 @@ _END_SECONDS = 20.0  # for a checkpoint after a signal
 
 def is_needed(settings: Train) -> bool:
     """Whether this training needs a process of its own; raises SettingsError if there are not the workers to expect."""
-    found = cluster.read()
-    count = len(found.addresses) if found else 1
-    if settings.workers not in (0, count):
-        raise SettingsError(
-            f"train.workers is {settings.workers}, but {cluster.VARIABLE} lists {count if found else 'no'} workers; "
-            f"set {cluster.VARIABLE} on every worker (docs/distributed.md), or train.workers to {count}"
-        )
+    found = cluster.expected(settings.workers)
     return found is not None or ":" in settings.devices
 
 

@@ -41,7 +41,17 @@ def bench(job: MeasureJob) -> TrainBench:
     chosen = job.settings.train.devices
     others = _OTHERS[: first.gpus] if chosen == "auto" else ()
     devices = [_median(job, chosen, [first.measured]), *(_median(job, each) for each in others)]
-    return TrainBench(first.facts, jobs.cores(), tuple(devices), diagnosis.verdict(devices[0].waiting))
+    return TrainBench(first.facts, jobs.cores(), tuple(devices), verdict(devices[0]))
+
+
+def verdict(measured: TrainMeasurement) -> str:
+    """Returns whether the input limits the training: it must be slower than the model, and be waited for."""
+    if measured.waiting < diagnosis.BOUND or measured.input_rate < measured.model_rate:
+        return diagnosis.verdict(measured.waiting)
+    return (
+        f"not input-bound: the input alone is {measured.input_rate / measured.model_rate:.1f}x as fast as the model; "
+        f"training waits {100 * measured.waiting:.0f} % of the time because both share the processor"
+    )
 
 
 def _median(job: MeasureJob, devices: str, done: Sequence[TrainMeasurement] = ()) -> TrainMeasurement:

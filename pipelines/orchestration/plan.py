@@ -215,7 +215,8 @@ class _Planner:
         finished = list(self._store.finished(node.id))
         if not finished:
             tried = next(self._store.executions(node.id), None)
-            return "never finished before" if tried else "first run"
+            of = f" with base model {self._config.settings.train.warm_start}" if node.id == "Base" else ""
+            return "never finished before" if tried else f"first run{of}"
         same_key = next((e for e in finished if e.fingerprint.get("key") == wanted["key"]), None)
         if same_key is not None:
             return self._explain_inputs(node, same_key)

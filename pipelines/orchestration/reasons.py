@@ -1,6 +1,6 @@
 """Why a node runs or not, in words: what changed since its last execution."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from components import fingerprint
@@ -68,21 +68,24 @@ def _pair_moves(
 
 def _changed_settings(old: Mapping[str, Any], new: Mapping[str, Any]) -> Iterator[str]:
     before = _flat(old)
-    for key, value in _flat(new).items():
-        if before.get(key) != value:
-            yield f"setting {key} changed: {before.get(key)!r} to {value!r}"
+    changed = [(key, value) for key, value in _flat(new).items() if before.get(key) != value]
+    for key, value in changed[:1]:
+        yield f"setting {key} changed: {before.get(key)!r} to {value!r}{_more(changed)}"
 
 
 def _changed_code(old: Mapping[str, str], new: Mapping[str, str]) -> Iterator[str]:
     if files := fingerprint.changed(old, new):
-        more = f" and {len(files) - 1} more" if len(files) > 1 else ""
-        yield f"code changed: {files[0]}{more}"
+        yield f"code changed: {files[0]}{_more(files)}"
 
 
 def _changed_versions(old: Mapping[str, str], new: Mapping[str, str]) -> Iterator[str]:
     for name, version in new.items():
         if old.get(name) != version:
             yield f"{name} changed: {old.get(name)} to {version}"
+
+
+def _more(found: Sequence[Any]) -> str:
+    return f" and {len(found) - 1} more" if len(found) > 1 else ""
 
 
 def _flat(section: Mapping[str, Any], path: str = "") -> dict[str, Any]:

@@ -25,8 +25,8 @@ _POLL_SECONDS = 0.5
 
 
 def require_chief(config: RunConfig) -> None:
-    """Raises SettingsError if TF_CONFIG says that another worker runs the pipeline."""
-    found = cluster.read()
+    """Raises SettingsError if TF_CONFIG does not list train.workers, or says that another one runs the pipeline."""
+    found = cluster.expected(config.settings.train.workers)
     if found is not None and not found.is_chief:
         raise SettingsError(
             f"{cluster.VARIABLE} says that this is worker {found.index}; expected worker 0, which runs the pipeline: "

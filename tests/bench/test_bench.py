@@ -12,7 +12,7 @@ from components import diagnosis
 from components.diagnosis import Stage
 from components.errors import SettingsError
 from pipelines import cli
-from pipelines.bench import jobs, show
+from pipelines.bench import jobs, show, train
 from pipelines.bench.accelerators import Accelerator
 from pipelines.bench.bench import BenchResult
 from pipelines.bench.measurements import (
@@ -169,8 +169,8 @@ def test_table_of_training() -> None:
 
 
 def test_bench_train(artifact: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Medians over the rounds; the waiting decides the verdict."""
-    rounds = [TrainMeasurement("CPU", 1e3 * each, 500.0, 400.0, 0.1 * each) for each in (1, 3, 2)]
+    """Medians over the rounds; the waiting decides the verdict if the input is slower than the model."""
+    rounds = [TrainMeasurement("CPU", 1e3 * each, 5000.0, 400.0, 0.1 * each) for each in (1, 3, 2)]
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(jobs, "run_training", lambda _: TrainResult(RESULT.facts, rounds.pop(), gpus=0))
     arguments = ["bench", "train", "image", "--data", str(tmp_path), "--records", str(artifact)]
@@ -180,6 +180,14 @@ def test_bench_train(artifact: Path, tmp_path: Path, monkeypatch: pytest.MonkeyP
         "input alone       2,000 samples/s",
         "waiting for input 20 %",
         "verdict           input-bound 20 %: run `penstock bench input` to find the stage that is the limit",
+    )
+
+
+def test_a_faster_input_does_not_limit_training() -> None:
+    """Even if training waits for it, because both share the cores."""
+    assert train.verdict(TrainMeasurement("CPU", 2000.0, 500.0, 400.0, 0.12)) == (
+        "not input-bound: the input alone is 4.0x as fast as the model; "
+        "training waits 12 % of the time because both share the processor"
     )
 
 

@@ -37,7 +37,7 @@ from pipelines.orchestration.plan import (
     Request,
     seal_path,
 )
-from pipelines.orchestration.reasons import data_difference
+from pipelines.orchestration.reasons import data_difference, difference
 from pipelines.orchestration.store import Store
 
 Record = Callable[..., tuple[int, dict[str, int]]]
@@ -758,3 +758,11 @@ class TestDataDifference:
     ) -> None:
         """Moved files first, then altered, added and removed ones."""
         assert data_difference(old, new) == text
+
+
+def test_several_changed_settings_are_counted() -> None:
+    """The first one is named."""
+    old = {"settings": {"train": {"epochs": 3, "seed": 1}}}
+    new = {"settings": {"train": {"epochs": 4, "seed": 2}}, "code": {}, "packages": {}, "upstream": {}}
+
+    assert difference(old, new) == "setting train.epochs changed: 3 to 4 and 1 more"

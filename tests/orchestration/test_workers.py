@@ -27,6 +27,15 @@ def test_only_the_chief_runs_the_pipeline(chosen: config.RunConfig, monkeypatch:
         workers.require_chief(chosen)
 
 
+def test_missing_workers_stop_the_run_before_its_first_node(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Without TF_CONFIG, the chief would train alone."""
+    monkeypatch.delenv(cluster.VARIABLE, raising=False)
+    wanted = config.make("image", data=str(tmp_path), root=str(tmp_path / "root"), flags=["train.workers=2"])
+
+    with pytest.raises(SettingsError, match=r"train\.workers is 2, but TF_CONFIG lists no workers"):
+        workers.require_chief(wanted)
+
+
 @pytest.mark.parametrize("text", ["", NOBODY.format(0)])
 def test_a_worker_needs_its_place(chosen: config.RunConfig, monkeypatch: pytest.MonkeyPatch, text: str) -> None:
     """Without TF_CONFIG, and as the chief."""

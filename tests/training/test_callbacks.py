@@ -49,9 +49,10 @@ class Training:
         for each in (self.timer, self._callback):
             each.on_epoch_begin(epoch)
 
-    def steps(self, first: int, last: int, waited: float = 0.0) -> None:
+    def steps(self, first: int, last: int, waited: float = 0.0, *, compiling: float = 0.0) -> None:
         """Trains steps of one second in one call; they waited for so many seconds in all."""
-        self._now += last - first + 1
+        self._callback.on_train_batch_begin(first)
+        self._now += last - first + 1 + compiling
         self._meter.seconds += waited
         self._callback.on_train_batch_end(last, {"loss": 0.5})
 
@@ -118,9 +119,15 @@ def test_the_rate_of_training_leaves_evaluation_out(monkeypatch: pytest.MonkeyPa
 
 def test_the_time_left_includes_evaluation(monkeypatch: pytest.MonkeyPatch) -> None:
     """Until an evaluation was measured, its two steps count as steps of training, of one second."""
-    done = train(monkeypatch, 9.0, 0.0)
+    done = Training(monkeypatch, 2)
+    done.begin(0)
+    done.steps(0, 3, 9.0)
+    done.steps(4, 9)
+    done.evaluate()
+    done.epoch(1, 0.0)
 
     assert [(each.place, each.left) for each in done.reported] == [
+        ("epoch 1/2  step 4/10", None),
         ("epoch 1/2  step 10/10", 10 + 2 + 2),
         ("epoch 1/2  evaluation 1/2", 10 + 2 + 2 - 2),
         ("epoch 1/2  evaluation 2/2", 10),
@@ -128,6 +135,16 @@ def test_the_time_left_includes_evaluation(monkeypatch: pytest.MonkeyPatch) -> N
         ("epoch 2/2  evaluation 1/2", 3),
         ("epoch 2/2  evaluation 2/2", 0),
     ]
+
+
+def test_the_first_call_is_not_part_of_the_estimate(monkeypatch: pytest.MonkeyPatch) -> None:
+    """It compiles the step: here it takes 100 s for one step, all others one second."""
+    done = Training(monkeypatch, 1)
+    done.begin(0)
+    done.steps(0, 0, compiling=99.0)
+    done.steps(1, 2)
+
+    assert [each.left for each in done.reported] == [None, 7 + 2]
 
 
 @pytest.mark.parametrize("evaluating", [False, True], ids=["within an epoch", "within an evaluation"])
