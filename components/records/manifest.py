@@ -5,8 +5,9 @@
 """
 
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
 import orjson
 
@@ -45,6 +46,7 @@ class Manifest:
     label: str = "label"  # column of the label; empty if there is none
     label_source: str = ""  # its name in the data; empty for class folders
     notes: tuple[str, ...] = ()  # what was decided about the data
+    splits: dict[str, Any] = field(default_factory=dict)  # settings that decide the split of a record
 
     @property
     def records(self) -> dict[str, int]:

@@ -1,6 +1,6 @@
 """Settings of Ingest."""
 
-from typing import Literal
+from typing import Any, Literal
 
 import pydantic
 
@@ -92,3 +92,7 @@ class Ingest(Section):
         le=8,
         description="maximum difference of two near duplicates, in bits of the 64-bit perceptual hash (0–8); -1: off",
     )
+
+    def split_rule(self) -> dict[str, Any]:
+        """Returns the settings that decide the split of a record, as plain values."""
+        return {**self.splits.model_dump(mode="json"), "split_by": self.split_by, "unused": list(self.unused)}

@@ -16,6 +16,7 @@ import tensorflow as tf
 from components.errors import BadInput
 from components.models.names import AxisNames
 from components.pretrained.artifacts import WEIGHTS
+from components.storage.hashing import digest_of
 from components.training.base_model import ADVICE, VARIABLES
 
 # Keys of the attribute `weights` of the exported module, which has the weights by path. The graph of the objects, a
@@ -33,6 +34,7 @@ class ExportedWeights:
         try:
             stored = orjson.loads((folder / WEIGHTS).read_bytes())
             self.pretrained: str = stored["pretrained"]  # digest of its pretrained model, or empty
+            self.splits: str = stored.get("splits", "")  # digest of the settings that decided its splits
             self.names = {path: _axis_names(*each) for path, each in stored["names"].items()}
             self._reader = tf.train.load_checkpoint(str(folder / VARIABLES))
             shapes, self._dtypes = self._reader.get_variable_to_shape_map(), self._reader.get_variable_to_dtype_map()
@@ -61,11 +63,24 @@ class ExportedWeights:
         return BadInput(f"base model {self._folder}: weight {path} cannot be read: {reason:.300}; {ADVICE}")
 
 
-def write_names(folder: Path, names: Mapping[str, AxisNames], pretrained: str) -> None:
-    """Writes what the rows or columns of an exported model's weights stand for, beside its checkpoint."""
+def write_names(folder: Path, names: Mapping[str, AxisNames], pretrained: str, splits: Mapping[str, Any]) -> None:
+    """Writes what the rows or columns of an exported model's weights stand for, beside its checkpoint.
+
+    Args:
+        folder: of the exported model.
+        names: by weight path.
+        pretrained: digest of its pretrained model, or empty.
+        splits: settings that decided the split of each record.
+    """
     (folder / WEIGHTS).parent.mkdir(exist_ok=True)
     axes = {path: [each.axis, each.names] for path, each in names.items()}
-    (folder / WEIGHTS).write_bytes(orjson.dumps({"pretrained": pretrained, "names": axes}))
+    content = {"pretrained": pretrained, "splits": digest_of_splits(splits), "names": axes}
+    (folder / WEIGHTS).write_bytes(orjson.dumps(content))
+
+
+def digest_of_splits(splits: Mapping[str, Any]) -> str:
+    """Returns a digest of the settings that decide the split of a record."""
+    return digest_of([orjson.dumps(splits, option=orjson.OPT_SORT_KEYS).decode()])
 
 
 def _axis_names(axis: int, names: Iterable[Any]) -> AxisNames:

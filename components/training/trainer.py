@@ -93,7 +93,7 @@ def train(args: FnArgs, devices: Devices | None = None) -> tuple[dict[str, Any],
         with precision.scope(precision.policy(training)):
             model = build()
         names = {**assign.names(parts, fitted), **joined.names(model), **heads.names(classes)}
-        warm = _warm_start(model, names, args) if training.warm_start != "none" else None
+        warm = _warm_start(model, names, args, ingested.splits) if training.warm_start != "none" else None
         is_short = devices is None and training.epochs * ingested.records["train"] <= _SHORT
         alone = stack.enter_context(proof.fresh_process()) if is_short else None
         history = fit(model, head, reader, train, evaluation, training, checkpoints, args, devices)
@@ -107,7 +107,8 @@ def train(args: FnArgs, devices: Devices | None = None) -> tuple[dict[str, Any],
         # Only where it is needed: a model that reads files is not accepted as a pretrained model.
         graph = fitted.graph if any(each.part.fit for each in parts) else None
         export.export(model, reader.features, classes, args.serving_model_dir, graph, embedding)
-        exported_weights.write_names(Path(args.serving_model_dir), names, extract.get("digest", ""))
+        digest = extract.get("digest", "")
+        exported_weights.write_names(Path(args.serving_model_dir), names, digest, ingested.splits)
         raw = export.raw_columns(reader.features, embedding)
         quantity = head if isinstance(head, Regression) else None
         proven = proof.prove(model, reader, evaluation, classes, quantity, args.serving_model_dir, raw, alone)
@@ -124,12 +125,14 @@ def _checkpoints(config: Mapping[str, Any], settings: Train, *, writes: bool) ->
     return checkpoints
 
 
-def _warm_start(model: keras.Model, names: Mapping[str, AxisNames], args: FnArgs) -> dict[str, Any]:
+def _warm_start(
+    model: keras.Model, names: Mapping[str, AxisNames], args: FnArgs, splits: Mapping[str, Any]
+) -> dict[str, Any]:
     """Assigns the weights of the base model, if there is one, and returns what was done."""
     if not args.base_model:
         return {"base": ""}
-    given = args.custom_config["train"]["warm_start"]
-    done = warm_start.start(model, names, Path(args.base_model), args.custom_config["extract"].get("digest", ""))
+    given, digest = args.custom_config["train"]["warm_start"], args.custom_config["extract"].get("digest", "")
+    done = warm_start.start(model, names, Path(args.base_model), digest, splits)
     return {"base": str(Path(args.base_model).parent) if given == "live" else given, **done}
 
 

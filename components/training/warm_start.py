@@ -16,19 +16,25 @@ from typing import Any
 import keras
 import numpy as np
 
+from components import progress
 from components.errors import BadInput
 from components.models.names import AxisNames
-from components.training.exported_weights import ExportedWeights
+from components.training.exported_weights import ExportedWeights, digest_of_splits
 
 
-def start(model: keras.Model, names: Mapping[str, AxisNames], base: Path, pretrained: str = "") -> dict[str, Any]:
+def start(
+    model: keras.Model, names: Mapping[str, AxisNames], base: Path, pretrained: str, splits: Mapping[str, Any]
+) -> dict[str, Any]:
     """Assigns the weights of a base model, and returns which were copied, mapped (rows of all rows) and fresh.
+
+    Warns if the base model may have been trained on records that are in the test split now.
 
     Args:
         model: a built model.
         names: what the rows or columns of its weights stand for, by weight path.
         base: folder of the exported base model.
         pretrained: digest of the pretrained model that the model uses, or empty.
+        splits: settings that decide the split of each record (`Manifest.splits`).
     """
     found = ExportedWeights(base)
     if found.pretrained != pretrained:
@@ -50,7 +56,21 @@ def start(model: keras.Model, names: Mapping[str, AxisNames], base: Path, pretra
             f"base model {base}: none of its weights has the name and shape of a weight of this model "
             f"({', '.join(weights)}); choose another model for train.warm_start, or none"
         )
-    return {"copied": copied, "mapped": mapped, "fresh": [path for path in weights if path not in {*copied, *mapped}]}
+    done = {"copied": copied, "mapped": mapped, "fresh": [path for path in weights if path not in {*copied, *mapped}]}
+    if warning := _overlap(found, splits):
+        progress.warn(f"warm start: {warning}")
+    return {**done, "warning": warning}
+
+
+def _overlap(base: ExportedWeights, splits: Mapping[str, Any]) -> str:
+    """Returns why the base model may have been trained on records of the present test split; empty if it was not."""
+    if base.splits != digest_of_splits(splits):
+        why = "its records were split by other settings (ingest.splits, ingest.split_by, ingest.unused)"
+    elif splits.get("stratify"):
+        why = "ingest.splits.stratify moves records between splits when there is new data"
+    else:
+        return ""
+    return f"the base model may have been trained on records of the present test split, so metrics look too good: {why}"
 
 
 def _map(weight: Any, new: AxisNames, base: ExportedWeights) -> int:

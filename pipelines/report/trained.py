@@ -73,7 +73,9 @@ def _details(stored: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
 
 
 def _warm_start(done: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
-    """Yields what a warm start did with each weight."""
+    """Yields what a warm start did with each weight, after a warning if there is one."""
+    if done.get("warning"):
+        yield "warning", done["warning"]
     for path, (rows, of) in done.get("mapped", {}).items():
         yield path, f"mapped: {rows:,} of {of:,} rows"
     for kind in ("copied", "fresh"):

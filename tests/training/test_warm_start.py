@@ -12,6 +12,7 @@ import tensorflow as tf
 from google.protobuf import text_format
 from tensorflow_metadata.proto.v0 import schema_pb2
 
+from components import progress
 from components.errors import BadInput
 from components.models import heads, joined, names, table, text
 from components.models.heads import Classification, Regression
@@ -25,6 +26,7 @@ HOME = Path(__file__).resolve().parents[2]
 TEXT = Column("said", "text", "string")
 OLD = ["the", "cat", "sat", "mat", "dog"], ["pets", "rooms"]
 NEW = ["dog", "new", "the", "mat", "cat", "sat", "newer"], ["rooms", "fresh", "pets"]
+SPLITS = {"train": 0.8, "salt": "", "stratify": False}
 TABLE = [Column("kind", "category", "string"), Column("size", "number", "float32"), Column("age", "number", "float32")]
 
 
@@ -78,12 +80,17 @@ def table_model(columns: Sequence[Column], kinds: Sequence[str], seed: int = 1) 
     return model, table.names(columns, fitted)
 
 
+def start(model: Any, names: dict[str, Any], base: Path, pretrained: str = "") -> dict[str, Any]:
+    """Starts a model from a base model whose records were split by the same settings."""
+    return warm_start.start(model, names, base, pretrained, SPLITS)
+
+
 def save(model: Any, names: dict[str, Any], folder: Path, pretrained: str = "") -> Path:
     """Writes the weights of a model as an export does."""
     module = tf.Module()
     module.weights = {weight.path: weight for weight in model.weights}
     tf.saved_model.save(module, str(folder))
-    exported_weights.write_names(folder, names, pretrained)
+    exported_weights.write_names(folder, names, pretrained, SPLITS)
     return folder
 
 
@@ -100,7 +107,7 @@ def test_old_classes_keep_their_odds_on_a_permuted_and_grown_vocabulary(tmp_path
     sentences = ["the cat sat", "dog mat mat", "the unknown cat", "sat sat sat"]
     before = old.predict(indices(OLD[0], sentences), verbose=0)
 
-    done = warm_start.start(new, new_names, save(old, names, tmp_path))
+    done = start(new, new_names, save(old, names, tmp_path))
     after = new.predict(indices(NEW[0], sentences), verbose=0)
 
     odds, expected = after[:, 2] / after[:, 0], before[:, 0] / before[:, 1]
@@ -113,6 +120,7 @@ def test_old_classes_keep_their_odds_on_a_permuted_and_grown_vocabulary(tmp_path
             "probabilities/bias": [2, 3],
         },
         "fresh": [],
+        "warning": "",
     }
 
 
@@ -120,7 +128,7 @@ def test_rows_of_new_names_keep_their_initial_values(tmp_path: Path) -> None:
     """A new token and a new class start as in a model that is not warm-started."""
     (old, names), (new, new_names) = text_model(*OLD, seed=1), text_model(*NEW, seed=2)
     before = {weight.path: np.array(weight) for weight in new.weights}
-    warm_start.start(new, new_names, save(old, names, tmp_path))
+    start(new, new_names, save(old, names, tmp_path))
     after = {weight.path: np.array(weight) for weight in new.weights}
     rows = "text_said_embedding/embeddings"
 
@@ -134,7 +142,7 @@ def test_columns_of_a_table_are_found_by_name(tmp_path: Path) -> None:
     """Other order of columns and values, and one column more: the old columns have the same effect."""
     columns = [TABLE[2], Column("new", "number", "float32"), TABLE[0], TABLE[1]]
     (old, names), (new, new_names) = table_model(TABLE, ["a", "b"], 1), table_model(columns, ["c", "b", "a"], 2)
-    done = warm_start.start(new, new_names, save(old, names, tmp_path))
+    done = start(new, new_names, save(old, names, tmp_path))
     # size, age, missing size, missing age; kinds a, b and unknown. The new column is 0, its mean.
     given = np.array([[1.0, 2.0, 0, 0], [0.5, -1.0, 1, 0], [3.0, 0.1, 0, 1]], np.float32)
     moved = np.stack([given[:, 1], np.zeros(3), given[:, 0], given[:, 3], np.zeros(3), given[:, 2]], axis=1)
@@ -151,7 +159,7 @@ def test_what_does_not_fit_is_fresh(tmp_path: Path) -> None:
     old, names = text_model(*OLD)
     ids = keras.Input([None], dtype="int64", name="said")
     wider = joined.build({"said": ids}, [text.encode(ids, 9, dimension=32, name="text_said")], Classification(3))
-    done = warm_start.start(wider, text_model(*NEW)[1], save(old, names, tmp_path))
+    done = start(wider, text_model(*NEW)[1], save(old, names, tmp_path))
 
     assert (done["copied"], done["mapped"]) == (["text_said_conv/bias"], {"probabilities/bias": [2, 3]})
     assert done["fresh"] == ["text_said_embedding/embeddings", "text_said_conv/kernel", "probabilities/kernel"]
@@ -161,7 +169,7 @@ def test_a_model_of_which_nothing_fits_is_an_error(tmp_path: Path) -> None:
     """Its weights have other names."""
     old, names = table_model(TABLE, ["a"])
     with pytest.raises(BadInput, match="none of its weights has the name and shape of a weight of this model"):
-        warm_start.start(*text_model(*NEW), save(old, names, tmp_path))
+        start(*text_model(*NEW), save(old, names, tmp_path))
 
 
 def test_frozen_weights_are_not_replaced(tmp_path: Path) -> None:
@@ -169,7 +177,7 @@ def test_frozen_weights_are_not_replaced(tmp_path: Path) -> None:
     (old, names), (new, new_names) = text_model(*OLD, seed=1), text_model(*NEW, seed=2)
     new.get_layer("text_said_conv").trainable = False
     kept = np.array(new.get_layer("text_said_conv").kernel)
-    done = warm_start.start(new, new_names, save(old, names, tmp_path))
+    done = start(new, new_names, save(old, names, tmp_path))
 
     assert done["copied"] == []
     assert np.array_equal(new.get_layer("text_said_conv").kernel, kept)
@@ -179,7 +187,7 @@ def test_another_pretrained_model_is_an_error(tmp_path: Path) -> None:
     """The same numbers would mean something else."""
     model, names = text_model(*OLD)
     with pytest.raises(BadInput, match=r"trained with another pretrained model \(extract.model\)"):
-        warm_start.start(model, names, save(model, names, tmp_path, pretrained="a"), pretrained="b")
+        start(model, names, save(model, names, tmp_path, pretrained="a"), "b")
 
 
 def trained(model: Any, records: tuple[Any, Any], steps: int, held_out: tuple[Any, Any]) -> float:
@@ -210,7 +218,7 @@ def test_training_reaches_the_accuracy_of_a_cold_start_in_half_the_steps(tmp_pat
     )
     trained(old, first, steps, first)
     (cold, _), (warm, new_names) = built(new_tokens, new_classes), built(new_tokens, new_classes)
-    warm_start.start(warm, new_names, save(old, names, tmp_path))
+    start(warm, new_names, save(old, names, tmp_path))
 
     assert trained(warm, second, steps // 2, held_out) >= trained(cold, second, steps, held_out) > 0.5
 
@@ -261,6 +269,26 @@ def test_layers_are_named_for_their_column(column: str, name: str) -> None:
     assert names.layer_name("text", column) == name
 
 
+@pytest.mark.parametrize(
+    ("changed", "why"),
+    [
+        ({"salt": "x"}, "its records were split by other settings (ingest.splits, ingest.split_by, ingest.unused)"),
+        ({"stratify": True}, "ingest.splits.stratify moves records between splits when there is new data"),
+    ],
+)
+def test_a_base_model_that_may_know_the_test_split_is_a_warning(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, changed: dict[str, Any], why: str
+) -> None:
+    """It is shown, and noted in the history; stratified splits move records although the settings are the same."""
+    monkeypatch.setitem(SPLITS, "stratify", changed.get("stratify", False))
+    base, warnings = save(*text_model(*OLD), tmp_path), list[str]()
+    with progress.warnings_to(warnings.append):
+        done = warm_start.start(*text_model(*NEW), base, "", {**SPLITS, **changed})
+
+    expected = "the base model may have been trained on records of the present test split, so metrics look too good: "
+    assert (done["warning"], warnings) == (expected + why, [f"warm start: {expected}{why}"])
+
+
 def joined_model(*columns: str) -> tuple[Any, dict[str, Any]]:
     """Returns a model of several text columns, and the names in its weights."""
     texts = [Column(name, "text", "string") for name in columns]
@@ -273,7 +301,7 @@ def joined_model(*columns: str) -> tuple[Any, dict[str, Any]]:
 def test_columns_in_another_order_keep_their_weights(tmp_path: Path) -> None:
     """Encoders are found by their column, and joined in the order of their names."""
     (old, old_names), (new, new_names) = joined_model("said", "asked"), joined_model("asked", "said")
-    done = warm_start.start(new, new_names, save(old, old_names, tmp_path))
+    done = start(new, new_names, save(old, old_names, tmp_path))
     given = {"said": np.array([[1, 2, 2]]), "asked": np.array([[2, 1]])}
 
     assert done["fresh"] == []
@@ -295,7 +323,7 @@ def test_joined_columns_are_found_by_name(
     (old, old_names), (new, new_names) = joined_model("question", "title"), joined_model(*columns)
     path = "joined_linear/kernel"
     expected, base = (np.array(model.get_layer("joined_linear").kernel) for model in (new, old))
-    done = warm_start.start(new, new_names, save(old, old_names, tmp_path))
+    done = start(new, new_names, save(old, old_names, tmp_path))
     for place, source in taken:
         expected[place : place + 128] = base[source : source + 128]
 
@@ -318,7 +346,7 @@ class TestUntrustedFiles:
         base_model.copy(found, tmp_path / "copy")
         copied = {str(path.relative_to(tmp_path / "copy")) for path in (tmp_path / "copy").rglob("*") if path.is_file()}
 
-        assert warm_start.start(*text_model(*NEW), tmp_path / "copy")["fresh"] == []
+        assert start(*text_model(*NEW), tmp_path / "copy")["fresh"] == []
         assert copied == {
             "assets.extra/weights.json", "variables/variables.data-00000-of-00001", "variables/variables.index",
         }  # fmt: skip
@@ -344,14 +372,14 @@ class TestUntrustedFiles:
         content[len(content) // 2] ^= 1
         (folder / file).write_bytes(content)
         with pytest.raises(BadInput, match=r"base model .* cannot be read"):
-            warm_start.start(*text_model(*NEW), folder)
+            start(*text_model(*NEW), folder)
 
     def test_nan_is_an_error(self, tmp_path: Path) -> None:
         """A9: it would spoil the first step."""
         model, names = text_model(*OLD)
         model.get_layer("text_said_conv").bias.assign(np.full(128, np.nan))
         with pytest.raises(BadInput, match=r"weight text_said_conv/bias cannot be read: expected finite values"):
-            warm_start.start(*text_model(*NEW), save(model, names, tmp_path))
+            start(*text_model(*NEW), save(model, names, tmp_path))
 
     @pytest.mark.parametrize(
         "stored",
@@ -366,19 +394,19 @@ class TestUntrustedFiles:
         """Whatever the JSON file contains."""
         (folder / "assets.extra" / "weights.json").write_bytes(stored)
         with pytest.raises(BadInput, match=r"base model .*: its weights cannot be read"):
-            warm_start.start(*text_model(*NEW), folder)
+            start(*text_model(*NEW), folder)
 
     def test_a_graph_that_claims_to_be_large_is_not_read(self, folder: Path) -> None:
         """D10: it is not needed; TensorFlow would allocate 2^36 strings."""
         claim_strings(folder, "_CHECKPOINTABLE_OBJECT_GRAPH", 2**36)
 
-        assert warm_start.start(*text_model(*NEW), folder)["fresh"] == []
+        assert start(*text_model(*NEW), folder)["fresh"] == []
 
     def test_strings_in_place_of_a_weight_are_not_read(self, folder: Path) -> None:
         """D10: each of them could claim any length."""
         claim_strings(folder, "weights/text_said_conv.Sbias/.ATTRIBUTES/VARIABLE_VALUE", 128)
         with pytest.raises(BadInput, match="weight text_said_conv/bias cannot be read: expected values of float32"):
-            warm_start.start(*text_model(*NEW), folder)
+            start(*text_model(*NEW), folder)
 
 
 def claim_strings(folder: Path, key: str, size: int) -> None:

@@ -5,6 +5,7 @@ reports ─► failures ─► near duplicates ─► Manifest ─► max_bad_fr
 
 from collections import Counter
 from collections.abc import Iterable, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -52,6 +53,7 @@ def close(
         check_labels(quarantined, quarantine_list)
     check_budget(quarantined, built.found, settings, quarantine_list)
     ledger.check(built.entry())
+    built = replace(built, splits=settings.split_rule())
     manifest.write(artifact, built, quarantined)
     near_duplicates.write(artifact, near)
     return built

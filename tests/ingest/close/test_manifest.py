@@ -111,12 +111,15 @@ class TestClose:
     """The manifest is checked before it is written."""
 
     def test_manifest_and_both_quarantine_lists_are_written(self, tmp_path: Path) -> None:
-        """The second list is outside of the artifact."""
+        """The second list is outside of the artifact. The manifest has the settings that decided the splits."""
         settings = Ingest(max_bad_fraction=0.5, near_duplicate_bits=-1)
         built = close(tmp_path, LISTING, REPORTS, settings, tmp_path / "notes" / "list", warnings=["old"])
 
         assert manifest.read(tmp_path) == built
         assert built.warnings == ("old",)
+        assert built.splits == {
+            "train": 0.8, "eval": 0.1, "test": 0.1, "salt": "", "stratify": False, "split_by": "", "unused": [],
+        }  # fmt: skip
         assert (tmp_path / "notes" / "list").read_text() == (tmp_path / manifest.QUARANTINE).read_text()
 
     def test_a_lost_record_stops_the_run(self, tmp_path: Path) -> None:
