@@ -48,7 +48,7 @@ def due(*nodes: str) -> dict[str, str]:
 
 def serving_folders(root: Path) -> list[str]:
     """Returns the model versions that a model server would find."""
-    return sorted(entry.name for entry in (root / "serving").iterdir() if not entry.name.startswith("."))
+    return sorted(entry.name for entry in (root / "serving").iterdir() if entry.name.isdecimal())
 
 
 def test_first_run_is_blessed_and_pushed(first_run: tuple[Any, Any]) -> None:
