@@ -9,6 +9,7 @@
 | header Authorization                                                    | the rest of the line           |
 """
 
+import functools
 import html
 import json
 import os
@@ -73,20 +74,26 @@ def has_credentials(uri: str) -> bool:
     return _USER.search(uri) is not None or _QUERY.search(uri) is not None
 
 
-def secrets() -> list[str]:
+def secrets() -> tuple[str, ...]:
     """Returns the secrets that this process was given, as they may be spelled in text, longest first."""
-    values = {value for value in _values() if not (value.startswith("/") and os.path.exists(value))}  # noqa: PTH110 - Path.exists raises for a long name
+    return _spelled(tuple(os.environ.items()), tuple(sys.argv))
+
+
+@functools.lru_cache(maxsize=1)  # a report redacts hundreds of texts
+def _spelled(environment: tuple[tuple[str, str], ...], arguments: tuple[str, ...]) -> tuple[str, ...]:
+    found = _values(environment, arguments)
+    values = {value for value in found if not (value.startswith("/") and os.path.exists(value))}  # noqa: PTH110 - Path.exists raises for a long name
     values |= {line.strip() for value in values for line in value.splitlines()}  # a log is filtered line by line
     spelled = {spell(value) for value in values if len(value) >= _SHORTEST for spell in _SPELLINGS}
-    return sorted(spelled, key=len, reverse=True)
+    return tuple(sorted(spelled, key=len, reverse=True))
 
 
-def _values() -> Iterator[str]:
-    yield from (value for name, value in os.environ.items() if _NAME.search(name))
-    for flag, following in zip(sys.argv, [*sys.argv[1:], ""], strict=True):
+def _values(environment: Sequence[tuple[str, str]], arguments: Sequence[str]) -> Iterator[str]:
+    yield from (value for name, value in environment if _NAME.search(name))
+    for flag, following in zip(arguments, [*arguments[1:], ""], strict=True):
         name, equals, value = flag.partition("=")
         if name.startswith("-") and _NAME.search(name):
             yield value if equals else following
-    for text in (*os.environ.values(), *sys.argv):
+    for text in (*(value for _, value in environment), *arguments):
         yield from (found["value"] for found in _PAIR.finditer(text))
         yield from (found[0].partition(":")[2] or found[0] for found in _USER.finditer(text))
