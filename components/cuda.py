@@ -93,19 +93,18 @@ def errors(folder: Path) -> dict[str, str]:
     found: dict[str, str] = {}
     while left:
         command = helper_process.command(f"from {__name__} import report; report(sys.argv[1:])", *left)
-        done = subprocess.run(
-            command,
-            env={**os.environ, **environment(folder)},
-            capture_output=True,
-            text=True,
-            timeout=_TIMEOUT,
-            check=False,
-        )
-        answers = done.stdout.splitlines()[: len(left)]
+        variables = {**os.environ, **environment(folder)}
+        try:
+            done = subprocess.run(command, env=variables, capture_output=True, timeout=_TIMEOUT, check=False)
+            printed, code = done.stdout, done.returncode
+            by = signal.Signals(-code).name if code < 0 else f"exit code {code}"
+            failure = f"opening it ends the process ({by})"
+        except subprocess.TimeoutExpired as error:  # such as cuInit of a driver that hangs
+            printed, failure = error.stdout or b"", f"opening it took more than {_TIMEOUT} s"
+        answers = printed.decode(errors="replace").splitlines()[: len(left)]
         found.update(zip(left, answers, strict=False))
         if len(answers) < len(left):
-            by = signal.Signals(-done.returncode).name if done.returncode < 0 else f"exit code {done.returncode}"
-            found[left[len(answers)]] = f"opening it ends the process ({by})"
+            found[left[len(answers)]] = failure
         left = left[len(answers) + 1 :]
     return found
 

@@ -18,6 +18,7 @@ cd "$(dirname "${BASH_SOURCE[0]}")/.."
 readonly uv_version=0.13.7
 readonly venv=.venv
 readonly stamp=$venv/.penstock-ready
+readonly chosen=.tools/chosen-lock # outlives a set-up that fails
 readonly python=$venv/bin/python
 
 # Paths of another Python must not reach the builds.
@@ -41,7 +42,10 @@ choose_lock() {
     esac
 }
 
-last_lock() { [[ -r $stamp ]] && grep -x 'requirements[a-z-]*\.lock' "$stamp"; }
+last_lock() {
+    local name='requirements[a-z-]*\.lock'
+    grep -sx "$name" "$chosen" || grep -sx "$name" "$stamp"
+}
 
 # The folder of the environment, its lock, and the digest of the files it is made from.
 state() {
@@ -163,6 +167,7 @@ build_native() {
 }
 
 set_up() {
+    echo "$lock" >"$chosen"
     require_compiler
     uv=$(find_uv) || { install_uv; uv=$(find_uv); }
     say "using $("$uv" --version | cut -d ' ' -f 1,2)"

@@ -20,6 +20,8 @@ import pytest
 
 # oneDNN's AMX kernels for bfloat16 crash in virtual machines that announce AMX and do not allow it.
 os.environ.setdefault("ONEDNN_MAX_CPU_ISA", "AVX512_CORE_FP16")
+# While it is imported, TensorFlow prints a dozen lines about CUDA, some of them as errors.
+os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
 
 _NOBODY = 65534
 _MUCH = 50 << 20  # bytes that one module's tests may leave behind

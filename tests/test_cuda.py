@@ -25,9 +25,10 @@ NAMES = ("libnccl.so.2", "libcusparse.so.12")
 
 
 def compile_library(path: Path, version: int, *flags: str) -> Path:
-    """Writes a real shared library with one function, `version`, and cuInit."""
+    """Writes a real shared library with one function, `version`, and cuInit, which never returns if it is -1."""
     path.parent.mkdir(parents=True, exist_ok=True)
-    source = f"int version(void) {{ return {version}; }} int cuInit(int flags) {{ return {version}; }}"
+    start = f"while ({version} == -1); return {version};"
+    source = f"int version(void) {{ return {version}; }} int cuInit(int flags) {{ {start} }}"
     words = ["gcc", "-shared", "-x", "c", "-", "-x", "none", *flags, f"-Wl,-soname,{path.name}", "-o", str(path)]
     subprocess.run(words, input=source, text=True, check=True)
     return path
@@ -138,6 +139,14 @@ class TestErrors:
         monkeypatch.setenv("LD_LIBRARY_PATH", str(tmp_path / "driver"))
 
         assert cuda.errors(tmp_path) == {cuda.DRIVER: error}
+
+    def test_a_driver_that_hangs_is_reported(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+        """The process that waits for cuInit is ended."""
+        compile_library(tmp_path / "driver" / "libcuda.so.1", -1)
+        monkeypatch.setenv("LD_LIBRARY_PATH", str(tmp_path / "driver"))
+        monkeypatch.setattr(cuda, "_TIMEOUT", 1)
+
+        assert cuda.errors(tmp_path) == {cuda.DRIVER: "opening it took more than 1 s"}
 
 
 @pytest.mark.slow

@@ -235,6 +235,16 @@ class TestSetupWithCuda:
 
         assert locks == [["requirements.lock"], ["requirements-gpu.lock"], [], ["requirements.lock"], []]
 
+    @pytest.mark.parametrize("is_update", [False, True])
+    def test_a_failed_set_up_keeps_the_choice(self, tree: Tree, is_update: bool) -> None:
+        """The first one, or an update: the next set-up installs CUDA."""
+        if is_update:
+            assert tree.setup(gpu="0").returncode == 0
+        assert tree.setup(fails_at="sync", gpu="1").returncode != 0
+
+        assert tree.setup().returncode == 0
+        assert tree.synced() == ["requirements-gpu.lock"]
+
     @pytest.mark.parametrize(
         ("answer", "lock"),
         [
