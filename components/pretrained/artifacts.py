@@ -10,6 +10,7 @@ PRETRAINED = Path("assets.extra") / "pretrained.txt"  # in a SavedModel trained 
 WEIGHTS = Path("assets.extra") / "weights.json"  # in an exported SavedModel: names for a warm start
 DATA_DIGEST = "input_fingerprint"  # property of Examples artifacts: digest of the data; the name is TFX's
 TRAINED_ON = "trained_on"  # property of Model artifacts: digest of the data that it was trained on
+_SHOWN = 5  # classes in a message
 _PRETRAINED_BEFORE = PRETRAINED.with_name("looked_at_by.txt")  # its name in models of before 0.2
 
 
@@ -29,13 +30,31 @@ def model_path(model: Path) -> str:
 
 def are_comparable(model: Path, other: Path) -> bool:
     """Returns whether two Model artifacts read the same inputs (or embeddings) and predict the same classes."""
-    return _pretrained_digest(model) == _pretrained_digest(other) and _classes(model) == _classes(other)
+    return not difference(model, other)
 
 
-def _classes(model: Path) -> list[bytes]:
-    """Returns the classes of a model in order; none if it predicts a quantity."""
+def difference(baseline: Path, candidate: Path) -> str:
+    """Says why two Model artifacts cannot be compared; empty if they can."""
+    if _pretrained_digest(baseline) != _pretrained_digest(candidate):
+        return "it was trained with another extract.model"
+    theirs, ours = _classes(baseline), _classes(candidate)
+    lacks = [
+        f"{which} lacks {_some(names)}"
+        for which, names in (("it", ours - theirs), ("this model", theirs - ours))
+        if names
+    ]
+    return f"it predicts other classes ({'; '.join(lacks)})" if lacks else ""
+
+
+def _some(names: set[str]) -> str:
+    more = f" and {len(names) - _SHOWN} more" if len(names) > _SHOWN else ""
+    return ", ".join(sorted(names)[:_SHOWN]) + more
+
+
+def _classes(model: Path) -> set[str]:
+    """Returns the classes of a model; none if it predicts a quantity."""
     labels = model / SERVING / LABELS
-    return sorted(labels.read_bytes().split(b"\n")) if labels.exists() else []
+    return set(labels.read_text(errors="backslashreplace").split("\n")[:-1]) if labels.exists() else set()
 
 
 def _pretrained_digest(model: Path) -> str:

@@ -16,7 +16,7 @@ from ml_metadata.metadata_store import metadata_store
 from ml_metadata.proto import metadata_store_pb2 as pb
 
 from components.errors import PenstockError
-from components.pretrained.artifacts import TRAINED_ON, are_comparable
+from components.pretrained.artifacts import TRAINED_ON, are_comparable, difference
 
 FINGERPRINT = "fingerprint"
 LEDGER = "ledger"
@@ -83,6 +83,13 @@ class Store:
         folders = {model.id: model.uri for model in self._artifacts({*blessed, other_than}, "model")}
         candidate = folders.get(other_than)
         return max((b for b in blessed - {other_than} if _is_comparable(folders.get(b), candidate)), default=None)
+
+    def not_compared(self, candidate: Artifact) -> str:
+        """Says why a model cannot be compared with the newest other blessed one; empty if it can, or there is none."""
+        newest = max(self._blessed() - {candidate.id}, default=None)
+        found = self._artifacts({newest}, "model") if newest is not None else []
+        reason = difference(found[0].uri, candidate.uri) if found else ""
+        return f"not compared with the latest blessed model: {reason}" if reason else ""
 
     def base_model(self, data_digest: str) -> Artifact | None:
         """Returns the newest blessed model that was not trained on the data of this digest."""

@@ -57,6 +57,8 @@ def facts(
         ),
         **trained.facts(outputs.get("Trainer", {})),
     )
+    if "Evaluator" in used and (model := outputs.get("Trainer", {}).get("model")):
+        found = replace(found, warnings=(*found.warnings, *filter(None, [store.not_compared(model)])))
     return replace(found, card=model_card.make(config, found, used, outputs))
 
 

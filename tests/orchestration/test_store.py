@@ -13,6 +13,7 @@ import pytest
 from components.errors import PenstockError
 from pipelines.orchestration.store import Artifact, Store
 
+CLASSES = "it predicts other classes (it lacks 0, 1, 2, 3, 4 and 2 more)"
 Record = Callable[..., tuple[int, dict[str, int]]]
 
 
@@ -304,6 +305,30 @@ class TestBlessedModel:
         bless(made[1])
 
         assert Store(database, "image").latest_blessed_model(other_than=made[2]) == made[0]
+
+    @pytest.mark.parametrize(
+        ("classes", "reason"),
+        [
+            ("cat\ndog\n", ""),
+            ("dog\nemu\n", "it predicts other classes (it lacks emu; this model lacks cat)"),
+            ("".join(f"{each}\n" for each in ["cat", "dog", *range(7)]), CLASSES),
+        ],
+        ids=["the same", "others", "many"],
+    )
+    def test_a_model_that_is_not_compared_is_named(
+        self, bless: Callable[..., None], record: Record, database: Path, tmp_path: Path, classes: str, reason: str
+    ) -> None:
+        """The missing comparison has a reason."""
+        made = [record("Trainer", outputs={"model": tmp_path / name})[1]["model"] for name in ("a", "b")]
+        for name, content in (("a", "dog\ncat\n"), ("b", classes)):
+            labels = tmp_path / name / "Format-Serving" / "assets" / "labels"
+            labels.parent.mkdir(parents=True)
+            labels.write_text(content)
+        bless(made[0])
+        store = Store(database, "image")
+        said = store.not_compared(Artifact(made[1], "model", tmp_path / "b", live=True, properties={}))
+
+        assert said == (f"not compared with the latest blessed model: {reason}" if reason else "")
 
     def test_an_unfinished_evaluation_blesses_nothing(self, bless: Callable[..., None], database: Path) -> None:
         """A killed evaluator may have left a blessing behind."""
