@@ -75,8 +75,8 @@ class Locked(PenstockError):
 class Cancelled(KeyboardInterrupt):
     """The run was stopped by a signal. Not an `Exception`, because libraries catch those while they clean up."""
 
-    def __init__(self, signum: int) -> None:
-        super().__init__(f"stopped by {signal.Signals(signum).name}")
+    def __init__(self, signum: int, note: str = "") -> None:
+        super().__init__("; ".join(filter(None, [f"stopped by {signal.Signals(signum).name}", note])))
         self.signum = signum
 
 

@@ -161,10 +161,11 @@ class Display:
         self._rows(rows)
 
     def failure(self, error: BaseException, log: Path) -> None:
-        """Prints the error, in full if it is one of ours, and the path of the log."""
-        message = redact(str(error))
-        text = message if isinstance(error, PenstockError) else f"{type(error).__name__}: {message[:2000]}"
-        self._console.print(Text(f"\n{text or 'interrupted'}", style="red"))
+        """Prints the error, in full if it is one of ours, and the path of the log; a signal is in the summary."""
+        if not isinstance(error, KeyboardInterrupt):
+            message = redact(str(error))
+            text = message if isinstance(error, PenstockError) else f"{type(error).__name__}: {message[:2000]}"
+            self._console.print(Text(f"\n{text}", style="red"))
         self._console.print(f"log: {log}", style="dim")
 
     def _rows(self, rows: Sequence[tuple[str, str]]) -> None:

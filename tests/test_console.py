@@ -299,20 +299,20 @@ class TestFailure:
         [
             (
                 BadInput("3 of 4 files are bad:\n  cat/1.jpg: truncated"),
-                ["3 of 4 files are bad:", "  cat/1.jpg: truncated"],
+                ["", "3 of 4 files are bad:", "  cat/1.jpg: truncated"],
             ),
-            (ValueError("no such thing"), ["ValueError: no such thing"]),
-            (Cancelled(15), ["Cancelled: stopped by SIGTERM"]),
+            (ValueError("no such thing"), ["", "ValueError: no such thing"]),
+            (Cancelled(15), []),
         ],
         ids=["an error of ours", "an error of a library", "a signal"],
     )
     def test_an_error_is_printed_with_the_path_of_the_log(
         self, display: Display, stream: io.StringIO, error: BaseException, said: list[str]
     ) -> None:
-        """Our own errors in full, others with their type."""
+        """Our own errors in full, others with their type; the summary has said by which signal a run was stopped."""
         display.failure(error, LOG)
 
-        assert lines(stream) == ["", *said, "log: logs/1.log"]
+        assert lines(stream) == [*said, "log: logs/1.log"]
 
 
 class TestAsItIs:

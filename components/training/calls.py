@@ -12,6 +12,7 @@ import keras
 import tensorflow as tf
 
 from components.training.devices import Devices, Step
+from components.training.own_step import OwnStep
 
 _MOST = 32  # steps per call; 8 already take nearly all of Python's share away
 _LONGEST = 0.2  # seconds per call: progress, checkpoints and signals act between calls
@@ -44,7 +45,12 @@ class Calls:
         self._model, self._devices = model, devices
         self.records = devices.count()  # of the present epoch
         on_all = devices.step(step, model, self.records, own=own)
-        self._one = tf.function(on_all, jit_compile=jit_compile).get_concrete_function(spec)
+        try:
+            self._one = tf.function(on_all, jit_compile=jit_compile).get_concrete_function(spec)
+        except Exception as error:
+            if isinstance(step, OwnStep):
+                raise step.explained(error) from error
+            raise
         self._many = tf.function(self._steps, autograph=False)
         self._fixed, self.steps = steps > 0, steps or 1
 

@@ -133,6 +133,10 @@ class Checkpoints:
             self._writing.result()
             self._writing = None
 
+    def saved(self) -> str:
+        """Returns what the last checkpoint holds, for the message of a stopped training; empty without one."""
+        return f"saved at {self._described}; run again to continue" if self._folder and self._described else ""
+
     def advice(self) -> str:
         """Returns what to do about a training that diverged, and which checkpoint is left."""
         self.wait()

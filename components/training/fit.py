@@ -1,14 +1,13 @@
 """Trains a model with the loop, gives it the weights of its best epoch, and returns the history."""
 
 from dataclasses import replace
-from functools import partial
 from pathlib import Path
 from typing import Any
 
 import keras
 import tensorflow as tf
 
-from components import progress, refs
+from components import progress
 from components.input_pipeline import Reader, RecordFile, probe
 from components.input_pipeline.probe import WaitMeter
 from components.models.heads import Head
@@ -18,6 +17,7 @@ from components.training import loop, memory, optimizer, precision, process
 from components.training.callbacks import InputTimer, ProgressCallback, TensorBoardLog
 from components.training.checkpoint import Checkpoints
 from components.training.devices import Devices, choose
+from components.training.own_step import OwnStep
 from components.training.stopping import Best
 
 
@@ -91,7 +91,7 @@ def _fit(
             epochs=settings.epochs,
             evaluation=shares.evaluation(reader, eval_files),
             evaluation_steps=evaluation_steps,
-            step=partial(refs.load(settings.step), trained) if settings.step else None,
+            step=OwnStep(settings.step, trained) if settings.step else None,
             steps_per_call=settings.steps_per_call,
             devices=devices,
             batch_size=batch.size,

@@ -142,7 +142,7 @@ class _Training:
         if signum:
             self._save(cause=Cancelled(signum).args[0])
             self._checkpoints.wait()
-            raise Cancelled(signum)
+            raise Cancelled(signum, self._checkpoints.saved())
         if is_due:
             self._save()
 

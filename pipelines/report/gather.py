@@ -84,7 +84,8 @@ def _outcome(
     error: BaseException | None,
 ) -> str:
     if error is not None:
-        return f"failed: {(redact(str(error)) or type(error).__name__).splitlines()[0].removesuffix(':')}"
+        kind = "cancelled" if isinstance(error, KeyboardInterrupt) else "failed"
+        return f"{kind}: {(redact(str(error)) or type(error).__name__).splitlines()[0].removesuffix(':')}"
     if blessed is False:
         return "not blessed: " + "; ".join(evaluated.get("failures") or evaluated.get("tfma_failures", ()))
     if pushed.get("pushed"):

@@ -13,11 +13,12 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from components.errors import Cancelled, NotFinite, SettingsError
+from components.errors import Cancelled, NotFinite, PenstockError, SettingsError
 from components.input_pipeline import Position
 from components.training import checkpoint, loop
 from components.training.checkpoint import Checkpoints
 from components.training.loop import Job, State
+from components.training.own_step import OwnStep
 from components.training.stopping import Best
 
 STEPS, EPOCHS, BATCH = 7, 3, 16
@@ -126,7 +127,10 @@ class TestInterruption:
             train(stopped, Checkpoints(tmp_path), [StopAt(step, lambda _: os.kill(os.getpid(), signum))])
         state = train(resumed, Checkpoints(tmp_path), steps_per_call=3)
 
+        last = state.resumed[0]
+        place = f"epoch {last['epoch'] + 1}, step {last['step']}"
         assert cancelled.value.signum == signum
+        assert str(cancelled.value) == f"{last['cause']}; saved at {place}; run again to continue"
         assert (weights(resumed), state.history) == (weights(straight), expected.history)
         assert state.learning_rate == expected.learning_rate
         assert [(each["cause"], each["epoch"] * STEPS + each["step"] >= step) for each in state.resumed] == [
@@ -279,6 +283,47 @@ def test_an_own_step_trains_and_resumes(tmp_path: Path) -> None:
 
     assert weights(resumed) == weights(by_keras)
     assert sorted(state.history) == ["loss", "records", "val_accuracy", "val_loss", "val_records"]
+
+
+def no_dict(trained: Any, batch: Any) -> Any:
+    """Returns a loss instead of logs."""
+    return own_step(trained, batch)["loss"]
+
+
+def nothing(trained: Any, batch: Any) -> None:
+    """Forgets to return the logs."""
+    own_step(trained, batch)
+
+
+def raising(trained: Any, batch: Any) -> Any:
+    """Has a fault."""
+    return {"loss": trained.no_such_loss(batch)}
+
+
+class TestFaultsOfAnOwnStep:
+    """The message names the setting, the reference and the fault."""
+
+    @pytest.mark.parametrize("step", [no_dict, nothing])
+    def test_logs_are_a_dict(self, step: Any) -> None:
+        """An error of the settings."""
+        trained, reference = model(), f"{__name__}:{step.__name__}"
+        with pytest.raises(SettingsError, match=f"^train.step {reference} must return a dict of logs, such as"):
+            train(trained, step=OwnStep(reference, trained))
+
+    def test_the_first_line_is_the_fault(self) -> None:
+        """The outcome of a run shows the first line of an error."""
+        trained = model()
+        with pytest.raises(PenstockError) as failed:
+            train(trained, step=OwnStep(f"{__name__}:raising", trained))
+
+        fault = "AttributeError: 'Sequential' object has no attribute 'no_such_loss'"
+        assert str(failed.value).splitlines()[0] == f"train.step {__name__}:raising failed: {fault}"
+
+    @pytest.mark.parametrize(("name", "why"), [("no_package:step", "No module named"), (f"{__name__}:none", "none")])
+    def test_a_function_that_cannot_be_imported(self, name: str, why: str) -> None:
+        """The message says where modules are looked for."""
+        with pytest.raises(SettingsError, match=f"^train.step {name}: .*{why}.*on PYTHONPATH$"):
+            OwnStep(name, model())
 
 
 def test_keras_callbacks_run_unchanged() -> None:
