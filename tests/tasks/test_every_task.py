@@ -402,6 +402,14 @@ class TestTraining:
 class TestKills:
     """B3, B4: a training that is killed and run again, many times."""
 
+    @every_task
+    @pytest.mark.all
+    def test_two_straight_trainings_are_equal(self, task_run: TaskRun, tmp_path: Path, name: str) -> None:
+        """D2: in two processes, weights, optimizer, metrics and history are bit-identical."""
+        first, second = (train_killed(task_run, tmp_path / out, [None]) for out in ("first", "second"))
+
+        assert first == second, name
+
     @pytest.mark.parametrize(
         ("name", "kills"),
         [("image", 3), *(pytest.param(name, 20, marks=pytest.mark.all) for name in ("image", "text"))],
