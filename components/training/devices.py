@@ -112,7 +112,8 @@ class Devices:
             step: what to do with a batch.
             model: what it trains or evaluates.
             records: the counter.
-            own: it is the user's: its logs are means over the replicas, and its loss is the sum, as its gradients are.
+            own: it is the user's: its logs are means over the records of all replicas; its loss, which Keras divides
+                by their number, is the sum, as its gradients are.
                 Keras's logs are metrics, which `logs` returns.
         """
         strategy = self.strategy
@@ -141,6 +142,7 @@ class Devices:
         former = [tf.identity(variable.value) for variable in model.metrics_variables]
         with replica.part(count, self.replicas * count / total):
             logs = step(part)
+            logs = {name: replica.weighted(tf.cast(log, tf.float32)) for name, log in logs.items()}
         for variable, value in zip(model.metrics_variables, former, strict=True):
             variable.assign(tf.where(count > 0, variable.value, value))
         records.assign_add(tf.cast(total, tf.int64))

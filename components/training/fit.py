@@ -78,7 +78,7 @@ def _fit(
     compile_model(trained, head, settings, steps)
     timer = InputTimer(meter, seen, lambda waiting, rate: probe.explain(reader, files, waiting, rate))
     best = Best(settings.best_by, settings.patience)
-    memory.reset()
+    memory.reset(devices.names)
     if devices.strategy and devices.is_chief:
         progress.say(f"Trainer: {devices.note(batch)}")
     if checkpoints.found and devices.is_chief:
@@ -113,7 +113,7 @@ def _fit(
         "learning_rate": state.learning_rate,
         "resumed": state.resumed,
         "steps_per_call": {"last": state.steps_per_call, "chosen": not settings.steps_per_call},
-        "memory": memory.peaks(),
+        "memory": memory.peaks(devices.names),
         "precision": model.dtype_policy.name,
         "batch": {**batch.to_dict(), "accumulate": settings.accumulate, "effective": batch.size * settings.accumulate},
         "devices": devices.to_dict(),

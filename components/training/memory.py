@@ -1,6 +1,7 @@
 """Peak memory of a training: of this process, and of each GPU."""
 
 import contextlib
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -11,17 +12,17 @@ _RESET_PEAK = "5"
 _MB = 1 << 20
 
 
-def reset() -> None:
-    """Starts to measure: earlier nodes ran in the same process."""
+def reset(devices: Sequence[str]) -> None:
+    """Starts to measure, on the devices of this worker too: earlier nodes ran in the same process."""
     with contextlib.suppress(OSError):  # the peak of the process is shown then, which is never lower
         _CLEAR.write_text(_RESET_PEAK)
-    for device in _gpus():
+    for device in _gpus(devices):
         tf.config.experimental.reset_memory_stats(device)
 
 
-def peaks() -> dict[str, Any]:
-    """Returns the peak memory since `reset` in MB: `host`, and the GPUs by name."""
-    gpus = {device: tf.config.experimental.get_memory_info(device)["peak"] / _MB for device in _gpus()}
+def peaks(devices: Sequence[str]) -> dict[str, Any]:
+    """Returns the peak memory since `reset` in MB: `host`, and the GPUs of this worker by name."""
+    gpus = {device: tf.config.experimental.get_memory_info(device)["peak"] / _MB for device in _gpus(devices)}
     return {"host": resident_mb("VmHWM"), "devices": gpus}
 
 
@@ -30,5 +31,5 @@ def resident_mb(what: str) -> float:
     return next(int(line.split()[1]) for line in _STATUS.read_text().splitlines() if line.startswith(f"{what}:")) / 1024
 
 
-def _gpus() -> list[str]:
-    return [device.name.removeprefix("/device:") for device in tf.config.list_logical_devices("GPU")]
+def _gpus(devices: Sequence[str]) -> list[str]:
+    return [device for device in devices if device.startswith("GPU")]

@@ -38,14 +38,17 @@ def weighted(loss: tf.Tensor) -> tf.Tensor:
 def moments(x: tf.Tensor, axes: Sequence[int]) -> tuple[tf.Tensor, tf.Tensor]:
     """Returns mean and variance over the records of all replicas that count.
 
-    As Keras's `synchronized=True`, which would include records that do not count, and adds up three times.
+    As Keras's `synchronized=True`, which would include records that do not count, and whose variance is 0 if the mean
+    is large: the squares are of deviations, therefore.
     """
     counts = tf.cast(_part.count > 0, x.dtype)
     size = tf.cast(tf.size(x) // tf.shape(x)[-1], x.dtype)
-    sums = tf.stack([tf.reduce_sum(x, axes), tf.reduce_sum(tf.square(x), axes), tf.fill([tf.shape(x)[-1]], size)])
-    total, squares, count = tf.unstack(tf.distribute.get_replica_context().all_reduce(_SUM, sums * counts))
+    sums = tf.stack([tf.reduce_sum(x, axes), tf.fill([tf.shape(x)[-1]], size)])
+    context = tf.distribute.get_replica_context()
+    total, count = tf.unstack(context.all_reduce(_SUM, sums * counts))
     mean = total / count
-    return mean, tf.maximum(squares / count - tf.square(mean), 0.0)
+    squares = tf.reduce_sum(tf.square(x - mean), axes)
+    return mean, context.all_reduce(_SUM, squares * counts) / count
 
 
 def layer_moments(

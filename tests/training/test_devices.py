@@ -13,6 +13,7 @@ import keras
 import numpy as np
 import orjson
 import pytest
+import tensorflow as tf
 
 from components import helper_process
 from components.errors import BadInput, SettingsError
@@ -20,7 +21,7 @@ from components.input_pipeline import Reader, Worker
 from components.input_pipeline.stores import from_arrays
 from components.settings.input import Input
 from components.settings.train import Train
-from components.training import checkpoint, cluster, devices, process
+from components.training import checkpoint, cluster, devices, process, replica
 from components.training.checkpoint import Checkpoint
 from components.training.cluster import Cluster
 from components.training.devices import Devices
@@ -86,18 +87,32 @@ def losses(trained: Checkpoint) -> list[float]:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("own_step", [False, pytest.param(True, marks=pytest.mark.all)], ids=["keras", "own step"])
-def test_two_devices_learn_as_one(tmp_path: Path, own_step: bool) -> None:
-    """At the same global batch, with batch normalization, an embedding, and a last batch of a single record."""
-    out, config = tmp_path / "two", {"records": UNEVEN, "epochs": 2, "own_step": own_step}
+@pytest.mark.parametrize(
+    ("records", "own_step"),
+    [(UNEVEN, False), pytest.param(UNEVEN + 2, True, marks=pytest.mark.all)],
+    ids=["keras", "own step"],
+)
+def test_two_devices_learn_as_one(tmp_path: Path, records: int, own_step: bool) -> None:
+    """At the same global batch, with batch normalization, an embedding, and a last batch of 1 or 3 records."""
+    out, config = tmp_path / "two", {"records": records, "epochs": 2, "own_step": own_step}
     assert finish([start({"out": str(out), "devices": "cpu:2", **config}, {})]) == [0], logs(tmp_path)
     two, one = checkpoint.read(out), one_device(**config)
 
     assert losses(two) == pytest.approx(losses(one), abs=1e-4)
-    assert two.header["history"]["records"] == one.header["history"]["records"] == [UNEVEN] * 2
+    assert two.header["history"]["records"] == one.header["history"]["records"] == [records] * 2
     for ours, theirs in zip(two.arrays, one.arrays, strict=True):
         np.testing.assert_allclose(ours, theirs, atol=1e-4)
     assert two.header["draws"][0] != two.header["draws"][1]  # of dropout
+
+
+def test_the_variance_is_exact_if_the_mean_is_large() -> None:
+    """Batch normalization over all replicas: a mean of 1,000 and a deviation of 0.1, in float32."""
+    values = np.random.default_rng(1).normal(1000, 0.1, (4096, 2)).astype(np.float32)
+    with replica.part(tf.constant(4096.0), tf.constant(1.0)):
+        mean, variance = replica.moments(tf.constant(values), [0])
+
+    np.testing.assert_allclose(mean, values.mean(0, np.float64), rtol=1e-6)
+    np.testing.assert_allclose(variance, values.var(0, dtype=np.float64), rtol=1e-2)
 
 
 SHARED = {"records": UNEVEN, "eval": 17, "epochs": 3}

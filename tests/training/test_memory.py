@@ -64,6 +64,19 @@ def train(home: Path, ram_mb: int) -> None:
     print(json.dumps({"libraries": libraries, "peak": memory.resident_mb("VmHWM")}))
 
 
+def test_only_the_gpus_of_this_worker_are_measured(monkeypatch: pytest.MonkeyPatch) -> None:
+    """TensorFlow lists those of other workers too, and knows nothing about their memory."""
+    asked = []
+    monkeypatch.setattr(tf.config.experimental, "reset_memory_stats", asked.append)
+    monkeypatch.setattr(tf.config.experimental, "get_memory_info", lambda _: {"peak": 3 << 20})
+    monkeypatch.setattr(tf.config, "list_logical_devices", lambda _: pytest.fail("lists all workers' devices"))
+    memory.reset(["GPU:1"])
+
+    assert asked == ["GPU:1"]
+    assert memory.peaks(["GPU:1"])["devices"] == {"GPU:1": 3.0}
+    assert memory.peaks(["CPU:0"])["devices"] == {}
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize(("ram_mb", "is_whole"), [(512, False), pytest.param(2048, True, marks=pytest.mark.all)])
 def test_a_training_stays_within_its_budget(tmp_path: Path, ram_mb: int, *, is_whole: bool) -> None:
