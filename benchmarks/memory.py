@@ -96,7 +96,7 @@ def measure(case: Case, seconds: float) -> dict[str, float]:
         reader = _reader(case)
         tf.reduce_sum(tf.zeros([8])).numpy()
         gc.collect()
-        memory.reset()
+        memory.reset([])
         before = memory.resident_mb("VmRSS")
         batches = iter(reader.training(shards))
         begun, samples = time.perf_counter(), 0

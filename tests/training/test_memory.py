@@ -66,7 +66,7 @@ def train(home: Path, ram_mb: int) -> None:
 
 def test_only_the_gpus_of_this_worker_are_measured(monkeypatch: pytest.MonkeyPatch) -> None:
     """TensorFlow lists those of other workers too, and knows nothing about their memory."""
-    asked = []
+    asked: list[str] = []
     monkeypatch.setattr(tf.config.experimental, "reset_memory_stats", asked.append)
     monkeypatch.setattr(tf.config.experimental, "get_memory_info", lambda _: {"peak": 3 << 20})
     monkeypatch.setattr(tf.config, "list_logical_devices", lambda _: pytest.fail("lists all workers' devices"))
