@@ -5,21 +5,18 @@ lock ─► clean up after a killed run ─► plan ─► nothing due: print wh
 """
 
 import gc
-import signal
 import sys
 import time
 import traceback
-from collections.abc import Iterator
-from contextlib import closing, contextmanager, suppress
+from contextlib import closing, suppress
 from datetime import datetime, timezone
 from pathlib import Path
-from types import FrameType
 from typing import Any, TextIO
 
 from components import progress
-from components.errors import Cancelled
 from components.ingest.survey import cached
 from components.storage.hashing import HashCache
+from components.training import interrupt
 from pipelines import log
 from pipelines.config import RunConfig
 from pipelines.console import Display
@@ -108,7 +105,7 @@ class _TfxRun:
 
     def _attempt(self, compiled: Any, display: Display) -> BaseException | None:
         try:
-            with _signals_raise(), display.live(), progress.warnings_to(display.warning):
+            with interrupt.raised(), display.live(), progress.warnings_to(display.warning):
                 progress.listen(display.progress, display.say)
                 self._run_nodes(compiled, display)
         except KeyboardInterrupt as error:
@@ -184,23 +181,6 @@ class _TfxRun:
 def _needed(config: RunConfig) -> str:
     cache = HashCache(config.hash_cache, read_only=True)
     return disk.needed_for(cached.take(config.data, config.settings.ingest, cache, config.needs))
-
-
-@contextmanager
-def _signals_raise() -> Iterator[None]:
-    """Turns SIGTERM and Ctrl-C into an exception, so that a stopped run still closes its executions."""
-
-    def cancel(signum: int, frame: FrameType | None) -> None:
-        del frame
-        raise Cancelled(signum)
-
-    signals = (signal.SIGTERM, signal.SIGINT)
-    old = [signal.signal(signum, cancel) for signum in signals]
-    try:
-        yield
-    finally:
-        for signum, handler in zip(signals, old, strict=True):
-            signal.signal(signum, handler)
 
 
 def _now() -> str:

@@ -50,8 +50,8 @@ class Train(Section):
     )
     xla: bool = pydantic.Field(
         False,
-        description="compile training and evaluation steps with XLA; on CPUs tables train faster with it, images and "
-        "texts slower; texts also need input.pad_to",
+        description="compile training and evaluation steps with XLA, on one device only; on CPUs tables train faster "
+        "with it, images and texts slower; texts also need input.pad_to",
     )
     prefetch_to_device: int = pydantic.Field(
         0,

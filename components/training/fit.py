@@ -52,7 +52,7 @@ def fit(
         return history
     devices = devices or choose(settings.devices)
     with devices.scope():
-        return _fit(model, head, reader, train, evaluation, settings, checkpoints, devices, Path(args.model_run_dir))
+        return _fit(model, head, reader, train, evaluation, settings, checkpoints, devices, args)
 
 
 def _fit(
@@ -64,18 +64,17 @@ def _fit(
     settings: Train,
     checkpoints: Checkpoints,
     devices: Devices,
-    run: Path,
+    args: Any,
 ) -> dict[str, Any]:
     files, eval_files, shares = _files(train), _files(evaluation), devices.shares
-    batch = shares.batch(reader.settings.batch_size, scaled=settings.scale_learning_rate)
+    is_chosen = not args.custom_config["input"]["batch_size"]
+    batch = shares.batch(reader.settings.batch_size, scaled=settings.scale_learning_rate, chosen=is_chosen)
     reader = replace(reader, settings=reader.settings.model_copy(update={"batch_size": batch.worker}))
     steps, evaluation_steps = shares.steps(reader, files), shares.evaluation_steps(reader, eval_files)
     records, seen, meter = sum(file.records for file in files), shares.records(reader, files), WaitMeter()
-    settings = settings.model_copy(
-        update={"learning_rate": settings.learning_rate * batch.scale, "xla": settings.xla and not devices.strategy}
-    )
+    settings = settings.model_copy(update={"learning_rate": settings.learning_rate * batch.scale})
     trained = devices.replicate(model)
-    compile_model(trained, head, settings, steps)
+    compile_model(trained, head, settings, steps, devices)
     timer = InputTimer(meter, seen, lambda waiting, rate: probe.explain(reader, files, waiting, rate))
     best = Best(settings.best_by, settings.patience)
     memory.reset(devices.names)
@@ -100,7 +99,7 @@ def _fit(
         [
             timer,
             ProgressCallback(settings.epochs, steps, evaluation_steps, batch.size, timer),
-            TensorBoardLog(run / "tensorboard", timer),
+            TensorBoardLog(Path(args.model_run_dir) / "tensorboard", timer),
         ]
         if devices.is_chief
         else [],
@@ -130,13 +129,13 @@ def _fit(
     }
 
 
-def compile_model(model: keras.Model, head: Head, settings: Train, steps: int) -> None:
-    """Compiles a model as the settings say; `steps` are those of an epoch."""
+def compile_model(model: keras.Model, head: Head, settings: Train, steps: int, devices: Devices) -> None:
+    """Compiles a model as the settings say, without XLA on several devices; `steps` are those of an epoch."""
     model.compile(
         optimizer=optimizer.make(settings, steps, scaled=precision.is_float16(model)),
         loss=head.loss(),
         metrics=head.metrics(),
-        jit_compile=settings.xla,
+        jit_compile=settings.xla and not devices.strategy,  # it cannot compile sums over devices
         auto_scale_loss=False,  # our optimizer does it
     )
 

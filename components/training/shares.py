@@ -47,9 +47,11 @@ class Shares:
     worker: Worker
     replicas: int  # over all workers; with several, each element is a batch and the number of its records that count
 
-    def batch(self, size: int, *, scaled: bool) -> Batch:
-        """Returns how a batch is divided among workers and replicas."""
+    def batch(self, size: int, *, scaled: bool, chosen: bool = False) -> Batch:
+        """Returns how a batch is divided among workers and replicas; one that was chosen is made large enough."""
         scale = self.replicas if scaled else 1
+        if chosen:
+            size = max(-(-size // self.worker.count) * self.worker.count, self.replicas)
         batch = Batch(size * scale, self.worker.count, self.replicas, scale)
         if batch.size % batch.workers or batch.size < batch.replicas:
             raise SettingsError(

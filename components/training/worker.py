@@ -2,10 +2,11 @@
 
 import contextlib
 import os
+import re
 import sys
 import threading
 import traceback
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import astuple
 from pathlib import Path
 from types import SimpleNamespace
@@ -14,13 +15,23 @@ from typing import Any, NoReturn
 import orjson
 import tensorflow as tf
 
-from components import progress
+from components import fingerprint, progress
 from components.errors import PenstockError, exit_code_of
 from components.settings.train import Train
 from components.storage.hashing import digest_of
-from components.training import checkpoint, cluster, devices, trainer
+from components.training import checkpoint, cluster, devices, precision, trainer
 from components.training.cluster import Cluster
 from components.training.devices import Devices
+
+_MODULE = "components.training.worker"  # the name of this module is another one if it is started
+_OTHER_FILES = (
+    "the workers have read different jobs or checkpoints in the root; expected a shared file system that shows all of "
+    "them the newest files: start all workers again"
+)
+_OTHER_MACHINES = (
+    "the workers have different versions of Penstock, numbers of devices or kinds of GPU; expected the same on all of "
+    "them: compare `penstock --version` and the GPUs, then start all workers again"
+)
 
 
 def run(job: Path) -> tuple[dict[str, Any], Any]:
@@ -28,45 +39,64 @@ def run(job: Path) -> tuple[dict[str, Any], Any]:
 
     Call it first thing in a process: strategies need TensorFlow as it starts.
     """
-    content = job.read_text()
+    content, found = _content(job), cluster.read()
     args = SimpleNamespace(**orjson.loads(content))
-    found, config = cluster.read(), args.custom_config
+    config = args.custom_config
     folder = config.get("checkpoints")
     saved = checkpoint.Checkpoints(Path(folder) if folder else None, writes=False)
     saved.release()  # the Trainer reads it again
     if saved.found:
         checkpoint.set_threads(saved.found.header["threads"])
     with _deaths_explained(found):
-        chosen = devices.start(Train.model_validate(config["train"]).devices, found)
-        _require_same(chosen, [content, saved.found.header["at"] if saved.found else ""])
+        settings = Train.model_validate(config["train"])
+        chosen = devices.start(settings.devices, found)
+        _require_same(
+            chosen,
+            {
+                _OTHER_FILES: [content, saved.found.header["at"] if saved.found else ""],
+                _OTHER_MACHINES: [len(chosen.names), precision.policy(settings), fingerprint.sources([_MODULE])],
+            },
+        )
         trained = trainer.train(args, chosen)
     with contextlib.suppress(tf.errors.OpError):  # all have arrived here: nobody needs the others any more
         chosen.agree(0)
     return trained
 
 
-def _require_same(chosen: Devices, read: Sequence[str]) -> None:
-    """Raises an error unless all workers have read the same."""
-    digest = int(digest_of(read)[:15], 16)
-    highest, lowest = chosen.agree(digest, -digest)
-    if highest != -lowest:
-        raise PenstockError(
-            "the workers have read different jobs or checkpoints in the root; expected a shared file system that shows "
-            "all of them the newest files: start all workers again"
-        )
+def _content(job: Path) -> str:
+    """Returns the job that the chief has written."""
+    with contextlib.suppress(FileNotFoundError):
+        if "custom_config" in orjson.loads(content := job.read_text()):
+            return content
+    raise PenstockError(
+        f"the chief's address answers, but {job} holds no training; expected the job that the chief writes before it "
+        "listens: use the same --root on all workers, on a shared file system, and a port that nothing else uses"
+    )
+
+
+def _require_same(chosen: Devices, parts: Mapping[str, Sequence[Any]]) -> None:
+    """Raises the error that is the key of values which differ among the workers."""
+    digests = [int(digest_of([orjson.dumps(values).decode()])[:15], 16) for values in parts.values()]
+    highest = chosen.agree(*digests, *(-digest for digest in digests))
+    for error, most, least in zip(parts, highest, highest[len(parts) :], strict=False):
+        if most != -least:
+            raise PenstockError(error)
 
 
 @contextlib.contextmanager
 def _deaths_explained(found: Cluster | None) -> Iterator[None]:
-    """Names the workers that have ended if a sum over all workers fails."""
+    """Names the workers that have ended, or do not respond, if a sum over all workers fails."""
     try:
         yield
     except tf.errors.OpError as error:
-        if found is None or not (silent := found.silent()):
+        silent = found.silent() if found else []
+        if found is None or not (silent or isinstance(error, tf.errors.UnavailableError)):
             raise
+        # A worker that hangs still accepts connections.
+        tasks = sorted(set(re.findall(r"/job:\w+/replica:\d+/task:\d+", str(error)))) or ["another worker"]
         raise PenstockError(
-            f"{' and '.join(silent)} ended or cannot be reached, so training stopped; see the log there, then start "
-            "all workers again: training continues from the last checkpoint"
+            f"{' and '.join(silent or tasks)} ended or cannot be reached, so training stopped; see the log there, then "
+            "start all workers again: training continues from the last checkpoint"
         ) from error
 
 

@@ -117,5 +117,5 @@ def _model(job: MeasureJob, reader: Reader, fitted: Any, steps: int, where: Devi
         encodings = assign.encodings(parts, inputs, fitted or NothingFitted())
         model: keras.Model = refs.load(task.model)(inputs, encodings, head)
     model = where.replicate(model)
-    compile_model(model, head, train, steps)
+    compile_model(model, head, train, steps, where)
     return model

@@ -13,21 +13,34 @@ from typing import NoReturn
 
 import orjson
 
-from components.errors import PenstockError, SettingsError
+from components.errors import PenstockError, SettingsError, exit_code_of
 from components.redact import redact
 from components.storage import durable
-from components.training import cluster
+from components.training import cluster, interrupt
 from pipelines import log
 from pipelines.config import RunConfig
 
 _ENDED = "ended"  # key of job.json: when a run ended, and its exit code
 _POLL_SECONDS = 0.5
+_WAIT_SECONDS = 24 * 3600  # the nodes before the Trainer may take long; a chief that failed to start says nothing
 
 
 def require_chief(config: RunConfig) -> None:
-    """Raises SettingsError if TF_CONFIG does not list train.workers, or says that another one runs the pipeline."""
-    found = cluster.expected(config.settings.train.workers)
-    if found is not None and not found.is_chief:
+    """Raises SettingsError if TF_CONFIG says that another worker runs the pipeline, or does not suit the settings."""
+    train, size = config.settings.train, config.settings.input.batch_size
+    if (found := cluster.expected(train.workers)) is None:
+        return
+    count = len(found.addresses)
+    if ":" in train.devices:
+        raise SettingsError(
+            f"train.devices is {train.devices}, and {cluster.VARIABLE} lists {count} workers; expected one of them: "
+            "set train.devices to cpu, or start more workers"
+        )
+    if size % count and not train.scale_learning_rate:
+        raise SettingsError(
+            f"input.batch_size is {size}, for {count} workers; expected a multiple of their number, or 0 to choose it"
+        )
+    if not found.is_chief:
         raise SettingsError(
             f"{cluster.VARIABLE} says that this is worker {found.index}; expected worker 0, which runs the pipeline: "
             f"run `penstock train-worker {config.task.name}` here"
@@ -43,13 +56,21 @@ def released(config: RunConfig) -> Iterator[list[int]]:
     codes: list[int] = []
     try:
         yield codes
+    except BaseException as error:
+        codes[:] = [exit_code_of(error)]
+        raise
     finally:
         if cluster.read() is not None:
-            durable.write_bytes(config.job, orjson.dumps({_ENDED: [time.time(), *(codes or [1])]}))
+            durable.write_bytes(config.job, orjson.dumps({_ENDED: [time.time(), *codes]}))
 
 
 def join(config: RunConfig, show: Callable[[str], None]) -> NoReturn:
-    """Trains with the chief; ends the process."""
+    """Trains with the chief; ends the process, also at a signal: process 1 of a container would ignore it."""
+    with interrupt.raised():
+        _join(config, show)
+
+
+def _join(config: RunConfig, show: Callable[[str], None]) -> NoReturn:
     found = cluster.read()
     if found is None or found.is_chief:
         raise SettingsError(
@@ -76,10 +97,15 @@ def join(config: RunConfig, show: Callable[[str], None]) -> NoReturn:
 
 def _code_without_training(config: RunConfig, found: cluster.Cluster) -> int | None:
     """Waits until the chief listens; returns the exit code of its run if that ended first."""
-    before = _end_of_run(config)
+    before, latest = _end_of_run(config), time.monotonic() + _WAIT_SECONDS
     while not found.answers(0):  # it listens after it has written the job
         if (ended := _end_of_run(config)) != before and ended:
             return int(ended[1])
+        if time.monotonic() > latest:
+            raise PenstockError(
+                f"the chief at {found.addresses[0]} did not begin to train in {_WAIT_SECONDS // 3600} hours, and no "
+                f"run has ended in {config.root}; see the log there: is it running, with the same --root?"
+            )
         time.sleep(_POLL_SECONDS)
     return None
 

@@ -185,6 +185,12 @@ class TestSettings:
         with pytest.raises(SettingsError, match=r"input\.batch_size is 9, for 2 workers with 2 devices"):
             Shares(Worker(0, 2), 2).batch(9, scaled=False)
 
+    def test_a_chosen_batch_suits_the_workers(self) -> None:
+        """It is rounded up; only one that was set can be wrong."""
+        three = Shares(Worker(0, 3), 3)
+
+        assert three.batch(32, scaled=False, chosen=True).to_dict() == {"size": 33, "replica": 11, "scale": 1}
+
     def test_a_larger_batch_has_a_larger_learning_rate(self) -> None:
         """train.scale_learning_rate multiplies both."""
         two = Devices(("GPU:0", "GPU:1")).shares
