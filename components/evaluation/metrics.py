@@ -28,6 +28,8 @@ CONFIDENCE = 0.95
 _BINARY = 2
 _BUCKETS, _LEAST_PROBABILITY = 1000, 1e-45  # buckets per unit of the logit; the smallest float32 above 0
 _NO_SCORE = -(1 << 62)  # the bucket of a record of more than two classes
+_NOT_FINITE = -2  # the predicted class of probabilities that are not finite; -1 is a label that is no class
+_WORST_R2 = -1e6  # JSON has no infinity
 _TRIVIAL = 0  # classes are numbered by their frequency in the train split
 _LEAST = 3  # records from which a correlation can be judged
 
@@ -99,13 +101,17 @@ def bucket(negative: float, positive: float) -> int:
 
 @dataclass(frozen=True)
 class Squares:
-    """Number, mean and sum of squared deviations of labels, sums of squared and of absolute errors; can be merged."""
+    """Number, mean and sum of squared deviations of labels, sums of squared and of absolute errors; can be merged.
+
+    A prediction that is not finite has infinite errors, and is counted.
+    """
 
     count: float = 0
     mean: float = 0.0
     deviations: float = 0.0
     errors: float = 0.0
     absolute: float = 0.0
+    not_finite: float = 0
 
     def merged(self, other: "Squares") -> "Squares":
         """Returns the sums over both."""
@@ -119,12 +125,15 @@ class Squares:
             self.deviations + other.deviations + apart**2 * self.count * other.count / count,
             self.errors + other.errors,
             self.absolute + other.absolute,
+            self.not_finite + other.not_finite,
         )
 
 
 def r2(squares: Squares) -> float:
-    """Returns the coefficient of determination: 1 without errors, 0 for always answering the mean."""
-    return 1 - squares.errors / squares.deviations if squares.deviations else 0.0  # equal labels: nothing to explain
+    """Returns the coefficient of determination: 1 without errors, 0 for always answering the mean, at least -1e6."""
+    if not squares.deviations:  # equal labels: nothing to explain
+        return _WORST_R2 if squares.errors else 0.0
+    return max(1 - squares.errors / squares.deviations, _WORST_R2)
 
 
 def trivial_rmse(squares: Squares) -> float:
@@ -145,6 +154,7 @@ def required_r2(squares: Squares) -> float:
 
 
 ABOVE_TRIVIAL = "above_trivial"
+NOT_FINITE = "predictions_not_finite"  # number of records
 OF_CLASSES: Mapping[str, Callable[[Counts], float]] = {
     "accuracy": lambda counts: accuracy(matrix_of(counts)),
     "macro_f1": lambda counts: macro_f1(matrix_of(counts)),
@@ -152,6 +162,7 @@ OF_CLASSES: Mapping[str, Callable[[Counts], float]] = {
     "trivial_accuracy": lambda counts: trivial_accuracy(matrix_of(counts)),
     "required_accuracy": lambda counts: required_accuracy(matrix_of(counts)),
     ABOVE_TRIVIAL: lambda counts: accuracy(matrix_of(counts)) - required_accuracy(matrix_of(counts)),
+    NOT_FINITE: lambda counts: _sum(matrix_of(counts), lambda _, predicted: predicted == _NOT_FINITE),
 }
 OF_QUANTITIES: Mapping[str, Callable[[Squares], float]] = {
     "r2": r2,
@@ -160,6 +171,7 @@ OF_QUANTITIES: Mapping[str, Callable[[Squares], float]] = {
     "trivial_rmse": trivial_rmse,
     "required_r2": required_r2,
     ABOVE_TRIVIAL: lambda squares: r2(squares) - required_r2(squares),
+    NOT_FINITE: lambda squares: squares.not_finite,
 }
 
 
@@ -233,15 +245,21 @@ class _Add(beam.CombineFn):
 
 
 class _AddCounts(_Add):
-    """Counts records by true class, predicted class (the first of equal probabilities) and score."""
+    """Counts records by true class, predicted class (the first of equal probabilities) and score.
+
+    Probabilities that are not finite are a wrong prediction without a score: their argmax would be the first NaN.
+    """
 
     def create_accumulator(self) -> Counts:
         return Counter()
 
     def add_input(self, counts: Counts, record: Any) -> Counts:
         label, probabilities = self._read(record)
-        score = bucket(*map(float, probabilities)) if probabilities.size == _BINARY else _NO_SCORE
-        counts[int(label.item()), int(probabilities.argmax()), score] += 1
+        predicted, score = _NOT_FINITE, _NO_SCORE
+        if math.isfinite(probabilities.sum()):
+            predicted = int(probabilities.argmax())
+            score = bucket(*map(float, probabilities)) if probabilities.size == _BINARY else _NO_SCORE
+        counts[int(label.item()), predicted, score] += 1
         return counts
 
     def merge_accumulators(self, accumulators: Iterable[Counts]) -> Counts:
@@ -260,6 +278,8 @@ class _AddSquares(_Add):
     def add_input(self, sums: Squares, record: Any) -> Squares:
         label, prediction = (float(value.item()) for value in self._read(record))
         error = label - prediction
+        if not math.isfinite(error):
+            return sums.merged(Squares(1, label, 0.0, math.inf, math.inf, 1))
         return sums.merged(Squares(1, label, 0.0, error**2, abs(error)))
 
     def merge_accumulators(self, accumulators: Iterable[Squares]) -> Squares:

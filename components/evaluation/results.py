@@ -8,7 +8,7 @@ from typing import Any
 
 import tensorflow_model_analysis as tfma
 
-from components.evaluation.metrics import ABOVE_TRIVIAL
+from components.evaluation.metrics import ABOVE_TRIVIAL, NOT_FINITE
 from components.evaluation.thresholds import ROUNDING
 from components.fitting import escaping
 from components.pretrained.artifacts import LABELS, SERVING
@@ -49,7 +49,7 @@ def read_result(evaluation: str, classes: Sequence[str] = ()) -> dict[str, Any]:
     validated = tfma.load_validation_result(evaluation)
     confusion = _confusion(result.plots) if metric == "accuracy" else []
     found = {name: _value(overall, key) for name, key in _SHOWN[metric].items()}
-    metrics = {name: value for name, value in found.items() if not math.isnan(value)}
+    metrics = {name: value for name, value in found.items() if math.isfinite(value)}
     return {
         "metrics": {**metrics, "examples": _value(overall, _COUNT)},
         "by_class": _by_class(confusion, classes),
@@ -102,6 +102,8 @@ def _thresholds(values: Any, metric: str, config: tfma.EvalConfig) -> list[tuple
         allowed = threshold.change_threshold.absolute.value + ROUNDING
         passed = change >= allowed - ROUNDING
         applied.append((f"{metric} change against the baseline", change, f"at least {allowed:+g}", passed))
+    if not_finite := _number(values, NOT_FINITE):
+        applied.append(("number of predictions that are not finite", not_finite, "0", False))
     return applied
 
 

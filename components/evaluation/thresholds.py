@@ -22,7 +22,7 @@ def eval_config(layout: Layout, settings: Evaluate) -> tfma.EvalConfig:
     measured = _class_metrics(settings) if is_class else _quantity_metrics(settings)
     known = {column.name for column in layout.columns}
     lengths = [length_column(column.name) for column in layout.of(["text"])]
-    # A task's default slices name columns of its sample data; other data may not have them.
+    # `schema_settings.check_evaluate` has rejected unknown names, except a task's defaults.
     sliced = [*lengths, *(name for name in settings.slices if name in known)]
     model = tfma.ModelSpec(label_key=layout.label, signature_name="serving_default")
     if not is_class:
@@ -38,6 +38,7 @@ def _class_metrics(settings: Evaluate) -> list[tfma.MetricConfig]:
     return [
         *_with_thresholds("OfClasses", "accuracy", settings.min_accuracy, settings.max_drop),
         *(_metric("OfClasses", name) for name in ("macro_f1", "auc", "trivial_accuracy", "required_accuracy")),
+        _all_finite("OfClasses"),
         _metric("ConfusionMatrix", "multi_class_confusion_matrix_plot"),
     ]
 
@@ -50,6 +51,7 @@ def _quantity_metrics(settings: Evaluate) -> list[tfma.MetricConfig]:
             _metric("OfQuantities", name)
             for name in ("mean_absolute_error", "root_mean_squared_error", "trivial_rmse", "required_r2")
         ),
+        _all_finite("OfQuantities"),
     ]
 
 
@@ -62,6 +64,11 @@ def _with_thresholds(kind: str, name: str, least: float | None, max_drop: float)
     if least is not None:
         return [_metric(kind, name, value_threshold=limit, change_threshold=change)]
     return [_metric(kind, name, change_threshold=change), _metric(kind, metrics.ABOVE_TRIVIAL, value_threshold=limit)]
+
+
+def _all_finite(kind: str) -> tfma.MetricConfig:
+    """Returns the number of predictions that are not finite; a model that makes one is not blessed."""
+    return _metric(kind, metrics.NOT_FINITE, value_threshold=tfma.GenericValueThreshold(upper_bound={"value": 0.5}))
 
 
 def _metric(kind: str, name: str, **thresholds: Any) -> tfma.MetricConfig:

@@ -40,7 +40,7 @@ class Curated:
 def find(config: RunConfig, found: Survey) -> Curated:
     """Returns the schema that applies to the data; raises SettingsError if the settings contradict it."""
     schema = _find(config, found.table)
-    schema_settings.check_thresholds(config, _parsed(schema.content))
+    schema_settings.check_evaluate(config, _parsed(schema.content))
     return schema
 
 
@@ -80,7 +80,7 @@ def own(config: RunConfig) -> Path:
 def of_artifact(config: RunConfig, folder: Path) -> tuple[bytes, Path]:
     """Returns the schema that the Schema node wrote, and the file that the user edits to change it."""
     content = (folder / _FILE).read_bytes()
-    schema_settings.check_thresholds(config, _parsed(content))
+    schema_settings.check_evaluate(config, _parsed(content))
     shipped = HOME / config.task.schema
     return content, Path(config.schema) if config.schema else own(config) if own(config).exists() else shipped
 

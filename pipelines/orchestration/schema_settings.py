@@ -14,6 +14,7 @@ import orjson
 
 from components.errors import SettingsError
 from components.ingest.survey.survey import Table
+from components.settings.names import nearest
 from components.storage.hashing import digest_of
 from pipelines.config import RunConfig
 
@@ -73,11 +74,20 @@ def require_no_conflicts(file: Path, found: list[str]) -> None:
         )
 
 
-def check_thresholds(config: RunConfig, schema: "schema_pb2.Schema") -> None:
-    """Raises SettingsError for a metric threshold that the Evaluator would not use for this kind of label."""
+def check_evaluate(config: RunConfig, schema: "schema_pb2.Schema") -> None:
+    """Raises SettingsError for a metric threshold or a slice that the Evaluator would not use for this data."""
     from components.records import roles
 
-    is_class = roles.read(schema, config.task.label).kind == "class"
+    layout = roles.read(schema, config.task.label)
+    columns = [column.name for column in layout.columns]
+    # A task's default slices name columns of its sample data; other data may not have them.
+    for name in config.settings.evaluate.slices:
+        if name not in columns and name not in config.task.defaults.get("evaluate", {}).get("slices", ()):
+            raise SettingsError(
+                f"setting evaluate.slices: no column {name!r} in the data, label and id excepted; "
+                f"{nearest(name, columns)}"
+            )
+    is_class = layout.kind == "class"
     wrong, right = ("min_r2", "min_accuracy") if is_class else ("min_accuracy", "min_r2")
     if getattr(config.settings.evaluate, wrong) is not None:
         kind, other = ("class", "a quantity") if is_class else ("quantity", "a class")

@@ -155,5 +155,6 @@ def _samples(folder: Path, written: manifest.Manifest) -> tuple[SampleImage, ...
 def _confusion(classes: int, cells: Sequence[tuple[int, int, int]]) -> tuple[tuple[int, ...], ...]:
     matrix = [[0] * classes for _ in range(classes)]
     for actual, predicted, count in cells:
-        matrix[actual][predicted] = count
+        if actual >= 0 and predicted >= 0:  # else a label that is no class, or a prediction that is not finite
+            matrix[actual][predicted] = count
     return tuple(map(tuple, matrix)) if cells else ()

@@ -3,6 +3,7 @@
 import math
 from collections import Counter
 from collections.abc import Sequence
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -160,3 +161,40 @@ def test_equal_labels_cannot_be_explained() -> None:
 
     assert metrics.OF_QUANTITIES["above_trivial"](squares) < 0
     assert not math.isnan(metrics.r2(squares))
+
+
+def test_equal_labels_with_errors_do_not_reach_an_r2_of_0() -> None:
+    """A threshold of 0 would else bless any model; JSON has no infinity."""
+    assert metrics.r2(Squares(10, 3.0, 0.0, 0.1)) == -1e6
+
+
+def added(combiner: Any, labels: Sequence[float], predictions: Sequence[Any]) -> Any:
+    """Returns what a combiner adds up over records as TFMA passes them."""
+    total = combiner.create_accumulator()
+    for label, prediction in zip(labels, predictions, strict=True):
+        record = SimpleNamespace(labels=np.array([label]), predictions=np.array(prediction, np.float32))
+        total = combiner.add_input(total, record)
+    return combiner.merge_accumulators([total, combiner.create_accumulator()])
+
+
+@pytest.mark.parametrize("wrong", [math.nan, math.inf])
+@pytest.mark.parametrize("classes", [2, 3])
+def test_probabilities_that_are_not_finite_are_wrong_and_counted(classes: int, wrong: float) -> None:
+    """Also for a label that is no class (-1); they have no score."""
+    odd, right = [wrong] * classes, [0.0, 1.0, *[0.0] * (classes - 2)]
+    key = tfma.metrics.MetricKey("_counts")
+    counts = added(metrics._AddCounts(key), [0, 1, -1], [odd, right, odd])
+
+    assert metrics.matrix_of(counts) == {(0, -2): 1, (1, 1): 1, (-1, -2): 1}
+    assert metrics.scores_of(counts).total() == (classes == 2)
+    assert metrics.OF_CLASSES["accuracy"](counts) == 1 / 3
+    assert metrics.OF_CLASSES["predictions_not_finite"](counts) == 2
+
+
+@pytest.mark.parametrize("wrong", [math.nan, -math.inf])
+def test_quantities_that_are_not_finite_miss_every_threshold_and_are_counted(wrong: float) -> None:
+    """R² stays a number, so that a later model can be compared with it."""
+    squares = added(metrics._AddSquares(tfma.metrics.MetricKey("_squares")), [1, 2, 3], [[1], [wrong], [3]])
+
+    assert squares == Squares(3, 2.0, 2.0, math.inf, math.inf, 1)
+    assert (metrics.r2(squares), metrics.OF_QUANTITIES["predictions_not_finite"](squares)) == (-1e6, 1)

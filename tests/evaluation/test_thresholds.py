@@ -57,14 +57,14 @@ def write_examples(folder: Path) -> None:
             )
 
 
-def export(channel: int, folder: Path) -> None:
+def export(channel: int, folder: Path, weight: float = 8) -> None:
     """Exports a model that predicts by one channel."""
     image = FEATURE.keras_input("image")
     mean = keras.layers.GlobalAveragePooling2D(name=FEATURES)(keras.layers.Rescaling(1 / 255)(image))
     head = keras.layers.Dense(2, activation="softmax")
     model = keras.Model({"image": image}, head(mean))
     kernel = np.zeros((3, 2), np.float32)
-    kernel[channel] = [-8, 8]
+    kernel[channel] = [-weight, weight]
     head.set_weights([kernel, np.array([4, -4], np.float32)])
     serving.export(model, {"image": FEATURE}, CLASSES, str(folder / "Format-Serving"))
 
@@ -144,6 +144,16 @@ class TestWithoutBaseline:
         assert result["failures"] == [f"accuracy is 0.7500, expected {threshold}"]
         assert not blessed
 
+    def test_a_model_that_answers_nan_is_not_blessed(self, tmp_path: Path) -> None:
+        """C6: whatever the threshold; NaN is not the most frequent class, whose number is that of the first NaN."""
+        write_examples(tmp_path / "examples")
+        export(RED, tmp_path / "candidate", np.nan)
+        result, blessed = evaluate(tmp_path, tmp_path, Evaluate(min_accuracy=0), baseline=False)
+
+        assert not blessed
+        assert result["failures"] == ["number of predictions that are not finite is 8.0000, expected 0"]
+        assert (result["metrics"]["accuracy"], sorted(result["confusion"])) == (0, [[0, -2, 4], [1, -2, 4]])
+
     def test_the_threshold_holds_for_the_whole_split(self, measured: tuple[dict[str, Any], bool]) -> None:
         """A class below it does not prevent the blessing."""
         assert measured[1] is True
@@ -193,12 +203,12 @@ class TestEvalConfig:
 
     @staticmethod
     def threshold(settings: Evaluate) -> tfma.MetricThreshold:
-        """Returns the threshold of a configuration, and asserts that it is the only one."""
+        """Returns the threshold of a configuration, and asserts that the only other one is that of NaN."""
         (spec,) = thresholds.eval_config(Layout("label", "class", ()), settings).metrics_specs
-        (metric, *others) = [each for each in spec.metrics if each.per_slice_thresholds]
+        (metric, finite) = [each for each in spec.metrics if each.per_slice_thresholds]
         (overall,) = metric.per_slice_thresholds
         assert list(overall.slicing_specs) == [tfma.SlicingSpec()]
-        assert others == []
+        assert finite.config == '"name": "predictions_not_finite"'
         return overall.threshold
 
     def test_max_drop_limits_a_negative_change(self) -> None:
@@ -227,21 +237,22 @@ class TestEvalConfig:
     def test_a_quantity_has_a_threshold_without_a_unit(self) -> None:
         """On R²; errors in the label's unit are measured without thresholds."""
         config = thresholds.eval_config(Layout("price", "quantity", ()), Evaluate(min_r2=0.4))
-        (r2, *others) = config.metrics_specs[0].metrics
+        (r2, *others, finite, _) = config.metrics_specs[0].metrics
         (overall,) = r2.per_slice_thresholds
 
         assert (r2.class_name, r2.config) == ("OfQuantities", '"name": "r2"')
         assert overall.threshold.value_threshold.lower_bound.value == pytest.approx(0.4, abs=1e-6)
         assert [metric.class_name for metric in others] == [
-            "OfQuantities", "OfQuantities", "OfQuantities", "OfQuantities", "ExampleCount",
+            "OfQuantities", "OfQuantities", "OfQuantities", "OfQuantities",
         ]  # fmt: skip
+        assert finite.config == '"name": "predictions_not_finite"'
         assert not any(metric.per_slice_thresholds for metric in others)
 
     @pytest.mark.parametrize("kind", ["class", "quantity"])
     def test_without_a_minimum_the_trivial_model_is_the_threshold(self, kind: Any) -> None:
         """The change against the baseline has its own threshold."""
         config = thresholds.eval_config(Layout("label", kind, ()), Evaluate())
-        (metric, above) = [each for each in config.metrics_specs[0].metrics if each.per_slice_thresholds]
+        (metric, above, _) = [each for each in config.metrics_specs[0].metrics if each.per_slice_thresholds]
         change, value = (each.per_slice_thresholds[0].threshold for each in (metric, above))
 
         assert (change.HasField("change_threshold"), change.HasField("value_threshold")) == (True, False)

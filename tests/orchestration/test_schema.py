@@ -191,6 +191,23 @@ def test_a_threshold_of_the_other_kind_of_label_is_rejected(tmp_path: Path, labe
         find(config)
 
 
+def test_an_unknown_column_in_slices_is_rejected(tmp_path: Path) -> None:
+    """C6: before the run, with the nearest name."""
+    config = table_config(tmp_path, "ingest.label=kind", "evaluate.slices=code,widht")
+
+    with pytest.raises(SettingsError, match=r"^setting evaluate.slices: no column 'widht' .*; did you mean 'width'\?$"):
+        find(config)
+
+
+def test_a_tasks_default_slices_may_be_missing_in_the_data(tmp_path: Path) -> None:
+    """They name columns of the sample data; the user's own names must exist."""
+    data = listed(tmp_path, "path,kind,note")
+    flags = ["ingest.label=kind", "ingest.columns.note=text"]
+    config = run_config.make("multimodal", data=str(data), root=str(tmp_path / "root"), flags=flags)
+
+    assert (config.settings.evaluate.slices, find(config).is_new) == (("question",), True)
+
+
 def test_the_user_can_name_a_schema(tmp_path: Path) -> None:
     """It wins over all others."""
     (tmp_path / "mine.pbtxt").write_text('feature { name: "image" }')
