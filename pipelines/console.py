@@ -155,7 +155,7 @@ class Display:
             ("records", f"{sum(made.records.values()):,} of {made.found:,} ({counts})"),
             ("quarantined", f"{made.quarantined:,}" + (f", listed in {out / QUARANTINE}" if made.quarantined else "")),
             ("shards", f"{len(made.shards)}, {size / 1e6:,.1f} MB"),
-            *(("warning", warning) for warning in made.warnings),
+            *(("warning", warning) for warning in made.warnings_in(out)),
             ("folder", str(out)),
         ]
         self._rows(rows)

@@ -17,6 +17,7 @@ from components.storage import durable
 
 MANIFEST = "manifest.json"
 QUARANTINE = "quarantine.jsonl"
+NEAR_DUPLICATES = "near_duplicates.jsonl"
 
 
 @dataclass(frozen=True)
@@ -56,6 +57,10 @@ class Manifest:
     def entry(self) -> Entry:
         """Returns the ledger entry of the ingest."""
         return Entry("Ingest", self.found, sum(shard.records for shard in self.shards), self.quarantined)
+
+    def warnings_in(self, artifact: Path) -> list[str]:
+        """Returns the warnings, with the path of the list of near duplicates in the artifact."""
+        return [text.replace(NEAR_DUPLICATES, str(artifact / NEAR_DUPLICATES)) for text in self.warnings]
 
     def shards_of(self, split: str) -> list[Shard]:
         """Returns the shards of one split, in order."""

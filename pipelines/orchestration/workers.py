@@ -9,6 +9,8 @@ All see the root, the data and the settings' files under the same paths. A worke
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from datetime import datetime, timezone
+from functools import partial
 from typing import NoReturn
 
 import orjson
@@ -83,16 +85,20 @@ def _join(config: RunConfig, show: Callable[[str], None]) -> NoReturn:
         show(f"worker {me}: the chief's run ended without training, with exit code {code}")
         raise SystemExit(code)
     log.prepare_environment()
-    from components.training import worker
+    file = config.root / "logs" / f"{datetime.now(timezone.utc):%Y%m%d-%H%M%S}-worker-{me}.log"
+    with log.diverted(file) as user:
+        from components.training import worker
 
-    def train() -> None:
-        show(f"worker {me}: training")
-        worker.run(config.job)
-        show(f"worker {me}: done")
+        say = partial(print, file=user)
 
-    worker.end(
-        train, lambda error: show(redact(f"penstock: {error}" if isinstance(error, PenstockError) else repr(error)))
-    )
+        def train() -> None:
+            say(f"worker {me}: training; log: {file}")
+            worker.run(config.job)
+            say(f"worker {me}: done")
+
+        worker.end(
+            train, lambda error: say(redact(f"penstock: {error}" if isinstance(error, PenstockError) else repr(error)))
+        )
 
 
 def _code_without_training(config: RunConfig, found: cluster.Cluster) -> int | None:

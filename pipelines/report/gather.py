@@ -114,7 +114,7 @@ def _of_ingest(outputs: Mapping[str, Artifact], note: str, *, with_samples: bool
         "quarantined": tuple(bad[:_QUARANTINE_SHOWN]),
         "quarantine_reasons": dict(Counter(each.reason for each in bad).most_common(_REASONS_SHOWN)),
         "quarantine_path": str(folder / manifest.QUARANTINE) if bad else None,
-        "warnings": (*written.warnings, *changed, *filter(None, [note])),
+        "warnings": (*written.warnings_in(folder), *changed, *filter(None, [note])),
         "samples": _samples(folder, written) if with_samples else (),
     }
 

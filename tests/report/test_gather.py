@@ -48,6 +48,13 @@ def test_label_and_notes_come_from_the_manifest(
     assert (stored, gather._label(stored)) == (made, expected)
 
 
+def test_the_list_of_near_duplicates_has_its_path(tmp_path: Path) -> None:
+    """The manifest knows only its name."""
+    made = Manifest("", 3, (), (), {"train": {}}, 0, {}, 0, ("2 pairs; all are listed in near_duplicates.jsonl",))
+
+    assert made.warnings_in(tmp_path) == [f"2 pairs; all are listed in {tmp_path / 'near_duplicates.jsonl'}"]
+
+
 def test_how_the_trainer_ran_comes_from_the_history() -> None:
     """Throughput, waiting and learning rate per epoch; batch size, memory and resumes as text."""
     assert trained.training(HISTORY) == Training(

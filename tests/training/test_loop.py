@@ -262,16 +262,17 @@ def own_step(trained: Any, batch: Any) -> dict[str, Any]:
     """A step as users write it."""
     values, labels = batch
     with tf.GradientTape() as tape:
-        loss = trained.compute_loss(values, labels, trained(values, training=True))
+        predictions = trained(values, training=True)
+        loss = trained.compute_loss(values, labels, predictions)
     gradients = tape.gradient(loss, trained.trainable_variables)
     trained.optimizer.apply_gradients(zip(gradients, trained.trainable_variables, strict=True))
-    return {"loss": loss}
+    return {**trained.compute_metrics(values, labels, predictions), "loss": loss}
 
 
 def test_an_own_step_trains_and_resumes(tmp_path: Path) -> None:
     """The same weights as Keras's step, also after an interruption; its logs are in the history."""
     by_keras, stopped, resumed = model(), model(), model()
-    train(by_keras)
+    expected = train(by_keras)
     with pytest.raises(Cancelled):
         train(
             stopped,
@@ -282,7 +283,8 @@ def test_an_own_step_trains_and_resumes(tmp_path: Path) -> None:
     state = train(resumed, Checkpoints(tmp_path), step=partial(own_step, resumed))
 
     assert weights(resumed) == weights(by_keras)
-    assert sorted(state.history) == ["loss", "records", "val_accuracy", "val_loss", "val_records"]
+    assert state.history.keys() == expected.history.keys()
+    assert state.history["accuracy"] == expected.history["accuracy"]
 
 
 def no_dict(trained: Any, batch: Any) -> Any:

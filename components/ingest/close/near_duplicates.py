@@ -20,12 +20,12 @@ import orjson
 
 from components.ingest.survey.listing import Listing
 from components.ingest.write.report import ShardReport
+from components.records.manifest import NEAR_DUPLICATES
 from components.records.quarantine import printable
 from components.settings.ingest import Ingest
 from components.settings.splits import SPLITS
 from components.storage import durable
 
-NEAR_DUPLICATES = "near_duplicates.jsonl"
 _BITS = 64
 _MAX_LISTED = 10_000  # pairs
 _MAX_COMPARED = 50_000_000  # takes a few seconds, even if all images look alike

@@ -14,7 +14,6 @@ from PIL import Image
 
 from components.ingest.close import manifest as closing
 from components.ingest.close.near_duplicates import (
-    NEAR_DUPLICATES,
     HashedImages,
     NearDuplicates,
     NearPair,
@@ -28,7 +27,7 @@ from components.ingest.survey.listing import ListedFile, Listing
 from components.ingest.write import shards
 from components.ingest.write.files import write_shard
 from components.ingest.write.report import ShardReport, pack_hashes
-from components.records.manifest import Manifest
+from components.records.manifest import NEAR_DUPLICATES, Manifest
 from components.settings.ingest import Ingest
 from components.settings.splits import Splits
 from data.digits import write_image_folder
