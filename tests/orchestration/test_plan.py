@@ -486,6 +486,7 @@ class TestWarmStart:
             (model / name).parent.mkdir(parents=True, exist_ok=True)
             (model / name).write_text(name)
         flag = f"train.warm_start={model}"
+        assert new.planned(flag).of("Base").reason == f"first run with base model {model}"
         new.run(flag)
         unchanged = new.due(flag)
         (model / "variables" / "variables.index").write_text("another one")
