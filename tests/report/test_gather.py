@@ -87,3 +87,8 @@ def test_a_metric_that_is_not_finite_is_drawn_as_such(tmp_path: Path) -> None:
 def test_an_older_history_is_no_error() -> None:
     """`--from Evaluator` keeps a model that was trained before these facts were recorded."""
     assert trained.training({key: value for key, value in HISTORY.items() if key != "memory"}) is None
+
+
+def test_the_confusion_matrix_has_only_classes() -> None:
+    """A prediction that is not finite (-2) and a label that is no class (-1) are not counted as the last classes."""
+    assert gather._confusion(2, [(0, 0, 3), (0, -2, 4), (-1, 1, 5), (1, 0, 6)]) == ((3, 0), (6, 0))
