@@ -2,22 +2,16 @@
 
 DoFn ─► Beam inspects the signature of every method, several times per transform ─► here: once per class
 pickle ─► Beam sets the level of dill's logger, which clears the caches of all loggers ─► here: only if it changes
-       ─► Beam compresses with bz2's slowest level ─► here: its fastest
 apply  ─► Beam builds a parser of its options, twice per transform ─► here: once per class of options
-bundle ─► Beam unpickles a DoFn, sets its windowing, pickles it, and unpickles it again ─► here: unpickled once
 """
 
-import bz2
 import logging
-from dataclasses import dataclass
 from functools import wraps
-from types import MethodType, SimpleNamespace
+from types import MethodType
 from typing import Any
 from weakref import WeakKeyDictionary
 
-from apache_beam.internal import dill_pickler, pickler
 from apache_beam.options.pipeline_options import PipelineOptions
-from apache_beam.runners.worker import bundle_processor, operations
 from apache_beam.transforms import userstate
 
 
@@ -56,18 +50,3 @@ def speed_up() -> None:
         return found[kind]
 
     PipelineOptions.view_as = view_once
-    dill_pickler.bz2 = SimpleNamespace(compress=lambda data, **_: bz2.compress(data, 1), decompress=bz2.decompress)
-    # What a bundle's operations unpickle was made for them, in this process, from what was pickled in the pipeline.
-    once = SimpleNamespace(dumps=_Unpickled, loads=_loads)
-    bundle_processor.pickler, operations.pickler = once, once
-
-
-@dataclass(frozen=True)
-class _Unpickled:
-    """An object of its own where Beam expects a pickled one."""
-
-    value: Any
-
-
-def _loads(encoded: Any) -> Any:
-    return encoded.value if isinstance(encoded, _Unpickled) else pickler.loads(encoded)

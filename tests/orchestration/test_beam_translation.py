@@ -11,7 +11,6 @@ from apache_beam.transforms.userstate import ReadModifyWriteStateSpec
 
 from pipelines.orchestration import beam_translation
 
-RESULTS: list[Any] = []  # of a pipeline in this process
 COUNT = ReadModifyWriteStateSpec("count", VarIntCoder())
 
 
@@ -30,20 +29,6 @@ class Stateful(beam.DoFn):
         """Returns the element."""
         del count
         return [element]
-
-
-class Counting(beam.DoFn):
-    """Counts how often it was pickled."""
-
-    def __init__(self, pickled: int = 0) -> None:
-        self.pickled = pickled
-
-    def __reduce__(self) -> Any:
-        return Counting, (self.pickled + 1,)
-
-    def process(self, element: Any) -> list[Any]:
-        """Returns the element and the count."""
-        return [(element, self.pickled)]
 
 
 class Borrowing(beam.DoFn):
@@ -86,15 +71,3 @@ def test_views_of_options_share_their_values() -> None:
     assert options.view_as(StandardOptions).view_as(TypeOptions).pipeline_type_check is False
     assert options.view_as(TypeOptions) is options.view_as(TypeOptions)
     assert options.get_all_options(drop_default=True) == {"runner": "DirectRunner", "pipeline_type_check": False}
-
-
-def test_bundle_does_not_pickle_its_dofn_again() -> None:
-    """An operation uses the object that was unpickled for it, with side inputs and combiners as before."""
-    RESULTS.clear()
-    with beam.Pipeline(options=PipelineOptions(["--runner=DirectRunner"])) as pipeline:
-        numbers = pipeline | beam.Create([1, 2, 3])
-        total = beam.pvalue.AsSingleton(numbers | beam.CombineGlobally(sum))
-        counted = numbers | beam.ParDo(Counting()) | beam.Map(lambda pair, whole: (*pair, whole), total)
-        counted | beam.combiners.ToList() | beam.Map(lambda rows: RESULTS.append(sorted(rows)))
-
-    assert RESULTS == [[(1, 1, 6), (2, 1, 6), (3, 1, 6)]]
