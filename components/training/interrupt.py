@@ -1,8 +1,6 @@
 """SIGTERM and Ctrl-C: an exception; during training noted, so that the loop can write a checkpoint before it ends."""
 
-import os
 import signal
-import socket
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -27,26 +25,6 @@ def raised() -> Iterator[None]:
     finally:
         for signum, handler in old.items():
             signal.signal(signum, handler)
-
-
-@contextmanager
-def at_once() -> Iterator[None]:
-    """Ends the process at a signal although TensorFlow blocks the main thread, where Python handles signals."""
-    received, sent = socket.socketpair()
-    sent.setblocking(False)
-
-    def watch() -> None:
-        while number := received.recv(1):
-            if number[0] in _SIGNALS:
-                os._exit(128 + number[0])
-
-    threading.Thread(target=watch, daemon=True).start()
-    former = signal.set_wakeup_fd(sent.fileno())
-    try:
-        yield
-    finally:
-        signal.set_wakeup_fd(former)
-        sent.close()
 
 
 @contextmanager
