@@ -3,7 +3,8 @@
 
 TASK ?= image
 ARGS ?=
-WORKERS ?= 2
+# Tests wait for processes, disks and locks about a third of their time.
+WORKERS ?= 3
 BIN := .venv/bin
 # A file of tests runs in one worker, so that its fixtures are built once.
 PYTEST := $(BIN)/pytest -n $(WORKERS) --dist loadfile --no-loadscope-reorder
@@ -18,7 +19,7 @@ demo: setup  ## generate sample data and run TASK (default: image) from raw data
 	@$(BIN)/python -m data $(TASK)
 	@$(BIN)/penstock run $(TASK) $(ARGS)
 
-test: setup  ## run the tests that every change must pass, in WORKERS (default: 2) processes; ARGS goes to pytest
+test: setup  ## run the tests that every change must pass, in WORKERS (default: 3) processes; ARGS goes to pytest
 	@$(PYTEST) -m "not all" $(ARGS)
 
 test-fast: setup  ## run the tests that take less than about 3 seconds each and run no pipeline

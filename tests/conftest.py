@@ -27,7 +27,7 @@ _NOBODY = 65534
 _MUCH = 50 << 20  # bytes that one module's tests may leave behind
 
 if "PYTEST_XDIST_WORKER" in os.environ:
-    # One worker per core: a thread pool in each of them would only make them wait for each other.
+    # The workers keep all cores busy: a thread pool in each of them would only make them wait for each other.
     for _variable in ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "TF_NUM_INTRAOP_THREADS", "TF_NUM_INTEROP_THREADS"):
         os.environ.setdefault(_variable, "1")
 

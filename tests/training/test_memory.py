@@ -77,8 +77,8 @@ def test_only_the_gpus_of_this_worker_are_measured(monkeypatch: pytest.MonkeyPat
     assert memory.peaks(["CPU:0"])["devices"] == {}
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize(("ram_mb", "is_whole"), [(512, False), pytest.param(2048, True, marks=pytest.mark.all)])
+@pytest.mark.all
+@pytest.mark.parametrize(("ram_mb", "is_whole"), [(512, False), (2048, True)])
 def test_a_training_stays_within_its_budget(tmp_path: Path, ram_mb: int, *, is_whole: bool) -> None:
     """B12: three epochs over 1.5 times as much data, with the largest shuffle; 2 GB are for TensorFlow and TFX too."""
     write(tmp_path, 3 * ram_mb // 2)
