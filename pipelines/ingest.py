@@ -80,7 +80,7 @@ def _run(request: IngestRequest, artifact: Path, caches: Path, surveyed: Callabl
         return beam.Pipeline(options=PipelineOptions(list(request.beam_args)))
 
     output = Output(artifact, request.settings, caches / "checks.db")
-    return run.run(run.Job(found, output, _quarantine_list(request.out), request.earlier), pipeline, survey)
+    return run.run(run.IngestJob(found, output, _quarantine_list(request.out), request.earlier), pipeline, survey)
 
 
 def _quarantine_list(out: Path) -> Path:

@@ -75,7 +75,7 @@ class IngestExecutor(base_beam_executor.BaseBeamExecutor):
         artifact = Path(examples.uri)
         output = Output(artifact, config.settings, Path(config.checks))
         # The artifacts of earlier runs are in the folder above.
-        job = run.Job(found, output, Path(config.quarantine_list), earlier=artifact.parent)
+        job = run.IngestJob(found, output, Path(config.quarantine_list), earlier=artifact.parent)
         run.run(job, self._make_beam_pipeline, lambda: _survey(data, config))
         cached.forget()  # no later node needs it
         examples.split_names = artifact_utils.encode_split_names([n for n, _ in config.settings.splits.fractions()])

@@ -28,7 +28,7 @@ from components.storage import durable
 
 
 @dataclass(frozen=True)
-class Job:
+class IngestJob:
     """What to ingest, and where to."""
 
     found: Survey
@@ -37,7 +37,7 @@ class Job:
     earlier: Path | None = None  # an artifact of an earlier ingest, or the folder of all of them
 
 
-def run(job: Job, make_pipeline: Callable[[], beam.Pipeline], survey_again: Callable[[], Survey]) -> Manifest:
+def run(job: IngestJob, make_pipeline: Callable[[], beam.Pipeline], survey_again: Callable[[], Survey]) -> Manifest:
     """Ingests the data and returns its manifest."""
     job.quarantine_list.unlink(missing_ok=True)  # of an earlier attempt
     decided = _stratify(job, make_pipeline) if job.output.settings.splits.stratify else None
@@ -65,7 +65,7 @@ class _SpanWork:
     units: Sequence[Unit]
 
 
-def _stratify(job: Job, make_pipeline: Callable[[], beam.Pipeline]) -> Strata:
+def _stratify(job: IngestJob, make_pipeline: Callable[[], beam.Pipeline]) -> Strata:
     """Returns where each class is divided, over all spans; this reads rows a second time."""
     found, output = job.found, job.output
     if found.table is None:
@@ -80,14 +80,14 @@ def _stratify(job: Job, make_pipeline: Callable[[], beam.Pipeline]) -> Strata:
     return decided
 
 
-def _work_of(job: Job, span: SpanFiles, decided: Strata | None) -> _SpanWork:
+def _work_of(job: IngestJob, span: SpanFiles, decided: Strata | None) -> _SpanWork:
     table, settings = job.found.table, job.output.settings
     key = reuse.key_of(span, table, settings, decided.digest if decided else "") if span.span.name else ""
     reused = reuse.link_shards(span, key, job.earlier, job.output.artifact) if key and job.earlier else None
     return _SpanWork(span, key, reused, units.of_span(span, table, settings, decided) if reused is None else ())
 
 
-def _write_units(job: Job, todo: Sequence[Unit], make_pipeline: Callable[[], beam.Pipeline]) -> None:
+def _write_units(job: IngestJob, todo: Sequence[Unit], make_pipeline: Callable[[], beam.Pipeline]) -> None:
     _progress.start(len(job.found.listing.files) if job.found.table is None else 0)
     pipeline = make_pipeline()
     if _is_local(pipeline):
@@ -129,14 +129,14 @@ def _with_prefix(report: ShardReport, prefix: str) -> ShardReport:
     return replace(report, quarantined=tuple(replace(bad, path=prefix + bad.path) for bad in report.quarantined))
 
 
-def _close(job: Job, found: Sequence[ShardReport], warnings: Sequence[str] = ()) -> Manifest:
+def _close(job: IngestJob, found: Sequence[ShardReport], warnings: Sequence[str] = ()) -> Manifest:
     survey, output = job.found, job.output
     return manifest.close(
         output.artifact, survey.listing, found, output.settings, job.quarantine_list, survey.table, warnings
     )
 
 
-def _close_rows(job: Job, table: Table, found: Sequence[ShardReport]) -> Manifest:
+def _close_rows(job: IngestJob, table: Table, found: Sequence[ShardReport]) -> Manifest:
     """Builds the manifest of rows, with warnings about duplicates, and writes the inferred schema."""
     artifact = job.output.artifact
     repeated = duplicates.find(artifact, [report.name for report in found if report.name])

@@ -83,7 +83,7 @@ def _fit(
     if checkpoints.found and devices.is_chief:
         progress.say(f"Trainer: {checkpoints.found.note}")
     state = loop.train(
-        loop.Job(
+        loop.TrainingJob(
             model=trained,
             batches=lambda start: _prefetched(meter.watch(shares.training(reader, files, start)), settings, devices),
             steps=steps,

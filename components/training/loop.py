@@ -28,7 +28,7 @@ from components.training.stopping import Best
 
 
 @dataclass(frozen=True)
-class Job:
+class TrainingJob:
     """What is trained, and on what."""
 
     model: keras.Model  # compiled
@@ -57,14 +57,16 @@ class State:
     steps_per_call: int = 0
 
 
-def train(job: Job, best: Best, callbacks: Sequence[keras.callbacks.Callback], checkpoints: Checkpoints) -> State:
+def train(
+    job: TrainingJob, best: Best, callbacks: Sequence[keras.callbacks.Callback], checkpoints: Checkpoints
+) -> State:
     """Trains to the last epoch, from the checkpoint if there is one; returns the history."""
-    return _Training(job, best, callbacks, checkpoints).run()
+    return _Loop(job, best, callbacks, checkpoints).run()
 
 
-class _Training:
+class _Loop:
     def __init__(
-        self, job: Job, best: Best, callbacks: Sequence[keras.callbacks.Callback], checkpoints: Checkpoints
+        self, job: TrainingJob, best: Best, callbacks: Sequence[keras.callbacks.Callback], checkpoints: Checkpoints
     ) -> None:
         self._job, self._model, self._best, self._checkpoints = job, job.model, best, checkpoints
         self._conditions = _conditions(job)
@@ -191,7 +193,7 @@ class _Training:
         self._checkpoints.release()
 
 
-def _conditions(job: Job) -> dict[str, Any]:
+def _conditions(job: TrainingJob) -> dict[str, Any]:
     """Returns what may differ on another machine, and what a checkpoint cannot continue with if it does."""
     return {
         "workers": job.devices.worker.count,  # an epoch divides its records by their number

@@ -84,7 +84,7 @@ def measure(job: MeasureJob) -> TrainResult:
         with where.scope():
             model = _model(job, data.reader, graph, steps, where)
             per_call = settings.train.steps_per_call
-            wanted = loop.Job(model, batches, _MANY, 1, memory, 1, steps_per_call=per_call, devices=where)
+            wanted = loop.TrainingJob(model, batches, _MANY, 1, memory, 1, steps_per_call=per_call, devices=where)
             loop.train(wanted, Best(), [stopwatch], Checkpoints(None))
         return stopwatch
 

@@ -28,7 +28,7 @@ class Threshold:
 
 
 @dataclass(frozen=True)
-class Training:
+class TrainingFacts:
     """How the Trainer ran: one value per epoch, and for the whole training."""
 
     samples_per_second: tuple[float, ...] = ()
@@ -62,7 +62,7 @@ class RunFacts:
     best_epoch: int | None = None  # counted from 0
     warm_start: tuple[tuple[str, str], ...] = ()  # weight, and whether it was copied, mapped or fresh
     samples_per_second: float | None = None  # of training
-    training: Training | None = None
+    training: TrainingFacts | None = None
     tensorboard: str | None = None  # folder of its logs
     metrics: Mapping[str, float] = field(default_factory=dict)
     thresholds: tuple[Threshold, ...] = ()

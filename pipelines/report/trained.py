@@ -7,7 +7,7 @@ from typing import Any
 import orjson
 
 from pipelines.orchestration.store import Artifact
-from pipelines.report.facts import Training
+from pipelines.report.facts import TrainingFacts
 
 _NOT_CURVES = ("records", "learning_rate")
 
@@ -37,12 +37,12 @@ def facts(outputs: Mapping[str, Artifact]) -> dict[str, Any]:
     }
 
 
-def training(stored: Mapping[str, Any]) -> Training | None:
+def training(stored: Mapping[str, Any]) -> TrainingFacts | None:
     """Returns how the Trainer ran, from its history."""
     if not {"memory", "devices"} <= stored.keys():  # trained before these facts were recorded, and kept by --from
         return None
     measured = stored["input"]
-    return Training(
+    return TrainingFacts(
         samples_per_second=tuple(measured["records_per_second"]),
         waiting=tuple(waited / took for waited, took in zip(measured["waited"], measured["seconds"], strict=True)),
         learning_rate=tuple(stored["learning_rate"]),

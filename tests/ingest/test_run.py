@@ -45,7 +45,7 @@ def run(
     def take() -> survey.Survey:
         return survey.take(str(data), chosen, cache)
 
-    job = ingesting.Job(take(), Output(out, chosen), out / "bad.jsonl", earlier)
+    job = ingesting.IngestJob(take(), Output(out, chosen), out / "bad.jsonl", earlier)
     return ingesting.run(job, lambda: beam.Pipeline(options=PipelineOptions(list(flags))), take)
 
 
@@ -311,7 +311,7 @@ def test_a_file_that_changes_meanwhile_stops_the_ingest(data: Path, tmp_path: Pa
         (data / "b.csv").write_text((data / "b.csv").read_text() + "1,2.0,x,odd\n")
         return beam.Pipeline()
 
-    job = ingesting.Job(take(), Output(tmp_path / "out", settings), tmp_path / "bad.jsonl")
+    job = ingesting.IngestJob(take(), Output(tmp_path / "out", settings), tmp_path / "bad.jsonl")
     with pytest.raises(BadInput, match=r"changed while it was being ingested|ends at byte"):
         ingesting.run(job, pipeline, take)
 

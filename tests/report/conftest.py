@@ -11,7 +11,7 @@ from components.records.ledger import Entry
 from components.records.quarantine import Quarantined
 from pipelines.orchestration.outcome import NodeFacts
 from pipelines.report import page
-from pipelines.report.facts import RunFacts, SampleImage, Threshold, Training
+from pipelines.report.facts import RunFacts, SampleImage, Threshold, TrainingFacts
 
 EVIL = "<script>alert(1)</script>"
 
@@ -66,7 +66,7 @@ def facts() -> RunFacts:
         curves={"loss": {"train": (2.0, 1.0, 0.5, 0.25), "eval": (1.8, 0.9, 0.6, 0.7)}},
         best_epoch=2,
         samples_per_second=860.4,
-        training=Training(
+        training=TrainingFacts(
             samples_per_second=(700.0, 800.0, 850.0, 900.0),
             waiting=(0.4, 0.3, 0.2, 0.1),
             learning_rate=(0.003, 0.002, 0.001, 0.0),

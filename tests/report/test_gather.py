@@ -9,7 +9,7 @@ from components.records import manifest
 from components.records.manifest import Manifest
 from pipelines.orchestration.store import Artifact
 from pipelines.report import gather, trained
-from pipelines.report.facts import Training
+from pipelines.report.facts import TrainingFacts
 
 HISTORY = {
     "input": {
@@ -57,7 +57,7 @@ def test_the_list_of_near_duplicates_has_its_path(tmp_path: Path) -> None:
 
 def test_how_the_trainer_ran_comes_from_the_history() -> None:
     """Throughput, waiting and learning rate per epoch; batch size, memory and resumes as text."""
-    assert trained.training(HISTORY) == Training(
+    assert trained.training(HISTORY) == TrainingFacts(
         samples_per_second=(800.0, 900.0),
         waiting=(0.25, 0.25),
         learning_rate=(0.002, 0.001),

@@ -187,7 +187,7 @@ def run_task(name: str, home: Path) -> TaskRun:
 def ingest(config: run_config.RunConfig, found: survey.Survey, artifact: Path, *beam_args: str) -> None:
     """Writes records, as the Ingest node does."""
     artifact.mkdir()
-    job = run.Job(found, Output(artifact, config.settings.ingest), artifact.with_suffix(".quarantine"))
+    job = run.IngestJob(found, Output(artifact, config.settings.ingest), artifact.with_suffix(".quarantine"))
     run.run(job, lambda: beam.Pipeline(options=PipelineOptions(list(beam_args))), lambda: found)
 
 

@@ -138,7 +138,7 @@ def train(config: Mapping[str, Any], chosen: Devices) -> Checkpoint:
         if "notes" in config:
             trained.train_step = noted(trained.train_step, Path(config["notes"]))
         state = loop.train(
-            loop.Job(
+            loop.TrainingJob(
                 trained,
                 partial(shares.training, reader, records),
                 steps,

@@ -24,7 +24,7 @@ class FakeMeter:
         return taken
 
 
-class Training:
+class WatchedTraining:
     """Trains epochs of ten steps and ten seconds, each evaluated for five, and collects what is reported."""
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch, epochs: int) -> None:
@@ -71,9 +71,9 @@ class Training:
         self.evaluate()
 
 
-def train(monkeypatch: pytest.MonkeyPatch, *waited: float) -> Training:
+def train(monkeypatch: pytest.MonkeyPatch, *waited: float) -> WatchedTraining:
     """Trains epochs that waited for so many seconds."""
-    training = Training(monkeypatch, len(waited))
+    training = WatchedTraining(monkeypatch, len(waited))
     for number, seconds in enumerate(waited):
         training.epoch(number, seconds)
     return training
@@ -119,7 +119,7 @@ def test_the_rate_of_training_leaves_evaluation_out(monkeypatch: pytest.MonkeyPa
 
 def test_the_time_left_includes_evaluation(monkeypatch: pytest.MonkeyPatch) -> None:
     """Until an evaluation was measured, its two steps count as steps of training, of one second."""
-    done = Training(monkeypatch, 2)
+    done = WatchedTraining(monkeypatch, 2)
     done.begin(0)
     done.steps(0, 3, 9.0)
     done.steps(4, 9)
@@ -139,7 +139,7 @@ def test_the_time_left_includes_evaluation(monkeypatch: pytest.MonkeyPatch) -> N
 
 def test_the_first_call_is_not_part_of_the_estimate(monkeypatch: pytest.MonkeyPatch) -> None:
     """It compiles the step: here it takes 100 s for one step, all others one second."""
-    done = Training(monkeypatch, 1)
+    done = WatchedTraining(monkeypatch, 1)
     done.begin(0)
     done.steps(0, 0, compiling=99.0)
     done.steps(1, 2)
@@ -151,21 +151,21 @@ def test_the_first_call_is_not_part_of_the_estimate(monkeypatch: pytest.MonkeyPa
 def test_progress_continues_after_a_resume(monkeypatch: pytest.MonkeyPatch, *, evaluating: bool) -> None:
     """Rate, share of waiting and time left are those of a training that was never interrupted."""
     straight = train(monkeypatch, 4.0, 4.0)
-    killed = Training(monkeypatch, 2)
+    killed = WatchedTraining(monkeypatch, 2)
     killed.epoch(0, 4.0)
     killed.begin(1)
     killed.steps(0, 9 if evaluating else 3, 4.0)
     if evaluating:
         killed.timer.on_test_begin()
     state = killed.timer.state()
-    resumed = Training(monkeypatch, 2)
+    resumed = WatchedTraining(monkeypatch, 2)
     resumed.timer.restore(state)
     resumed.begin(1)
     if not evaluating:
         resumed.steps(4, 9)
     resumed.evaluate()
 
-    def shown(training: Training) -> list[Any]:
+    def shown(training: WatchedTraining) -> list[Any]:
         return [(each.place, each.done, each.seconds, each.left) for each in training.reported[-2:]]
 
     assert shown(resumed) == shown(straight)

@@ -17,7 +17,7 @@ from components.errors import Cancelled, NotFinite, PenstockError, SettingsError
 from components.input_pipeline import Position
 from components.training import checkpoint, loop
 from components.training.checkpoint import Checkpoints
-from components.training.loop import Job, State
+from components.training.loop import State, TrainingJob
 from components.training.own_step import OwnStep
 from components.training.stopping import Best
 
@@ -46,11 +46,11 @@ def batches(start: Position = Position(), spoiled: int = -1) -> tf.data.Dataset:
     return tf.data.Dataset.counter(start.epoch * STEPS + start.step).map(batch)
 
 
-def job(trained: Any, *, spoiled: int = -1, **changed: Any) -> Job:
+def job(trained: Any, *, spoiled: int = -1, **changed: Any) -> TrainingJob:
     """Returns what the loop trains."""
     evaluation = batches(Position(100)).take(3)
     every = {"steps": STEPS, "epochs": EPOCHS, "evaluation": evaluation, "evaluation_steps": 3, "steps_per_call": 2}
-    return Job(trained, lambda start: batches(start, spoiled), **{**every, **changed})
+    return TrainingJob(trained, lambda start: batches(start, spoiled), **{**every, **changed})
 
 
 def train(trained: Any, checkpoints: Checkpoints = NOWHERE, callbacks: Sequence[Any] = (), **changed: Any) -> State:

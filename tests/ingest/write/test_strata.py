@@ -84,7 +84,7 @@ def ingest(data: Path | str, out: Path, *flags: str, earlier: Path | None = None
     def take() -> survey.Survey:
         return survey.take(str(data), chosen, cache)
 
-    job = ingesting.Job(take(), Output(out, chosen), out / "bad.jsonl", earlier)
+    job = ingesting.IngestJob(take(), Output(out, chosen), out / "bad.jsonl", earlier)
     return ingesting.run(job, lambda: beam.Pipeline(options=PipelineOptions(list(flags))), take)
 
 
