@@ -41,7 +41,7 @@ class FittedGraph(Protocol):
         """Returns the tokens of a text column in the order of their ids; out-of-vocabulary buckets are tuples."""
 
     def categories(self, columns: Sequence[Column]) -> dict[str, list[tuple[Any, ...]]]:
-        """Returns what the ids of each category column stand for, in their order."""
+        """Returns the value of each id, by category column, in order of the ids."""
 
     def pretrained_model(self) -> tuple[Any, bool] | None:
         """Returns the pretrained image model and whether it is fine-tuned; None if there is none."""

@@ -83,7 +83,7 @@ class Fitted:
         return [*self._vocabulary(names.token_vocabulary(place)), *unknown]
 
     def categories(self, columns: Sequence[Column]) -> dict[str, list[tuple[Any, ...]]]:
-        """Returns what the ids of each category column stand for; quantile buckets of number columns come last."""
+        """Returns the value of each id, by category column; quantile buckets of number columns come last."""
         categorical = [column.name for column in columns if column.role == "category"]
         numeric = [column.name for column in columns if column.role != "category"]
         buckets = [("bucket", bucket, self._settings.buckets) for bucket in range(self._settings.buckets)]

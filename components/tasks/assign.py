@@ -60,7 +60,7 @@ def encodings(parts: Iterable[Assigned], inputs: Mapping[str, Any], fitted: Any)
 
 
 def names(parts: Iterable[Assigned], fitted: Any) -> dict[str, Any]:
-    """Returns what the rows of weights stand for, by weight path."""
+    """Returns the names of the rows of weights, by weight path."""
     return {
         path: axis
         for each in parts

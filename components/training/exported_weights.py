@@ -1,7 +1,7 @@
 """Weights of an exported model by name: read from its checkpoint, without loading or running its graph.
 
 variables/                the checkpoint: every weight once, under its layer's path
-assets.extra/weights.json what the rows or columns of a weight stand for: tokens, values, classes
+assets.extra/weights.json names of the rows or columns of a weight: tokens, values, classes
 """
 
 import re
@@ -64,7 +64,7 @@ class ExportedWeights:
 
 
 def write_names(folder: Path, names: Mapping[str, AxisNames], pretrained: str, splits: Mapping[str, Any]) -> None:
-    """Writes what the rows or columns of an exported model's weights stand for, beside its checkpoint.
+    """Writes the names of the rows or columns of an exported model's weights beside its checkpoint.
 
     Args:
         folder: of the exported model.

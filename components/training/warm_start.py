@@ -31,7 +31,7 @@ def start(
 
     Args:
         model: a built model.
-        names: what the rows or columns of its weights stand for, by weight path.
+        names: of the rows or columns of its weights, by weight path.
         base: folder of the exported base model.
         pretrained: digest of the pretrained model that the model uses, or empty.
         splits: settings that decide the split of each record (`Manifest.splits`).
