@@ -19,6 +19,7 @@ from components.storage.paths import DataPath, DataStat, open_whole, stats
 _TABLE = "hashes_2"
 _CHUNK = 256 << 10
 _GROUP = 64  # files per task: a hand-over to a thread takes as long as hashing a small file
+_SMALL = 16 << 10  # bytes: threads that hash files of this size on average wait for each other's Python code
 # A file may be written twice within one tick of the kernel's clock and keep its stat. On an object store the tick may
 # be one second, and its clock may differ from ours.
 _SETTLED_NS, _REMOTE_SETTLED_NS = 20_000_000, 120 * 10**9
@@ -50,7 +51,8 @@ class HashCache:
         cached = self._cache.get(keys)
         digests = [_digest(cached.get(key, b""), stat) for key, stat in zip(keys, stat_keys, strict=True)]
         missing = [index for index, digest in enumerate(digests) if not digest]
-        for index, digest in zip(missing, _hash_all([folder / names[index] for index in missing]), strict=True):
+        size = sum(found[index].st_size for index in missing)
+        for index, digest in zip(missing, _hash_all(folder, [names[index] for index in missing], size), strict=True):
             digests[index] = digest
         settled = [_is_settled(stat, now) for stat in found]
         new = {keys[index]: f"{stat_keys[index]} {digests[index]}".encode() for index in missing if settled[index]}
@@ -67,8 +69,10 @@ class HashCache:
 
 def sha256_of(path: DataPath) -> str:
     """Returns the hex digest of a file's content."""
+    if isinstance(path, Path):
+        return _sha256_of_local(str(path))
     digest = hashlib.sha256()
-    with path.open("rb", 0) if isinstance(path, Path) else open_whole(path) as stream:
+    with open_whole(path) as stream:
         while chunk := stream.read(_CHUNK):
             digest.update(chunk)
     return digest.hexdigest()
@@ -97,14 +101,34 @@ def _digest(cached: bytes, key: str) -> str:
     return digest if stat == key else ""
 
 
-def _hash_all(paths: Sequence[DataPath]) -> list[str]:
-    """Hashes files in as many threads as there are cores."""
+def _hash_all(folder: DataPath, names: Sequence[str], size: int) -> list[str]:
+    """Hashes files of `size` bytes together: small local ones one after another, others on all cores."""
+    is_local = isinstance(folder, Path)
+
+    def hash_one(name: str) -> str:
+        return _sha256_of_local(f"{folder}/{name}") if is_local else sha256_of(folder / name)
+
+    if is_local and size < _SMALL * len(names):
+        return [hash_one(name) for name in names]
     cores = os.cpu_count() or 1
-    group = max(1, min(_GROUP, len(paths) // (4 * cores)))
-    tasks = [paths[start : start + group] for start in range(0, len(paths), group)]
+    group = max(1, min(_GROUP, len(names) // (4 * cores)))
+    tasks = [names[start : start + group] for start in range(0, len(names), group)]
     with ThreadPoolExecutor(cores) as pool:
-        done = pool.map(lambda task: [sha256_of(path) for path in task], tasks)
+        done = pool.map(lambda task: [hash_one(name) for name in task], tasks)
         return [digest for digests in done for digest in digests]
+
+
+def _sha256_of_local(path: str) -> str:
+    """Returns the hex digest of a local file's content."""
+    # Not by Path.open: making the path and the stream takes as long as hashing a small file.
+    descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+    try:
+        digest = hashlib.sha256()
+        while chunk := os.read(descriptor, _CHUNK):
+            digest.update(chunk)
+        return digest.hexdigest()
+    finally:
+        os.close(descriptor)
 
 
 def _is_settled(stat: DataStat, now: int) -> bool:
