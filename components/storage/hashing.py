@@ -67,15 +67,22 @@ class HashCache:
         self._cache.close()
 
 
-def sha256_of(path: DataPath) -> str:
-    """Returns the hex digest of a file's content."""
-    if isinstance(path, Path):
-        return _sha256_of_local(str(path))
+def sha256_of(path: DataPath | str) -> str:
+    """Returns the hex digest of a file's content; a string is a path on this machine."""
     digest = hashlib.sha256()
-    with open_whole(path) as stream:
-        while chunk := stream.read(_CHUNK):
+    if not isinstance(path, str | Path):
+        with open_whole(path) as stream:
+            while chunk := stream.read(_CHUNK):
+                digest.update(chunk)
+        return digest.hexdigest()
+    # Not by Path.open: making the path and the stream takes as long as hashing a small file.
+    descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+    try:
+        while chunk := os.read(descriptor, _CHUNK):
             digest.update(chunk)
-    return digest.hexdigest()
+        return digest.hexdigest()
+    finally:
+        os.close(descriptor)
 
 
 def digest_of(parts: Iterable[str]) -> str:
@@ -106,7 +113,7 @@ def _hash_all(folder: DataPath, names: Sequence[str], size: int) -> list[str]:
     is_local = isinstance(folder, Path)
 
     def hash_one(name: str) -> str:
-        return _sha256_of_local(f"{folder}/{name}") if is_local else sha256_of(folder / name)
+        return sha256_of(f"{folder}/{name}" if is_local else folder / name)
 
     if is_local and size < _SMALL * len(names):
         return [hash_one(name) for name in names]
@@ -116,19 +123,6 @@ def _hash_all(folder: DataPath, names: Sequence[str], size: int) -> list[str]:
     with ThreadPoolExecutor(cores) as pool:
         done = pool.map(lambda task: [hash_one(name) for name in task], tasks)
         return [digest for digests in done for digest in digests]
-
-
-def _sha256_of_local(path: str) -> str:
-    """Returns the hex digest of a local file's content."""
-    # Not by Path.open: making the path and the stream takes as long as hashing a small file.
-    descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
-    try:
-        digest = hashlib.sha256()
-        while chunk := os.read(descriptor, _CHUNK):
-            digest.update(chunk)
-        return digest.hexdigest()
-    finally:
-        os.close(descriptor)
 
 
 def _is_settled(stat: DataStat, now: int) -> bool:
