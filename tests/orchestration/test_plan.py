@@ -24,7 +24,7 @@ from components.settings.tree import Settings
 from components.storage.hashing import HashCache
 from pipelines import config as run_config
 from pipelines.config import RunConfig
-from pipelines.orchestration import graph, keys, plan
+from pipelines.orchestration import graph, keys, plan, seals
 from pipelines.orchestration import schema as curated
 from pipelines.orchestration.plan import (
     CACHED,
@@ -35,7 +35,6 @@ from pipelines.orchestration.plan import (
     NodePlan,
     Plan,
     Request,
-    seal_path,
 )
 from pipelines.orchestration.reasons import data_difference, difference
 from pipelines.orchestration.store import Store
@@ -124,7 +123,7 @@ class Root:
             manifest.write(folders["examples"], *closing.build(taken, []))
         with opened(config) as cache:
             for folder in (*folders.values(), *served):
-                seal.write(seal_path(config, folder), seal.seal(folder, cache))
+                seal.write(seals.path(config, folder), seal.seal(folder, cache))
         base = [made["base_model"]] if node == "Trainer" and "base_model" in made else []
         _, ids = record(
             node,
@@ -556,7 +555,7 @@ class TestTampering:
     @pytest.mark.parametrize("damage", ["missing", "cut"])
     def test_a_missing_or_damaged_seal(self, damage: str, root: Root) -> None:
         """Without its seal an output cannot be verified."""
-        path = seal_path(root.config(), root.newest("Gate", "verdict"))
+        path = seals.path(root.config(), root.newest("Gate", "verdict"))
         path.unlink() if damage == "missing" else path.write_bytes(b"{")
 
         assert root.due() == {"Gate": "its output was tampered with: verdict: its seal is missing"}
