@@ -39,6 +39,7 @@ _ENDPOINTS = {  # variables with the address of a server that is not the provide
 _READ = re.compile(r"AWS_|S3_ENDPOINT|GOOGLE_|STORAGE_EMULATOR_HOST|HOME$")  # variables that a client is made from
 _STATUS = re.compile(r"status(?: code)?:? (\d{3})")
 _MAY_PASS = {408, 429}  # of the 4xx
+_KIND = re.compile(r"HttpError \{\s*kind: (\w+)")
 _XML = re.compile(r"<Code>([^<]*)</Code>(?:.*?<Message>([^<]*)</Message>)?", re.DOTALL)
 _METADATA_SERVER = re.compile(r"169\.254\.169\.254|metadata\.google\.internal|metadata/computeMetadata")
 _NUMBERS = {
@@ -188,8 +189,8 @@ def _as_os_error(error: BaseException, uri: str, waited: float | None) -> OSErro
     if number == errno.EACCES:
         why = f": {_first_line(said[1])}" if said else ""
         return OSError(number, f"Permission denied by {server}{why}; check the credentials and their rights", uri)
-    if number == errno.ENOENT and said and "Bucket" in said[1]:
-        return OSError(number, "No such bucket", uri)
+    if said and said[1] == "NoSuchBucket":
+        return OSError(errno.ENOENT, "No such bucket", uri)
     return OSError(number, _WORDS.get(number) or _reason(error), uri)
 
 
@@ -201,8 +202,10 @@ def _reason(error: BaseException) -> str:
     if isinstance(error, UnicodeError):
         return "the name is not UTF-8"
     line = _first_line(error, 4 * _REASON)
-    status = _STATUS.search(line)
-    return f"HTTP status {status[1]}" if status else ": ".join(line.split(": ")[-2:])[-_REASON:]
+    if status := _STATUS.search(line):
+        return f"HTTP status {status[1]}"
+    kind = _KIND.search(str(error))
+    return {"Connect": "no connection", "Timeout": "timeout"}.get(kind[1] if kind else "", line.rpartition(" - ")[2])
 
 
 def _first_line(error: object, limit: int = _REASON) -> str:
