@@ -25,7 +25,7 @@ from components.errors import DiskFull
 from components.pretrained.artifacts import PROVENANCE
 from components.serving import store_push
 from components.storage import durable
-from components.storage.location import location
+from components.storage.location import Location, location
 
 PUSHED = "pushed.json"
 _VERSION = re.compile("[0-9]+")
@@ -55,8 +55,12 @@ class PushExecutor(tfx_pusher.Executor):
         pipeline = orjson.loads(exec_properties.get(standard_component_specs.CUSTOM_CONFIG_KEY) or b"{}")
         provenance = {**pipeline, "id": model.id, "uri": model.uri}
         serving = location(destination.filesystem.base_directory)
-        publish = push if isinstance(serving, Path) else store_push.push
-        folder = publish(Path(self.GetModelPath(input_dict)), serving, provenance)
+        exported = Path(self.GetModelPath(input_dict))
+        folder: Location
+        if isinstance(serving, Path):
+            folder = push(exported, serving, provenance)
+        else:
+            folder = store_push.push(exported, serving, provenance)
         self._MarkPushed(pushed, pushed_destination=str(folder), pushed_version=folder.name)
         _write_outcome(pushed, {"pushed": True, "destination": str(folder), "version": folder.name})
 

@@ -6,8 +6,8 @@
     N/saved_model.pb
     claim: "complete", with all files     by identity: the commit
 
-A claim whose process has ended, or that is an hour old, is given up by the next push: it deletes the version, or commits
-it if saved_model.pb was written. Its number is not used again.
+A claim whose process has ended, or that is an hour old, is given up by the next push: it deletes the version, or, if
+saved_model.pb was written, commits it. Its number is not used again.
 """
 
 import os

@@ -5,9 +5,9 @@ from typing import TypeAlias
 
 from components import redact
 from components.errors import SettingsError
-from components.storage.objects import ObjectPath
+from components.storage.objects import ObjectPath, WritablePath
 
-Location: TypeAlias = Path | ObjectPath
+Location: TypeAlias = WritablePath
 SCHEMES = ("s3://", "gs://")
 
 

@@ -6,8 +6,8 @@
              ├─ not rewritten for 3 minutes, or --take-over ─► taken over
              └─ else ─► Locked, or --wait
 
-Every write after the first compares the object's identity, so two machines never both believe that they took it over. A run
-that finds another holder ends before it publishes anything more.
+Every write after the first compares the object's identity, so two machines never both believe that they took it over.
+A run that finds another holder ends before it publishes anything more.
 """
 
 import os

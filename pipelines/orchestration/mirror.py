@@ -29,9 +29,9 @@ _DEPTH = 3  # folders of an artifact: node, output, execution
 class Mirror:
     """Local copies of the artifacts below one root."""
 
-    def __init__(self, config: RunConfig, root: ObjectPath) -> None:
-        """Takes the run, and its root."""
-        self._config, self._root = config, root
+    def __init__(self, config: RunConfig) -> None:
+        """Takes the run, whose root is on an object store."""
+        self._config, self._root = config, config.root
         self._in_use: set[Path] = set()
 
     def holds(self, uri: str) -> bool:
@@ -108,7 +108,7 @@ def near(config: RunConfig, folder: Location) -> Location:
     """Returns the local copy of an artifact if there is one, not verified; else the artifact itself."""
     if isinstance(folder, Path) or config.store is None:
         return folder
-    local = Mirror(config, config.store).local(folder)
+    local = Mirror(config).local(folder)
     return local if local.is_dir() else folder
 
 

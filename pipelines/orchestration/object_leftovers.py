@@ -27,7 +27,7 @@ _FILE = "collected.json"
 def collect(config: RunConfig, root: ObjectPath, store: Store) -> None:
     """Deletes the leftovers of a root on an object store."""
     durable.remove(work_folder(config))
-    known, mirror = _read(config), Mirror(config, root)
+    known, mirror = _read(config), Mirror(config)
     found = {node.id: store.unfinished(node.id) for node in graph.nodes(config.settings)}
     new = {node: numbers - set(known.get(node, ())) for node, numbers in found.items()}
     for node, numbers in new.items():

@@ -37,8 +37,8 @@ def check_state(config: RunConfig) -> dict[str, Any]:
     if config.store is None:
         if known:
             raise SettingsError(
-                f"{config.root}: the state folder of the root {known['root']}; name that with --root, or choose another "
-                "folder"
+                f"{config.root}: the state folder of the root {known['root']}; name that with --root, or choose "
+                "another folder"
             )
         return {}
     if known and known["root"] != str(config.store):
@@ -90,6 +90,6 @@ def _check_metadata(config: RunConfig, root: ObjectPath, state: str) -> None:
     if known["identity"] != mine["identity"]:
         raise SettingsError(
             f"{root}: its metadata is {known['where']}, not {where}; run there, choose another --root, or share the "
-            f"metadata with --metadata mysql://… or postgresql://…. If that metadata is lost, delete {path}: every node "
-            "then runs again"
+            f"metadata with --metadata mysql://… or postgresql://…. If that metadata is lost, delete {path}: every "
+            "node then runs again"
         )

@@ -9,7 +9,7 @@ from pathlib import Path
 
 from components.records import seal
 from components.records.seal import Seal
-from components.storage.hashing import HashCache, digest_of
+from components.storage.hashing import HashCache, HashedFile, digest_of
 from components.storage.location import Location
 from components.storage.objects import ObjectPath
 from pipelines.config import RunConfig
@@ -56,7 +56,7 @@ def of_listing(folder: ObjectPath, known: Seal | None = None) -> Seal:
     """Returns the seal of a folder on a store by its listing, with the digests that are known."""
     listed = folder.files_below()
     digests = {file.path: file.sha256 for file in known.files} if known else {}
-    files = [seal.HashedFile(name, stat.st_size, digests.get(name, "")) for name, stat in sorted(listed.items())]
+    files = [HashedFile(name, stat.st_size, digests.get(name, "")) for name, stat in sorted(listed.items())]
     return Seal(tuple(files), {name: stat.identity for name, stat in listed.items()})
 
 

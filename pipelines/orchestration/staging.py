@@ -6,14 +6,15 @@
     <state>/mirror/Ingest/examples/5 ─► executor ─► <state>/mirror/Trainer/model/9 ─► audit, seal, upload
 
 The artifacts' URIs are local only while the executor works. A killed run leaves objects that nothing refers to; the
-next run deletes them (`leftovers.py`). On a distributed engine, the URIs stay remote and workers write to the store; the
-outputs without their shards are then fetched for the audit, and the seal is that of the listing.
+next run deletes them (`leftovers.py`). On a distributed engine, the URIs stay remote and workers write to the store;
+the outputs without their shards are then fetched for the audit, and the seal is that of the listing.
 """
 
 import shutil
 from collections.abc import Iterator, Mapping
 from contextlib import closing, contextmanager
 from dataclasses import dataclass, field
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -37,7 +38,7 @@ def is_distributed(config: RunConfig) -> bool:
     """Whether Beam nodes run on an engine whose workers do not see this machine's disk."""
     flags = list(config.beam_args)
     given = [flag.partition("=")[2] for flag in flags if flag.startswith("--runner=")]
-    given += [after for flag, after in zip(flags, flags[1:], strict=False) if flag == "--runner"]
+    given += [after for flag, after in pairwise(flags) if flag == "--runner"]
     return bool(given) and given[-1].rpartition(".")[2].lower() not in _LOCAL_RUNNERS
 
 
@@ -191,7 +192,7 @@ class Stager:
     def __init__(self, config: RunConfig, lease: Lease | None) -> None:
         """Takes the run, and the lock of its root if that is on an object store."""
         self._config, self._lease = config, lease
-        self._mirror = Mirror(config, config.store) if config.store is not None else None
+        self._mirror = Mirror(config) if config.store is not None else None
 
     @contextmanager
     def staged(self, info: Any, *, is_beam: bool) -> Iterator[Staged]:

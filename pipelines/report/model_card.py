@@ -18,7 +18,6 @@ from components.redact import redact
 from components.settings.tree import Settings
 from components.storage import durable
 from components.storage.location import Location
-from components.storage.objects import ObjectPath
 from pipelines.config import RunConfig
 from pipelines.orchestration.store import Artifact, Execution
 from pipelines.report.facts import RunFacts
@@ -99,8 +98,7 @@ def write_served(facts: RunFacts, config: RunConfig) -> None:
     """Writes the card of the pushed version if it has none: the run that pushed it may have been killed before."""
     file = config.serving / f"model_card-{facts.model_version}.json"
     if facts.card and facts.model_version and not file.exists():
-        write = durable.write_bytes if isinstance(file, Path) else ObjectPath.write_bytes
-        write(file, _content(facts))  # type: ignore[arg-type]
+        durable.write_bytes(file, _content(facts))
 
 
 def _content(facts: RunFacts) -> bytes:
