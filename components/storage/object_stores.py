@@ -169,7 +169,7 @@ def may_pass(error: BaseException) -> bool:
 def _number(error: BaseException) -> int:
     if isinstance(error, OSError):
         return error.errno or (errno.ENOENT if isinstance(error, FileNotFoundError) else errno.EIO)
-    return _NUMBERS.get(type(error).__name__, errno.EIO)
+    return errno.EINVAL if isinstance(error, ValueError) else _NUMBERS.get(type(error).__name__, errno.EIO)
 
 
 def _as_os_error(error: BaseException, uri: str, waited: float | None) -> OSError:
