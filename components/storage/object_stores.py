@@ -51,6 +51,7 @@ _NUMBERS = {
     "InvalidPathError": errno.EINVAL,
     "NotSupportedError": errno.ENOTSUP,
 }
+_STATUS_NUMBERS = {"401": errno.EACCES, "403": errno.EACCES, "404": errno.ENOENT}
 _WORDS = {
     errno.ENOENT: "No such file or directory",
     errno.EACCES: "Permission denied",
@@ -169,7 +170,10 @@ def may_pass(error: BaseException) -> bool:
 def _number(error: BaseException) -> int:
     if isinstance(error, OSError):
         return error.errno or (errno.ENOENT if isinstance(error, FileNotFoundError) else errno.EIO)
-    return _NUMBERS.get(type(error).__name__, errno.EIO)
+    if isinstance(error, ValueError):
+        return errno.EINVAL
+    status = _STATUS.search(str(error))  # of a listing, whose errors are all of one type
+    return _NUMBERS.get(type(error).__name__) or _STATUS_NUMBERS.get(status[1] if status else "", errno.EIO)
 
 
 def _as_os_error(error: BaseException, uri: str, waited: float | None) -> OSError:

@@ -258,9 +258,9 @@ def _relative(key: str, folder: str) -> str:
 
 
 def _stat_of(found: "ObjectMeta") -> RemoteStat:
-    # A listing has no version, so that the etag, if there is one, is the identity wherever the stat came from.
+    # The same from a listing and from a request for one object: the former has no version, the latter whole seconds.
     identity = found["e_tag"] or found["version"] or ""
-    return RemoteStat(found["size"], round(found["last_modified"].timestamp() * 1e9), identity.strip('"'))
+    return RemoteStat(found["size"], int(found["last_modified"].timestamp()) * 10**9, identity.strip('"'))
 
 
 WritablePath: TypeAlias = Path | ObjectPath
