@@ -67,8 +67,7 @@ def broken(config: RunConfig, folder: Location, cache: HashCache) -> str | None:
         return "its seal is missing"
     if isinstance(folder, Path):
         return seal.broken(folder, sealed, cache)
-    listed = folder.files_below()
-    return seal.broken_listing(listed, sealed) if listed or not sealed.files else f"{folder.name}: folder missing"
+    return seal.broken_listing(folder.files_below(), sealed)
 
 
 def _name(folder: Location) -> str:
