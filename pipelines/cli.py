@@ -1,6 +1,7 @@
 """The `penstock` command. Each command is a plain function that imports what it needs when it is called."""
 
 import sys
+from collections.abc import Callable
 from typing import Annotated
 
 import typer
@@ -25,7 +26,24 @@ TaskName = Annotated[str, typer.Argument(metavar="TASK", help=f"The task: {', '.
 Data = Annotated[
     str | None, typer.Option(help="Raw data: folder, file, pattern or address. Default: the generated sample.")
 ]
-Root = Annotated[str | None, typer.Option(help="Folder for metadata, artifacts and models. Default: runs/NAME.")]
+Root = Annotated[
+    str | None,
+    typer.Option(help="Folder for metadata, artifacts and models, or s3://… or gs://…. Default: runs/NAME."),
+]
+State = Annotated[
+    str | None,
+    typer.Option(metavar="DIR", help="With --root s3://… or gs://…: local folder for the rest. Default: runs/NAME."),
+]
+Metadata = Annotated[
+    str | None,
+    typer.Option(
+        metavar="URI",
+        help="Metadata of a team: mysql://user@host/db or postgresql://…; the password in PENSTOCK_METADATA_PASSWORD.",
+    ),
+]
+TakeOver = Annotated[
+    bool, typer.Option("--take-over", help="Take over the lock of a remote root from a run that has ended elsewhere.")
+]
 Name = Annotated[str | None, typer.Option(help="Name of the pipeline. Default: name of the task.")]
 Schema = Annotated[
     str | None,
@@ -84,6 +102,8 @@ def run(
     beam_args: BeamArgs = None,
     data: Data = None,
     root: Root = None,
+    state: State = None,
+    metadata: Metadata = None,
     name: Name = None,
     schema: Schema = None,
     label: Label = "",
@@ -94,6 +114,7 @@ def run(
     force: Force = None,
     dry_run: DryRun = False,
     wait: Wait = False,
+    take_over: TakeOver = False,
 ) -> None:
     """Bring a pipeline up to date: run the nodes that are due, and show the result."""
     from pipelines import config
@@ -104,6 +125,8 @@ def run(
         task,
         data=data,
         root=root,
+        state=state,
+        metadata=metadata,
         name=name,
         schema=schema,
         settings_file=settings_file,
@@ -113,16 +136,19 @@ def run(
     request = Request(first, last, frozenset(force or ()))
     if dry_run:
         raise typer.Exit(execute.dry_run(chosen, request))
-    raise typer.Exit(execute.run(chosen, request, wait=wait))
+    raise typer.Exit(execute.run(chosen, request, wait=wait, take_over=take_over))
 
 
 @app.command("train-worker")
-def train_worker(task: TaskName, root: Root = None, name: Name = None, settings_file: SettingsFile = None) -> None:
+def train_worker(
+    task: TaskName, root: Root = None, state: State = None, name: Name = None, settings_file: SettingsFile = None
+) -> None:
     """Train with `penstock run` on another machine, as one of the workers that TF_CONFIG lists."""
     from pipelines import config
     from pipelines.orchestration import workers
 
-    workers.join(config.make(task, data=".", root=root, name=name, settings_file=settings_file), typer.echo)
+    chosen = config.make(task, data=".", root=root, state=state, name=name, settings_file=settings_file)
+    workers.join(chosen, typer.echo)
 
 
 @app.command()
@@ -268,10 +294,25 @@ def main() -> None:
 
     from components.errors import PenstockError, exit_code_of
     from components.redact import redact
+    from components.storage import tensorflow_s3
 
     sys.excepthook = lambda *error: print(redact("".join(traceback.format_exception(*error))), file=sys.stderr, end="")
     try:
-        app()
+        code = _exit_code(app)
     except (PenstockError, KeyboardInterrupt) as error:
         print(redact(f"penstock: {error}") if str(error) else "penstock: interrupted", file=sys.stderr)
-        raise SystemExit(exit_code_of(error)) from None
+        code = exit_code_of(error)
+    except Exception:  # noqa: BLE001 - shown as Python would
+        sys.excepthook(*sys.exc_info())
+        code = PenstockError.exit_code
+    tensorflow_s3.end(code)
+    raise SystemExit(code)
+
+
+def _exit_code(command: Callable[[], None]) -> int:
+    """Runs a command; returns the exit code that it ends with, as Typer ends every command by SystemExit."""
+    try:
+        command()
+    except SystemExit as ended:
+        return int(ended.code or 0)
+    return 0

@@ -14,6 +14,7 @@ import orjson
 from components.records.ledger import Entry
 from components.records.quarantine import Quarantined, printable
 from components.storage import durable
+from components.storage.location import Location
 
 MANIFEST = "manifest.json"
 QUARANTINE = "quarantine.jsonl"
@@ -58,7 +59,7 @@ class Manifest:
         """Returns the ledger entry of the ingest."""
         return Entry("Ingest", self.found, sum(shard.records for shard in self.shards), self.quarantined)
 
-    def warnings_in(self, artifact: Path) -> list[str]:
+    def warnings_in(self, artifact: Location) -> list[str]:
         """Returns the warnings, with the path of the list of near duplicates in the artifact."""
         return [text.replace(NEAR_DUPLICATES, str(artifact / NEAR_DUPLICATES)) for text in self.warnings]
 
@@ -74,7 +75,7 @@ def write(artifact: Path, manifest: Manifest, quarantined: Iterable[Quarantined]
     write_quarantine(artifact / QUARANTINE, quarantined)
 
 
-def read(artifact: Path) -> Manifest:
+def read(artifact: Location) -> Manifest:
     """Reads the manifest of an artifact."""
     stored = orjson.loads((artifact / MANIFEST).read_bytes())
     stored["shards"] = tuple(Shard(**shard) for shard in stored["shards"])
@@ -88,7 +89,7 @@ def write_quarantine(path: Path, quarantined: Iterable[Quarantined]) -> None:
     durable.write_bytes(path, b"".join(orjson.dumps(_to_json(bad)) + b"\n" for bad in quarantined), private=True)
 
 
-def read_quarantine(artifact: Path) -> list[Quarantined]:
+def read_quarantine(artifact: Location) -> list[Quarantined]:
     """Reads the quarantine list of an artifact."""
     lines = (artifact / QUARANTINE).read_bytes().splitlines()
     return [Quarantined(**orjson.loads(line)) for line in lines]
