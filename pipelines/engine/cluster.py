@@ -16,7 +16,7 @@ from pathlib import Path
 import psutil
 
 from components.errors import PenstockError, SettingsError
-from pipelines.engine import install, java, places
+from pipelines.engine import boot, install, java, places
 from pipelines.engine.places import Process, State
 from pipelines.engine.rest import Flink, Unreachable
 
@@ -46,7 +46,7 @@ def start(size: Size, say: Say) -> State:
     command, installed = install.java(), install.ensure(say)
     folder = places.run()
     (folder / "logs").mkdir(parents=True, exist_ok=True)
-    layout = java.Layout(command, tuple(install.jars(installed)), folder, _free_ports(), size.slots or os.cpu_count() or 1)
+    layout = java.Layout(command, tuple(install.class_path(installed)), folder, _free_ports(), size.slots or os.cpu_count() or 1)
     java.write_configuration(layout)
     started: list[Process] = []
     try:
@@ -108,6 +108,7 @@ def _spawn(name: str, command: Sequence[str], log: Path) -> Process:
             stdout=output,
             stderr=subprocess.STDOUT,
             cwd=log.parent.parent,
+            env={**os.environ, boot.LOGS: str(log.parent), boot.NAME: name},
             start_new_session=True,  # Ctrl-C in the terminal is not for the engine
         )
     return Process(name, child.pid, psutil.Process(child.pid).create_time())

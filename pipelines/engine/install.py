@@ -18,7 +18,7 @@ from pathlib import Path
 from components.errors import PenstockError, SettingsError
 from components.storage import durable
 from components.storage.hashing import sha256_of
-from pipelines.engine import places
+from pipelines.engine import loopback, places
 
 _HERE = Path(__file__).parent
 _DIGESTS = _HERE / "jars.sha256"
@@ -26,6 +26,7 @@ _ARCHIVE = f"apache-flink-libraries=={places.FLINK}"
 _ARCHIVE_SHA256 = "4a58e3a1fb7d83340bc96b6c080624c6d792d69fae5d294b96224775204a9c60"
 _OF_FLINK = re.compile(r"[^/]+/deps/lib/((?:flink-dist|log4j-)[^/]+\.jar)")
 _PLUGIN = "org.apache.maven.plugins:maven-dependency-plugin:3.6.1:copy-dependencies"
+PATCHED = "loopback"  # folder of the class that `loopback.py` changes
 _MINUTES = 30  # for each of the two downloads
 _JAVA = range(11, 22)  # releases that Flink 1.19 runs on
 _INSTALL_JAVA = "install JDK 17 (Debian, Ubuntu: apt-get install openjdk-17-jre-headless), or set JAVA_HOME to one"
@@ -62,19 +63,24 @@ def ensure(say: Callable[[str], None]) -> Path:
         _download_flink(folder)
         say(f"downloading Beam's Flink runner {places.BEAM} with Maven (130 MB, once)")
         _download_beam(folder, maven)
+        loopback.write(folder / "beam" / f"beam-sdks-java-core-{places.BEAM}.jar", folder / PATCHED)
         check(folder)
     return target
 
 
-def jars(folder: Path) -> list[Path]:
-    """Returns the class path: Flink's own jars first, as its classes win."""
+def class_path(folder: Path) -> list[Path]:
+    """Returns the class path: the changed class of Beam, then Flink's own jars, whose classes win over Beam's."""
+    return [folder / PATCHED, *_jars(folder)]
+
+
+def _jars(folder: Path) -> list[Path]:
     return [*sorted((folder / "lib").glob("*.jar")), *sorted((folder / "beam").glob("*.jar"))]
 
 
 def check(folder: Path) -> None:
     """Raises PenstockError unless the installed files are exactly those whose digests are listed."""
     expected = digests()
-    found = {path.relative_to(folder).as_posix(): path for path in jars(folder)}
+    found = {path.relative_to(folder).as_posix(): path for path in [*_jars(folder), *(folder / PATCHED).rglob("*.class")]}
     wrong = sorted(name for name, path in found.items() if expected.get(name) != sha256_of(path))
     if wrong or expected.keys() - found.keys():
         different = ", ".join([*wrong, *sorted(expected.keys() - found.keys())][:5])

@@ -1,0 +1,78 @@
+"""Makes Beam's Java servers listen on loopback alone.
+
+    ServerFactory: NettyServerBuilder.forPort(socket.getPort())   all interfaces, without authentication
+    here:          NettyServerBuilder.forAddress(socket)          the address that was asked for: 127.0.0.1
+
+Beam 2.62 has no option for it. The jar is pinned, so the change is a fixed one: in the class file, the call gets another
+name and signature, and the instruction before it (getPort) becomes three that do nothing. The changed class is in a
+folder of its own, before the jars on the class path, and its digest is listed like those of the jars.
+"""
+
+import struct
+import zipfile
+from pathlib import Path
+
+from components.errors import PenstockError
+
+CLASS = "org/apache/beam/sdk/fn/server/ServerFactory$InetSocketAddressServerFactory.class"
+_FIXED = {3: 4, 4: 4, 5: 8, 6: 8, 7: 2, 8: 2, 9: 4, 10: 4, 11: 4, 12: 4, 15: 3, 16: 2, 17: 4, 18: 4, 19: 2, 20: 2}
+_UTF8, _LONG, _DOUBLE, _NAME_AND_TYPE, _METHOD = 1, 5, 6, 12, 10
+_RESULT = "Lorg/apache/beam/vendor/grpc/v1p60p1/io/grpc/netty/NettyServerBuilder;"
+
+
+def write(jar: Path, folder: Path) -> Path:
+    """Writes the changed class below `folder` and returns its path."""
+    target = folder / CLASS
+    target.parent.mkdir(parents=True)
+    with zipfile.ZipFile(jar) as archive:
+        target.write_bytes(bind_to_address(archive.read(CLASS)))
+    return target
+
+
+def bind_to_address(content: bytes) -> bytes:
+    """Returns a class file whose call of `forPort(x.getPort())` is `forAddress(x)`."""
+    entries, end = _constants(content)
+    text = {index: content[at + 3 : at + 3 + _u2(content, at + 1)].decode() for index, (tag, at) in entries.items() if tag == _UTF8}
+    signatures = {
+        index: (text[_u2(content, at + 1)], text[_u2(content, at + 3)], at)
+        for index, (tag, at) in entries.items()
+        if tag == _NAME_AND_TYPE
+    }
+    methods = {
+        signatures[_u2(content, at + 3)][:2]: (index, signatures[_u2(content, at + 3)][2])
+        for index, (tag, at) in entries.items()
+        if tag == _METHOD
+    }
+    try:
+        for_port, place = methods["forPort", f"(I){_RESULT}"]
+        get_port, _ = methods["getPort", "()I"]
+    except KeyError as missing:
+        raise PenstockError(f"{CLASS}: no call of {missing}; expected the class of Beam 2.62.0") from None
+    count = _u2(content, 8)
+    added = _utf8("forAddress") + _utf8(f"(Ljava/net/SocketAddress;){_RESULT}")
+    changed = bytearray(content)
+    changed[place + 1 : place + 5] = struct.pack(">HH", count, count + 1)  # name and signature: the added ones
+    old = struct.pack(">BHBH", 0xB6, get_port, 0xB8, for_port)  # invokevirtual getPort, invokestatic forPort
+    new = struct.pack(">BBBBH", 0, 0, 0, 0xB8, for_port)
+    if content.count(old, end) != 1:
+        raise PenstockError(f"{CLASS}: expected one call of forPort(getPort()), as in Beam 2.62.0")
+    return bytes(struct.pack(">8sH", bytes(changed[:8]), count + 2) + changed[10:end] + added + changed[end:].replace(old, new))
+
+
+def _constants(content: bytes) -> tuple[dict[int, tuple[int, int]], int]:
+    """Returns the tag and place of every entry of the constant pool, and where the pool ends."""
+    entries, at, index = {}, 10, 1
+    while index < _u2(content, 8):
+        tag = content[at]
+        entries[index] = (tag, at)
+        at += 3 + _u2(content, at + 1) if tag == _UTF8 else 1 + _FIXED[tag]
+        index += 2 if tag in (_LONG, _DOUBLE) else 1
+    return entries, at
+
+
+def _u2(content: bytes, at: int) -> int:
+    return int.from_bytes(content[at : at + 2], "big")
+
+
+def _utf8(text: str) -> bytes:
+    return struct.pack(">BH", _UTF8, len(text)) + text.encode()
