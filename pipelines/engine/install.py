@@ -49,6 +49,11 @@ def java() -> str:
 
 def ensure(say: Callable[[str], None]) -> Path:
     """Returns the folder of the installed files; installs them first if they are missing."""
+    with places.one_at_a_time():
+        return _ensure(say)
+
+
+def _ensure(say: Callable[[str], None]) -> Path:
     target = places.installed()
     if target.exists():
         check(target)

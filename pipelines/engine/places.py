@@ -9,6 +9,8 @@ PENSTOCK_ENGINE names: then several engines can run beside each other.
 """
 
 import os
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
@@ -41,6 +43,16 @@ def run() -> Path:
     """Returns the folder of the engine that runs."""
     named = os.environ.get(VARIABLE)
     return Path(named).absolute() if named else home() / "run"
+
+
+@contextmanager
+def one_at_a_time() -> Iterator[None]:
+    """Waits until no other process installs something into the engine's home."""
+    from filelock import FileLock
+
+    home().mkdir(parents=True, exist_ok=True)
+    with FileLock(home() / ".lock"):
+        yield
 
 
 @dataclass(frozen=True)

@@ -30,9 +30,14 @@ Say = Callable[[str], None]
 
 def ensure(say: Say) -> Path:
     """Returns the boot program of workers that run this code; makes their environment first if it is missing."""
+    with places.one_at_a_time():
+        return _ensure(say)
+
+
+def _ensure(say: Say) -> Path:
     python = _environment(say)
     version = wheel.version()
-    code = python.parents[2] / "code" / version
+    code = python.parents[1] / "code" / version
     program = code.with_name(f"{version}.sh")
     if not program.exists():
         durable.remove(code)

@@ -73,7 +73,6 @@ def build(config: RunConfig, schema_in_force: bytes, schema_file: Path) -> Pipel
         metadata_connection_config=metadata.sqlite_metadata_connection_config(str(config.metadata)),
         # plan.py decides which nodes are due; TFX's own cache would return outdated results.
         enable_cache=False,
-        beam_pipeline_args=list(config.beam_args),
     )
 
 

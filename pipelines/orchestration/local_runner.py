@@ -35,8 +35,8 @@ from components.records import seal
 from components.storage import durable
 from components.storage.hashing import HashCache
 from pipelines.config import RunConfig
-from pipelines.orchestration import beam_translation, disk, plan, store
-from pipelines.orchestration.audit import Audit, ShardCheck, audit
+from pipelines.orchestration import beam_translation, disk, engines, plan, store
+from pipelines.orchestration.audit import Audit, ShardCheck, audit, records_read
 from pipelines.orchestration.outcome import NodeFacts
 from pipelines.orchestration.plan import NodePlan, Plan
 
@@ -52,6 +52,7 @@ class LocalRunner:
         """Takes the plan, and callbacks for the start and the end of each node."""
         self._config, self._plan, self._started, self._finished = config, planned, started, finished
         self._shards = ShardCheck()
+        self._engine = engines.prepare(config.settings.engine, config.beam_args)
 
     def run(self, pipeline: pipeline_pb2.Pipeline) -> None:
         """Runs every node of the plan in topological order; raises what the first failing node raised."""
@@ -89,7 +90,7 @@ class LocalRunner:
         node_id = node.node_info.id
         if node_id == "Trainer":
             self._provide_checkpoints(planned, node)
-        inspector = _Inspector(self._config, self._shards)
+        inspector = _Inspector(self._config, self._shards, self._engine)
         info = launcher.Launcher(
             pipeline_node=node,
             mlmd_connection=metadata.Metadata(connection),
@@ -118,13 +119,13 @@ class LocalRunner:
 class _Inspector:
     """Checks the shards before a node's executor, and its outputs before they are published: audit, then seal."""
 
-    def __init__(self, config: RunConfig, shards: ShardCheck) -> None:
-        self._config, self._shards = config, shards
+    def __init__(self, config: RunConfig, shards: ShardCheck, engine: engines.Prepared) -> None:
+        self._config, self._shards, self._engine = config, shards, engine
         self.audited = Audit()
 
     def operators(self) -> dict[type[message.Message], Any]:
         """Returns TFX's executor operators, each followed by our inspection."""
-        inspect = self._inspect
+        inspect, make_pipeline = self._inspect, self._make_pipeline
 
         class InspectedPython(python_executor_operator.PythonExecutorOperator):
             def run_executor(self, execution_info: Any) -> Any:
@@ -134,13 +135,18 @@ class _Inspector:
             def run_executor(self, execution_info: Any, make_beam_pipeline_fn: Any = None) -> Any:
                 beam_workers.prepare()
                 beam_translation.speed_up()
-                run = partial(super().run_executor, make_beam_pipeline_fn=make_beam_pipeline_fn)
+                make = make_beam_pipeline_fn or partial(make_pipeline, execution_info)
+                run = partial(super().run_executor, make_beam_pipeline_fn=make)
                 return inspect(execution_info, run)
 
         return {
             executable_spec_pb2.PythonClassExecutableSpec: InspectedPython,
             executable_spec_pb2.BeamExecutableSpec: InspectedBeam,
         }
+
+    def _make_pipeline(self, info: Any) -> Any:
+        """Returns the Beam pipeline of a node; with it, TFX does not pack its own source for workers at every node."""
+        return self._engine.pipeline(self._config.name, info.pipeline_node.node_info.id, records_read(_uris(info.input_dict)))
 
     def _inspect(self, info: Any, run: Callable[[Any], Any]) -> Any:
         begun = time.monotonic()
