@@ -46,7 +46,7 @@ def start(size: Size, say: Say) -> State:
     command, installed = install.java(), install.ensure(say)
     folder = places.run()
     (folder / "logs").mkdir(parents=True, exist_ok=True)
-    layout = java.Layout(command, tuple(install.class_path(installed)), folder, _free_ports(), size.slots or os.cpu_count() or 1)
+    layout = java.Layout(command, install.own_jar(installed), folder, _free_ports(), size.slots or os.cpu_count() or 1)
     java.write_configuration(layout)
     started: list[Process] = []
     try:

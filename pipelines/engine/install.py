@@ -12,6 +12,7 @@ import shutil
 import subprocess
 import sys
 import tarfile
+import zipfile
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
@@ -26,7 +27,6 @@ _ARCHIVE = f"apache-flink-libraries=={places.FLINK}"
 _ARCHIVE_SHA256 = "4a58e3a1fb7d83340bc96b6c080624c6d792d69fae5d294b96224775204a9c60"
 _OF_FLINK = re.compile(r"[^/]+/deps/lib/((?:flink-dist|log4j-)[^/]+\.jar)")
 _PLUGIN = "org.apache.maven.plugins:maven-dependency-plugin:3.6.1:copy-dependencies"
-PATCHED = "loopback"  # folder of the class that `loopback.py` changes
 _MINUTES = 30  # for each of the two downloads
 _JAVA = range(11, 22)  # releases that Flink 1.19 runs on
 _INSTALL_JAVA = "install JDK 17 (Debian, Ubuntu: apt-get install openjdk-17-jre-headless), or set JAVA_HOME to one"
@@ -68,27 +68,42 @@ def _ensure(say: Callable[[str], None]) -> Path:
         _download_flink(folder)
         say(f"downloading Beam's Flink runner {places.BEAM} with Maven (130 MB, once)")
         _download_beam(folder, maven)
-        loopback.write(folder / "beam" / f"beam-sdks-java-core-{places.BEAM}.jar", folder / PATCHED)
+        _write_own_jar(folder)
         check(folder)
     return target
 
 
-def class_path(folder: Path) -> list[Path]:
-    """Returns the class path: the changed class of Beam, then Flink's own jars, whose classes win over Beam's."""
-    return [folder / PATCHED, *_jars(folder)]
+def own_jar(folder: Path) -> Path:
+    """Returns the only jar on the class path: it holds our change of Beam and names all other jars.
+
+    Beam's job server sends every file of its class path to the cluster, where all of them are already.
+    """
+    return folder / "engine.jar"
 
 
-def _jars(folder: Path) -> list[Path]:
-    return [*sorted((folder / "lib").glob("*.jar")), *sorted((folder / "beam").glob("*.jar"))]
+def _jars(folder: Path) -> list[str]:
+    """Returns the jars of Flink, whose classes win, and of Beam, by their paths in the folder."""
+    return [f"{part}/{path.name}" for part in ("lib", "beam") for path in sorted((folder / part).glob("*.jar"))]
+
+
+def _write_own_jar(folder: Path) -> None:
+    """Writes the jar; the same files give the same bytes."""
+    manifest = f"Manifest-Version: 1.0\nClass-Path: {' '.join(_jars(folder))}"
+    lines = [line[:70] + "".join(f"\n {line[at : at + 70]}" for at in range(70, len(line), 70)) for line in manifest.split("\n")]
+    beam = folder / "beam" / f"beam-sdks-java-core-{places.BEAM}.jar"
+    content = {"META-INF/MANIFEST.MF": "".join(f"{line}\n" for line in lines).encode(), loopback.CLASS: loopback.changed_class(beam)}
+    with zipfile.ZipFile(own_jar(folder), "w") as archive:
+        for name, data in content.items():
+            archive.writestr(zipfile.ZipInfo(name), data)
 
 
 def check(folder: Path) -> None:
     """Raises PenstockError unless the installed files are exactly those whose digests are listed."""
     expected = digests()
-    found = {path.relative_to(folder).as_posix(): path for path in [*_jars(folder), *(folder / PATCHED).rglob("*.class")]}
-    wrong = sorted(name for name, path in found.items() if expected.get(name) != sha256_of(path))
-    if wrong or expected.keys() - found.keys():
-        different = ", ".join([*wrong, *sorted(expected.keys() - found.keys())][:5])
+    found = {name for name in (*_jars(folder), own_jar(folder).name) if (folder / name).exists()}
+    wrong = sorted(name for name in found if expected.get(name) != sha256_of(folder / name))
+    if wrong or expected.keys() - found:
+        different = ", ".join([*wrong, *sorted(expected.keys() - found)][:5])
         raise PenstockError(
             f"{folder}: differs from the list of digests in pipelines/engine/{_DIGESTS.name} ({different}); "
             f"expected the released files. Delete the folder and run again; if it happens again, do not use these files"

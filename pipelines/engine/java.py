@@ -65,7 +65,7 @@ class Layout:
     """How the engine is started: which Java, which jars, which folder, how large."""
 
     java: str
-    class_path: tuple[Path, ...]
+    jar: Path  # names all other jars
     folder: Path  # of configuration, logs and temporary files
     ports: Ports
     slots: int  # per task manager
@@ -144,8 +144,7 @@ def _java(layout: Layout, *options: str) -> list[str]:
     exported = [f"--add-exports={package}=ALL-UNNAMED" for package in _EXPORTED]
     logging = f"-Dlog4j.configurationFile=file:{layout.folder / 'conf' / 'log4j.properties'}"
     temporary = f"-Djava.io.tmpdir={layout.folder / 'tmp'}"
-    path = ":".join(map(str, layout.class_path))
-    return [layout.java, "-XX:+UseG1GC", *options, *opened, *exported, logging, temporary, "-cp", path]
+    return [layout.java, "-XX:+UseG1GC", *options, *opened, *exported, logging, temporary, "-cp", str(layout.jar)]
 
 
 def _configured(layout: Layout) -> list[str]:

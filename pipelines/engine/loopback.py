@@ -4,8 +4,8 @@
     here:          NettyServerBuilder.forAddress(socket)          the address that was asked for: 127.0.0.1
 
 Beam 2.62 has no option for it. The jar is pinned, so the change is a fixed one: in the class file, the call gets another
-name and signature, and the instruction before it (getPort) becomes three that do nothing. The changed class is in a
-folder of its own, before the jars on the class path, and its digest is listed like those of the jars.
+name and signature, and the instruction before it (getPort) becomes three that do nothing. The changed class is in the
+engine's own jar, which is the first on the class path, and its digest is listed like those of the other jars.
 """
 
 import struct
@@ -20,13 +20,10 @@ _UTF8, _LONG, _DOUBLE, _NAME_AND_TYPE, _METHOD = 1, 5, 6, 12, 10
 _RESULT = "Lorg/apache/beam/vendor/grpc/v1p60p1/io/grpc/netty/NettyServerBuilder;"
 
 
-def write(jar: Path, folder: Path) -> Path:
-    """Writes the changed class below `folder` and returns its path."""
-    target = folder / CLASS
-    target.parent.mkdir(parents=True)
+def changed_class(jar: Path) -> bytes:
+    """Returns the changed class of Beam's jar."""
     with zipfile.ZipFile(jar) as archive:
-        target.write_bytes(bind_to_address(archive.read(CLASS)))
-    return target
+        return bind_to_address(archive.read(CLASS))
 
 
 def bind_to_address(content: bytes) -> bytes:
