@@ -16,6 +16,7 @@ from pathlib import Path
 import psutil
 
 from components.errors import PenstockError, SettingsError
+from components.storage import durable
 from pipelines.engine import boot, install, java, places
 from pipelines.engine.places import Process, State
 from pipelines.engine.rest import Flink, Unreachable
@@ -46,6 +47,7 @@ def start(size: Size, say: Say) -> State:
     command, installed = install.java(), install.ensure(say)
     folder = places.run()
     (folder / "logs").mkdir(parents=True, exist_ok=True)
+    durable.remove(folder / "tmp")  # of an engine that was killed
     layout = java.Layout(command, install.own_jar(installed), folder, _free_ports(), size.slots or os.cpu_count() or 1)
     java.write_configuration(layout)
     started: list[Process] = []
@@ -92,6 +94,7 @@ def stop(say: Say) -> None:
     for name, pid, how in _end(state.processes):
         say(f"{name} (pid {pid}): {how}")
     places.forget()
+    durable.remove(places.run() / "tmp")
     say(f"stopped; logs are kept in {places.run() / 'logs'}")
 
 

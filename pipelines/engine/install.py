@@ -19,7 +19,7 @@ from pathlib import Path
 from components.errors import PenstockError, SettingsError
 from components.storage import durable
 from components.storage.hashing import sha256_of
-from pipelines.engine import loopback, places
+from pipelines.engine import beam_classes, places
 
 _HERE = Path(__file__).parent
 _DIGESTS = _HERE / "jars.sha256"
@@ -74,10 +74,7 @@ def _ensure(say: Callable[[str], None]) -> Path:
 
 
 def own_jar(folder: Path) -> Path:
-    """Returns the only jar on the class path: it holds our change of Beam and names all other jars.
-
-    Beam's job server sends every file of its class path to the cluster, where all of them are already.
-    """
+    """Returns the only jar on the class path: it holds our changes of Beam, and names all other jars."""
     return folder / "engine.jar"
 
 
@@ -91,7 +88,7 @@ def _write_own_jar(folder: Path) -> None:
     manifest = f"Manifest-Version: 1.0\nClass-Path: {' '.join(_jars(folder))}"
     lines = [line[:70] + "".join(f"\n {line[at : at + 70]}" for at in range(70, len(line), 70)) for line in manifest.split("\n")]
     beam = folder / "beam" / f"beam-sdks-java-core-{places.BEAM}.jar"
-    content = {"META-INF/MANIFEST.MF": "".join(f"{line}\n" for line in lines).encode(), loopback.CLASS: loopback.changed_class(beam)}
+    content = {"META-INF/MANIFEST.MF": "".join(f"{line}\n" for line in lines).encode(), **beam_classes.changed_classes(beam)}
     with zipfile.ZipFile(own_jar(folder), "w") as archive:
         for name, data in content.items():
             archive.writestr(zipfile.ZipInfo(name), data)

@@ -76,7 +76,6 @@ class Prepared:
     def _flink_flags(self, job: str) -> list[str]:
         engine, state = self.settings, self.state
         parallelism = engine.parallelism or (state.parallelism if state else 0)
-        staged = places.run() / "conf" / "staged" if state else None  # else the job server would stage all its jars
         return [
             f"--job_name={job}",
             f"--job_endpoint={engine.endpoint or (state.endpoint if state else '')}",
@@ -84,7 +83,6 @@ class Prepared:
             *_environment(engine, self.boot),
             f"--environment_cache_millis={_IDLE_MS}",
             *_flag("parallelism", parallelism),
-            *([f"--files_to_stage={staged}"] if staged else []),
         ]
 
     def _direct_flags(self, node: str, records: int) -> list[str]:
@@ -114,8 +112,6 @@ def prepare(settings: Engine, beam_args: Sequence[str], say: Callable[[str], Non
     endpoint = settings.endpoint or (state.endpoint if state else "")
     if not cluster.listens(endpoint):
         raise SettingsError(f"flink: no job server answers at {endpoint}; {places.START}, or correct engine.endpoint")
-    if state is not None:
-        (places.run() / "conf" / "staged").touch()
     return Prepared(settings, beam_args, state, _boot_program(settings, state, say))
 
 

@@ -1,11 +1,14 @@
-"""Makes Beam's Java servers listen on loopback alone.
+"""Changes two calls in Beam's Java classes, for which Beam 2.62 has no option.
 
-    ServerFactory: NettyServerBuilder.forPort(socket.getPort())   all interfaces, without authentication
-    here:          NettyServerBuilder.forAddress(socket)          the address that was asked for: 127.0.0.1
+    servers    NettyServerBuilder.forPort(socket.getPort())   all interfaces, without authentication
+               NettyServerBuilder.forAddress(socket)          here: the address that was asked for, 127.0.0.1
 
-Beam 2.62 has no option for it. The jar is pinned, so the change is a fixed one: in the class file, the call gets another
-name and signature, and the instruction before it (getPort) becomes three that do nothing. The changed class is in the
-engine's own jar, which is the first on the class path, and its digest is listed like those of the other jars.
+    staging    new ClassGraph()….scan(1).getClasspathFiles()  the job server sends all of its jars with every job: 250 MB,
+               new ClassGraph()….scan(1).getModules()         10 s per node; here: an empty list, as the cluster has them
+
+The jars are pinned, so each change is a fixed one: in the class file, a call gets another name and signature of the same
+kind. The changed classes are in the engine's own jar, which is the first on the class path, and whose digest is listed
+like those of the other jars.
 """
 
 import struct
@@ -14,16 +17,25 @@ from pathlib import Path
 
 from components.errors import PenstockError
 
-CLASS = "org/apache/beam/sdk/fn/server/ServerFactory$InetSocketAddressServerFactory.class"
+SERVERS = "org/apache/beam/sdk/fn/server/ServerFactory$InetSocketAddressServerFactory.class"
+STAGING = "org/apache/beam/sdk/util/construction/resources/ClasspathScanningResourcesDetector.class"
 _FIXED = {3: 4, 4: 4, 5: 8, 6: 8, 7: 2, 8: 2, 9: 4, 10: 4, 11: 4, 12: 4, 15: 3, 16: 2, 17: 4, 18: 4, 19: 2, 20: 2}
 _UTF8, _LONG, _DOUBLE, _NAME_AND_TYPE, _METHOD = 1, 5, 6, 12, 10
 _RESULT = "Lorg/apache/beam/vendor/grpc/v1p60p1/io/grpc/netty/NettyServerBuilder;"
 
 
-def changed_class(jar: Path) -> bytes:
-    """Returns the changed class of Beam's jar."""
+def changed_classes(jar: Path) -> dict[str, bytes]:
+    """Returns the changed classes of the jar of Beam's core, by their paths."""
     with zipfile.ZipFile(jar) as archive:
-        return bind_to_address(archive.read(CLASS))
+        return {SERVERS: bind_to_address(archive.read(SERVERS)), STAGING: stage_nothing(archive.read(STAGING))}
+
+
+def stage_nothing(content: bytes) -> bytes:
+    """Returns a class file that calls `getModules()`, which is an empty list here, instead of `getClasspathFiles()`."""
+    old, new = _utf8("getClasspathFiles"), _utf8("getModules")
+    if content.count(old) != 1:
+        raise PenstockError(f"{STAGING}: expected one call of getClasspathFiles(), as in Beam 2.62.0")
+    return content.replace(old, new)
 
 
 def bind_to_address(content: bytes) -> bytes:
@@ -44,7 +56,7 @@ def bind_to_address(content: bytes) -> bytes:
         for_port, place = methods["forPort", f"(I){_RESULT}"]
         get_port, _ = methods["getPort", "()I"]
     except KeyError as missing:
-        raise PenstockError(f"{CLASS}: no call of {missing}; expected the class of Beam 2.62.0") from None
+        raise PenstockError(f"{SERVERS}: no call of {missing}; expected the class of Beam 2.62.0") from None
     count = _u2(content, 8)
     added = _utf8("forAddress") + _utf8(f"(Ljava/net/SocketAddress;){_RESULT}")
     changed = bytearray(content)
@@ -52,7 +64,7 @@ def bind_to_address(content: bytes) -> bytes:
     old = struct.pack(">BHBH", 0xB6, get_port, 0xB8, for_port)  # invokevirtual getPort, invokestatic forPort
     new = struct.pack(">BBBBH", 0, 0, 0, 0xB8, for_port)
     if content.count(old, end) != 1:
-        raise PenstockError(f"{CLASS}: expected one call of forPort(getPort()), as in Beam 2.62.0")
+        raise PenstockError(f"{SERVERS}: expected one call of forPort(getPort()), as in Beam 2.62.0")
     return bytes(struct.pack(">8sH", bytes(changed[:8]), count + 2) + changed[10:end] + added + changed[end:].replace(old, new))
 
 
