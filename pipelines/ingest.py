@@ -4,7 +4,7 @@ data ─► survey ─► shards, manifest, quarantine, schema ─► published 
 """
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -29,7 +29,7 @@ class IngestRequest:
     beam_args: Sequence[str] = ()
     wait: bool = False  # for another ingest into the same folder
     earlier: Path | None = None  # the --out of an earlier ingest, whose unchanged spans are not read again
-    engine: Engine = Engine()
+    engine: Engine = field(default_factory=Engine)
 
 
 def ingest(request: IngestRequest, surveyed: Callable[[Survey], None] | None = None) -> Manifest:

@@ -50,7 +50,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
 
 
 def describe() -> dict[str, Any]:
-    """Returns what decides whether a worker computes the same as the submitting machine; raises if a module is missing."""
+    """Returns the versions that decide what a worker computes; raises ImportError if a module is missing."""
     for name in _IMPORTED:
         importlib.import_module(name)
     missing = [name for name in _FOUND if importlib.util.find_spec(name) is None]

@@ -1,7 +1,7 @@
 """Starts, shows and stops the engine: job manager, task managers, Beam's job server, all on this machine.
 
-    start ─► install ─► workers ─► processes, each with its log ─► all slots there and the job server answers ─► state
-    stop  ─► SIGTERM to exactly these processes and the workers they started ─► wait ─► SIGKILL last
+start ─► install ─► workers ─► processes, each with its log ─► all slots there and the job server answers ─► state
+stop  ─► SIGTERM to exactly these processes and the workers they started ─► wait ─► SIGKILL last
 """
 
 import contextlib
@@ -122,7 +122,9 @@ def _wait_until_ready(state: State, logs: Path) -> None:
     while not _ready(state, flink):
         for each in state.processes:
             if _find(each) is None:
-                raise PenstockError(f"{each.name} of the engine ended while it started:\n{_last_lines(logs, each.name)}")
+                raise PenstockError(
+                    f"{each.name} of the engine ended while it started:\n{_last_lines(logs, each.name)}"
+                )
         if time.monotonic() > end:
             raise PenstockError(f"the engine was not ready after {_START_SECONDS} s; see the logs in {logs}")
         time.sleep(_POLL)

@@ -27,6 +27,7 @@ _ARCHIVE = f"apache-flink-libraries=={places.FLINK}"
 _ARCHIVE_SHA256 = "4a58e3a1fb7d83340bc96b6c080624c6d792d69fae5d294b96224775204a9c60"
 _OF_FLINK = re.compile(r"[^/]+/deps/lib/((?:flink-dist|log4j-)[^/]+\.jar)")
 _PLUGIN = "org.apache.maven.plugins:maven-dependency-plugin:3.6.1:copy-dependencies"
+_LINE = 70  # bytes per line of a jar's manifest
 _MINUTES = 30  # for each of the two downloads
 _JAVA = range(11, 22)  # releases that Flink 1.19 runs on
 _INSTALL_JAVA = "install JDK 17 (Debian, Ubuntu: apt-get install openjdk-17-jre-headless), or set JAVA_HOME to one"
@@ -85,10 +86,11 @@ def _jars(folder: Path) -> list[str]:
 
 def _write_own_jar(folder: Path) -> None:
     """Writes the jar; the same files give the same bytes."""
-    manifest = f"Manifest-Version: 1.0\nClass-Path: {' '.join(_jars(folder))}"
-    lines = [line[:70] + "".join(f"\n {line[at : at + 70]}" for at in range(70, len(line), 70)) for line in manifest.split("\n")]
-    beam = folder / "beam" / f"beam-sdks-java-core-{places.BEAM}.jar"
-    content = {"META-INF/MANIFEST.MF": "".join(f"{line}\n" for line in lines).encode(), **beam_classes.changed_classes(beam)}
+    listed = f"Class-Path: {' '.join(_jars(folder))}"
+    lines = [listed[at : at + _LINE] for at in range(0, len(listed), _LINE)]  # a longer one is continued after a space
+    manifest = "Manifest-Version: 1.0\n" + "\n ".join(lines) + "\n"
+    changed = beam_classes.changed_classes(folder / "beam" / f"beam-sdks-java-core-{places.BEAM}.jar")
+    content = {"META-INF/MANIFEST.MF": manifest.encode(), **changed}
     with zipfile.ZipFile(own_jar(folder), "w") as archive:
         for name, data in content.items():
             archive.writestr(zipfile.ZipInfo(name), data)
@@ -119,7 +121,9 @@ def _download_flink(folder: Path) -> None:
     wanted = download / "requirements.txt"
     wanted.write_text(f"{_ARCHIVE} --hash=sha256:{_ARCHIVE_SHA256}\n", encoding="utf-8")
     command = [sys.executable, "-I", "-m", "pip", "download", "--quiet", "--no-deps", "--no-binary=:all:"]
-    _run("pip", [*command, "--no-build-isolation", "--require-hashes", "-r", str(wanted), "-d", str(download)], download)
+    _run(
+        "pip", [*command, "--no-build-isolation", "--require-hashes", "-r", str(wanted), "-d", str(download)], download
+    )
     (archive,) = download.glob("*.tar.gz")
     (folder / "lib").mkdir()
     with tarfile.open(archive) as content:
@@ -143,7 +147,13 @@ def _run(tool: str, command: Sequence[str], folder: Path) -> None:
     """Runs a download; raises PenstockError with the end of its output."""
     try:
         done = subprocess.run(
-            command, cwd=folder, capture_output=True, text=True, check=False, timeout=_MINUTES * 60, stdin=subprocess.DEVNULL
+            command,
+            cwd=folder,
+            capture_output=True,
+            text=True,
+            check=False,
+            timeout=_MINUTES * 60,
+            stdin=subprocess.DEVNULL,
         )
     except subprocess.TimeoutExpired:
         raise PenstockError(f"{tool} took longer than {_MINUTES} minutes; check the network and run again") from None

@@ -113,7 +113,12 @@ def write_configuration(layout: Layout) -> Path:
 def job_manager(layout: Layout) -> list[str]:
     """Returns the command of Flink's job manager."""
     sizes = {"jobmanager.memory.heap.size": "512m", "jobmanager.memory.off-heap.size": "128m"}
-    return [*_java(layout, "-Xmx512m", "-XX:MaxMetaspaceSize=256m"), _JOB_MANAGER, *_configured(layout), *_options(sizes)]
+    return [
+        *_java(layout, "-Xmx512m", "-XX:MaxMetaspaceSize=256m"),
+        _JOB_MANAGER,
+        *_configured(layout),
+        *_options(sizes),
+    ]
 
 
 def task_manager(layout: Layout, name: str) -> list[str]:

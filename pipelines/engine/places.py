@@ -4,8 +4,8 @@
     <home>/workers/         Python environments of workers, one per code and requirements
     <run>/                  the engine that runs: state.json, conf/, logs/
 
-`<home>` is `.tools/engine` in a checkout, else a folder in the user's cache. `<run>` is `<home>/run`, or the folder that
-PENSTOCK_ENGINE names: then several engines can run beside each other.
+`<home>` is `.tools/engine` in a checkout, else a folder in the user's cache. `<run>` is `<home>/run`, or the folder
+that PENSTOCK_ENGINE names: then several engines can run beside each other.
 """
 
 import os

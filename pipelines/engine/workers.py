@@ -42,7 +42,10 @@ def _ensure(say: Say) -> Path:
     if not program.exists():
         durable.remove(code)
         built = wheel.build(code.parent)
-        _uv(["pip", "install", "--quiet", "--no-deps", "--no-index", "--python", str(python), "--target", str(code)], built)
+        _uv(
+            ["pip", "install", "--quiet", "--no-deps", "--no-index", "--python", str(python), "--target", str(code)],
+            built,
+        )
         start = f"import sys; sys.path.insert(0, {str(code)!r}); from pipelines.engine.boot import main; main()"
         command = shlex.join([str(python), "-I", "-X", f"utf8={sys.flags.utf8_mode}", "-c", start])
         with durable.publish_file(program) as aside:
@@ -53,7 +56,7 @@ def _ensure(say: Say) -> Path:
 
 def check(program: Path) -> None:
     """Starts a boot program's self-test; raises PenstockError unless workers would run this code and these versions."""
-    fix = "run `penstock engine stop flink` and `penstock engine start flink`, which makes the environment of workers again"
+    fix = "delete its folder, and run `penstock engine stop flink` and `penstock engine start flink`"
     if not program.exists():
         raise SettingsError(f"the workers' boot program {program} does not exist; {fix}")
     try:
@@ -68,7 +71,9 @@ def check(program: Path) -> None:
         last = (done.stderr.strip().splitlines() or [f"exit code {done.returncode}"])[-1]
         raise PenstockError(f"a worker cannot import Penstock or what it needs ({last}), started by {program}; {fix}")
     expected = {"penstock": wheel.version(), **boot.versions()}
-    different = [f"{name} {said.get(name)} instead of {each}" for name, each in expected.items() if said.get(name) != each]
+    different = [
+        f"{name} {said.get(name)} instead of {each}" for name, each in expected.items() if said.get(name) != each
+    ]
     if different:
         raise PenstockError(f"workers have other code than this process: {', '.join(different)} ({program}); {fix}")
 
@@ -99,7 +104,9 @@ def _uv(arguments: Sequence[str], last: Path) -> None:
     except subprocess.TimeoutExpired:
         raise PenstockError(f"uv took longer than {_MINUTES} minutes; check the network and run again") from None
     if done.returncode:
-        raise PenstockError(f"uv {' '.join(arguments[:2])} failed; check the network and run again:\n{done.stderr[-2000:]}")
+        raise PenstockError(
+            f"uv {' '.join(arguments[:2])} failed; check the network and run again:\n{done.stderr[-2000:]}"
+        )
 
 
 def _find_uv() -> str:
@@ -110,4 +117,6 @@ def _find_uv() -> str:
             return found if found.startswith("/") else str(HOME / found)
     if named := shutil.which("uv"):
         return named
-    raise SettingsError("workers have an environment of their own, which uv makes: uv is not on the PATH; pip install uv")
+    raise SettingsError(
+        "workers have an environment of their own, which uv makes: uv is not on the PATH; pip install uv"
+    )

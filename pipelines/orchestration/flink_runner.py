@@ -1,10 +1,10 @@
 """Beam's portable runner for Flink, watched: progress, no progress, cancel, a lost job server, errors of workers.
 
-    submit ─► job on Flink ─┬─ every second: what the job has done, from Flink's REST service ─► progress
-                            ├─ nothing new for engine.timeout_minutes ─────┐
-                            ├─ Ctrl-C, SIGTERM ────────────────────────────┼─► cancel, wait until it has ended, raise
-                            ├─ job server gone ────────────────────────────┘
-                            └─ a worker raised ─► the same error here, with its exit code
+submit ─► job on Flink ─┬─ every second: what the job has done, from Flink's REST service ─► progress
+                        ├─ nothing new for engine.timeout_minutes ─────┐
+                        ├─ Ctrl-C, SIGTERM ────────────────────────────┼─► cancel, wait until it has ended, raise
+                        ├─ job server gone ────────────────────────────┘
+                        └─ a worker raised ─► the same error here, with its exit code
 """
 
 import contextlib

@@ -146,7 +146,9 @@ class _Inspector:
 
     def _make_pipeline(self, info: Any) -> Any:
         """Returns the Beam pipeline of a node; with it, TFX does not pack its own source for workers at every node."""
-        return self._engine.pipeline(self._config.name, info.pipeline_node.node_info.id, records_read(_uris(info.input_dict)))
+        return self._engine.pipeline(
+            self._config.name, info.pipeline_node.node_info.id, records_read(_uris(info.input_dict))
+        )
 
     def _inspect(self, info: Any, run: Callable[[Any], Any]) -> Any:
         begun = time.monotonic()
