@@ -16,13 +16,17 @@ import secrets
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from components import progress
 from components.errors import SettingsError
 from components.settings.engine import Engine
 from pipelines.engine import cluster, places, workers
 
+if TYPE_CHECKING:
+    from pipelines.orchestration.plan import Plan
+
+DATA_NODES = ("Ingest", "Extract", "StatisticsGen", "Transform", "Evaluator")
 _WORKER_BYTES = 1 << 30  # of records, from which on worker processes pay: each takes about 10 s to start
 _WORKER_MEMORY = 2 << 30  # bytes per worker process
 _MAX_WORKERS = 16
@@ -104,9 +108,23 @@ class Prepared:
             progress.say(message)
 
 
-def prepare(settings: Engine, beam_args: Sequence[str], say: Callable[[str], None] = progress.say) -> Prepared:
-    """Checks that a runner can be used, before the first node; raises SettingsError or PenstockError if not."""
-    if settings.runner != "flink" or _names_runner(beam_args):
+def is_needed(planned: "Plan") -> bool:
+    """Whether a node that is due runs a Beam pipeline."""
+    return any(each.action == "run" and each.node.id in DATA_NODES for each in planned.nodes)
+
+
+def prepare(
+    settings: Engine, beam_args: Sequence[str], needed: bool = True, say: Callable[[str], None] = progress.say
+) -> Prepared:
+    """Checks that a runner can be used, before the first node; raises SettingsError or PenstockError if not.
+
+    Args:
+        settings: which runner.
+        beam_args: the user's Beam flags.
+        needed: whether a pipeline will run; if not, nothing is checked.
+        say: shows a message to the user.
+    """
+    if settings.runner != "flink" or not needed or _names_runner(beam_args):
         return Prepared(settings, beam_args)
     state = None if settings.endpoint else _running()
     endpoint = settings.endpoint or (state.endpoint if state else "")

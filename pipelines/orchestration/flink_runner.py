@@ -142,7 +142,7 @@ class _Watch:
         if found := _OURS.findall(text):
             name, message = found[-1]
             kind = getattr(errors, name, PenstockError)
-            if issubclass(kind, PenstockError):
+            if isinstance(kind, type) and issubclass(kind, PenstockError):
                 raise kind(message) from error
         python = _PYTHON.findall(text)
         what = python[-1] if python else str(error).strip().splitlines()[0]

@@ -48,11 +48,13 @@ Finished = Callable[[NodeFacts], None]
 class LocalRunner:
     """Runs one pipeline by a plan; the caller holds the root's lock."""
 
-    def __init__(self, config: RunConfig, planned: Plan, started: Started, finished: Finished) -> None:
-        """Takes the plan, and callbacks for the start and the end of each node."""
+    def __init__(
+        self, config: RunConfig, planned: Plan, started: Started, finished: Finished, engine: engines.Prepared
+    ) -> None:
+        """Takes the plan, callbacks for the start and the end of each node, and what runs Beam pipelines."""
         self._config, self._plan, self._started, self._finished = config, planned, started, finished
         self._shards = ShardCheck()
-        self._engine = engines.prepare(config.settings.engine, config.beam_args)
+        self._engine = engine
 
     def run(self, pipeline: pipeline_pb2.Pipeline) -> None:
         """Runs every node of the plan in topological order; raises what the first failing node raised."""
