@@ -34,12 +34,15 @@ check: setup  ## check lint rules, formatting, types and the direction of import
 	@$(BIN)/mypy
 	@$(BIN)/lint-imports --no-logo
 
-COMPILE = "$$(scripts/setup.sh --uv)" pip compile pyproject.toml --extra dev --extra hub --python 3.10 \
+COMPILE = "$$(scripts/setup.sh --uv)" pip compile --python 3.10 \
 	--generate-hashes --no-annotate --no-header --no-emit-index-url --quiet
+ALL = pyproject.toml --extra dev --extra hub
+WORKER = pipelines/package/requirements-worker.lock
 
-lock:  ## resolve both locks again after a change of pyproject.toml
-	@$(COMPILE) -o requirements.lock
-	@$(COMPILE) --extra gpu --constraints requirements.lock -o requirements-gpu.lock
+lock:  ## resolve all three locks again after a change of pyproject.toml
+	@$(COMPILE) $(ALL) -o requirements.lock
+	@$(COMPILE) $(ALL) --extra gpu --constraints requirements.lock -o requirements-gpu.lock
+	@$(COMPILE) --group worker --constraints requirements.lock -o $(WORKER)
 
 clean:  ## remove everything that is generated: environment, tools, runs, sample data, caches
 	@rm -rf .venv .tools runs data/samples build dist *.egg-info \

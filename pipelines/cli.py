@@ -21,6 +21,8 @@ bench = typer.Typer(help="Measure a part of the pipeline on your own data.", no_
 tune = typer.Typer(help="Find the fastest settings on this machine.", no_args_is_help=True)
 app.add_typer(bench, name="bench")
 app.add_typer(tune, name="tune")
+engine = typer.Typer(help="A Flink cluster on this machine, for --runner flink.", no_args_is_help=True)
+app.add_typer(engine, name="engine")
 
 TaskName = Annotated[str, typer.Argument(metavar="TASK", help=f"The task: {', '.join(NAMES)}.")]
 Data = Annotated[
@@ -70,6 +72,11 @@ Label = Annotated[
 ]
 DryRun = Annotated[bool, typer.Option("--dry-run", help="Print which nodes would run, and why; change nothing.")]
 Wait = Annotated[bool, typer.Option("--wait", help="Wait until another run on the same root has finished.")]
+Runner = Annotated[
+    str | None,
+    typer.Option(metavar="NAME", help="Where data nodes run: direct, flink or dataflow; as --set engine.runner=NAME."),
+]
+EngineName = Annotated[str, typer.Argument(metavar="ENGINE", help="The engine: flink.")]
 BeamArgs = Annotated[list[str] | None, typer.Argument(metavar="[-- BEAM FLAGS]", help="Flags for Apache Beam.")]
 Records = Annotated[
     str | None, typer.Option(metavar="FOLDER", help="Output folder of ingest. Default: the newest of the pipeline.")
@@ -115,6 +122,7 @@ def run(
     dry_run: DryRun = False,
     wait: Wait = False,
     take_over: TakeOver = False,
+    runner: Runner = None,
 ) -> None:
     """Bring a pipeline up to date: run the nodes that are due, and show the result."""
     from pipelines import config
@@ -130,13 +138,17 @@ def run(
         name=name,
         schema=schema,
         settings_file=settings_file,
-        flags=[*([f"ingest.label={label}"] if label else []), *(flags or ())],
+        flags=[*([f"ingest.label={label}"] if label else []), *(flags or ()), *_runner_flag(runner)],
         beam_args=beam_args or (),
     )
     request = Request(first, last, frozenset(force or ()))
     if dry_run:
         raise typer.Exit(execute.dry_run(chosen, request))
     raise typer.Exit(execute.run(chosen, request, wait=wait, take_over=take_over))
+
+
+def _runner_flag(runner: str | None) -> list[str]:
+    return [f"engine.runner={runner}"] if runner else []
 
 
 @app.command("train-worker")
@@ -165,6 +177,7 @@ def ingest(
     ] = None,
     flags: Set = None,
     wait: Wait = False,
+    runner: Runner = None,
 ) -> None:
     """Convert raw data to sharded TFRecords, without training."""
     from pathlib import Path
@@ -176,9 +189,12 @@ def ingest(
     from pipelines.console import Display
 
     log.prepare_environment()
-    chosen = config.load_settings([{"ingest": {"label": label}}, *(tree.parse_flag(flag) for flag in flags or ())])
+    given = map(tree.parse_flag, [*(flags or ()), *_runner_flag(runner)])
+    chosen = config.load_settings([{"ingest": {"label": label}}, *given])
     target, known = Path(out).absolute(), Path(earlier).absolute() if earlier else None
-    request = ingest_alone.IngestRequest(config.data_of(data), target, chosen.ingest, beam_args or (), wait, known)
+    request = ingest_alone.IngestRequest(
+        config.data_of(data), target, chosen.ingest, beam_args or (), wait, known, chosen.engine
+    )
     target.parent.mkdir(parents=True, exist_ok=True)
     with log.diverted(target.with_name(f"{target.name}.log")) as user:
         display = Display(user)
@@ -278,6 +294,34 @@ def tune_input(
     chosen = config.make(task, data=data, root=root, name=name, settings_file=settings_file, flags=flags or ())
     job = jobs.make(chosen, records, rounds, seconds)
     typer.echo(show.tuned(tune.tune(job, file=settings_file, any_order=any_order, dry_run=dry_run)))
+
+
+@engine.command("start")
+def engine_start(
+    name: EngineName,
+    task_managers: Annotated[int, typer.Option(min=1, max=64, help="Number of task managers.")] = 2,
+    slots: Annotated[int, typer.Option(min=0, max=64, help="Slots per task manager; 0: one per core.")] = 0,
+) -> None:
+    """Install the engine once, and start it on this machine; it listens on 127.0.0.1 only."""
+    from pipelines.engine import commands
+
+    commands.start(name, task_managers, slots, typer.echo)
+
+
+@engine.command("status")
+def engine_status(name: EngineName) -> None:
+    """Show the processes, slots and jobs of the engine."""
+    from pipelines.engine import commands
+
+    raise typer.Exit(commands.status(name, typer.echo))
+
+
+@engine.command("stop")
+def engine_stop(name: EngineName) -> None:
+    """Stop the processes that `penstock engine start` started; logs are kept."""
+    from pipelines.engine import commands
+
+    commands.stop(name, typer.echo)
 
 
 @app.command()

@@ -21,7 +21,7 @@ from components.training import interrupt
 from pipelines import log
 from pipelines.config import RunConfig
 from pipelines.console import Display
-from pipelines.orchestration import disk, leftovers, lock, plan, remote_root, schema, workers
+from pipelines.orchestration import disk, engines, leftovers, lock, plan, remote_root, schema, workers
 from pipelines.orchestration.lease import Lease
 from pipelines.orchestration.outcome import NodeFacts
 from pipelines.orchestration.plan import Plan, Request
@@ -129,6 +129,7 @@ class _TfxRun:
         return None
 
     def _run_nodes(self, compiled: Any, display: Display) -> None:
+        engine = engines.prepare(self._config.settings.engine, self._config.beam_args, engines.is_needed(self._plan))
         display.loading()
         gc.disable()  # collections during the imports find nothing, and take a fourth of their time
         try:
@@ -149,7 +150,7 @@ class _TfxRun:
         pipeline = compiled if compiled is not None else build.compiled(self._config, *self._schema())
         if self._plan.of("Ingest").action != plan.RUN:
             cached.forget()  # otherwise Ingest does it when it has finished
-        LocalRunner(self._config, self._plan, display.started, finished, self._lease).run(pipeline)
+        LocalRunner(self._config, self._plan, display.started, finished, engine, self._lease).run(pipeline)
 
     def _schema(self) -> tuple[bytes, Path]:
         """Returns the schema that configures the nodes, of this plan or of a Schema node that is kept, and its file."""

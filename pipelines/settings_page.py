@@ -31,7 +31,7 @@ def _section(name: str, section: type[Section]) -> str:
         [
             f"## {name}",
             "",
-            f"{_sentence(section.__doc__)} Read by: {', '.join(_readers(name))}.",
+            f"{_sentence(section.__doc__)} {_read_by(name)}",
             "",
             "| setting | default | meaning |",
             "|---|---|---|",
@@ -56,6 +56,11 @@ def _rows(prefix: str, section: type[Section]) -> Iterator[tuple[str, str, str]]
 def _section_type(field: FieldInfo) -> type[Section] | None:
     kind = field.annotation
     return kind if isinstance(kind, type) and issubclass(kind, Section) else None
+
+
+def _read_by(section: str) -> str:
+    readers = _readers(section)
+    return f"Read by: {', '.join(readers)}." if readers else "In no cache key: a change reruns nothing."
 
 
 def _readers(section: str) -> list[str]:

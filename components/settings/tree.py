@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from components.errors import SettingsError
+from components.settings.engine import Engine
 from components.settings.evaluate import Evaluate
 from components.settings.extract import Extract
 from components.settings.gate import Gate
@@ -48,6 +49,7 @@ class Settings(Section):
     train: Train = Train()
     evaluate: Evaluate = Evaluate()
     push: Push = Push()
+    engine: Engine = Engine()
 
     def section(self, name: str) -> dict[str, Any]:
         """Returns one section as plain values, for cache keys and node parameters."""

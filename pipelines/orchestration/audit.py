@@ -49,6 +49,12 @@ class ShardCheck:
         self._checked.update(artifact / shard.name for shard in shards)
 
 
+def records_read(inputs: Uris) -> int:
+    """Returns the bytes of the shards that a node reads; 0 if it reads none."""
+    examples = inputs.get("examples")
+    return sum(shard.bytes for shard in manifest.read(examples).shards) if examples else 0
+
+
 def audit(node: str, inputs: Uris, outputs: Uris, custom_config: str = "") -> Audit:
     """Returns the counts of a node; raises LedgerMismatch if records were lost or added."""
     audited = _AUDITS[node](inputs, outputs) if node in _AUDITS else Audit()

@@ -74,7 +74,6 @@ def build(config: RunConfig, schema_in_force: bytes, schema_file: Path) -> Pipel
         metadata_connection_config=metadata_server.connection(_without_password(config.metadata)),
         # plan.py decides which nodes are due; TFX's own cache would return outdated results.
         enable_cache=False,
-        beam_pipeline_args=list(config.beam_args),
     )
 
 

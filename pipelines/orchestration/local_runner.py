@@ -35,12 +35,12 @@ from components.errors import PenstockError
 from components.storage import durable
 from pipelines import metadata_server
 from pipelines.config import RunConfig
-from pipelines.orchestration import beam_translation, disk, object_filesystem, plan, store
-from pipelines.orchestration.audit import Audit, ShardCheck, audit
+from pipelines.orchestration import beam_translation, disk, engines, object_filesystem, plan, store
+from pipelines.orchestration.audit import Audit, ShardCheck, audit, records_read
 from pipelines.orchestration.lease import Lease
 from pipelines.orchestration.outcome import NodeFacts
 from pipelines.orchestration.plan import NodePlan, Plan
-from pipelines.orchestration.staging import Staged, Stager
+from pipelines.orchestration.staging import Staged, Stager, locations
 
 _NO_AUDIT = Audit()
 Started = Callable[[NodePlan], None]
@@ -51,11 +51,26 @@ class LocalRunner:
     """Runs one pipeline by a plan; the caller holds the root's lock."""
 
     def __init__(
-        self, config: RunConfig, planned: Plan, started: Started, finished: Finished, lease: Lease | None = None
+        self,
+        config: RunConfig,
+        planned: Plan,
+        started: Started,
+        finished: Finished,
+        engine: engines.Prepared,
+        lease: Lease | None = None,
     ) -> None:
-        """Takes the plan, callbacks for the start and the end of each node, and the lock of a remote root."""
+        """Takes a plan and what runs it.
+
+        Args:
+            config: of the run.
+            planned: what happens to each node.
+            started: called at the start of each node.
+            finished: called at its end.
+            engine: runs Beam pipelines.
+            lease: lock of a root on an object store.
+        """
         self._config, self._plan, self._started, self._finished = config, planned, started, finished
-        self._shards, self._stager = ShardCheck(), Stager(config, lease)
+        self._shards, self._stager, self._engine = ShardCheck(), Stager(config, lease), engine
 
     def run(self, pipeline: pipeline_pb2.Pipeline) -> None:
         """Runs every node of the plan in topological order; raises what the first failing node raised."""
@@ -92,7 +107,7 @@ class LocalRunner:
         node_id = node.node_info.id
         if node_id == "Trainer":
             self._provide_checkpoints(planned, node)
-        inspector = _Inspector(self._config, self._shards, self._stager)
+        inspector = _Inspector(self._config, self._shards, self._stager, self._engine)
         info = launcher.Launcher(
             pipeline_node=node,
             mlmd_connection=metadata.Metadata(connection),
@@ -121,13 +136,13 @@ class LocalRunner:
 class _Inspector:
     """Checks the shards before a node's executor, and its outputs before they are published: audit, then seal."""
 
-    def __init__(self, config: RunConfig, shards: ShardCheck, stager: Stager) -> None:
-        self._config, self._shards, self._stager = config, shards, stager
+    def __init__(self, config: RunConfig, shards: ShardCheck, stager: Stager, engine: engines.Prepared) -> None:
+        self._config, self._shards, self._stager, self._engine = config, shards, stager, engine
         self.audited = Audit()
 
     def operators(self) -> dict[type[message.Message], Any]:
         """Returns TFX's executor operators, each followed by our inspection."""
-        inspect = self._inspect
+        inspect, make_pipeline = self._inspect, self._make_pipeline
 
         class InspectedPython(python_executor_operator.PythonExecutorOperator):
             def run_executor(self, execution_info: Any) -> Any:
@@ -137,13 +152,20 @@ class _Inspector:
             def run_executor(self, execution_info: Any, make_beam_pipeline_fn: Any = None) -> Any:
                 beam_workers.prepare()
                 beam_translation.speed_up()
-                run = partial(super().run_executor, make_beam_pipeline_fn=make_beam_pipeline_fn)
+                make = make_beam_pipeline_fn or partial(make_pipeline, execution_info)
+                run = partial(super().run_executor, make_beam_pipeline_fn=make)
                 return inspect(execution_info, run, is_beam=True)
 
         return {
             executable_spec_pb2.PythonClassExecutableSpec: InspectedPython,
             executable_spec_pb2.BeamExecutableSpec: InspectedBeam,
         }
+
+    def _make_pipeline(self, info: Any) -> Any:
+        """Returns the Beam pipeline of a node; with it, TFX does not pack its own source for workers at every node."""
+        return self._engine.pipeline(
+            self._config.name, info.pipeline_node.node_info.id, records_read(locations(info.input_dict))
+        )
 
     def _inspect(self, info: Any, run: Callable[[Any], Any], *, is_beam: bool) -> Any:
         begun = time.monotonic()

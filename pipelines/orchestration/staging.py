@@ -14,7 +14,6 @@ import shutil
 from collections.abc import Iterator, Mapping
 from contextlib import closing, contextmanager
 from dataclasses import dataclass, field
-from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -25,21 +24,12 @@ from components.storage.hashing import HashCache
 from components.storage.location import Location, location
 from components.storage.objects import ObjectPath
 from pipelines.config import RunConfig
-from pipelines.orchestration import seals
+from pipelines.orchestration import engines, seals
 from pipelines.orchestration.lease import Lease
 from pipelines.orchestration.mirror import Mirror, upload
 
-_LOCAL_RUNNERS = ("directrunner", "bundlebasedirectrunner", "switchingdirectrunner", "inprocess", "fnapirunner")
 _MARGIN = 1 << 30  # bytes of disk that stay free when the Trainer's shards are copied
 _HAS_SHARDS = ("Ingest", "Extract")
-
-
-def is_distributed(config: RunConfig) -> bool:
-    """Whether Beam nodes run on an engine whose workers do not see this machine's disk."""
-    flags = list(config.beam_args)
-    given = [flag.partition("=")[2] for flag in flags if flag.startswith("--runner=")]
-    given += [after for flag, after in pairwise(flags) if flag == "--runner"]
-    return bool(given) and given[-1].rpartition(".")[2].lower() not in _LOCAL_RUNNERS
 
 
 def work_folder(config: RunConfig) -> Path:
@@ -58,7 +48,7 @@ class Staged:
 
     def fetch(self) -> None:
         """Makes the inputs available before the executor runs."""
-        self.inputs, self.outputs = _locations(self.info.input_dict), _locations(self.info.output_dict)  # type: ignore[assignment]
+        self.inputs, self.outputs = locations(self.info.input_dict), locations(self.info.output_dict)  # type: ignore[assignment]
 
     def wrote(self) -> None:
         """Called after the executor: makes the outputs available to the audit."""
@@ -103,7 +93,7 @@ class RemoteStaged(Staged):
             for key, artifacts in self.info.input_dict.items():
                 for artifact in artifacts:
                     self._fetch_input(key, artifact, cache)
-        self.inputs = _locations(self.info.input_dict)
+        self.inputs = locations(self.info.input_dict)
         if self.is_remote:
             tensorflow_s3.enable()
             return
@@ -114,7 +104,7 @@ class RemoteStaged(Staged):
         self.info.execution_output_uri = str(self._work / "executor_output.pb")
         for artifact in _all(self.info.output_dict):
             artifact.uri = str(self._mirror.new(ObjectPath(artifact.uri)))
-        self.outputs = _locations(self.info.output_dict)  # type: ignore[assignment]
+        self.outputs = locations(self.info.output_dict)  # type: ignore[assignment]
 
     def wrote(self) -> None:
         """Fetches what workers wrote to the store, without shards."""
@@ -200,7 +190,7 @@ class Stager:
         if self._mirror is None or self._lease is None:
             yield LocalStaged(info, self._config)
             return
-        is_remote = is_beam and is_distributed(self._config)
+        is_remote = is_beam and engines.is_distributed(self._config.settings.engine, self._config.beam_args)
         staged = RemoteStaged(info, self._config, self._mirror, self._lease, is_remote=is_remote)
         try:
             yield staged
@@ -232,7 +222,8 @@ def _all(*maps: Mapping[str, Any]) -> Iterator[Any]:
             yield from found
 
 
-def _locations(artifacts: Mapping[str, Any]) -> dict[str, Location]:
+def locations(artifacts: Mapping[str, Any]) -> dict[str, Location]:
+    """Returns where the first artifact of each key is."""
     return {key: location(found[0].uri) for key, found in artifacts.items() if found}
 
 
