@@ -17,7 +17,8 @@ from typing import BinaryIO, TypeAlias
 
 from components import redact
 from components.errors import SettingsError
-from components.storage.remote_path import WILD, RemotePath, RemoteStat, fits
+from components.storage.remote_path import RemotePath
+from components.storage.uri_path import WILD, RemoteStat, fits
 
 DataPath: TypeAlias = Path | RemotePath
 DataStat: TypeAlias = os.stat_result | RemoteStat
