@@ -118,6 +118,11 @@ def config_of(exec_properties: dict[str, Any]) -> IngestConfig:
     return IngestConfig.model_validate_json(text.value)
 
 
+def survey_digest(exec_properties: dict[str, Any]) -> str:
+    """Returns the digest of the survey that the driver would add to the execution's properties."""
+    return _survey(exec_properties[standard_component_specs.INPUT_BASE_KEY], config_of(exec_properties)).digest
+
+
 def _output_config(config: IngestConfig) -> example_gen_pb2.Output:
     # Only recorded in the metadata: the split is decided by our own content hash.
     splits = [
