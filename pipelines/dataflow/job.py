@@ -17,6 +17,7 @@ from typing import Any
 
 import apache_beam as beam
 from apache_beam.options.pipeline_options import PipelineOptions
+from apache_beam.portability.api import beam_runner_api_pb2
 from apache_beam.runners.dataflow.dataflow_runner import DataflowRunner
 from apache_beam.runners.dataflow.internal import apiclient
 
@@ -34,6 +35,11 @@ class JobWritten(BaseException):
 def pipeline(flags: Sequence[str], folder: Path) -> beam.Pipeline:
     """Returns a pipeline whose run writes its job into a folder and raises JobWritten."""
     return beam.Pipeline(runner=_WritingRunner(folder), options=PipelineOptions([*flags, *_OFFLINE]))
+
+
+def count_transforms(graph: bytes) -> int:
+    """Returns the number of transforms in a serialized pipeline, composite ones included."""
+    return len(beam_runner_api_pb2.Pipeline.FromString(graph).components.transforms)
 
 
 class _WritingRunner(DataflowRunner):

@@ -48,10 +48,11 @@ class StagedJob:
     node: str
     folder: Path
     graph_bytes: int
+    transforms: int
 
 
-def stage(sample: RunConfig, places: Places, include: Sequence[Path] = ()) -> list[StagedJob]:
-    """Builds the job of each data node that the sample run has, and returns them in the order of the pipeline.
+def stage(sample: RunConfig, places: Places, include: Sequence[Path] = ()) -> Iterator[StagedJob]:
+    """Builds the job of each data node that the sample run has, and yields them in the order of the pipeline.
 
     Args:
         sample: configuration of the finished sample run, with the settings of the cloud.
@@ -64,8 +65,8 @@ def stage(sample: RunConfig, places: Places, include: Sequence[Path] = ()) -> li
         packages = _packages(sample, Path(temporary), include)
         _fill_mirror(sample, places, Path(temporary) / "mirror")
         mirror.mount(Path(temporary) / "mirror")
-        nodes = _nodes(sample, places)
-        return [_stage_node(node, sample, places, packages) for node in nodes]
+        for node in _nodes(sample, places):
+            yield _stage_node(node, sample, places, packages)
 
 
 @dataclass(frozen=True)
@@ -158,5 +159,6 @@ def _stage_node(node: _Node, sample: RunConfig, places: Places, packages: Sequen
     try:
         executor.Do(node.inputs, node.outputs, node.properties)
     except job.JobWritten:
-        return StagedJob(node.id, folder, (folder / job.GRAPH).stat().st_size)
+        graph = (folder / job.GRAPH).read_bytes()
+        return StagedJob(node.id, folder, len(graph), job.count_transforms(graph))
     raise PenstockError(f"{node.id} ended without a Beam job; please report this")

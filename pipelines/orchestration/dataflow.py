@@ -13,7 +13,7 @@ from pathlib import Path
 
 from components.errors import SettingsError
 from components.settings.engine import Engine
-from pipelines.package import wheel
+from pipelines.package import bundle, wheel
 
 _LONGEST_NAME = 63  # characters of a label's value; a job's name may be longer
 _BUCKET = r"gs://[a-z0-9][a-z0-9._-]{1,61}[a-z0-9]"
@@ -107,11 +107,6 @@ def job_name(pipeline: str, node: str) -> str:
     return text if text[:1].isalpha() else f"penstock-{text}"
 
 
-def image_tag(version: str) -> str:
-    """Returns the tag of a container image for a version; tags allow no +."""
-    return version.replace("+", "-")
-
-
 def _environment(engine: Engine) -> dict[str, str]:
     # Either option keeps TFX from building an archive of itself at every node.
     if engine.image:
@@ -137,8 +132,8 @@ def _of_settings(engine: Engine) -> Iterator[str]:
 
 def _of_code(engine: Engine) -> Iterator[str]:
     """Yields what is wrong with the code that workers get."""
-    tag = re.search(r":(.*-src[0-9a-f]{12})$", engine.image)
-    if tag and tag[1] != image_tag(wheel.version()):
+    code = bundle.code_of(engine.image)
+    if code and code != bundle.image_tag(wheel.version()):
         yield (
             f"engine.image is {engine.image!r}, but the code here is {wheel.version()}: build the image again "
             "(`penstock package`), or run the code that it was built from"

@@ -8,7 +8,7 @@ import pytest
 from components.errors import SettingsError
 from components.settings.engine import Engine
 from pipelines.orchestration import dataflow
-from pipelines.package import wheel
+from pipelines.package import bundle, wheel
 
 CLOUD = {
     "project": "my-project-123456",
@@ -82,7 +82,7 @@ def test_complete_settings_are_accepted(values: dict[str, Any]) -> None:
 
 def test_an_image_of_other_code_is_rejected() -> None:
     """The tag that `penstock package` proposes names the code."""
-    ours = f"{IMAGE}:{dataflow.image_tag(wheel.version())}"
+    ours = f"{IMAGE}:{bundle.image_tag(wheel.version())}"
     dataflow.check(engine(image=ours), *PLACES)
     (line,) = problems(engine(image=f"{IMAGE}:0.1.0-src000000000000"))
 
