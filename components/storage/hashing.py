@@ -1,8 +1,8 @@
 """SHA-256 of files, each read once: a digest is cached as long as the stat of the file stays the same.
 
 The stat key contains ctime as well as mtime: a file changed in place can be given its old mtime again, but not its old
-ctime, so a hit means that the bytes are those that were hashed. On an object store, size and time are all there is; a
-file without a time is never cached.
+ctime, so a hit means that the bytes are those that were hashed. An object on a store has an identity, its etag, which
+changes with the content. On other filesystems, size and time are all there is; a file without a time is never cached.
 """
 
 import hashlib
@@ -19,8 +19,8 @@ from components.storage.paths import DataPath, DataStat, open_whole, stats
 _TABLE = "hashes_2"
 _CHUNK = 256 << 10
 _GROUP = 64  # files per task: a hand-over to a thread takes as long as hashing a small file
-# A file may be written twice within one tick of the kernel's clock and keep its stat. On an object store the tick may
-# be one second, and its clock may differ from ours.
+# A file may be written twice within one tick of the kernel's clock and keep its stat. On a remote filesystem the tick
+# may be one second, and its clock may differ from ours.
 _SETTLED_NS, _REMOTE_SETTLED_NS = 20_000_000, 120 * 10**9
 
 
@@ -87,7 +87,7 @@ def digest_of(parts: Iterable[str]) -> str:
 def stat_key(stat: DataStat) -> str:
     """Returns a text that changes whenever a file is written, replaced or given another time."""
     if not isinstance(stat, os.stat_result):
-        return f"{stat.st_size}:{stat.st_mtime_ns}"
+        return ":".join(filter(None, (str(stat.st_size), str(stat.st_mtime_ns), stat.identity.replace(" ", "_"))))
     return f"{stat.st_size}:{stat.st_mtime_ns}:{stat.st_ctime_ns}:{stat.st_ino}"
 
 
@@ -111,4 +111,4 @@ def _is_settled(stat: DataStat, now: int) -> bool:
     """Whether the file will have another stat if it is written again."""
     if isinstance(stat, os.stat_result):
         return stat.st_ctime_ns < now - _SETTLED_NS
-    return 0 < stat.st_mtime_ns < now - _REMOTE_SETTLED_NS
+    return bool(stat.identity) or 0 < stat.st_mtime_ns < now - _REMOTE_SETTLED_NS

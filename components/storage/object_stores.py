@@ -39,6 +39,7 @@ _ENDPOINTS = {  # variables with the address of a server that is not the provide
 _READ = re.compile(r"AWS_|S3_ENDPOINT|GOOGLE_|STORAGE_EMULATOR_HOST|HOME$")  # variables that a client is made from
 _STATUS = re.compile(r"status(?: code)?:? (\d{3})")
 _MAY_PASS = {408, 429}  # of the 4xx
+_KIND = re.compile(r"HttpError \{\s*kind: (\w+)")
 _XML = re.compile(r"<Code>([^<]*)</Code>(?:.*?<Message>([^<]*)</Message>)?", re.DOTALL)
 _METADATA_SERVER = re.compile(r"169\.254\.169\.254|metadata\.google\.internal|metadata/computeMetadata")
 _NUMBERS = {
@@ -50,6 +51,7 @@ _NUMBERS = {
     "InvalidPathError": errno.EINVAL,
     "NotSupportedError": errno.ENOTSUP,
 }
+_STATUS_NUMBERS = {"401": errno.EACCES, "403": errno.EACCES, "404": errno.ENOENT}
 _WORDS = {
     errno.ENOENT: "No such file or directory",
     errno.EACCES: "Permission denied",
@@ -168,7 +170,10 @@ def may_pass(error: BaseException) -> bool:
 def _number(error: BaseException) -> int:
     if isinstance(error, OSError):
         return error.errno or (errno.ENOENT if isinstance(error, FileNotFoundError) else errno.EIO)
-    return _NUMBERS.get(type(error).__name__, errno.EIO)
+    if isinstance(error, ValueError):
+        return errno.EINVAL
+    status = _STATUS.search(str(error))  # of a listing, whose errors are all of one type
+    return _NUMBERS.get(type(error).__name__) or _STATUS_NUMBERS.get(status[1] if status else "", errno.EIO)
 
 
 def _as_os_error(error: BaseException, uri: str, waited: float | None) -> OSError:
@@ -188,8 +193,8 @@ def _as_os_error(error: BaseException, uri: str, waited: float | None) -> OSErro
     if number == errno.EACCES:
         why = f": {_first_line(said[1])}" if said else ""
         return OSError(number, f"Permission denied by {server}{why}; check the credentials and their rights", uri)
-    if number == errno.ENOENT and said and "Bucket" in said[1]:
-        return OSError(number, "No such bucket", uri)
+    if said and said[1] == "NoSuchBucket":
+        return OSError(errno.ENOENT, "No such bucket", uri)
     return OSError(number, _WORDS.get(number) or _reason(error), uri)
 
 
@@ -201,8 +206,10 @@ def _reason(error: BaseException) -> str:
     if isinstance(error, UnicodeError):
         return "the name is not UTF-8"
     line = _first_line(error, 4 * _REASON)
-    status = _STATUS.search(line)
-    return f"HTTP status {status[1]}" if status else ": ".join(line.split(": ")[-2:])[-_REASON:]
+    if status := _STATUS.search(line):
+        return f"HTTP status {status[1]}"
+    kind = _KIND.search(str(error))
+    return {"Connect": "no connection", "Timeout": "timeout"}.get(kind[1] if kind else "", line.rpartition(" - ")[2])
 
 
 def _first_line(error: object, limit: int = _REASON) -> str:

@@ -18,7 +18,7 @@ from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, BinaryIO, Literal
+from typing import TYPE_CHECKING, Any, BinaryIO, Literal, TypeAlias
 
 from components.errors import SettingsError
 from components.storage.object_stores import SCHEMES, ask
@@ -148,7 +148,7 @@ class ObjectPath(UriPath):
             return False
         if _stat_of(found).identity != identity:
             return False
-        return self._put_if({"e_tag": found["e_tag"], "version": found["version"]}, content)
+        return self._put_if({name: found[name] for name in ("e_tag", "version") if found[name]}, content)
 
     def _put_if(self, condition: Any, content: bytes) -> bool:
         def put(store: Any) -> bool:
@@ -258,6 +258,9 @@ def _relative(key: str, folder: str) -> str:
 
 
 def _stat_of(found: "ObjectMeta") -> RemoteStat:
-    # A listing has no version, so that the etag, if there is one, is the identity wherever the stat came from.
+    # The same from a listing and from a request for one object: the former has no version, the latter whole seconds.
     identity = found["e_tag"] or found["version"] or ""
-    return RemoteStat(found["size"], round(found["last_modified"].timestamp() * 1e9), identity.strip('"'))
+    return RemoteStat(found["size"], int(found["last_modified"].timestamp()) * 10**9, identity.strip('"'))
+
+
+WritablePath: TypeAlias = Path | ObjectPath
