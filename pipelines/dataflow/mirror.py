@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 import tensorflow_transform.beam as tft_beam
-from apache_beam.io.filesystem import FileMetadata
+from apache_beam.io.filesystem import FileMetadata, FileSystem
 from apache_beam.io.filesystems import FileSystems
 from apache_beam.io.localfilesystem import LocalFileSystem
 from tfx.dsl.io import filesystem_registry
@@ -28,7 +28,7 @@ _SCHEME = "gs://"
 
 def mount(folder: Path) -> None:
     """Lets Beam, TFX and ObjectPath find gs://bucket/key at <folder>/bucket/key, until the process ends."""
-    beam_system, other = _beam_system(folder), FileSystems.get_filesystem
+    beam_system, other = _BeamSystem(folder), FileSystems.get_filesystem
     tfx_system, registry = _tfx_system(folder), filesystem_registry.FilesystemRegistry
     by_path = registry.get_filesystem_for_path
 
@@ -74,54 +74,48 @@ def _remote(path: str, folder: Path) -> str:
     return path.replace(f"{folder}/", _SCHEME, 1)
 
 
-def _beam_system(folder: Path) -> Any:
-    class Mirror(LocalFileSystem):
-        """Beam's local file system with other names; nothing is deleted or renamed while a pipeline is built."""
+class _BeamSystem:
+    """What building a pipeline asks of a Beam FileSystem: listing and reading, with the semantics of a store.
 
-        @classmethod
-        def scheme(cls) -> str:
-            return "penstock-mirror"
+    No subclass of FileSystem: Beam lists all of those in the job, and every worker would import this one.
+    """
 
-        def join(self, basepath: str, *paths: str) -> str:
-            return "/".join([basepath.rstrip("/"), *(each.strip("/") for each in paths)])
+    match = FileSystem.match
+    match_files = FileSystem.match_files
+    translate_pattern = staticmethod(FileSystem.translate_pattern)
 
-        def split(self, path: str) -> tuple[str, str]:
-            head, _, tail = path.rpartition("/")
-            return head, tail
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
 
-        def has_dirs(self) -> bool:
-            return False
+    def join(self, basepath: str, *paths: str) -> str:
+        return "/".join([basepath.rstrip("/"), *(each.strip("/") for each in paths)])
 
-        def mkdirs(self, path: str) -> None:
-            super().mkdirs(_local(path, folder))
+    def split(self, path: str) -> tuple[str, str]:
+        head, _, tail = path.rpartition("/")
+        return head, tail
 
-        def _list(self, dir_or_prefix: str) -> Iterator[FileMetadata]:
-            prefix = _local(dir_or_prefix, folder)
-            above = Path(prefix) if prefix.endswith("/") else Path(prefix).parent
-            for found in sorted(above.rglob("*")):
-                if str(found).startswith(prefix) and found.is_file():
-                    yield self.metadata(_remote(str(found), folder))
+    def has_dirs(self) -> bool:
+        return False
 
-        def open(self, path: str, *arguments: Any, **named: Any) -> Any:
-            return super().open(_local(path, folder), *arguments, **named)
+    def exists(self, path: str) -> bool:
+        return Path(_local(path, self._folder)).is_file()  # a store has no folders
 
-        def create(self, path: str, *arguments: Any, **named: Any) -> Any:
-            return super().create(_local(path, folder), *arguments, **named)
+    def metadata(self, path: str) -> FileMetadata:
+        found = Path(_local(path, self._folder)).stat()
+        return FileMetadata(path, found.st_size, found.st_mtime)
 
-        def exists(self, path: str) -> bool:
-            return Path(_local(path, folder)).is_file()  # a store has no folders
+    def size(self, path: str) -> int:
+        return Path(_local(path, self._folder)).stat().st_size
 
-        def size(self, path: str) -> int:
-            return int(super().size(_local(path, folder)))
+    def open(self, path: str, *arguments: Any, **named: Any) -> Any:
+        return LocalFileSystem(None).open(_local(path, self._folder), *arguments, **named)
 
-        def last_updated(self, path: str) -> float:
-            return float(super().last_updated(_local(path, folder)))
-
-        def metadata(self, path: str) -> FileMetadata:
-            found = Path(_local(path, folder)).stat()
-            return FileMetadata(path, found.st_size, found.st_mtime)
-
-    return Mirror(None)
+    def _list(self, dir_or_prefix: str) -> Iterator[FileMetadata]:
+        prefix = _local(dir_or_prefix, self._folder)
+        above = Path(prefix) if prefix.endswith("/") else Path(prefix).parent
+        for found in sorted(above.rglob("*")):
+            if str(found).startswith(prefix) and found.is_file():
+                yield self.metadata(_remote(str(found), self._folder))
 
 
 def _tfx_system(folder: Path) -> Any:

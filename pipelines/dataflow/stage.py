@@ -28,7 +28,7 @@ from components.ingest import component as ingest
 from components.storage import durable
 from pipelines.config import RunConfig
 from pipelines.dataflow import job, mirror
-from pipelines.orchestration import build, dataflow, schema
+from pipelines.orchestration import beam_translation, build, dataflow, schema
 from pipelines.package import user_code, wheel
 
 
@@ -65,6 +65,7 @@ def stage(sample: RunConfig, places: Places, include: Sequence[Path] = ()) -> It
         packages = _packages(sample, Path(temporary), include)
         _fill_mirror(sample, places, Path(temporary) / "mirror")
         mirror.mount(Path(temporary) / "mirror")
+        beam_translation.speed_up()
         for node in _nodes(sample, places):
             yield _stage_node(node, sample, places, packages)
 
