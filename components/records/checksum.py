@@ -8,8 +8,7 @@ from pathlib import Path
 
 import google_crc32c
 
-from components.storage.location import Location
-from components.storage.paths import open_whole
+from components.storage.paths import DataPath, open_whole
 
 _CHUNK = 1 << 20
 
@@ -19,7 +18,7 @@ def of_bytes(content: bytes) -> str:
     return formatted(google_crc32c.value(content))
 
 
-def of_file(path: Location) -> str:
+def of_file(path: DataPath) -> str:
     """Returns the checksum of a file."""
     crc = 0
     with path.open("rb", 0) if isinstance(path, Path) else open_whole(path) as stream:
