@@ -23,18 +23,18 @@ from components.records import shard_files
 from components.records.quarantine import Quarantined, Rejected, printable
 from components.records.tfrecord import TFRecordWriter
 from components.storage.hashing import stat_key
-from components.storage.objects import WritablePath
 from components.storage.paths import DataPath, open_whole
 
 if TYPE_CHECKING:
     from components.settings.ingest import Ingest
+    from components.storage.objects import WritablePath
 
 
 def write_shard(
     shard: ShardFiles,
     source: FileSource,
     data: DataPath,
-    artifact: WritablePath,
+    artifact: "WritablePath",
     settings: "Ingest",
     checks: Path | None = None,
 ) -> ShardReport:
