@@ -69,7 +69,7 @@ def test_artifacts_on_a_store_have_the_same_bytes(s3_bucket: str, tmp_path: Path
     store = ObjectPath(f"{s3_bucket}/root")
     local_model, model = tmp_path / "Extractor", store / "Extractor/model/2"
     local_model.mkdir()
-    layers = [keras.Input((8, 8, 1)), keras.layers.Flatten(), keras.layers.Dense(4, name="features")]
+    layers = [keras.Input((8, 8, 3)), keras.layers.Flatten(), keras.layers.Dense(4, name="features")]
     keras.Sequential(layers).save(local_model / f"{artifacts.SERVING}.keras")
     for name in files_below(local_model):
         (model / name).upload(local_model / name)
