@@ -7,6 +7,7 @@ survey ─► spans ─┬─ unchanged since an earlier ingest ─► its shard
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import apache_beam as beam
 from apache_beam.options.pipeline_options import DirectOptions
@@ -25,7 +26,9 @@ from components.ingest.write.strata import Strata
 from components.progress import Progress
 from components.records.manifest import Manifest
 from components.storage import durable
-from components.storage.objects import WritablePath
+
+if TYPE_CHECKING:
+    from components.storage.objects import WritablePath
 
 
 @dataclass(frozen=True)
@@ -35,7 +38,7 @@ class IngestJob:
     found: Survey
     output: Output
     quarantine_list: Path
-    earlier: WritablePath | None = None  # an artifact of an earlier ingest, or the folder of all of them
+    earlier: "WritablePath | None" = None  # an artifact of an earlier ingest, or the folder of all of them
 
 
 def run(job: IngestJob, make_pipeline: Callable[[], beam.Pipeline], survey_again: Callable[[], Survey]) -> Manifest:
@@ -137,7 +140,7 @@ class _CountRecords(beam.DoFn):
         return ()
 
 
-def _collect(artifact: WritablePath, work: _SpanWork) -> list[ShardReport]:
+def _collect(artifact: "WritablePath", work: _SpanWork) -> list[ShardReport]:
     """Returns the reports of one span, with paths relative to all of the data."""
     found = reports.collect(artifact, [unit.name for unit in work.units]) if work.reused is None else work.reused
     if work.key:

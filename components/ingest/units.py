@@ -25,7 +25,6 @@ from components.ingest.survey.detect import Place
 from components.ingest.write import files, shards
 from components.ingest.write.report import ShardReport
 from components.ingest.write.shards import ShardFiles
-from components.storage.objects import WritablePath
 
 if TYPE_CHECKING:
     from components.ingest.sources.rows import Range, RowSource
@@ -33,6 +32,7 @@ if TYPE_CHECKING:
     from components.ingest.write.rows import RangeReader
     from components.ingest.write.strata import Strata
     from components.settings.ingest import Ingest
+    from components.storage.objects import WritablePath
 
 _MIN_RANGE = 256 << 10  # bytes: a smaller range costs more to start than to read
 _MANY_FILES, _MANY_BYTES = 2_000, 64 << 20  # from either of them on, starting worker processes pays
@@ -43,7 +43,7 @@ _CORES = os.cpu_count() or 1
 class Output:
     """Where work units write their shards, and by which settings."""
 
-    artifact: WritablePath
+    artifact: "WritablePath"
     settings: "Ingest"
     checks: Path | None = None  # cache of image checks, on the disk of this machine
 

@@ -15,9 +15,11 @@ from pathlib import Path
 
 from components.storage.cache import Cache
 from components.storage.paths import DataPath, DataStat, open_whole, stats
+from components.storage.uri_path import LONG_REQUEST
 
 _TABLE = "hashes_2"
 _CHUNK = 256 << 10
+_REQUESTS = 16  # to a store at once
 _GROUP = 64  # files per task: a hand-over to a thread takes as long as hashing a small file
 _SMALL = 16 << 10  # bytes: threads that hash files of this size on average wait for each other's Python code
 # A file may be written twice within one tick of the kernel's clock and keep its stat. On a remote filesystem the tick
@@ -51,8 +53,8 @@ class HashCache:
         cached = self._cache.get(keys)
         digests = [_digest(cached.get(key, b""), stat) for key, stat in zip(keys, stat_keys, strict=True)]
         missing = [index for index, digest in enumerate(digests) if not digest]
-        size = sum(found[index].st_size for index in missing)
-        for index, digest in zip(missing, _hash_all(folder, [names[index] for index in missing], size), strict=True):
+        unread = [(names[index], found[index].st_size) for index in missing]
+        for index, digest in zip(missing, _hash_all(folder, unread), strict=True):
             digests[index] = digest
         settled = [_is_settled(stat, now) for stat in found]
         new = {keys[index]: f"{stat_keys[index]} {digests[index]}".encode() for index in missing if settled[index]}
@@ -108,21 +110,27 @@ def _digest(cached: bytes, key: str) -> str:
     return digest if stat == key else ""
 
 
-def _hash_all(folder: DataPath, names: Sequence[str], size: int) -> list[str]:
-    """Hashes files of `size` bytes together: small local ones one after another, others on all cores."""
-    is_local = isinstance(folder, Path)
-
-    def hash_one(name: str) -> str:
-        return sha256_of(f"{folder}/{name}" if is_local else folder / name)
-
-    if is_local and size < _SMALL * len(names):
-        return [hash_one(name) for name in names]
-    cores = os.cpu_count() or 1
-    group = max(1, min(_GROUP, len(names) // (4 * cores)))
-    tasks = [names[start : start + group] for start in range(0, len(names), group)]
-    with ThreadPoolExecutor(cores) as pool:
-        done = pool.map(lambda task: [hash_one(name) for name in task], tasks)
+def _hash_all(folder: DataPath, files: Sequence[tuple[str, int]]) -> list[str]:
+    """Hashes files of known sizes: small local ones one after another, others on all cores or in more threads."""
+    is_local, threads = isinstance(folder, Path), os.cpu_count() or 1
+    if is_local and sum(size for _, size in files) < _SMALL * len(files):
+        return [_hash_one(folder, *file) for file in files]
+    if not is_local:
+        threads = max(threads, _REQUESTS)
+    group = max(1, min(_GROUP, len(files) // (4 * threads)))
+    tasks = [files[start : start + group] for start in range(0, len(files), group)]
+    with ThreadPoolExecutor(threads) as pool:
+        done = pool.map(lambda task: [_hash_one(folder, *file) for file in task], tasks)
         return [digest for digests in done for digest in digests]
+
+
+def _hash_one(folder: DataPath, name: str, size: int) -> str:
+    if isinstance(folder, Path):
+        return sha256_of(f"{folder}/{name}")
+    path = folder / name
+    if size > LONG_REQUEST:
+        return sha256_of(path)
+    return hashlib.sha256(path.read_bytes()).hexdigest()  # one request, and not one for its size as well
 
 
 def _is_settled(stat: DataStat, now: int) -> bool:

@@ -7,7 +7,7 @@ from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from components.errors import BadInput
 from components.ingest.close import duplicates, near_duplicates
@@ -19,13 +19,15 @@ from components.records.manifest import Manifest, Shard
 from components.records.quarantine import NO_LABEL, Quarantined, printable
 from components.settings.ingest import Ingest
 from components.settings.splits import SPLITS
-from components.storage.objects import WritablePath
+
+if TYPE_CHECKING:
+    from components.storage.objects import WritablePath
 
 _SHOWN = 5  # quarantined records named in a message
 
 
 def close(
-    artifact: WritablePath,
+    artifact: "WritablePath",
     listing: Listing,
     reports: Sequence[ShardReport],
     settings: Ingest,

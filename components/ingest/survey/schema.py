@@ -1,5 +1,7 @@
 """Infers a TensorFlow Metadata schema from the columns of a table, and writes it as text for the user to curate."""
 
+from typing import TYPE_CHECKING
+
 import pyarrow as pa
 from google.protobuf import text_format
 from tensorflow_metadata.proto.v0 import schema_pb2
@@ -8,7 +10,9 @@ from components.ingest.sources.conversion import feature_type, is_list
 from components.ingest.survey.columns import image_name, is_tensor, meaning_of, record_schema
 from components.records.schema import DTYPE, RECORD_ID, SHAPE
 from components.storage import durable
-from components.storage.objects import WritablePath
+
+if TYPE_CHECKING:
+    from components.storage.objects import WritablePath
 
 _HEADER = "# Inferred from the data. Edit it and keep it: the gate compares the data with it.\n"
 
@@ -44,7 +48,7 @@ def infer(schema: pa.Schema, label: str, images: str = "") -> schema_pb2.Schema:
     return inferred
 
 
-def write(path: WritablePath, schema: pa.Schema, label: str, images: str = "") -> None:
+def write(path: "WritablePath", schema: pa.Schema, label: str, images: str = "") -> None:
     """Writes the inferred schema."""
     durable.write_bytes(path, as_text(schema, label, images))
 

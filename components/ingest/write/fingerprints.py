@@ -5,13 +5,15 @@ record ─► (64 bits of its content, 32 bits of its label, number in the shard
 
 import contextlib
 from collections.abc import Iterator
-from typing import Any, BinaryIO
+from typing import TYPE_CHECKING, Any, BinaryIO
 
 import numpy as np
 import numpy.typing as npt
 
 from components.records import shard_files
-from components.storage.objects import WritablePath
+
+if TYPE_CHECKING:
+    from components.storage.objects import WritablePath
 
 FOLDER = "fingerprints"
 ROW = np.dtype([("content", "<u8"), ("label", "<u4"), ("number", "<u4")])
@@ -22,7 +24,7 @@ Rows = npt.NDArray[np.void]
 
 
 @contextlib.contextmanager
-def fingerprint_writer(artifact: WritablePath, shard: str) -> Iterator["FingerprintWriter"]:
+def fingerprint_writer(artifact: "WritablePath", shard: str) -> Iterator["FingerprintWriter"]:
     """Opens the fingerprints of a shard for writing; they are published if the block ends without an error."""
     with shard_files.publish(artifact, name_of(shard)) as temporary, temporary.open("wb") as file:
         writer = FingerprintWriter(file)
@@ -80,4 +82,9 @@ def groups(rows: Rows) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]:
 
 def name_of(shard: str) -> str:
     """Returns the name of the file with the fingerprints of a shard, relative to the artifact."""
-    return f"{FOLDER}/{shard.replace('/', '_')}"
+    return f"{FOLDER}/{file_name(shard)}"
+
+
+def file_name(shard: str) -> str:
+    """Returns the same, relative to its folder."""
+    return shard.replace("/", "_")
