@@ -7,6 +7,7 @@ survey ─► spans ─┬─ unchanged since an earlier ingest ─► its shard
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import apache_beam as beam
 from apache_beam.options.pipeline_options import DirectOptions
@@ -26,6 +27,9 @@ from components.progress import Progress
 from components.records.manifest import Manifest
 from components.storage import durable
 
+if TYPE_CHECKING:
+    from components.storage.objects import WritablePath
+
 
 @dataclass(frozen=True)
 class IngestJob:
@@ -34,7 +38,7 @@ class IngestJob:
     found: Survey
     output: Output
     quarantine_list: Path
-    earlier: Path | None = None  # an artifact of an earlier ingest, or the folder of all of them
+    earlier: "WritablePath | None" = None  # an artifact of an earlier ingest, or the folder of all of them
 
 
 def run(job: IngestJob, make_pipeline: Callable[[], beam.Pipeline], survey_again: Callable[[], Survey]) -> Manifest:
@@ -96,8 +100,9 @@ def _write_units(job: IngestJob, todo: Sequence[Unit], make_pipeline: Callable[[
         units.write_all(todo, job.output, _progress.add)
         return
     beam_workers.prepare()
+    writer = _WriteUnit(job.output.for_workers())
     with pipeline:
-        _ = pipeline | "WorkUnits" >> beam.Create(todo) | "WriteShards" >> beam.ParDo(_WriteUnit(job.output))
+        _ = pipeline | "WorkUnits" >> beam.Create(todo) | "WriteShards" >> beam.ParDo(writer)
 
 
 def _is_local(pipeline: beam.Pipeline) -> bool:
@@ -117,7 +122,7 @@ class _WriteUnit(beam.DoFn):
         return ()
 
 
-def _collect(artifact: Path, work: _SpanWork) -> list[ShardReport]:
+def _collect(artifact: "WritablePath", work: _SpanWork) -> list[ShardReport]:
     """Returns the reports of one span, with paths relative to all of the data."""
     found = reports.collect(artifact, [unit.name for unit in work.units]) if work.reused is None else work.reused
     if work.key:
@@ -143,9 +148,8 @@ def _close_rows(job: IngestJob, table: Table, found: Sequence[ShardReport]) -> M
     if not job.found.spans[0].span.name:
         durable.remove(artifact / fingerprints.FOLDER)  # only spans are reused, and their fingerprints with them
     same = repeated.warnings(identity.left_out(table.schema, table.label))
-    made = _close(job, found, [*table.warnings, *_empty_texts(found), *labels.warnings(found), *same])
     schema.write(artifact / "schema.pbtxt", table.schema, table.label, table.images)
-    return made
+    return _close(job, found, [*table.warnings, *_empty_texts(found), *labels.warnings(found), *same])
 
 
 def _empty_texts(found: Sequence[ShardReport]) -> list[str]:

@@ -32,6 +32,7 @@ if TYPE_CHECKING:
     from components.ingest.write.rows import RangeReader
     from components.ingest.write.strata import Strata
     from components.settings.ingest import Ingest
+    from components.storage.objects import WritablePath
 
 _MIN_RANGE = 256 << 10  # bytes: a smaller range costs more to start than to read
 _MANY_FILES, _MANY_BYTES = 2_000, 64 << 20  # from either of them on, starting worker processes pays
@@ -42,9 +43,13 @@ _CORES = os.cpu_count() or 1
 class Output:
     """Where work units write their shards, and by which settings."""
 
-    artifact: Path
+    artifact: "WritablePath"
     settings: "Ingest"
-    checks: Path | None = None  # cache of image checks
+    checks: Path | None = None  # cache of image checks, on the disk of this machine
+
+    def for_workers(self) -> "Output":
+        """Returns the output for Beam's workers: if they share only a store, they have no cache of image checks."""
+        return self if isinstance(self.artifact, Path) else replace(self, checks=None)
 
     def plain(self) -> "Output":
         """Returns the output with settings that a worker process can read without importing pydantic."""

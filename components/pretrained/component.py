@@ -3,12 +3,12 @@
     extract.model ─► Extractor ─► Model: a copy, with its digest and where it came from
     examples, Model ─► Extract ─► examples with an embedding instead of each image; all other columns unchanged
 
-A Beam element is a shard: read in batches, embedded, written to a temporary file, renamed. The shards are the same for
-any number of workers.
+A Beam element is a shard: read in batches, embedded, written to a temporary file, then published whole, on this machine
+or on an object store. The shards are the same for any number of workers.
 """
 
-import shutil
 from collections.abc import Iterator, Mapping
+from contextlib import ExitStack
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -28,11 +28,13 @@ from components.pretrained import artifacts
 from components.pretrained.copy_model import copy_model
 from components.pretrained.find import PretrainedModel
 from components.pretrained.load import load
-from components.records import manifest
+from components.records import manifest, shard_files
 from components.records.manifest import Manifest, Shard
 from components.records.roles import embedding_column
 from components.records.tfrecord import TFRecordWriter
-from components.storage import durable
+from components.storage import durable, paths
+from components.storage.local_copy import local_copy
+from components.storage.objects import WritablePath
 
 _REPORTS = "reports"
 
@@ -85,12 +87,12 @@ class ExtractExecutor(base_beam_executor.BaseBeamExecutor):
         self._log_startup(input_dict, output_dict, exec_properties)
         examples, model = (artifact_utils.get_single_instance(input_dict[key]) for key in ("examples", "model"))
         extracted = artifact_utils.get_single_instance(output_dict["extracted"])
-        source, target = Path(examples.uri), Path(extracted.uri)
+        source, target = (paths.writable_path(artifact.uri) for artifact in (examples, extracted))
         ingested = manifest.read(source)
         embed = _EmbedShard(
             source,
             target,
-            artifacts.model_path(Path(model.uri) / artifacts.SERVING),
+            paths.writable_path(model.uri),
             exec_properties["image"],
             exec_properties["batch_size"],
             trusted=bool(exec_properties["trusted"]),
@@ -127,10 +129,11 @@ class ExtractEmbeddings(base_component.BaseComponent):
         self.with_id("Extract")
 
 
-def _write_manifest(ingested: Manifest, source: Path, target: Path) -> None:
+def _write_manifest(ingested: Manifest, source: WritablePath, target: WritablePath) -> None:
     """Writes the manifest of the new shards, with all else as ingest wrote it."""
     shards = [Shard(**orjson.loads((target / _REPORTS / _report_name(each)).read_bytes())) for each in ingested.shards]
-    shutil.rmtree(target / _REPORTS)
+    durable.remove(target / _REPORTS)
+    shard_files.finish(target, shards)
     manifest.write(target, replace(ingested, shards=tuple(shards)), manifest.read_quarantine(source))
 
 
@@ -141,26 +144,44 @@ def _report_name(shard: Shard) -> str:
 class _EmbedShard(beam.DoFn):
     """Writes one shard with embeddings, and a report about it."""
 
-    def __init__(self, source: Path, target: Path, model: str, image: str, batch_size: int, *, trusted: bool) -> None:
-        self._source, self._target, self._path = source, target, model
+    def __init__(
+        self,
+        source: WritablePath,
+        target: WritablePath,
+        model: WritablePath,
+        image: str,
+        batch_size: int,
+        *,
+        trusted: bool,
+    ) -> None:
+        self._source, self._target, self._artifact = source, target, model
         self._image, self._batch_size, self._trusted = image, batch_size, trusted
 
     def setup(self) -> None:
-        self._model = load(self._path, trusted=self._trusted)
+        self._copies = ExitStack()
+        model = self._copies.enter_context(local_copy(self._artifact))
+        self._model = load(artifacts.model_path(model / artifacts.SERVING), trusted=self._trusted)
+
+    def teardown(self) -> None:
+        self._copies.close()
 
     def process(self, shard: Shard) -> tuple[()]:
-        with durable.publish_file(self._target / shard.name) as temporary, TFRecordWriter(temporary) as file:
-            for records in self._batches(shard):
+        with (
+            local_copy(self._source / shard.name) as source,
+            shard_files.publish(self._target, shard.name) as temporary,
+            TFRecordWriter(temporary) as file,
+        ):
+            for records in self._batches(source):
                 file.write([record] for record in self._embedded(records))
         report = Shard(shard.split, shard.name, file.records, file.size, file.checksum)
         durable.write_bytes(self._target / _REPORTS / _report_name(shard), orjson.dumps(report))
         return ()
 
-    def _batches(self, shard: Shard) -> Iterator[Any]:
+    def _batches(self, shard: Path) -> Iterator[Any]:
         import tensorflow as tf
 
-        compression = "GZIP" if shard.name.endswith(".gz") else ""
-        return iter(tf.data.TFRecordDataset(str(self._source / shard.name), compression).batch(self._batch_size))
+        compression = "GZIP" if shard.suffix == ".gz" else ""
+        return iter(tf.data.TFRecordDataset(str(shard), compression).batch(self._batch_size))
 
     def _embedded(self, records: Any) -> Iterator[bytes]:
         import tensorflow as tf

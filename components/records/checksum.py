@@ -5,13 +5,15 @@ long, at every ingest and before every training; the seal protects against chang
 """
 
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import google_crc32c
 
-from components.storage.location import Location
-from components.storage.paths import open_whole
+if TYPE_CHECKING:
+    from components.storage.paths import DataPath
 
 _CHUNK = 1 << 20
+_REQUEST = 8 << 20  # bytes per request of a remote file
 
 
 def of_bytes(content: bytes) -> str:
@@ -19,10 +21,10 @@ def of_bytes(content: bytes) -> str:
     return formatted(google_crc32c.value(content))
 
 
-def of_file(path: Location) -> str:
+def of_file(path: "DataPath") -> str:
     """Returns the checksum of a file."""
     crc = 0
-    with path.open("rb", 0) if isinstance(path, Path) else open_whole(path) as stream:
+    with path.open("rb", 0 if isinstance(path, Path) else _REQUEST) as stream:
         while chunk := stream.read(_CHUNK):
             crc = google_crc32c.extend(crc, chunk)
     return formatted(crc)

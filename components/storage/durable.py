@@ -13,8 +13,10 @@ from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from pathlib import Path
+from typing import TYPE_CHECKING
 
-from components.storage.objects import ObjectPath, WritablePath
+if TYPE_CHECKING:  # at run time the path itself knows what to do
+    from components.storage.objects import WritablePath
 
 TEMPORARY = ".aside-"  # prefix of temporary names, by which leftovers of a killed process are recognised
 OWNER_ONLY_FOLDER = 0o700
@@ -28,7 +30,7 @@ def temporary_of(target: Path) -> Path:
 
 
 @contextmanager
-def publish_file(target: WritablePath, *, sync: bool = True, aside: WritablePath | None = None) -> Iterator[Path]:
+def publish_file(target: "WritablePath", *, sync: bool = True, aside: "WritablePath | None" = None) -> Iterator[Path]:
     """Yields a local path to write to; on success the file becomes `target`, on failure it is deleted.
 
     Args:
@@ -37,7 +39,7 @@ def publish_file(target: WritablePath, *, sync: bool = True, aside: WritablePath
         aside: folder of the temporary file, on the same filesystem, if what a killed writer leaves must not be next to
             the target; not used on an object store.
     """
-    if isinstance(target, ObjectPath):
+    if not isinstance(target, Path):
         with tempfile.TemporaryDirectory(prefix="penstock-upload-") as folder:
             local = Path(folder, target.name)
             yield local
@@ -73,12 +75,12 @@ def publish_folder(target: Path) -> Iterator[Path]:
         shutil.rmtree(temporary, ignore_errors=True)
 
 
-def write_bytes(target: WritablePath, content: bytes, *, private: bool = False, sync: bool = True) -> None:
+def write_bytes(target: "WritablePath", content: bytes, *, private: bool = False, sync: bool = True) -> None:
     """Writes a small file whole or not at all; a private one is readable by its owner only, from the beginning.
 
     On an object store, the rights are those of its bucket.
     """
-    if isinstance(target, ObjectPath):
+    if not isinstance(target, Path):
         target.write_bytes(content)
         return
     with (
@@ -104,9 +106,9 @@ def fsync(path: Path) -> None:
         os.close(descriptor)
 
 
-def fsync_tree(folder: WritablePath) -> None:
+def fsync_tree(folder: "WritablePath") -> None:
     """Forces a folder and everything below it to disk; a store has done so when an upload ends."""
-    if isinstance(folder, ObjectPath):
+    if not isinstance(folder, Path):
         return
     found = [(Path(parent), names) for parent, _, names in os.walk(folder, topdown=False)]
     # Together: 40 shards of 10 MB took 0.2 s, and 0.5 s one after another.
@@ -116,13 +118,13 @@ def fsync_tree(folder: WritablePath) -> None:
         fsync(parent)
 
 
-def sweep(folder: WritablePath, *targets: str) -> list[Path]:
+def sweep(folder: "WritablePath", *targets: str) -> list[Path]:
     """Deletes what killed writers of these targets, or of any target, left in `folder`, and returns the paths.
 
     Call it only under the lock of all these writers: one that is still running would lose its file. On an object store
     they leave nothing.
     """
-    if isinstance(folder, ObjectPath):
+    if not isinstance(folder, Path):
         return []
     leftovers = sorted(path for path in folder.glob(f"{TEMPORARY}*") if _is_of(path.name, targets))
     for leftover in leftovers:
@@ -130,9 +132,9 @@ def sweep(folder: WritablePath, *targets: str) -> list[Path]:
     return leftovers
 
 
-def remove(path: WritablePath) -> None:
+def remove(path: "WritablePath") -> None:
     """Deletes a file, a folder or a symbolic link, if it exists; what a link points to stays."""
-    if isinstance(path, ObjectPath):
+    if not isinstance(path, Path):
         path.remove_tree()
     elif path.is_dir() and not path.is_symlink():
         shutil.rmtree(path)

@@ -4,12 +4,13 @@ import errno
 import os
 import pickle
 import threading
+import time
 from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
-import boto3
+import boto3  # type: ignore[import-untyped]
 import pytest
 
 from components.errors import BadInput, SettingsError
@@ -288,12 +289,16 @@ class TestOutage:
         """The server starts again after the first attempts of each writer have failed."""
         (tmp_path / "large").write_bytes(os.urandom(20 << 20))
         failed = threading.Semaphore(0)
-        pause = object_stores.time.sleep
-        # The real pause, which also shows that an attempt has failed.
-        monkeypatch.setattr(object_stores.time, "sleep", lambda seconds: (failed.release(), pause(seconds)))
+        pause = time.sleep
+
+        def pause_and_count(seconds: float) -> None:
+            failed.release()
+            pause(seconds)
+
+        monkeypatch.setattr(time, "sleep", pause_and_count)
         s3_server.stop()
         with ThreadPoolExecutor(4) as pool:
-            written = [
+            written: list[Future[Any]] = [
                 pool.submit((home / "small").write_bytes, b"1"),
                 pool.submit((home / "large").upload, tmp_path / "large"),
                 pool.submit((home / "lock").create, b"1"),

@@ -11,11 +11,16 @@ ten million.
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import numpy as np
 import numpy.typing as npt
 
-from components.ingest.write.fingerprints import ROW, Hashes, Rows, file_of, groups
+from components.ingest.write.fingerprints import FOLDER, ROW, Hashes, Rows, file_name, groups
+from components.storage.local_copy import local_copy
+
+if TYPE_CHECKING:
+    from components.storage.objects import WritablePath
 
 _BUCKET, _MAX_BUCKETS = 1 << 19, 256  # rows per bucket, and maximum number of buckets
 Place = tuple[str, int]  # shard, and the record's number in it, from 0
@@ -46,9 +51,14 @@ def describe(extra: int, groups: int, example: str, conflicts: int, conflict: st
     return [f"{counts}, such as {shown}{note}" for counts, shown in examples.items() if shown]
 
 
-def find(artifact: Path, shards: Sequence[str]) -> Duplicates:
+def find(artifact: "WritablePath", shards: Sequence[str]) -> Duplicates:
     """Compares all records of these shards; a shard without fingerprints is left out."""
-    runs = [run for number, shard in enumerate(shards) for run in _runs(file_of(artifact, shard), number)]
+    with local_copy(artifact / FOLDER) as folder:
+        return _find(folder, shards)
+
+
+def _find(folder: Path, shards: Sequence[str]) -> Duplicates:
+    runs = [run for number, shard in enumerate(shards) for run in _runs(folder / file_name(shard), number)]
     buckets = min(max(1, -(-sum(run.rows for run in runs) // _BUCKET)), _MAX_BUCKETS)
     edges = np.array([(number << 64) // buckets for number in range(1, buckets)], np.uint64)
     cuts = [_cuts(run, edges) for run in runs]
