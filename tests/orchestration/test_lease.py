@@ -1,7 +1,6 @@
 """One run at a time per root on an object store; a run that was killed does not block the next one."""
 
 import threading
-from collections.abc import Iterator
 
 import orjson
 import pytest
@@ -18,10 +17,9 @@ def root(s3_bucket: str) -> ObjectPath:
 
 
 @pytest.fixture
-def old(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+def old(monkeypatch: pytest.MonkeyPatch) -> None:
     """A heartbeat counts as old at once."""
     monkeypatch.setattr(lease, "OLD", -1.0)
-    return
 
 
 def lock_of(root: ObjectPath) -> ObjectPath:

@@ -1,6 +1,7 @@
 """Local copies of artifacts on a real S3 server: verified, complete, bounded."""
 
 import os
+import shutil
 from collections.abc import Callable
 from pathlib import Path
 
@@ -93,7 +94,7 @@ def test_the_least_recently_used_copies_go_first(
     copies.fetch(artifact, seals.read(config, artifact), HashCache(None))
     total = 3000 + sum(map(len, FILES.values()))
     monkeypatch.setattr(mirror, "_SHARE", 0.0)
-    monkeypatch.setattr(mirror.shutil, "disk_usage", lambda _: type("Usage", (), {"free": total}))
+    monkeypatch.setattr(shutil, "disk_usage", lambda _: type("Usage", (), {"free": total}))
     copies.make_room(0)
     assert [path.name for path in config.mirror.glob("*/*/*")] == ["1"]
 
