@@ -294,7 +294,7 @@ def main() -> None:
 
     from components.errors import PenstockError, exit_code_of
     from components.redact import redact
-    from components.storage import tensorflow_s3
+    from components.storage import location, tensorflow_s3
 
     sys.excepthook = lambda *error: print(redact("".join(traceback.format_exception(*error))), file=sys.stderr, end="")
     try:
@@ -302,6 +302,12 @@ def main() -> None:
     except (PenstockError, KeyboardInterrupt) as error:
         print(redact(f"penstock: {error}") if str(error) else "penstock: interrupted", file=sys.stderr)
         code = exit_code_of(error)
+    except OSError as error:
+        if (explained := location.unreachable(error)) is None:
+            sys.excepthook(*sys.exc_info())
+        else:
+            print(redact(f"penstock: {explained}"), file=sys.stderr)
+        code = exit_code_of(explained or error)
     except Exception:  # noqa: BLE001 - shown as Python would
         sys.excepthook(*sys.exc_info())
         code = PenstockError.exit_code

@@ -88,7 +88,9 @@ class Store:
         blessed = self._blessed()
         folders = {model.id: model.uri for model in self._artifacts({*blessed, other_than}, "model")}
         candidate = folders.get(other_than)
-        return max((b for b in blessed - {other_than} if _is_comparable(folders.get(b), candidate)), default=None)
+        # Newest first: the models may be on an object store, and each comparison reads files of two of them.
+        newest = sorted(blessed - {other_than}, reverse=True)
+        return next((each for each in newest if _is_comparable(folders.get(each), candidate)), None)
 
     def not_compared(self, candidate: Artifact) -> str:
         """Says why a model cannot be compared with the newest other blessed one; empty if it can, or there is none."""

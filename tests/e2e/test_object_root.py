@@ -5,7 +5,7 @@ import random
 import shutil
 import signal
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -139,6 +139,27 @@ def test_a_deleted_object_makes_its_node_due(remote: Remote) -> None:
     assert remote.output("Gate", "verdict") != verdict
     assert orjson.loads((remote.output("Gate", "verdict") / "verdict.json").read_bytes())["passed"]
     assert not (remote.root / ".penstock" / "lock.json").is_file()
+
+
+def test_a_node_that_fails_leaves_nothing_on_the_store(remote: Remote) -> None:
+    """Exit code and message are those of the node; the lock is released, and the verdict before it stays."""
+    before = (remote.root / "Gate").files_below()
+    result = remote.run("--set", "gate.min_per_class=100000", "--to", "Gate")
+
+    assert result.code == 5, result.output
+    assert "the data is not fit for training" in result.output
+    assert (remote.root / "Gate").files_below() == before
+    assert not (remote.root / ".penstock" / "lock.json").is_file()
+
+
+def test_a_store_that_refuses_the_credentials(remote: Remote) -> None:
+    """One line says what to check; no traceback."""
+    refused = replace(remote.pipeline, environment={**remote.pipeline.environment, "AWS_SECRET_ACCESS_KEY": "wrong"})
+    result = replace(remote, pipeline=refused).run()
+
+    assert result.code == 4, result.output
+    assert "Permission denied" in result.output
+    assert "Traceback" not in result.output
 
 
 def test_training_from_the_store(remote: Remote) -> None:
