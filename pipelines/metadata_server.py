@@ -54,14 +54,20 @@ class Server:
             )
         return pb.ConnectionConfig(
             postgresql=pb.PostgreSQLDatabaseConfig(
-                host=self.host,
+                host=_quoted(self.host),
                 port=str(self.port),
-                user=self.user,
-                password=self.password,
-                dbname=self.database,
+                user=_quoted(self.user),
+                password=_quoted(self.password) if self.password else "",
+                dbname=_quoted(self.database),
                 skip_db_creation=True,  # MLMD would connect to a database of the user's name to create it
             )
         )
+
+
+def _quoted(value: str) -> str:
+    """Returns a value for libpq's connection string, which MLMD joins from the values as they are."""
+    escaped = value.replace("\\", "\\\\").replace("'", "\\'")
+    return f"'{escaped}'"
 
 
 def connection(metadata: Path | Server, *, read_only: bool = False) -> Any:

@@ -193,9 +193,8 @@ def _connect(database: Path | Server, read_only: bool) -> metadata_store.Metadat
 def _connect_to_server(server: Server) -> metadata_store.MetadataStore:
     try:
         return metadata_store.MetadataStore(server.connection())
-    except errors.StatusError as error:
-        # Its message may quote the connection.
-        reason = redact(str(error).splitlines()[0], [server.password] if server.password else [])
+    except (errors.StatusError, RuntimeError) as error:  # its message may quote the connection
+        reason = redact(" ".join(str(error).split()), [server.password] if server.password else []).rstrip(": ")
         raise PenstockError(
             f"metadata {server}: cannot be opened: {reason}; expected a server that is reachable from here, and an "
             f"existing database that {server.user} may create tables in; the password is read from "
