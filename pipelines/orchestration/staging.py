@@ -29,7 +29,14 @@ from pipelines.orchestration import seals
 from pipelines.orchestration.lease import Lease
 from pipelines.orchestration.mirror import Mirror, upload
 
-_LOCAL_RUNNERS = ("directrunner", "bundlebasedirectrunner", "switchingdirectrunner", "inprocess", "fnapirunner")
+_LOCAL_RUNNERS = (
+    "direct",
+    "directrunner",
+    "bundlebasedirectrunner",
+    "switchingdirectrunner",
+    "inprocess",
+    "fnapirunner",
+)
 _MARGIN = 1 << 30  # bytes of disk that stay free when the Trainer's shards are copied
 _HAS_SHARDS = ("Ingest", "Extract")
 
@@ -39,7 +46,9 @@ def is_distributed(config: RunConfig) -> bool:
     flags = list(config.beam_args)
     given = [flag.partition("=")[2] for flag in flags if flag.startswith("--runner=")]
     given += [after for flag, after in pairwise(flags) if flag == "--runner"]
-    return bool(given) and given[-1].rpartition(".")[2].lower() not in _LOCAL_RUNNERS
+    engine = getattr(config.settings, "engine", None)
+    runner = given[-1] if given else getattr(engine, "runner", "direct")  # Beam's own flags win
+    return runner.rpartition(".")[2].lower() not in _LOCAL_RUNNERS
 
 
 def work_folder(config: RunConfig) -> Path:
