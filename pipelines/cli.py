@@ -38,7 +38,7 @@ Metadata = Annotated[
     str | None,
     typer.Option(
         metavar="URI",
-        help="Metadata of a team: mysql://user@host/db or postgresql://…; the password in PENSTOCK_METADATA_PASSWORD.",
+        help="Metadata of a team: mysql://user@host/database; the password in PENSTOCK_METADATA_PASSWORD.",
     ),
 ]
 TakeOver = Annotated[
