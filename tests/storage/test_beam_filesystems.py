@@ -1,7 +1,6 @@
-"""gs:// and hdfs:// are read by Beam's own filesystems and their libraries, from small local servers.
+"""hdfs:// is read by Beam's own filesystem and its library, from a small local server.
 
-RemotePath ─► Beam's GCSFileSystem ─► google-cloud-storage ─► HTTP ─► objects in a folder
-           └► Beam's HadoopFileSystem ─► hdfs ─────────────► HTTP ─► WebHDFS over the same folder
+RemotePath ─► Beam's HadoopFileSystem ─► hdfs ─► HTTP ─► WebHDFS over a folder
 """
 
 import json
@@ -16,7 +15,6 @@ import pandas as pd  # type: ignore[import-untyped]
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from apache_beam.internal.gcp import auth
 from apache_beam.io.filesystems import FileSystems
 
 from components.errors import BadInput
@@ -83,57 +81,16 @@ class WebHdfs(_Server):
         return {"pathSuffix": name, "type": kind, "length": length, "modificationTime": int(stat.st_mtime * 1000)}
 
 
-class Gcs(_Server):
-    """The part of the JSON API of Google Cloud Storage that reading needs."""
-
-    def do_GET(self) -> None:
-        """Lists a bucket, describes an object, or serves a byte range of it."""
-        url = urlsplit(self.path)
-        _, _, rest = url.path.partition("/storage/v1/b/")
-        bucket, _, name = (unquote(part) for part in rest.partition("/o"))
-        if not name.strip("/"):
-            self._list(bucket, parse_qs(url.query).get("prefix", [""])[0])
-            return
-        path = self.folder / bucket / name.strip("/")
-        if not path.is_file():
-            self._answer_json({"error": {"code": 404, "message": "No such object"}}, 404)
-        elif url.path.startswith("/download"):
-            first, _, last = self.headers["Range"].removeprefix("bytes=").partition("-")
-            size = path.stat().st_size
-            if int(first) >= size:
-                self._answer(416, b"")
-            else:
-                self._serve(path, int(first), min(int(last) + 1 if last else size, size), 206)
-        else:
-            self._answer_json(self._object(bucket, path))
-
-    def _list(self, bucket: str, prefix: str) -> None:
-        paths = sorted(path for path in (self.folder / bucket).rglob("*") if path.is_file())
-        items = [self._object(bucket, path) for path in paths]
-        self._answer_json(
-            {"kind": "storage#objects", "items": [item for item in items if item["name"].startswith(prefix)]}
-        )
-
-    def _object(self, bucket: str, path: Path) -> dict[str, Any]:
-        name = path.relative_to(self.folder / bucket).as_posix()
-        updated = pd.Timestamp(path.stat().st_mtime, unit="s").strftime("%Y-%m-%dT%H:%M:%S.%fZ")
-        return {"name": name, "bucket": bucket, "size": str(path.stat().st_size), "updated": updated, "generation": "1"}
-
-
-@pytest.fixture(params=[("gs", Gcs), ("hdfs", WebHdfs)], ids=["gs", "hdfs"])
-def served(request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Any]:
+@pytest.fixture
+def served(tmp_path: Path) -> Iterator[Any]:
     """Starts a server for a folder; yields the folder, its remote path and the sizes of the answers."""
-    scheme, kind = request.param
-    handler: Any = type("Handler", (kind,), {"folder": tmp_path, "served": []})
+    handler: Any = type("Handler", (WebHdfs,), {"folder": tmp_path, "served": []})
     server = ThreadingHTTPServer(("127.0.0.1", 0), handler)
     threading.Thread(target=server.serve_forever, args=[0.01], daemon=True).start()
     port = server.server_address[1]
-    monkeypatch.setenv("STORAGE_EMULATOR_HOST", f"http://127.0.0.1:{port}")
-    # As if no credentials had been found: the search for them takes 24 s.
-    monkeypatch.setattr(auth._Credentials, "_credentials_init", True)
-    paths.prepare(f"{scheme}://bucket", ["--hdfs_host=127.0.0.1", f"--hdfs_port={port}", "--hdfs_user=tester"])
+    paths.prepare("hdfs://bucket", ["--hdfs_host=127.0.0.1", f"--hdfs_port={port}", "--hdfs_user=tester"])
     (tmp_path / "bucket").mkdir()
-    yield tmp_path / "bucket", RemotePath(f"{scheme}://bucket"), handler.served
+    yield tmp_path / "bucket", RemotePath("hdfs://bucket"), handler.served
     FileSystems.set_options(None)
     server.shutdown()
     server.server_close()
@@ -168,11 +125,11 @@ def test_files_are_listed(served: Served) -> None:
 
 def test_hdfs_uris_may_have_three_slashes(served: Served) -> None:
     """As those of its own tools."""
-    folder, home, _ = served
+    folder, _, _ = served
     (folder / "y1").mkdir()
     (folder / "y1" / "a.csv").write_text("a")
-    if str(home).startswith("hdfs"):
-        assert [str(path) for path in RemotePath("hdfs:///bucket").glob("**/*")] == ["hdfs:///bucket/y1/a.csv"]
+
+    assert [str(path) for path in RemotePath("hdfs:///bucket").glob("**/*")] == ["hdfs:///bucket/y1/a.csv"]
 
 
 def test_a_table_is_read_by_ranges(served: Served) -> None:

@@ -1,6 +1,7 @@
-"""Data may be at any URI that Beam can read; any other URI is rejected before anything is read."""
+"""Data may be on an object store, or at any URI that Beam can read; other URIs are rejected before a request."""
 
 import importlib
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -10,6 +11,7 @@ import pytest
 
 from components.errors import SettingsError
 from components.storage import paths
+from components.storage.objects import ObjectPath
 from components.storage.paths import data_path, is_uri
 from components.storage.remote_path import RemotePath
 
@@ -29,7 +31,27 @@ def test_any_other_text_is_a_path(text: str) -> None:
     assert data_path(text) == Path(text)
 
 
-@pytest.mark.parametrize("text", ["gs://bucket/folder", "gs://bucket", "hdfs:///data/x.csv", "flat://set"])
+@pytest.mark.parametrize("text", ["gs://bucket/folder", "s3://bucket"])
+def test_a_uri_of_a_store_is_an_object_path(text: str) -> None:
+    """A slash at the end is ignored; files can be written there."""
+    assert data_path(text) == data_path(f"{text}/") == paths.writable_path(text) == ObjectPath(text)
+
+
+def test_files_cannot_be_written_at_other_uris() -> None:
+    """Beam's filesystems are used for reading."""
+    with pytest.raises(SettingsError, match="flat://x: cannot be written; expected a path, or a URI with one of s3://"):
+        paths.writable_path("flat://x")
+
+
+def test_beam_flags_of_s3_are_environment_variables(monkeypatch: pytest.MonkeyPatch) -> None:
+    """They worked before s3:// was read without Beam."""
+    monkeypatch.setenv("AWS_ENDPOINT_URL", "http://127.0.0.1:1")
+    paths.prepare("s3://bucket", ["--s3_endpoint_url=http://127.0.0.1:2", "--runner=DirectRunner", "--flag"])
+
+    assert os.environ["AWS_ENDPOINT_URL"] == "http://127.0.0.1:2"
+
+
+@pytest.mark.parametrize("text", ["hdfs:///data/x.csv", "flat://set"])
 def test_a_uri_of_beam_is_a_remote_path(text: str) -> None:
     """Beam's own schemes and those of plugins; a slash at the end is ignored."""
     assert data_path(text) == RemotePath(text)
@@ -60,9 +82,7 @@ def test_any_other_uri_is_rejected(text: str, reason: str) -> None:
     assert str(rejected.value).startswith(reason)
 
 
-@pytest.mark.parametrize(
-    ("text", "library", "extra"), [("s3://bucket/a", "boto3", "aws"), ("azfs://a/b", "azure.storage.blob", "azure")]
-)
+@pytest.mark.parametrize(("text", "library", "extra"), [("azfs://a/b", "azure.storage.blob", "azure")])
 def test_a_uri_whose_library_is_not_installed_is_rejected(text: str, library: str, extra: str) -> None:
     """With the command that installs it."""
     try:

@@ -12,7 +12,7 @@ from components.ingest.close.manifest import build, check_budget, close
 from components.ingest.sources import SourceFile
 from components.ingest.survey.listing import ListedFile, Listing
 from components.ingest.write.report import ShardReport
-from components.records import manifest
+from components.records import manifest, shard_files
 from components.records.manifest import Manifest, Shard
 from components.records.quarantine import Quarantined
 from components.settings.ingest import Ingest
@@ -41,20 +41,20 @@ def listing(files: Sequence[tuple[str, str]], refused: tuple[Quarantined, ...] =
 FILES = [("cats/1.jpg", "a1"), ("cats/2.jpg", "a2"), ("cats/bad.jpg", "a3"), ("dogs/3.jpg", "a4"), ("dogs/4.jpg", "a5")]
 LISTING = listing(FILES, (Quarantined("top.jpg", "not inside a class folder"),))
 REPORTS = [
-    report("train", "t0", 2, {"cats": 1, "dogs": 1}, {8: 1, 32: 1}, {"BMP": 1}),
-    report("train", "t1", 1, {"cats": 1}, {8: 1}, {"BMP": 1}, (Quarantined("cats/bad.jpg", "empty file"),)),
-    report("eval", "e0", 1, {"dogs": 1}, {64: 1}, {"alpha": 1}),
-    report("test", "x0", 0, {}),
+    report("train", "Split-train/t0", 2, {"cats": 1, "dogs": 1}, {8: 1, 32: 1}, {"BMP": 1}),
+    report("train", "Split-train/t1", 1, {"cats": 1}, {8: 1}, {"BMP": 1}, (Quarantined("cats/bad.jpg", "empty file"),)),
+    report("eval", "Split-eval/e0", 1, {"dogs": 1}, {64: 1}, {"alpha": 1}),
+    report("test", "Split-test/x0", 0, {}),
 ]
 MANIFEST = Manifest(
     data_digest=LISTING.digest,
     found=6,
     sources=tuple((path, 7, digest) for path, digest in FILES),
     shards=(
-        Shard("train", "t0", 2, 10, "cafe"),
-        Shard("train", "t1", 1, 10, "cafe"),
-        Shard("eval", "e0", 1, 10, "cafe"),
-        Shard("test", "x0", 0, 10, "cafe"),
+        Shard("train", "Split-train/t0", 2, 10, "cafe"),
+        Shard("train", "Split-train/t1", 1, 10, "cafe"),
+        Shard("eval", "Split-eval/e0", 1, 10, "cafe"),
+        Shard("test", "Split-test/x0", 0, 10, "cafe"),
     ),
     classes={"train": {"cats": 2, "dogs": 1}, "eval": {"cats": 0, "dogs": 1}, "test": {"cats": 0, "dogs": 0}},
     quarantined=2,
@@ -83,7 +83,7 @@ class TestBuild:
     )
     def test_the_median_side_is_the_lower_median(self, sides: dict[int, int], median: int) -> None:
         """Without images it is 0."""
-        assert build(LISTING, [report("train", "t0", 1, {}, sides)])[0].median_side == median
+        assert build(LISTING, [report("train", "Split-train/t0", 1, {}, sides)])[0].median_side == median
 
     def test_the_median_side_is_of_the_training_split(self) -> None:
         """Held-out images must not decide the image size of the model."""
@@ -113,6 +113,9 @@ class TestClose:
     def test_manifest_and_both_quarantine_lists_are_written(self, tmp_path: Path) -> None:
         """The second list is outside of the artifact. The manifest has the settings that decided the splits."""
         settings = Ingest(max_bad_fraction=0.5, near_duplicate_bits=-1)
+        for shard in MANIFEST.shards:
+            with shard_files.publish(tmp_path, shard.name) as temporary:
+                temporary.write_bytes(b"0123456789")
         built = close(tmp_path, LISTING, REPORTS, settings, tmp_path / "notes" / "list", warnings=["old"])
 
         assert manifest.read(tmp_path) == built
@@ -121,6 +124,14 @@ class TestClose:
             "train": 0.8, "eval": 0.1, "test": 0.1, "salt": "", "stratify": False, "split_by": "", "unused": [],
         }  # fmt: skip
         assert (tmp_path / "notes" / "list").read_text() == (tmp_path / manifest.QUARANTINE).read_text()
+
+    def test_a_lost_shard_stops_the_run(self, tmp_path: Path) -> None:
+        """B16: the files must be those of the reports before the manifest is written."""
+        settings = Ingest(max_bad_fraction=0.5, near_duplicate_bits=-1)
+        with pytest.raises(LedgerMismatch, match="Split-eval/e0 is missing"):
+            close(tmp_path, LISTING, REPORTS, settings, tmp_path / "list")
+
+        assert not (tmp_path / manifest.MANIFEST).exists()
 
     def test_a_lost_record_stops_the_run(self, tmp_path: Path) -> None:
         """Promise A16: records are counted from the shards, not from what should be in them."""
@@ -132,7 +143,7 @@ class TestClose:
 
     def test_a_file_that_vanished_stops_the_run(self, tmp_path: Path) -> None:
         """The report's failure is the message."""
-        gone = report("train", "t0", 0, {}, failure="cats/1.jpg: cannot be read")
+        gone = report("train", "Split-train/t0", 0, {}, failure="cats/1.jpg: cannot be read")
         with pytest.raises(BadInput, match=r"^cats/1.jpg: cannot be read; nothing after it was run$"):
             close(tmp_path, LISTING, [gone], Ingest(), tmp_path / "list")
 
