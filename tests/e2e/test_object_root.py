@@ -33,6 +33,12 @@ def killed(self, local):
 ObjectPath.upload = killed
 """
 
+# The direct runner reads and writes on the store, as the workers of an engine do.
+DISTRIBUTED = """
+from pipelines.orchestration import staging
+staging.is_distributed = lambda config: True
+"""
+
 
 @dataclass(frozen=True)
 class Remote:
@@ -174,8 +180,24 @@ def test_training_from_the_store(remote: Remote) -> None:
     assert not list((remote.state / "mirror").glob("Ingest/examples/*/Split-*/*"))
 
 
+def test_executors_that_work_on_the_store_itself(remote: Remote, make_remote: Callable[[], Remote]) -> None:
+    """As on a distributed engine: the same objects, sealed by the listing; no shard comes to this machine."""
+    made = make_remote()
+    result = made.run("--to", "Transform", before=DISTRIBUTED)
+
+    assert result.code == 0, result.output
+    for folder in EQUAL[:2]:
+        ours, theirs = made.output(*folder.split("/")), remote.output(*folder.split("/"))
+        assert {name: (ours / name).read_bytes() for name in ours.files_below()} == {
+            name: (theirs / name).read_bytes() for name in theirs.files_below()
+        }
+    assert not list((made.state / "mirror").glob("Ingest/examples/*/Split-*/*"))
+    assert not [name for name in made.root.files_below() if "/.system/" in name or ".aside-" in name]
+    assert "nothing to do" in made.run("--to", "Transform", before=DISTRIBUTED).output
+
+
 def test_a_run_that_was_killed_during_an_upload(make_remote: Callable[[], Remote]) -> None:
-    """Nothing refers to what it uploaded; the next run deletes it, takes the lock over and succeeds."""
+    """B1: nothing refers to what it uploaded; the next run deletes it, takes the lock over and succeeds."""
     made = make_remote()
     ended = made.run("--to", "Ingest", before=KILLED)
     left = (made.root / "Ingest").files_below()

@@ -1,4 +1,4 @@
-"""One run at a time per root on an object store; a run that was killed does not block the next one."""
+"""B7: one run at a time per root on an object store; a run that was killed does not block the next one."""
 
 import threading
 
