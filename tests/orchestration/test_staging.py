@@ -123,9 +123,12 @@ def test_a_run_that_lost_its_lock_commits_nothing(config: RunConfig, examples: O
         holding.beat()
         staged.publish(output_of(execution), "")
 
-    with held(config) as holding, lease.hold(holding.path.parent.parent, "other", take_over=True):
-        with pytest.raises(Locked):
-            stage(config, holding, execution, publish)
+    with (
+        held(config) as holding,
+        lease.hold(holding.path.parent.parent, "other", take_over=True),
+        pytest.raises(Locked),
+    ):
+        stage(config, holding, execution, publish)
 
     assert remote.files_below() == {}
 
