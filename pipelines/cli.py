@@ -40,7 +40,7 @@ Metadata = Annotated[
     str | None,
     typer.Option(
         metavar="URI",
-        help="Metadata of a team: mysql://user@host/db or postgresql://…; the password in PENSTOCK_METADATA_PASSWORD.",
+        help="Metadata of a team: mysql://user@host/database; the password in PENSTOCK_METADATA_PASSWORD.",
     ),
 ]
 TakeOver = Annotated[
@@ -412,7 +412,7 @@ def main() -> None:
 
     from components.errors import PenstockError, exit_code_of
     from components.redact import redact
-    from components.storage import tensorflow_s3
+    from components.storage import location, tensorflow_s3
 
     sys.excepthook = lambda *error: print(redact("".join(traceback.format_exception(*error))), file=sys.stderr, end="")
     try:
@@ -420,6 +420,12 @@ def main() -> None:
     except (PenstockError, KeyboardInterrupt) as error:
         print(redact(f"penstock: {error}") if str(error) else "penstock: interrupted", file=sys.stderr)
         code = exit_code_of(error)
+    except OSError as error:
+        if (explained := location.unreachable(error)) is None:
+            sys.excepthook(*sys.exc_info())
+        else:
+            print(redact(f"penstock: {explained}"), file=sys.stderr)
+        code = exit_code_of(explained or error)
     except Exception:  # noqa: BLE001 - shown as Python would
         sys.excepthook(*sys.exc_info())
         code = PenstockError.exit_code

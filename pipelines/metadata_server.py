@@ -1,9 +1,10 @@
-"""The database of a team's metadata: a MySQL or PostgreSQL server, named by a URI.
+"""The database of a team's metadata: a MySQL or MariaDB server, named by a URI.
 
-    mysql://user@host:3306/database             --metadata, PENSTOCK_METADATA, or `metadata` in the settings file
-    postgresql://user@host:5432/database        the password: PENSTOCK_METADATA_PASSWORD, or in the URI of the first two
+    mysql://user@host:3306/database    --metadata, PENSTOCK_METADATA, or `metadata` in the settings file
+    the password                       PENSTOCK_METADATA_PASSWORD, or in the URI of the first two
 
 The password is in no text that a Server returns: MLMD's connection is the only thing that receives it.
+PostgreSQL is refused: ML Metadata 1.16 connects to it, but cannot store a text with a backslash (ADR 35).
 """
 
 import os
@@ -17,50 +18,38 @@ from components.redact import redact
 
 VARIABLE = "PENSTOCK_METADATA"
 PASSWORD = "PENSTOCK_METADATA_PASSWORD"  # noqa: S105 - the variable's name
-_PORTS = {"mysql": 3306, "postgresql": 5432}
-_EXPECTED = "expected mysql://user@host/database or postgresql://user@host/database"
+_PORT = 3306
+_EXPECTED = "expected mysql://user@host/database"
 
 
 @dataclass(frozen=True)
 class Server:
     """A database on a server."""
 
-    kind: str  # "mysql" or "postgresql"
     host: str
     port: int
     user: str
     database: str
-    socket: str = ""  # path of a Unix socket, of MySQL
+    socket: str = ""  # path of a Unix socket
     password: str = field(default="", repr=False, compare=False)
 
     def __str__(self) -> str:
         """Returns its URI without the password."""
         socket = f"?socket={self.socket}" if self.socket else ""
-        return f"{self.kind}://{self.user}@{self.host}:{self.port}/{self.database}{socket}"
+        return f"mysql://{self.user}@{self.host}:{self.port}/{self.database}{socket}"
 
     @property
     def identity(self) -> str:
         """What two users of the same database have in common."""
-        return f"{self.kind}://{self.host}:{self.port}/{self.database}"
+        return f"mysql://{self.host}:{self.port}/{self.database}"
 
     def connection(self) -> Any:
         """Returns MLMD's configuration of a connection."""
         from ml_metadata.proto import metadata_store_pb2 as pb
 
-        if self.kind == "mysql":
-            where = {"socket": self.socket} if self.socket else {"host": self.host, "port": self.port}
-            return pb.ConnectionConfig(
-                mysql=pb.MySQLDatabaseConfig(**where, database=self.database, user=self.user, password=self.password)
-            )
+        where = {"socket": self.socket} if self.socket else {"host": self.host, "port": self.port}
         return pb.ConnectionConfig(
-            postgresql=pb.PostgreSQLDatabaseConfig(
-                host=self.host,
-                port=str(self.port),
-                user=self.user,
-                password=self.password,
-                dbname=self.database,
-                skip_db_creation=True,  # MLMD would connect to a database of the user's name to create it
-            )
+            mysql=pb.MySQLDatabaseConfig(**where, database=self.database, user=self.user, password=self.password)
         )
 
 
@@ -97,18 +86,21 @@ def parse(text: str) -> Server:
         port = found.port
     except ValueError:
         raise SettingsError(f"metadata {shown!r}: not a URI; {_EXPECTED}") from None
-    kind, database = found.scheme.lower(), urllib.parse.unquote(found.path.strip("/"))
-    kind = "postgresql" if kind == "postgres" else kind
-    if kind not in _PORTS or not found.hostname or not found.username or not database or "/" in database:
+    scheme, database = found.scheme.lower(), urllib.parse.unquote(found.path.strip("/"))
+    if scheme in ("postgresql", "postgres"):
+        raise SettingsError(
+            f"metadata {shown!r}: ML Metadata 1.16 cannot store a text with a backslash in PostgreSQL, and TFX writes "
+            f"one for most nodes; {_EXPECTED}, on a MySQL or MariaDB server"
+        )
+    if scheme != "mysql" or not found.hostname or not found.username or not database or "/" in database:
         raise SettingsError(f"metadata {shown!r}: {_EXPECTED}")
     query = dict(urllib.parse.parse_qsl(found.query))
-    socket = query.pop("socket", "") if kind == "mysql" else ""
+    socket = query.pop("socket", "")
     if query or found.fragment or "\0" in text:
         raise SettingsError(f"metadata {shown!r}: unknown options; {_EXPECTED}")
     return Server(
-        kind=kind,
         host=found.hostname,
-        port=port or _PORTS[kind],
+        port=port or _PORT,
         user=urllib.parse.unquote(found.username),
         database=database,
         socket=socket,

@@ -17,6 +17,7 @@ from typing import Any, TextIO
 from components import progress
 from components.ingest.survey import cached
 from components.storage.hashing import HashCache
+from components.storage.location import unreachable
 from components.training import interrupt
 from pipelines import log
 from pipelines.config import RunConfig
@@ -185,8 +186,9 @@ class _TfxRun:
         return None
 
     def _explained(self, error: Exception) -> Exception:
-        """Returns an error, or DiskFull in its place."""
-        return disk.full(error, disk.places_of_run(self._config), lambda: _needed(self._config)) or error
+        """Returns an error, or DiskFull or BadInput in its place if a disk or an object store caused it."""
+        full = disk.full(error, disk.places_of_run(self._config), lambda: _needed(self._config))
+        return full or unreachable(error) or error
 
 
 def _needed(config: RunConfig) -> str:

@@ -26,6 +26,7 @@ from tfx.proto.orchestration import pipeline_pb2  # noqa: E402
 from components.errors import PenstockError  # noqa: E402
 from components.ingest.survey import cached  # noqa: E402
 from components.redact import redact  # noqa: E402
+from components.storage import tensorflow_s3  # noqa: E402
 from pipelines import config as run_config  # noqa: E402
 from pipelines import run  # noqa: E402
 from pipelines.orchestration import schema  # noqa: E402
@@ -60,5 +61,6 @@ def main(task: str) -> None:
     except PenstockError as error:
         print(redact(f"penstock: {error}"), file=sys.stderr)
         raise SystemExit(error.exit_code) from None
+    tensorflow_s3.end(runner.exit_code)
     if runner.exit_code:
         raise SystemExit(runner.exit_code)

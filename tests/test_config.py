@@ -216,7 +216,8 @@ class TestUnsafe:
         ("place", "path", "reason"),
         [
             ("root", "file:///etc", "root 'file:///etc': expected a path on this machine, not an address"),
-            ("root", "gs://bucket/x", "root 'gs://bucket/x': expected a path on this machine, not an address"),
+            ("root", "hdfs://host/x", "root 'hdfs://host/x': expected a path on this machine, not an address"),
+            ("root", "gs://bucket", "root 'gs://bucket': expected a folder in a bucket, such as gs://bucket/folder"),
             ("root", "da\0ta", "root 'da\\x00ta': a path cannot contain a NUL character"),
             ("data", "da\0ta", "data 'da\\x00ta': a path cannot contain a NUL character"),
             ("data", "file:///etc", "file:///etc: file:// URIs are not supported; use the path itself"),
@@ -247,10 +248,19 @@ class TestUnsafe:
         assert run_config.make("image", data="gs://bucket/animals/").data == "gs://bucket/animals"
 
     @pytest.mark.parametrize("directory", ["s3://bucket", "mo\0dels"])
-    def test_models_are_not_pushed_to_addresses(self, directory: str) -> None:
+    def test_models_are_not_pushed_to_a_bucket_or_no_path(self, directory: str) -> None:
         """The setting is checked like a flag."""
         with pytest.raises(SettingsError, match=r"^setting push\.directory: "):
             run_config.make("image", data="data", flags=[f"push.directory={directory}"])
+
+    def test_root_and_serving_folder_may_be_on_a_store(self, home: Path) -> None:
+        """The state folder is then one of this machine, named like the pipeline."""
+        made = run_config.make("image", data="data", root="gs://b/x/", name="own", flags=["push.directory=s3://c/y"])
+
+        assert (str(made.root), str(made.serving)) == ("gs://b/x", "s3://c/y")
+        assert made.state == home / "runs" / "own"
+        assert made.report == made.state / "report.html"
+        assert str(run_config.make("image", data="data", root="gs://b/x").serving) == "gs://b/x/serving"
 
     @pytest.mark.parametrize(
         "name", ["../up", "/abs", "a/b", "..", ".hidden", "UPPER", "a b", "a\0", "a\n", "é", "a" * 64]

@@ -295,7 +295,9 @@ def test_a_name_that_could_leave_the_root_is_rejected(name: str) -> None:
     assert str(refused.value) == f"pipeline name {name!r}: {BAD_NAME}"
 
 
-@pytest.mark.parametrize("directory", ["file:///models", "gs://bucket/models", "mo\0dels"])
+@pytest.mark.parametrize(
+    "directory", ["file:///models", "hdfs://host/models", "gs://bucket", "s3://b/../x", "mo\0dels"]
+)
 def test_a_serving_folder_that_is_no_path_is_rejected(
     directory: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

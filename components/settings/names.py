@@ -33,7 +33,8 @@ def check_place(text: str) -> str:
     scheme, separator, rest = text.partition("://")
     if not separator:
         return check_path(text)
-    if scheme not in ("s3", "gs") or not rest.strip("/") or "\0" in text or "@" in rest or ".." in rest.split("/"):
+    parts = rest.rstrip("/").split("/")
+    if scheme not in ("s3", "gs") or len(parts) == 1 or {"", ".", ".."} & set(parts) or "\0" in text or "@" in rest:
         raise ValueError("expected a path on this machine, s3://bucket/folder or gs://bucket/folder")
     return text
 

@@ -4,7 +4,7 @@ from pathlib import Path
 from typing import TypeAlias
 
 from components import redact
-from components.errors import SettingsError
+from components.errors import BadInput, SettingsError
 from components.storage.objects import ObjectPath, WritablePath
 
 Location: TypeAlias = WritablePath
@@ -19,6 +19,13 @@ def is_object_uri(text: str) -> bool:
 def location(text: str) -> Location:
     """Returns the path that a path or URI of an artifact names."""
     return ObjectPath(text.rstrip("/")) if is_object_uri(text) else Path(text)
+
+
+def unreachable(error: BaseException) -> BadInput | None:
+    """Returns the explanation of an error that an object store caused; None for other errors."""
+    if isinstance(error, OSError) and isinstance(error.filename, str) and is_object_uri(error.filename):
+        return BadInput(f"{error.filename}: {error.strerror}")
+    return None
 
 
 def object_folder(what: str, text: str) -> ObjectPath:

@@ -13,6 +13,7 @@ from typing import TextIO
 
 from components.errors import BadInput, PenstockError, SettingsError
 from components.records.quarantine import printable
+from components.storage.location import location
 from pipelines.inspection import artifact, raw
 from pipelines.inspection.artifact import ArtifactFacts
 from pipelines.inspection.cells import one_line
@@ -47,8 +48,8 @@ def _inspect(path: str, printer: Printer, rows: int, target: Path | None, *, ver
     sheet = ContactSheet() if target else None
     with printer.progress() as progress:
         facts: ArtifactFacts | RawFacts
-        if artifact.is_artifact(Path(path)):
-            facts = artifact.study(Path(path), rows, sheet, progress, verify=verify)
+        if artifact.is_artifact(location(path)):
+            facts = artifact.study(location(path), rows, sheet, progress, verify=verify)
         else:
             facts = raw.study(path, rows, sheet, progress)
     printer.show(facts, _sheet_line(sheet, target, has_images=facts.has_images))

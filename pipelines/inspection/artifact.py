@@ -12,6 +12,7 @@ from components.ingest.sources.rows import RowBatch
 from components.records import checksum, manifest
 from components.records.manifest import MANIFEST, QUARANTINE, Manifest, Shard
 from components.records.quarantine import printable
+from components.storage.location import Location
 from pipelines.inspection.contact_sheet import ContactSheet
 from pipelines.inspection.preview import Preview
 from pipelines.inspection.reasons import Reasons
@@ -49,28 +50,28 @@ class ArtifactFacts:
         )
 
 
-def is_artifact(path: Path) -> bool:
+def is_artifact(path: Location) -> bool:
     """Whether a folder is an Examples artifact; a manifest.json of another program does not count."""
     try:
-        return (path / MANIFEST).is_file() and (any(path.glob("Split-*")) or _is_manifest(path / MANIFEST))
+        return (path / MANIFEST).is_file() and (any(path.glob("Split-*/*")) or _is_manifest(path / MANIFEST))
     except OSError as error:
         raise BadInput(f"{printable(str(path))}: cannot be read: {error.strerror}; check its permissions") from error
 
 
 def study(
-    path: Path, rows: int, sheet: ContactSheet | None, progress: Callable[[int], None], *, verify: bool
+    path: Location, rows: int, sheet: ContactSheet | None, progress: Callable[[int], None], *, verify: bool
 ) -> ArtifactFacts:
     """Reads the manifest and compares the shards with it; of the records, only the first ones are read."""
-    stored = _manifest(path)
+    stored, home = _manifest(path), path.resolve() if isinstance(path, Path) else path
     reasons, warnings = _reasons(path)
-    faults = tuple(f"{printable(name)}: {fault}" for name, fault in _faults(path.resolve(), stored, verify=verify))
-    preview, unreadable = _preview(path.resolve(), stored, rows, sheet, progress)
+    faults = tuple(f"{printable(name)}: {fault}" for name, fault in _faults(home, stored, verify=verify))
+    preview, unreadable = _preview(home, stored, rows, sheet, progress)
     if reasons.total != stored.quarantined:
         warnings.append(f"{QUARANTINE} lists {reasons.total:,} records, the manifest counts {stored.quarantined:,}")
     return ArtifactFacts(printable(str(path)), stored, reasons, faults, verify, preview, (*warnings, *unreadable))
 
 
-def _is_manifest(path: Path) -> bool:
+def _is_manifest(path: Location) -> bool:
     try:
         stored = orjson.loads(path.read_bytes())
     except orjson.JSONDecodeError:
@@ -78,7 +79,7 @@ def _is_manifest(path: Path) -> bool:
     return isinstance(stored, dict) and {"data_digest", "shards"} <= stored.keys()
 
 
-def _manifest(path: Path) -> Manifest:
+def _manifest(path: Location) -> Manifest:
     try:
         return manifest.read(path)
     except OSError as error:
@@ -88,7 +89,7 @@ def _manifest(path: Path) -> Manifest:
     raise BadInput(f"{printable(str(path / MANIFEST))}: {reason}; restore it, or ingest the data again")
 
 
-def _reasons(path: Path) -> tuple[Reasons, list[str]]:
+def _reasons(path: Location) -> tuple[Reasons, list[str]]:
     reasons = Reasons()
     try:
         with (path / QUARANTINE).open("rb") as lines:
@@ -107,22 +108,23 @@ def _reason(line: bytes) -> tuple[str, str]:
         return f"damaged line of {QUARANTINE}", ""
 
 
-def _faults(home: Path, stored: Manifest, *, verify: bool) -> Iterator[tuple[str, str]]:
+def _faults(home: Location, stored: Manifest, *, verify: bool) -> Iterator[tuple[str, str]]:
     """Yields the shards that do not match the manifest, and files beside them that it does not list."""
     for shard in stored.shards:
         if fault := _fault(home, shard, verify=verify):
             yield shard.name, fault
     listed = {shard.name for shard in stored.shards}
-    for file in sorted(home.glob("Split-*/*")):
-        name = file.relative_to(home).as_posix()
+    found: list[Location] = sorted(home.glob("Split-*/*"))
+    for file in found:
+        name = str(file).removeprefix(f"{home}/")
         if name not in listed and not file.name.startswith((".", "_")):
             yield name, "not in the manifest"
 
 
-def _fault(home: Path, shard: Shard, *, verify: bool) -> str:
+def _fault(home: Location, shard: Shard, *, verify: bool) -> str:
     path = home / shard.name
     try:
-        if home not in path.resolve().parents:
+        if not _is_inside(home, path):
             return "outside the artifact, not read"
         size = path.stat().st_size
         if size != shard.bytes:
@@ -135,8 +137,13 @@ def _fault(home: Path, shard: Shard, *, verify: bool) -> str:
     return "" if same else "its checksum differs from the manifest's"
 
 
+def _is_inside(home: Location, path: Location) -> bool:
+    """Whether a file is in the artifact, also if it is a symbolic link; an object path cannot lead elsewhere."""
+    return not isinstance(path, Path) or home in path.resolve().parents
+
+
 def _preview(
-    home: Path, stored: Manifest, rows: int, sheet: ContactSheet | None, progress: Callable[[int], None]
+    home: Location, stored: Manifest, rows: int, sheet: ContactSheet | None, progress: Callable[[int], None]
 ) -> tuple[Preview, list[str]]:
     preview = Preview(rows, sheet)
     wanted = _SHEET_RECORDS if sheet is not None else max(rows, 1)
@@ -153,11 +160,11 @@ def _preview(
     return preview, []
 
 
-def _batches(home: Path, stored: Manifest) -> Iterator[RowBatch]:
+def _batches(home: Location, stored: Manifest) -> Iterator[RowBatch]:
     source = refs.load(_TFRECORDS)
     for shard in stored.shards:
         path = home / shard.name
-        if shard.records and home in path.resolve().parents:
+        if shard.records and _is_inside(home, path):
             schema = source.schema(path)
             for part in source.divide(path, shard.name, _RANGE):
                 yield from source.read(path, part, schema)

@@ -28,6 +28,7 @@ from components.storage.objects import ObjectPath
 
 BEAT = 20.0  # seconds between two heartbeats
 OLD = 180.0  # seconds without a heartbeat after which the holder counts as dead
+_PATIENCE = 5.0  # seconds to wait for the heartbeat at the end
 _POLL = 2.0  # seconds between two attempts with --wait
 
 
@@ -64,7 +65,7 @@ class Lease:
     def end(self, thread: threading.Thread) -> None:
         """Stops the heartbeat, and deletes the object if it is still ours."""
         self._ended.set()
-        thread.join()
+        thread.join(_PATIENCE)  # it may wait for a store that cannot be reached
         with suppress(OSError):
             if not self._lost and _read(self.path)[0].get("id") == self.holder["id"]:
                 self.path.unlink(missing_ok=True)

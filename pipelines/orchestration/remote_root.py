@@ -90,6 +90,6 @@ def _check_metadata(config: RunConfig, root: ObjectPath, state: str) -> None:
     if known["identity"] != mine["identity"]:
         raise SettingsError(
             f"{root}: its metadata is {known['where']}, not {where}; run there, choose another --root, or share the "
-            f"metadata with --metadata mysql://… or postgresql://…. If that metadata is lost, delete {path}: every "
+            f"metadata with --metadata mysql://…. If that metadata is lost, delete {path}: every "
             "node then runs again"
         )

@@ -88,7 +88,9 @@ class Store:
         blessed = self._blessed()
         folders = {model.id: model.uri for model in self._artifacts({*blessed, other_than}, "model")}
         candidate = folders.get(other_than)
-        return max((b for b in blessed - {other_than} if _is_comparable(folders.get(b), candidate)), default=None)
+        # Newest first: the models may be on an object store, and each comparison reads files of two of them.
+        newest = sorted(blessed - {other_than}, reverse=True)
+        return next((each for each in newest if _is_comparable(folders.get(each), candidate)), None)
 
     def not_compared(self, candidate: Artifact) -> str:
         """Says why a model cannot be compared with the newest other blessed one; empty if it can, or there is none."""
@@ -191,9 +193,8 @@ def _connect(database: Path | Server, read_only: bool) -> metadata_store.Metadat
 def _connect_to_server(server: Server) -> metadata_store.MetadataStore:
     try:
         return metadata_store.MetadataStore(server.connection())
-    except errors.StatusError as error:
-        # Its message may quote the connection.
-        reason = redact(str(error).splitlines()[0], [server.password] if server.password else [])
+    except (errors.StatusError, RuntimeError) as error:  # its message may quote the connection
+        reason = redact(" ".join(str(error).split()), [server.password] if server.password else []).rstrip(": ")
         raise PenstockError(
             f"metadata {server}: cannot be opened: {reason}; expected a server that is reachable from here, and an "
             f"existing database that {server.user} may create tables in; the password is read from "

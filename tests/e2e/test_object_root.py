@@ -5,7 +5,7 @@ import random
 import shutil
 import signal
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -31,6 +31,12 @@ def killed(self, local):
     if len(names) == 2:
         os.killpg(0, signal.SIGKILL)
 ObjectPath.upload = killed
+"""
+
+# The direct runner reads and writes on the store, as the workers of an engine do.
+DISTRIBUTED = """
+from pipelines.orchestration import staging
+staging.is_distributed = lambda config: True
 """
 
 
@@ -141,6 +147,27 @@ def test_a_deleted_object_makes_its_node_due(remote: Remote) -> None:
     assert not (remote.root / ".penstock" / "lock.json").is_file()
 
 
+def test_a_node_that_fails_leaves_nothing_on_the_store(remote: Remote) -> None:
+    """Exit code and message are those of the node; the lock is released, and the verdict before it stays."""
+    before = (remote.root / "Gate").files_below()
+    result = remote.run("--set", "gate.min_per_class=100000", "--to", "Gate")
+
+    assert result.code == 5, result.output
+    assert "the data is not fit for training" in result.output
+    assert (remote.root / "Gate").files_below() == before
+    assert not (remote.root / ".penstock" / "lock.json").is_file()
+
+
+def test_a_store_that_refuses_the_credentials(remote: Remote) -> None:
+    """One line says what to check; no traceback."""
+    refused = replace(remote.pipeline, environment={**remote.pipeline.environment, "AWS_SECRET_ACCESS_KEY": "wrong"})
+    result = replace(remote, pipeline=refused).run()
+
+    assert result.code == 4, result.output
+    assert "Permission denied" in result.output
+    assert "Traceback" not in result.output
+
+
 def test_training_from_the_store(remote: Remote) -> None:
     """With input.copy_shards=never TensorFlow reads the shards; the weights and the exit code are the same."""
     before = remote.output("Trainer", "model")
@@ -153,16 +180,32 @@ def test_training_from_the_store(remote: Remote) -> None:
     assert not list((remote.state / "mirror").glob("Ingest/examples/*/Split-*/*"))
 
 
-def test_a_run_that_was_killed_during_an_upload(make_remote: Callable[[], Remote]) -> None:
-    """Nothing refers to what it uploaded; the next run deletes it, takes the lock over and succeeds."""
+def test_executors_that_work_on_the_store_itself(remote: Remote, make_remote: Callable[[], Remote]) -> None:
+    """As on a distributed engine: the same objects, sealed by the listing; no shard comes to this machine."""
     made = make_remote()
-    ended = made.run("--to", "Schema", before=KILLED)
+    result = made.run("--to", "Transform", before=DISTRIBUTED)
+
+    assert result.code == 0, result.output
+    for folder in EQUAL[:2]:
+        ours, theirs = made.output(*folder.split("/")), remote.output(*folder.split("/"))
+        assert {name: (ours / name).read_bytes() for name in ours.files_below()} == {
+            name: (theirs / name).read_bytes() for name in theirs.files_below()
+        }
+    assert not list((made.state / "mirror").glob("Ingest/examples/*/Split-*/*"))
+    assert not [name for name in made.root.files_below() if "/.system/" in name or ".aside-" in name]
+    assert "nothing to do" in made.run("--to", "Transform", before=DISTRIBUTED).output
+
+
+def test_a_run_that_was_killed_during_an_upload(make_remote: Callable[[], Remote]) -> None:
+    """B1: nothing refers to what it uploaded; the next run deletes it, takes the lock over and succeeds."""
+    made = make_remote()
+    ended = made.run("--to", "Ingest", before=KILLED)
     left = (made.root / "Ingest").files_below()
     assert ended.code == -signal.SIGKILL, ended.output
     assert len(left) >= 2
     assert list(Store(made.state / "metadata.db", "tabular").finished("Ingest")) == []
 
-    result = made.run("--to", "Schema")
+    result = made.run("--to", "Ingest")
 
     assert result.code == 0, result.output
     now = set((made.root / "Ingest").files_below())
@@ -170,5 +213,4 @@ def test_a_run_that_was_killed_during_an_upload(make_remote: Callable[[], Remote
     assert {name.rpartition("examples/")[2].partition("/")[0] for name in now} == {
         made.output("Ingest", "examples").name
     }
-    seals = (made.root / ".penstock" / "seals").files_below()
-    assert len(seals) == 2  # of Ingest and Schema
+    assert len((made.root / ".penstock" / "seals").files_below()) == 1

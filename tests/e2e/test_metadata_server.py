@@ -1,0 +1,174 @@
+"""D5: metadata of a team in a real MySQL (MariaDB) server on loopback; why not in PostgreSQL."""
+
+import os
+import pwd
+import shutil
+import socket
+import subprocess
+import tempfile
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+from ml_metadata import errors
+from ml_metadata.metadata_store import metadata_store
+from ml_metadata.proto import metadata_store_pb2 as pb
+
+from components.errors import PenstockError, SettingsError
+from pipelines import metadata_server
+from pipelines.orchestration.store import Store
+
+pytestmark = [pytest.mark.e2e, pytest.mark.slow]
+
+PASSWORD = "pass-word/of the team"  # noqa: S105
+POSTGRES = sorted(Path("/usr/lib/postgresql").glob("*/bin/postgres"))
+
+
+@dataclass(frozen=True)
+class Team:
+    """A database on a running server."""
+
+    uri: str  # without a password
+
+
+def free_port() -> int:
+    """Returns a port on loopback that is free now."""
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        return int(free.getsockname()[1])
+
+
+def account() -> str | None:
+    """Returns the user that the server runs as: both refuse to run as root."""
+    return "nobody" if os.geteuid() == 0 else None
+
+
+def start(command: list[str], port: int, folder: Path) -> subprocess.Popen[bytes]:
+    """Starts a server and waits until it answers."""
+    with (folder / "server.log").open("wb") as log:
+        server = subprocess.Popen(command, user=account(), stdout=log, stderr=log)
+    while True:
+        assert server.poll() is None, (folder / "server.log").read_text()
+        try:
+            socket.create_connection(("127.0.0.1", port)).close()
+        except OSError:
+            time.sleep(0.05)
+        else:
+            return server
+
+
+def mysql(folder: Path, port: int) -> tuple[subprocess.Popen[bytes], str]:
+    """Starts MariaDB with an empty database; returns its URI."""
+    data, run = folder / "data", folder / "s"
+    subprocess.run(
+        ["mariadb-install-db", "--no-defaults", f"--datadir={data}", "--auth-root-authentication-method=normal",
+         "--skip-test-db"], user=account(), check=True, capture_output=True,
+    )  # fmt: skip
+    server = start(
+        ["mariadbd", "--no-defaults", f"--datadir={data}", "--bind-address=127.0.0.1", f"--port={port}",
+         f"--socket={run}", "--innodb-flush-log-at-trx-commit=0"], port, folder,
+    )  # fmt: skip
+    grant = f"CREATE DATABASE team; CREATE USER 't'@'%' IDENTIFIED BY '{PASSWORD}'; GRANT ALL ON team.* TO 't'@'%'"
+    subprocess.run(["mariadb", "--no-defaults", "-u", "root", "-S", str(run), "-e", grant], check=True)
+    return server, f"mysql://t@127.0.0.1:{port}/team"
+
+
+def postgresql(folder: Path, port: int) -> subprocess.Popen[bytes]:
+    """Starts PostgreSQL, without a password."""
+    home = POSTGRES[-1].parent
+    command = [str(home / "initdb"), "-D", str(folder / "data"), "-U", "t", "-A", "trust", "--no-sync"]
+    subprocess.run(command, user=account(), check=True, capture_output=True)
+    options = {"listen_addresses": "127.0.0.1", "unix_socket_directories": str(folder), "fsync": "off"}
+    settings = [part for name, value in options.items() for part in ("-c", f"{name}={value}")]
+    return start([str(home / "postgres"), "-D", str(folder / "data"), "-p", str(port), *settings], port, folder)
+
+
+@pytest.fixture(scope="module")
+def server_folder() -> Iterator[Path]:
+    """A folder that a server without rights may write to."""
+    folder = Path(tempfile.mkdtemp(prefix="penstock-db-"))
+    if account():
+        os.chown(folder, pwd.getpwnam("nobody").pw_uid, -1)
+    yield folder
+    shutil.rmtree(folder)
+
+
+@pytest.fixture(scope="module")
+def team(server_folder: Path) -> Iterator[Team]:
+    """A MySQL server with an empty database, as a process without rights on loopback."""
+    if not shutil.which("mariadbd"):
+        pytest.skip("no MySQL server: install Debian's mariadb-server")
+    server, uri = mysql(server_folder, free_port())
+    yield Team(uri)
+    server.terminate()
+    server.wait(timeout=60)
+
+
+def contents(folder: Path) -> dict[str, bytes]:
+    """Returns all files below a folder."""
+    return {str(path): path.read_bytes() for path in folder.rglob("*") if path.is_file()}
+
+
+def test_a_run_with_its_metadata_on_a_server(team: Team, tmp_path: Path, make_pipeline: Callable[..., Any]) -> None:
+    """The second run has nothing to do; there is no SQLite file, and the password is in no file and no output."""
+    (tmp_path / "rows.csv").write_text("\n".join(["width,kind", *(f"{row / 7},{'xy'[row % 2]}" for row in range(80))]))
+    environment = {metadata_server.PASSWORD: PASSWORD}
+    pipeline = make_pipeline(tmp_path / "rows.csv", tmp_path / "root", task="tabular", environment=environment)
+    flags = ("--metadata", team.uri, "--label", "kind", "--to", "Gate")
+
+    first, second = pipeline.run(*flags), pipeline.run(*flags)
+
+    assert first.code == 0, first.output
+    assert second.code == 0, second.output
+    assert set(second.actions().values()) == {"up to date", "skipped"}
+    assert not (pipeline.root / "metadata.db").exists()
+    assert [name for name, content in contents(pipeline.root).items() if PASSWORD.encode() in content] == []
+    assert PASSWORD not in first.output + second.output
+
+
+def test_a_name_belongs_to_one_root(team: Team, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Another root of the same name would plan with these executions, and close those that run."""
+    monkeypatch.setenv(metadata_server.PASSWORD, PASSWORD)
+    store = Store(metadata_server.parse(team.uri), "image", read_only=False)
+    store.claim("s3://bucket/a")
+    store.claim("s3://bucket/a")
+
+    with pytest.raises(SettingsError, match="its root in this metadata is s3://bucket/a, expected s3://bucket/b"):
+        store.claim("s3://bucket/b")
+
+
+def test_a_wrong_password(team: Team, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The error names the server and the variable, not the password."""
+    monkeypatch.setenv(metadata_server.PASSWORD, "another-secret")
+    with pytest.raises(PenstockError, match=metadata_server.PASSWORD) as error:
+        Store(metadata_server.parse(team.uri), "image")
+    assert "another-secret" not in str(error.value)
+
+
+def test_ml_metadata_cannot_use_postgresql(server_folder: Path) -> None:
+    """A text with a backslash fails; if this test does, PostgreSQL may be supported (ADR 35)."""
+    if not POSTGRES:
+        pytest.skip("no PostgreSQL server: install Debian's postgresql")
+    folder = server_folder / "postgresql"
+    folder.mkdir()
+    if account():
+        os.chown(folder, pwd.getpwnam("nobody").pw_uid, -1)
+    port = free_port()
+    server = postgresql(folder, port)
+    try:
+        settings = pb.PostgreSQLDatabaseConfig(
+            host="127.0.0.1", port=str(port), user="t", dbname="postgres", skip_db_creation=True
+        )
+        store = metadata_store.MetadataStore(pb.ConnectionConfig(postgresql=settings))
+        execution = pb.Execution(type_id=store.put_execution_type(pb.ExecutionType(name="Ingest")))
+        execution.custom_properties["plain"].string_value = "text"
+        store.put_executions([execution])
+        execution.custom_properties["custom_config"].string_value = r'{"a": "{\"b\": 1}"}'
+        with pytest.raises(errors.InternalError, match="syntax error"):
+            store.put_executions([execution])
+    finally:
+        server.terminate()
+        server.wait(timeout=60)
