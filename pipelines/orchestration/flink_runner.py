@@ -101,6 +101,8 @@ class _Watch:
             return
         with contextlib.suppress(Unreachable):  # the job server says so if the whole cluster is gone
             self._job = self._flink.job(self._name)
+            if self._job is not None and self._job.state == "RESTARTING":
+                self._raise_ours(self._failure())
             done = self._flink.vertices(self._job.id) if self._job else []
             now = [(each["status"], each["metrics"], each.get("tasks")) for each in done]
             counted = [(status, {k: v for k, v in m.items() if "time" not in k}, t) for status, m, t in now]
@@ -139,14 +141,18 @@ class _Watch:
                 "was published. Start the engine again (`penstock engine stop flink`, `penstock engine start flink`)"
             ) from error
         text = f"{self._failure()}\n{error}"
-        if found := _OURS.findall(text):
-            name, message = found[-1]
-            kind = getattr(errors, name, PenstockError)
-            if isinstance(kind, type) and issubclass(kind, PenstockError):
-                raise kind(message) from error
+        self._raise_ours(text)
         python = _PYTHON.findall(text)
         what = python[-1] if python else str(error).strip().splitlines()[0]
         raise _JobFailed(f"{self._node} failed on Flink (job {self._name}): {what}") from error
+
+    @staticmethod
+    def _raise_ours(text: str) -> None:
+        """Raises the error of ours that a worker's traceback ends with, if there is one: Flink would try it again."""
+        for name, message in _OURS.findall(text)[-1:]:
+            kind = getattr(errors, name, None)
+            if isinstance(kind, type) and issubclass(kind, PenstockError):
+                raise kind(message)
 
     def _failure(self) -> str:
         if self._flink is None or self._job is None:
