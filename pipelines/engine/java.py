@@ -43,6 +43,8 @@ appender.console.name = Console
 appender.console.type = CONSOLE
 appender.console.layout.type = PatternLayout
 appender.console.layout.pattern = %d{yyyy-MM-dd HH:mm:ss,SSS} %-5p %-60c %x - %m%n
+logger.beam.name = org.apache.beam.runners.flink.FlinkPipelineRunner
+logger.beam.level = WARN
 logger.pekko.name = org.apache.pekko
 logger.pekko.level = WARN
 """
