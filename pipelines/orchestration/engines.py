@@ -86,7 +86,7 @@ class Prepared:
             *_flag("artifact_endpoint", engine.artifact_endpoint or (state.artifact_endpoint if state else "")),
             *_environment(engine, self.boot),
             f"--environment_cache_millis={_IDLE_MS}",
-            "--default_sdk_harness_log_level=WARNING",  # at INFO a worker logs all options, secrets included
+            "--default_sdk_harness_log_level=WARN",  # at INFO a worker logs all options, secrets included
             *_flag("parallelism", parallelism),
         ]
 

@@ -11,6 +11,7 @@ import contextlib
 import re
 import threading
 import time
+from collections.abc import Iterator
 from typing import Any
 
 from apache_beam.runners.portability.portable_runner import PortableRunner
@@ -37,7 +38,7 @@ class FlinkRunner(PortableRunner):
 
     def run_portable_pipeline(self, pipeline: Any, options: Any) -> Any:
         """Submits the pipeline, and returns a result whose `wait_until_finish` watches the job."""
-        with self._watch.cancelling():
+        with self._watch.cancelling(), self._watch.explained():
             return _Watched(super().run_portable_pipeline(pipeline, options), self._watch)
 
 
@@ -66,7 +67,7 @@ class _Watch:
         self._changed = time.monotonic()
 
     @contextlib.contextmanager
-    def cancelling(self, result: Any = None) -> Any:
+    def cancelling(self, result: Any = None) -> Iterator[None]:
         """Cancels the job if the block is left by an error, and waits until it has ended: nothing writes after that."""
         try:
             yield
@@ -74,6 +75,21 @@ class _Watch:
             if not isinstance(error, _JobFailed):
                 self._cancel(result)
             raise
+
+    @contextlib.contextmanager
+    def explained(self) -> Iterator[None]:
+        """Turns an error of the job server into one of ours."""
+        import grpc  # type: ignore[import-untyped]
+
+        try:
+            yield
+        except grpc.RpcError as error:
+            if _is_lost(error):
+                self._raise(error)
+            raise PenstockError(
+                f"Beam's job server did not take the job of {self._node} ({error.code().name} {error.details()}); "
+                "expected the job server of Beam 2.62.0. The reason is in its log (`penstock engine status flink`)"
+            ) from error
 
     def wait(self, result: Any) -> Any:
         """Returns the final state of the job; raises what the job failed with."""
@@ -168,7 +184,7 @@ class _JobFailed(PenstockError):
 
 
 def _is_lost(error: BaseException) -> bool:
-    import grpc  # type: ignore[import-untyped]
+    import grpc
 
     return isinstance(error, grpc.RpcError) and error.code() in (grpc.StatusCode.UNAVAILABLE, grpc.StatusCode.CANCELLED)
 
