@@ -20,6 +20,7 @@ from components import errors, progress
 from components.errors import PenstockError
 from components.progress import Progress
 from pipelines.engine.rest import Flink, Job, Unreachable
+from pipelines.orchestration.distributed_read import DistributeReads
 
 _POLL_SECONDS = 1.0
 _CANCEL_SECONDS = 60
@@ -35,6 +36,11 @@ class FlinkRunner(PortableRunner):
         """Takes the names of job and node, the address of Flink's REST service if it is known, and the timeout."""
         super().__init__()
         self._watch = _Watch(job, node, Flink(rest) if rest else None, timeout_minutes * 60)
+
+    def run_pipeline(self, pipeline: Any, options: Any) -> Any:
+        """Distributes the reads of a pipeline, and runs it."""
+        pipeline.replace_all([DistributeReads()])
+        return super().run_pipeline(pipeline, options)
 
     def run_portable_pipeline(self, pipeline: Any, options: Any) -> Any:
         """Submits the pipeline, and returns a result whose `wait_until_finish` watches the job."""
