@@ -5,6 +5,7 @@ import bz2
 import json
 import re
 import subprocess
+import sys
 import zlib
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -18,6 +19,7 @@ from data.breast_cancer import write_table
 from data.digits import write_image_folder
 from pipelines.package import bundle, wheel
 
+PENSTOCK = Path(sys.executable).with_name("penstock")
 pytestmark = [pytest.mark.e2e, pytest.mark.slow]
 
 QUICK = ("--set", "train.epochs=1", "--set", "evaluate.min_accuracy=0", "--set", "gate.min_per_class=0")
@@ -115,7 +117,7 @@ def stage(pipeline: Any, out: Path, data: str, *more: str, offline: Any) -> subp
     cloud = [word for key, value in CLOUD.items() for word in ("--set", f"engine.{key}={value}")]
     sample = ["--sample", str(pipeline.root), "--sample-data", str(pipeline.data)]
     places = ["--root", "gs://my-bucket/root", "--data", data, "--out", str(out)]
-    command = [*offline, "penstock", "stage", pipeline.task, *sample, *places, *cloud, *QUICK, *more]
+    command = [*offline, str(PENSTOCK), "stage", pipeline.task, *sample, *places, *cloud, *QUICK, *more]
     return subprocess.run(command, capture_output=True, text=True, check=False)
 
 
@@ -135,7 +137,7 @@ def staged(tabular: Any, tmp_path_factory: pytest.TempPathFactory, offline: Any)
     """The folder with the jobs of the tabular task, with a wheel."""
     out = tmp_path_factory.mktemp("jobs") / "out"
     done = stage(tabular, out, "gs://my-bucket/data", offline=offline)
-    assert done.returncode == 0, done.stdout + done.stderr + (out / "stage.log").read_text()[-2000:]
+    assert done.returncode == 0, done.stdout + done.stderr
     return out
 
 
