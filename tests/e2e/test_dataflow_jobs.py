@@ -239,7 +239,7 @@ def test_workers_read_and_write_on_the_store(staged: Path) -> None:
 
 
 def test_only_temporary_files_of_transform_are_local(staged: Path, tabular: Any) -> None:
-    """No job names the sample; TensorFlow writes gs:// itself, so Transform's temporary folder is that of the mirror."""
+    """No job names the sample. TensorFlow itself writes Transform's temporary files, so they are in the mirror."""
     sample = re.escape(str(tabular.root.parent)).encode()
     mirrored = {node: Job(staged / node, "tabular").find(rb"/penstock-stage-\w+/mirror[\w./-]*") for node in NODES}
 
@@ -250,7 +250,9 @@ def test_only_temporary_files_of_transform_are_local(staged: Path, tabular: Any)
     assert all("/.temp_path/" in name for name in mirrored["Transform"])
 
 
-def test_a_node_that_has_not_run_stops_the_staging(make_pipeline: Any, tabular: Any, tmp_path: Path, offline: Any) -> None:
+def test_a_node_that_has_not_run_stops_the_staging(
+    make_pipeline: Any, tabular: Any, tmp_path: Path, offline: Any
+) -> None:
     """The message says which one, and what to do."""
     empty = make_pipeline(tabular.data, tmp_path / "root", task="tabular")
     empty.root.mkdir()
@@ -285,4 +287,6 @@ def test_extract_in_an_image(make_pipeline: Any, tmp_path: Path, offline: Any) -
         assert {each["containerImage"] for each in job.pool["sdkHarnessContainerImages"]} == {IMAGE}
         assert {each["name"] for each in job.pool["packages"]} <= {"submission_environment_dependencies.txt"}
     names = Job(tmp_path / "out" / "Extract", "image").find(rb"gs://my-bucket/root/\w+/\w+")
-    assert names == {f"gs://my-bucket/root/{each}" for each in ("Ingest/examples", "Extractor/model", "Extract/extracted")}
+    assert names == {
+        f"gs://my-bucket/root/{each}" for each in ("Ingest/examples", "Extractor/model", "Extract/extracted")
+    }

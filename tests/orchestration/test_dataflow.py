@@ -40,15 +40,23 @@ def test_one_error_lists_all_that_is_missing() -> None:
     found = problems(Engine(), "/home/me/runs/image", "photos")
 
     assert found == [
-        "  - engine.project is missing: such as --set engine.project=my-project-123456 "
-        "(the project's id, not its name or number)",
+        (
+            "  - engine.project is missing: such as --set engine.project=my-project-123456 "
+            "(the project's id, not its name or number)"
+        ),
         "  - engine.region is missing: such as --set engine.region=europe-west1 (a region, not a zone)",
-        "  - engine.temp_location is missing: such as --set engine.temp_location=gs://my-bucket/tmp "
-        "(a folder in a bucket)",
-        "  - root is '/home/me/runs/image': workers do not see this machine's disk, so expected a folder in a bucket "
-        "such as --root gs://my-bucket/root",
-        "  - data is 'photos': workers do not see this machine's disk, so expected a folder in a bucket such as "
-        "--data gs://my-bucket/data",
+        (
+            "  - engine.temp_location is missing: such as --set engine.temp_location=gs://my-bucket/tmp "
+            "(a folder in a bucket)"
+        ),
+        (
+            "  - root is '/home/me/runs/image': workers do not see this machine's disk, so expected a folder in a "
+            "bucket such as --root gs://my-bucket/root"
+        ),
+        (
+            "  - data is 'photos': workers do not see this machine's disk, so expected a folder in a bucket such as "
+            "--data gs://my-bucket/data"
+        ),
     ]
 
 
@@ -58,7 +66,7 @@ def test_one_error_lists_all_that_is_missing() -> None:
         ("project", ["My Project", "abc", "123456789012", "ends-with-", "x" * 31]),
         ("region", ["europe-west1-b", "Europe-West1", "europe", "eu_west1"]),
         ("temp_location", ["my-bucket/tmp", "s3://my-bucket/tmp", "gs://my-bucket", "gs://My_Bucket/tmp", "gs:///tmp"]),
-        ("staging_location", ["/tmp/staging", "gs://b/x", "gs://my-bucket/"]),
+        ("staging_location", ["/staging", "gs://b/x", "gs://my-bucket/"]),
         ("machine_type", ["n2", "n2 standard 4", "N2-STANDARD-4"]),
         ("image", ["worker", "penstock/worker", f"{IMAGE}", f"{IMAGE}:", f"{IMAGE}@sha256:12"]),
         ("service_account", ["me", "me@example.com", "worker@project"]),

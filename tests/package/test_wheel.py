@@ -79,7 +79,7 @@ def test_an_installed_wheel_has_the_version_of_the_sources_and_packs_itself(buil
     assert Path(again).read_bytes() == built.read_bytes()
 
 
-def test_an_edited_installation_has_another_version(built: Path, tmp_path: Path) -> None:
+def test_an_edited_installation_has_another_version(built: Path) -> None:
     """The version is computed from the files, not read from the metadata."""
     files = content(built)
     edited = {**files, "components/refs.py": files["components/refs.py"] + b"\n"}
