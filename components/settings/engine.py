@@ -43,9 +43,7 @@ class Engine(Section):
     )
     project: str = pydantic.Field("", description="Google Cloud project of Dataflow jobs")
     region: str = pydantic.Field("", description="Google Cloud region of Dataflow jobs, such as europe-west1")
-    temp_location: str = pydantic.Field(
-        "", description="folder of temporary files of Dataflow, such as gs://bucket/tmp"
-    )
+    temp_location: str = pydantic.Field("", description="folder of temporary files of Dataflow, such as gs://bucket/tmp")
     staging_location: str = pydantic.Field(
         "", description="folder of Dataflow's code packages, such as gs://bucket/staging; empty: as temp_location"
     )
