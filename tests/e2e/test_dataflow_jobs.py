@@ -35,11 +35,11 @@ CLOUD = {
 }
 GRAPH_LIMIT = 20_000_000  # bytes that Dataflow accepts
 EXECUTORS = {
-    "Ingest": "components-ingest-component-ingestexecutor",
+    "Ingest": "third_party_executor",
     "StatisticsGen": "tfx-components-statistics_gen-executor-executor",
     "Transform": "tfx-components-transform-executor-executor",
     "Evaluator": "tfx-components-evaluator-executor-executor",
-    "Extract": "components-pretrained-component-extractexecutor",
+    "Extract": "third_party_executor",
 }
 TRANSFORMS = {
     "Ingest": {"WorkUnits", "WriteShards"},
@@ -235,7 +235,7 @@ def test_workers_read_and_write_on_the_store(staged: Path) -> None:
         "Transform": {"root/Ingest/examples", "root/Transform/transform_graph"},
         "Evaluator": {"root/Ingest/examples", "root/Trainer/model", "root/Evaluator/evaluation"},
     }
-    assert any(name.startswith("gs://my-bucket/data/") for name in found["Ingest"])
+    assert "gs://my-bucket/data" in found["Ingest"]
 
 
 def test_only_temporary_files_of_transform_are_local(staged: Path, tabular: Any) -> None:
