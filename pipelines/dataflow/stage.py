@@ -29,7 +29,6 @@ from components.storage import durable
 from pipelines.config import RunConfig
 from pipelines.dataflow import job, mirror
 from pipelines.orchestration import beam_translation, build, dataflow, schema
-from pipelines.package import user_code, wheel
 
 
 @dataclass(frozen=True)
@@ -62,7 +61,7 @@ def stage(sample: RunConfig, places: Places, include: Sequence[Path] = ()) -> It
     engine = sample.settings.engine
     dataflow.check(engine, places.root, places.data)
     with tempfile.TemporaryDirectory(prefix="penstock-stage-") as temporary:
-        packages = _packages(sample, Path(temporary), include)
+        packages = dataflow.packages(sample.task, sample.settings, Path(temporary), include)
         _fill_mirror(sample, places, Path(temporary) / "mirror")
         mirror.mount(Path(temporary) / "mirror")
         beam_translation.speed_up()
@@ -79,16 +78,6 @@ class _Node:
     inputs: dict[str, list[Any]]
     outputs: dict[str, list[Any]]
     properties: dict[str, Any]
-
-
-def _packages(sample: RunConfig, folder: Path, include: Sequence[Path]) -> list[Path]:
-    """Returns the wheels for workers: Penstock's, and the user's."""
-    engine = sample.settings.engine
-    if engine.image:
-        return []
-    ours = Path(engine.wheel) if engine.wheel else wheel.build(folder)
-    own = user_code.build(folder, user_code.modules(sample.task, sample.settings), include)
-    return [ours, own] if own else [ours]
 
 
 def _fill_mirror(sample: RunConfig, places: Places, folder: Path) -> None:

@@ -13,7 +13,9 @@ from pathlib import Path
 
 from components.errors import SettingsError
 from components.settings.engine import Engine
-from pipelines.package import bundle, wheel
+from components.settings.tree import Settings
+from components.tasks import Task
+from pipelines.package import bundle, user_code, wheel
 
 _LONGEST_NAME = 63  # characters of a label's value; a job's name may be longer
 _BUCKET = r"gs://[a-z0-9][a-z0-9._-]{1,61}[a-z0-9]"
@@ -99,6 +101,16 @@ def flags(engine: Engine, pipeline: str, node: str, packages: Sequence[Path] = (
         *(f"--labels={name}={value}" for name, value in labels.items()),
         *(f"--extra_package={package}" for package in staged),
     ]
+
+
+def packages(task: Task, settings: Settings, folder: Path, include: Sequence[Path] = ()) -> list[Path]:
+    """Returns the wheels for workers, Penstock's and the user's, built into a folder; none with `engine.image`."""
+    engine = settings.engine
+    if engine.image:
+        return []
+    ours = Path(engine.wheel) if engine.wheel else wheel.build(folder)
+    own = user_code.build(folder, user_code.modules(task, settings), include)
+    return [ours, own] if own else [ours]
 
 
 def job_name(pipeline: str, node: str) -> str:

@@ -6,7 +6,9 @@ from typing import Any
 import pytest
 
 from components.errors import SettingsError
+from components.settings import tree
 from components.settings.engine import Engine
+from components.tasks import get
 from pipelines.orchestration import dataflow
 from pipelines.package import bundle, wheel
 
@@ -130,6 +132,20 @@ def test_flags_with_a_wheel() -> None:
         "--extra_package=penstock.whl",
         "--extra_package=own.whl",
     ]
+
+
+def test_packages_are_wheels_of_penstock_and_of_the_user(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Built here, unless one is given; with an image there are none."""
+    (tmp_path / "own_step.py").touch()
+    monkeypatch.syspath_prepend(tmp_path)
+    given = tmp_path / "penstock-1-py3-none-any.whl"
+
+    def found(**values: Any) -> list[str]:
+        settings = tree.load([{"train": {"step": "own_step:step"}, "engine": values}])
+        return [each.name.split("-")[0] for each in dataflow.packages(get("tabular"), settings, tmp_path / "out")]
+
+    assert found() == found(wheel=str(given)) == ["penstock", "penstock_user"]
+    assert found(image=f"{IMAGE}:latest") == []
 
 
 def test_flags_with_an_image() -> None:
