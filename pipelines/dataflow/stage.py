@@ -139,11 +139,16 @@ def _stage_node(node: _Node, sample: RunConfig, places: Places, packages: Sequen
     folder = places.out / node.id
     durable.remove(folder)
     flags = dataflow.flags(sample.settings.engine, sample.name, node.id, packages) + list(sample.beam_args)
+    executor: Any = None  # set below; it adds TFX's labels to the flags
+
+    def make_pipeline() -> Any:
+        return job.pipeline(executor._beam_pipeline_args, folder)  # noqa: SLF001 - TFX gives them to no one else
+
     context = base_beam_executor.BaseBeamExecutor.Context(
         beam_pipeline_args=flags,
         tmp_dir=f"{places.root}/.temp/{node.id}/",
         unique_id="1",
-        make_beam_pipeline_fn=lambda: job.pipeline(executor._beam_pipeline_args, folder),  # noqa: SLF001
+        make_beam_pipeline_fn=make_pipeline,
     )
     executor = node.executor(context=context)
     try:

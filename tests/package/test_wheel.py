@@ -60,14 +60,25 @@ def test_an_installed_wheel_has_the_version_of_the_sources_and_packs_itself(buil
     venv.create(tmp_path / "venv", with_pip=False)
     python = tmp_path / "venv" / "bin" / "python"
     (site,) = (tmp_path / "venv" / "lib").glob("*/site-packages")
-    install = [sys.executable, "-m", "pip", "install", "--quiet", "--no-deps", "--no-index", "--target", site, built]
+    install: list[str | Path] = [
+        sys.executable,
+        "-m",
+        "pip",
+        "install",
+        "--quiet",
+        "--no-deps",
+        "--no-index",
+        "--target",
+        site,
+        built,
+    ]
     subprocess.run(install, check=True, capture_output=True)
     code = (
         "import sys; from pathlib import Path; from pipelines.package import wheel;"
         "from importlib.metadata import version; print(wheel.__file__);"
         "print(version('penstock')); print(wheel.build(Path(sys.argv[1])))"
     )
-    command = [python, "-I", "-c", code, tmp_path / "again"]
+    command: list[str | Path] = [python, "-I", "-c", code, tmp_path / "again"]
     done = subprocess.run(command, check=True, capture_output=True, text=True, cwd=tmp_path)
 
     where, version, again = done.stdout.split()

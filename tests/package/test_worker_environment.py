@@ -58,18 +58,38 @@ def python(uv: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     python = place / "bin" / "python"
     subprocess.run([uv, "venv", "--quiet", "--no-project", "--python", sys.executable, place], check=True)
     lock = str(wheel.WORKER_LOCK)
-    sync = [uv, "pip", "sync", "--offline", "--python", python, "--require-hashes", "--build-constraints", lock, lock]
+    sync: list[str | Path] = [
+        uv,
+        "pip",
+        "sync",
+        "--offline",
+        "--python",
+        python,
+        "--require-hashes",
+        "--build-constraints",
+        lock,
+        lock,
+    ]
     done = subprocess.run(sync, capture_output=True, text=True, check=False)
     if done.returncode:
         pytest.skip(f"uv's cache does not hold the packages of the lock: {done.stderr.strip()[-200:]}")
-    install = [uv, "pip", "install", "--offline", "--python", python, "--no-deps", wheel.build(folder)]
+    install: list[str | Path] = [
+        uv,
+        "pip",
+        "install",
+        "--offline",
+        "--python",
+        python,
+        "--no-deps",
+        wheel.build(folder),
+    ]
     subprocess.run(install, check=True, capture_output=True)
     return python
 
 
 def answer(python: Path, code: str, *arguments: Path) -> Any:
     """Returns the last line that a program printed, as JSON; it sees no folder of the checkout."""
-    command = [python, "-I", "-c", code, *arguments]
+    command: list[str | Path] = [python, "-I", "-c", code, *arguments]
     done = subprocess.run(command, capture_output=True, text=True, check=False, cwd=python.parent)
     assert done.returncode == 0, done.stderr[-3000:]
     return json.loads(done.stdout.splitlines()[-1])
