@@ -1,6 +1,7 @@
 """The `penstock` command. Each command is a plain function that imports what it needs when it is called."""
 
 import sys
+from collections.abc import Callable
 from typing import Annotated
 
 import typer
@@ -20,12 +21,31 @@ bench = typer.Typer(help="Measure a part of the pipeline on your own data.", no_
 tune = typer.Typer(help="Find the fastest settings on this machine.", no_args_is_help=True)
 app.add_typer(bench, name="bench")
 app.add_typer(tune, name="tune")
+engine = typer.Typer(help="A Flink cluster on this machine, for --runner flink.", no_args_is_help=True)
+app.add_typer(engine, name="engine")
 
 TaskName = Annotated[str, typer.Argument(metavar="TASK", help=f"The task: {', '.join(NAMES)}.")]
 Data = Annotated[
     str | None, typer.Option(help="Raw data: folder, file, pattern or address. Default: the generated sample.")
 ]
-Root = Annotated[str | None, typer.Option(help="Folder for metadata, artifacts and models. Default: runs/NAME.")]
+Root = Annotated[
+    str | None,
+    typer.Option(help="Folder for metadata, artifacts and models, or s3://… or gs://…. Default: runs/NAME."),
+]
+State = Annotated[
+    str | None,
+    typer.Option(metavar="DIR", help="With --root s3://… or gs://…: local folder for the rest. Default: runs/NAME."),
+]
+Metadata = Annotated[
+    str | None,
+    typer.Option(
+        metavar="URI",
+        help="Metadata of a team: mysql://user@host/db or postgresql://…; the password in PENSTOCK_METADATA_PASSWORD.",
+    ),
+]
+TakeOver = Annotated[
+    bool, typer.Option("--take-over", help="Take over the lock of a remote root from a run that has ended elsewhere.")
+]
 Name = Annotated[str | None, typer.Option(help="Name of the pipeline. Default: name of the task.")]
 Schema = Annotated[
     str | None,
@@ -52,6 +72,11 @@ Label = Annotated[
 ]
 DryRun = Annotated[bool, typer.Option("--dry-run", help="Print which nodes would run, and why; change nothing.")]
 Wait = Annotated[bool, typer.Option("--wait", help="Wait until another run on the same root has finished.")]
+Runner = Annotated[
+    str | None,
+    typer.Option(metavar="NAME", help="Where data nodes run: direct, flink or dataflow; as --set engine.runner=NAME."),
+]
+EngineName = Annotated[str, typer.Argument(metavar="ENGINE", help="The engine: flink.")]
 BeamArgs = Annotated[list[str] | None, typer.Argument(metavar="[-- BEAM FLAGS]", help="Flags for Apache Beam.")]
 Include = Annotated[
     list[str] | None,
@@ -88,6 +113,8 @@ def run(
     beam_args: BeamArgs = None,
     data: Data = None,
     root: Root = None,
+    state: State = None,
+    metadata: Metadata = None,
     name: Name = None,
     schema: Schema = None,
     label: Label = "",
@@ -98,6 +125,8 @@ def run(
     force: Force = None,
     dry_run: DryRun = False,
     wait: Wait = False,
+    take_over: TakeOver = False,
+    runner: Runner = None,
 ) -> None:
     """Bring a pipeline up to date: run the nodes that are due, and show the result."""
     from pipelines import config
@@ -108,25 +137,34 @@ def run(
         task,
         data=data,
         root=root,
+        state=state,
+        metadata=metadata,
         name=name,
         schema=schema,
         settings_file=settings_file,
-        flags=[*([f"ingest.label={label}"] if label else []), *(flags or ())],
+        flags=[*([f"ingest.label={label}"] if label else []), *(flags or ()), *_runner_flag(runner)],
         beam_args=beam_args or (),
     )
     request = Request(first, last, frozenset(force or ()))
     if dry_run:
         raise typer.Exit(execute.dry_run(chosen, request))
-    raise typer.Exit(execute.run(chosen, request, wait=wait))
+    raise typer.Exit(execute.run(chosen, request, wait=wait, take_over=take_over))
+
+
+def _runner_flag(runner: str | None) -> list[str]:
+    return [f"engine.runner={runner}"] if runner else []
 
 
 @app.command("train-worker")
-def train_worker(task: TaskName, root: Root = None, name: Name = None, settings_file: SettingsFile = None) -> None:
+def train_worker(
+    task: TaskName, root: Root = None, state: State = None, name: Name = None, settings_file: SettingsFile = None
+) -> None:
     """Train with `penstock run` on another machine, as one of the workers that TF_CONFIG lists."""
     from pipelines import config
     from pipelines.orchestration import workers
 
-    workers.join(config.make(task, data=".", root=root, name=name, settings_file=settings_file), typer.echo)
+    chosen = config.make(task, data=".", root=root, state=state, name=name, settings_file=settings_file)
+    workers.join(chosen, typer.echo)
 
 
 @app.command()
@@ -143,6 +181,7 @@ def ingest(
     ] = None,
     flags: Set = None,
     wait: Wait = False,
+    runner: Runner = None,
 ) -> None:
     """Convert raw data to sharded TFRecords, without training."""
     from pathlib import Path
@@ -154,9 +193,12 @@ def ingest(
     from pipelines.console import Display
 
     log.prepare_environment()
-    chosen = config.load_settings([{"ingest": {"label": label}}, *(tree.parse_flag(flag) for flag in flags or ())])
+    given = map(tree.parse_flag, [*(flags or ()), *_runner_flag(runner)])
+    chosen = config.load_settings([{"ingest": {"label": label}}, *given])
     target, known = Path(out).absolute(), Path(earlier).absolute() if earlier else None
-    request = ingest_alone.IngestRequest(config.data_of(data), target, chosen.ingest, beam_args or (), wait, known)
+    request = ingest_alone.IngestRequest(
+        config.data_of(data), target, chosen.ingest, beam_args or (), wait, known, chosen.engine
+    )
     target.parent.mkdir(parents=True, exist_ok=True)
     with log.diverted(target.with_name(f"{target.name}.log")) as user:
         display = Display(user)
@@ -328,6 +370,34 @@ def tune_input(
     typer.echo(show.tuned(tune.tune(job, file=settings_file, any_order=any_order, dry_run=dry_run)))
 
 
+@engine.command("start")
+def engine_start(
+    name: EngineName,
+    task_managers: Annotated[int, typer.Option(min=1, max=64, help="Number of task managers.")] = 2,
+    slots: Annotated[int, typer.Option(min=0, max=64, help="Slots per task manager; 0: one per core.")] = 0,
+) -> None:
+    """Install the engine once, and start it on this machine; it listens on 127.0.0.1 only."""
+    from pipelines.engine import commands
+
+    commands.start(name, task_managers, slots, typer.echo)
+
+
+@engine.command("status")
+def engine_status(name: EngineName) -> None:
+    """Show the processes, slots and jobs of the engine."""
+    from pipelines.engine import commands
+
+    raise typer.Exit(commands.status(name, typer.echo))
+
+
+@engine.command("stop")
+def engine_stop(name: EngineName) -> None:
+    """Stop the processes that `penstock engine start` started; logs are kept."""
+    from pipelines.engine import commands
+
+    commands.stop(name, typer.echo)
+
+
 @app.command()
 def doctor() -> None:
     """Check this machine, and print what to do about each problem."""
@@ -342,10 +412,25 @@ def main() -> None:
 
     from components.errors import PenstockError, exit_code_of
     from components.redact import redact
+    from components.storage import tensorflow_s3
 
     sys.excepthook = lambda *error: print(redact("".join(traceback.format_exception(*error))), file=sys.stderr, end="")
     try:
-        app()
+        code = _exit_code(app)
     except (PenstockError, KeyboardInterrupt) as error:
         print(redact(f"penstock: {error}") if str(error) else "penstock: interrupted", file=sys.stderr)
-        raise SystemExit(exit_code_of(error)) from None
+        code = exit_code_of(error)
+    except Exception:  # noqa: BLE001 - shown as Python would
+        sys.excepthook(*sys.exc_info())
+        code = PenstockError.exit_code
+    tensorflow_s3.end(code)
+    raise SystemExit(code)
+
+
+def _exit_code(command: Callable[[], None]) -> int:
+    """Runs a command; returns the exit code that it ends with, as Typer ends every command by SystemExit."""
+    try:
+        command()
+    except SystemExit as ended:
+        return int(ended.code or 0)
+    return 0

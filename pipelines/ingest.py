@@ -4,7 +4,7 @@ data ─► survey ─► shards, manifest, quarantine, schema ─► published 
 """
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -12,10 +12,11 @@ from components.errors import SettingsError
 from components.ingest.survey import cached
 from components.ingest.survey.survey import Survey
 from components.records.manifest import Manifest
+from components.settings.engine import Engine
 from components.settings.ingest import Ingest
 from components.storage import durable, paths
 from components.storage.hashing import HashCache
-from pipelines.orchestration import disk, leftovers, lock
+from pipelines.orchestration import disk, engines, leftovers, lock
 
 
 @dataclass(frozen=True)
@@ -28,6 +29,7 @@ class IngestRequest:
     beam_args: Sequence[str] = ()
     wait: bool = False  # for another ingest into the same folder
     earlier: Path | None = None  # the --out of an earlier ingest, whose unchanged spans are not read again
+    engine: Engine = field(default_factory=Engine)
 
 
 def ingest(request: IngestRequest, surveyed: Callable[[Survey], None] | None = None) -> Manifest:
@@ -70,14 +72,13 @@ def _run(request: IngestRequest, artifact: Path, caches: Path, surveyed: Callabl
     found = survey()
     if surveyed is not None:
         surveyed(found)
-    import apache_beam as beam
-    from apache_beam.options.pipeline_options import PipelineOptions
-
     from components.ingest import run
     from components.ingest.units import Output
 
+    prepared = engines.prepare(request.engine, request.beam_args)
+
     def pipeline() -> Any:
-        return beam.Pipeline(options=PipelineOptions(list(request.beam_args)))
+        return prepared.pipeline("ingest", "Ingest")
 
     output = Output(artifact, request.settings, caches / "checks.db")
     return run.run(run.IngestJob(found, output, _quarantine_list(request.out), request.earlier), pipeline, survey)

@@ -97,9 +97,17 @@ def _write_units(job: IngestJob, todo: Sequence[Unit], make_pipeline: Callable[[
         units.write_all(todo, job.output, _progress.add)
         return
     beam_workers.prepare()
-    writer = _WriteUnit(job.output.for_workers())
+    # An engine sees the units as elements that cross a shuffle, before they are written and after: it distributes them,
+    # and its metrics show how many are written.
     with pipeline:
-        _ = pipeline | "WorkUnits" >> beam.Create(todo) | "WriteShards" >> beam.ParDo(writer)
+        _ = (
+            pipeline
+            | "WorkUnits" >> beam.Create(todo)
+            | "Distribute" >> beam.Reshuffle()
+            | "WriteShards" >> beam.ParDo(_WriteUnit(job.output.for_workers()))
+            | "Written" >> beam.Reshuffle()
+            | "Count" >> beam.ParDo(_CountRecords())
+        )
 
 
 def _is_local(pipeline: beam.Pipeline) -> bool:
@@ -114,8 +122,18 @@ class _WriteUnit(beam.DoFn):
     def __init__(self, output: Output) -> None:
         self._output = output
 
-    def process(self, unit: Unit) -> tuple[()]:
-        _progress.add(units.write(unit, self._output))
+    def process(self, unit: Unit) -> tuple[int]:
+        return (units.write(unit, self._output),)
+
+
+class _CountRecords(beam.DoFn):
+    """Adds up the records of the written units in a metric of the job."""
+
+    def __init__(self) -> None:
+        self._records = beam.metrics.Metrics.counter("ingest", "records")
+
+    def process(self, records: int) -> tuple[()]:
+        self._records.inc(records)
         return ()
 
 

@@ -21,7 +21,7 @@ class Engine(Section):
         description="parallel subtasks per node; 0: the slots of the Flink cluster, or what the direct runner chooses",
     )
     timeout_minutes: float = pydantic.Field(
-        15.0, gt=0, description="minutes without progress after which a job on flink is cancelled"
+        30.0, gt=0, description="minutes without progress after which a job on flink is cancelled"
     )
     endpoint: str = pydantic.Field(
         "",
@@ -36,14 +36,21 @@ class Engine(Section):
         description="address of Flink's REST service, such as http://host:8081, for progress and cancel; empty: the "
         "engine that `penstock engine start flink` started",
     )
+    boot: LocalPath = pydantic.Field(
+        "",
+        description="program that a Flink task manager starts as a Python worker, by its path on the task manager's "
+        "machine; empty: an environment that Penstock makes for the engine of this machine",
+    )
     worker_pool: str = pydantic.Field(
         "",
-        description="host:port of a Beam worker pool beside each task manager of an existing Flink cluster; empty: "
-        "worker processes that the task managers start",
+        description="host:port of a Beam worker pool beside each task manager, as seen from there; empty: worker "
+        "processes that the task managers start",
     )
     project: str = pydantic.Field("", description="Google Cloud project of Dataflow jobs")
     region: str = pydantic.Field("", description="Google Cloud region of Dataflow jobs, such as europe-west1")
-    temp_location: str = pydantic.Field("", description="folder of temporary files of Dataflow, such as gs://bucket/tmp")
+    temp_location: str = pydantic.Field(
+        "", description="folder of temporary files of Dataflow, such as gs://bucket/tmp"
+    )
     staging_location: str = pydantic.Field(
         "", description="folder of Dataflow's code packages, such as gs://bucket/staging; empty: as temp_location"
     )

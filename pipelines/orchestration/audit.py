@@ -14,7 +14,7 @@ from tensorflow_metadata.proto.v0 import statistics_pb2
 
 from components.records import ledger, manifest, verify
 
-Uris = Mapping[str, Path]  # the node's input or output artifacts by name
+Uris = Mapping[str, Any]  # path or object path: the node's input or output artifacts by name
 
 
 @dataclass(frozen=True)
@@ -47,6 +47,12 @@ class ShardCheck:
         ]
         verify.check(artifact, shards)
         self._checked.update(artifact / shard.name for shard in shards)
+
+
+def records_read(inputs: Uris) -> int:
+    """Returns the bytes of the shards that a node reads; 0 if it reads none."""
+    examples = inputs.get("examples")
+    return sum(shard.bytes for shard in manifest.read(examples).shards) if examples else 0
 
 
 def audit(node: str, inputs: Uris, outputs: Uris, custom_config: str = "") -> Audit:

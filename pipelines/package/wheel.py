@@ -21,7 +21,7 @@ from pipelines.package import archive
 
 NAME = "penstock"
 WORKER_LOCK = Path(__file__).with_name("requirements-worker.lock")
-_SUFFIXES = {".py", ".h", ".cc", ".pbtxt", ".css", ".j2", ".lock"}
+_SUFFIXES = {".py", ".h", ".cc", ".pbtxt", ".css", ".j2", ".lock", ".sha256", ".xml"}
 _KEPT = ("Metadata-Version", "Name", "Version", "Summary", "License", "Requires-Python", "Requires-Dist")
 
 

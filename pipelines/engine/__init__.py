@@ -1,0 +1,1 @@
+"""A Flink cluster on this machine, from the package registries, for `--runner flink`."""

@@ -1,0 +1,105 @@
+"""Folders of the engine, and the state file of the one that runs.
+
+    <home>/flink-1.19.3/    what is installed once: lib/ (Flink), beam/ (Beam's runner and job server)
+    <home>/workers/         Python environments of workers, one per code and requirements
+    <run>/                  the engine that runs: state.json, conf/, logs/
+
+`<home>` is `.tools/engine` in a checkout, else a folder in the user's cache. `<run>` is `<home>/run`, or the folder
+that PENSTOCK_ENGINE names: then several engines can run beside each other.
+"""
+
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+import orjson
+
+from components.errors import SettingsError
+from components.storage import durable
+from pipelines.config import HOME
+
+FLINK = "1.19.3"
+BEAM = "2.62.0"
+VARIABLE = "PENSTOCK_ENGINE"
+START = "start it with `penstock engine start flink`"
+
+
+def home() -> Path:
+    """Returns the folder of what is installed."""
+    if (HOME / "pyproject.toml").exists():
+        return HOME / ".tools" / "engine"
+    return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache").absolute() / "penstock" / "engine"
+
+
+def installed() -> Path:
+    """Returns the folder of Flink and Beam's runner."""
+    return home() / f"flink-{FLINK}"
+
+
+def run() -> Path:
+    """Returns the folder of the engine that runs."""
+    named = os.environ.get(VARIABLE)
+    return Path(named).absolute() if named else home() / "run"
+
+
+@contextmanager
+def one_at_a_time() -> Iterator[None]:
+    """Waits until no other process installs something into the engine's home."""
+    from filelock import FileLock
+
+    home().mkdir(parents=True, exist_ok=True)
+    with FileLock(home() / ".lock"):
+        yield
+
+
+@dataclass(frozen=True)
+class Process:
+    """One process of the engine. The time of its start tells it from a later process with the same number."""
+
+    name: str
+    pid: int
+    started: float  # seconds since the epoch, as psutil says
+
+
+@dataclass(frozen=True)
+class State:
+    """The engine that runs: where it listens, and its processes."""
+
+    rest: str  # http://127.0.0.1:PORT of Flink's job manager
+    endpoint: str  # 127.0.0.1:PORT of Beam's job server
+    artifact_endpoint: str
+    task_managers: int
+    slots: int  # per task manager
+    processes: tuple[Process, ...]
+
+    @property
+    def parallelism(self) -> int:
+        """Subtasks per node: with several task managers, the slots that remain when one of them is lost."""
+        return self.slots * max(1, self.task_managers - 1)
+
+
+def read() -> State | None:
+    """Returns the state of the engine, or None if none was started."""
+    file = run() / "state.json"
+    if not file.exists():
+        return None
+    try:
+        content: dict[str, Any] = orjson.loads(file.read_bytes())
+        return State(**{**content, "processes": tuple(Process(**each) for each in content["processes"])})
+    except (OSError, ValueError, TypeError, KeyError) as error:
+        raise SettingsError(
+            f"{file}: not the state of an engine ({error}); end its processes, then delete the file"
+        ) from None
+
+
+def write(state: State) -> None:
+    """Publishes the state."""
+    durable.write_bytes(run() / "state.json", orjson.dumps(asdict(state), option=orjson.OPT_INDENT_2))
+
+
+def forget() -> None:
+    """Removes the state file."""
+    (run() / "state.json").unlink(missing_ok=True)

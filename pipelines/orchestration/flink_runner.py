@@ -1,0 +1,173 @@
+"""Beam's portable runner for Flink, watched: progress, no progress, cancel, a lost job server, errors of workers.
+
+submit ─► job on Flink ─┬─ every second: what the job has done, from Flink's REST service ─► progress
+                        ├─ nothing new for engine.timeout_minutes ─────┐
+                        ├─ Ctrl-C, SIGTERM ────────────────────────────┼─► cancel, wait until it has ended, raise
+                        ├─ job server gone ────────────────────────────┘
+                        └─ a worker raised ─► the same error here, with its exit code
+"""
+
+import contextlib
+import re
+import threading
+import time
+from typing import Any
+
+from apache_beam.runners.portability.portable_runner import PortableRunner
+
+from components import errors, progress
+from components.errors import PenstockError
+from components.progress import Progress
+from pipelines.engine.rest import Flink, Job, Unreachable
+
+_POLL_SECONDS = 1.0
+_CANCEL_SECONDS = 60
+_SUBMIT_SECONDS = 60  # a job is on Flink at the latest so long after Beam's job server took it
+_OURS = re.compile(r"^components\.errors\.(\w+): (.*?)(?: \[while running '[^']*'\])?$", re.MULTILINE)
+_PYTHON = re.compile(r"^(?:[\w.]+Error|[\w.]+Exception|[\w.]+Interrupt): .*$", re.MULTILINE)
+
+
+class FlinkRunner(PortableRunner):
+    """Runs one pipeline as one Flink job with a name that no other job has."""
+
+    def __init__(self, job: str, node: str, rest: str, timeout_minutes: float) -> None:
+        """Takes the names of job and node, the address of Flink's REST service if it is known, and the timeout."""
+        super().__init__()
+        self._watch = _Watch(job, node, Flink(rest) if rest else None, timeout_minutes * 60)
+
+    def run_portable_pipeline(self, pipeline: Any, options: Any) -> Any:
+        """Submits the pipeline, and returns a result whose `wait_until_finish` watches the job."""
+        with self._watch.cancelling():
+            return _Watched(super().run_portable_pipeline(pipeline, options), self._watch)
+
+
+class _Watched:
+    """A pipeline's result that is watched while somebody waits for it."""
+
+    def __init__(self, result: Any, watch: "_Watch") -> None:
+        self._result, self._watch = result, watch
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._result, name)
+
+    def wait_until_finish(self, duration: int | None = None) -> Any:
+        del duration  # no caller sets it
+        with self._watch.cancelling(self._result):
+            return self._watch.wait(self._result)
+
+
+class _Watch:
+    """What is known about one job."""
+
+    def __init__(self, name: str, node: str, flink: Flink | None, timeout: float) -> None:
+        self._name, self._node, self._flink, self._timeout = name, node, flink, timeout
+        self._job: Job | None = None
+        self._last: Any = None
+        self._changed = time.monotonic()
+
+    @contextlib.contextmanager
+    def cancelling(self, result: Any = None) -> Any:
+        """Cancels the job if the block is left by an error, and waits until it has ended: nothing writes after that."""
+        try:
+            yield
+        except BaseException as error:
+            if not isinstance(error, _JobFailed):
+                self._cancel(result)
+            raise
+
+    def wait(self, result: Any) -> Any:
+        """Returns the final state of the job; raises what the job failed with."""
+        ended: list[BaseException | None] = []
+
+        def wait() -> None:
+            try:
+                result.wait_until_finish()
+                ended.append(None)
+            except BaseException as error:  # noqa: BLE001 - raised in the thread that waits
+                ended.append(error)
+
+        thread = threading.Thread(target=wait, name="flink-job", daemon=True)
+        thread.start()
+        while thread.is_alive():
+            thread.join(_POLL_SECONDS)
+            self._poll()
+        if ended[0] is not None:
+            self._raise(ended[0])
+        return result._state  # noqa: SLF001 - asking again would be a request to a server that may be gone
+
+    def _poll(self) -> None:
+        """Reports progress; raises PenstockError if there was none for too long."""
+        if self._flink is None:
+            return
+        with contextlib.suppress(Unreachable):  # the job server says so if the whole cluster is gone
+            self._job = self._flink.job(self._name)
+            done = self._flink.vertices(self._job.id) if self._job else []
+            now = [(each["status"], each["metrics"], each.get("tasks")) for each in done]
+            counted = [(status, {k: v for k, v in m.items() if "time" not in k}, t) for status, m, t in now]
+            if counted != self._last:
+                self._last, self._changed = counted, time.monotonic()
+                progress.report(_progress(done))
+        if time.monotonic() - self._changed > self._timeout:
+            raise PenstockError(
+                f"{self._node} made no progress on Flink for {self._timeout / 60:g} minutes and was cancelled "
+                f"(job {self._name}); see the logs of task managers and workers, or raise engine.timeout_minutes"
+            )
+
+    def _cancel(self, result: Any) -> None:
+        if self._flink is None:
+            if result is not None:
+                with contextlib.suppress(Exception):  # the error that led here is raised
+                    result.cancel()
+            return
+        end, asked = time.monotonic() + _CANCEL_SECONDS, ""
+        with contextlib.suppress(Unreachable):  # then nothing of the job can run either
+            while (job := self._running()) is not None and time.monotonic() < end:
+                if job.id != asked:
+                    self._flink.cancel(job.id)
+                    asked = job.id
+                time.sleep(_POLL_SECONDS / 5)
+
+    def _running(self) -> Job | None:
+        found = self._flink.job(self._name) if self._flink else None
+        return found if found is not None and not found.ended else None
+
+    def _raise(self, error: BaseException) -> None:
+        """Raises what ended the job: an error of ours, the last line of a worker's traceback, or what Beam says."""
+        if _is_lost(error):
+            raise PenstockError(
+                f"Beam's job server stopped answering while {self._node} ran; the Flink job was cancelled and nothing "
+                "was published. Start the engine again (`penstock engine stop flink`, `penstock engine start flink`)"
+            ) from error
+        text = f"{self._failure()}\n{error}"
+        if found := _OURS.findall(text):
+            name, message = found[-1]
+            kind = getattr(errors, name, PenstockError)
+            if isinstance(kind, type) and issubclass(kind, PenstockError):
+                raise kind(message) from error
+        python = _PYTHON.findall(text)
+        what = python[-1] if python else str(error).strip().splitlines()[0]
+        raise _JobFailed(f"{self._node} failed on Flink (job {self._name}): {what}") from error
+
+    def _failure(self) -> str:
+        if self._flink is None or self._job is None:
+            return ""
+        try:
+            return self._flink.failure(self._job.id)
+        except Unreachable:
+            return ""
+
+
+class _JobFailed(PenstockError):
+    """The job has ended by itself."""
+
+
+def _is_lost(error: BaseException) -> bool:
+    import grpc  # type: ignore[import-untyped]
+
+    return isinstance(error, grpc.RpcError) and error.code() in (grpc.StatusCode.UNAVAILABLE, grpc.StatusCode.CANCELLED)
+
+
+def _progress(vertices: list[dict[str, Any]]) -> Progress:
+    finished = sum(each["status"] == "FINISHED" for each in vertices)
+    moved = sum(int(each["metrics"].get("write-records", 0)) for each in vertices)
+    return Progress(moved, place=f"Flink stage {finished}/{len(vertices)}  {moved:,} elements" if vertices else "Flink")

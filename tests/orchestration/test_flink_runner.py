@@ -1,0 +1,53 @@
+"""What a failed job on Flink becomes in the submitting process. The runner itself: tests/engine."""
+
+import pytest
+
+from components.errors import BadInput, PenstockError
+from pipelines.orchestration.flink_runner import _progress, _Watch
+
+JAVA = """\
+java.util.concurrent.ExecutionException: java.lang.RuntimeException: Error received from SDK harness for instruction 7:
+Traceback (most recent call last):
+  File "components/ingest/run.py", line 1, in process
+{last}
+\tat org.apache.beam.sdk.fn.data.CompletableFutureInboundDataClient.fail
+"""
+
+
+def raised_for(last: str) -> BaseException:
+    """Returns the error of a job whose worker's traceback ends with a line."""
+    with pytest.raises(PenstockError) as caught:
+        _Watch("job-1", "Ingest", None, 60)._raise(RuntimeError(JAVA.format(last=last)))
+    return caught.value
+
+
+def test_an_error_of_ours_keeps_its_class_and_message() -> None:
+    """A worker's BadInput ends the run with exit code 4, as on the direct runner."""
+    error = raised_for("components.errors.BadInput: a.csv: line 3: no label [while running 'WriteShards']")
+
+    assert (type(error), str(error)) == (BadInput, "a.csv: line 3: no label")
+
+
+def test_any_other_error_is_the_last_line_of_the_workers_traceback() -> None:
+    """The message names node, job and the error."""
+    error = raised_for("ValueError: bad shape [while running 'Decode']")
+
+    assert str(error) == "Ingest failed on Flink (job job-1): ValueError: bad shape [while running 'Decode']"
+    assert not isinstance(error, BadInput)
+
+
+def test_a_name_that_is_no_error_class_is_not_looked_up() -> None:
+    """Text of a worker cannot select anything but our own errors."""
+    error = raised_for("components.errors.exit_code_of: x")
+
+    assert "failed on Flink" in str(error)
+
+
+def test_progress_counts_stages_and_elements() -> None:
+    """Finished vertices of all vertices, and the elements that they passed on."""
+    vertices = [
+        {"status": "FINISHED", "metrics": {"write-records": 1000}},
+        {"status": "RUNNING", "metrics": {"write-records": 234}},
+    ]
+
+    assert _progress(vertices).place == "Flink stage 1/2  1,234 elements"
