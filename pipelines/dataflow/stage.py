@@ -138,17 +138,11 @@ def _properties(node: Any, node_id: str) -> dict[str, Any]:
 def _stage_node(node: _Node, sample: RunConfig, places: Places, packages: Sequence[Path]) -> StagedJob:
     folder = places.out / node.id
     durable.remove(folder)
-    flags = dataflow.flags(sample.settings.engine, sample.name, node.id, packages) + list(sample.beam_args)
-    executor: Any = None  # set below; it adds TFX's labels to the flags
-
-    def make_pipeline() -> Any:
-        return job.pipeline(executor._beam_pipeline_args, folder)  # noqa: SLF001 - TFX gives them to no one else
-
+    flags = [*dataflow.flags(sample.settings.engine, sample.name, node.id, packages), *sample.beam_args]
     context = base_beam_executor.BaseBeamExecutor.Context(
-        beam_pipeline_args=flags,
         tmp_dir=f"{places.root}/.temp/{node.id}/",
         unique_id="1",
-        make_beam_pipeline_fn=make_pipeline,
+        make_beam_pipeline_fn=lambda: job.pipeline(flags, folder),
     )
     executor = node.executor(context=context)
     try:

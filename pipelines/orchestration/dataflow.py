@@ -14,7 +14,9 @@ from pathlib import Path
 from components.errors import SettingsError
 from components.settings.engine import Engine
 from components.settings.tree import Settings
+from components.storage import durable
 from components.tasks import Task
+from pipelines.config import RunConfig
 from pipelines.package import bundle, user_code, wheel
 
 _LONGEST_NAME = 63  # characters of a label's value; a job's name may be longer
@@ -69,7 +71,20 @@ def check(engine: Engine, root: str, data: str) -> None:
     problems = [*_of_settings(engine), *_of_code(engine), *_of_places(root, data)]
     if problems:
         lines = "\n".join(f"  - {problem}" for problem in problems)
-        raise SettingsError(f"runner dataflow: {len(problems)} of its settings must be corrected:\n{lines}")
+        raise SettingsError(f"runner dataflow: {len(problems)} settings are missing or wrong:\n{lines}")
+
+
+def check_run(config: RunConfig) -> None:
+    """Raises SettingsError, before anything is locked or read, if a run on Dataflow cannot work with its settings."""
+    if config.settings.engine.runner == "dataflow":
+        check(config.settings.engine, str(config.root), config.data)
+
+
+def packages_of_run(config: RunConfig) -> list[Path]:
+    """Builds the wheels for the workers of a run, in place of those of the last one."""
+    folder = config.notes / "packages"
+    durable.remove(folder)
+    return packages(config.task, config.settings, folder)
 
 
 def flags(engine: Engine, pipeline: str, node: str, packages: Sequence[Path] = ()) -> list[str]:

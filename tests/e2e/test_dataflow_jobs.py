@@ -34,13 +34,6 @@ CLOUD = {
     "service_account": "worker@my-project-123456.iam.gserviceaccount.com",
 }
 GRAPH_LIMIT = 20_000_000  # bytes that Dataflow accepts
-EXECUTORS = {
-    "Ingest": "third_party_executor",
-    "StatisticsGen": "tfx-components-statistics_gen-executor-executor",
-    "Transform": "tfx-components-transform-executor-executor",
-    "Evaluator": "tfx-components-evaluator-executor-executor",
-    "Extract": "third_party_executor",
-}
 TRANSFORMS = {
     "Ingest": {"WorkUnits", "WriteShards"},
     "StatisticsGen": {
@@ -155,14 +148,7 @@ def check_fields(job: Job) -> None:
     node = job.folder.name
     name = f"{job.task}-{node.lower()}"
     assert (job.description["name"], job.description["type"]) == (name, "JOB_TYPE_BATCH")
-    labels = {
-        "penstock-pipeline": job.task,
-        "penstock-node": node.lower(),
-        "tfx_executor": EXECUTORS[node],
-        "tfx_py_version": "3-10",
-        "tfx_version": "1-16-0",
-    }
-    assert job.description["labels"] == labels
+    assert job.description["labels"] == {"penstock-pipeline": job.task, "penstock-node": node.lower()}
     assert job.environment["userAgent"] == {"name": "Apache Beam Python 3.10 SDK", "version": "2.62.0"}
     assert job.environment["version"] == {"job_type": "FNAPI_BATCH", "major": "8"}
     assert {"use_runner_v2", "use_portable_job_submission"} <= set(job.environment["experiments"])

@@ -1,5 +1,7 @@
 """Settings for Dataflow: the error that lists all problems, and Beam's flags."""
 
+import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -8,7 +10,9 @@ import pytest
 from components.errors import SettingsError
 from components.settings import tree
 from components.settings.engine import Engine
+from components.settings.ingest import Ingest
 from components.tasks import get
+from pipelines.ingest import IngestRequest, ingest
 from pipelines.orchestration import dataflow
 from pipelines.package import bundle, wheel
 
@@ -168,3 +172,22 @@ def test_flags_with_an_image() -> None:
 def test_job_names_begin_with_a_letter(pipeline: str, name: str) -> None:
     """Dataflow allows lower case letters, digits and hyphens."""
     assert dataflow.job_name(pipeline, "Ingest") == name
+
+
+def test_a_run_is_stopped_before_anything_is_written(tmp_path: Path) -> None:
+    """Exit code 2, and no root."""
+    flags = ["--runner", "dataflow", "--data", str(tmp_path), "--root", str(tmp_path / "root")]
+    command = [str(Path(sys.executable).with_name("penstock")), "run", "tabular", *flags]
+    done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=False)
+
+    assert done.returncode == 2
+    assert "runner dataflow: 5 settings are missing or wrong:" in done.stderr
+    assert not (tmp_path / "root").exists()
+
+
+def test_ingest_alone_is_refused(tmp_path: Path) -> None:
+    """Its output is on this machine."""
+    request = IngestRequest("gs://my-bucket/data", tmp_path / "out", Ingest(), engine=engine(runner="dataflow"))
+
+    with pytest.raises(SettingsError, match="writes to this machine's disk"):
+        ingest(request)
