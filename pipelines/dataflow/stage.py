@@ -60,6 +60,8 @@ def stage(sample: RunConfig, places: Places, include: Sequence[Path] = ()) -> It
     """
     engine = sample.settings.engine
     dataflow.check(engine, places.root, places.data)
+    if sample.store is not None or not (sample.state / "metadata.db").exists():
+        raise SettingsError(f"--sample {sample.root}: expected the root of a finished run on this machine")
     with tempfile.TemporaryDirectory(prefix="penstock-stage-") as temporary:
         packages = dataflow.packages(sample.task, sample.settings, Path(temporary), include)
         _fill_mirror(sample, places, Path(temporary) / "mirror")
@@ -85,7 +87,7 @@ def _fill_mirror(sample: RunConfig, places: Places, folder: Path) -> None:
     if "*" in places.data or "{" in places.data:
         raise SettingsError(f"--data {places.data}: patterns are not supported here; name the folder or file")
     mirror.copy(Path(sample.data), places.data, folder)
-    for node in sorted(each for each in sample.root.iterdir() if each.is_dir() and each.name[:1].isupper()):
+    for node in sorted(each for each in sample.state.iterdir() if each.is_dir() and each.name[:1].isupper()):
         mirror.copy(node, f"{places.root}/{node.name}", folder)
 
 
@@ -93,13 +95,13 @@ def _nodes(sample: RunConfig, places: Places) -> Iterator[_Node]:
     found = schema.current(sample)
     compiled = build.compiled(replace(sample, data=places.data), *found)
     deployment = runner_utils.extract_local_deployment_config(compiled)
-    connection = metadata.sqlite_metadata_connection_config(str(sample.metadata))
+    connection = metadata.sqlite_metadata_connection_config(str(sample.state / "metadata.db"))
     with metadata.Metadata(connection) as handle:
         for each in compiled.nodes:
             node_id = each.pipeline_node.node_info.id
             spec = runner_utils.extract_executor_spec(deployment, node_id)
             if isinstance(spec, executable_spec_pb2.BeamExecutableSpec):
-                inputs, outputs = _artifacts(handle.store, f"{sample.name}.{node_id}", sample.root, places.root)
+                inputs, outputs = _artifacts(handle.store, f"{sample.name}.{node_id}", sample.state, places.root)
                 properties = _properties(each.pipeline_node, node_id)
                 executor = import_utils.import_class_by_path(spec.python_executor_spec.class_path)
                 yield _Node(node_id, executor, inputs, outputs, properties)

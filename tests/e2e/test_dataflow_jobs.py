@@ -240,12 +240,22 @@ def test_a_node_that_has_not_run_stops_the_staging(
     make_pipeline: Any, tabular: Any, tmp_path: Path, offline: Any
 ) -> None:
     """The message says which one, and what to do."""
-    empty = make_pipeline(tabular.data, tmp_path / "root", task="tabular")
-    empty.root.mkdir()
-    done = stage(empty, tmp_path / "out", "gs://my-bucket/data", offline=offline)
+    started = make_pipeline(tabular.data, tmp_path / "root", task="tabular")
+    assert started.run(*QUICK, "--to", "Ingest").code == 0
+    done = stage(started, tmp_path / "out", "gs://my-bucket/data", offline=offline)
 
     assert done.returncode == 1
-    assert "Ingest has not run there; run the pipeline to the end on a sample" in done.stderr
+    assert "StatisticsGen has not run there; run the pipeline to the end on a sample" in done.stderr
+    assert [each.name for each in (tmp_path / "out").iterdir() if each.is_dir()] == ["Ingest"]
+
+
+def test_a_sample_that_does_not_exist_is_an_error_of_the_settings(make_pipeline: Any, tmp_path: Path) -> None:
+    """Exit code 2."""
+    missing = make_pipeline(tmp_path, tmp_path / "root", task="tabular")
+    done = stage(missing, tmp_path / "out", "gs://my-bucket/data", offline=())
+
+    assert done.returncode == 2
+    assert "expected the root of a finished run on this machine" in done.stderr
 
 
 @pytest.mark.all
