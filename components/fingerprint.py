@@ -29,15 +29,15 @@ PACKAGES = ("components", "pipelines", "schemas", "data")
 HOME = Path(__file__).resolve().parent.parent
 _NATIVE = {".cc", ".h"}
 _MODULE_FILES = (".py", "/__init__.py", *machinery.EXTENSION_SUFFIXES)
-_INSTALLED = {Path(sysconfig.get_path(kind)) for kind in ("stdlib", "platstdlib", "purelib", "platlib")}
+INSTALLED = {Path(sysconfig.get_path(kind)) for kind in ("stdlib", "platstdlib", "purelib", "platlib")}
 
 
 def sources(entries: Iterable[str], home: Path = HOME) -> dict[str, str]:
     """Returns the digest of every source file that `entries` reach, by its path below `home` or the Python path."""
     seen: dict[str, str] = {}
     for entry in entries:
-        folder = _folder_of(entry, home)
-        if folder in _INSTALLED:
+        folder = folder_of(entry, home)
+        if folder in INSTALLED:
             seen.update(_installed(entry.partition(".")[0], folder))
         else:
             _add_reachable(entry, folder, home, seen)
@@ -138,7 +138,7 @@ def _with_packages(module: str) -> list[str]:
     return [".".join(parts[: index + 1]) for index in range(len(parts))]
 
 
-def _folder_of(module: str, home: Path) -> Path:
+def folder_of(module: str, home: Path = HOME) -> Path:
     """Returns the folder of the Python path that holds a module; nothing is imported."""
     folders = [home] if _is_ours(module) else [Path(entry).absolute() for entry in sys.path]
     for folder in folders:

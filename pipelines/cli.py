@@ -1,6 +1,7 @@
 """The `penstock` command. Each command is a plain function that imports what it needs when it is called."""
 
 import sys
+from collections.abc import Callable
 from typing import Annotated
 
 import typer
@@ -27,7 +28,24 @@ TaskName = Annotated[str, typer.Argument(metavar="TASK", help=f"The task: {', '.
 Data = Annotated[
     str | None, typer.Option(help="Raw data: folder, file, pattern or address. Default: the generated sample.")
 ]
-Root = Annotated[str | None, typer.Option(help="Folder for metadata, artifacts and models. Default: runs/NAME.")]
+Root = Annotated[
+    str | None,
+    typer.Option(help="Folder for metadata, artifacts and models, or s3://… or gs://…. Default: runs/NAME."),
+]
+State = Annotated[
+    str | None,
+    typer.Option(metavar="DIR", help="With --root s3://… or gs://…: local folder for the rest. Default: runs/NAME."),
+]
+Metadata = Annotated[
+    str | None,
+    typer.Option(
+        metavar="URI",
+        help="Metadata of a team: mysql://user@host/db or postgresql://…; the password in PENSTOCK_METADATA_PASSWORD.",
+    ),
+]
+TakeOver = Annotated[
+    bool, typer.Option("--take-over", help="Take over the lock of a remote root from a run that has ended elsewhere.")
+]
 Name = Annotated[str | None, typer.Option(help="Name of the pipeline. Default: name of the task.")]
 Schema = Annotated[
     str | None,
@@ -60,6 +78,10 @@ Runner = Annotated[
 ]
 EngineName = Annotated[str, typer.Argument(metavar="ENGINE", help="The engine: flink.")]
 BeamArgs = Annotated[list[str] | None, typer.Argument(metavar="[-- BEAM FLAGS]", help="Flags for Apache Beam.")]
+Include = Annotated[
+    list[str] | None,
+    typer.Option(metavar="PATH", help="Further module, package or data file of yours that workers need."),
+]
 Records = Annotated[
     str | None, typer.Option(metavar="FOLDER", help="Output folder of ingest. Default: the newest of the pipeline.")
 ]
@@ -91,6 +113,8 @@ def run(
     beam_args: BeamArgs = None,
     data: Data = None,
     root: Root = None,
+    state: State = None,
+    metadata: Metadata = None,
     name: Name = None,
     schema: Schema = None,
     label: Label = "",
@@ -101,6 +125,7 @@ def run(
     force: Force = None,
     dry_run: DryRun = False,
     wait: Wait = False,
+    take_over: TakeOver = False,
     runner: Runner = None,
 ) -> None:
     """Bring a pipeline up to date: run the nodes that are due, and show the result."""
@@ -112,6 +137,8 @@ def run(
         task,
         data=data,
         root=root,
+        state=state,
+        metadata=metadata,
         name=name,
         schema=schema,
         settings_file=settings_file,
@@ -121,7 +148,7 @@ def run(
     request = Request(first, last, frozenset(force or ()))
     if dry_run:
         raise typer.Exit(execute.dry_run(chosen, request))
-    raise typer.Exit(execute.run(chosen, request, wait=wait))
+    raise typer.Exit(execute.run(chosen, request, wait=wait, take_over=take_over))
 
 
 def _runner_flag(runner: str | None) -> list[str]:
@@ -129,12 +156,15 @@ def _runner_flag(runner: str | None) -> list[str]:
 
 
 @app.command("train-worker")
-def train_worker(task: TaskName, root: Root = None, name: Name = None, settings_file: SettingsFile = None) -> None:
+def train_worker(
+    task: TaskName, root: Root = None, state: State = None, name: Name = None, settings_file: SettingsFile = None
+) -> None:
     """Train with `penstock run` on another machine, as one of the workers that TF_CONFIG lists."""
     from pipelines import config
     from pipelines.orchestration import workers
 
-    workers.join(config.make(task, data=".", root=root, name=name, settings_file=settings_file), typer.echo)
+    chosen = config.make(task, data=".", root=root, state=state, name=name, settings_file=settings_file)
+    workers.join(chosen, typer.echo)
 
 
 @app.command()
@@ -175,6 +205,76 @@ def ingest(
         with progress.warnings_to(display.warning):
             made = ingest_alone.ingest(request, display.surveyed)
         display.ingested(made, target)
+
+
+@app.command()
+def package(
+    task: TaskName,
+    out: Annotated[str, typer.Option(metavar="DIR", help="New folder for wheels, requirements and Dockerfile.")],
+    include: Include = None,
+    name: Name = None,
+    settings_file: SettingsFile = None,
+    flags: Set = None,
+) -> None:
+    """Write what the workers of Flink and Dataflow need: wheels, their requirements, and a Dockerfile."""
+    from pathlib import Path
+
+    from pipelines import config
+    from pipelines.package import bundle, user_code
+
+    chosen = config.make(task, data=".", name=name, settings_file=settings_file, flags=flags or ())
+    modules = user_code.modules(chosen.task, chosen.settings)
+    made = bundle.write(Path(out).absolute(), modules, [Path(each) for each in include or ()])
+    typer.echo(f"{made.wheel.name}: Penstock's code")
+    if made.own:
+        typer.echo(f"{made.own.name}: your modules and data files")
+    typer.echo(f"{bundle.LOCK}: {made.packages} packages")
+    typer.echo(f"Dockerfile, README.md: what to do with them, in {made.folder}")
+
+
+@app.command()
+def stage(
+    task: TaskName,
+    sample: Annotated[
+        str, typer.Option(metavar="ROOT", help="Root of a finished run of this pipeline on a sample, on this machine.")
+    ],
+    sample_data: Annotated[str, typer.Option(metavar="DATA", help="Raw data of that run: a file or folder.")],
+    root: Annotated[str, typer.Option(help="Root that the jobs use: gs://bucket/folder.")],
+    data: Annotated[str, typer.Option(help="Raw data that the jobs read: gs://bucket/file or folder.")],
+    out: Annotated[str, typer.Option(metavar="DIR", help="Folder for the jobs, one folder per node.")],
+    beam_args: BeamArgs = None,
+    include: Include = None,
+    name: Name = None,
+    schema: Schema = None,
+    label: Label = "",
+    settings_file: SettingsFile = None,
+    flags: Set = None,
+) -> None:
+    """Build the Dataflow job of every data node, and write it to a folder; needs no account and no network."""
+    from pathlib import Path
+
+    from pipelines import config, log
+    from pipelines.orchestration import dataflow
+
+    chosen = config.make(
+        task,
+        data=sample_data,
+        root=sample,
+        name=name,
+        schema=schema,
+        settings_file=settings_file,
+        flags=[*([f"ingest.label={label}"] if label else []), *(flags or ())],
+        beam_args=beam_args or (),
+    )
+    dataflow.check(chosen.settings.engine, root, data)  # before TFX is imported
+    target = Path(out).absolute()
+    log.prepare_environment()
+    with log.diverted(target / "stage.log") as user:
+        from pipelines.dataflow import stage as jobs
+
+        places = jobs.Places(root.rstrip("/"), data.rstrip("/"), target)
+        for job in jobs.stage(chosen, places, [Path(each) for each in include or ()]):
+            print(f"{job.node}: {job.transforms} transforms, {job.graph_bytes / 1e6:.2f} MB, {job.folder}", file=user)
 
 
 @app.command()
@@ -312,10 +412,25 @@ def main() -> None:
 
     from components.errors import PenstockError, exit_code_of
     from components.redact import redact
+    from components.storage import tensorflow_s3
 
     sys.excepthook = lambda *error: print(redact("".join(traceback.format_exception(*error))), file=sys.stderr, end="")
     try:
-        app()
+        code = _exit_code(app)
     except (PenstockError, KeyboardInterrupt) as error:
         print(redact(f"penstock: {error}") if str(error) else "penstock: interrupted", file=sys.stderr)
-        raise SystemExit(exit_code_of(error)) from None
+        code = exit_code_of(error)
+    except Exception:  # noqa: BLE001 - shown as Python would
+        sys.excepthook(*sys.exc_info())
+        code = PenstockError.exit_code
+    tensorflow_s3.end(code)
+    raise SystemExit(code)
+
+
+def _exit_code(command: Callable[[], None]) -> int:
+    """Runs a command; returns the exit code that it ends with, as Typer ends every command by SystemExit."""
+    try:
+        command()
+    except SystemExit as ended:
+        return int(ended.code or 0)
+    return 0

@@ -1,6 +1,9 @@
 """The configuration of a run: which pipeline, on which data, in which folder.
 
 defaults of the task  ◄  penstock.toml  ◄  flags                     all paths absolute, all names checked
+
+The root holds the artifacts and the served models; it may be on an object store. The state folder holds what must be
+on this machine: metadata, lock, caches, seals, checkpoints, logs, report. With a local root they are the same folder.
 """
 
 import os
@@ -16,12 +19,16 @@ from components.ingest.config import Needs
 from components.settings import tree as settings_tree
 from components.settings.names import check_name, check_path, nearest
 from components.settings.tree import Settings
+from components.storage import location
 from components.storage import paths as places
+from components.storage.objects import ObjectPath
 from components.tasks import NAMES, Task, get
+from pipelines import metadata_server
+from pipelines.metadata_server import Server
 
 SETTINGS_FILE = "penstock.toml"
 HOME = Path(__file__).resolve().parent.parent
-_PLACES = ("data", "root", "name", "schema")  # of a task, in the settings file
+_PLACES = ("data", "root", "state", "metadata", "name", "schema")  # of a task, in the settings file
 
 
 @dataclass(frozen=True)
@@ -31,10 +38,12 @@ class RunConfig:
     task: Task
     name: str
     data: str  # a file, a folder, a pattern or an address
-    root: Path
+    root: Path | ObjectPath  # of artifacts and served models
     settings: Settings
+    state: Path  # of what must be on this machine; the same as a local root
     beam_args: tuple[str, ...] = ()
     schema: str = ""  # the user's own; empty: chosen by `pipelines.orchestration.schema`
+    server: Server | None = None  # of the metadata; None: a SQLite file in the state folder
 
     @property
     def needs(self) -> Needs:
@@ -43,14 +52,29 @@ class RunConfig:
         return Needs(self.task.sources, self.task.label, self.task.required_roles, inputs)
 
     @property
-    def metadata(self) -> Path:
-        """The MLMD store."""
-        return self.root / "metadata.db"
+    def metadata(self) -> Path | Server:
+        """The MLMD store: a SQLite file, or a database on a server."""
+        return self.server or self.state / "metadata.db"
 
     @property
     def notes(self) -> Path:
-        """Folder of Penstock's own files in the root: seals, caches, lock."""
-        return self.root / ".penstock"
+        """Folder of Penstock's own files on this machine: seals, caches, lock."""
+        return self.state / ".penstock"
+
+    @property
+    def store(self) -> ObjectPath | None:
+        """The root if it is on an object store; None if it is on this machine."""
+        return None if isinstance(self.root, Path) else self.root
+
+    @property
+    def mirror(self) -> Path:
+        """Local copies of a remote root's artifacts; safe to delete while no run works."""
+        return self.state / "mirror"
+
+    @property
+    def logs(self) -> Path:
+        """Folder of the logs of runs."""
+        return self.state / "logs"
 
     @property
     def schema_input(self) -> Path:
@@ -70,7 +94,7 @@ class RunConfig:
     @property
     def checkpoints(self) -> Path:
         """Folder of the Trainer's checkpoints, one folder per cache key."""
-        return self.root / "checkpoints"
+        return self.state / "checkpoints"
 
     def checkpoints_of(self, key: str) -> Path:
         """Returns the folder of the checkpoints for a cache key of the Trainer."""
@@ -82,20 +106,20 @@ class RunConfig:
         return self.notes / "job.json"
 
     @property
-    def serving(self) -> Path:
+    def serving(self) -> Path | ObjectPath:
         """Folder that blessed models are pushed to."""
         configured = self.settings.push.directory
-        return _folder("push.directory", configured) if configured else self.root / "serving"
+        return _place("push.directory", configured) if configured else self.root / "serving"
 
     @property
     def quarantine_list(self) -> Path:
         """List of the records that the newest run quarantined."""
-        return self.root / "quarantine.jsonl"
+        return self.state / "quarantine.jsonl"
 
     @property
     def report(self) -> Path:
         """Report page of the newest run."""
-        return self.root / "report.html"
+        return self.state / "report.html"
 
 
 def make(
@@ -103,6 +127,8 @@ def make(
     *,
     data: str | None = None,
     root: str | None = None,
+    state: str | None = None,
+    metadata: str | None = None,
     name: str | None = None,
     schema: str | None = None,
     settings_file: str | None = None,
@@ -114,14 +140,17 @@ def make(
     places, overlay = _read_settings_file(task, settings_file)
     chosen = check_name(name or places.get("name") or task.name)
     settings = load_settings([task.defaults, overlay, *map(settings_tree.parse_flag, flags)])
+    home = _place("root", root or places.get("root") or f"runs/{chosen}")
     return RunConfig(
         task=task,
         name=chosen,
         data=data_of(data or places.get("data") or _sample_data(task)),
-        root=_folder("root", root or places.get("root") or f"runs/{chosen}"),
+        root=home,
         settings=settings,
+        state=_state(home, state or places.get("state"), chosen),
         beam_args=tuple(beam_args),
         schema=str(_folder("schema", own)) if (own := schema or places.get("schema")) else "",
+        server=metadata_server.choose(metadata, places.get("metadata")),
     )
 
 
@@ -167,6 +196,22 @@ def data_of(text: str) -> str:
     if places.is_uri(text):
         return str(places.data_path(text))
     return str(_folder("data", text))
+
+
+def _place(what: str, text: str) -> Path | ObjectPath:
+    """Returns a folder on this machine, or one on an object store."""
+    return location.object_folder(what, text) if location.is_object_uri(text) else _folder(what, text)
+
+
+def _state(root: Path | ObjectPath, given: str | None, name: str) -> Path:
+    """Returns the folder for what must be on this machine."""
+    if isinstance(root, Path):
+        if given and _folder("state", given) != root:
+            raise SettingsError(
+                f"--state {given}: the root {root} is on this machine, and holds its own state; leave --state out"
+            )
+        return root
+    return _folder("state", given or f"runs/{name}")
 
 
 def _folder(what: str, text: str) -> Path:

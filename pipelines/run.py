@@ -5,11 +5,13 @@ lock ─► clean up after a killed run ─► plan ─► nothing due: print wh
 """
 
 import gc
+import socket
 import sys
 import time
 import traceback
 from contextlib import closing, suppress
 from datetime import datetime, timezone
+from functools import partial
 from pathlib import Path
 from typing import Any, TextIO
 
@@ -20,7 +22,8 @@ from components.training import interrupt
 from pipelines import log
 from pipelines.config import RunConfig
 from pipelines.console import Display
-from pipelines.orchestration import disk, engines, leftovers, lock, plan, schema, workers
+from pipelines.orchestration import dataflow, disk, engines, leftovers, lock, plan, remote_root, schema, workers
+from pipelines.orchestration.lease import Lease
 from pipelines.orchestration.outcome import NodeFacts
 from pipelines.orchestration.plan import Plan, Request
 from pipelines.orchestration.store import Store
@@ -30,29 +33,37 @@ from pipelines.report.facts import RunFacts
 
 def dry_run(config: RunConfig, request: Request, out: TextIO = sys.stdout) -> int:
     """Prints for each node whether it would run, and why. Writes nothing."""
+    remote_root.check_state(config)
     cache = HashCache(config.hash_cache, read_only=True)
     planned = plan.make(config, Store(config.metadata, config.name), cache, request)
     Display(out).plan(planned, config)
     return 0
 
 
-def run(config: RunConfig, request: Request, *, wait: bool = False, compiled: Any = None) -> int:
+def run(
+    config: RunConfig, request: Request, *, wait: bool = False, take_over: bool = False, compiled: Any = None
+) -> int:
     """Brings the pipeline up to date and returns the exit code.
 
     Args:
         config: which pipeline, on which data, in which root.
         request: which of its nodes.
         wait: whether to wait for another run on the same root.
+        take_over: whether to take the lock of a root on an object store from a run that has ended elsewhere.
         compiled: the pipeline's IR if the `tfx` CLI has compiled it; up-to-date nodes are then recorded as well.
     """
+    dataflow.check_run(config)
     workers.require_chief(config)
     with (
         disk.explained(lambda: disk.places_of_run(config), lambda: _needed(config)),
-        lock.hold(config.notes, wait=wait),
+        lock.hold(config.notes, wait=wait, flag="--root" if config.store is None else "--state"),
+        remote_root.held(config, wait=wait, take_over=take_over) as lease,
         workers.released(config) as codes,
-        leftovers.temporary_files(config.root),
+        leftovers.temporary_files(config.state),
     ):
         store = Store(config.metadata, config.name, read_only=False)
+        if config.server is not None:
+            store.claim(str(config.root) if config.store else f"{socket.gethostname()}:{config.root}")
         display = Display(sys.stdout)
         display.closed(store.close_open_executions("FAILED"))
         leftovers.collect(config, store)
@@ -62,7 +73,7 @@ def run(config: RunConfig, request: Request, *, wait: bool = False, compiled: An
         if not planned.due and compiled is None:
             codes.append(_nothing_due(config, store, planned, display))
         else:
-            codes.append(_TfxRun(config, store, planned).go(compiled))
+            codes.append(_TfxRun(config, store, planned, lease).go(compiled))
     return codes[0]
 
 
@@ -84,11 +95,11 @@ def _nothing_due(config: RunConfig, store: Store, planned: Plan, display: Displa
 class _TfxRun:
     """The part of a run that imports TFX."""
 
-    def __init__(self, config: RunConfig, store: Store, planned: Plan) -> None:
-        self._config, self._store, self._plan = config, store, planned
+    def __init__(self, config: RunConfig, store: Store, planned: Plan, lease: Lease | None) -> None:
+        self._config, self._store, self._plan, self._lease = config, store, planned, lease
         self._nodes: list[NodeFacts] = []
         self._started, self._begun = _now(), time.monotonic()
-        self._log = config.root / "logs" / f"{datetime.now(timezone.utc):%Y%m%d-%H%M%S}.log"
+        self._log = config.logs / f"{datetime.now(timezone.utc):%Y%m%d-%H%M%S}.log"
 
     def go(self, compiled: Any) -> int:
         log.prepare_environment()
@@ -120,7 +131,9 @@ class _TfxRun:
         return None
 
     def _run_nodes(self, compiled: Any, display: Display) -> None:
-        engine = engines.prepare(self._config.settings.engine, self._config.beam_args, engines.is_needed(self._plan))
+        settings, beam_args = self._config.settings.engine, self._config.beam_args
+        packages = partial(dataflow.packages_of_run, self._config)
+        engine = engines.prepare(settings, beam_args, engines.is_needed(self._plan), packages)
         display.loading()
         gc.disable()  # collections during the imports find nothing, and take a fourth of their time
         try:
@@ -141,7 +154,7 @@ class _TfxRun:
         pipeline = compiled if compiled is not None else build.compiled(self._config, *self._schema())
         if self._plan.of("Ingest").action != plan.RUN:
             cached.forget()  # otherwise Ingest does it when it has finished
-        LocalRunner(self._config, self._plan, display.started, finished, engine).run(pipeline)
+        LocalRunner(self._config, self._plan, display.started, finished, engine, self._lease).run(pipeline)
 
     def _schema(self) -> tuple[bytes, Path]:
         """Returns the schema that configures the nodes, of this plan or of a Schema node that is kept, and its file."""
@@ -170,6 +183,7 @@ class _TfxRun:
         try:
             page.write(facts, self._config.report)
             model_card.write(facts, self._config)
+            remote_root.upload_reports(self._config, self._config.state / model_card.FILE)
         except OSError as error:
             return self._explained(error)
         return None

@@ -3,7 +3,8 @@
     tfx pipeline create --engine local --pipeline_path pipelines/image.py
     tfx run create --engine local --pipeline_name image
 
-Settings are read from penstock.toml; PENSTOCK_DATA and PENSTOCK_ROOT set another data folder and pipeline root.
+Settings are read from penstock.toml; PENSTOCK_DATA, PENSTOCK_ROOT and PENSTOCK_STATE set another data folder, pipeline
+root and state folder, PENSTOCK_METADATA another database of the metadata.
 `tfx pipeline create` executes the runner file with `LocalDagRunner.run` replaced by a recorder; `tfx run create`
 executes it as a script.
 """
@@ -50,7 +51,8 @@ class PenstockRunner(local_dag_runner.LocalDagRunner):
 def main(task: str) -> None:
     """Runs the pipeline of a task; the settings file and environment variables are its only input."""
     try:
-        config = run_config.make(task, data=os.environ.get("PENSTOCK_DATA"), root=os.environ.get("PENSTOCK_ROOT"))
+        data, root, state = (os.environ.get(f"PENSTOCK_{name}") for name in ("DATA", "ROOT", "STATE"))
+        config = run_config.make(task, data=data, root=root, state=state)
         runner = PenstockRunner(config)
         compiled = build(config, *schema.current(config))
         cached.forget()  # it was taken without writing to the cache of hashes, which does not exist before the run

@@ -3,11 +3,14 @@
 import contextlib
 import ctypes
 import gc
+import itertools
 import os
 import shutil
+import socket
 import subprocess
 import sys
 import tempfile
+import time
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager
 from pathlib import Path
@@ -24,6 +27,7 @@ os.environ.setdefault("ONEDNN_MAX_CPU_ISA", "AVX512_CORE_FP16")
 os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "3")
 
 _NOBODY = 65534
+_TOOLS = Path(__file__).resolve().parents[1] / "scripts" / "tools.sh"
 _MUCH = 50 << 20  # bytes that one module's tests may leave behind
 
 if "PYTEST_XDIST_WORKER" in os.environ:
@@ -108,6 +112,79 @@ def tiny_disk(tmp_path: Path) -> Iterator[Path]:
         pytest.skip("a full disk needs permission to mount a tmpfs")
     yield folder
     subprocess.run(["umount", str(folder)], check=True)
+
+
+class S3Server:
+    """A real S3 server, versitygw, over a local folder: `folder/bucket/key`. It can be stopped and started again."""
+
+    def __init__(self, program: str, folder: Path) -> None:
+        self._program, self.folder = program, folder
+        self._process: subprocess.Popen[bytes] | None = None
+        self._buckets = itertools.count()
+        with socket.socket() as free:
+            free.bind(("127.0.0.1", 0))
+            self.address = f"127.0.0.1:{free.getsockname()[1]}"
+        self.environment = {
+            "AWS_ACCESS_KEY_ID": "penstock-tests",
+            "AWS_SECRET_ACCESS_KEY": "only-for-loopback",
+            "AWS_REGION": "us-east-1",
+            "AWS_DEFAULT_REGION": "us-east-1",
+            "AWS_EC2_METADATA_DISABLED": "true",
+            "AWS_ENDPOINT_URL": f"http://{self.address}",
+            "S3_ENDPOINT": f"http://{self.address}",  # of TensorFlow
+        }
+
+    def start(self) -> None:
+        """Starts the server, if it is not running, and waits until it answers."""
+        if self._process is not None:
+            return
+        keys = {"ROOT_ACCESS_KEY": "AWS_ACCESS_KEY_ID", "ROOT_SECRET_KEY": "AWS_SECRET_ACCESS_KEY"}
+        self._process = subprocess.Popen(
+            [self._program, "--port", self.address, "posix", str(self.folder)],
+            env={**os.environ, **{ours: self.environment[name] for ours, name in keys.items()}},
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.DEVNULL,
+        )
+        host, _, port = self.address.rpartition(":")
+        while True:
+            assert self._process.poll() is None, "versitygw did not start"
+            with contextlib.suppress(OSError), socket.create_connection((host, int(port))):
+                return
+            time.sleep(0.01)
+
+    def stop(self) -> None:
+        """Ends the server; its files stay."""
+        if self._process is not None:
+            self._process.kill()
+            self._process.wait()
+            self._process = None
+
+    def new_bucket(self) -> str:
+        """Makes an empty bucket and returns its URI."""
+        name = f"bucket-{next(self._buckets)}"
+        (self.folder / name).mkdir()
+        return f"s3://{name}"
+
+
+@pytest.fixture(scope="session")
+def s3_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[S3Server]:
+    """A real S3 server on loopback; skips the test where it cannot be built."""
+    built = subprocess.run([_TOOLS, "versitygw"], check=False, capture_output=True, text=True)
+    if built.returncode:
+        pytest.skip(f"no S3 server: {built.stderr.strip().splitlines()[-1]}")
+    server = S3Server(built.stdout.strip(), tmp_path_factory.mktemp("s3"))
+    server.start()
+    yield server
+    server.stop()
+
+
+@pytest.fixture
+def s3_bucket(s3_server: S3Server, monkeypatch: pytest.MonkeyPatch) -> str:
+    """The URI of an empty bucket on a real S3 server, with the environment variables that its clients need."""
+    for name, value in s3_server.environment.items():
+        monkeypatch.setenv(name, value)
+    s3_server.start()  # an earlier test may have stopped it
+    return s3_server.new_bucket()
 
 
 @pytest.fixture(scope="session")

@@ -244,7 +244,7 @@ class TestSummary:
     ) -> None:
         """Counts, metrics, blessing and paths."""
         config = make_config()
-        config.root.mkdir()
+        config.state.mkdir()
         config.report.touch()
         facts = replace(
             FACTS,

@@ -16,7 +16,8 @@ from packaging.utils import canonicalize_name
 from components import cuda
 
 ROOT = Path(__file__).resolve().parents[1]
-LOCKS = {name: (ROOT / name).read_text() for name in ("requirements.lock", "requirements-gpu.lock")}
+WORKER = "pipelines/package/requirements-worker.lock"
+LOCKS = {name: (ROOT / name).read_text() for name in ("requirements.lock", "requirements-gpu.lock", WORKER)}
 PYPROJECT = tomli.loads((ROOT / "pyproject.toml").read_text())
 FLAT_FOLDERS = ("components", "data", "pipelines", "schemas")
 
@@ -28,7 +29,7 @@ def locked(lock: str) -> dict[str, str]:
 
 
 class TestLock:
-    """Both locks pin every package by version and hash."""
+    """All locks pin every package by version and hash."""
 
     @pytest.mark.parametrize("lock", LOCKS)
     def test_it_contains_no_address(self, lock: str) -> None:
@@ -63,6 +64,17 @@ class TestLock:
         assert gpu == plain | added
         assert added.keys() == wheels
 
+    def test_the_worker_lock_is_a_part_of_the_lock(self) -> None:
+        """Workers have the tested versions, all that the group `worker` names, and no tools of developers."""
+        plain, worker = locked("requirements.lock"), locked(WORKER)
+        named = {canonicalize_name(Requirement(each).name) for each in PYPROJECT["dependency-groups"]["worker"]}
+        project = PYPROJECT["project"]
+        tools = [Requirement(each).name for each in (*project["optional-dependencies"]["dev"], "typer", "tomlkit")]
+
+        assert worker.items() < plain.items()
+        assert named <= worker.keys()
+        assert not worker.keys() & {canonicalize_name(name) for name in tools}
+
     def test_python_3_10_is_required(self) -> None:
         """Both uv and pyenv read this file."""
         assert (ROOT / ".python-version").read_text() == "3.10\n"
@@ -96,9 +108,10 @@ class Tree:
         (self.root / "scripts").mkdir(parents=True)
         self.bin.mkdir()
         for name in (*LOCKS, "pyproject.toml", ".python-version", "scripts/setup.sh"):
+            (self.root / name).parent.mkdir(parents=True, exist_ok=True)
             shutil.copy(ROOT / name, self.root / name)
         for name in FLAT_FOLDERS:
-            (self.root / name).mkdir()
+            (self.root / name).mkdir(exist_ok=True)
         for name in ("bash", "sh", "cat", "cut", "dirname", "grep", "ln", "mkdir", "mv", "rm", "sha256sum", "flock"):
             self.command(name, f'#!/bin/sh\nexec {shutil.which(name)} "$@"\n')
         self.command("g++", "#!/bin/sh\n")

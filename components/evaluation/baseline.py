@@ -1,12 +1,12 @@
 """Selects models of earlier runs: the baseline that a candidate is compared with, and the base of a warm start."""
 
-from pathlib import Path
 from typing import Any
 
 from tfx import types
 from tfx.dsl.components.common.resolver import ResolverStrategy
 
 from components.pretrained.artifacts import DATA_DIGEST, TRAINED_ON, are_comparable
+from components.storage.location import location
 
 
 class LatestBlessedOther(ResolverStrategy):
@@ -27,7 +27,7 @@ class LatestBlessedOther(ResolverStrategy):
             other
             for other in input_dict["model"]
             if other.id in blessed - candidates
-            and all(are_comparable(Path(other.uri), Path(each.uri)) for each in input_dict["candidate"])
+            and all(are_comparable(location(other.uri), location(each.uri)) for each in input_dict["candidate"])
         ]
         latest = max(others, key=lambda artifact: artifact.id, default=None)
         return {**{key: [] for key in input_dict}, "model": [latest] if latest else []}

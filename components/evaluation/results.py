@@ -3,7 +3,6 @@
 import math
 from collections import Counter
 from collections.abc import Sequence
-from pathlib import Path
 from typing import Any
 
 import tensorflow_model_analysis as tfma
@@ -12,6 +11,7 @@ from components.evaluation.metrics import ABOVE_TRIVIAL, NOT_FINITE
 from components.evaluation.thresholds import ROUNDING
 from components.fitting import escaping
 from components.pretrained.artifacts import LABELS, SERVING
+from components.storage.location import Location
 
 _COUNT = "example_count"
 # By the metric that decides: what is shown, by TFMA's names.
@@ -26,9 +26,9 @@ _SHOWN = {
 }
 
 
-def class_names(model: Path) -> list[str]:
+def class_names(model: Location) -> list[str]:
     """Returns the classes of a Model artifact in the order of its outputs; none if it predicts a quantity."""
-    labels = model / SERVING / LABELS
+    labels = model / SERVING / LABELS.as_posix()
     return [escaping.unescape(name) for name in labels.read_text().split("\n")[:-1]] if labels.exists() else []
 
 

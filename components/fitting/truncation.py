@@ -1,17 +1,16 @@
 """Counts the texts of each split that are longer than the model's maximum."""
 
-from pathlib import Path
-
 import tensorflow as tf
 
 from components.features.text import count_truncated
 from components.records import manifest
 from components.settings.transform import Fit
+from components.storage.location import Location
 
 _BATCH = 128  # records; small, because a text may be long
 
 
-def count(examples: Path, columns: list[str], settings: Fit) -> dict[str, int]:
+def count(examples: Location, columns: list[str], settings: Fit) -> dict[str, int]:
     """Returns the number of truncated texts per split, over all text columns."""
     ingested = manifest.read(examples)
     spec = {name: tf.io.FixedLenFeature([], tf.string, "") for name in columns}

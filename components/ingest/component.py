@@ -20,6 +20,7 @@ from components.ingest.config import IngestConfig
 from components.ingest.survey import cached
 from components.ingest.survey.survey import Survey
 from components.ingest.units import Output
+from components.storage import paths
 from components.storage.hashing import HashCache
 
 FINGERPRINT = "input_fingerprint"
@@ -72,7 +73,7 @@ class IngestExecutor(base_beam_executor.BaseBeamExecutor):
         found = _survey(data, config)
         if found.digest != exec_properties[FINGERPRINT]:
             raise BadInput(f"{data}: changed while the run started; run again when nothing writes to it")
-        artifact = Path(examples.uri)
+        artifact = paths.writable_path(examples.uri)
         output = Output(artifact, config.settings, Path(config.checks))
         # The artifacts of earlier runs are in the folder above.
         job = run.IngestJob(found, output, Path(config.quarantine_list), earlier=artifact.parent)
@@ -116,6 +117,11 @@ def config_of(exec_properties: dict[str, Any]) -> IngestConfig:
     text = wrappers_pb2.StringValue()
     custom.custom_config.Unpack(text)
     return IngestConfig.model_validate_json(text.value)
+
+
+def survey_digest(exec_properties: dict[str, Any]) -> str:
+    """Returns the digest of the survey that the driver would add to the execution's properties."""
+    return _survey(exec_properties[standard_component_specs.INPUT_BASE_KEY], config_of(exec_properties)).digest
 
 
 def _output_config(config: IngestConfig) -> example_gen_pb2.Output:

@@ -25,6 +25,7 @@ from components.ingest.write.strata import Strata
 from components.progress import Progress
 from components.records.manifest import Manifest
 from components.storage import durable
+from components.storage.objects import WritablePath
 
 
 @dataclass(frozen=True)
@@ -34,7 +35,7 @@ class IngestJob:
     found: Survey
     output: Output
     quarantine_list: Path
-    earlier: Path | None = None  # an artifact of an earlier ingest, or the folder of all of them
+    earlier: WritablePath | None = None  # an artifact of an earlier ingest, or the folder of all of them
 
 
 def run(job: IngestJob, make_pipeline: Callable[[], beam.Pipeline], survey_again: Callable[[], Survey]) -> Manifest:
@@ -98,13 +99,12 @@ def _write_units(job: IngestJob, todo: Sequence[Unit], make_pipeline: Callable[[
     beam_workers.prepare()
     # An engine sees the units as elements that cross a shuffle, before they are written and after: it distributes them,
     # and its metrics show how many are written.
-    output = job.output if isinstance(pipeline.runner, DirectRunner) else replace(job.output, checks=None)
     with pipeline:
         _ = (
             pipeline
             | "WorkUnits" >> beam.Create(todo)
             | "Distribute" >> beam.Reshuffle()
-            | "WriteShards" >> beam.ParDo(_WriteUnit(output))
+            | "WriteShards" >> beam.ParDo(_WriteUnit(job.output.for_workers()))
             | "Written" >> beam.Reshuffle()
             | "Count" >> beam.ParDo(_CountRecords())
         )
@@ -137,7 +137,7 @@ class _CountRecords(beam.DoFn):
         return ()
 
 
-def _collect(artifact: Path, work: _SpanWork) -> list[ShardReport]:
+def _collect(artifact: WritablePath, work: _SpanWork) -> list[ShardReport]:
     """Returns the reports of one span, with paths relative to all of the data."""
     found = reports.collect(artifact, [unit.name for unit in work.units]) if work.reused is None else work.reused
     if work.key:
@@ -163,9 +163,8 @@ def _close_rows(job: IngestJob, table: Table, found: Sequence[ShardReport]) -> M
     if not job.found.spans[0].span.name:
         durable.remove(artifact / fingerprints.FOLDER)  # only spans are reused, and their fingerprints with them
     same = repeated.warnings(identity.left_out(table.schema, table.label))
-    made = _close(job, found, [*table.warnings, *_empty_texts(found), *labels.warnings(found), *same])
     schema.write(artifact / "schema.pbtxt", table.schema, table.label, table.images)
-    return made
+    return _close(job, found, [*table.warnings, *_empty_texts(found), *labels.warnings(found), *same])
 
 
 def _empty_texts(found: Sequence[ShardReport]) -> list[str]:

@@ -25,6 +25,7 @@ from components.ingest.survey.detect import Place
 from components.ingest.write import files, shards
 from components.ingest.write.report import ShardReport
 from components.ingest.write.shards import ShardFiles
+from components.storage.objects import WritablePath
 
 if TYPE_CHECKING:
     from components.ingest.sources.rows import Range, RowSource
@@ -42,9 +43,13 @@ _CORES = os.cpu_count() or 1
 class Output:
     """Where work units write their shards, and by which settings."""
 
-    artifact: Path
+    artifact: WritablePath
     settings: "Ingest"
-    checks: Path | None = None  # cache of image checks
+    checks: Path | None = None  # cache of image checks, on the disk of this machine
+
+    def for_workers(self) -> "Output":
+        """Returns the output for Beam's workers: if they share only a store, they have no cache of image checks."""
+        return self if isinstance(self.artifact, Path) else replace(self, checks=None)
 
     def plain(self) -> "Output":
         """Returns the output with settings that a worker process can read without importing pydantic."""

@@ -6,7 +6,6 @@ manifest.json ──────────────────────
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 import keras
@@ -23,6 +22,7 @@ from components.input_pipeline.sharding import RecordFile
 from components.input_pipeline.stages import Reader
 from components.records import manifest, schema
 from components.settings.input import Input
+from components.storage.location import Location
 
 _SCHEMA = "schema.pbtxt"
 _TYPES = {schema_pb2.INT: "int64", schema_pb2.FLOAT: "float32", schema_pb2.BYTES: "string"}
@@ -72,7 +72,7 @@ class Description:
         return tf.lookup.StaticHashTable(numbers, default_value=-1).lookup
 
 
-def shards(artifact: Path, split: str) -> list[RecordFile]:
+def shards(artifact: Location, split: str) -> list[RecordFile]:
     """Returns the shards of a split that have records."""
     listed = _manifest(artifact)
     found = [RecordFile(artifact / shard.name, shard.records, shard.bytes) for shard in listed.shards_of(split)]
@@ -82,7 +82,7 @@ def shards(artifact: Path, split: str) -> list[RecordFile]:
     return [file for file in found if file.records]
 
 
-def describe(artifact: Path, settings: Input, label: str | None = None) -> Description:
+def describe(artifact: Location, settings: Input, label: str | None = None) -> Description:
     """Returns one feature per column except the label and the record id; by default the label is that of the ingest."""
     listed, id_column, parsed = _manifest(artifact), record_id(artifact), _schema(artifact)
     columns = (
@@ -99,7 +99,11 @@ def describe(artifact: Path, settings: Input, label: str | None = None) -> Descr
 
 
 def reader(
-    artifact: Path, settings: Input, seed: int, label: str | None = None, features: Mapping[str, Feature] | None = None
+    artifact: Location,
+    settings: Input,
+    seed: int,
+    label: str | None = None,
+    features: Mapping[str, Feature] | None = None,
 ) -> Reader:
     """Returns a reader of the artifact's records; by default with all columns and the label of the ingest."""
     found = describe(artifact, settings, label)
@@ -115,7 +119,7 @@ def reader(
     )
 
 
-def record_id(artifact: Path) -> str:
+def record_id(artifact: Location) -> str:
     """Returns the column that identifies records; empty if there is none."""
     parsed, record = _schema(artifact), _first_record(artifact)
     name = schema.id_of(parsed) if parsed else "id"
@@ -123,7 +127,7 @@ def record_id(artifact: Path) -> str:
     return name if len(values) == 1 else ""
 
 
-def _manifest(artifact: Path) -> manifest.Manifest:
+def _manifest(artifact: Location) -> manifest.Manifest:
     try:
         return manifest.read(artifact)
     except FileNotFoundError:
@@ -132,12 +136,12 @@ def _manifest(artifact: Path) -> manifest.Manifest:
         ) from None
 
 
-def _schema(artifact: Path) -> schema_pb2.Schema | None:
+def _schema(artifact: Location) -> schema_pb2.Schema | None:
     path = artifact / _SCHEMA
     return text_format.Parse(path.read_text(), schema_pb2.Schema()) if path.exists() else None
 
 
-def _first_record(artifact: Path) -> tf.train.Example:
+def _first_record(artifact: Location) -> tf.train.Example:
     for shard in _manifest(artifact).shards:
         if shard.records:
             file = RecordFile(artifact / shard.name, shard.records, shard.bytes)
@@ -155,7 +159,7 @@ def _feature(feature: schema_pb2.Feature, listed: manifest.Manifest, settings: I
     return ColumnFeature(_TYPES[feature.type], feature.HasField("shape") or feature.value_count.max == 1)
 
 
-def _of_record(artifact: Path, listed: manifest.Manifest, settings: Input) -> dict[str, Feature]:
+def _of_record(artifact: Location, listed: manifest.Manifest, settings: Input) -> dict[str, Feature]:
     """Assumes that all records have the columns of the first one."""
     found: dict[str, Feature] = {}
     for name, stored in _first_record(artifact).features.feature.items():

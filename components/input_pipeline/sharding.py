@@ -7,7 +7,8 @@ A Position is a place in the training data: a number of complete epochs, and of 
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from pathlib import Path
+
+from components.storage.location import Location
 
 _UNEVEN = 1.1  # a worker's share may exceed the mean by this factor while whole shards are assigned
 
@@ -16,7 +17,7 @@ _UNEVEN = 1.1  # a worker's share may exceed the mean by this factor while whole
 class RecordFile:
     """One shard as the Reader needs it."""
 
-    path: Path
+    path: Location
     records: int
     bytes: int
 

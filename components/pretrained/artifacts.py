@@ -2,6 +2,8 @@
 
 from pathlib import Path
 
+from components.storage.location import Location
+
 SERVING = "Format-Serving"  # folder of the model inside TFX's Model artifact
 LABELS = Path("assets") / "labels"  # in an exported SavedModel: its classes, most frequent first
 EXTRACTOR = Path("assets.extra") / "extractor.keras"  # in an exported SavedModel: the model without its head
@@ -28,12 +30,12 @@ def model_path(model: Path) -> str:
     return str(single if single.exists() else model)
 
 
-def are_comparable(model: Path, other: Path) -> bool:
+def are_comparable(model: Location, other: Location) -> bool:
     """Returns whether two Model artifacts read the same inputs (or embeddings) and predict the same classes."""
     return not difference(model, other)
 
 
-def difference(baseline: Path, candidate: Path) -> str:
+def difference(baseline: Location, candidate: Location) -> str:
     """Says why two Model artifacts cannot be compared; empty if they can."""
     if _pretrained_digest(baseline) != _pretrained_digest(candidate):
         return "it was trained with another extract.model"
@@ -51,12 +53,12 @@ def _some(names: set[str]) -> str:
     return ", ".join(sorted(names)[:_SHOWN]) + more
 
 
-def _classes(model: Path) -> set[str]:
+def _classes(model: Location) -> set[str]:
     """Returns the classes of a model; none if it predicts a quantity."""
-    labels = model / SERVING / LABELS
-    return set(labels.read_text(errors="backslashreplace").split("\n")[:-1]) if labels.exists() else set()
+    labels = model / SERVING / LABELS.as_posix()
+    return set(labels.read_bytes().decode(errors="backslashreplace").split("\n")[:-1]) if labels.exists() else set()
 
 
-def _pretrained_digest(model: Path) -> str:
-    files = [model / SERVING / PRETRAINED, model / SERVING / _PRETRAINED_BEFORE]
-    return next((file.read_text() for file in files if file.exists()), "")
+def _pretrained_digest(model: Location) -> str:
+    files = [model / SERVING / file.as_posix() for file in (PRETRAINED, _PRETRAINED_BEFORE)]
+    return next((file.read_bytes().decode() for file in files if file.exists()), "")

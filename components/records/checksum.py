@@ -8,6 +8,8 @@ from pathlib import Path
 
 import google_crc32c
 
+from components.storage.paths import DataPath, open_whole
+
 _CHUNK = 1 << 20
 
 
@@ -16,10 +18,10 @@ def of_bytes(content: bytes) -> str:
     return formatted(google_crc32c.value(content))
 
 
-def of_file(path: Path) -> str:
+def of_file(path: DataPath) -> str:
     """Returns the checksum of a file."""
     crc = 0
-    with path.open("rb", 0) as stream:
+    with path.open("rb", 0) if isinstance(path, Path) else open_whole(path) as stream:
         while chunk := stream.read(_CHUNK):
             crc = google_crc32c.extend(crc, chunk)
     return formatted(crc)

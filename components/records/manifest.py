@@ -6,7 +6,6 @@
 
 from collections.abc import Iterable
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import Any
 
 import orjson
@@ -14,6 +13,8 @@ import orjson
 from components.records.ledger import Entry
 from components.records.quarantine import Quarantined, printable
 from components.storage import durable
+from components.storage.objects import WritablePath
+from components.storage.paths import DataPath
 
 MANIFEST = "manifest.json"
 QUARANTINE = "quarantine.jsonl"
@@ -58,7 +59,7 @@ class Manifest:
         """Returns the ledger entry of the ingest."""
         return Entry("Ingest", self.found, sum(shard.records for shard in self.shards), self.quarantined)
 
-    def warnings_in(self, artifact: Path) -> list[str]:
+    def warnings_in(self, artifact: DataPath) -> list[str]:
         """Returns the warnings, with the path of the list of near duplicates in the artifact."""
         return [text.replace(NEAR_DUPLICATES, str(artifact / NEAR_DUPLICATES)) for text in self.warnings]
 
@@ -67,14 +68,14 @@ class Manifest:
         return [shard for shard in self.shards if shard.split == split]
 
 
-def write(artifact: Path, manifest: Manifest, quarantined: Iterable[Quarantined]) -> None:
-    """Writes manifest and quarantine list into the artifact, after the files that they list are on disk."""
+def write(artifact: WritablePath, manifest: Manifest, quarantined: Iterable[Quarantined]) -> None:
+    """Writes quarantine list and manifest into the artifact: the manifest last, after all files that it lists."""
+    write_quarantine(artifact / QUARANTINE, quarantined)
     durable.fsync_tree(artifact)
     durable.write_bytes(artifact / MANIFEST, orjson.dumps(manifest, option=orjson.OPT_INDENT_2))
-    write_quarantine(artifact / QUARANTINE, quarantined)
 
 
-def read(artifact: Path) -> Manifest:
+def read(artifact: DataPath) -> Manifest:
     """Reads the manifest of an artifact."""
     stored = orjson.loads((artifact / MANIFEST).read_bytes())
     stored["shards"] = tuple(Shard(**shard) for shard in stored["shards"])
@@ -83,12 +84,12 @@ def read(artifact: Path) -> Manifest:
     return Manifest(**stored)
 
 
-def write_quarantine(path: Path, quarantined: Iterable[Quarantined]) -> None:
+def write_quarantine(path: WritablePath, quarantined: Iterable[Quarantined]) -> None:
     """Writes a quarantine list, one JSON object per line."""
     durable.write_bytes(path, b"".join(orjson.dumps(_to_json(bad)) + b"\n" for bad in quarantined), private=True)
 
 
-def read_quarantine(artifact: Path) -> list[Quarantined]:
+def read_quarantine(artifact: DataPath) -> list[Quarantined]:
     """Reads the quarantine list of an artifact."""
     lines = (artifact / QUARANTINE).read_bytes().splitlines()
     return [Quarantined(**orjson.loads(line)) for line in lines]

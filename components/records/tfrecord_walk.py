@@ -11,7 +11,6 @@ import os
 import zlib
 from collections.abc import Iterator
 from dataclasses import dataclass
-from pathlib import Path
 from typing import IO, NamedTuple
 
 import numpy as np
@@ -57,11 +56,11 @@ def explained(path: DataPath) -> Iterator[None]:
         raise BadInput(f"{printable(str(path))}: cannot be read: {error}; it may be damaged: write it again") from error
 
 
-def count_records(path: Path) -> int:
+def count_records(path: DataPath) -> int:
     """Returns the number of records in a TFRecord file, plain or `.gz`, by their headers alone."""
     with explained(path):
         if path.suffix == ".gz":
-            with gzip.open(path) as stream:
+            with path.open("rb") as file, gzip.open(file) as stream:
                 return sum(1 for _ in record_ends(stream, None))
         with path.open("rb") as file:
             return sum(1 for _ in record_ends(file, path.stat().st_size))

@@ -26,6 +26,7 @@ from components.records.manifest import Shard
 from components.records.quarantine import printable
 from components.records.tfrecord_walk import Fault, decompress, intact_records
 from components.settings.input import Input
+from components.storage.paths import DataPath
 
 _SHOWN = 5  # damaged shards named in a message
 _EXPECTED, _AGAIN = "expected the shards that ingest wrote", "run again with --force Ingest"
@@ -40,7 +41,7 @@ class Damage:
     lost: int
     faults: tuple[Fault, ...]
 
-    def message(self, artifact: Path) -> str:
+    def message(self, artifact: DataPath) -> str:
         """Returns one line: file, first fault, loss."""
         first = self.faults[0]
         more = f", and at {len(self.faults) - 1} more places" if len(self.faults) > 1 else ""
@@ -65,14 +66,14 @@ class Verified:
         return sum(damage.lost for damage in self.damages)
 
 
-def check(artifact: Path, shards: Sequence[Shard]) -> None:
+def check(artifact: DataPath, shards: Sequence[Shard]) -> None:
     """Raises BadInput if a shard is not as in the manifest; names each shard, the byte offset and the fault."""
     if damages := [_examine(artifact, shard)[0] for shard in _damaged(artifact, shards)]:
         raise BadInput(_message(artifact, damages, f"{_EXPECTED}: {_AGAIN}"))
 
 
 @contextlib.contextmanager
-def verified(artifact: Path, shards: Sequence[Shard], settings: Input) -> Iterator[Verified]:
+def verified(artifact: DataPath, shards: Sequence[Shard], settings: Input) -> Iterator[Verified]:
     """Yields the shards that have records, each compared with the manifest; copies are deleted afterwards."""
     examined = {shard.name: _examine(artifact, shard) for shard in _damaged(artifact, shards)}
     damages = tuple(damage for damage, _ in examined.values())
@@ -87,14 +88,14 @@ def verified(artifact: Path, shards: Sequence[Shard], settings: Input) -> Iterat
         yield Verified(tuple(shard for shard in readable if shard.records), damages)
 
 
-def _damaged(artifact: Path, shards: Sequence[Shard]) -> list[Shard]:
+def _damaged(artifact: DataPath, shards: Sequence[Shard]) -> list[Shard]:
     """Returns the shards that are not as in the manifest."""
     with ThreadPoolExecutor(os.cpu_count()) as pool:
         matches = list(pool.map(lambda shard: _matches(artifact, shard), shards))
     return [shard for shard, good in zip(shards, matches, strict=True) if not good]
 
 
-def _matches(artifact: Path, shard: Shard) -> bool:
+def _matches(artifact: DataPath, shard: Shard) -> bool:
     """Whether size and checksum of a shard are those in the manifest."""
     path = artifact / shard.name
     try:
@@ -103,7 +104,7 @@ def _matches(artifact: Path, shard: Shard) -> bool:
         return False
 
 
-def _check_loss(artifact: Path, damages: Sequence[Damage], records: int, settings: Input) -> None:
+def _check_loss(artifact: DataPath, damages: Sequence[Damage], records: int, settings: Input) -> None:
     """Stops the run unless there is no damage, or the settings allow the loss."""
     lost = sum(damage.lost for damage in damages)
     may_skip = settings.on_bad == "skip" and lost <= settings.max_bad_fraction * records and lost < records
@@ -117,13 +118,13 @@ def _check_loss(artifact: Path, damages: Sequence[Damage], records: int, setting
     raise BadInput(_message(artifact, damages, advice))
 
 
-def _message(artifact: Path, damages: Sequence[Damage], advice: str) -> str:
+def _message(artifact: DataPath, damages: Sequence[Damage], advice: str) -> str:
     shown = [damage.message(artifact) for damage in damages[:_SHOWN]]
     more = [f"… {len(damages) - _SHOWN} more shards"] if len(damages) > _SHOWN else []
     return "\n".join([*shown, *more, advice])
 
 
-def _examine(artifact: Path, shard: Shard) -> tuple[Damage, list[bytes]]:
+def _examine(artifact: DataPath, shard: Shard) -> tuple[Damage, list[bytes]]:
     """Returns the damage of a shard, and its intact records, each in its frame."""
     try:
         content = (artifact / shard.name).read_bytes()

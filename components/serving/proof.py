@@ -29,6 +29,7 @@ from components.input_pipeline import Reader, RecordFile
 from components.models.heads import Regression
 from components.records.verify import Verified
 from components.serving import predict_alone
+from components.storage.location import location
 
 RECORDS = 200
 TOLERANCE = 1e-5  # of probabilities, and of a quantity in standard deviations of the labels
@@ -195,7 +196,7 @@ class _Comparison:
 
 def _held_out(split: Verified, path: Path) -> RecordFile:
     """Copies up to 200 records to one file, as many from each shard."""
-    files = [RecordFile(Path(shard.name), shard.records, shard.bytes) for shard in split.shards[:RECORDS]]
+    files = [RecordFile(location(shard.name), shard.records, shard.bytes) for shard in split.shards[:RECORDS]]
     readers = [iter(tf.data.TFRecordDataset(str(file.path), file.compression)) for file in files]
     taken = 0
     with tf.io.TFRecordWriter(str(path)) as writer:

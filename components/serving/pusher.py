@@ -2,7 +2,7 @@
 
     model ─► <serving>/.aside-… (copied, fsynced) ─► rename to <serving>/<version>
 
-A server that polls the folder sees a version only when it is complete.
+A server that polls the folder sees a version only when it is complete. On an object store: `store_push.py`.
 """
 
 import re
@@ -23,7 +23,9 @@ from tfx.utils import proto_utils
 
 from components.errors import DiskFull
 from components.pretrained.artifacts import PROVENANCE
+from components.serving import store_push
 from components.storage import durable
+from components.storage.location import Location, location
 
 PUSHED = "pushed.json"
 _VERSION = re.compile("[0-9]+")
@@ -52,7 +54,13 @@ class PushExecutor(tfx_pusher.Executor):
         model = artifact_utils.get_single_instance(input_dict[standard_component_specs.MODEL_KEY])
         pipeline = orjson.loads(exec_properties.get(standard_component_specs.CUSTOM_CONFIG_KEY) or b"{}")
         provenance = {**pipeline, "id": model.id, "uri": model.uri}
-        folder = push(Path(self.GetModelPath(input_dict)), Path(destination.filesystem.base_directory), provenance)
+        serving = location(destination.filesystem.base_directory)
+        exported = Path(self.GetModelPath(input_dict))
+        folder: Location
+        if isinstance(serving, Path):
+            folder = push(exported, serving, provenance)
+        else:
+            folder = store_push.push(exported, serving, provenance)
         self._MarkPushed(pushed, pushed_destination=str(folder), pushed_version=folder.name)
         _write_outcome(pushed, {"pushed": True, "destination": str(folder), "version": folder.name})
 

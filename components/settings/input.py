@@ -129,6 +129,12 @@ class Input(Section):
     maps: Names = pydantic.Field(
         (), description="functions applied to training batches after augmentation, as package.module:function"
     )
+    copy_shards: Literal["auto", "always", "never"] = pydantic.Field(
+        "auto",
+        description="with a root on an object store: copy the shards to local disk before training (always), read them "
+        "from the store in every epoch (never), or copy them if they fit (auto)",
+        json_schema_extra=NOT_IN_KEY,
+    )
     on_bad: Literal["stop", "skip"] = pydantic.Field(
         "stop", description="stop: a damaged shard ends the run; skip: its unreadable records are left out"
     )

@@ -28,6 +28,16 @@ def check_path(text: str) -> str:
     return text
 
 
+def check_place(text: str) -> str:
+    """Returns `text` if it can be a folder on this machine or on an object store; raises ValueError with the reason."""
+    scheme, separator, rest = text.partition("://")
+    if not separator:
+        return check_path(text)
+    if scheme not in ("s3", "gs") or not rest.strip("/") or "\0" in text or "@" in rest or ".." in rest.split("/"):
+        raise ValueError("expected a path on this machine, s3://bucket/folder or gs://bucket/folder")
+    return text
+
+
 def nearest(wrong: str, known: Iterable[str]) -> str:
     """Returns a hint for a misspelt name: the nearest known name, or all known names."""
     names = sorted(known)

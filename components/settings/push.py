@@ -2,10 +2,12 @@
 
 import pydantic
 
-from components.settings.section import LocalPath, Section
+from components.settings.section import Place, Section
 
 
 class Push(Section):
     """Where blessed models are copied to."""
 
-    directory: LocalPath = pydantic.Field("", description="folder of served model versions; empty: <root>/serving")
+    directory: Place = pydantic.Field(
+        "", description="folder of served model versions, or s3://… or gs://…; empty: <root>/serving"
+    )

@@ -6,7 +6,7 @@ from typing import Annotated, Any, TypeVar
 import pydantic
 
 from components.errors import SettingsError
-from components.settings.names import check_path, nearest
+from components.settings.names import check_path, check_place, nearest
 
 NOT_IN_KEY: dict[str, Any] = {"in_key": False}  # json_schema_extra of a setting that cannot change a node's result
 
@@ -28,6 +28,7 @@ def _split_names(value: Any) -> Any:
 
 _PATH = pydantic.AfterValidator(check_path)
 LocalPath = Annotated[str, _PATH]
+Place = Annotated[str, pydantic.AfterValidator(check_place)]  # on this machine, or on an object store
 Names = Annotated[tuple[str, ...], pydantic.BeforeValidator(_split_names)]  # a flag separates them by commas
 Numbers = Annotated[tuple[int, ...], pydantic.BeforeValidator(_split_names)]
 SectionType = TypeVar("SectionType", bound=Section)

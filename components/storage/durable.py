@@ -1,16 +1,20 @@
 """Publishes files and folders whole or not at all.
 
-temporary name next to the target ─► fsync ─► rename ─► fsync of the parent folder
+on this machine     temporary name next to the target ─► fsync ─► rename ─► fsync of the parent folder
+on an object store  temporary file on this machine ─► uploaded: an object appears with its last byte
 """
 
 import os
 import re
 import secrets
 import shutil
+import tempfile
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from pathlib import Path
+
+from components.storage.objects import ObjectPath, WritablePath
 
 TEMPORARY = ".aside-"  # prefix of temporary names, by which leftovers of a killed process are recognised
 OWNER_ONLY_FOLDER = 0o700
@@ -24,15 +28,26 @@ def temporary_of(target: Path) -> Path:
 
 
 @contextmanager
-def publish_file(target: Path, *, sync: bool = True) -> Iterator[Path]:
-    """Yields a path to write to; on success the file is renamed to `target`, on failure it is deleted.
+def publish_file(target: WritablePath, *, sync: bool = True, aside: WritablePath | None = None) -> Iterator[Path]:
+    """Yields a local path to write to; on success the file becomes `target`, on failure it is deleted.
 
     Args:
         target: the final name; its folder is created if it does not exist.
         sync: force it to disk; False for one of many files that `fsync_tree` forces to disk together.
+        aside: folder of the temporary file, on the same filesystem, if what a killed writer leaves must not be next to
+            the target; not used on an object store.
     """
-    target.parent.mkdir(parents=True, exist_ok=True)
+    if isinstance(target, ObjectPath):
+        with tempfile.TemporaryDirectory(prefix="penstock-upload-") as folder:
+            local = Path(folder, target.name)
+            yield local
+            target.upload(local)
+        return
     temporary = temporary_of(target)
+    if isinstance(aside, Path):
+        temporary = aside / temporary.name
+    for parent in {target.parent, temporary.parent}:
+        parent.mkdir(parents=True, exist_ok=True)
     try:
         yield temporary
         if sync:
@@ -58,8 +73,14 @@ def publish_folder(target: Path) -> Iterator[Path]:
         shutil.rmtree(temporary, ignore_errors=True)
 
 
-def write_bytes(target: Path, content: bytes, *, private: bool = False, sync: bool = True) -> None:
-    """Writes a small file whole or not at all; a private one is readable by its owner only, from the beginning."""
+def write_bytes(target: WritablePath, content: bytes, *, private: bool = False, sync: bool = True) -> None:
+    """Writes a small file whole or not at all; a private one is readable by its owner only, from the beginning.
+
+    On an object store, the rights are those of its bucket.
+    """
+    if isinstance(target, ObjectPath):
+        target.write_bytes(content)
+        return
     with (
         publish_file(target, sync=sync) as temporary,
         open(temporary, "wb", opener=owner_only if private else None) as file,
@@ -83,8 +104,10 @@ def fsync(path: Path) -> None:
         os.close(descriptor)
 
 
-def fsync_tree(folder: Path) -> None:
-    """Forces a folder and everything below it to disk."""
+def fsync_tree(folder: WritablePath) -> None:
+    """Forces a folder and everything below it to disk; a store has done so when an upload ends."""
+    if isinstance(folder, ObjectPath):
+        return
     found = [(Path(parent), names) for parent, _, names in os.walk(folder, topdown=False)]
     # Together: 40 shards of 10 MB took 0.2 s, and 0.5 s one after another.
     with ThreadPoolExecutor(_SYNCS) as pool:
@@ -93,20 +116,25 @@ def fsync_tree(folder: Path) -> None:
         fsync(parent)
 
 
-def sweep(folder: Path, *targets: str) -> list[Path]:
+def sweep(folder: WritablePath, *targets: str) -> list[Path]:
     """Deletes what killed writers of these targets, or of any target, left in `folder`, and returns the paths.
 
-    Call it only under the lock of all these writers: one that is still running would lose its file.
+    Call it only under the lock of all these writers: one that is still running would lose its file. On an object store
+    they leave nothing.
     """
+    if isinstance(folder, ObjectPath):
+        return []
     leftovers = sorted(path for path in folder.glob(f"{TEMPORARY}*") if _is_of(path.name, targets))
     for leftover in leftovers:
         remove(leftover)
     return leftovers
 
 
-def remove(path: Path) -> None:
+def remove(path: WritablePath) -> None:
     """Deletes a file, a folder or a symbolic link, if it exists; what a link points to stays."""
-    if path.is_dir() and not path.is_symlink():
+    if isinstance(path, ObjectPath):
+        path.remove_tree()
+    elif path.is_dir() and not path.is_symlink():
         shutil.rmtree(path)
     else:
         path.unlink(missing_ok=True)

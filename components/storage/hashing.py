@@ -1,8 +1,8 @@
 """SHA-256 of files, each read once: a digest is cached as long as the stat of the file stays the same.
 
 The stat key contains ctime as well as mtime: a file changed in place can be given its old mtime again, but not its old
-ctime, so a hit means that the bytes are those that were hashed. On an object store, size and time are all there is; a
-file without a time is never cached.
+ctime, so a hit means that the bytes are those that were hashed. An object on a store has an identity, its etag, which
+changes with the content. On other filesystems, size and time are all there is; a file without a time is never cached.
 """
 
 import hashlib
@@ -19,8 +19,9 @@ from components.storage.paths import DataPath, DataStat, open_whole, stats
 _TABLE = "hashes_2"
 _CHUNK = 256 << 10
 _GROUP = 64  # files per task: a hand-over to a thread takes as long as hashing a small file
-# A file may be written twice within one tick of the kernel's clock and keep its stat. On an object store the tick may
-# be one second, and its clock may differ from ours.
+_SMALL = 16 << 10  # bytes: threads that hash files of this size on average wait for each other's Python code
+# A file may be written twice within one tick of the kernel's clock and keep its stat. On a remote filesystem the tick
+# may be one second, and its clock may differ from ours.
 _SETTLED_NS, _REMOTE_SETTLED_NS = 20_000_000, 120 * 10**9
 
 
@@ -50,7 +51,8 @@ class HashCache:
         cached = self._cache.get(keys)
         digests = [_digest(cached.get(key, b""), stat) for key, stat in zip(keys, stat_keys, strict=True)]
         missing = [index for index, digest in enumerate(digests) if not digest]
-        for index, digest in zip(missing, _hash_all([folder / names[index] for index in missing]), strict=True):
+        size = sum(found[index].st_size for index in missing)
+        for index, digest in zip(missing, _hash_all(folder, [names[index] for index in missing], size), strict=True):
             digests[index] = digest
         settled = [_is_settled(stat, now) for stat in found]
         new = {keys[index]: f"{stat_keys[index]} {digests[index]}".encode() for index in missing if settled[index]}
@@ -65,13 +67,22 @@ class HashCache:
         self._cache.close()
 
 
-def sha256_of(path: DataPath) -> str:
-    """Returns the hex digest of a file's content."""
+def sha256_of(path: DataPath | str) -> str:
+    """Returns the hex digest of a file's content; a string is a path on this machine."""
     digest = hashlib.sha256()
-    with path.open("rb", 0) if isinstance(path, Path) else open_whole(path) as stream:
-        while chunk := stream.read(_CHUNK):
+    if not isinstance(path, str | Path):
+        with open_whole(path) as stream:
+            while chunk := stream.read(_CHUNK):
+                digest.update(chunk)
+        return digest.hexdigest()
+    # Not by Path.open: making the path and the stream takes as long as hashing a small file.
+    descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+    try:
+        while chunk := os.read(descriptor, _CHUNK):
             digest.update(chunk)
-    return digest.hexdigest()
+        return digest.hexdigest()
+    finally:
+        os.close(descriptor)
 
 
 def digest_of(parts: Iterable[str]) -> str:
@@ -87,7 +98,7 @@ def digest_of(parts: Iterable[str]) -> str:
 def stat_key(stat: DataStat) -> str:
     """Returns a text that changes whenever a file is written, replaced or given another time."""
     if not isinstance(stat, os.stat_result):
-        return f"{stat.st_size}:{stat.st_mtime_ns}"
+        return ":".join(filter(None, (str(stat.st_size), str(stat.st_mtime_ns), stat.identity.replace(" ", "_"))))
     return f"{stat.st_size}:{stat.st_mtime_ns}:{stat.st_ctime_ns}:{stat.st_ino}"
 
 
@@ -97,13 +108,20 @@ def _digest(cached: bytes, key: str) -> str:
     return digest if stat == key else ""
 
 
-def _hash_all(paths: Sequence[DataPath]) -> list[str]:
-    """Hashes files in as many threads as there are cores."""
+def _hash_all(folder: DataPath, names: Sequence[str], size: int) -> list[str]:
+    """Hashes files of `size` bytes together: small local ones one after another, others on all cores."""
+    is_local = isinstance(folder, Path)
+
+    def hash_one(name: str) -> str:
+        return sha256_of(f"{folder}/{name}" if is_local else folder / name)
+
+    if is_local and size < _SMALL * len(names):
+        return [hash_one(name) for name in names]
     cores = os.cpu_count() or 1
-    group = max(1, min(_GROUP, len(paths) // (4 * cores)))
-    tasks = [paths[start : start + group] for start in range(0, len(paths), group)]
+    group = max(1, min(_GROUP, len(names) // (4 * cores)))
+    tasks = [names[start : start + group] for start in range(0, len(names), group)]
     with ThreadPoolExecutor(cores) as pool:
-        done = pool.map(lambda task: [sha256_of(path) for path in task], tasks)
+        done = pool.map(lambda task: [hash_one(name) for name in task], tasks)
         return [digest for digests in done for digest in digests]
 
 
@@ -111,4 +129,4 @@ def _is_settled(stat: DataStat, now: int) -> bool:
     """Whether the file will have another stat if it is written again."""
     if isinstance(stat, os.stat_result):
         return stat.st_ctime_ns < now - _SETTLED_NS
-    return 0 < stat.st_mtime_ns < now - _REMOTE_SETTLED_NS
+    return bool(stat.identity) or 0 < stat.st_mtime_ns < now - _REMOTE_SETTLED_NS

@@ -1,30 +1,41 @@
-"""Paths of the user's data: on this machine, or a URI such as gs://bucket/folder that Apache Beam can read.
+"""Paths of data: on this machine, on an object store, or at another URI that Apache Beam can read.
 
-    text ─► data_path ─┬─ no scheme ─► pathlib.Path                  Beam is not imported
-                       └─ scheme:// ─► RemotePath ─► Beam's FileSystems
+    text ─► data_path ─┬─ no scheme ──────► pathlib.Path
+                       ├─ s3://, gs:// ───► ObjectPath ─► obstore                 can be written, too
+                       └─ other scheme:// ► RemotePath ─► Beam's FileSystems      Beam is imported for these alone
 
-A source may use what both classes have. A remote file is read by byte ranges, never fetched whole.
+A source may use what all three have. A remote file is read by byte ranges, never fetched whole.
 """
 
 import contextlib
 import importlib
 import os
 import re
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import BinaryIO, TypeAlias
 
 from components import redact
 from components.errors import SettingsError
-from components.storage.remote_path import WILD, RemotePath, RemoteStat, fits
+from components.storage.object_stores import SCHEMES
+from components.storage.objects import ObjectPath, WritablePath
+from components.storage.remote_path import RemotePath
+from components.storage.uri_path import WILD, RemoteStat, UriPath, fits
 
-DataPath: TypeAlias = Path | RemotePath
+DataPath: TypeAlias = Path | UriPath
 DataStat: TypeAlias = os.stat_result | RemoteStat
 
 _SCHEME = re.compile(r"([A-Za-z][A-Za-z0-9+.-]*)://")
 _HEAD = re.compile(rf"({_SCHEME.pattern})?/*")
-_LIBRARIES = {"s3": ("boto3", "aws"), "azfs": ("azure.storage.blob", "azure")}  # and the extra that installs them
+_LIBRARIES = {"azfs": ("azure.storage.blob", "azure")}  # and the extra that installs them
+_S3_FLAGS = {  # of Beam, and the environment variable that means the same
+    "--s3_endpoint_url": "AWS_ENDPOINT_URL",
+    "--s3_region_name": "AWS_REGION",
+    "--s3_access_key_id": "AWS_ACCESS_KEY_ID",
+    "--s3_secret_access_key": "AWS_SECRET_ACCESS_KEY",
+    "--s3_session_token": "AWS_SESSION_TOKEN",
+}
 _FEW = 8  # files up to which each has its own request: a listing may contain millions of others
 _LONG_REQUEST = 8 << 20  # bytes per request of a file that is read whole
 
@@ -46,10 +57,21 @@ def data_path(text: str) -> DataPath:
             f"{redact.redact(text)}: the URI contains a password or a token, which would be stored in the metadata; "
             "pass it by an environment variable or a Beam flag of the file system"
         )
-    _check_scheme(found[1], text)
+    on_store = found[1] in SCHEMES
+    if not on_store:
+        _check_scheme(found[1], text)
     if ".." in text.split("/") or not text[found.end() :].strip("/"):
         raise SettingsError(f"{text}: expected the URI of a file or folder, such as {found[0]}bucket/folder")
-    return RemotePath(text.rstrip("/"))
+    return ObjectPath(text) if on_store else RemotePath(text.rstrip("/"))
+
+
+def writable_path(text: str) -> WritablePath:
+    """Returns the path that a text names; raises SettingsError if files cannot be written there."""
+    found = data_path(text)
+    if not isinstance(found, Path | ObjectPath):
+        schemes = ", ".join(f"{scheme}://" for scheme in SCHEMES)
+        raise SettingsError(f"{text}: cannot be written; expected a path, or a URI with one of {schemes}")
+    return found
 
 
 def _check_scheme(scheme: str, text: str) -> None:
@@ -58,7 +80,7 @@ def _check_scheme(scheme: str, text: str) -> None:
     from apache_beam.io.filesystem import FileSystem
     from apache_beam.io.filesystems import FileSystems  # this import registers Beam's own filesystems
 
-    known = sorted(filter(None, {system.scheme() for system in FileSystem.get_all_subclasses()}))
+    known = sorted({*SCHEMES, *filter(None, (system.scheme() for system in FileSystem.get_all_subclasses()))})
     if FileSystems.get_scheme(text) not in known:
         schemes = ", ".join(f"{each}://" for each in known)
         raise SettingsError(f"{text}: no filesystem for {scheme}://; expected a path or one of {schemes}")
@@ -71,16 +93,19 @@ def _check_scheme(scheme: str, text: str) -> None:
 
 
 def prepare(data: str, beam_args: Sequence[str]) -> None:
-    """Passes options such as --hdfs_host to Beam's filesystems in this process, if the data is remote.
+    """Passes options such as --hdfs_host to the filesystem of remote data, in this process and those that it starts.
 
     A Beam pipeline does so for its own workers.
     """
-    if not is_uri(data):
-        return
-    from apache_beam.io.filesystems import FileSystems
-    from apache_beam.options.pipeline_options import PipelineOptions
+    if data.startswith("s3://"):
+        for flag, value in (arg.split("=", 1) for arg in beam_args if "=" in arg):
+            if flag in _S3_FLAGS:
+                os.environ[_S3_FLAGS[flag]] = value
+    elif is_uri(data):
+        from apache_beam.io.filesystems import FileSystems
+        from apache_beam.options.pipeline_options import PipelineOptions
 
-    FileSystems.set_options(PipelineOptions(list(beam_args)))
+        FileSystems.set_options(PipelineOptions(list(beam_args)))
 
 
 def split_pattern(text: str) -> tuple[DataPath, str]:
@@ -149,12 +174,22 @@ def _parts(text: str) -> tuple[str, list[str]]:
 
 def stats(folder: DataPath, names: Sequence[str]) -> list[DataStat]:
     """Returns the stat of each file below a folder; of many remote files, by one listing."""
-    if not isinstance(folder, RemotePath) or len(names) <= _FEW:
+    if isinstance(folder, Path):
+        return [os.stat(f"{folder}/{name}") for name in names]  # noqa: PTH116 - making a Path takes longer
+    if len(names) <= _FEW:
         return [(folder / name).stat() for name in names]
-    known: dict[str, RemoteStat] = folder.files_below()
+    known = folder.files_below()
     return [known.get(name) or (folder / name).stat() for name in names]
 
 
 def open_whole(path: DataPath) -> BinaryIO:
     """Opens a file to be read from start to end; a remote one with large requests."""
     return path.open("rb") if isinstance(path, Path) else path.open("rb", _LONG_REQUEST)
+
+
+def files_below(folder: DataPath) -> Mapping[str, DataStat]:
+    """Returns all files below a folder by their relative names; none if it does not exist."""
+    if not isinstance(folder, Path):
+        return folder.files_below()
+    found = (Path(parent, name) for parent, _, names in os.walk(folder) for name in names)
+    return {path.relative_to(folder).as_posix(): path.lstat() for path in found}

@@ -1,4 +1,4 @@
-"""A path on a filesystem that Apache Beam can read: gs://, s3://, hdfs://, azfs://, or the scheme of a plugin.
+"""A path on a filesystem that Apache Beam can read: hdfs://, azfs://, or the scheme of a plugin.
 
     RemotePath ─┬─ stat, exists ─► metadata of Beam's FileSystem
                 ├─ glob ─────────► match ─► files at any depth (folder by folder, if the filesystem has folders)
@@ -11,90 +11,27 @@ URI. Beam is imported when something is read, not before.
 import contextlib
 import errno
 import io
-import re
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from fnmatch import fnmatchcase
-from pathlib import PurePosixPath
 from typing import Any, BinaryIO, Literal, TypeVar
 
 from components.errors import BadInput
+from components.storage.uri_path import REQUEST, WILD, RemoteStat, UriPath
 
 T = TypeVar("T")
 
-WILD = re.compile(r"[*?\[]")
-_REQUEST = 1 << 20  # bytes per request, at least: reading a header must not fetch a whole range
 _REASON = 300  # characters of a library's message
 _STATUS = {401: errno.EACCES, 403: errno.EACCES, 404: errno.ENOENT}  # HTTP status
 _WORDS = {errno.EACCES: "Permission denied", errno.ENOENT: "No such file or directory"}
 
 
-@dataclass(frozen=True)
-class RemoteStat:
-    """Size and time of a remote file."""
-
-    st_size: int
-    st_mtime_ns: int  # 0 if unknown
-
-
 @dataclass(frozen=True, order=True)
-class RemotePath:
-    """A remote file or folder; a folder exists if there are files below it."""
-
-    uri: str  # without a slash at its end
-
-    def __str__(self) -> str:
-        return self.uri
-
-    def __truediv__(self, name: str) -> "RemotePath":
-        """Returns a path below this one; raises BadInput for a name that leads elsewhere."""
-        if not name or "\0" in name or name.startswith("/") or "://" in name or ".." in name.split("/"):
-            raise BadInput(f"{self}: {name!r} leads outside of it; expected the relative path of a file below it")
-        return RemotePath(f"{self.uri}/{name}")
-
-    @property
-    def _home(self) -> str:
-        """Scheme and first part, which has no parent, such as gs://bucket."""
-        scheme, _, rest = self.uri.partition("://")
-        return f"{scheme}://{rest.partition('/')[0]}"
-
-    @property
-    def name(self) -> str:
-        """Last part of the path; empty for a bucket."""
-        return PurePosixPath(self.uri[len(self._home) :]).name
-
-    @property
-    def stem(self) -> str:
-        """Name without its suffix."""
-        return PurePosixPath(self.name).stem
-
-    @property
-    def suffix(self) -> str:
-        """Last suffix of the name, with its dot."""
-        return PurePosixPath(self.name).suffix
-
-    @property
-    def parent(self) -> "RemotePath":
-        """The folder that contains it; a bucket is its own parent."""
-        return self if self.uri == self._home else RemotePath(self.uri.rpartition("/")[0])
-
-    def with_name(self, name: str) -> "RemotePath":
-        """Returns a path in the same folder."""
-        return self.parent / name
-
-    def relative_to(self, folder: "RemotePath") -> PurePosixPath:
-        """Returns the path relative to a folder above."""
-        if not self.uri.startswith(f"{folder}/"):
-            raise ValueError(f"{self} is not below {folder}")
-        return PurePosixPath(self.uri[len(folder.uri) + 1 :])
+class RemotePath(UriPath):
+    """A remote file or folder."""
 
     def stat(self) -> RemoteStat:
         """Returns size and time of a file."""
         return _stat_of(_ask(self.uri, lambda system: system.metadata(self.uri)))
-
-    def exists(self) -> bool:
-        """Whether it is a file or a folder."""
-        return self.is_file() or self.is_dir()
 
     def is_file(self) -> bool:
         """Whether it is a file."""
@@ -116,22 +53,7 @@ class RemotePath:
     def open(self, mode: Literal["rb"] = "rb", buffering: int = -1) -> BinaryIO:
         """Opens a seekable file; `buffering` is the minimum of bytes per request."""
         del mode
-        return io.BufferedReader(_Stream(self.uri), max(buffering, _REQUEST))
-
-    def read_bytes(self) -> bytes:
-        """Returns the whole content."""
-        with self.open() as stream:
-            return stream.read()
-
-    def glob(self, pattern: str) -> Iterator["RemotePath"]:
-        """Yields the files below that match, by the rules of `pathlib`."""
-        wanted = pattern.split("/")
-        fixed = next(at for at, part in enumerate([*wanted[:-1], "*"]) if WILD.search(part))
-        start = self / "/".join(wanted[:fixed]) if fixed else self
-        wanted = wanted[fixed:]
-        for name in sorted(start.files_below(None if "**" in wanted else len(wanted))):
-            if fits(name.split("/"), wanted):
-                yield start / name
+        return io.BufferedReader(_Stream(self.uri), max(buffering, REQUEST))
 
     def files_below(self, depth: int | None = None) -> dict[str, RemoteStat]:
         """Returns all files below by their relative names; `depth` limits how deep folders are listed."""
@@ -150,15 +72,6 @@ class RemotePath:
                 below = RemotePath(uri).files_below(depth and depth - 1)
                 found |= {f"{name}/{inner}": stat for inner, stat in below.items()}
         return found
-
-
-def fits(names: Sequence[str], wanted: Sequence[str]) -> bool:
-    """Whether the parts of a path match those of a pattern; ** matches any number of folders."""
-    if not wanted:
-        return not names
-    if wanted[0] == "**":
-        return any(fits(names[at:], wanted[1:]) for at in range(len(names) + 1))
-    return bool(names) and fnmatchcase(names[0], wanted[0]) and fits(names[1:], wanted[1:])
 
 
 class _Stream(io.RawIOBase):
@@ -204,8 +117,8 @@ def _unbuffered(stream: Any) -> Any:
     """Removes the large buffers of Beam's own streams: a header of a few bytes would fetch 16 MB and more."""
     if isinstance(stream, io.BufferedReader):
         return stream.detach()
-    if getattr(stream, "_chunk_size", 0) > _REQUEST:  # Google's reader, which Beam creates
-        stream._chunk_size = _REQUEST  # noqa: SLF001 - it has no public name
+    if getattr(stream, "_chunk_size", 0) > REQUEST:  # Google's reader, which Beam creates
+        stream._chunk_size = REQUEST  # noqa: SLF001 - it has no public name
     return stream
 
 

@@ -13,6 +13,7 @@ from components.input_pipeline.probe import WaitMeter
 from components.models.heads import Head
 from components.records.verify import Verified
 from components.settings.train import Train
+from components.storage.location import location
 from components.training import loop, memory, optimizer, precision, process
 from components.training.callbacks import InputTimer, ProgressCallback, TensorBoardLog
 from components.training.checkpoint import Checkpoints
@@ -148,4 +149,4 @@ def _prefetched(data: tf.data.Dataset, settings: Train, devices: Devices) -> tf.
 
 
 def _files(verified: Verified) -> list[RecordFile]:
-    return [RecordFile(Path(shard.name), shard.records, shard.bytes) for shard in verified.shards]
+    return [RecordFile(location(shard.name), shard.records, shard.bytes) for shard in verified.shards]

@@ -31,7 +31,8 @@ from components.serving import export, proof
 from components.settings.input import Input
 from components.settings.train import Train
 from components.settings.transform import Transform
-from components.storage import durable
+from components.storage import durable, tensorflow_s3
+from components.storage.location import Location, location
 from components.tasks import assign
 from components.training import exported_weights, precision, warm_start
 from components.training.checkpoint import Checkpoints, set_threads
@@ -41,7 +42,7 @@ from components.training.fit import fit
 HISTORY = "history.json"
 PROOF = "proof.json"
 # Records over all epochs up to which the proof's process starts before training: it saves 2 s, and holds 0.4 GB.
-_SHORT = 100_000
+_SHORT = 500_000
 
 
 def run_fn(args: FnArgs) -> None:
@@ -55,6 +56,8 @@ def train(args: FnArgs, devices: Devices | None = None) -> tuple[dict[str, Any],
     cuda.prepare()  # for runners other than ours
     config = args.custom_config
     examples = _examples_folder(args.train_files[0])
+    if not isinstance(examples, Path):
+        tensorflow_s3.enable()  # in this process: workers have one of their own
     ingested = manifest.read(examples)
     settings, training = Input.model_validate(config["input"]), Train.model_validate(config["train"])
     checkpoints = _checkpoints(config, training, writes=devices is None or devices.is_chief)
@@ -178,7 +181,7 @@ def _regression(fitted: Fitted, settings: Train, label: str) -> Regression:
 
 
 @contextlib.contextmanager
-def _damage_located(examples: Path, shards: list[manifest.Shard]) -> Iterator[None]:
+def _damage_located(examples: Location, shards: list[manifest.Shard]) -> Iterator[None]:
     """Names the shard and the offset if a shard turns out to be damaged during training."""
     try:
         yield
@@ -191,8 +194,8 @@ def _size(shards: list[manifest.Shard]) -> DataSize:
     return DataSize(sum(shard.records for shard in shards), sum(shard.bytes for shard in shards))
 
 
-def _examples_folder(pattern: str) -> Path:
-    return Path(pattern).parent.parent  # TFX passes `<artifact>/Split-train/*`
+def _examples_folder(pattern: str) -> Location:
+    return location(pattern).parent.parent  # TFX passes `<artifact>/Split-train/*`
 
 
 def _require_keras_3() -> None:

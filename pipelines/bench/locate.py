@@ -1,13 +1,18 @@
 """Finds the artifacts to measure: the one the user names, the newest in the pipeline root, or one made now."""
 
+from contextlib import closing
 from pathlib import Path
 
 from components.errors import PenstockError, SettingsError
 from components.records import roles
 from components.records.manifest import MANIFEST
+from components.storage.hashing import HashCache
+from components.storage.location import Location
 from components.tasks import Task, assign
 from components.tasks.assign import Assigned
 from pipelines.config import HOME, RunConfig
+from pipelines.orchestration import seals
+from pipelines.orchestration.mirror import Mirror
 from pipelines.orchestration.store import Store
 
 
@@ -47,8 +52,16 @@ def newest(config: RunConfig, node: str, inside: str) -> Path | None:
     for execution in store.finished(node):
         for artifact in store.outputs(execution.id):
             if artifact.live and (artifact.uri / inside).exists():
-                return artifact.uri
+                return _local(config, artifact.uri)
     return None
+
+
+def _local(config: RunConfig, folder: Location) -> Path:
+    """Returns an artifact as a folder on this machine; one on an object store is fetched."""
+    if isinstance(folder, Path):
+        return folder
+    with closing(HashCache(config.hash_cache)) as cache:
+        return Mirror(config).fetch(folder, seals.read(config, folder), cache)
 
 
 def _newest_or_run(config: RunConfig, node: str, inside: str) -> Path:

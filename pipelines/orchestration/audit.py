@@ -14,7 +14,7 @@ from tensorflow_metadata.proto.v0 import statistics_pb2
 
 from components.records import ledger, manifest, verify
 
-Uris = Mapping[str, Path]  # the node's input or output artifacts by name
+Uris = Mapping[str, Any]  # path or object path: the node's input or output artifacts by name
 
 
 @dataclass(frozen=True)

@@ -1,6 +1,6 @@
 """RunConfig → TFX pipeline: the only file that wires nodes. `graph.py` lists the same nodes."""
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -11,7 +11,6 @@ from tfx.components import Evaluator, ExampleValidator, StatisticsGen, Transform
 from tfx.components.schema_gen.import_schema_gen.component import ImportSchemaGen
 from tfx.dsl.compiler import compiler
 from tfx.dsl.components.common import resolver
-from tfx.orchestration import metadata
 from tfx.orchestration.pipeline import Pipeline
 from tfx.proto import pusher_pb2
 from tfx.proto.orchestration import pipeline_pb2
@@ -29,7 +28,9 @@ from components.storage.hashing import HashCache
 from components.tasks import assign
 from components.training import base_model
 from components.training.component import BaseModel, Trainer
+from pipelines import metadata_server
 from pipelines.config import RunConfig
+from pipelines.metadata_server import Server
 
 _TEXT_LIMITS = ("input.max_tokens", "input.truncate")
 
@@ -70,10 +71,15 @@ def build(config: RunConfig, schema_in_force: bytes, schema_file: Path) -> Pipel
         pipeline_name=config.name,
         pipeline_root=str(config.root),
         components=[*examples.nodes, *checks.nodes, *training, *release],
-        metadata_connection_config=metadata.sqlite_metadata_connection_config(str(config.metadata)),
+        metadata_connection_config=metadata_server.connection(_without_password(config.metadata)),
         # plan.py decides which nodes are due; TFX's own cache would return outdated results.
         enable_cache=False,
     )
+
+
+def _without_password(database: Path | Server) -> Path | Server:
+    """Returns the database as the compiled pipeline names it, which the `tfx` CLI stores: the runner has the rest."""
+    return replace(database, password="") if isinstance(database, Server) else database
 
 
 def _examples(config: RunConfig, schema: schema_pb2.Schema) -> _Examples:

@@ -33,9 +33,11 @@ def places(folders: Iterable[Path], advice: str) -> dict[Path, str]:
 
 def places_of_run(config: RunConfig) -> dict[Path, str]:
     """Returns the folders that a run writes to; see `places`."""
-    inside = [config.root / node.id for node in graph.nodes(config.settings)]
-    own = places((config.root, *inside, config.notes, config.root / "logs"), "choose another --root")
-    return {**own, config.serving: "choose another folder (--set push.directory=…)"}
+    home, flag = (config.state, "--root") if config.store is None else (config.mirror, "--state")
+    inside = [home / node.id for node in graph.nodes(config.settings)]
+    own = places((config.state, *inside, config.notes, config.logs), f"choose another {flag}")
+    served = {config.serving: "choose another folder (--set push.directory=…)"}
+    return {**own, **{folder: advice for folder, advice in served.items() if isinstance(folder, Path)}}
 
 
 def full(error: BaseException, folders: Mapping[Path, str], needed: Callable[[], str]) -> DiskFull | None:

@@ -23,7 +23,7 @@ from pathlib import Path
 from components.storage import durable
 from components.storage.hashing import digest_of
 from pipelines.config import RunConfig
-from pipelines.orchestration import graph, plan, schema
+from pipelines.orchestration import graph, object_leftovers, schema, seals
 from pipelines.orchestration.plan import Plan
 from pipelines.orchestration.store import Store
 
@@ -34,17 +34,20 @@ _LOCK = ".lock"  # in a folder of temporary files
 def collect(config: RunConfig, store: Store) -> None:
     """Deletes the leftovers in a pipeline root, but for checkpoints."""
     # In the root by name: an ingest with --out in this folder may be running.
-    durable.sweep(config.root, *(file.name for file in (config.report, config.quarantine_list, schema.own(config))))
+    durable.sweep(config.state, *(file.name for file in (config.report, config.quarantine_list, schema.own(config))))
     for folder in (config.notes, config.notes / "seals"):
         durable.sweep(folder)
+    if config.store is not None:
+        object_leftovers.collect(config, config.store, store)
+        return
     for node in graph.nodes(config.settings):
-        home = config.root / node.id
+        home = config.state / node.id
         durable.remove(home / ".system")
         for number in store.unfinished(node.id):
             for output in home.glob(f"*/{number}"):
                 if not (home.is_symlink() or output.parent.is_symlink() or store.is_live(output)):
                     durable.remove(output)
-                    plan.seal_path(config, output).unlink(missing_ok=True)
+                    seals.path(config, output).unlink(missing_ok=True)
 
 
 def collect_checkpoints(config: RunConfig, store: Store, planned: Plan) -> None:

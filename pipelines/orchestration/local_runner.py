@@ -2,6 +2,7 @@
 
 for each node:  up to date ─► its outputs are published again, in state CACHED
                 due        ─► check shards ─► launch ─► audit ─► seal ─► published, in state COMPLETE
+                              (on an object store, before and after: `staging.py`)
                 failed or unresolved ─► the run ends with that error
 """
 
@@ -31,14 +32,15 @@ from tfx.types import artifact_utils
 
 from components import beam_workers
 from components.errors import PenstockError
-from components.records import seal
 from components.storage import durable
-from components.storage.hashing import HashCache
+from pipelines import metadata_server
 from pipelines.config import RunConfig
-from pipelines.orchestration import beam_translation, disk, engines, plan, store
+from pipelines.orchestration import beam_translation, disk, engines, object_filesystem, plan, store
 from pipelines.orchestration.audit import Audit, ShardCheck, audit, records_read
+from pipelines.orchestration.lease import Lease
 from pipelines.orchestration.outcome import NodeFacts
 from pipelines.orchestration.plan import NodePlan, Plan
+from pipelines.orchestration.staging import Staged, Stager, locations
 
 _NO_AUDIT = Audit()
 Started = Callable[[NodePlan], None]
@@ -49,12 +51,26 @@ class LocalRunner:
     """Runs one pipeline by a plan; the caller holds the root's lock."""
 
     def __init__(
-        self, config: RunConfig, planned: Plan, started: Started, finished: Finished, engine: engines.Prepared
+        self,
+        config: RunConfig,
+        planned: Plan,
+        started: Started,
+        finished: Finished,
+        engine: engines.Prepared,
+        lease: Lease | None = None,
     ) -> None:
-        """Takes the plan, callbacks for the start and the end of each node, and what runs Beam pipelines."""
+        """Takes a plan and what runs it.
+
+        Args:
+            config: of the run.
+            planned: what happens to each node.
+            started: called at the start of each node.
+            finished: called at its end.
+            engine: runs Beam pipelines.
+            lease: lock of a root on an object store.
+        """
         self._config, self._plan, self._started, self._finished = config, planned, started, finished
-        self._shards = ShardCheck()
-        self._engine = engine
+        self._shards, self._stager, self._engine = ShardCheck(), Stager(config, lease), engine
 
     def run(self, pipeline: pipeline_pb2.Pipeline) -> None:
         """Runs every node of the plan in topological order; raises what the first failing node raised."""
@@ -63,10 +79,9 @@ class LocalRunner:
             pipeline, {constants.PIPELINE_RUN_ID_PARAMETER_NAME: run_id}
         )
         deployment = runner_utils.extract_local_deployment_config(pipeline)
-        connection = getattr(
-            deployment.metadata_connection_config,
-            deployment.metadata_connection_config.WhichOneof("connection_config"),
-        )
+        connection = metadata_server.connection(self._config.metadata)  # the compiled one has no password
+        if self._config.store is not None:
+            object_filesystem.register()
         for each in pipeline.nodes:
             planned = self._plan.of(each.pipeline_node.node_info.id)
             if planned.action != plan.SKIP:
@@ -92,7 +107,7 @@ class LocalRunner:
         node_id = node.node_info.id
         if node_id == "Trainer":
             self._provide_checkpoints(planned, node)
-        inspector = _Inspector(self._config, self._shards, self._engine)
+        inspector = _Inspector(self._config, self._shards, self._stager, self._engine)
         info = launcher.Launcher(
             pipeline_node=node,
             mlmd_connection=metadata.Metadata(connection),
@@ -121,8 +136,8 @@ class LocalRunner:
 class _Inspector:
     """Checks the shards before a node's executor, and its outputs before they are published: audit, then seal."""
 
-    def __init__(self, config: RunConfig, shards: ShardCheck, engine: engines.Prepared) -> None:
-        self._config, self._shards, self._engine = config, shards, engine
+    def __init__(self, config: RunConfig, shards: ShardCheck, stager: Stager, engine: engines.Prepared) -> None:
+        self._config, self._shards, self._stager, self._engine = config, shards, stager, engine
         self.audited = Audit()
 
     def operators(self) -> dict[type[message.Message], Any]:
@@ -131,7 +146,7 @@ class _Inspector:
 
         class InspectedPython(python_executor_operator.PythonExecutorOperator):
             def run_executor(self, execution_info: Any) -> Any:
-                return inspect(execution_info, super().run_executor)
+                return inspect(execution_info, super().run_executor, is_beam=False)
 
         class InspectedBeam(beam_executor_operator.BeamExecutorOperator):
             def run_executor(self, execution_info: Any, make_beam_pipeline_fn: Any = None) -> Any:
@@ -139,7 +154,7 @@ class _Inspector:
                 beam_translation.speed_up()
                 make = make_beam_pipeline_fn or partial(make_pipeline, execution_info)
                 run = partial(super().run_executor, make_beam_pipeline_fn=make)
-                return inspect(execution_info, run)
+                return inspect(execution_info, run, is_beam=True)
 
         return {
             executable_spec_pb2.PythonClassExecutableSpec: InspectedPython,
@@ -149,14 +164,17 @@ class _Inspector:
     def _make_pipeline(self, info: Any) -> Any:
         """Returns the Beam pipeline of a node; with it, TFX does not pack its own source for workers at every node."""
         return self._engine.pipeline(
-            self._config.name, info.pipeline_node.node_info.id, records_read(_uris(info.input_dict))
+            self._config.name, info.pipeline_node.node_info.id, records_read(locations(info.input_dict))
         )
 
-    def _inspect(self, info: Any, run: Callable[[Any], Any]) -> Any:
+    def _inspect(self, info: Any, run: Callable[[Any], Any], *, is_beam: bool) -> Any:
         begun = time.monotonic()
-        # Here, because TFX deletes the incomplete output next, and the disk is no longer full.
-        with disk.explained(lambda: disk.places_of_run(self._config), lambda: _needed(info)):
-            output = self._run(info, run)
+        with (
+            self._stager.staged(info, is_beam=is_beam) as staged,
+            # Here, because TFX deletes the incomplete output next, and the disk is no longer full.
+            disk.explained(lambda: disk.places_of_run(self._config), lambda: _needed(staged)),
+        ):
+            output = self._run(staged, run)
         properties = output.execution_properties
         properties[store.SECONDS].double_value = time.monotonic() - begun
         properties[store.FACTS].string_value = orjson.dumps(self.audited.facts).decode()
@@ -164,29 +182,25 @@ class _Inspector:
             properties[store.LEDGER].string_value = orjson.dumps(self.audited.entry).decode()
         return output
 
-    def _run(self, info: Any, run: Callable[[Any], Any]) -> Any:
+    def _run(self, staged: Staged, run: Callable[[Any], Any]) -> Any:
+        info = staged.info
         node_id = info.pipeline_node.node_info.id
-        self._shards.before(node_id, _uris(info.input_dict))
+        staged.fetch()
+        if not staged.is_remote:  # else staging has compared the listing of the store with the seal
+            self._shards.before(node_id, staged.inputs)
         output = run(info)
+        staged.wrote()
         custom_config = info.exec_properties.get("custom_config", "")
-        self.audited = audit(node_id, _uris(info.input_dict), _uris(info.output_dict), custom_config)
-        self._seal(info.output_dict)
+        self.audited = audit(node_id, staged.inputs, staged.outputs, custom_config)
+        staged.publish(output, self.audited.facts.get("destination") or "")
         return output
 
-    def _seal(self, outputs: dict[str, list[Any]]) -> None:
-        folders = [Path(artifact.uri) for artifacts in outputs.values() for artifact in artifacts]
-        if served := self.audited.facts.get("destination"):
-            folders.append(Path(served))
-        cache = HashCache(self._config.hash_cache)
-        for folder in folders:
-            seal.write(plan.seal_path(self._config, folder), seal.seal(folder, cache))
-        cache.close()
 
-
-def _needed(info: Any) -> str:
+def _needed(staged: Staged) -> str:
     """Returns how much a node had written when its disk was full."""
-    written = disk.size([*_uris(info.output_dict).values(), Path(info.tmp_dir)])
-    return f"more than the {written / 1e6:,.1f} MB needed that {info.pipeline_node.node_info.id} had written"
+    folders = [*staged.outputs.values(), *([] if "://" in staged.info.tmp_dir else [Path(staged.info.tmp_dir)])]
+    node = staged.info.pipeline_node.node_info.id
+    return f"more than the {disk.size(folders) / 1e6:,.1f} MB needed that {node} had written"
 
 
 def _reuse(planned: NodePlan, node: Any, connection: Any) -> Audit:
@@ -225,10 +239,6 @@ def _require_success(node_id: str, info: Any, connection: Any) -> None:
     state = execution.State.Name(execution.last_known_state)
     if state not in ("COMPLETE", "CACHED"):
         raise PenstockError(f"{node_id} ended in state {state}: its inputs were not found in the metadata")
-
-
-def _uris(artifacts: Any) -> dict[str, Path]:
-    return {key: Path(found[0].uri) for key, found in artifacts.items() if found}
 
 
 def _facts(planned: NodePlan, state: str, seconds: float, audited: Audit = _NO_AUDIT) -> NodeFacts:

@@ -9,20 +9,20 @@ import path nor whether an artifact's files have changed.
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import Any
 
 from components.errors import BadInput, SettingsError
 from components.ingest.survey import cached
 from components.ingest.survey.survey import Survey
 from components.pretrained.find import find_model
-from components.records import manifest, seal
+from components.records import manifest
 from components.records.quarantine import printable
 from components.storage import paths
 from components.storage.hashing import HashCache, digest_of
+from components.storage.location import Location, location
 from components.training import base_model
 from pipelines.config import RunConfig
-from pipelines.orchestration import graph, keys, reasons
+from pipelines.orchestration import graph, keys, reasons, seals
 from pipelines.orchestration import schema as curated
 from pipelines.orchestration.graph import Node
 from pipelines.orchestration.schema import Curated
@@ -114,7 +114,7 @@ class _Planner:
         found = self._store.base_model(self.decided["Ingest"].fingerprint["data_digest"])
         if found is None:
             return NodePlan(node, LOOK_UP, "no blessed model was trained on other data")
-        reason, sealed = f"base model {found.uri}", seal.read(seal_path(self._config, found.uri))
+        reason, sealed = f"base model {found.uri}", seals.read(self._config, found.uri)
         if broken := self._broken_folder(found.uri):
             self._broken_base = reason = f"{reason} was tampered with: {broken}"
         # In the Trainer's key: a checkpoint of a training from another base model is not continued.
@@ -167,13 +167,12 @@ class _Planner:
             if reason := self._broken_folder(artifact.uri):
                 return f"{artifact.name}: {reason}"
             pushed = artifact.properties.get("pushed_destination") if node.id == "Pusher" else None
-            if pushed and (reason := self._broken_folder(Path(pushed))):
-                return f"served version {Path(pushed).name}: {reason}"
+            if pushed and (reason := self._broken_folder(location(pushed))):
+                return f"served version {location(pushed).name}: {reason}"
         return None
 
-    def _broken_folder(self, folder: Path) -> str | None:
-        sealed = seal.read(seal_path(self._config, folder))
-        return "its seal is missing" if sealed is None else seal.broken(folder, sealed, self._cache)
+    def _broken_folder(self, folder: Location) -> str | None:
+        return seals.broken(self._config, folder, self._cache)
 
     def _fingerprint(self, node: Node) -> dict[str, Any]:
         upstream = {name: self.decided[name].fingerprint.get("key", "") for name in node.upstream}
@@ -241,11 +240,6 @@ class _Planner:
             return "data changed"
         new = {printable(item.file.path): item.sha256 for item in self._survey().listing.files}
         return reasons.data_difference(old, new)
-
-
-def seal_path(config: RunConfig, folder: Path) -> Path:
-    """Returns where the seal of an artifact folder is kept."""
-    return config.notes / "seals" / f"{digest_of([str(folder)])[:32]}.json"
 
 
 def _checked(request: Request, nodes: Sequence[Node]) -> Request:

@@ -18,6 +18,7 @@ from components.ingest.survey import cached
 from components.ingest.survey.survey import Survey, Table
 from components.storage import durable, paths
 from components.storage.hashing import HashCache
+from components.storage.location import Location
 from pipelines.config import HOME, RunConfig
 from pipelines.orchestration import schema_settings
 
@@ -74,10 +75,10 @@ def _own_schema(config: RunConfig, inferred: bytes, conflicts: "Callable[[schema
 
 def own(config: RunConfig) -> Path:
     """Returns the file of an inferred schema, which the user may edit."""
-    return config.root / _FILE
+    return config.state / _FILE
 
 
-def of_artifact(config: RunConfig, folder: Path) -> tuple[bytes, Path]:
+def of_artifact(config: RunConfig, folder: Location) -> tuple[bytes, Path]:
     """Returns the schema that the Schema node wrote, and the file that the user edits to change it."""
     content = (folder / _FILE).read_bytes()
     schema_settings.check_evaluate(config, _parsed(content))

@@ -6,22 +6,28 @@ and `facts` record the result (`audit.py`).
 
 import sqlite3
 from collections.abc import Iterator
-from contextlib import closing
+from contextlib import closing, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import orjson
+from ml_metadata import errors
 from ml_metadata.metadata_store import metadata_store
 from ml_metadata.proto import metadata_store_pb2 as pb
 
-from components.errors import PenstockError
+from components.errors import PenstockError, SettingsError
 from components.pretrained.artifacts import TRAINED_ON, are_comparable, difference
+from components.redact import redact
+from components.storage.location import Location, location
+from pipelines import metadata_server
+from pipelines.metadata_server import Server
 
 FINGERPRINT = "fingerprint"
 LEDGER = "ledger"
 FACTS = "facts"
 SECONDS = "seconds"
+_ROOT_TYPE = "penstock.root"  # context type: one per pipeline of a shared database
 _OPEN = (pb.Execution.NEW, pb.Execution.RUNNING)
 
 
@@ -43,7 +49,7 @@ class Artifact:
 
     id: int
     name: str  # the output's key
-    uri: Path
+    uri: Location
     live: bool
     properties: dict[str, Any]
 
@@ -51,8 +57,8 @@ class Artifact:
 class Store:
     """The MLMD store of one pipeline root; empty if there is none yet."""
 
-    def __init__(self, database: Path, pipeline: str, *, read_only: bool = True) -> None:
-        """Opens the store; read-only mode creates nothing."""
+    def __init__(self, database: Path | Server, pipeline: str, *, read_only: bool = True) -> None:
+        """Opens the store; read-only mode creates nothing but, in an empty database of a server, MLMD's tables."""
         self._pipeline = pipeline
         self._store = _connect(database, read_only)
 
@@ -121,9 +127,26 @@ class Store:
         found = self._of_context("node", f"{self._pipeline}.{node}")
         return {str(execution.id) for execution in found if execution.last_known_state not in done}
 
-    def is_live(self, folder: Path) -> bool:
+    def is_live(self, folder: Location) -> bool:
         """Whether a live artifact is in this folder."""
         return any(found.state == pb.Artifact.LIVE for found in self._store.get_artifacts_by_uri(str(folder)))
+
+    def claim(self, place: str) -> None:
+        """Notes which root this pipeline has, in a database that others use too; raises SettingsError for another one.
+
+        Two roots of one name would plan with each other's executions, and close those that still run.
+        """
+        kind = self._store.put_context_type(pb.ContextType(name=_ROOT_TYPE))
+        mine = pb.Context(type_id=kind, name=self._pipeline)
+        mine.custom_properties["root"].string_value = place
+        with suppress(errors.AlreadyExistsError):
+            self._store.put_contexts([mine])
+        known = self._store.get_context_by_type_and_name(_ROOT_TYPE, self._pipeline)
+        if known.custom_properties["root"].string_value != place:
+            raise SettingsError(
+                f"pipeline {self._pipeline!r}: its root in this metadata is "
+                f"{known.custom_properties['root'].string_value}, expected {place}; choose another --name, or that root"
+            )
 
     def _node_of(self, execution_id: int) -> str:
         names = [context.name for context in self._store.get_contexts_by_execution(execution_id)]
@@ -156,13 +179,26 @@ def _is_complete(database: Path) -> bool:
         ) from error
 
 
-def _connect(database: Path, read_only: bool) -> metadata_store.MetadataStore:
+def _connect(database: Path | Server, read_only: bool) -> metadata_store.MetadataStore:
     """Opens the database; if there is nothing to read yet, an empty one in memory."""
+    if isinstance(database, Server):
+        return _connect_to_server(database)
     if read_only and not _is_complete(database):
         return metadata_store.MetadataStore(pb.ConnectionConfig(fake_database=pb.FakeDatabaseConfig()))
-    mode = pb.SqliteMetadataSourceConfig.READONLY if read_only else pb.SqliteMetadataSourceConfig.READWRITE_OPENCREATE
-    sqlite = pb.SqliteMetadataSourceConfig(filename_uri=str(database), connection_mode=mode)
-    return metadata_store.MetadataStore(pb.ConnectionConfig(sqlite=sqlite))
+    return metadata_store.MetadataStore(metadata_server.connection(database, read_only=read_only))
+
+
+def _connect_to_server(server: Server) -> metadata_store.MetadataStore:
+    try:
+        return metadata_store.MetadataStore(server.connection())
+    except errors.StatusError as error:
+        # Its message may quote the connection.
+        reason = redact(str(error).splitlines()[0], [server.password] if server.password else [])
+        raise PenstockError(
+            f"metadata {server}: cannot be opened: {reason}; expected a server that is reachable from here, and an "
+            f"existing database that {server.user} may create tables in; the password is read from "
+            f"{metadata_server.PASSWORD}"
+        ) from None
 
 
 def _execution(execution: Any, node: str) -> Execution:
@@ -177,13 +213,13 @@ def _execution(execution: Any, node: str) -> Execution:
     )
 
 
-def _is_comparable(model: Path | None, other: Path | None) -> bool:
+def _is_comparable(model: Location | None, other: Location | None) -> bool:
     return model is None or other is None or are_comparable(model, other)
 
 
 def _artifact(artifact: Any, key: str) -> Artifact:
     properties = {name: getattr(value, value.WhichOneof("value")) for name, value in artifact.custom_properties.items()}
-    return Artifact(artifact.id, key, Path(artifact.uri), artifact.state == pb.Artifact.LIVE, properties)
+    return Artifact(artifact.id, key, location(artifact.uri), artifact.state == pb.Artifact.LIVE, properties)
 
 
 def _json(properties: Any, key: str) -> Any:

@@ -3,7 +3,8 @@
     penstock run            (chief)   … ─► Trainer: writes job.json, listens ─► trains ─► … ─► writes "ended"
     penstock train-worker   (others)  waits until the chief listens ─► reads job.json ─► trains ─► exit
 
-All see the root, the data and the settings' files under the same paths. A worker takes no lock and writes no metadata.
+All see the root, the data and the settings' files under the same paths; of a root on an object store, the state folder.
+A worker takes no lock and writes no metadata.
 """
 
 import time
@@ -80,12 +81,12 @@ def _join(config: RunConfig, show: Callable[[str], None]) -> NoReturn:
             "see docs/distributed.md"
         )
     me, count = found.index, len(found.addresses)
-    show(f"worker {me} of {count}: waiting for the chief at {found.addresses[0]}, in {config.root}")
+    show(f"worker {me} of {count}: waiting for the chief at {found.addresses[0]}, in {config.state}")
     if (code := _code_without_training(config, found)) is not None:
         show(f"worker {me}: the chief's run ended without training, with exit code {code}")
         raise SystemExit(code)
     log.prepare_environment()
-    file = config.root / "logs" / f"{datetime.now(timezone.utc):%Y%m%d-%H%M%S}-worker-{me}.log"
+    file = config.logs / f"{datetime.now(timezone.utc):%Y%m%d-%H%M%S}-worker-{me}.log"
     with log.diverted(file) as user:
         from components.training import worker
 
@@ -110,7 +111,7 @@ def _code_without_training(config: RunConfig, found: cluster.Cluster) -> int | N
         if time.monotonic() > latest:
             raise PenstockError(
                 f"the chief at {found.addresses[0]} did not begin to train in {_WAIT_SECONDS // 3600} hours, and no "
-                f"run has ended in {config.root}; see the log there: is it running, with the same --root?"
+                f"run has ended in {config.state}; see the log there: is it running, with the same --root?"
             )
         time.sleep(_POLL_SECONDS)
     return None

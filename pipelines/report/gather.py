@@ -10,8 +10,10 @@ from components.errors import NotBlessed, exit_code_of
 from components.records import manifest
 from components.records.ledger import Entry
 from components.redact import redact
+from components.storage.location import Location
 from pipelines.config import RunConfig
 from pipelines.orchestration import plan
+from pipelines.orchestration.mirror import near
 from pipelines.orchestration.outcome import NodeFacts
 from pipelines.orchestration.plan import Plan
 from pipelines.orchestration.store import Artifact, Execution, Store
@@ -53,9 +55,12 @@ def facts(
         model_path=pushed.get("destination"),
         model_version=pushed.get("version"),
         **_of_ingest(
-            outputs.get("Ingest", {}), results.get("Transform", {}).get("note", ""), with_samples=bool(seconds)
+            config,
+            outputs.get("Ingest", {}),
+            results.get("Transform", {}).get("note", ""),
+            with_samples=bool(seconds),
         ),
-        **trained.facts(outputs.get("Trainer", {})),
+        **trained.facts(outputs.get("Trainer", {}), lambda folder: near(config, folder)),
     )
     if "Evaluator" in used and (model := outputs.get("Trainer", {}).get("model")):
         found = replace(found, warnings=(*found.warnings, *filter(None, [store.not_compared(model)])))
@@ -99,7 +104,7 @@ def _blessed(outputs: Mapping[str, Mapping[str, Artifact]]) -> bool | None:
     return None if blessing is None else blessing.properties.get("blessed") == 1
 
 
-def _of_ingest(outputs: Mapping[str, Artifact], note: str, *, with_samples: bool) -> dict[str, Any]:
+def _of_ingest(config: RunConfig, outputs: Mapping[str, Artifact], note: str, *, with_samples: bool) -> dict[str, Any]:
     if "examples" not in outputs:
         return {}
     folder = outputs["examples"].uri
@@ -115,7 +120,7 @@ def _of_ingest(outputs: Mapping[str, Artifact], note: str, *, with_samples: bool
         "quarantine_reasons": dict(Counter(each.reason for each in bad).most_common(_REASONS_SHOWN)),
         "quarantine_path": str(folder / manifest.QUARANTINE) if bad else None,
         "warnings": (*written.warnings_in(folder), *changed, *filter(None, [note])),
-        "samples": _samples(folder, written) if with_samples else (),
+        "samples": _samples(near(config, folder), written) if with_samples else (),
     }
 
 
@@ -125,15 +130,17 @@ def _label(written: manifest.Manifest) -> str:
     return f"{written.label_source or 'names of the folders'}: {kind}" if written.label else ""
 
 
-def _samples(folder: Path, written: manifest.Manifest) -> tuple[SampleImage, ...]:
+def _samples(folder: Location, written: manifest.Manifest) -> tuple[SampleImage, ...]:
     """Returns a few training images as they are stored, one per class in turn."""
+    if not isinstance(folder, Path):  # no copy of the shards on this machine
+        return ()
     import tensorflow as tf
 
     from components.records.image_format import for_people
 
     by_class: dict[str, list[bytes]] = {name: [] for name in written.classes.get("train", {})}
     wanted = -(-_SAMPLES // max(1, len(by_class)))
-    for shard in written.shards_of("train")[:2]:
+    for shard in (each for each in written.shards_of("train")[:2] if (folder / each.name).exists()):
         compression = "GZIP" if shard.name.endswith(".gz") else ""
         for record in tf.data.TFRecordDataset(str(folder / shard.name), compression).as_numpy_iterator():
             features = tf.train.Example.FromString(record).features.feature

@@ -1,6 +1,6 @@
 """The model card: what a trained model is, what it was made of and how good it is, as one JSON file.
 
-<root>/model_card.json                     of the newest run that has a model
+<state folder>/model_card.json             of the newest run that has a model
 <serving folder>/model_card-<version>.json of each pushed version, beside its folder
 
 Paths are relative to the root, or file names; all else is as the executions recorded it that made the model: settings
@@ -17,6 +17,7 @@ from components.records import manifest
 from components.redact import redact
 from components.settings.tree import Settings
 from components.storage import durable
+from components.storage.location import Location
 from pipelines.config import RunConfig
 from pipelines.orchestration.store import Artifact, Execution
 from pipelines.report.facts import RunFacts
@@ -89,7 +90,7 @@ def make(config: RunConfig, facts: RunFacts, used: Mapping[str, Execution], outp
 def write(facts: RunFacts, config: RunConfig) -> None:
     """Writes the card of a run, and of its pushed version."""
     if facts.card:
-        durable.write_bytes(config.root / FILE, _content(facts))
+        durable.write_bytes(config.state / FILE, _content(facts))
         write_served(facts, config)
 
 
@@ -123,8 +124,9 @@ def _versions(used: Mapping[str, Execution]) -> dict[str, str]:
     return found
 
 
-def _relative(uri: Path, root: Path) -> str:
-    return str(uri.relative_to(root)) if uri.is_relative_to(root) else uri.name
+def _relative(uri: Location, root: Location) -> str:
+    home = f"{root}/"
+    return str(uri).removeprefix(home) if str(uri).startswith(home) else uri.name
 
 
 def _redacted(value: Any) -> Any:

@@ -1,19 +1,22 @@
 """The facts of a training, from the small files that the Trainer writes next to its TensorBoard logs."""
 
 import math
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 import orjson
 
+from components.storage.location import Location
 from pipelines.orchestration.store import Artifact
 from pipelines.report.facts import TrainingFacts
 
 _NOT_CURVES = ("records", "learning_rate")
 
 
-def facts(outputs: Mapping[str, Artifact]) -> dict[str, Any]:
-    """Returns what the Trainer's outputs say, as values of `RunFacts`."""
+def facts(
+    outputs: Mapping[str, Artifact], near: Callable[[Location], Location] = lambda folder: folder
+) -> dict[str, Any]:
+    """Returns what the Trainer's outputs say, as values of `RunFacts`; `near` finds local copies of remote folders."""
     if "model_run" not in outputs:
         return {}
     folder = outputs["model_run"].uri
@@ -31,7 +34,7 @@ def facts(outputs: Mapping[str, Artifact]) -> dict[str, Any]:
         "curves": curves,
         "best_epoch": stored["best_epoch"],
         "training": training(stored),
-        "tensorboard": str(folder / "tensorboard"),
+        "tensorboard": str(near(folder) / "tensorboard"),
         "warm_start": tuple(_warm_start(stored.get("warm_start") or {})),
         "proof": orjson.loads(proof.read_bytes()) if proof.exists() else {},
     }

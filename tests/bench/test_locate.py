@@ -42,8 +42,8 @@ def test_the_newest_artifact(
     tmp_path: Path, pipeline: RunConfig, open_metadata: Callable[[Path], Callable[..., Any]]
 ) -> None:
     """Failed, deleted, missing and other pipelines' artifacts do not count."""
-    pipeline.root.mkdir()
-    record = open_metadata(pipeline.metadata)
+    pipeline.state.mkdir()
+    record = open_metadata(pipeline.state / "metadata.db")
     wanted = artifact(tmp_path / "2")
     record("Ingest", outputs={"examples": artifact(tmp_path / "1")})
     record("Ingest", outputs={"examples": wanted})

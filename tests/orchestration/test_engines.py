@@ -10,7 +10,7 @@ from components.errors import SettingsError
 from components.settings.engine import Engine
 from components.settings.tree import Settings
 from pipelines.engine import places
-from pipelines.orchestration import engines, graph
+from pipelines.orchestration import dataflow, engines, graph
 
 GB = 1 << 30
 
@@ -53,14 +53,14 @@ def test_beam_flags_of_the_user_win() -> None:
 
 
 def test_dataflow_options_are_those_of_the_settings() -> None:
-    """Only what is set is passed; the staging folder is the temporary one if it is not set."""
-    engine = Engine(runner="dataflow", project="p", region="r", temp_location="gs://b/t", workers=7, image="i")
-    flags = engines.dataflow_flags(engine, "job")
+    """With the wheels that were built once per run; a runner in the Beam flags wins."""
+    engine = Engine(runner="dataflow", project="p", region="r", temp_location="gs://b/t", workers=7)
+    prepared = engines.prepare(engine, (), packages=lambda: [Path("penstock.whl")])
+    expected = dataflow.flags(engine, "pipe", "Ingest", [Path("penstock.whl")])
 
-    assert flags == [
-        "--runner=DataflowRunner", "--job_name=job", "--project=p", "--region=r", "--temp_location=gs://b/t",
-        "--staging_location=gs://b/t", "--max_num_workers=7", "--sdk_container_image=i",
-    ]  # fmt: skip
+    assert prepared._flags("job", "pipe", "Ingest", 0) == expected
+    assert "--extra_package=penstock.whl" in expected
+    assert engines.prepare(engine, ["--runner=DirectRunner"])._flags("job", "pipe", "Ingest", 0) == []
 
 
 def test_job_names_differ_and_are_accepted_by_dataflow() -> None:

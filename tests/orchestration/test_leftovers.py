@@ -13,7 +13,7 @@ import pytest
 
 from components.storage import durable
 from pipelines import config as run_config
-from pipelines.orchestration import graph, leftovers, plan
+from pipelines.orchestration import graph, leftovers, plan, seals
 from pipelines.orchestration.plan import NodePlan, Plan
 from pipelines.orchestration.store import Store
 
@@ -46,7 +46,7 @@ def test_leftovers_in_a_root(tmp_path: Path, open_metadata: Callable[..., Any]) 
     kept = [
         root / "new",
         write(outputs["COMPLETE"] / "weights"),
-        write(plan.seal_path(config, outputs["COMPLETE"])),
+        write(seals.path(config, outputs["COMPLETE"])),
         write(root / "Trainer" / "model" / str(other) / "weights"),
         write(root / "Trainer" / "model" / "99" / "weights"),  # not in the metadata
         write(root / "serving" / "2" / "model.pb"),
@@ -55,7 +55,7 @@ def test_leftovers_in_a_root(tmp_path: Path, open_metadata: Callable[..., Any]) 
     for file in (
         outputs["FAILED"] / "weights",
         outputs["CANCELED"] / "weights",
-        plan.seal_path(config, outputs["FAILED"]),
+        seals.path(config, outputs["FAILED"]),
         root / "Trainer" / ".system" / "executor_execution" / "9" / ".temp" / "part",
         durable.temporary_of(root / "report.html"),
         durable.temporary_of(config.notes / "holder.json"),

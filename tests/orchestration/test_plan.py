@@ -24,7 +24,7 @@ from components.settings.tree import Settings
 from components.storage.hashing import HashCache
 from pipelines import config as run_config
 from pipelines.config import RunConfig
-from pipelines.orchestration import graph, keys, plan
+from pipelines.orchestration import graph, keys, plan, seals
 from pipelines.orchestration import schema as curated
 from pipelines.orchestration.plan import (
     CACHED,
@@ -35,7 +35,6 @@ from pipelines.orchestration.plan import (
     NodePlan,
     Plan,
     Request,
-    seal_path,
 )
 from pipelines.orchestration.reasons import data_difference, difference
 from pipelines.orchestration.store import Store
@@ -103,7 +102,7 @@ class Root:
         """Makes a plan and simulates every due node."""
         config, planned = self.config(*flags), self.planned(*flags, request=request)
         config.notes.mkdir(parents=True, exist_ok=True)
-        record = self.open_metadata(config.metadata)
+        record = self.open_metadata(config.state / "metadata.db")
         made: dict[str, int] = {}
         for each in planned.nodes:
             if each.action == RUN:
@@ -115,7 +114,7 @@ class Root:
         self.done_nodes.append(each.node.id)
         node, number = each.node.id, len(self.done_nodes)
         folders = {name: self.home / "root" / node / name / str(number) for name in OUTPUTS[node]}
-        served = [config.serving / str(number)] if node == "Pusher" and self.blessed else []
+        served = [config.state / "serving" / str(number)] if node == "Pusher" and self.blessed else []
         for folder in (*folders.values(), *served):
             folder.mkdir(parents=True)
             (folder / "content").write_text(f"{node} {number}")
@@ -124,7 +123,7 @@ class Root:
             manifest.write(folders["examples"], *closing.build(taken, []))
         with opened(config) as cache:
             for folder in (*folders.values(), *served):
-                seal.write(seal_path(config, folder), seal.seal(folder, cache))
+                seal.write(seals.path(config, folder), seal.seal(folder, cache))
         base = [made["base_model"]] if node == "Trainer" and "base_model" in made else []
         _, ids = record(
             node,
@@ -269,7 +268,7 @@ class TestUpToDate:
         config = root.config()
 
         def contents() -> dict[Path, bytes]:
-            return {path: path.read_bytes() for path in config.root.rglob("*") if path.is_file()}
+            return {path: path.read_bytes() for path in config.state.rglob("*") if path.is_file()}
 
         before = contents()
         (root.data / "cats" / "1.png").write_text("another cat")
@@ -556,14 +555,14 @@ class TestTampering:
     @pytest.mark.parametrize("damage", ["missing", "cut"])
     def test_a_missing_or_damaged_seal(self, damage: str, root: Root) -> None:
         """Without its seal an output cannot be verified."""
-        path = seal_path(root.config(), root.newest("Gate", "verdict"))
+        path = seals.path(root.config(), root.newest("Gate", "verdict"))
         path.unlink() if damage == "missing" else path.write_bytes(b"{")
 
         assert root.due() == {"Gate": "its output was tampered with: verdict: its seal is missing"}
 
     def test_the_served_model(self, root: Root) -> None:
         """The pushed folder is verified as well."""
-        (served,) = root.config().serving.iterdir()
+        (served,) = (root.config().state / "serving").iterdir()
         (served / "content").write_text("another model")
 
         assert root.due() == {"Pusher": f"its output was tampered with: served version {served.name}: content altered"}
@@ -574,7 +573,7 @@ class TestTampering:
         assert gate.execution is not None
         inputs = Store(root.config().metadata, "image").input_ids(gate.execution.id)
         shutil.rmtree(root.newest("Gate", "verdict"))  # or it would be used instead
-        open_metadata(root.config().metadata)(
+        open_metadata(root.config().state / "metadata.db")(
             "Gate",
             inputs=tuple(inputs),
             outputs={"verdict": root.newest("Schema", "schema")},
@@ -615,8 +614,8 @@ class TestHistory:
 
     def test_a_node_that_only_ever_failed(self, new: Root, open_metadata: Callable[[Path], Record]) -> None:
         """The reason differs from that of a node that was never tried."""
-        new.config().root.mkdir()
-        open_metadata(new.config().metadata)("Ingest", state="FAILED")
+        new.config().state.mkdir()
+        open_metadata(new.config().state / "metadata.db")("Ingest", state="FAILED")
 
         assert new.due()["Ingest"] == "never finished before"
 
@@ -628,14 +627,16 @@ class TestHistory:
 
     def test_a_result_without_a_fingerprint(self, root: Root, open_metadata: Callable[[Path], Record]) -> None:
         """It is ignored, even if it is the newest."""
-        open_metadata(root.config().metadata)("Schema", outputs={"schema": root.newest("Schema", "schema")})
+        open_metadata(root.config().state / "metadata.db")(
+            "Schema", outputs={"schema": root.newest("Schema", "schema")}
+        )
 
         assert root.due() == {}
 
     def test_only_a_result_without_a_fingerprint(self, new: Root, open_metadata: Callable[[Path], Record]) -> None:
         """The reason says what is missing."""
-        new.config().root.mkdir()
-        open_metadata(new.config().metadata)("Schema", outputs={"schema": new.home / "schema"})
+        new.config().state.mkdir()
+        open_metadata(new.config().state / "metadata.db")("Schema", outputs={"schema": new.home / "schema"})
 
         assert new.due()["Schema"] == "made without a fingerprint"
 

@@ -52,7 +52,7 @@ def test_a_schema_is_inferred_for_other_columns(tmp_path: Path) -> None:
     schema.write_input(config, found)
     before = found.file.exists()
 
-    assert (found.file, found.is_new, before) == (config.root / "schema.pbtxt", True, False)
+    assert (found.file, found.is_new, before) == (config.state / "schema.pbtxt", True, False)
     assert schema.publish(found)
     assert found.file.read_bytes() == found.content
     assert config.schema_input.read_bytes() == schema.in_force(config, found)
@@ -83,11 +83,11 @@ def test_an_edited_schema_is_kept(tmp_path: Path) -> None:
     config = config_of(listed(tmp_path, "path,kind,width"), tmp_path)
     config.notes.mkdir(parents=True)
     schema.publish(find(config))
-    edited = (config.root / "schema.pbtxt").read_text() + "# mine\n"
-    (config.root / "schema.pbtxt").write_text(edited)
+    edited = (config.state / "schema.pbtxt").read_text() + "# mine\n"
+    (config.state / "schema.pbtxt").write_text(edited)
     listed(tmp_path, "path,kind,width,height")
 
-    assert find(config) == schema.Curated(config.root / "schema.pbtxt", edited.encode())
+    assert find(config) == schema.Curated(config.state / "schema.pbtxt", edited.encode())
 
 
 def table_config(home: Path, *flags: str, **places: str) -> RunConfig:
@@ -173,11 +173,11 @@ def test_a_setting_that_contradicts_the_tasks_schema_infers_one(tmp_path: Path) 
     rows = [[each.name for each in shipped if each.name != "id"], [values[e.type] for e in shipped if e.name != "id"]]
     (tmp_path / "rows.csv").write_text("".join(",".join(row) + "\n" for row in rows))
     config = run_config.make("tabular", data=str(tmp_path / "rows.csv"), root=str(tmp_path / "root"))
-    other = run_config.make("tabular", data=config.data, root=str(config.root), flags=["ingest.unused=mean_area"])
+    other = run_config.make("tabular", data=config.data, root=str(config.state), flags=["ingest.unused=mean_area"])
     found = find(other)
 
     assert find(config).file == HOME / "schemas" / "tabular.pbtxt"
-    assert (found.file, roles_of(other, found)["mean_area"]) == (config.root / "schema.pbtxt", "unused")
+    assert (found.file, roles_of(other, found)["mean_area"]) == (config.state / "schema.pbtxt", "unused")
 
 
 @pytest.mark.parametrize(

@@ -50,7 +50,7 @@ def card(config: run_config.RunConfig, facts: RunFacts) -> Any:
     """Makes the card of a run with real artifacts; the label column has the given name."""
 
     def make(label: str = "kind") -> tuple[RunFacts, dict[str, Any]]:
-        root = config.root
+        root = config.state
         examples, run = root / "Ingest" / "examples" / "1", root / "Trainer" / "model_run" / "4"
         examples.mkdir(parents=True)
         run.mkdir(parents=True)
@@ -140,21 +140,21 @@ def test_a_card_has_data_metrics_proof_lineage_settings_and_versions(card: Any) 
 def test_a_pushed_version_has_its_card_beside_it(card: Any, config: run_config.RunConfig) -> None:
     """Also if an earlier run pushed it and was killed before it wrote the card; the run's card is in the root."""
     found, made = card()
-    config.serving.mkdir()
+    (config.state / "serving").mkdir()
     model_card.write(replace(found, nodes=(NodeFacts("Pusher", "cached", 0.1, ""),)), config)
 
-    assert orjson.loads((config.root / "model_card.json").read_bytes()) == made
-    assert orjson.loads((config.serving / "model_card-3.json").read_bytes()) == made
+    assert orjson.loads((config.state / "model_card.json").read_bytes()) == made
+    assert orjson.loads(((config.state / "serving") / "model_card-3.json").read_bytes()) == made
 
 
 def test_a_pushed_version_keeps_its_card(card: Any, config: run_config.RunConfig) -> None:
     """A later run that pushes nothing leaves it as it is."""
     found, _ = card()
-    config.serving.mkdir()
-    (config.serving / "model_card-3.json").write_text("{}")
+    (config.state / "serving").mkdir()
+    ((config.state / "serving") / "model_card-3.json").write_text("{}")
     model_card.write(found, config)
 
-    assert (config.serving / "model_card-3.json").read_text() == "{}"
+    assert ((config.state / "serving") / "model_card-3.json").read_text() == "{}"
 
 
 def test_secrets_are_removed(card: Any) -> None:
@@ -178,8 +178,8 @@ def test_the_report_shows_the_card_escaped(card: Any) -> None:
 
 def test_a_run_without_a_model_has_no_card(facts: RunFacts, config: run_config.RunConfig) -> None:
     """An earlier run's card is not touched."""
-    config.root.mkdir()
-    (config.root / "model_card.json").write_text("{}")
+    config.state.mkdir()
+    (config.state / "model_card.json").write_text("{}")
     model_card.write(replace(facts, card=model_card.make(config, facts, {}, {})), config)
 
-    assert (config.root / "model_card.json").read_text() == "{}"
+    assert (config.state / "model_card.json").read_text() == "{}"

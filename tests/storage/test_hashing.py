@@ -81,8 +81,8 @@ def test_only_the_changed_file_is_read_again(tmp_path: Path, data: Path, monkeyp
     (data / "a.jpg").write_bytes(b"two")
     read: list[str] = []
 
-    def counted(path: Path) -> str:
-        read.append(path.name)
+    def counted(path: str) -> str:
+        read.append(Path(path).name)
         return sha256_of(path)
 
     monkeypatch.setattr(hashing, "sha256_of", counted)

@@ -9,7 +9,8 @@ import numpy as np
 import pytest
 
 from components.errors import BadInput
-from components.storage.remote_path import RemotePath, RemoteStat
+from components.storage.remote_path import RemotePath
+from components.storage.uri_path import RemoteStat
 
 Remote = Callable[[Path], RemotePath]
 

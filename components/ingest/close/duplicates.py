@@ -8,16 +8,21 @@ records count as equal if 64 bits of their content are: among two million record
 ten million.
 """
 
+import contextlib
+import tempfile
 from collections.abc import Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
 import numpy.typing as npt
 
-from components.ingest.write.fingerprints import ROW, Hashes, Rows, file_of, groups
+from components.ingest.write.fingerprints import FOLDER, ROW, Hashes, Rows, groups, name_of
+from components.storage.objects import WritablePath
 
 _BUCKET, _MAX_BUCKETS = 1 << 19, 256  # rows per bucket, and maximum number of buckets
+_DOWNLOADS = 8  # at once
 Place = tuple[str, int]  # shard, and the record's number in it, from 0
 
 
@@ -46,9 +51,27 @@ def describe(extra: int, groups: int, example: str, conflicts: int, conflict: st
     return [f"{counts}, such as {shown}{note}" for counts, shown in examples.items() if shown]
 
 
-def find(artifact: Path, shards: Sequence[str]) -> Duplicates:
+def find(artifact: WritablePath, shards: Sequence[str]) -> Duplicates:
     """Compares all records of these shards; a shard without fingerprints is left out."""
-    runs = [run for number, shard in enumerate(shards) for run in _runs(file_of(artifact, shard), number)]
+    with _on_disk(artifact) as folder:
+        return _find(folder, shards)
+
+
+@contextlib.contextmanager
+def _on_disk(artifact: WritablePath) -> Iterator[Path]:
+    """Yields a folder of this machine with the fingerprints of an artifact: itself, or a copy of those on a store."""
+    if isinstance(artifact, Path):
+        yield artifact
+        return
+    with tempfile.TemporaryDirectory(prefix="penstock-fingerprints-") as folder, ThreadPoolExecutor(_DOWNLOADS) as pool:
+        (Path(folder) / FOLDER).mkdir()
+        names = [f"{FOLDER}/{name}" for name in (artifact / FOLDER).files_below()]
+        list(pool.map(lambda name: (artifact / name).download(Path(folder) / name), names))
+        yield Path(folder)
+
+
+def _find(folder: Path, shards: Sequence[str]) -> Duplicates:
+    runs = [run for number, shard in enumerate(shards) for run in _runs(folder / name_of(shard), number)]
     buckets = min(max(1, -(-sum(run.rows for run in runs) // _BUCKET)), _MAX_BUCKETS)
     edges = np.array([(number << 64) // buckets for number in range(1, buckets)], np.uint64)
     cuts = [_cuts(run, edges) for run in runs]

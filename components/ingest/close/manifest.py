@@ -1,6 +1,6 @@
 """Builds the manifest from the reports of all work units, and stops the run if records are lost or too many are bad.
 
-reports ─► failures ─► near duplicates ─► Manifest ─► max_bad_fraction ─► ledger ─► written into the artifact
+reports ─► failures ─► near duplicates ─► Manifest ─► max_bad_fraction ─► ledger ─► listing of the shards ─► written
 """
 
 from collections import Counter
@@ -14,17 +14,18 @@ from components.ingest.close import duplicates, near_duplicates
 from components.ingest.survey.listing import Listing
 from components.ingest.survey.survey import Table
 from components.ingest.write.report import ShardReport
-from components.records import ledger, manifest
+from components.records import ledger, manifest, shard_files
 from components.records.manifest import Manifest, Shard
 from components.records.quarantine import NO_LABEL, Quarantined, printable
 from components.settings.ingest import Ingest
 from components.settings.splits import SPLITS
+from components.storage.objects import WritablePath
 
 _SHOWN = 5  # quarantined records named in a message
 
 
 def close(
-    artifact: Path,
+    artifact: WritablePath,
     listing: Listing,
     reports: Sequence[ShardReport],
     settings: Ingest,
@@ -54,8 +55,9 @@ def close(
     check_budget(quarantined, built.found, settings, quarantine_list)
     ledger.check(built.entry())
     built = replace(built, splits=settings.split_rule())
-    manifest.write(artifact, built, quarantined)
+    shard_files.finish(artifact, built.shards)
     near_duplicates.write(artifact, near)
+    manifest.write(artifact, built, quarantined)
     return built
 
 

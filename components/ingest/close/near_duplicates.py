@@ -12,7 +12,6 @@ import base64
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import chain, combinations, islice, pairwise
-from pathlib import Path
 
 import numpy as np
 import numpy.typing as npt
@@ -25,6 +24,7 @@ from components.records.quarantine import printable
 from components.settings.ingest import Ingest
 from components.settings.splits import SPLITS
 from components.storage import durable
+from components.storage.objects import WritablePath
 
 _BITS = 64
 _MAX_LISTED = 10_000  # pairs
@@ -104,7 +104,7 @@ def check(listing: Listing, reports: Sequence[ShardReport], settings: Ingest) ->
     return found, found.warnings(settings.near_duplicate_bits)
 
 
-def write(artifact: Path, found: NearDuplicates) -> None:
+def write(artifact: WritablePath, found: NearDuplicates) -> None:
     """Writes the list of pairs into the artifact, if there are any."""
     if found.pairs:
         lines = [orjson.dumps(pair) + b"\n" for pair in found.pairs]

@@ -5,6 +5,7 @@ shards need one anyway, and a file survives a retried bundle.
 """
 
 from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
@@ -14,33 +15,37 @@ import orjson
 from components.errors import LedgerMismatch
 from components.ingest.write.report import ShardReport
 from components.records.quarantine import Quarantined
-from components.storage import durable
+from components.storage import durable, paths
+from components.storage.objects import WritablePath
 
 FOLDER = "reports"
+_READS = 8  # requests to a store at once
 
 
-def store(artifact: Path, unit: str, reports: Sequence[ShardReport]) -> None:
+def store(artifact: WritablePath, unit: str, reports: Sequence[ShardReport]) -> None:
     """Stores the reports of one work unit; a retried bundle stores the same ones again."""
     content = orjson.dumps([asdict(report) for report in reports], option=orjson.OPT_NON_STR_KEYS)
     # Renamed, so that it is whole or absent, but not synced: after a crash of the machine nothing reads it.
     # Private, because it holds the quarantined rows.
-    durable.write_bytes(_file_of(artifact, unit), content, private=True, sync=False)
+    durable.write_bytes(artifact / FOLDER / _name_of(unit), content, private=True, sync=False)
 
 
-def collect(artifact: Path, units: Sequence[str]) -> list[ShardReport]:
+def collect(artifact: WritablePath, units: Sequence[str]) -> list[ShardReport]:
     """Returns the reports of all work units; raises LedgerMismatch if one has none."""
-    missing = [unit for unit in units if not _file_of(artifact, unit).exists()]
+    written = paths.files_below(artifact / FOLDER)
+    missing = [unit for unit in units if _name_of(unit) not in written]
     if missing:
         raise LedgerMismatch(f"{len(missing)} of {len(units)} work units were not written, such as {missing[0]}")
-    return [report for unit in units for report in _read(_file_of(artifact, unit))]
+    with ThreadPoolExecutor(1 if isinstance(artifact, Path) else _READS) as pool:
+        return [report for read in pool.map(lambda unit: _read(artifact, unit), units) for report in read]
 
 
-def _file_of(artifact: Path, unit: str) -> Path:
-    return artifact / FOLDER / (unit.replace("/", "_") + ".json")
+def _name_of(unit: str) -> str:
+    return unit.replace("/", "_") + ".json"
 
 
-def _read(path: Path) -> list[ShardReport]:
-    return [from_json(stored) for stored in orjson.loads(path.read_bytes())]
+def _read(artifact: WritablePath, unit: str) -> list[ShardReport]:
+    return [from_json(stored) for stored in orjson.loads((artifact / FOLDER / _name_of(unit)).read_bytes())]
 
 
 def from_json(stored: dict[str, Any]) -> ShardReport:

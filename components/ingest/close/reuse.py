@@ -2,15 +2,15 @@
 
     artifact/spans/s00003.json   key (content, settings, columns, code, libraries), and the reports of its shards
 
-A shard is linked, or copied where the filesystem has no links, after its bytes were compared with its checksum.
+A shard is linked, or copied where the filesystem has no links, after its bytes were compared with its checksum. An
+object store copies it on its own side.
 """
 
 import os
 import shutil
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import asdict
 from importlib import metadata
-from pathlib import Path
 from typing import Any
 
 import orjson
@@ -20,11 +20,12 @@ from components.ingest.close import reports
 from components.ingest.survey.survey import SpanFiles, Table
 from components.ingest.write import fingerprints
 from components.ingest.write.report import ShardReport
-from components.records import checksum
+from components.records import checksum, shard_files
 from components.records.manifest import MANIFEST
 from components.settings.ingest import Ingest
 from components.storage import durable
 from components.storage.hashing import digest_of
+from components.storage.objects import ObjectPath, WritablePath
 
 _FOLDER = "spans"
 _LIBRARIES = ("numpy", "pillow", "pyarrow", "tensorflow")
@@ -43,7 +44,7 @@ def key_of(span: SpanFiles, table: Table | None, settings: Ingest, strata: str =
     return digest_of([orjson.dumps(depends_on, option=orjson.OPT_SORT_KEYS).decode()])
 
 
-def link_shards(span: SpanFiles, key: str, earlier: Path, artifact: Path) -> list[ShardReport] | None:
+def link_shards(span: SpanFiles, key: str, earlier: WritablePath, artifact: WritablePath) -> list[ShardReport] | None:
     """Links the shards of a span from the newest earlier artifact that has them intact; None if there is none.
 
     Args:
@@ -62,25 +63,26 @@ def link_shards(span: SpanFiles, key: str, earlier: Path, artifact: Path) -> lis
     return None
 
 
-def store(artifact: Path, span: SpanFiles, key: str, written: Sequence[ShardReport]) -> None:
+def store(artifact: WritablePath, span: SpanFiles, key: str, written: Sequence[ShardReport]) -> None:
     """Stores the key and the reports of a span, for the next ingest."""
     stored = {"key": key, "reports": [asdict(report) for report in written]}
     durable.write_bytes(_file_of(artifact, span), orjson.dumps(stored, option=orjson.OPT_NON_STR_KEYS), private=True)
 
 
-def _artifacts(folder: Path) -> list[Path]:
+def _artifacts(folder: WritablePath) -> list[WritablePath]:
     """Returns finished artifacts, newest first: `folder` itself, or those in it, which are numbered."""
-    if (folder / MANIFEST).exists():
+    if (folder / MANIFEST).is_file():
         return [folder]
-    found = [path for path in folder.glob("*") if path.name.isdigit() and (path / MANIFEST).exists()]
+    inside: Iterable[WritablePath] = folder.iterdir() if folder.is_dir() else ()
+    found = [path for path in inside if path.name.isdigit() and (path / MANIFEST).is_file()]
     return sorted(found, key=lambda path: int(path.name), reverse=True)
 
 
-def _file_of(artifact: Path, span: SpanFiles) -> Path:
+def _file_of(artifact: WritablePath, span: SpanFiles) -> WritablePath:
     return artifact / _FOLDER / f"{span.span.name}.json"
 
 
-def _read(artifact: Path, span: SpanFiles) -> dict[str, Any]:
+def _read(artifact: WritablePath, span: SpanFiles) -> dict[str, Any]:
     try:
         stored: dict[str, Any] = orjson.loads(_file_of(artifact, span).read_bytes())
     except (OSError, ValueError):
@@ -88,22 +90,28 @@ def _read(artifact: Path, span: SpanFiles) -> dict[str, Any]:
     return stored
 
 
-def _link_intact(old: Path, artifact: Path, report: ShardReport) -> bool:
+def _link_intact(old: WritablePath, artifact: WritablePath, report: ShardReport) -> bool:
     """Links one shard and its fingerprints; False if the shard is missing or not what was written."""
     if not report.name:
         return True  # a range with no good row has no shard
     source = old / report.name
     if not source.is_file() or source.stat().st_size != report.bytes or checksum.of_file(source) != report.checksum:
         return False
-    written = fingerprints.file_of(old, report.name)
-    if written.exists():
-        _link(written, fingerprints.file_of(artifact, report.name))
-    _link(source, artifact / report.name)
+    beside = fingerprints.name_of(report.name)
+    for name in (beside, report.name) if (old / beside).is_file() else (report.name,):
+        _link(old, artifact, name)
     return True
 
 
-def _link(source: Path, target: Path) -> None:
-    with durable.publish_file(target) as temporary:
+def _link(old: WritablePath, artifact: WritablePath, name: str) -> None:
+    source, target = old / name, artifact / name
+    if isinstance(source, ObjectPath) and isinstance(target, ObjectPath):
+        source.copy_to(target)
+        return
+    with shard_files.publish(artifact, name, sync=True) as temporary:
+        if isinstance(source, ObjectPath):
+            source.download(temporary)
+            return
         try:
             os.link(source, temporary)
         except OSError:  # another filesystem, or one without links

@@ -12,8 +12,7 @@ from typing import Any, NamedTuple
 
 from components.errors import BadInput, SettingsError
 from components.records.quarantine import printable
-from components.storage.paths import data_path, matches, split_pattern
-from components.storage.remote_path import RemotePath
+from components.storage.paths import DataPath, data_path, matches, split_pattern
 
 
 class Format(NamedTuple):
@@ -42,7 +41,7 @@ FOLDER_SOURCES = {
     TEXT_FOLDER: Format("class folders of texts", r"\.(txt|text|md)"),
 }
 _SOURCES = {**FOLDER_SOURCES, **ROW_SOURCES}
-Place = Path | RemotePath
+Place = DataPath
 
 
 @dataclass(frozen=True)
@@ -166,8 +165,10 @@ def _expected(sources: Collection[str]) -> str:
 
 
 def _is_data(path: Place, home: Place) -> bool:
-    """Whether a path is a file that is not hidden."""
-    return path.is_file() and not any(part.startswith((".", "_")) for part in relative(path, home).split("/"))
+    """Whether a path is a file that is not hidden; remote folders are not listed, and asking takes one request each."""
+    if isinstance(path, Path) and not path.is_file():
+        return False
+    return not any(part.startswith((".", "_")) for part in relative(path, home).split("/"))
 
 
 def _files_below(folder: str, prefix: str = "") -> Iterator[tuple[str, bool]]:

@@ -26,7 +26,6 @@ from components.ingest.sources.rows import WHOLE, RowSource, Sample
 from components.ingest.survey import columns
 from components.records.quarantine import Rejected
 from components.storage.paths import DataPath, open_whole
-from components.storage.remote_path import RemotePath
 
 NONE = "none"  # value of ingest.images that keeps image paths as text
 _MOST = 0.9  # of the sampled values have an image suffix …
@@ -76,7 +75,7 @@ def paths(source: RowSource, data: DataPath, files: Sequence[str], schema: pa.Sc
         for value in _values(source, data / file, schema, column):
             with contextlib.suppress(Rejected):
                 found[below.find(posixpath.dirname(file), value).path] = None
-    existing = data.files_below() if isinstance(data, RemotePath) else found
+    existing = found if isinstance(data, Path) else data.files_below()
     return [path for path in found if path in existing]
 
 

@@ -1,7 +1,5 @@
 """Infers a TensorFlow Metadata schema from the columns of a table, and writes it as text for the user to curate."""
 
-from pathlib import Path
-
 import pyarrow as pa
 from google.protobuf import text_format
 from tensorflow_metadata.proto.v0 import schema_pb2
@@ -10,6 +8,7 @@ from components.ingest.sources.conversion import feature_type, is_list
 from components.ingest.survey.columns import image_name, is_tensor, meaning_of, record_schema
 from components.records.schema import DTYPE, RECORD_ID, SHAPE
 from components.storage import durable
+from components.storage.objects import WritablePath
 
 _HEADER = "# Inferred from the data. Edit it and keep it: the gate compares the data with it.\n"
 
@@ -45,7 +44,7 @@ def infer(schema: pa.Schema, label: str, images: str = "") -> schema_pb2.Schema:
     return inferred
 
 
-def write(path: Path, schema: pa.Schema, label: str, images: str = "") -> None:
+def write(path: WritablePath, schema: pa.Schema, label: str, images: str = "") -> None:
     """Writes the inferred schema."""
     durable.write_bytes(path, as_text(schema, label, images))
 

@@ -19,10 +19,11 @@ from components.ingest.survey.listing import ListedFile
 from components.ingest.write.encode_record import example_parts
 from components.ingest.write.report import ShardCounts, ShardReport
 from components.ingest.write.shards import ShardFiles
+from components.records import shard_files
 from components.records.quarantine import Quarantined, Rejected, printable
 from components.records.tfrecord import TFRecordWriter
-from components.storage import durable
 from components.storage.hashing import stat_key
+from components.storage.objects import WritablePath
 from components.storage.paths import DataPath, open_whole
 
 if TYPE_CHECKING:
@@ -33,7 +34,7 @@ def write_shard(
     shard: ShardFiles,
     source: FileSource,
     data: DataPath,
-    artifact: Path,
+    artifact: WritablePath,
     settings: "Ingest",
     checks: Path | None = None,
 ) -> ShardReport:
@@ -51,7 +52,7 @@ def write_shard(
     try:
         with (
             ImageChecker(checks, settings) as known,
-            durable.publish_file(artifact / shard.name, sync=False) as temporary,
+            shard_files.publish(artifact, shard.name) as temporary,
             TFRecordWriter(temporary) as writer,
         ):
             reader = _FileReader(source, data, settings, known)

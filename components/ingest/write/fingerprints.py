@@ -5,13 +5,13 @@ record ─► (64 bits of its content, 32 bits of its label, number in the shard
 
 import contextlib
 from collections.abc import Iterator
-from pathlib import Path
 from typing import Any, BinaryIO
 
 import numpy as np
 import numpy.typing as npt
 
-from components.storage import durable
+from components.records import shard_files
+from components.storage.objects import WritablePath
 
 FOLDER = "fingerprints"
 ROW = np.dtype([("content", "<u8"), ("label", "<u4"), ("number", "<u4")])
@@ -22,9 +22,9 @@ Rows = npt.NDArray[np.void]
 
 
 @contextlib.contextmanager
-def fingerprint_writer(artifact: Path, shard: str) -> Iterator["FingerprintWriter"]:
+def fingerprint_writer(artifact: WritablePath, shard: str) -> Iterator["FingerprintWriter"]:
     """Opens the fingerprints of a shard for writing; they are published if the block ends without an error."""
-    with durable.publish_file(file_of(artifact, shard), sync=False) as temporary, temporary.open("wb") as file:
+    with shard_files.publish(artifact, name_of(shard)) as temporary, temporary.open("wb") as file:
         writer = FingerprintWriter(file)
         yield writer
         writer.flush()
@@ -78,6 +78,6 @@ def groups(rows: Rows) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]:
     return starts, np.diff(np.append(starts, len(rows)))
 
 
-def file_of(artifact: Path, shard: str) -> Path:
-    """Returns the file with the fingerprints of a shard."""
-    return artifact / FOLDER / shard.replace("/", "_")
+def name_of(shard: str) -> str:
+    """Returns the name of the file with the fingerprints of a shard, relative to the artifact."""
+    return f"{FOLDER}/{shard.replace('/', '_')}"

@@ -23,12 +23,13 @@ from components.ingest.write.keys import ColumnRoles, KeyedRows, Numbers
 from components.ingest.write.labels import LabelPolicy, is_blank
 from components.ingest.write.report import ShardCounts, ShardReport
 from components.ingest.write.strata import ROW, Rows, Strata
+from components.records import shard_files
 from components.records.quarantine import Quarantined, printable
 from components.records.schema import TEXT
 from components.records.tfrecord import TFRecordWriter, frame_batch
 from components.settings.ingest import Ingest
 from components.settings.splits import SPLITS
-from components.storage import durable
+from components.storage.objects import WritablePath
 from components.storage.paths import DataPath
 
 _MAX_CLASSES = 10_000  # counted one by one per range: a label may be different in every row
@@ -103,7 +104,7 @@ class RangeReader:
                 yield from column.read(batch)
 
 
-def write_range(reader: RangeReader, shard: str, artifact: Path) -> list[ShardReport]:
+def write_range(reader: RangeReader, shard: str, artifact: WritablePath) -> list[ShardReport]:
     """Writes the shards of one range and reports what happened to each of its rows.
 
     Args:
@@ -182,7 +183,9 @@ class _RangeCounts:
 class _SplitWriters:
     """One shard per split, opened for its first record; each is renamed when it is whole."""
 
-    def __init__(self, stack: contextlib.ExitStack, artifact: Path, shard: str, image: str, *, gzip: bool) -> None:
+    def __init__(
+        self, stack: contextlib.ExitStack, artifact: WritablePath, shard: str, image: str, *, gzip: bool
+    ) -> None:
         self._stack, self._artifact, self._image = stack, artifact, image
         self._end, self._gzip = f"{shard}.gz" if gzip else shard, gzip
         self._open: dict[str, tuple[TFRecordWriter, FingerprintWriter]] = {}
@@ -215,7 +218,7 @@ class _SplitWriters:
         ]
 
     def _start(self, split: str) -> tuple[TFRecordWriter, FingerprintWriter]:
-        temporary = self._stack.enter_context(durable.publish_file(self._artifact / self._name(split), sync=False))
+        temporary = self._stack.enter_context(shard_files.publish(self._artifact, self._name(split)))
         fingerprints = self._stack.enter_context(fingerprint_writer(self._artifact, self._name(split)))
         self._open[split] = self._stack.enter_context(TFRecordWriter(temporary, gzip=self._gzip)), fingerprints
         return self._open[split]

@@ -9,10 +9,10 @@ order of files. About 60 bytes per record are in memory while the ranks are comp
 """
 
 import hashlib
+import io
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from functools import cached_property
-from pathlib import Path
 
 import numpy as np
 import numpy.typing as npt
@@ -21,6 +21,7 @@ from components.ingest.survey.listing import ListedFile
 from components.ingest.write import shards
 from components.settings.splits import SPLITS, Splits
 from components.storage import durable
+from components.storage.objects import WritablePath
 
 ROW = np.dtype([("place", "<u8"), ("class", "<u8")])
 FOLDER, _TABLE = "strata", "table.npz"
@@ -59,14 +60,18 @@ class Strata:
         parts = (self.classes, self.edges, self.shared, self.shared_class)
         return hashlib.sha256(b"".join(part.tobytes() for part in parts)).hexdigest()
 
-    def save(self, artifact: Path) -> None:
+    def save(self, artifact: WritablePath) -> None:
         """Writes it where all work units find it."""
-        np.savez(artifact / FOLDER / _TABLE, **asdict(self))
+        with (
+            durable.publish_file(artifact / FOLDER / _TABLE, sync=False) as temporary,
+            temporary.open("wb") as file,
+        ):
+            np.savez(file, **asdict(self))
 
     @staticmethod
-    def load(artifact: Path) -> "Strata":
+    def load(artifact: WritablePath) -> "Strata":
         """Reads what `save` wrote."""
-        with np.load(artifact / FOLDER / _TABLE) as stored:
+        with (artifact / FOLDER / _TABLE).open("rb") as file, np.load(file) as stored:
             return Strata(**stored)
 
 
@@ -114,16 +119,21 @@ def of_files(files: Sequence[ListedFile], splits: Splits) -> Rows:
     return np.array(rows, ROW)
 
 
-def store(artifact: Path, unit: str, rows: Rows) -> None:
+def store(artifact: WritablePath, unit: str, rows: Rows) -> None:
     """Stores place and class of the records of one work unit; a retried bundle stores the same again."""
     with durable.publish_file(_file_of(artifact, unit), sync=False) as temporary, temporary.open("wb") as file:
         np.save(file, rows)
 
 
-def collect(artifact: Path, units: Sequence[str]) -> Rows:
+def collect(artifact: WritablePath, units: Sequence[str]) -> Rows:
     """Returns what all work units stored."""
-    return np.concatenate([np.empty(0, ROW), *(np.load(_file_of(artifact, unit)) for unit in units)])
+    return np.concatenate([np.empty(0, ROW), *(_read(_file_of(artifact, unit)) for unit in units)])
 
 
-def _file_of(artifact: Path, unit: str) -> Path:
+def _file_of(artifact: WritablePath, unit: str) -> WritablePath:
     return artifact / FOLDER / f"{unit}.npy"
+
+
+def _read(path: WritablePath) -> Rows:
+    rows: Rows = np.load(io.BytesIO(path.read_bytes()))
+    return rows

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from components.ingest.close import duplicates
 from components.ingest.close.duplicates import Duplicates
 from components.ingest.write import fingerprints
-from components.ingest.write.fingerprints import Hashes, file_of, fingerprint_writer
+from components.ingest.write.fingerprints import Hashes, fingerprint_writer, name_of
 
 Record = tuple[int, int]  # content and label
 
@@ -110,13 +110,13 @@ def test_one_record_a_million_times_takes_two_rows(tmp_path: Path) -> None:
     names = write(tmp_path, [[(7, 1)] * 1000], step=100)
 
     assert duplicates.find(tmp_path, names).extra == 999
-    assert file_of(tmp_path, names[0]).stat().st_size == 3 * 16  # with the row before the run
+    assert (tmp_path / name_of(names[0])).stat().st_size == 3 * 16  # with the row before the run
 
 
 def test_a_shard_without_fingerprints_is_left_out(tmp_path: Path) -> None:
     """Such as a shard of an earlier version."""
     names = write(tmp_path, [[(1, 0)], [(1, 0)]])
-    file_of(tmp_path, names[1]).unlink()
+    (tmp_path / name_of(names[1])).unlink()
 
     assert duplicates.find(tmp_path, names) == Duplicates()
 

@@ -1,0 +1,149 @@
+"""Pushes a model to a serving folder on an object store, where nothing can be renamed.
+
+    create-if-absent of .versions/N.json  the claim: N is this push's, and of no other, ever
+    N/… all files but saved_model.pb      a reader that polls takes no folder without it for a model
+    claim: "finishing"                    by identity: fails if another push has given this one up
+    N/saved_model.pb
+    claim: "complete", with all files     by identity: the commit
+
+A claim whose process has ended, or that is an hour old, is given up by the next push: it deletes the version, or, if
+saved_model.pb was written, commits it. Its number is not used again.
+"""
+
+import os
+import re
+import socket
+import uuid
+from collections.abc import Mapping
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import orjson
+import psutil
+
+from components.errors import PenstockError
+from components.pretrained.artifacts import PROVENANCE
+from components.storage.objects import ObjectPath
+from components.storage.uri_path import RemoteStat
+
+MODEL = "saved_model.pb"
+CLAIMS = ".versions"
+_CLAIM = re.compile(r"(?P<version>[0-9]+)\.json")
+_OLD = 3600.0  # seconds after which a claim from another machine counts as given up
+_PARALLEL = 8
+
+
+def push(model: Path, serving: ObjectPath, provenance: Mapping[str, Any] | None = None) -> ObjectPath:
+    """Writes `model` under the next version below `serving`, and returns the version's folder."""
+    version, claim = _claim(serving, max(_sweep(serving), default=0) + 1)
+    target = serving / str(version)
+    files = {path.relative_to(model).as_posix(): path for path in model.rglob("*") if path.is_file()}
+    with ThreadPoolExecutor(_PARALLEL) as pool:
+        list(pool.map(lambda name: (target / name).upload(files[name]), sorted(files.keys() - {MODEL})))
+    if provenance:
+        (target / PROVENANCE.as_posix()).write_bytes(orjson.dumps(dict(provenance)))
+    claim = claim.advance("finishing")
+    if MODEL in files:
+        (target / MODEL).upload(files[MODEL])
+    try:
+        claim.advance("complete", target.files_below())
+    except PenstockError:
+        target.remove_tree()
+        raise
+    return target
+
+
+def versions(serving: ObjectPath) -> list[int]:
+    """Returns the versions that are complete, lowest first."""
+    return sorted(version for version, claim in _claims(serving).items() if claim.state == "complete")
+
+
+@dataclass(frozen=True)
+class _Claim:
+    """Who pushes, or pushed, a version, and how far the push is."""
+
+    path: ObjectPath
+    identity: str  # of the object, when it was read or written
+    content: dict[str, Any]
+
+    @property
+    def state(self) -> str:
+        return str(self.content["state"])
+
+    def advance(self, state: str, files: Mapping[str, RemoteStat] | None = None) -> "_Claim":
+        """Writes the next state; raises PenstockError if another push has given this one up."""
+        listed = (
+            {} if files is None else {"files": {name: [s.st_size, s.identity] for name, s in sorted(files.items())}}
+        )
+        content = {**self.content, "state": state, **listed}
+        if not self.path.replace_if(orjson.dumps(content), self.identity):
+            raise PenstockError(
+                f"{self.path}: another push gave this version up, because its process seemed to have ended; run again: "
+                "the model is pushed under the next version"
+            )
+        return _Claim(self.path, self.path.stat().identity, content)
+
+
+def _read(path: ObjectPath) -> _Claim:
+    identity = path.stat().identity  # first: if the object changes before it is read, `advance` fails
+    return _Claim(path, identity, orjson.loads(path.read_bytes()))
+
+
+def _claims(serving: ObjectPath) -> dict[int, _Claim]:
+    home = serving / CLAIMS
+    found = {name: _CLAIM.fullmatch(name) for name in home.files_below(1)}
+    return {int(match["version"]): _read(home / name) for name, match in found.items() if match}
+
+
+def _claim(serving: ObjectPath, version: int) -> tuple[int, _Claim]:
+    """Returns the first free version from `version` on, and its claim."""
+    born = psutil.Process().create_time() - psutil.boot_time()
+    holder = {"id": uuid.uuid4().hex, "host": socket.gethostname(), "pid": os.getpid(), "born": born}
+    content = {"state": "uploading", **holder}
+    while True:
+        path = serving / CLAIMS / f"{version}.json"
+        if path.create(orjson.dumps(content)):
+            return version, _read(path)
+        version += 1
+
+
+def _sweep(serving: ObjectPath) -> set[int]:
+    """Finishes or deletes the versions of pushes that were killed; returns all versions that were ever used."""
+    claims = _claims(serving)
+    for version, claim in claims.items():
+        if claim.state not in ("complete", "given up") and _has_ended(claim):
+            _give_up(serving / str(version), claim)
+    folders = {int(each.name) for each in serving.iterdir() if each.name.isdigit()}
+    return {*claims, *folders}
+
+
+def _give_up(target: ObjectPath, claim: _Claim) -> None:
+    with suppress(PenstockError):  # it lives after all, or another push was faster
+        if (target / MODEL).is_file():  # the last file: all others are there
+            claim.advance("complete", target.files_below())
+        else:
+            claim.advance("given up")
+            target.remove_tree()
+
+
+def _has_ended(claim: _Claim) -> bool:
+    if claim.content["host"] == socket.gethostname():
+        return not _is_alive(claim.content)
+    probe = claim.path.parent / "clock" / uuid.uuid4().hex  # both times by the store's clock
+    try:
+        probe.write_bytes(b"")
+        return (probe.stat().st_mtime_ns - claim.path.stat().st_mtime_ns) / 1e9 > _OLD
+    finally:
+        probe.unlink(missing_ok=True)
+
+
+def _is_alive(holder: Mapping[str, Any]) -> bool:
+    """Whether the process that wrote a claim still runs, and is not another one with its number."""
+    try:
+        born = psutil.Process(holder["pid"]).create_time() - psutil.boot_time()
+    except psutil.NoSuchProcess:
+        return False
+    return abs(born - holder["born"]) < 1

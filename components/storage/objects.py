@@ -1,0 +1,266 @@
+"""A path on an object store: s3://bucket/key or gs://bucket/key, in the words of `pathlib.Path`.
+
+    ObjectPath ─┬─ stat, is_file ─► one request         files_below, glob ─► one listing, with identities
+                ├─ open ──────────► requests for byte ranges, all of the same version of the object
+                ├─ write_bytes, upload ─► whole or not at all: an object appears with its last byte
+                ├─ create, replace_if ──► by one writer only, decided by the store
+                └─ download, copy_to, unlink, remove_tree
+
+It holds the URI alone, so it can be sent to Beam's workers; the client is made in the process that uses it. A store has
+no folders and no rename: a folder exists if there are objects below it.
+"""
+
+import contextlib
+import errno
+import io
+import tempfile
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, BinaryIO, Literal, TypeAlias
+
+from components.errors import SettingsError
+from components.storage.object_stores import SCHEMES, ask
+from components.storage.uri_path import REQUEST, RemoteStat, UriPath
+
+if TYPE_CHECKING:
+    from obstore import ObjectMeta
+
+_PART = 8 << 20  # bytes per request of a large transfer
+_MOST_PARTS = 9_000  # of one upload; S3 allows 10,000
+_AT_ONCE = 4  # requests of one transfer
+_PAGE = 1_000  # objects per request of a listing
+_LARGEST_COPY = 5 << 30  # bytes that S3 copies in one request
+
+
+@dataclass(frozen=True, order=True)
+class ObjectPath(UriPath):
+    """An object, or a folder of objects."""
+
+    def __post_init__(self) -> None:
+        """Raises SettingsError if the URI cannot be that of an object."""
+        scheme, found, rest = self.uri.rstrip("/").partition("://")
+        bucket, *names = rest.split("/")
+        if scheme not in SCHEMES or not found or not bucket or {"", ".", ".."} & set(names) or "\0" in rest:
+            raise SettingsError(
+                f"{self.uri}: expected a URI such as s3://bucket/folder or gs://bucket/folder, without empty names, "
+                ". or .. in it"
+            )
+        object.__setattr__(self, "uri", self.uri.rstrip("/"))
+
+    @property
+    def bucket(self) -> str:
+        """URI of the bucket."""
+        return self._home
+
+    @property
+    def key(self) -> str:
+        """Name of the object in its bucket; empty for the bucket."""
+        return self.uri[len(self._home) + 1 :]
+
+    def stat(self) -> RemoteStat:
+        """Returns size, time and identity of an object; the identity is its etag, which changes with the content."""
+        return _stat_of(self._head())
+
+    def _head(self) -> "ObjectMeta":
+        if not self.key:
+            raise OSError(errno.EISDIR, "Is a directory", self.uri)
+        return ask(self.uri, lambda store: store.head(self.key))
+
+    def is_file(self) -> bool:
+        """Whether there is an object with this name."""
+        try:
+            return bool(self.key) and self.stat() is not None
+        except FileNotFoundError:
+            return False
+
+    def is_dir(self) -> bool:
+        """Whether there are objects below it."""
+
+        def first_page(store: Any) -> "list[ObjectMeta]":
+            return list(next(iter(store.list(self.key or None, chunk_size=_PAGE)), []))
+
+        return bool(self._files_of(ask(self.uri, first_page)))
+
+    def iterdir(self) -> Iterator["ObjectPath"]:
+        """Yields the files and folders directly below, by one listing."""
+        found = ask(self.uri, lambda store: store.list_with_delimiter(self.key or None))
+        folders = {_relative(prefix, self.key) for prefix in found["common_prefixes"]}
+        for name in sorted(folders | set(self._files_of(list(found["objects"]), folders))):
+            yield self / name
+
+    def files_below(self, depth: int | None = None) -> dict[str, RemoteStat]:
+        """Returns all objects below by their relative names, by one listing; `depth` is the most names in one."""
+
+        def every_page(store: Any) -> "list[ObjectMeta]":
+            return [each for page in store.list(self.key or None, chunk_size=_PAGE) for each in page]
+
+        found = self._files_of(ask(self.uri, every_page))
+        return {name: stat for name, stat in found.items() if depth is None or name.count("/") < depth}
+
+    def _files_of(self, listed: "list[ObjectMeta]", folders: set[str] | None = None) -> dict[str, RemoteStat]:
+        """Returns the files of a listing without the empty objects whose key ends in /, which stand for folders.
+
+        obstore drops the / of a key. So an empty object is one of them if others are below it, or if there is no object
+        with its name.
+        """
+        found = {_relative(each["path"], self.key): _stat_of(each) for each in listed}
+        found.pop("", None)  # the object that stands for this folder
+        above = {name[:at] for name in found for at, char in enumerate(name) if char == "/"} | (folders or set())
+        for name in [name for name, stat in found.items() if not stat.st_size]:
+            if name in above or not (self / name).is_file():
+                del found[name]
+        return found
+
+    def open(self, mode: Literal["rb"] = "rb", buffering: int = -1) -> BinaryIO:
+        """Opens an object; `buffering` is the minimum of bytes per request."""
+        del mode
+        return io.BufferedReader(_Stream(self), max(buffering, REQUEST))
+
+    def read_bytes(self) -> bytes:
+        """Returns the whole content, by one request."""
+        if not self.key:
+            raise OSError(errno.EISDIR, "Is a directory", self.uri)
+        return ask(self.uri, lambda store: bytes(store.get(self.key).bytes()))
+
+    def read_part(self, start: int, stop: int, etag: str | None) -> bytes:
+        """Returns the bytes between two offsets; raises OSError (ESTALE) if the object has another etag by now."""
+        options: Any = {"range": (start, stop)} | ({"if_match": etag} if etag else {})
+        return ask(self.uri, lambda store: bytes(store.get(self.key, options=options).bytes()))
+
+    def write_bytes(self, content: bytes) -> None:
+        """Writes an object; readers see the old content or the new one, never a part."""
+        ask(self.uri, lambda store: store.put(self.key, content, use_multipart=False))
+
+    def create(self, content: bytes) -> bool:
+        """Writes an object if there is none, and returns whether it did; of several writers one gets True.
+
+        After an attempt whose answer was lost, the content decides: let it name its writer.
+        """
+        return self._put_if("create", content)
+
+    def replace_if(self, content: bytes, identity: str) -> bool:
+        """Replaces an object if it still has this identity, and returns whether it did."""
+        try:
+            found = self._head()
+        except FileNotFoundError:
+            return False
+        if _stat_of(found).identity != identity:
+            return False
+        return self._put_if({name: found[name] for name in ("e_tag", "version") if found[name]}, content)
+
+    def _put_if(self, condition: Any, content: bytes) -> bool:
+        def put(store: Any) -> bool:
+            store.put(self.key, content, mode=condition)
+            return True
+
+        try:
+            return ask(self.uri, put, lost_answer=lambda: self.read_bytes() == content)
+        except OSError as error:
+            if error.errno in {errno.EEXIST, errno.ESTALE, errno.ENOENT}:
+                return False
+            raise
+
+    def upload(self, local: Path) -> None:
+        """Writes a local file as an object; a large one in parts, which become visible together."""
+        part = max(_PART, -(-local.stat().st_size // _MOST_PARTS))
+        ask(self.uri, lambda store: store.put(self.key, local, chunk_size=part, max_concurrency=_AT_ONCE))
+
+    def download(self, local: Path) -> None:
+        """Writes the object to a local file, which is not renamed or synced; a large one by several requests."""
+        found = self._head()
+        starts = range(0, found["size"], _PART)
+        with local.open("wb") as file, ThreadPoolExecutor(_AT_ONCE) as pool:
+            for first in range(0, len(starts), _AT_ONCE):
+                group = starts[first : first + _AT_ONCE]
+                parts = pool.map(
+                    lambda start: self.read_part(start, min(start + _PART, found["size"]), found["e_tag"]), group
+                )
+                file.writelines(parts)
+
+    def copy_to(self, other: "ObjectPath") -> None:
+        """Copies the object; within one bucket on the server, else through this machine."""
+        if self.bucket == other.bucket and self.stat().st_size <= _LARGEST_COPY:
+            ask(self.uri, lambda store: store.copy(self.key, other.key))
+            return
+        with tempfile.NamedTemporaryFile() as local:
+            self.download(Path(local.name))
+            other.upload(Path(local.name))
+
+    def unlink(self, missing_ok: bool = False) -> None:
+        """Deletes the object."""
+        if not missing_ok:
+            self.stat()  # S3 does not say whether there was one
+        with contextlib.suppress(FileNotFoundError):
+            ask(self.uri, lambda store: store.delete(self.key))
+
+    def remove_tree(self) -> None:
+        """Deletes the object and all objects below it, which may be none."""
+        keys = [f"{self.key}/{name}" if self.key else name for name in self.files_below()]
+        for start in range(0, len(keys), _PAGE):
+            page = keys[start : start + _PAGE]
+            with contextlib.suppress(FileNotFoundError):
+                ask(self.uri, lambda store, page=page: store.delete(page))  # type: ignore[misc]
+        if self.key:
+            self.unlink(missing_ok=True)
+
+
+class _Stream(io.RawIOBase):
+    """An object that is read by byte ranges."""
+
+    def __init__(self, path: ObjectPath) -> None:
+        super().__init__()
+        found = path._head()  # noqa: SLF001 - same module
+        self._path, self._size, self._etag, self._at = path, found["size"], found["e_tag"], 0
+
+    def readinto(self, buffer: Any) -> int:
+        """Reads the next bytes by one request."""
+        data = self._read(len(buffer))
+        buffer[: len(data)] = data
+        return len(data)
+
+    def readall(self) -> bytes:
+        """Reads the rest by one request."""
+        return self._read(self._size - self._at)
+
+    def _read(self, size: int) -> bytes:
+        stop = min(self._at + size, self._size)
+        if stop <= self._at:
+            return b""
+        data = self._path.read_part(self._at, stop, self._etag)
+        self._at += len(data)
+        return data
+
+    def seek(self, offset: int, whence: int = io.SEEK_SET) -> int:
+        """Moves to an offset."""
+        base = {io.SEEK_SET: 0, io.SEEK_CUR: self._at, io.SEEK_END: self._size}[whence]
+        if base + offset < 0:
+            raise OSError(errno.EINVAL, "Invalid argument", str(self._path))
+        self._at = base + offset
+        return self._at
+
+    def tell(self) -> int:
+        """Returns the offset."""
+        return self._at
+
+    def readable(self) -> bool:
+        """Returns True."""
+        return True
+
+    def seekable(self) -> bool:
+        """Returns True."""
+        return True
+
+
+def _relative(key: str, folder: str) -> str:
+    return key.removeprefix(folder).removeprefix("/").rstrip("/")
+
+
+def _stat_of(found: "ObjectMeta") -> RemoteStat:
+    # The same from a listing and from a request for one object: the former has no version, the latter whole seconds.
+    identity = found["e_tag"] or found["version"] or ""
+    return RemoteStat(found["size"], int(found["last_modified"].timestamp()) * 10**9, identity.strip('"'))
+
+
+WritablePath: TypeAlias = Path | ObjectPath

@@ -1,0 +1,1 @@
+"""Dataflow jobs built on this machine, without an account and without a network."""

@@ -1,0 +1,174 @@
+"""The root on an object store, through the command line and a real S3 server; nodes run on this machine."""
+
+import os
+import random
+import shutil
+import signal
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import orjson
+import pytest
+
+from components.storage.objects import ObjectPath
+from pipelines.orchestration.store import Store
+
+pytestmark = [pytest.mark.e2e, pytest.mark.slow]
+
+QUICK = ("--label", "kind", "--set", "train.epochs=1", "--set", "evaluate.min_accuracy=0")
+EQUAL = ("Ingest/examples", "Schema/schema", "StatisticsGen/statistics", "Gate/verdict")
+WEIGHTS = "Format-Serving/variables/variables.data-00000-of-00001"
+# Kills the process group when the third object of an artifact is uploaded, after the first two.
+KILLED = """
+import os, signal
+from components.storage.objects import ObjectPath
+upload, names = ObjectPath.upload, []
+def killed(self, local):
+    upload(self, local)
+    names.append(self.name)
+    if len(names) == 2:
+        os.killpg(0, signal.SIGKILL)
+ObjectPath.upload = killed
+"""
+
+
+@dataclass(frozen=True)
+class Remote:
+    """A pipeline with its root on an object store."""
+
+    pipeline: Any
+    root: ObjectPath
+    state: Path
+
+    def run(self, *arguments: str, before: str = "") -> Any:
+        """Runs `penstock run tabular` to its end."""
+        return self.pipeline.run("--state", str(self.state), *QUICK, *arguments, before=before)
+
+    def output(self, node: str, name: str) -> ObjectPath:
+        """Returns the newest output of a node."""
+        store = Store(self.state / "metadata.db", "tabular")
+        execution = next(store.finished(node))
+        found = next(artifact.uri for artifact in store.outputs(execution.id) if artifact.name == name)
+        assert isinstance(found, ObjectPath)
+        return found
+
+
+@pytest.fixture(scope="module")
+def rows(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A small table."""
+    file = tmp_path_factory.mktemp("table") / "rows.csv"
+    draw = random.Random(5)
+    lines = [f"{draw.gauss(3 * (row % 2), 1):.3f},{draw.choice('abc')},{'xy'[row % 2]}" for row in range(400)]
+    file.write_text("\n".join(["width,code,kind", *lines, ""]))
+    return file
+
+
+@pytest.fixture(scope="module")
+def make_remote(
+    rows: Path, make_pipeline: Callable[..., Any], s3_server: Any, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[Callable[[], Remote]]:
+    """A pipeline with an empty root on the store and an empty state folder."""
+    saved = {name: os.environ.get(name) for name in s3_server.environment}
+    os.environ.update(s3_server.environment)
+
+    def make() -> Remote:
+        root = f"{s3_server.new_bucket()}/pipelines/table"
+        pipeline = make_pipeline(rows, root, task="tabular", environment=s3_server.environment)
+        return Remote(pipeline, ObjectPath(root), tmp_path_factory.mktemp("state") / "table")
+
+    yield make
+    for name, value in saved.items():
+        os.environ.pop(name)
+        if value is not None:
+            os.environ[name] = value
+
+
+@pytest.fixture(scope="module")
+def remote(make_remote: Callable[[], Remote]) -> Remote:
+    """A pipeline that ran once."""
+    made = make_remote()
+    result = made.run()
+    assert result.code == 0, result.output
+    assert "blessed and pushed as version 1" in result.output
+    return made
+
+
+def test_artifacts_are_on_the_store_and_equal_those_of_a_local_root(
+    remote: Remote, rows: Path, make_pipeline: Callable[..., Any], tmp_path: Path
+) -> None:
+    """Records, schema, statistics, verdict and weights are byte-equal; only copies and notes are on this machine."""
+    local = make_pipeline(rows, tmp_path / "root", task="tabular")
+    result = local.run(*QUICK)
+    assert result.code == 0, result.output
+
+    for folder in EQUAL:
+        ours = remote.output(*folder.split("/"))
+        (theirs,) = (local.root / folder).iterdir()
+        files = {path.relative_to(theirs).as_posix(): path for path in theirs.rglob("*") if path.is_file()}
+        assert {name: (ours / name).read_bytes() for name in ours.files_below()} == {
+            name: path.read_bytes() for name, path in files.items()
+        }
+    (model,) = (local.root / "Trainer" / "model").iterdir()
+    assert (remote.output("Trainer", "model") / WEIGHTS).read_bytes() == (model / WEIGHTS).read_bytes()
+    assert not (remote.state / "Ingest").exists()
+    assert {"report.html", "model_card.json", "quarantine.jsonl"} <= remote.root.files_below(1).keys()
+    assert {"saved_model.pb", "fingerprint.pb"} <= (remote.root / "serving" / "1").files_below(1).keys()
+
+
+def test_a_second_run_has_nothing_to_do(remote: Remote) -> None:
+    """Every artifact is verified by a listing: the mirror is not needed, and nothing is fetched."""
+    shutil.rmtree(remote.state / "mirror")
+    result = remote.run()
+
+    assert result.code == 0, result.output
+    assert "nothing to do" in result.output
+    assert not (remote.state / "mirror").exists()
+
+
+def test_a_deleted_object_makes_its_node_due(remote: Remote) -> None:
+    """The plan names the object; the inputs are fetched again and verified, and the lock is released."""
+    verdict = remote.output("Gate", "verdict")
+    (verdict / "verdict.json").unlink()
+    shutil.rmtree(remote.state / "mirror", ignore_errors=True)
+    result = remote.run("--to", "Gate")
+
+    assert result.code == 0, result.output
+    assert "verdict.json deleted" in result.output
+    assert remote.output("Gate", "verdict") != verdict
+    assert orjson.loads((remote.output("Gate", "verdict") / "verdict.json").read_bytes())["passed"]
+    assert not (remote.root / ".penstock" / "lock.json").is_file()
+
+
+def test_training_from_the_store(remote: Remote) -> None:
+    """With input.copy_shards=never TensorFlow reads the shards; the weights and the exit code are the same."""
+    before = remote.output("Trainer", "model")
+    shutil.rmtree(remote.state / "mirror", ignore_errors=True)
+    result = remote.run("--set", "input.copy_shards=never", "--force", "Trainer", "--to", "Trainer")
+
+    assert result.code == 0, result.output
+    assert remote.output("Trainer", "model") != before
+    assert (remote.output("Trainer", "model") / WEIGHTS).read_bytes() == (before / WEIGHTS).read_bytes()
+    assert not list((remote.state / "mirror").glob("Ingest/examples/*/Split-*/*"))
+
+
+def test_a_run_that_was_killed_during_an_upload(make_remote: Callable[[], Remote]) -> None:
+    """Nothing refers to what it uploaded; the next run deletes it, takes the lock over and succeeds."""
+    made = make_remote()
+    ended = made.run("--to", "Schema", before=KILLED)
+    left = (made.root / "Ingest").files_below()
+    assert ended.code == -signal.SIGKILL, ended.output
+    assert len(left) >= 2
+    assert list(Store(made.state / "metadata.db", "tabular").finished("Ingest")) == []
+
+    result = made.run("--to", "Schema")
+
+    assert result.code == 0, result.output
+    now = set((made.root / "Ingest").files_below())
+    assert not now & set(left)
+    assert {name.rpartition("examples/")[2].partition("/")[0] for name in now} == {
+        made.output("Ingest", "examples").name
+    }
+    seals = (made.root / ".penstock" / "seals").files_below()
+    assert len(seals) == 2  # of Ingest and Schema
