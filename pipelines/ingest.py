@@ -39,6 +39,11 @@ def ingest(request: IngestRequest, surveyed: Callable[[Survey], None] | None = N
         request: what, and where to.
         surveyed: called with the survey, before any data is read.
     """
+    if request.engine.runner == "dataflow":
+        raise SettingsError(
+            "penstock ingest writes to this machine's disk, which workers of Dataflow do not see; run it "
+            "with --runner direct, or a pipeline with --root gs://bucket/folder: penstock run"
+        )
     out = request.out
     if out.exists():
         raise SettingsError(f"--out {out}: exists already; choose another folder, or remove this one")

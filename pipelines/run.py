@@ -11,6 +11,7 @@ import time
 import traceback
 from contextlib import closing, suppress
 from datetime import datetime, timezone
+from functools import partial
 from pathlib import Path
 from typing import Any, TextIO
 
@@ -22,7 +23,7 @@ from components.training import interrupt
 from pipelines import log
 from pipelines.config import RunConfig
 from pipelines.console import Display
-from pipelines.orchestration import disk, engines, leftovers, lock, plan, remote_root, schema, workers
+from pipelines.orchestration import dataflow, disk, engines, leftovers, lock, plan, remote_root, schema, workers
 from pipelines.orchestration.lease import Lease
 from pipelines.orchestration.outcome import NodeFacts
 from pipelines.orchestration.plan import Plan, Request
@@ -52,6 +53,7 @@ def run(
         take_over: whether to take the lock of a root on an object store from a run that has ended elsewhere.
         compiled: the pipeline's IR if the `tfx` CLI has compiled it; up-to-date nodes are then recorded as well.
     """
+    dataflow.check_run(config)
     workers.require_chief(config)
     with (
         disk.explained(lambda: disk.places_of_run(config), lambda: _needed(config)),
@@ -130,7 +132,9 @@ class _TfxRun:
         return None
 
     def _run_nodes(self, compiled: Any, display: Display) -> None:
-        engine = engines.prepare(self._config.settings.engine, self._config.beam_args, engines.is_needed(self._plan))
+        settings, beam_args = self._config.settings.engine, self._config.beam_args
+        packages = partial(dataflow.packages_of_run, self._config)
+        engine = engines.prepare(settings, beam_args, engines.is_needed(self._plan), packages)
         display.loading()
         gc.disable()  # collections during the imports find nothing, and take a fourth of their time
         try:

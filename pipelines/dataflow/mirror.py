@@ -4,9 +4,9 @@
                                                    ├─ TFX's fileio ───────┼─► <mirror>/bucket/root/Schema/schema/2/…
                                                    └─ our ObjectPath ─────┘
 
-Only for a process that builds jobs and ends: registries of file systems are changed in place. TensorFlow's own gs:// has
-no registry in Python. Transform writes graphs with it while its pipeline is built, so its folder of temporary files is
-local, in the job as well.
+Only for a process that builds jobs and ends: registries of file systems are changed in place. TensorFlow's own gs://
+has no registry in Python. Transform writes graphs with it while its pipeline is built, so its folder of temporary files
+is local, in the job as well.
 """
 
 import shutil

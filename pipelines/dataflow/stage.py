@@ -29,7 +29,6 @@ from components.storage import durable
 from pipelines.config import RunConfig
 from pipelines.dataflow import job, mirror
 from pipelines.orchestration import beam_translation, build, dataflow, schema
-from pipelines.package import user_code, wheel
 
 
 @dataclass(frozen=True)
@@ -61,8 +60,10 @@ def stage(sample: RunConfig, places: Places, include: Sequence[Path] = ()) -> It
     """
     engine = sample.settings.engine
     dataflow.check(engine, places.root, places.data)
+    if sample.store is not None or not (sample.state / "metadata.db").exists():
+        raise SettingsError(f"--sample {sample.root}: expected the root of a finished run on this machine")
     with tempfile.TemporaryDirectory(prefix="penstock-stage-") as temporary:
-        packages = _packages(sample, Path(temporary), include)
+        packages = dataflow.packages(sample.task, sample.settings, Path(temporary), include)
         _fill_mirror(sample, places, Path(temporary) / "mirror")
         mirror.mount(Path(temporary) / "mirror")
         beam_translation.speed_up()
@@ -81,22 +82,12 @@ class _Node:
     properties: dict[str, Any]
 
 
-def _packages(sample: RunConfig, folder: Path, include: Sequence[Path]) -> list[Path]:
-    """Returns the wheels for workers: Penstock's, and the user's."""
-    engine = sample.settings.engine
-    if engine.image:
-        return []
-    ours = Path(engine.wheel) if engine.wheel else wheel.build(folder)
-    own = user_code.build(folder, user_code.modules(sample.task, sample.settings), include)
-    return [ours, own] if own else [ours]
-
-
 def _fill_mirror(sample: RunConfig, places: Places, folder: Path) -> None:
     """Copies the sample's data and artifacts to where the jobs look for them."""
     if "*" in places.data or "{" in places.data:
         raise SettingsError(f"--data {places.data}: patterns are not supported here; name the folder or file")
     mirror.copy(Path(sample.data), places.data, folder)
-    for node in sorted(each for each in sample.root.iterdir() if each.is_dir() and each.name[:1].isupper()):
+    for node in sorted(each for each in sample.state.iterdir() if each.is_dir() and each.name[:1].isupper()):
         mirror.copy(node, f"{places.root}/{node.name}", folder)
 
 
@@ -104,13 +95,13 @@ def _nodes(sample: RunConfig, places: Places) -> Iterator[_Node]:
     found = schema.current(sample)
     compiled = build.compiled(replace(sample, data=places.data), *found)
     deployment = runner_utils.extract_local_deployment_config(compiled)
-    connection = metadata.sqlite_metadata_connection_config(str(sample.metadata))
+    connection = metadata.sqlite_metadata_connection_config(str(sample.state / "metadata.db"))
     with metadata.Metadata(connection) as handle:
         for each in compiled.nodes:
             node_id = each.pipeline_node.node_info.id
             spec = runner_utils.extract_executor_spec(deployment, node_id)
             if isinstance(spec, executable_spec_pb2.BeamExecutableSpec):
-                inputs, outputs = _artifacts(handle.store, f"{sample.name}.{node_id}", sample.root, places.root)
+                inputs, outputs = _artifacts(handle.store, f"{sample.name}.{node_id}", sample.state, places.root)
                 properties = _properties(each.pipeline_node, node_id)
                 executor = import_utils.import_class_by_path(spec.python_executor_spec.class_path)
                 yield _Node(node_id, executor, inputs, outputs, properties)
@@ -149,12 +140,11 @@ def _properties(node: Any, node_id: str) -> dict[str, Any]:
 def _stage_node(node: _Node, sample: RunConfig, places: Places, packages: Sequence[Path]) -> StagedJob:
     folder = places.out / node.id
     durable.remove(folder)
-    flags = dataflow.flags(sample.settings.engine, sample.name, node.id, packages) + list(sample.beam_args)
+    flags = [*dataflow.flags(sample.settings.engine, sample.name, node.id, packages), *sample.beam_args]
     context = base_beam_executor.BaseBeamExecutor.Context(
-        beam_pipeline_args=flags,
         tmp_dir=f"{places.root}/.temp/{node.id}/",
         unique_id="1",
-        make_beam_pipeline_fn=lambda: job.pipeline(executor._beam_pipeline_args, folder),  # noqa: SLF001
+        make_beam_pipeline_fn=lambda: job.pipeline(flags, folder),
     )
     executor = node.executor(context=context)
     try:

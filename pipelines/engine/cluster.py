@@ -46,8 +46,9 @@ def start(size: Size, say: Say) -> State:
         stop(say)
     command, installed = install.java(), install.ensure(say)
     folder = places.run()
-    (folder / "logs").mkdir(parents=True, exist_ok=True)
-    durable.remove(folder / "tmp")  # of an engine that was killed
+    folder.mkdir(mode=durable.OWNER_ONLY_FOLDER, parents=True, exist_ok=True)
+    (folder / "logs").mkdir(exist_ok=True)
+    _remove_temporary_files()  # of an engine that was killed
     layout = java.Layout(command, install.own_jar(installed), folder, _free_ports(), size.slots or os.cpu_count() or 1)
     java.write_configuration(layout)
     started: list[Process] = []
@@ -94,8 +95,13 @@ def stop(say: Say) -> None:
     for name, pid, how in _end(state.processes):
         say(f"{name} (pid {pid}): {how}")
     places.forget()
-    durable.remove(places.run() / "tmp")
+    _remove_temporary_files()
     say(f"stopped; logs are kept in {places.run() / 'logs'}")
+
+
+def _remove_temporary_files() -> None:
+    for name in ("tmp", "artifacts"):
+        durable.remove(places.run() / name)
 
 
 def alive(state: State) -> list[Process]:

@@ -43,6 +43,8 @@ appender.console.name = Console
 appender.console.type = CONSOLE
 appender.console.layout.type = PatternLayout
 appender.console.layout.pattern = %d{yyyy-MM-dd HH:mm:ss,SSS} %-5p %-60c %x - %m%n
+logger.beam.name = org.apache.beam.runners.flink.FlinkPipelineRunner
+logger.beam.level = WARN
 logger.pekko.name = org.apache.pekko
 logger.pekko.level = WARN
 """
@@ -89,9 +91,13 @@ def configuration(layout: Layout) -> Mapping[str, str]:
         "cluster.evenly-spread-out-slots": "true",  # a lost task manager takes half of a job, not all of it
         "classloader.resolve-order": "parent-first",  # Beam's jars are on Flink's own class path
         "taskmanager.network.sort-shuffle.min-buffers": "16",  # with 512 many small shuffles exhaust the memory
-        "restart-strategy.type": "fixed-delay",
-        "restart-strategy.fixed-delay.attempts": "2",  # an error of our own code is retried as well
-        "restart-strategy.fixed-delay.delay": "1 s",
+        # 1, 2, 4, 8 and 10 s: longer than the heartbeat timeout, until which a killed task manager is still asked.
+        "restart-strategy.type": "exponential-delay",
+        "restart-strategy.exponential-delay.initial-backoff": "1 s",
+        "restart-strategy.exponential-delay.max-backoff": "10 s",
+        "restart-strategy.exponential-delay.backoff-multiplier": "2.0",
+        "restart-strategy.exponential-delay.jitter-factor": "0.0",
+        "restart-strategy.exponential-delay.attempts-before-reset-backoff": "5",
         "heartbeat.interval": "2000",  # ms: a killed task manager is noticed after 10 s instead of 50 s
         "heartbeat.timeout": "10000",
         "slot.request.timeout": "60000",  # ms: a job without a free slot fails instead of waiting for 5 minutes

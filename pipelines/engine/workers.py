@@ -46,12 +46,26 @@ def _ensure(say: Say) -> Path:
             ["pip", "install", "--quiet", "--no-deps", "--no-index", "--python", str(python), "--target", str(code)],
             built,
         )
-        start = f"import sys; sys.path.insert(0, {str(code)!r}); from pipelines.engine.boot import main; main()"
-        command = shlex.join([str(python), "-I", "-X", f"utf8={sys.flags.utf8_mode}", "-c", start])
+        _build_native(python, code)
+        command = shlex.join(_command(python, code, "from pipelines.engine.boot import main; main()"))
         with durable.publish_file(program) as aside:
             aside.write_text(f'#!/bin/sh\nexec {command} "$@"\n', encoding="utf-8")
             aside.chmod(0o755)
     return program
+
+
+def _command(python: Path, code: Path, program: str) -> list[str]:
+    """Returns the command of a program in the workers' environment; the working folder is not searched."""
+    start = f"import sys; sys.path.insert(0, {str(code)!r}); {program}"
+    return [str(python), "-I", "-X", f"utf8={sys.flags.utf8_mode}", "-c", start]
+
+
+def _build_native(python: Path, code: Path) -> None:
+    """Compiles the JPEG libraries now: workers that start together would do so at the same time. It may fail."""
+    build = "import runpy; runpy.run_module('components.native.build', run_name='__main__')"
+    subprocess.run(
+        _command(python, code, build), capture_output=True, check=False, timeout=_MINUTES * 60, stdin=subprocess.DEVNULL
+    )
 
 
 def check(program: Path) -> None:

@@ -13,7 +13,11 @@ from pathlib import Path
 
 from components.errors import SettingsError
 from components.settings.engine import Engine
-from pipelines.package import bundle, wheel
+from components.settings.tree import Settings
+from components.storage import durable
+from components.tasks import Task
+from pipelines.config import RunConfig
+from pipelines.package import bundle, user_code, wheel
 
 _LONGEST_NAME = 63  # characters of a label's value; a job's name may be longer
 _BUCKET = r"gs://[a-z0-9][a-z0-9._-]{1,61}[a-z0-9]"
@@ -67,7 +71,20 @@ def check(engine: Engine, root: str, data: str) -> None:
     problems = [*_of_settings(engine), *_of_code(engine), *_of_places(root, data)]
     if problems:
         lines = "\n".join(f"  - {problem}" for problem in problems)
-        raise SettingsError(f"runner dataflow: {len(problems)} of its settings must be corrected:\n{lines}")
+        raise SettingsError(f"runner dataflow: {len(problems)} settings are missing or wrong:\n{lines}")
+
+
+def check_run(config: RunConfig) -> None:
+    """Raises SettingsError, before anything is locked or read, if a run on Dataflow cannot work with its settings."""
+    if config.settings.engine.runner == "dataflow":
+        check(config.settings.engine, str(config.root), config.data)
+
+
+def packages_of_run(config: RunConfig) -> list[Path]:
+    """Builds the wheels for the workers of a run, in place of those of the last one."""
+    folder = config.notes / "packages"
+    durable.remove(folder)
+    return packages(config.task, config.settings, folder)
 
 
 def flags(engine: Engine, pipeline: str, node: str, packages: Sequence[Path] = ()) -> list[str]:
@@ -99,6 +116,16 @@ def flags(engine: Engine, pipeline: str, node: str, packages: Sequence[Path] = (
         *(f"--labels={name}={value}" for name, value in labels.items()),
         *(f"--extra_package={package}" for package in staged),
     ]
+
+
+def packages(task: Task, settings: Settings, folder: Path, include: Sequence[Path] = ()) -> list[Path]:
+    """Returns the wheels for workers, Penstock's and the user's, built into a folder; none with `engine.image`."""
+    engine = settings.engine
+    if engine.image:
+        return []
+    ours = Path(engine.wheel) if engine.wheel else wheel.build(folder)
+    own = user_code.build(folder, user_code.modules(task, settings), include)
+    return [ours, own] if own else [ours]
 
 
 def job_name(pipeline: str, node: str) -> str:

@@ -23,6 +23,7 @@ from components import progress
 from components.errors import SettingsError
 from components.settings.engine import Engine
 from pipelines.engine import cluster, places, workers
+from pipelines.orchestration import dataflow
 
 if TYPE_CHECKING:
     from pipelines.orchestration.plan import Plan
@@ -45,6 +46,7 @@ class Prepared:
     beam_args: Sequence[str]
     state: places.State | None = None  # of the engine on this machine
     boot: str = ""  # program of Flink's workers
+    packages: Sequence[Path] = ()  # wheels for Dataflow's workers
     _said: set[str] = field(default_factory=set)
 
     def pipeline(self, name: str, node: str, records: int = 0) -> Any:
@@ -59,7 +61,7 @@ class Prepared:
         from apache_beam.options.pipeline_options import PipelineOptions
 
         job = _job_name(name, node)
-        options = PipelineOptions([*self._flags(job, node, records), *self.beam_args])
+        options = PipelineOptions([*self._flags(job, name, node, records), *self.beam_args])
         if self._is_flink():
             from pipelines.orchestration.flink_runner import FlinkRunner
 
@@ -70,13 +72,13 @@ class Prepared:
     def _is_flink(self) -> bool:
         return self.settings.runner == "flink" and not _names_runner(self.beam_args)
 
-    def _flags(self, job: str, node: str, records: int) -> list[str]:
+    def _flags(self, job: str, name: str, node: str, records: int) -> list[str]:
         if _names_runner(self.beam_args):
             return []
         if self.settings.runner == "flink":
             return self._flink_flags(job)
         if self.settings.runner == "dataflow":
-            return dataflow_flags(self.settings, job)
+            return dataflow.flags(self.settings, name, node, self.packages)
         return self._direct_flags(node, records)
 
     def _flink_flags(self, job: str) -> list[str]:
@@ -88,6 +90,7 @@ class Prepared:
             *_flag("artifact_endpoint", engine.artifact_endpoint or (state.artifact_endpoint if state else "")),
             *_environment(engine, self.boot),
             f"--environment_cache_millis={_IDLE_MS}",
+            "--default_sdk_harness_log_level=WARN",  # at INFO a worker logs all options, secrets included
             *_flag("parallelism", parallelism),
         ]
 
@@ -126,7 +129,11 @@ def is_needed(planned: "Plan") -> bool:
 
 
 def prepare(
-    settings: Engine, beam_args: Sequence[str], needed: bool = True, say: Callable[[str], None] = progress.say
+    settings: Engine,
+    beam_args: Sequence[str],
+    needed: bool = True,
+    packages: Callable[[], Sequence[Path]] = tuple,
+    say: Callable[[str], None] = progress.say,
 ) -> Prepared:
     """Checks that a runner can be used, before the first node; raises SettingsError or PenstockError if not.
 
@@ -134,10 +141,13 @@ def prepare(
         settings: which runner.
         beam_args: the user's Beam flags.
         needed: whether a pipeline will run; if not, nothing is checked.
+        packages: builds the wheels for Dataflow's workers.
         say: shows a message to the user.
     """
-    if settings.runner != "flink" or not needed or _names_runner(beam_args):
+    if settings.runner == "direct" or not needed or _names_runner(beam_args):
         return Prepared(settings, beam_args)
+    if settings.runner == "dataflow":
+        return Prepared(settings, beam_args, packages=packages())
     state = None if settings.endpoint else _running()
     endpoint = settings.endpoint or (state.endpoint if state else "")
     if not cluster.listens(endpoint):
@@ -177,22 +187,6 @@ def _environment(engine: Engine, boot: str) -> list[str]:
     if engine.worker_pool:
         return ["--environment_type=EXTERNAL", f"--environment_config={engine.worker_pool}"]
     return ["--environment_type=PROCESS", f"--environment_config={json.dumps({'command': boot})}"]
-
-
-def dataflow_flags(engine: Engine, job: str) -> list[str]:
-    """Returns the flags of a job on Dataflow, as far as they are set."""
-    return [
-        "--runner=DataflowRunner",
-        f"--job_name={job}",
-        *_flag("project", engine.project),
-        *_flag("region", engine.region),
-        *_flag("temp_location", engine.temp_location),
-        *_flag("staging_location", engine.staging_location or engine.temp_location),
-        *_flag("machine_type", engine.machine_type),
-        *_flag("max_num_workers", engine.workers),
-        *_flag("sdk_container_image", engine.image),
-        *_flag("service_account_email", engine.service_account),
-    ]
 
 
 def direct_workers(records: int, cores: int | None = None, memory: int | None = None) -> int:

@@ -11,6 +11,7 @@ import contextlib
 import re
 import threading
 import time
+from collections.abc import Iterator
 from typing import Any
 
 from apache_beam.runners.portability.portable_runner import PortableRunner
@@ -19,6 +20,7 @@ from components import errors, progress
 from components.errors import PenstockError
 from components.progress import Progress
 from pipelines.engine.rest import Flink, Job, Unreachable
+from pipelines.orchestration.distributed_read import DistributeReads
 
 _POLL_SECONDS = 1.0
 _CANCEL_SECONDS = 60
@@ -35,9 +37,14 @@ class FlinkRunner(PortableRunner):
         super().__init__()
         self._watch = _Watch(job, node, Flink(rest) if rest else None, timeout_minutes * 60)
 
+    def run_pipeline(self, pipeline: Any, options: Any) -> Any:
+        """Distributes the reads of a pipeline, and runs it."""
+        pipeline.replace_all([DistributeReads()])
+        return super().run_pipeline(pipeline, options)
+
     def run_portable_pipeline(self, pipeline: Any, options: Any) -> Any:
         """Submits the pipeline, and returns a result whose `wait_until_finish` watches the job."""
-        with self._watch.cancelling():
+        with self._watch.cancelling(), self._watch.explained():
             return _Watched(super().run_portable_pipeline(pipeline, options), self._watch)
 
 
@@ -66,7 +73,7 @@ class _Watch:
         self._changed = time.monotonic()
 
     @contextlib.contextmanager
-    def cancelling(self, result: Any = None) -> Any:
+    def cancelling(self, result: Any = None) -> Iterator[None]:
         """Cancels the job if the block is left by an error, and waits until it has ended: nothing writes after that."""
         try:
             yield
@@ -74,6 +81,21 @@ class _Watch:
             if not isinstance(error, _JobFailed):
                 self._cancel(result)
             raise
+
+    @contextlib.contextmanager
+    def explained(self) -> Iterator[None]:
+        """Turns an error of the job server into one of ours."""
+        import grpc  # type: ignore[import-untyped]
+
+        try:
+            yield
+        except grpc.RpcError as error:
+            if _is_lost(error):
+                self._raise(error)
+            raise PenstockError(
+                f"Beam's job server did not take the job of {self._node} ({error.code().name} {error.details()}); "
+                "expected the job server of Beam 2.62.0. The reason is in its log (`penstock engine status flink`)"
+            ) from error
 
     def wait(self, result: Any) -> Any:
         """Returns the final state of the job; raises what the job failed with."""
@@ -101,6 +123,8 @@ class _Watch:
             return
         with contextlib.suppress(Unreachable):  # the job server says so if the whole cluster is gone
             self._job = self._flink.job(self._name)
+            if self._job is not None and self._job.state == "RESTARTING":
+                self._raise_ours(self._failure())
             done = self._flink.vertices(self._job.id) if self._job else []
             now = [(each["status"], each["metrics"], each.get("tasks")) for each in done]
             counted = [(status, {k: v for k, v in m.items() if "time" not in k}, t) for status, m, t in now]
@@ -139,14 +163,18 @@ class _Watch:
                 "was published. Start the engine again (`penstock engine stop flink`, `penstock engine start flink`)"
             ) from error
         text = f"{self._failure()}\n{error}"
-        if found := _OURS.findall(text):
-            name, message = found[-1]
-            kind = getattr(errors, name, PenstockError)
-            if isinstance(kind, type) and issubclass(kind, PenstockError):
-                raise kind(message) from error
+        self._raise_ours(text)
         python = _PYTHON.findall(text)
         what = python[-1] if python else str(error).strip().splitlines()[0]
         raise _JobFailed(f"{self._node} failed on Flink (job {self._name}): {what}") from error
+
+    @staticmethod
+    def _raise_ours(text: str) -> None:
+        """Raises the error of ours that a worker's traceback ends with, if there is one: Flink would try it again."""
+        for name, message in _OURS.findall(text)[-1:]:
+            kind = getattr(errors, name, None)
+            if isinstance(kind, type) and issubclass(kind, PenstockError):
+                raise kind(message)
 
     def _failure(self) -> str:
         if self._flink is None or self._job is None:
@@ -162,7 +190,7 @@ class _JobFailed(PenstockError):
 
 
 def _is_lost(error: BaseException) -> bool:
-    import grpc  # type: ignore[import-untyped]
+    import grpc
 
     return isinstance(error, grpc.RpcError) and error.code() in (grpc.StatusCode.UNAVAILABLE, grpc.StatusCode.CANCELLED)
 

@@ -8,11 +8,11 @@ have the same code, so a worker is compared with the submitting machine by its v
 
 import base64
 import hashlib
+import io
+import os
 import zipfile
 from collections.abc import Mapping
 from pathlib import Path
-
-from components.storage import durable
 
 _EPOCH = (1980, 1, 1, 0, 0, 0)  # the earliest time that a zip file can hold
 _MODE = 0o100644 << 16  # a plain file, readable by all
@@ -45,9 +45,14 @@ def write(folder: Path, name: str, version: str, files: Mapping[str, bytes], inf
     content.update({f"{inside}/{key}": text.encode() for key, text in sorted({**info, "WHEEL": _TAGS}.items())})
     content[f"{inside}/RECORD"] = _record(content, f"{inside}/RECORD").encode()
     target = folder / f"{stem}-py3-none-any.whl"
-    with durable.publish_file(target) as aside, zipfile.ZipFile(aside, "w") as archive:
+    written = io.BytesIO()
+    with zipfile.ZipFile(written, "w") as archive:
         for path, data in content.items():
             archive.writestr(_entry(path), data, zipfile.ZIP_DEFLATED, 6)
+    # Python's own library alone: an installed wheel can be packed before its requirements are installed.
+    aside = target.with_name(f".{os.getpid()}-{target.name}")
+    aside.write_bytes(written.getvalue())
+    aside.replace(target)
     return target
 
 

@@ -60,7 +60,7 @@ def _of_modules(modules: Iterable[str]) -> Iterator[tuple[str, Path]]:
         folder = fingerprint.folder_of(module)
         if folder in fingerprint.INSTALLED:
             raise SettingsError(
-                f"module {module!r} is installed by pip, so it is not packed; install it in the workers' image as well, "
+                f"module {module!r} is installed by pip, so it is not packed; install it in the workers' image too, "
                 "or put its folder on PYTHONPATH"
             )
         for name in fingerprint.sources([module]):

@@ -34,7 +34,7 @@ def build(out: Path) -> Path:
 
 @lru_cache(maxsize=1)
 def version() -> str:
-    """Returns the version of the wheel that `build` writes: what `importlib.metadata` says on a worker with our code."""
+    """Returns the version of the wheel that `build` writes, which `importlib.metadata` says on a worker too."""
     return archive.version(_distribution().version, {**_files(), "METADATA": _metadata("").encode()})
 
 
@@ -74,11 +74,12 @@ def _of_installation() -> Iterator[str]:
 def _metadata(version: str) -> str:
     """Returns the headers of the installed METADATA that count for a worker."""
     message, needed = _distribution().metadata, requirements()
-    lines = []
-    for key in _KEPT:
-        for value in message.get_all(key) or ():
-            if key != "Requires-Dist" or _is_needed(value, needed):
-                lines.append(f"{key}: {version if key == 'Version' else value}")
+    lines = [
+        f"{key}: {version if key == 'Version' else value}"
+        for key in _KEPT
+        for value in message.get_all(key) or ()
+        if key != "Requires-Dist" or _is_needed(value, needed)
+    ]
     return "\n".join([*lines, ""])
 
 

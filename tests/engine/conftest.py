@@ -167,7 +167,8 @@ def read_outcome() -> Callable[[Path, str], Outcome]:
 
     def read(root: Path, task: str) -> Outcome:
         store = Store(root / "metadata.db", task)
-        newest = {name: next(store.executions(name)) for name in (*DATA_NODES, "Trainer")}
+        names = (*DATA_NODES, "Trainer")
+        newest = {name: next(each for each in store.executions(name) if each.state == "COMPLETE") for name in names}
         (model,) = root.glob("Trainer/model/*/Format-Serving/variables/variables.data*")
         (fitted,) = root.glob("Transform/transform_graph/*/transform_fn/assets")
         (examples,) = root.glob("Ingest/examples/*")

@@ -44,7 +44,7 @@ def test_embeddings_of_extract_equal_those_of_the_direct_runner(healthy: Any, tm
 
     generators()["image"].main(["--out", str(tmp_path / "data")])
     model = keras.Sequential(
-        [keras.layers.Input((8, 8, 1)), keras.layers.Flatten(), keras.layers.Dense(4, use_bias=False)]
+        [keras.layers.Input((8, 8, 3)), keras.layers.Flatten(), keras.layers.Dense(4, use_bias=False)]
     )
     model.save(tmp_path / "model.keras")
     extract = ("--set", f"extract.model={tmp_path / 'model.keras'}", "--to", "Extract")

@@ -1,12 +1,18 @@
 """Settings for Dataflow: the error that lists all problems, and Beam's flags."""
 
+import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from components.errors import SettingsError
+from components.settings import tree
 from components.settings.engine import Engine
+from components.settings.ingest import Ingest
+from components.tasks import get
+from pipelines.ingest import IngestRequest, ingest
 from pipelines.orchestration import dataflow
 from pipelines.package import bundle, wheel
 
@@ -40,15 +46,23 @@ def test_one_error_lists_all_that_is_missing() -> None:
     found = problems(Engine(), "/home/me/runs/image", "photos")
 
     assert found == [
-        "  - engine.project is missing: such as --set engine.project=my-project-123456 "
-        "(the project's id, not its name or number)",
+        (
+            "  - engine.project is missing: such as --set engine.project=my-project-123456 "
+            "(the project's id, not its name or number)"
+        ),
         "  - engine.region is missing: such as --set engine.region=europe-west1 (a region, not a zone)",
-        "  - engine.temp_location is missing: such as --set engine.temp_location=gs://my-bucket/tmp "
-        "(a folder in a bucket)",
-        "  - root is '/home/me/runs/image': workers do not see this machine's disk, so expected a folder in a bucket "
-        "such as --root gs://my-bucket/root",
-        "  - data is 'photos': workers do not see this machine's disk, so expected a folder in a bucket such as "
-        "--data gs://my-bucket/data",
+        (
+            "  - engine.temp_location is missing: such as --set engine.temp_location=gs://my-bucket/tmp "
+            "(a folder in a bucket)"
+        ),
+        (
+            "  - root is '/home/me/runs/image': workers do not see this machine's disk, so expected a folder in a "
+            "bucket such as --root gs://my-bucket/root"
+        ),
+        (
+            "  - data is 'photos': workers do not see this machine's disk, so expected a folder in a bucket such as "
+            "--data gs://my-bucket/data"
+        ),
     ]
 
 
@@ -58,7 +72,7 @@ def test_one_error_lists_all_that_is_missing() -> None:
         ("project", ["My Project", "abc", "123456789012", "ends-with-", "x" * 31]),
         ("region", ["europe-west1-b", "Europe-West1", "europe", "eu_west1"]),
         ("temp_location", ["my-bucket/tmp", "s3://my-bucket/tmp", "gs://my-bucket", "gs://My_Bucket/tmp", "gs:///tmp"]),
-        ("staging_location", ["/tmp/staging", "gs://b/x", "gs://my-bucket/"]),
+        ("staging_location", ["/staging", "gs://b/x", "gs://my-bucket/"]),
         ("machine_type", ["n2", "n2 standard 4", "N2-STANDARD-4"]),
         ("image", ["worker", "penstock/worker", f"{IMAGE}", f"{IMAGE}:", f"{IMAGE}@sha256:12"]),
         ("service_account", ["me", "me@example.com", "worker@project"]),
@@ -124,6 +138,20 @@ def test_flags_with_a_wheel() -> None:
     ]
 
 
+def test_packages_are_wheels_of_penstock_and_of_the_user(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Built here, unless one is given; with an image there are none."""
+    (tmp_path / "own_step.py").touch()
+    monkeypatch.syspath_prepend(tmp_path)
+    given = tmp_path / "penstock-1-py3-none-any.whl"
+
+    def found(**values: Any) -> list[str]:
+        settings = tree.load([{"train": {"step": "own_step:step"}, "engine": values}])
+        return [each.name.split("-")[0] for each in dataflow.packages(get("tabular"), settings, tmp_path / "out")]
+
+    assert found() == found(wheel=str(given)) == ["penstock", "penstock_user"]
+    assert found(image=f"{IMAGE}:latest") == []
+
+
 def test_flags_with_an_image() -> None:
     """Nothing is staged; what is not set is left to Dataflow."""
     required = {key: CLOUD[key] for key in ("project", "region", "temp_location")}
@@ -144,3 +172,22 @@ def test_flags_with_an_image() -> None:
 def test_job_names_begin_with_a_letter(pipeline: str, name: str) -> None:
     """Dataflow allows lower case letters, digits and hyphens."""
     assert dataflow.job_name(pipeline, "Ingest") == name
+
+
+def test_a_run_is_stopped_before_anything_is_written(tmp_path: Path) -> None:
+    """Exit code 2, and no root."""
+    flags = ["--runner", "dataflow", "--data", str(tmp_path), "--root", str(tmp_path / "root")]
+    command = [str(Path(sys.executable).with_name("penstock")), "run", "tabular", *flags]
+    done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=False)
+
+    assert done.returncode == 2
+    assert "runner dataflow: 5 settings are missing or wrong:" in done.stderr
+    assert not (tmp_path / "root").exists()
+
+
+def test_ingest_alone_is_refused(tmp_path: Path) -> None:
+    """Its output is on this machine."""
+    request = IngestRequest("gs://my-bucket/data", tmp_path / "out", Ingest(), engine=engine(runner="dataflow"))
+
+    with pytest.raises(SettingsError, match="writes to this machine's disk"):
+        ingest(request)

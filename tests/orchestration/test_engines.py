@@ -10,7 +10,7 @@ from components.errors import SettingsError
 from components.settings.engine import Engine
 from components.settings.tree import Settings
 from pipelines.engine import places
-from pipelines.orchestration import engines, graph
+from pipelines.orchestration import dataflow, engines, graph
 
 GB = 1 << 30
 
@@ -53,14 +53,14 @@ def test_beam_flags_of_the_user_win() -> None:
 
 
 def test_dataflow_options_are_those_of_the_settings() -> None:
-    """Only what is set is passed; the staging folder is the temporary one if it is not set."""
-    engine = Engine(runner="dataflow", project="p", region="r", temp_location="gs://b/t", workers=7, image="i")
-    flags = engines.dataflow_flags(engine, "job")
+    """With the wheels that were built once per run; a runner in the Beam flags wins."""
+    engine = Engine(runner="dataflow", project="p", region="r", temp_location="gs://b/t", workers=7)
+    prepared = engines.prepare(engine, (), packages=lambda: [Path("penstock.whl")])
+    expected = dataflow.flags(engine, "pipe", "Ingest", [Path("penstock.whl")])
 
-    assert flags == [
-        "--runner=DataflowRunner", "--job_name=job", "--project=p", "--region=r", "--temp_location=gs://b/t",
-        "--staging_location=gs://b/t", "--max_num_workers=7", "--sdk_container_image=i",
-    ]  # fmt: skip
+    assert prepared._flags("job", "pipe", "Ingest", 0) == expected
+    assert "--extra_package=penstock.whl" in expected
+    assert engines.prepare(engine, ["--runner=DirectRunner"])._flags("job", "pipe", "Ingest", 0) == []
 
 
 def test_job_names_differ_and_are_accepted_by_dataflow() -> None:
@@ -102,3 +102,22 @@ def options(pipeline: Any) -> dict[str, Any]:
     """Returns the options of a Beam pipeline."""
     found: dict[str, Any] = pipeline.options.get_all_options()
     return found
+
+
+@pytest.mark.parametrize(
+    ("runner", "flags", "expected"),
+    [
+        ("direct", (), False),
+        ("flink", (), True),
+        ("dataflow", (), True),
+        ("flink", ("--runner=DirectRunner",), False),
+        ("direct", ("--direct_num_workers=2",), False),
+        ("direct", ("--runner=PortableRunner", "--job_endpoint=x"), True),
+        ("direct", ("--job_endpoint=x",), True),
+        ("direct", ("--runner", "FlinkRunner"), True),
+        ("direct", ("--runner=DataflowRunner", "--runner=DirectRunner"), False),
+    ],
+)
+def test_whether_workers_see_this_disk(runner: str, flags: tuple[str, ...], expected: bool) -> None:
+    """The last --runner of Beam's flags decides, else the setting."""
+    assert engines.is_distributed(Engine(runner=runner), flags) is expected

@@ -12,7 +12,6 @@ from components.storage.hashing import HashedFile
 from pipelines import config as run_config
 from pipelines.config import RunConfig
 from pipelines.orchestration import leftovers, remote_root, seals
-from pipelines.orchestration.staging import is_distributed
 from pipelines.orchestration.store import Store
 
 
@@ -76,23 +75,6 @@ def test_leftovers_on_the_store(s3_bucket: str, tmp_path: Path, open_metadata: C
     }
     assert [path.name for path in config.mirror.glob("Trainer/model/*")] == [kept.name]
     assert [path.name for path in (config.notes / "seals").iterdir()] == [seals.path(config, kept).name]
-
-
-@pytest.mark.parametrize(
-    ("flags", "expected"),
-    [
-        ((), False),
-        (("--runner=DirectRunner",), False),
-        (("--direct_num_workers=2",), False),
-        (("--runner=PortableRunner", "--job_endpoint=x"), True),
-        (("--runner", "FlinkRunner"), True),
-        (("--runner=DataflowRunner",), True),
-        (("--runner=DataflowRunner", "--runner=DirectRunner"), False),
-    ],
-)
-def test_whether_workers_see_this_disk(tmp_path: Path, flags: tuple[str, ...], expected: bool) -> None:
-    """The last --runner of Beam's flags decides."""
-    assert is_distributed(make(str(tmp_path), None, *flags)) is expected
 
 
 @pytest.mark.parametrize("root", ["s3://bucket", "s3:///x", "s3://bucket/../x", "s3://u:pass-word@h/x", "s3://b/a*"])

@@ -20,7 +20,7 @@ def home(tmp_path_factory: pytest.TempPathFactory) -> Path:
     (folder / "own_step.py").write_text("def step(model, batch): ...\n")
     (folder / "words.txt").write_text("hello\n")
     flags = ["--set", "train.step=own_step:step", "--include", "words.txt", "--out", "packed"]
-    command = [Path(sys.executable).with_name("penstock"), "package", "tabular", *flags]
+    command: list[str | Path] = [Path(sys.executable).with_name("penstock"), "package", "tabular", *flags]
     done = subprocess.run(
         command, cwd=folder, env={"PYTHONPATH": str(folder)}, capture_output=True, text=True, check=False
     )

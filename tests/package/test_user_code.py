@@ -42,7 +42,9 @@ def names(path: Path | None) -> list[str]:
 
 def test_modules_are_those_that_settings_and_task_name() -> None:
     """Penstock's own are left out."""
-    settings = tree.load([{"input": {"maps": ["shop.prices:f", "components.features.image:g"]}, "train": {"step": "s:t"}}])
+    settings = tree.load(
+        [{"input": {"maps": ["shop.prices:f", "components.features.image:g"]}, "train": {"step": "s:t"}}]
+    )
     task = get("tabular")
     own = replace(task, parts=(replace(task.parts[0], encoder="mine.encoder:encodings"),), model="joined:build")
 

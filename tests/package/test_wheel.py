@@ -1,6 +1,5 @@
 """Penstock's wheel for workers, and its requirements."""
 
-import importlib.metadata
 import re
 import subprocess
 import sys
@@ -61,17 +60,26 @@ def test_an_installed_wheel_has_the_version_of_the_sources_and_packs_itself(buil
     venv.create(tmp_path / "venv", with_pip=False)
     python = tmp_path / "venv" / "bin" / "python"
     (site,) = (tmp_path / "venv" / "lib").glob("*/site-packages")
-    install = [sys.executable, "-m", "pip", "install", "--quiet", "--no-deps", "--no-index", "--target", site, built]
+    install: list[str | Path] = [
+        sys.executable,
+        "-m",
+        "pip",
+        "install",
+        "--quiet",
+        "--no-deps",
+        "--no-index",
+        "--target",
+        site,
+        built,
+    ]
     subprocess.run(install, check=True, capture_output=True)
     code = (
-        "import sys; sys.path.append(sys.argv[2]); from pathlib import Path; from pipelines.package import wheel;"
+        "import sys; from pathlib import Path; from pipelines.package import wheel;"
         "from importlib.metadata import version; print(wheel.__file__);"
         "print(version('penstock')); print(wheel.build(Path(sys.argv[1])))"
     )
-    ours = str(Path(importlib.metadata.__file__).parent)  # nothing of Penstock's environment but its own library
-    done = subprocess.run(
-        [python, "-I", "-c", code, tmp_path / "again", ours], check=True, capture_output=True, text=True, cwd=tmp_path
-    )
+    command: list[str | Path] = [python, "-I", "-c", code, tmp_path / "again"]
+    done = subprocess.run(command, check=True, capture_output=True, text=True, cwd=tmp_path)
 
     where, version, again = done.stdout.split()
     assert where.startswith(str(site))
@@ -79,7 +87,7 @@ def test_an_installed_wheel_has_the_version_of_the_sources_and_packs_itself(buil
     assert Path(again).read_bytes() == built.read_bytes()
 
 
-def test_an_edited_installation_has_another_version(built: Path, tmp_path: Path) -> None:
+def test_an_edited_installation_has_another_version(built: Path) -> None:
     """The version is computed from the files, not read from the metadata."""
     files = content(built)
     edited = {**files, "components/refs.py": files["components/refs.py"] + b"\n"}
