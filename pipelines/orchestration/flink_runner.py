@@ -89,6 +89,11 @@ class _Watch:
 
         try:
             yield
+        except grpc.FutureTimeoutError as error:  # no connection at all
+            raise PenstockError(
+                f"Beam's job server did not answer when the job of {self._node} was submitted; nothing was published. "
+                "Start the engine again (`penstock engine stop flink`, `penstock engine start flink`), and run again"
+            ) from error
         except grpc.RpcError as error:
             if _is_lost(error):
                 self._raise(error)
