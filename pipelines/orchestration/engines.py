@@ -24,6 +24,7 @@ from components.errors import SettingsError
 from components.settings.engine import Engine
 from pipelines.engine import cluster, places, workers
 from pipelines.orchestration import dataflow
+from pipelines.package import user_code
 
 if TYPE_CHECKING:
     from pipelines.orchestration.plan import Plan
@@ -34,6 +35,7 @@ _WORKER_MEMORY = 2 << 30  # bytes per worker process
 _MAX_WORKERS = 16
 _ONE_PROCESS = ("Ingest", "Extract")  # use all cores in one process: a pool of their own, and TensorFlow's threads
 _LOCAL_RUNNERS = ("directrunner", "bundlebasedirectrunner", "switchingdirectrunner", "inprocess", "fnapirunner")
+_USER_WHEEL = user_code.NAME.replace("-", "_")
 _IDLE_MS = 10_000  # after which an idle Python worker of Flink ends: it holds about 1 GB
 _LOST = re.compile(r"--(runner|job_endpoint)(=|$)")
 
@@ -141,7 +143,7 @@ def prepare(
         settings: which runner.
         beam_args: the user's Beam flags.
         needed: whether a pipeline will run; if not, nothing is checked.
-        packages: builds the wheels for Dataflow's workers.
+        packages: builds the wheels for workers.
         say: shows a message to the user.
     """
     if settings.runner == "direct" or not needed or _names_runner(beam_args):
@@ -152,7 +154,7 @@ def prepare(
     endpoint = settings.endpoint or (state.endpoint if state else "")
     if not cluster.listens(endpoint):
         raise SettingsError(f"flink: no job server answers at {endpoint}; {places.START}, or correct engine.endpoint")
-    return Prepared(settings, beam_args, state, _boot_program(settings, state, say))
+    return Prepared(settings, beam_args, state, _boot_program(settings, state, packages, say))
 
 
 def _running() -> places.State:
@@ -165,7 +167,12 @@ def _running() -> places.State:
     return state
 
 
-def _boot_program(settings: Engine, state: places.State | None, say: Callable[[str], None]) -> str:
+def _boot_program(
+    settings: Engine,
+    state: places.State | None,
+    packages: Callable[[], Sequence[Path]],
+    say: Callable[[str], None],
+) -> str:
     """Returns the program of workers, after its self-test if it is on this machine."""
     if settings.worker_pool:
         return ""
@@ -178,7 +185,8 @@ def _boot_program(settings: Engine, state: places.State | None, say: Callable[[s
             "flink: engine.endpoint names a cluster whose workers are unknown here; "
             "set engine.boot (a program on the task managers' machines) or engine.worker_pool; docs/engines.md"
         )
-    program = workers.ensure(say)
+    own = next((each for each in packages() if each.name.startswith(_USER_WHEEL)), None)
+    program = workers.ensure(say, own)
     workers.check(program)
     return str(program)
 
