@@ -198,4 +198,5 @@ def _is_lost(error: BaseException) -> bool:
 def _progress(vertices: list[dict[str, Any]]) -> Progress:
     finished = sum(each["status"] == "FINISHED" for each in vertices)
     moved = sum(int(each["metrics"].get("write-records", 0)) for each in vertices)
-    return Progress(moved, place=f"Flink stage {finished}/{len(vertices)}  {moved:,} elements" if vertices else "Flink")
+    # No count of records, from which a rate would be shown: an element may be a batch, a partial sum or a file.
+    return Progress(0, place=f"Flink stage {finished}/{len(vertices)}  {moved:,} elements" if vertices else "Flink")
