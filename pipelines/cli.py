@@ -188,6 +188,7 @@ def ingest(
 
     from components import progress
     from components.settings import tree
+    from components.training import interrupt
     from pipelines import config, log
     from pipelines import ingest as ingest_alone
     from pipelines.console import Display
@@ -202,7 +203,7 @@ def ingest(
     target.parent.mkdir(parents=True, exist_ok=True)
     with log.diverted(target.with_name(f"{target.name}.log")) as user:
         display = Display(user)
-        with progress.warnings_to(display.warning):
+        with interrupt.raised(), progress.warnings_to(display.warning):
             made = ingest_alone.ingest(request, display.surveyed)
         display.ingested(made, target)
 

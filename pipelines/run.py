@@ -64,7 +64,7 @@ def run(
     ):
         store = Store(config.metadata, config.name, read_only=False)
         if config.server is not None:
-            store.claim(str(config.root) if config.store else f"{socket.gethostname()}:{config.root}")
+            store.claim(_identity(config))
         display = Display(sys.stdout)
         display.closed(store.close_open_executions("FAILED"))
         leftovers.collect(config, store)
@@ -134,7 +134,7 @@ class _TfxRun:
     def _run_nodes(self, compiled: Any, display: Display) -> None:
         settings, beam_args = self._config.settings.engine, self._config.beam_args
         packages = partial(dataflow.packages_of_run, self._config)
-        engine = engines.prepare(settings, beam_args, engines.is_needed(self._plan), packages)
+        engine = engines.prepare(settings, beam_args, engines.is_needed(self._plan), packages, _identity(self._config))
         display.loading()
         gc.disable()  # collections during the imports find nothing, and take a fourth of their time
         try:
@@ -198,6 +198,11 @@ class _TfxRun:
 def _needed(config: RunConfig) -> str:
     cache = HashCache(config.hash_cache, read_only=True)
     return disk.needed_for(cached.take(config.data, config.settings.ingest, cache, config.needs))
+
+
+def _identity(config: RunConfig) -> str:
+    """Returns what tells the root from all others, those of other machines included."""
+    return str(config.root) if config.store else f"{socket.gethostname()}:{config.root}"
 
 
 def _now() -> str:

@@ -1,6 +1,7 @@
 """Flink's REST service: slots, jobs, how much a job has done, cancel."""
 
 import json
+import time
 import urllib.error
 import urllib.request
 from dataclasses import dataclass
@@ -9,6 +10,8 @@ from typing import Any
 from components.errors import PenstockError
 
 _SECONDS = 10
+_CANCEL_SECONDS = 60
+_POLL_SECONDS = 0.2
 _ENDED = {"FINISHED", "CANCELED", "FAILED"}
 _METRICS = ("read-records", "write-records", "read-bytes", "write-bytes")
 
@@ -81,9 +84,19 @@ class Flink:
         entries = found.get("exceptionHistory", {}).get("entries", [])
         return str(entries[0]["stacktrace"]) if entries else str(found.get("root-exception") or "")
 
-    def cancel(self, job: str) -> None:
-        """Asks the cluster to cancel a job."""
-        self._send("PATCH", f"/jobs/{job}?mode=cancel")
+    def cancel(self, part: str) -> list[str]:
+        """Cancels the jobs whose name contains a text, waits until they have ended, and returns their names."""
+        end, asked = time.monotonic() + _CANCEL_SECONDS, {}
+        while jobs := [job for job in self.jobs() if part in job.name and not job.ended]:
+            for job in jobs:
+                if job.id not in asked:
+                    self._send("PATCH", f"/jobs/{job.id}?mode=cancel")
+                    asked[job.id] = job.name
+            if time.monotonic() > end:
+                names = ", ".join(job.name for job in jobs)
+                raise Unreachable(f"Flink did not cancel {names} within {_CANCEL_SECONDS} s; see {self.address}")
+            time.sleep(_POLL_SECONDS)
+        return list(asked.values())
 
     def _get(self, path: str) -> Any:
         return json.loads(self._send("GET", path) or b"{}")

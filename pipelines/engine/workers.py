@@ -28,24 +28,27 @@ _SELF_TEST_SECONDS = 120
 Say = Callable[[str], None]
 
 
-def ensure(say: Say) -> Path:
-    """Returns the boot program of workers that run this code; makes their environment first if it is missing."""
+def ensure(say: Say, own: Path | None = None) -> Path:
+    """Returns the boot program of workers that run this code; makes their environment first if it is missing.
+
+    Args:
+        say: shows a message to the user.
+        own: wheel of the user's own modules.
+    """
     with places.one_at_a_time():
-        return _ensure(say)
+        return _ensure(say, own)
 
 
-def _ensure(say: Say) -> Path:
+def _ensure(say: Say, own: Path | None) -> Path:
     python = _environment(say)
-    version = wheel.version()
+    version = ".".join([wheel.version(), *(own.name.split("-")[1:2] if own else ())])
     code = python.parents[1] / "code" / version
     program = code.with_name(f"{version}.sh")
     if not program.exists():
         durable.remove(code)
         built = wheel.build(code.parent)
-        _uv(
-            ["pip", "install", "--quiet", "--no-deps", "--no-index", "--python", str(python), "--target", str(code)],
-            built,
-        )
+        into = ["--python", str(python), "--target", str(code)]
+        _uv(["pip", "install", "--quiet", "--no-deps", "--no-index", *into], built, *([own] if own else ()))
         _build_native(python, code)
         command = shlex.join(_command(python, code, "from pipelines.engine.boot import main; main()"))
         with durable.publish_file(program) as aside:
@@ -109,11 +112,11 @@ def _environment(say: Say) -> Path:
     return folder / "bin" / "python"
 
 
-def _uv(arguments: Sequence[str], last: Path) -> None:
+def _uv(arguments: Sequence[str], *files: Path) -> None:
     try:
         done = subprocess.run(
-            [_find_uv(), *arguments, str(last)], capture_output=True, text=True, check=False, timeout=_MINUTES * 60,
-            stdin=subprocess.DEVNULL,
+            [_find_uv(), *arguments, *map(str, files)], capture_output=True, text=True, check=False,
+            timeout=_MINUTES * 60, stdin=subprocess.DEVNULL,
         )  # fmt: skip
     except subprocess.TimeoutExpired:
         raise PenstockError(f"uv took longer than {_MINUTES} minutes; check the network and run again") from None

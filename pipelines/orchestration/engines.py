@@ -9,6 +9,7 @@
 The engine is in no cache key: every runner writes the same records.
 """
 
+import hashlib
 import json
 import os
 import re
@@ -23,7 +24,9 @@ from components import progress
 from components.errors import SettingsError
 from components.settings.engine import Engine
 from pipelines.engine import cluster, places, workers
+from pipelines.engine.rest import Flink
 from pipelines.orchestration import dataflow
+from pipelines.package import user_code
 
 if TYPE_CHECKING:
     from pipelines.orchestration.plan import Plan
@@ -34,6 +37,7 @@ _WORKER_MEMORY = 2 << 30  # bytes per worker process
 _MAX_WORKERS = 16
 _ONE_PROCESS = ("Ingest", "Extract")  # use all cores in one process: a pool of their own, and TensorFlow's threads
 _LOCAL_RUNNERS = ("directrunner", "bundlebasedirectrunner", "switchingdirectrunner", "inprocess", "fnapirunner")
+_USER_WHEEL = user_code.NAME.replace("-", "_")
 _IDLE_MS = 10_000  # after which an idle Python worker of Flink ends: it holds about 1 GB
 _LOST = re.compile(r"--(runner|job_endpoint)(=|$)")
 
@@ -47,6 +51,7 @@ class Prepared:
     state: places.State | None = None  # of the engine on this machine
     boot: str = ""  # program of Flink's workers
     packages: Sequence[Path] = ()  # wheels for Dataflow's workers
+    owner: str = ""  # the root, whose digest is in the names of jobs
     _said: set[str] = field(default_factory=set)
 
     def pipeline(self, name: str, node: str, records: int = 0) -> Any:
@@ -60,14 +65,19 @@ class Prepared:
         import apache_beam as beam
         from apache_beam.options.pipeline_options import PipelineOptions
 
-        job = _job_name(name, node)
+        job = _job_name(name, node, self.owner)
         options = PipelineOptions([*self._flags(job, name, node, records), *self.beam_args])
         if self._is_flink():
             from pipelines.orchestration.flink_runner import FlinkRunner
 
-            rest = self.settings.rest or (self.state.rest if self.state else "")
-            return beam.Pipeline(runner=FlinkRunner(job, node, rest, self.settings.timeout_minutes), options=options)
+            runner = FlinkRunner(job, node, self.rest, self.settings.timeout_minutes)
+            return beam.Pipeline(runner=runner, options=options)
         return beam.Pipeline(options=options)
+
+    @property
+    def rest(self) -> str:
+        """The address of Flink's REST service; empty if it is not known."""
+        return self.settings.rest or (self.state.rest if self.state else "")
 
     def _is_flink(self) -> bool:
         return self.settings.runner == "flink" and not _names_runner(self.beam_args)
@@ -133,6 +143,7 @@ def prepare(
     beam_args: Sequence[str],
     needed: bool = True,
     packages: Callable[[], Sequence[Path]] = tuple,
+    owner: str = "",
     say: Callable[[str], None] = progress.say,
 ) -> Prepared:
     """Checks that a runner can be used, before the first node; raises SettingsError or PenstockError if not.
@@ -141,7 +152,8 @@ def prepare(
         settings: which runner.
         beam_args: the user's Beam flags.
         needed: whether a pipeline will run; if not, nothing is checked.
-        packages: builds the wheels for Dataflow's workers.
+        packages: builds the wheels for workers.
+        owner: the root; its lock is held, so a job that still runs for it was left by a run that was killed.
         say: shows a message to the user.
     """
     if settings.runner == "direct" or not needed or _names_runner(beam_args):
@@ -152,7 +164,11 @@ def prepare(
     endpoint = settings.endpoint or (state.endpoint if state else "")
     if not cluster.listens(endpoint):
         raise SettingsError(f"flink: no job server answers at {endpoint}; {places.START}, or correct engine.endpoint")
-    return Prepared(settings, beam_args, state, _boot_program(settings, state, say))
+    prepared = Prepared(settings, beam_args, state, _boot_program(settings, state, packages, say), owner=owner)
+    if owner and (rest := prepared.rest):
+        for name in Flink(rest).cancel(f"-{_digest(owner)}-"):
+            say(f"cancelled the Flink job {name}, which a run that was killed had left")
+    return prepared
 
 
 def _running() -> places.State:
@@ -165,7 +181,12 @@ def _running() -> places.State:
     return state
 
 
-def _boot_program(settings: Engine, state: places.State | None, say: Callable[[str], None]) -> str:
+def _boot_program(
+    settings: Engine,
+    state: places.State | None,
+    packages: Callable[[], Sequence[Path]],
+    say: Callable[[str], None],
+) -> str:
     """Returns the program of workers, after its self-test if it is on this machine."""
     if settings.worker_pool:
         return ""
@@ -178,7 +199,8 @@ def _boot_program(settings: Engine, state: places.State | None, say: Callable[[s
             "flink: engine.endpoint names a cluster whose workers are unknown here; "
             "set engine.boot (a program on the task managers' machines) or engine.worker_pool; docs/engines.md"
         )
-    program = workers.ensure(say)
+    own = next((each for each in packages() if each.name.startswith(_USER_WHEEL)), None)
+    program = workers.ensure(say, own)
     workers.check(program)
     return str(program)
 
@@ -214,7 +236,11 @@ def _flag(name: str, value: object) -> list[str]:
     return [f"--{name}={value}"] if value else []
 
 
-def _job_name(name: str, node: str) -> str:
-    """Returns a name that no other job has, and that Dataflow accepts."""
+def _job_name(name: str, node: str, owner: str = "") -> str:
+    """Returns a name that no other job has: pipeline, node, digest of the root, a random number."""
     plain = re.sub(r"[^a-z0-9]+", "-", f"{name}-{node}".lower()).strip("-")
-    return f"penstock-{plain}-{secrets.token_hex(4)}"
+    return f"penstock-{plain}-{_digest(owner)}-{secrets.token_hex(4)}"
+
+
+def _digest(owner: str) -> str:
+    return hashlib.sha256(owner.encode()).hexdigest()[:10]

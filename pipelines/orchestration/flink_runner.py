@@ -23,8 +23,6 @@ from pipelines.engine.rest import Flink, Job, Unreachable
 from pipelines.orchestration.distributed_read import DistributeReads
 
 _POLL_SECONDS = 1.0
-_CANCEL_SECONDS = 60
-_SUBMIT_SECONDS = 60  # a job is on Flink at the latest so long after Beam's job server took it
 _OURS = re.compile(r"^components\.errors\.(\w+): (.*?)(?: \[while running '[^']*'\])?$", re.MULTILINE)
 _PYTHON = re.compile(r"^(?:[\w.]+Error|[\w.]+Exception|[\w.]+Interrupt): .*$", re.MULTILINE)
 
@@ -148,17 +146,8 @@ class _Watch:
                 with contextlib.suppress(Exception):  # the error that led here is raised
                     result.cancel()
             return
-        end, asked = time.monotonic() + _CANCEL_SECONDS, ""
         with contextlib.suppress(Unreachable):  # then nothing of the job can run either
-            while (job := self._running()) is not None and time.monotonic() < end:
-                if job.id != asked:
-                    self._flink.cancel(job.id)
-                    asked = job.id
-                time.sleep(_POLL_SECONDS / 5)
-
-    def _running(self) -> Job | None:
-        found = self._flink.job(self._name) if self._flink else None
-        return found if found is not None and not found.ended else None
+            self._flink.cancel(self._name)
 
     def _raise(self, error: BaseException) -> None:
         """Raises what ended the job: an error of ours, the last line of a worker's traceback, or what Beam says."""
@@ -203,4 +192,5 @@ def _is_lost(error: BaseException) -> bool:
 def _progress(vertices: list[dict[str, Any]]) -> Progress:
     finished = sum(each["status"] == "FINISHED" for each in vertices)
     moved = sum(int(each["metrics"].get("write-records", 0)) for each in vertices)
-    return Progress(moved, place=f"Flink stage {finished}/{len(vertices)}  {moved:,} elements" if vertices else "Flink")
+    # No count of records, from which a rate would be shown: an element may be a batch, a partial sum or a file.
+    return Progress(0, place=f"Flink stage {finished}/{len(vertices)}  {moved:,} elements" if vertices else "Flink")

@@ -92,6 +92,19 @@ def test_cancel_ends_the_job_before_the_lock_is_released(
     assert {each.id: each.state for each in healthy.flink.jobs()}[job.id] == "CANCELED"
 
 
+def test_job_of_a_killed_run_is_cancelled_by_the_next_one(healthy: Any, data: Path, tmp_path: Path) -> None:
+    """SIGKILL leaves the job running; the next run on the root cancels it before its first node, and succeeds."""
+    process = healthy.start(*arguments(data, tmp_path / "root"), "--to", "Ingest")
+    job = healthy.wait_for(lambda: healthy.working_job("Ingest"), process)
+    process.kill()
+    process.communicate()
+    code, output = healthy.run(*arguments(data, tmp_path / "root"), "--to", "Ingest")
+
+    assert code == 0, output
+    assert f"cancelled the Flink job {job.name}" in output
+    assert {each.id: each.state for each in healthy.flink.jobs()}[job.id] == "CANCELED"
+
+
 def test_job_without_progress_is_cancelled(healthy: Any, data: Path, tmp_path: Path) -> None:
     """A job whose metrics do not change for engine.timeout_minutes fails with that reason, and is cancelled."""
     process = healthy.start(*arguments(data, tmp_path / "root"), "--set", "engine.timeout_minutes=0.01")

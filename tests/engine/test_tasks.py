@@ -36,6 +36,26 @@ def test_results_equal_those_of_the_direct_runner(
 
     assert read_outcome(tmp_path / "flink", task) == read_outcome(tmp_path / "direct", task)
     compare_statistics(tmp_path / "direct", tmp_path / "flink")
+    if task == "image":  # eight shards per split, where the other samples have one
+        assert_distributed(healthy)
+
+
+def assert_distributed(engine: Any) -> None:
+    """Every task manager writes shards, and reads shards of each split: no stage keeps all files in one subtask."""
+    parts = {
+        "ingest": "WriteShards",
+        "statisticsgen": "{TFXIORead",
+        "transform": "{TFXIORead",
+        "evaluator": "{ReadFrom",
+    }
+    for node, part in parts.items():
+        (job,) = engine.jobs(f"penstock-image-{node}-")[:1]
+        stages = [each for each in engine.flink.vertices(job.id) if part in each["name"]]
+        assert stages, node
+        for stage in stages:
+            read = [each["metrics"]["read-records"] for each in engine.flink.subtasks(job.id, stage["id"])]
+            assert len(read) == 2, (node, stage["name"])
+            assert min(read) > 0, (node, stage["name"], read)
 
 
 def test_embeddings_of_extract_equal_those_of_the_direct_runner(healthy: Any, tmp_path: Path) -> None:

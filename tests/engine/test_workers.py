@@ -1,0 +1,70 @@
+"""The environment of workers: not the submitter's, the same code, and nothing of the working folder."""
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from components.errors import PenstockError, SettingsError
+from pipelines.engine import boot, workers
+from pipelines.package import user_code, wheel
+
+pytestmark = pytest.mark.slow
+
+
+@pytest.fixture(scope="module")
+def program() -> Path:
+    """The boot program of workers that run this code."""
+    return workers.ensure(print)
+
+
+def test_workers_have_the_same_code_and_versions_in_an_environment_of_their_own(program: Path) -> None:
+    """The check passes, and the program's Python is not ours."""
+    workers.check(program)
+
+    assert f"{Path(sys.prefix)}/" not in program.read_text()
+    assert str(Path(boot.__file__).parent) not in program.read_text()
+
+
+def test_workers_import_nothing_from_the_working_folder(program: Path, tmp_path: Path) -> None:
+    """A json.py and a components/ in the working folder, or in PYTHONPATH, do not run (D11)."""
+    (tmp_path / "json.py").write_text("raise SystemExit('imported')")
+    (tmp_path / "components").mkdir()
+    (tmp_path / "components" / "__init__.py").write_text("raise SystemExit('imported')")
+    done = subprocess.run(
+        [str(program), "--self-test"], cwd=tmp_path, env={"PYTHONPATH": str(tmp_path), "PATH": "/usr/bin:/bin"},
+        capture_output=True, text=True, check=False,
+    )  # fmt: skip
+
+    assert done.returncode == 0, done.stderr
+    assert json.loads(done.stdout)["penstock"] == wheel.version()
+
+
+def test_modules_of_the_user_are_installed_beside_ours(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A worker imports the module that a task names."""
+    (tmp_path / "own_source.py").write_text("VALUE = 7\n")
+    monkeypatch.syspath_prepend(tmp_path)
+    own = user_code.build(tmp_path / "wheels", ["own_source"])
+    program = workers.ensure(print, own)
+    workers.check(program)
+
+    assert (program.with_suffix("") / "own_source.py").read_text() == "VALUE = 7\n"
+
+
+def test_other_code_is_refused(tmp_path: Path) -> None:
+    """A worker whose Penstock has another version of the source is named with both versions."""
+    said = {"penstock": "0.1.0+srcother", **boot.versions()}
+    program = tmp_path / "boot"
+    program.write_text(f"#!/bin/sh\necho '{json.dumps(said)}'\n")
+    program.chmod(0o755)
+
+    with pytest.raises(PenstockError, match=r"penstock 0\.1\.0\+srcother instead of "):
+        workers.check(program)
+
+
+def test_missing_program_is_an_error(tmp_path: Path) -> None:
+    """The message names the path."""
+    with pytest.raises(SettingsError, match="does not exist"):
+        workers.check(tmp_path / "boot")
