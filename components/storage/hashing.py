@@ -15,9 +15,11 @@ from pathlib import Path
 
 from components.storage.cache import Cache
 from components.storage.paths import DataPath, DataStat, open_whole, stats
+from components.storage.uri_path import LONG_REQUEST
 
 _TABLE = "hashes_2"
 _CHUNK = 256 << 10
+_REQUESTS = 16  # to a store at once
 _GROUP = 64  # files per task: a hand-over to a thread takes as long as hashing a small file
 # A file may be written twice within one tick of the kernel's clock and keep its stat. On a remote filesystem the tick
 # may be one second, and its clock may differ from ours.
@@ -50,7 +52,8 @@ class HashCache:
         cached = self._cache.get(keys)
         digests = [_digest(cached.get(key, b""), stat) for key, stat in zip(keys, stat_keys, strict=True)]
         missing = [index for index, digest in enumerate(digests) if not digest]
-        for index, digest in zip(missing, _hash_all([folder / names[index] for index in missing]), strict=True):
+        unread = [(folder / names[index], found[index].st_size) for index in missing]
+        for index, digest in zip(missing, _hash_all(unread), strict=True):
             digests[index] = digest
         settled = [_is_settled(stat, now) for stat in found]
         new = {keys[index]: f"{stat_keys[index]} {digests[index]}".encode() for index in missing if settled[index]}
@@ -97,14 +100,22 @@ def _digest(cached: bytes, key: str) -> str:
     return digest if stat == key else ""
 
 
-def _hash_all(paths: Sequence[DataPath]) -> list[str]:
-    """Hashes files in as many threads as there are cores."""
-    cores = os.cpu_count() or 1
-    group = max(1, min(_GROUP, len(paths) // (4 * cores)))
-    tasks = [paths[start : start + group] for start in range(0, len(paths), group)]
-    with ThreadPoolExecutor(cores) as pool:
-        done = pool.map(lambda task: [sha256_of(path) for path in task], tasks)
+def _hash_all(files: Sequence[tuple[DataPath, int]]) -> list[str]:
+    """Hashes files of known sizes: local ones in as many threads as there are cores, remote ones in more."""
+    threads = os.cpu_count() or 1
+    if files and not isinstance(files[0][0], Path):
+        threads = max(threads, _REQUESTS)
+    group = max(1, min(_GROUP, len(files) // (4 * threads)))
+    tasks = [files[start : start + group] for start in range(0, len(files), group)]
+    with ThreadPoolExecutor(threads) as pool:
+        done = pool.map(lambda task: [_hash_one(*file) for file in task], tasks)
         return [digest for digests in done for digest in digests]
+
+
+def _hash_one(path: DataPath, size: int) -> str:
+    if isinstance(path, Path) or size > LONG_REQUEST:
+        return sha256_of(path)
+    return hashlib.sha256(path.read_bytes()).hexdigest()  # one request, and not one for its size as well
 
 
 def _is_settled(stat: DataStat, now: int) -> bool:

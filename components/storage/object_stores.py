@@ -85,7 +85,7 @@ def _client(scheme: str, bucket: str, settings: tuple[tuple[str, str], ...]) -> 
         },
     }
     if scheme == "gs":
-        return GCSStore(bucket, config={"base_url": server, "skip_signature": True} if server else {}, **common)
+        return GCSStore(bucket, config={"base_url": server, "bearer_token": "emulator"} if server else {}, **common)
     if server:
         common["config"] = {"endpoint": server}
     if not os.environ.get("AWS_ACCESS_KEY_ID") and os.environ.get("AWS_SKIP_SIGNATURE", "").lower() != "true":

@@ -21,7 +21,7 @@ from components.errors import SettingsError
 from components.storage.object_stores import SCHEMES
 from components.storage.objects import ObjectPath, WritablePath
 from components.storage.remote_path import RemotePath
-from components.storage.uri_path import WILD, RemoteStat, UriPath, fits
+from components.storage.uri_path import LONG_REQUEST, WILD, RemoteStat, UriPath, fits
 
 DataPath: TypeAlias = Path | UriPath
 DataStat: TypeAlias = os.stat_result | RemoteStat
@@ -37,7 +37,6 @@ _S3_FLAGS = {  # of Beam, and the environment variable that means the same
     "--s3_session_token": "AWS_SESSION_TOKEN",
 }
 _FEW = 8  # files up to which each has its own request: a listing may contain millions of others
-_LONG_REQUEST = 8 << 20  # bytes per request of a file that is read whole
 
 
 def is_uri(text: str) -> bool:
@@ -182,7 +181,7 @@ def stats(folder: DataPath, names: Sequence[str]) -> list[DataStat]:
 
 def open_whole(path: DataPath) -> BinaryIO:
     """Opens a file to be read from start to end; a remote one with large requests."""
-    return path.open("rb") if isinstance(path, Path) else path.open("rb", _LONG_REQUEST)
+    return path.open("rb") if isinstance(path, Path) else path.open("rb", LONG_REQUEST)
 
 
 def files_below(folder: DataPath) -> Mapping[str, DataStat]:

@@ -20,6 +20,7 @@ from components.errors import BadInput
 
 WILD = re.compile(r"[*?\[]")
 REQUEST = 1 << 20  # bytes per request, at least: reading a header must not fetch a whole range
+LONG_REQUEST = 8 << 20  # bytes per request of a file that is read whole
 
 
 @dataclass(frozen=True)
@@ -105,7 +106,7 @@ class UriPath(ABC):
 
     def read_bytes(self) -> bytes:
         """Returns the whole content."""
-        with self.open() as stream:
+        with self.open("rb", LONG_REQUEST) as stream:
             return stream.read()
 
     def read_text(self) -> str:

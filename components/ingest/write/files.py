@@ -23,7 +23,7 @@ from components.records import shard_files
 from components.records.quarantine import Quarantined, Rejected, printable
 from components.records.tfrecord import TFRecordWriter
 from components.storage.hashing import stat_key
-from components.storage.paths import DataPath, open_whole
+from components.storage.paths import DataPath
 
 if TYPE_CHECKING:
     from components.settings.ingest import Ingest
@@ -136,8 +136,7 @@ def _read_local(name: str, size: int) -> tuple[bytes, str]:
 
 
 def _read_remote(path: DataPath) -> tuple[bytes, str]:
-    with open_whole(path) as stream:
-        return stream.read(), ""
+    return path.read_bytes(), ""
 
 
 def record_id(sha256: str) -> int:
