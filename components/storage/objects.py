@@ -119,10 +119,16 @@ class ObjectPath(UriPath):
         return io.BufferedReader(_Stream(self), max(buffering, REQUEST))
 
     def read_bytes(self) -> bytes:
-        """Returns the whole content, by one request."""
+        """Returns the whole content, a small one by one request."""
         if not self.key:
             raise OSError(errno.EISDIR, "Is a directory", self.uri)
-        return ask(self.uri, lambda store: bytes(store.get(self.key).bytes()))
+
+        def small(store: Any) -> bytes | None:
+            found = store.get(self.key)
+            return bytes(found.bytes()) if found.meta["size"] <= _PART else None
+
+        content = ask(self.uri, small)
+        return super().read_bytes() if content is None else content
 
     def read_part(self, start: int, stop: int, etag: str | None) -> bytes:
         """Returns the bytes between two offsets; raises OSError (ESTALE) if the object has another etag by now."""
@@ -221,11 +227,11 @@ class _Stream(io.RawIOBase):
         return len(data)
 
     def readall(self) -> bytes:
-        """Reads the rest by one request."""
-        return self._read(self._size - self._at)
+        """Reads the rest; Python's own method would request 8 KB at a time."""
+        return b"".join(iter(lambda: self._read(_PART), b""))
 
     def _read(self, size: int) -> bytes:
-        stop = min(self._at + size, self._size)
+        stop = min(self._at + min(size, _PART), self._size)  # a longer request could take longer than its timeout
         if stop <= self._at:
             return b""
         data = self._path.read_part(self._at, stop, self._etag)

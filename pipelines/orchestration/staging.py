@@ -29,7 +29,8 @@ from pipelines.orchestration.lease import Lease
 from pipelines.orchestration.mirror import Mirror, upload
 
 _MARGIN = 1 << 30  # bytes of disk that stay free when the Trainer's shards are copied
-_HAS_SHARDS = ("Ingest", "Extract")
+_HAS_SHARDS = ("Ingest", "Extract")  # their output
+_READS_NO_SHARDS = ("Gate",)  # but the manifest
 
 
 def work_folder(config: RunConfig) -> Path:
@@ -147,7 +148,8 @@ class RemoteStaged(Staged):
                 raise BadInput(f"{folder}: {reason}; expected it as its node wrote it: run again, and that node does")
             tensorflow_s3.enable()
             return
-        artifact.uri = str(self._mirror.fetch(folder, seals.read(self._config, folder), cache))
+        wanted = _is_no_shard if self._node in _READS_NO_SHARDS else bool
+        artifact.uri = str(self._mirror.fetch(folder, seals.read(self._config, folder), cache, wanted))
 
     def _stays(self, key: str, folder: ObjectPath, cache: HashCache) -> bool:
         """Whether the Trainer reads its shards from the store."""

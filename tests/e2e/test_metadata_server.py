@@ -3,6 +3,7 @@
 import os
 import pwd
 import shutil
+import signal
 import socket
 import subprocess
 import tempfile
@@ -170,5 +171,5 @@ def test_ml_metadata_cannot_use_postgresql(server_folder: Path) -> None:
         with pytest.raises(errors.InternalError, match="syntax error"):
             store.put_executions([execution])
     finally:
-        server.terminate()
+        server.send_signal(signal.SIGINT)  # at SIGTERM it would wait for the connection
         server.wait(timeout=60)

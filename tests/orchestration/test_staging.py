@@ -162,3 +162,13 @@ def test_shards_that_stay_on_the_store_are_compared_with_the_seal(config: RunCon
     )
     with held(made) as holding, pytest.raises(BadInput, match="Split-train/shard altered"):
         stage(made, holding, info(made, examples), lambda staged: staged.fetch())
+
+
+def test_the_gate_fetches_no_shards(config: RunConfig, examples: ObjectPath) -> None:
+    """It reads the manifest only; the next node that needs the shards fetches them."""
+    copy = config.mirror / "Ingest/examples/1"
+    with held(config) as holding:
+        stage(config, holding, info(config, examples, "Gate"), lambda staged: staged.fetch())
+        assert [path.name for path in copy.rglob("*") if path.is_file()] == ["manifest.json"]
+        stage(config, holding, info(config, examples, "StatisticsGen"), lambda staged: staged.fetch())
+        assert (copy / "Split-train/shard").read_bytes() == b"records"
