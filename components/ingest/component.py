@@ -20,8 +20,8 @@ from components.ingest.config import IngestConfig
 from components.ingest.survey import cached
 from components.ingest.survey.survey import Survey
 from components.ingest.units import Output
-from components.storage import paths
 from components.storage.hashing import HashCache
+from components.storage.location import location
 
 FINGERPRINT = "input_fingerprint"
 
@@ -73,7 +73,7 @@ class IngestExecutor(base_beam_executor.BaseBeamExecutor):
         found = _survey(data, config)
         if found.digest != exec_properties[FINGERPRINT]:
             raise BadInput(f"{data}: changed while the run started; run again when nothing writes to it")
-        artifact = paths.writable_path(examples.uri)
+        artifact = location(examples.uri)
         output = Output(artifact, config.settings, Path(config.checks))
         # The artifacts of earlier runs are in the folder above.
         job = run.IngestJob(found, output, Path(config.quarantine_list), earlier=artifact.parent)

@@ -28,7 +28,7 @@ from components.records.manifest import Manifest
 from components.storage import durable
 
 if TYPE_CHECKING:
-    from components.storage.objects import WritablePath
+    from components.storage.location import Location
 
 
 @dataclass(frozen=True)
@@ -38,7 +38,7 @@ class IngestJob:
     found: Survey
     output: Output
     quarantine_list: Path
-    earlier: "WritablePath | None" = None  # an artifact of an earlier ingest, or the folder of all of them
+    earlier: "Location | None" = None  # an artifact of an earlier ingest, or the folder of all of them
 
 
 def run(job: IngestJob, make_pipeline: Callable[[], beam.Pipeline], survey_again: Callable[[], Survey]) -> Manifest:
@@ -140,7 +140,7 @@ class _CountRecords(beam.DoFn):
         return ()
 
 
-def _collect(artifact: "WritablePath", work: _SpanWork) -> list[ShardReport]:
+def _collect(artifact: "Location", work: _SpanWork) -> list[ShardReport]:
     """Returns the reports of one span, with paths relative to all of the data."""
     found = reports.collect(artifact, [unit.name for unit in work.units]) if work.reused is None else work.reused
     if work.key:

@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from components.ingest.write.rows import RangeReader
     from components.ingest.write.strata import Strata
     from components.settings.ingest import Ingest
-    from components.storage.objects import WritablePath
+    from components.storage.location import Location
 
 _MIN_RANGE = 256 << 10  # bytes: a smaller range costs more to start than to read
 _MANY_FILES, _MANY_BYTES = 2_000, 64 << 20  # from either of them on, starting worker processes pays
@@ -43,7 +43,7 @@ _CORES = os.cpu_count() or 1
 class Output:
     """Where work units write their shards, and by which settings."""
 
-    artifact: "WritablePath"
+    artifact: "Location"
     settings: "Ingest"
     checks: Path | None = None  # cache of image checks, on the disk of this machine
 

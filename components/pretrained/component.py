@@ -32,9 +32,9 @@ from components.records import manifest, shard_files
 from components.records.manifest import Manifest, Shard
 from components.records.roles import embedding_column
 from components.records.tfrecord import TFRecordWriter
-from components.storage import durable, paths
+from components.storage import durable
 from components.storage.local_copy import local_copy
-from components.storage.objects import WritablePath
+from components.storage.location import Location, location
 
 _REPORTS = "reports"
 
@@ -87,12 +87,12 @@ class ExtractExecutor(base_beam_executor.BaseBeamExecutor):
         self._log_startup(input_dict, output_dict, exec_properties)
         examples, model = (artifact_utils.get_single_instance(input_dict[key]) for key in ("examples", "model"))
         extracted = artifact_utils.get_single_instance(output_dict["extracted"])
-        source, target = (paths.writable_path(artifact.uri) for artifact in (examples, extracted))
+        source, target = (location(artifact.uri) for artifact in (examples, extracted))
         ingested = manifest.read(source)
         embed = _EmbedShard(
             source,
             target,
-            paths.writable_path(model.uri),
+            location(model.uri),
             exec_properties["image"],
             exec_properties["batch_size"],
             trusted=bool(exec_properties["trusted"]),
@@ -129,7 +129,7 @@ class ExtractEmbeddings(base_component.BaseComponent):
         self.with_id("Extract")
 
 
-def _write_manifest(ingested: Manifest, source: WritablePath, target: WritablePath) -> None:
+def _write_manifest(ingested: Manifest, source: Location, target: Location) -> None:
     """Writes the manifest of the new shards, with all else as ingest wrote it."""
     shards = [Shard(**orjson.loads((target / _REPORTS / _report_name(each)).read_bytes())) for each in ingested.shards]
     durable.remove(target / _REPORTS)
@@ -146,9 +146,9 @@ class _EmbedShard(beam.DoFn):
 
     def __init__(
         self,
-        source: WritablePath,
-        target: WritablePath,
-        model: WritablePath,
+        source: Location,
+        target: Location,
+        model: Location,
         image: str,
         batch_size: int,
         *,

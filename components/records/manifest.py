@@ -15,7 +15,7 @@ from components.records.quarantine import Quarantined, printable
 from components.storage import durable
 
 if TYPE_CHECKING:
-    from components.storage.objects import WritablePath
+    from components.storage.location import Location
     from components.storage.paths import DataPath
 
 MANIFEST = "manifest.json"
@@ -70,7 +70,7 @@ class Manifest:
         return [shard for shard in self.shards if shard.split == split]
 
 
-def write(artifact: "WritablePath", manifest: Manifest, quarantined: Iterable[Quarantined]) -> None:
+def write(artifact: "Location", manifest: Manifest, quarantined: Iterable[Quarantined]) -> None:
     """Writes quarantine list and manifest into the artifact: the manifest last, after all files that it lists."""
     write_quarantine(artifact / QUARANTINE, quarantined)
     durable.fsync_tree(artifact)
@@ -86,7 +86,7 @@ def read(artifact: "DataPath") -> Manifest:
     return Manifest(**stored)
 
 
-def write_quarantine(path: "WritablePath", quarantined: Iterable[Quarantined]) -> None:
+def write_quarantine(path: "Location", quarantined: Iterable[Quarantined]) -> None:
     """Writes a quarantine list, one JSON object per line."""
     durable.write_bytes(path, b"".join(orjson.dumps(_to_json(bad)) + b"\n" for bad in quarantined), private=True)
 

@@ -17,7 +17,7 @@ from typing import Protocol
 from components.errors import LedgerMismatch
 from components.records.quarantine import printable
 from components.storage import durable, paths
-from components.storage.objects import WritablePath
+from components.storage.location import Location
 
 UNFINISHED = ".unfinished"  # folder of an artifact
 _SPLIT = "Split-"  # begins the name of a folder with shards
@@ -36,12 +36,12 @@ class ShardFile(Protocol):
         """Size of the file."""
 
 
-def publish(artifact: WritablePath, name: str, *, sync: bool = False) -> AbstractContextManager[Path]:
+def publish(artifact: Location, name: str, *, sync: bool = False) -> AbstractContextManager[Path]:
     """Returns a context that yields a local path to write to; on success the file is in the artifact, whole."""
     return durable.publish_file(artifact / name, sync=sync, aside=artifact / UNFINISHED)
 
 
-def finish(artifact: WritablePath, shards: Sequence[ShardFile]) -> None:
+def finish(artifact: Location, shards: Sequence[ShardFile]) -> None:
     """Removes what killed workers left, and compares the files in the splits with the shards that were reported.
 
     Call it when no worker writes any more, and before the manifest is written.

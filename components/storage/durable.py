@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:  # at run time the path itself knows what to do
-    from components.storage.objects import WritablePath
+    from components.storage.location import Location
 
 TEMPORARY = ".aside-"  # prefix of temporary names, by which leftovers of a killed process are recognised
 OWNER_ONLY_FOLDER = 0o700
@@ -30,7 +30,7 @@ def temporary_of(target: Path) -> Path:
 
 
 @contextmanager
-def publish_file(target: "WritablePath", *, sync: bool = True, aside: "WritablePath | None" = None) -> Iterator[Path]:
+def publish_file(target: "Location", *, sync: bool = True, aside: "Location | None" = None) -> Iterator[Path]:
     """Yields a local path to write to; on success the file becomes `target`, on failure it is deleted.
 
     Args:
@@ -75,7 +75,7 @@ def publish_folder(target: Path) -> Iterator[Path]:
         shutil.rmtree(temporary, ignore_errors=True)
 
 
-def write_bytes(target: "WritablePath", content: bytes, *, private: bool = False, sync: bool = True) -> None:
+def write_bytes(target: "Location", content: bytes, *, private: bool = False, sync: bool = True) -> None:
     """Writes a small file whole or not at all; a private one is readable by its owner only, from the beginning.
 
     On an object store, the rights are those of its bucket.
@@ -106,7 +106,7 @@ def fsync(path: Path) -> None:
         os.close(descriptor)
 
 
-def fsync_tree(folder: "WritablePath") -> None:
+def fsync_tree(folder: "Location") -> None:
     """Forces a folder and everything below it to disk; a store has done so when an upload ends."""
     if not isinstance(folder, Path):
         return
@@ -118,7 +118,7 @@ def fsync_tree(folder: "WritablePath") -> None:
         fsync(parent)
 
 
-def sweep(folder: "WritablePath", *targets: str) -> list[Path]:
+def sweep(folder: "Location", *targets: str) -> list[Path]:
     """Deletes what killed writers of these targets, or of any target, left in `folder`, and returns the paths.
 
     Call it only under the lock of all these writers: one that is still running would lose its file. On an object store
@@ -132,7 +132,7 @@ def sweep(folder: "WritablePath", *targets: str) -> list[Path]:
     return leftovers
 
 
-def remove(path: "WritablePath") -> None:
+def remove(path: "Location") -> None:
     """Deletes a file, a folder or a symbolic link, if it exists; what a link points to stays."""
     if not isinstance(path, Path):
         path.remove_tree()

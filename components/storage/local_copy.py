@@ -8,13 +8,14 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from components.storage.objects import ObjectPath, WritablePath
+    from components.storage.location import Location
+    from components.storage.objects import ObjectPath
 
 _DOWNLOADS = 8  # files at once
 
 
 @contextmanager
-def local_copy(path: "WritablePath") -> Iterator[Path]:
+def local_copy(path: "Location") -> Iterator[Path]:
     """Yields the path itself if it is local, else that of a copy, which is deleted afterwards."""
     if isinstance(path, Path):
         yield path

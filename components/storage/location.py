@@ -5,9 +5,9 @@ from typing import TypeAlias
 
 from components import redact
 from components.errors import BadInput, SettingsError
-from components.storage.objects import ObjectPath, WritablePath
+from components.storage.objects import ObjectPath
 
-Location: TypeAlias = WritablePath
+Location: TypeAlias = Path | ObjectPath
 SCHEMES = ("s3://", "gs://")
 
 

@@ -18,7 +18,7 @@ from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, BinaryIO, Literal, TypeAlias
+from typing import TYPE_CHECKING, Any, BinaryIO, Literal
 
 from components.errors import SettingsError
 from components.storage.object_stores import SCHEMES, ask
@@ -267,6 +267,3 @@ def _stat_of(found: "ObjectMeta") -> RemoteStat:
     # The same from a listing and from a request for one object: the former has no version, the latter whole seconds.
     identity = found["e_tag"] or found["version"] or ""
     return RemoteStat(found["size"], int(found["last_modified"].timestamp()) * 10**9, identity.strip('"'))
-
-
-WritablePath: TypeAlias = Path | ObjectPath

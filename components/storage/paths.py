@@ -19,7 +19,7 @@ from typing import BinaryIO, TypeAlias
 from components import redact
 from components.errors import SettingsError
 from components.storage.object_stores import SCHEMES
-from components.storage.objects import ObjectPath, WritablePath
+from components.storage.objects import ObjectPath
 from components.storage.remote_path import RemotePath
 from components.storage.uri_path import LONG_REQUEST, WILD, RemoteStat, UriPath, fits
 
@@ -62,15 +62,6 @@ def data_path(text: str) -> DataPath:
     if ".." in text.split("/") or not text[found.end() :].strip("/"):
         raise SettingsError(f"{text}: expected the URI of a file or folder, such as {found[0]}bucket/folder")
     return ObjectPath(text) if on_store else RemotePath(text.rstrip("/"))
-
-
-def writable_path(text: str) -> WritablePath:
-    """Returns the path that a text names; raises SettingsError if files cannot be written there."""
-    found = data_path(text)
-    if not isinstance(found, Path | ObjectPath):
-        schemes = ", ".join(f"{scheme}://" for scheme in SCHEMES)
-        raise SettingsError(f"{text}: cannot be written; expected a path, or a URI with one of {schemes}")
-    return found
 
 
 def _check_scheme(scheme: str, text: str) -> None:

@@ -18,12 +18,13 @@ from components.records.manifest import Manifest
 from components.settings.ingest import Ingest
 from components.settings.splits import Splits
 from components.storage.hashing import HashCache
-from components.storage.objects import ObjectPath, WritablePath
+from components.storage.location import Location
+from components.storage.objects import ObjectPath
 from components.storage.paths import files_below
 
 
 def run(
-    data: str, out: WritablePath, notes: Path, *flags: str, earlier: WritablePath | None = None, **settings: Any
+    data: str, out: Location, notes: Path, *flags: str, earlier: Location | None = None, **settings: Any
 ) -> Manifest:
     """Ingests a folder or pattern; flags are Beam's."""
     chosen, cache = Ingest(**settings), HashCache(None)
@@ -39,7 +40,7 @@ def run(
     return ingesting.run(job, lambda: beam.Pipeline(options=PipelineOptions(list(flags))), take)
 
 
-def content(artifact: WritablePath) -> dict[str, bytes]:
+def content(artifact: Location) -> dict[str, bytes]:
     """Returns all files of an artifact."""
     return {name: (artifact / name).read_bytes() for name in sorted(files_below(artifact))}
 

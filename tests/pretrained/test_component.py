@@ -15,14 +15,15 @@ from components.pretrained import artifacts
 from components.pretrained.component import ExtractExecutor
 from components.records import manifest, shard_files
 from components.settings.ingest import Ingest
-from components.storage.objects import ObjectPath, WritablePath
+from components.storage.location import Location
+from components.storage.objects import ObjectPath
 from components.storage.paths import files_below
 from data.digits import write_image_folder
 
 pytestmark = pytest.mark.slow
 
 
-def examples(uri: WritablePath) -> Any:
+def examples(uri: Location) -> Any:
     """Returns an artifact of examples."""
     artifact = standard_artifacts.Examples()
     artifact.uri, artifact.split_names = str(uri), '["train", "eval", "test"]'
@@ -35,7 +36,7 @@ def executor(kind: Any, home: Path, *flags: str) -> Any:
     return kind(kind.Context(beam_pipeline_args=list(flags), tmp_dir=str(home / "tmp"), unique_id="1"))
 
 
-def run_ingest(data: Path, target: WritablePath, home: Path) -> Any:
+def run_ingest(data: Path, target: Location, home: Path) -> Any:
     """Runs the node Ingest and returns its artifact."""
     config = IngestConfig(
         needs=Needs(),
@@ -49,7 +50,7 @@ def run_ingest(data: Path, target: WritablePath, home: Path) -> Any:
     return written
 
 
-def run_extract(read: Any, model: WritablePath, target: WritablePath, home: Path, *flags: str) -> None:
+def run_extract(read: Any, model: Location, target: Location, home: Path, *flags: str) -> None:
     """Runs the node Extract."""
     stored = standard_artifacts.Model()
     stored.uri = str(model)
@@ -58,7 +59,7 @@ def run_extract(read: Any, model: WritablePath, target: WritablePath, home: Path
     executor(ExtractExecutor, home, *flags).Do(inputs, {"extracted": [examples(target)]}, properties)
 
 
-def content(artifact: WritablePath) -> dict[str, bytes]:
+def content(artifact: Location) -> dict[str, bytes]:
     """Returns all files of an artifact."""
     return {name: (artifact / name).read_bytes() for name in sorted(files_below(artifact))}
 

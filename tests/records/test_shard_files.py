@@ -10,27 +10,28 @@ import pytest
 from components.errors import LedgerMismatch
 from components.records import shard_files
 from components.records.manifest import Shard
-from components.storage.objects import ObjectPath, WritablePath
+from components.storage.location import Location
+from components.storage.objects import ObjectPath
 
 HOME = Path(__file__).resolve().parents[2]
 SHARD = Shard("train", "Split-train/data_tfrecord-00000-of-00001", 1, 5, "")
 
 
 @pytest.fixture(params=["here", "s3"])
-def artifact(request: pytest.FixtureRequest, tmp_path: Path) -> WritablePath:
+def artifact(request: pytest.FixtureRequest, tmp_path: Path) -> Location:
     """The folder of an artifact, on this machine and on a store."""
     if request.param == "here":
         return tmp_path / "artifact"
     return ObjectPath(f"{request.getfixturevalue('s3_bucket')}/artifact")
 
 
-def write(artifact: WritablePath, name: str, content: bytes = b"bytes") -> None:
+def write(artifact: Location, name: str, content: bytes = b"bytes") -> None:
     """Publishes one file of an artifact."""
     with shard_files.publish(artifact, name) as temporary:
         temporary.write_bytes(content)
 
 
-def test_reported_shards_are_accepted(artifact: WritablePath) -> None:
+def test_reported_shards_are_accepted(artifact: Location) -> None:
     """Files outside of the splits are not shards."""
     write(artifact, SHARD.name)
     write(artifact, "schema.pbtxt")
@@ -51,7 +52,7 @@ def test_reported_shards_are_accepted(artifact: WritablePath) -> None:
         ),
     ],
 )
-def test_any_other_listing_stops_the_run(artifact: WritablePath, files: dict[str, bytes], reason: str) -> None:
+def test_any_other_listing_stops_the_run(artifact: Location, files: dict[str, bytes], reason: str) -> None:
     """With the name of the file and what to do."""
     for name, content in files.items():
         write(artifact, name, content)
@@ -64,8 +65,8 @@ KILLED = """
 import pathlib, sys
 from components.records import shard_files
 from components.records.tfrecord import TFRecordWriter
-from components.storage import paths
-with shard_files.publish(paths.writable_path(sys.argv[1]), sys.argv[2]) as temporary, TFRecordWriter(temporary) as file:
+from components.storage.location import location
+with shard_files.publish(location(sys.argv[1]), sys.argv[2]) as temporary, TFRecordWriter(temporary) as file:
     file.write([[b"half of it"]])
     file._stream.flush()
     print(temporary, flush=True)
@@ -73,7 +74,7 @@ with shard_files.publish(paths.writable_path(sys.argv[1]), sys.argv[2]) as tempo
 """
 
 
-def test_a_killed_worker_leaves_nothing_in_the_split(artifact: WritablePath) -> None:
+def test_a_killed_worker_leaves_nothing_in_the_split(artifact: Location) -> None:
     """Its unit is written again by another one; what it left is removed before the manifest is written."""
     worker = subprocess.Popen(
         [sys.executable, "-c", KILLED, str(artifact), SHARD.name],

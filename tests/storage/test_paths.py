@@ -34,13 +34,7 @@ def test_any_other_text_is_a_path(text: str) -> None:
 @pytest.mark.parametrize("text", ["gs://bucket/folder", "s3://bucket"])
 def test_a_uri_of_a_store_is_an_object_path(text: str) -> None:
     """A slash at the end is ignored; files can be written there."""
-    assert data_path(text) == data_path(f"{text}/") == paths.writable_path(text) == ObjectPath(text)
-
-
-def test_files_cannot_be_written_at_other_uris() -> None:
-    """Beam's filesystems are used for reading."""
-    with pytest.raises(SettingsError, match="flat://x: cannot be written; expected a path, or a URI with one of s3://"):
-        paths.writable_path("flat://x")
+    assert data_path(text) == data_path(f"{text}/") == ObjectPath(text)
 
 
 def test_beam_flags_of_s3_are_environment_variables(monkeypatch: pytest.MonkeyPatch) -> None:

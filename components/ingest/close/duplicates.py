@@ -20,7 +20,7 @@ from components.ingest.write.fingerprints import FOLDER, ROW, Hashes, Rows, file
 from components.storage.local_copy import local_copy
 
 if TYPE_CHECKING:
-    from components.storage.objects import WritablePath
+    from components.storage.location import Location
 
 _BUCKET, _MAX_BUCKETS = 1 << 19, 256  # rows per bucket, and maximum number of buckets
 Place = tuple[str, int]  # shard, and the record's number in it, from 0
@@ -51,7 +51,7 @@ def describe(extra: int, groups: int, example: str, conflicts: int, conflict: st
     return [f"{counts}, such as {shown}{note}" for counts, shown in examples.items() if shown]
 
 
-def find(artifact: "WritablePath", shards: Sequence[str]) -> Duplicates:
+def find(artifact: "Location", shards: Sequence[str]) -> Duplicates:
     """Compares all records of these shards; a shard without fingerprints is left out."""
     with local_copy(artifact / FOLDER) as folder:
         return _find(folder, shards)

@@ -21,13 +21,13 @@ from components.settings.ingest import Ingest
 from components.settings.splits import SPLITS
 
 if TYPE_CHECKING:
-    from components.storage.objects import WritablePath
+    from components.storage.location import Location
 
 _SHOWN = 5  # quarantined records named in a message
 
 
 def close(
-    artifact: "WritablePath",
+    artifact: "Location",
     listing: Listing,
     reports: Sequence[ShardReport],
     settings: Ingest,

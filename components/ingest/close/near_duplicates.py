@@ -27,7 +27,7 @@ from components.settings.splits import SPLITS
 from components.storage import durable
 
 if TYPE_CHECKING:
-    from components.storage.objects import WritablePath
+    from components.storage.location import Location
 
 _BITS = 64
 _MAX_LISTED = 10_000  # pairs
@@ -107,7 +107,7 @@ def check(listing: Listing, reports: Sequence[ShardReport], settings: Ingest) ->
     return found, found.warnings(settings.near_duplicate_bits)
 
 
-def write(artifact: "WritablePath", found: NearDuplicates) -> None:
+def write(artifact: "Location", found: NearDuplicates) -> None:
     """Writes the list of pairs into the artifact, if there are any."""
     if found.pairs:
         lines = [orjson.dumps(pair) + b"\n" for pair in found.pairs]

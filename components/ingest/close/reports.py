@@ -18,13 +18,13 @@ from components.records.quarantine import Quarantined
 from components.storage import durable, paths
 
 if TYPE_CHECKING:
-    from components.storage.objects import WritablePath
+    from components.storage.location import Location
 
 FOLDER = "reports"
 _READS = 8  # requests to a store at once
 
 
-def store(artifact: "WritablePath", unit: str, reports: Sequence[ShardReport]) -> None:
+def store(artifact: "Location", unit: str, reports: Sequence[ShardReport]) -> None:
     """Stores the reports of one work unit; a retried bundle stores the same ones again."""
     content = orjson.dumps([asdict(report) for report in reports], option=orjson.OPT_NON_STR_KEYS)
     # Renamed, so that it is whole or absent, but not synced: after a crash of the machine nothing reads it.
@@ -32,7 +32,7 @@ def store(artifact: "WritablePath", unit: str, reports: Sequence[ShardReport]) -
     durable.write_bytes(artifact / FOLDER / _name_of(unit), content, private=True, sync=False)
 
 
-def collect(artifact: "WritablePath", units: Sequence[str]) -> list[ShardReport]:
+def collect(artifact: "Location", units: Sequence[str]) -> list[ShardReport]:
     """Returns the reports of all work units; raises LedgerMismatch if one has none."""
     written = paths.files_below(artifact / FOLDER)
     missing = [unit for unit in units if _name_of(unit) not in written]
@@ -46,7 +46,7 @@ def _name_of(unit: str) -> str:
     return unit.replace("/", "_") + ".json"
 
 
-def _read(artifact: "WritablePath", unit: str) -> list[ShardReport]:
+def _read(artifact: "Location", unit: str) -> list[ShardReport]:
     return [from_json(stored) for stored in orjson.loads((artifact / FOLDER / _name_of(unit)).read_bytes())]
 
 

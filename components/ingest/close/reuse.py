@@ -25,7 +25,8 @@ from components.records.manifest import MANIFEST
 from components.settings.ingest import Ingest
 from components.storage import durable
 from components.storage.hashing import digest_of
-from components.storage.objects import ObjectPath, WritablePath
+from components.storage.location import Location
+from components.storage.objects import ObjectPath
 
 _FOLDER = "spans"
 _LIBRARIES = ("numpy", "pillow", "pyarrow", "tensorflow")
@@ -44,7 +45,7 @@ def key_of(span: SpanFiles, table: Table | None, settings: Ingest, strata: str =
     return digest_of([orjson.dumps(depends_on, option=orjson.OPT_SORT_KEYS).decode()])
 
 
-def link_shards(span: SpanFiles, key: str, earlier: WritablePath, artifact: WritablePath) -> list[ShardReport] | None:
+def link_shards(span: SpanFiles, key: str, earlier: Location, artifact: Location) -> list[ShardReport] | None:
     """Links the shards of a span from the newest earlier artifact that has them intact; None if there is none.
 
     Args:
@@ -63,26 +64,26 @@ def link_shards(span: SpanFiles, key: str, earlier: WritablePath, artifact: Writ
     return None
 
 
-def store(artifact: WritablePath, span: SpanFiles, key: str, written: Sequence[ShardReport]) -> None:
+def store(artifact: Location, span: SpanFiles, key: str, written: Sequence[ShardReport]) -> None:
     """Stores the key and the reports of a span, for the next ingest."""
     stored = {"key": key, "reports": [asdict(report) for report in written]}
     durable.write_bytes(_file_of(artifact, span), orjson.dumps(stored, option=orjson.OPT_NON_STR_KEYS), private=True)
 
 
-def _artifacts(folder: WritablePath) -> list[WritablePath]:
+def _artifacts(folder: Location) -> list[Location]:
     """Returns finished artifacts, newest first: `folder` itself, or those in it, which are numbered."""
     if (folder / MANIFEST).is_file():
         return [folder]
-    inside: Iterable[WritablePath] = folder.iterdir() if folder.is_dir() else ()
+    inside: Iterable[Location] = folder.iterdir() if folder.is_dir() else ()
     found = [path for path in inside if path.name.isdigit() and (path / MANIFEST).is_file()]
     return sorted(found, key=lambda path: int(path.name), reverse=True)
 
 
-def _file_of(artifact: WritablePath, span: SpanFiles) -> WritablePath:
+def _file_of(artifact: Location, span: SpanFiles) -> Location:
     return artifact / _FOLDER / f"{span.span.name}.json"
 
 
-def _read(artifact: WritablePath, span: SpanFiles) -> dict[str, Any]:
+def _read(artifact: Location, span: SpanFiles) -> dict[str, Any]:
     try:
         stored: dict[str, Any] = orjson.loads(_file_of(artifact, span).read_bytes())
     except (OSError, ValueError):
@@ -90,7 +91,7 @@ def _read(artifact: WritablePath, span: SpanFiles) -> dict[str, Any]:
     return stored
 
 
-def _link_intact(old: WritablePath, artifact: WritablePath, report: ShardReport) -> bool:
+def _link_intact(old: Location, artifact: Location, report: ShardReport) -> bool:
     """Links one shard and its fingerprints; False if the shard is missing or not what was written."""
     if not report.name:
         return True  # a range with no good row has no shard
@@ -103,7 +104,7 @@ def _link_intact(old: WritablePath, artifact: WritablePath, report: ShardReport)
     return True
 
 
-def _link(old: WritablePath, artifact: WritablePath, name: str) -> None:
+def _link(old: Location, artifact: Location, name: str) -> None:
     source, target = old / name, artifact / name
     if isinstance(source, ObjectPath) and isinstance(target, ObjectPath):
         source.copy_to(target)

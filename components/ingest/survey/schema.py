@@ -12,7 +12,7 @@ from components.records.schema import DTYPE, RECORD_ID, SHAPE
 from components.storage import durable
 
 if TYPE_CHECKING:
-    from components.storage.objects import WritablePath
+    from components.storage.location import Location
 
 _HEADER = "# Inferred from the data. Edit it and keep it: the gate compares the data with it.\n"
 
@@ -48,7 +48,7 @@ def infer(schema: pa.Schema, label: str, images: str = "") -> schema_pb2.Schema:
     return inferred
 
 
-def write(path: "WritablePath", schema: pa.Schema, label: str, images: str = "") -> None:
+def write(path: "Location", schema: pa.Schema, label: str, images: str = "") -> None:
     """Writes the inferred schema."""
     durable.write_bytes(path, as_text(schema, label, images))
 

@@ -27,14 +27,14 @@ from components.storage.paths import DataPath
 
 if TYPE_CHECKING:
     from components.settings.ingest import Ingest
-    from components.storage.objects import WritablePath
+    from components.storage.location import Location
 
 
 def write_shard(
     shard: ShardFiles,
     source: FileSource,
     data: DataPath,
-    artifact: "WritablePath",
+    artifact: "Location",
     settings: "Ingest",
     checks: Path | None = None,
 ) -> ShardReport:

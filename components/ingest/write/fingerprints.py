@@ -13,7 +13,7 @@ import numpy.typing as npt
 from components.records import shard_files
 
 if TYPE_CHECKING:
-    from components.storage.objects import WritablePath
+    from components.storage.location import Location
 
 FOLDER = "fingerprints"
 ROW = np.dtype([("content", "<u8"), ("label", "<u4"), ("number", "<u4")])
@@ -24,7 +24,7 @@ Rows = npt.NDArray[np.void]
 
 
 @contextlib.contextmanager
-def fingerprint_writer(artifact: "WritablePath", shard: str) -> Iterator["FingerprintWriter"]:
+def fingerprint_writer(artifact: "Location", shard: str) -> Iterator["FingerprintWriter"]:
     """Opens the fingerprints of a shard for writing; they are published if the block ends without an error."""
     with shard_files.publish(artifact, name_of(shard)) as temporary, temporary.open("wb") as file:
         writer = FingerprintWriter(file)

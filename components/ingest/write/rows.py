@@ -33,7 +33,7 @@ from components.settings.splits import SPLITS
 from components.storage.paths import DataPath
 
 if TYPE_CHECKING:
-    from components.storage.objects import WritablePath
+    from components.storage.location import Location
 
 _MAX_CLASSES = 10_000  # counted one by one per range: a label may be different in every row
 _OTHER_CLASSES = "…"  # the name under which all further ones are counted
@@ -107,7 +107,7 @@ class RangeReader:
                 yield from column.read(batch)
 
 
-def write_range(reader: RangeReader, shard: str, artifact: "WritablePath") -> list[ShardReport]:
+def write_range(reader: RangeReader, shard: str, artifact: "Location") -> list[ShardReport]:
     """Writes the shards of one range and reports what happened to each of its rows.
 
     Args:
@@ -187,7 +187,7 @@ class _SplitWriters:
     """One shard per split, opened for its first record; each is renamed when it is whole."""
 
     def __init__(
-        self, stack: contextlib.ExitStack, artifact: "WritablePath", shard: str, image: str, *, gzip: bool
+        self, stack: contextlib.ExitStack, artifact: "Location", shard: str, image: str, *, gzip: bool
     ) -> None:
         self._stack, self._artifact, self._image = stack, artifact, image
         self._end, self._gzip = f"{shard}.gz" if gzip else shard, gzip

@@ -24,7 +24,7 @@ from components.settings.splits import SPLITS, Splits
 from components.storage import durable
 
 if TYPE_CHECKING:
-    from components.storage.objects import WritablePath
+    from components.storage.location import Location
 
 ROW = np.dtype([("place", "<u8"), ("class", "<u8")])
 FOLDER, _TABLE = "strata", "table.npz"
@@ -63,7 +63,7 @@ class Strata:
         parts = (self.classes, self.edges, self.shared, self.shared_class)
         return hashlib.sha256(b"".join(part.tobytes() for part in parts)).hexdigest()
 
-    def save(self, artifact: "WritablePath") -> None:
+    def save(self, artifact: "Location") -> None:
         """Writes it where all work units find it."""
         with (
             durable.publish_file(artifact / FOLDER / _TABLE, sync=False) as temporary,
@@ -72,7 +72,7 @@ class Strata:
             np.savez(file, **asdict(self))
 
     @staticmethod
-    def load(artifact: "WritablePath") -> "Strata":
+    def load(artifact: "Location") -> "Strata":
         """Reads what `save` wrote."""
         with (artifact / FOLDER / _TABLE).open("rb") as file, np.load(file) as stored:
             return Strata(**stored)
@@ -122,21 +122,21 @@ def of_files(files: Sequence[ListedFile], splits: Splits) -> Rows:
     return np.array(rows, ROW)
 
 
-def store(artifact: "WritablePath", unit: str, rows: Rows) -> None:
+def store(artifact: "Location", unit: str, rows: Rows) -> None:
     """Stores place and class of the records of one work unit; a retried bundle stores the same again."""
     with durable.publish_file(_file_of(artifact, unit), sync=False) as temporary, temporary.open("wb") as file:
         np.save(file, rows)
 
 
-def collect(artifact: "WritablePath", units: Sequence[str]) -> Rows:
+def collect(artifact: "Location", units: Sequence[str]) -> Rows:
     """Returns what all work units stored."""
     return np.concatenate([np.empty(0, ROW), *(_read(_file_of(artifact, unit)) for unit in units)])
 
 
-def _file_of(artifact: "WritablePath", unit: str) -> "WritablePath":
+def _file_of(artifact: "Location", unit: str) -> "Location":
     return artifact / FOLDER / f"{unit}.npy"
 
 
-def _read(path: "WritablePath") -> Rows:
+def _read(path: "Location") -> Rows:
     rows: Rows = np.load(io.BytesIO(path.read_bytes()))
     return rows
