@@ -20,7 +20,7 @@ from data.digits import write_image_folder
 from pipelines.package import bundle, wheel
 
 PENSTOCK = Path(sys.executable).with_name("penstock")
-pytestmark = [pytest.mark.e2e, pytest.mark.slow]
+pytestmark = [pytest.mark.e2e, pytest.mark.slow, pytest.mark.all]
 
 QUICK = ("--set", "train.epochs=1", "--set", "evaluate.min_accuracy=0", "--set", "gate.min_per_class=0")
 IMAGE = f"europe-west1-docker.pkg.dev/my-project-123456/penstock/worker:{bundle.image_tag(wheel.version())}"
