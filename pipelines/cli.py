@@ -187,6 +187,7 @@ def ingest(
     from pathlib import Path
 
     from components import progress
+    from components.errors import exit_code_of
     from components.settings import tree
     from components.training import interrupt
     from pipelines import config, log
@@ -203,8 +204,12 @@ def ingest(
     target.parent.mkdir(parents=True, exist_ok=True)
     with log.diverted(target.with_name(f"{target.name}.log")) as user:
         display = Display(user)
-        with interrupt.raised(), progress.warnings_to(display.warning):
-            made = ingest_alone.ingest(request, display.surveyed)
+        try:
+            with interrupt.raised(), progress.warnings_to(display.warning):
+                made = ingest_alone.ingest(request, display.surveyed)
+        except KeyboardInterrupt as error:  # Typer would end with 130 for SIGTERM too
+            display.say(str(error))
+            raise typer.Exit(exit_code_of(error)) from None
         display.ingested(made, target)
 
 
