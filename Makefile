@@ -1,5 +1,5 @@
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test test-fast test-all check lock clean
+.PHONY: help setup demo test test-fast test-all test-engines check lock clean
 
 TASK ?= image
 ARGS ?=
@@ -20,13 +20,16 @@ demo: setup  ## generate sample data and run TASK (default: image) from raw data
 	@$(BIN)/penstock run $(TASK) $(ARGS)
 
 test: setup  ## run the tests that every change must pass, in WORKERS (default: 3) processes; ARGS goes to pytest
-	@$(PYTEST) -m "not all" $(ARGS)
+	@$(PYTEST) -m "not all and not engine" $(ARGS)
 
 test-fast: setup  ## run the tests that take less than about 3 seconds each and run no pipeline
-	@$(PYTEST) -m "not slow and not e2e and not all" $(ARGS)
+	@$(PYTEST) -m "not slow and not e2e and not all and not engine" $(ARGS)
 
-test-all: setup  ## run all tests, with long fuzzing and the benchmarks' own tests
-	@$(PYTEST) $(ARGS)
+test-all: setup  ## run all tests but those of engines, with long fuzzing and the benchmarks' own tests
+	@$(PYTEST) -m "not engine" $(ARGS)
+
+test-engines: setup  ## run the tests on a real Flink cluster (Java, Maven; object stores: Go)
+	@$(BIN)/pytest -m engine tests/engine $(ARGS)
 
 check: setup  ## check lint rules, formatting, types and the direction of imports
 	@$(BIN)/ruff check .

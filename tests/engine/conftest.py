@@ -43,6 +43,7 @@ class Engine:
     """A running engine, and commands on it."""
 
     folder: Path  # of its state and logs
+    hidden: Path | None  # a folder that its workers do not see; None if this machine cannot hide one
 
     @property
     def state(self) -> places.State:
@@ -113,10 +114,28 @@ class Engine:
             each.kill()
         psutil.wait_procs(everything, timeout=LONGEST)
 
+    def bring_up(self) -> None:
+        """Starts the engine, in a mount namespace of its own where an empty disk covers the hidden folder."""
+        start = [str(PENSTOCK), "engine", "start", "flink", "--task-managers", "2", "--slots", "2"]
+        hide = ["unshare", "--mount", "sh", "-c", 'mount -t tmpfs tmpfs "$0" && exec "$@"', str(self.hidden)]
+        done = subprocess.run(
+            [*(hide if self.hidden else []), *start],
+            cwd=PROJECT, text=True, capture_output=True, check=False, timeout=LONGEST,
+        )  # fmt: skip
+        assert done.returncode == 0, done.stdout + done.stderr
+
     def restart(self) -> None:
         """Stops what is left of the engine, and starts all of it again."""
         cluster.stop(print)
-        cluster.start(cluster.Size(2, 2), print)
+        self.bring_up()
+
+
+def _can_hide() -> bool:
+    """Whether a process can get mounts of its own here."""
+    command = ["unshare", "--mount", "sh", "-c", "mount -t tmpfs tmpfs /mnt"]
+    return (
+        shutil.which("unshare") is not None and not subprocess.run(command, check=False, capture_output=True).returncode
+    )
 
 
 @pytest.fixture(scope="session")
@@ -125,14 +144,11 @@ def engine(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Engine]:
     if reason := missing_tool():
         pytest.skip(reason)
     folder = tmp_path_factory.mktemp("engine")
+    started = Engine(folder, tmp_path_factory.mktemp("submitter") if _can_hide() else None)
     os.environ[places.VARIABLE] = str(folder)
     try:
-        done = subprocess.run(
-            [str(PENSTOCK), "engine", "start", "flink", "--task-managers", "2", "--slots", "2"],
-            cwd=PROJECT, text=True, capture_output=True, check=False, timeout=1800,
-        )  # fmt: skip
-        assert done.returncode == 0, done.stdout + done.stderr
-        yield Engine(folder)
+        started.bring_up()
+        yield started
     finally:
         cluster.stop(print)
         del os.environ[places.VARIABLE]

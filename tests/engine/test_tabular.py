@@ -10,7 +10,7 @@ import pytest
 
 from data.__main__ import generators
 
-pytestmark = [pytest.mark.e2e, pytest.mark.slow]
+pytestmark = pytest.mark.engine
 EPOCHS = ("--set", "train.epochs=2")
 
 
@@ -24,7 +24,7 @@ def runs(engine: Any, tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, P
     assert code == 0, output
     assert "direct runner: in memory" in output
     process = engine.start(*common, "--root", str(home / "flink"), "--runner", "flink")
-    output, _ = process.communicate()
+    output, _ = process.communicate(timeout=600)
     assert process.returncode == 0, output
     return home / "direct", home / "flink", output, process.pid
 

@@ -9,7 +9,7 @@ import pytest
 from components.tasks import NAMES
 from data.__main__ import generators
 
-pytestmark = [pytest.mark.e2e, pytest.mark.slow, pytest.mark.all]
+pytestmark = pytest.mark.engine
 TASKS = ("image", "text", "tensor", "multimodal")  # tabular: test_tabular.py
 FEW = ("--set", "train.epochs=1", "--set", "evaluate.min_accuracy=0")
 

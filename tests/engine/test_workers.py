@@ -11,7 +11,7 @@ from components.errors import PenstockError, SettingsError
 from pipelines.engine import boot, workers
 from pipelines.package import user_code, wheel
 
-pytestmark = pytest.mark.slow
+pytestmark = pytest.mark.engine
 
 
 @pytest.fixture(scope="module")

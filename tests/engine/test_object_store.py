@@ -1,0 +1,78 @@
+"""Data and root on a real S3 server, data nodes on a real Flink cluster whose workers see nothing of the submitter."""
+
+import hashlib
+import os
+from collections import Counter
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from components.storage.objects import ObjectPath
+from data.__main__ import generators
+from pipelines.orchestration.store import Store
+
+pytestmark = pytest.mark.engine
+FEW = ("--set", "train.epochs=1", "--set", "evaluate.min_accuracy=0")
+# The files that must not depend on where they were made; the others name folders, times or versions.
+EQUAL = (
+    "Ingest/examples/*/**/*", "Transform/transform_graph/*/transform_fn/assets/*",
+    "Trainer/model/*/Format-Serving/variables/*", "serving/1/variables/*",
+)  # fmt: skip
+NODES = ("Ingest", "StatisticsGen", "Transform", "Trainer", "Evaluator")
+
+
+@pytest.fixture(scope="module")
+def isolated(engine: Any, s3_server: Any) -> Any:
+    """The engine with the S3 server's credentials in the environment of its workers."""
+    if engine.hidden is None:
+        pytest.skip("hiding folders from workers needs permission to mount (unshare --mount)")
+    old = {name: os.environ.get(name) for name in s3_server.environment}
+    os.environ.update(s3_server.environment)
+    engine.restart()
+    yield engine
+    for name, value in old.items():
+        if value is None:
+            del os.environ[name]
+        else:
+            os.environ[name] = value
+
+
+@pytest.mark.parametrize("task", ["tabular", "image"])
+def test_result_equals_a_local_run(task: str, isolated: Any, s3_bucket: str) -> None:
+    """Shards, vocabularies and weights are byte-equal, metrics and ledgers equal; nothing ran in the submitter."""
+    home = isolated.hidden / task
+    generators()[task].main(["--out", str(home / "data")])
+    for file in (file for file in (home / "data").rglob("*") if file.is_file()):
+        ObjectPath(f"{s3_bucket}/data/{file.relative_to(home / 'data').as_posix()}").upload(file)
+    code, output = isolated.run("run", task, "--data", str(home / "data"), "--root", str(home / "local"), *FEW)
+    assert code == 0, output
+    places = ("--data", f"{s3_bucket}/data", "--root", f"{s3_bucket}/root", "--state", str(home / "state"))
+    process = isolated.start("run", task, *places, *FEW, "--runner", "flink")
+    output, _ = process.communicate(timeout=600)
+    assert process.returncode == 0, output
+    jobs = [each for each in isolated.workers() if f"-{task}-" in each["job"]]
+    starts = Counter((each["job"], each["task_manager"]) for each in jobs)
+
+    assert files(ObjectPath(f"{s3_bucket}/root")) == files(home / "local")
+    assert outcome(home / "state", task) == outcome(home / "local", task)
+    assert set(starts.values()) == {1}
+    assert process.pid not in {each["pid"] for each in jobs}
+    again, said = isolated.run("run", task, *places, *FEW, "--runner", "flink")
+    assert (again, "✓" in said) == (0, False)
+
+
+def files(root: Path | ObjectPath) -> dict[str, str]:
+    """Returns the digests of the files that must be equal."""
+    found = (path for pattern in EQUAL for path in root.glob(pattern) if path.is_file())
+    return {str(path).removeprefix(f"{root}/"): hashlib.sha256(path.read_bytes()).hexdigest() for path in found}
+
+
+def outcome(state: Path, task: str) -> dict[str, Any]:
+    """Returns ledgers of all nodes and the metrics of the Evaluator."""
+    store = Store(state / "metadata.db", task)
+    newest = {name: next(store.finished(name)) for name in NODES}
+    return {
+        "ledgers": {name: execution.ledger for name, execution in newest.items()},
+        "metrics": newest["Evaluator"].facts["metrics"],
+    }
