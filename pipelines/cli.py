@@ -11,7 +11,7 @@ from components.tasks import NAMES
 # Typer reads annotations at run time; `Optional` keeps them readable for it on Python 3.10.
 app = typer.Typer(
     name="penstock",
-    help="From raw data to a served model with a TFX pipeline on one machine.",
+    help="From raw data to a served model with a TFX pipeline.",
     no_args_is_help=True,
     add_completion=False,
     pretty_exceptions_enable=False,
@@ -103,7 +103,7 @@ def _root(
         bool, typer.Option("--version", callback=_print_version, is_eager=True, help="Print the version and exit.")
     ] = False,
 ) -> None:
-    """From raw data to a served model with a TFX pipeline on one machine."""
+    """From raw data to a served model with a TFX pipeline."""
     del version  # handled by its callback
 
 
