@@ -16,7 +16,7 @@ from typing import Any
 import orjson
 
 from components.errors import SettingsError
-from components.storage import durable
+from components.storage import durable, paths
 from components.storage.objects import ObjectPath
 from pipelines.config import RunConfig
 from pipelines.orchestration import lease
@@ -51,6 +51,13 @@ def check_state(config: RunConfig) -> dict[str, Any]:
             f"{config.state}: holds a pipeline root of its own; choose another --state for {config.store}"
         )
     return known
+
+
+def prepare(config: RunConfig) -> None:
+    """Passes Beam's --s3_… flags to the clients of all stores of a run, before the first request."""
+    for place in (config.data, str(config.root), str(config.serving)):
+        if place.startswith("s3://"):
+            paths.prepare(place, config.beam_args)
 
 
 @contextmanager
