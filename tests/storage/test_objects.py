@@ -195,7 +195,7 @@ class TestContent:
     def test_a_writer_whose_answer_was_lost_has_won(
         self, home: ObjectPath, lost_answers: Callable[[str], None]
     ) -> None:
-        """obstore repeats the request, and the store refuses it: the condition was broken by the first attempt."""
+        """Obstore repeats the request, and the store refuses it: the condition was broken by the first attempt."""
         lost_answers("me")
 
         made = (home / "lock").create(b"me")
