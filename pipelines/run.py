@@ -194,7 +194,10 @@ class _TfxRun:
             page.write(facts, self._config.report)
             model_card.write(facts, self._config)
             if not self._has_lost_lock():  # else the reports on the store are those of the run that has it now
-                remote_root.upload_reports(self._config, self._config.state / model_card.FILE)
+                has_ingested = any(node.id == "Ingest" and node.state != "cached" for node in self._nodes)
+                quarantined = [self._config.quarantine_list] if has_ingested else []  # else of an earlier run
+                card = self._config.state / model_card.FILE
+                remote_root.upload_reports(self._config, self._config.report, card, *quarantined)
         except OSError as error:
             return self._explained(error)
         return None

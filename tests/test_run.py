@@ -12,6 +12,7 @@ from components.errors import Locked
 from pipelines import config as run_config
 from pipelines import run
 from pipelines.orchestration import lease, remote_root
+from pipelines.orchestration.outcome import NodeFacts
 from pipelines.orchestration.store import Store
 from pipelines.report import model_card, page
 
@@ -57,6 +58,23 @@ def test_flags_of_s3_count_for_every_place(place: str, tmp_path: Path, monkeypat
     )
     remote_root.prepare(config)
     assert os.environ["AWS_REGION"] == "moon"
+
+
+@pytest.mark.parametrize("state", ["ran", "failed", "cached", ""])
+def test_an_old_quarantine_list_is_not_uploaded(
+    s3_bucket: str, tmp_path: Path, state: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Only that of an Ingest in this run: on a shared root, it may be older than the one on the store."""
+    config = run_config.make("image", data=".", root=f"{s3_bucket}/root", state=str(tmp_path))
+    assert config.store is not None
+    config.quarantine_list.write_text("")
+    monkeypatch.setattr(page, "write", lambda *_: None)
+    monkeypatch.setattr(model_card, "write", lambda *_: None)
+    nothing: Any = None
+    ended = run._TfxRun(config, nothing, nothing, nothing)
+    ended._nodes += [NodeFacts("Ingest", state, 0.0, "")] if state else []
+    ended._write_report(nothing)
+    assert (config.store / "quarantine.jsonl").is_file() is (state in ("ran", "failed"))
 
 
 def test_a_run_that_lost_its_lock_starts_no_node(s3_bucket: str, tmp_path: Path) -> None:

@@ -75,11 +75,11 @@ def held(config: RunConfig, *, wait: bool, take_over: bool) -> Iterator[Lease | 
         yield holding
 
 
-def upload_reports(config: RunConfig, *more: Path) -> None:
+def upload_reports(config: RunConfig, *files: Path) -> None:
     """Copies what a person reads after a run to a root on an object store."""
     if config.store is None:
         return
-    for file in (config.report, config.quarantine_list, *more):
+    for file in files:
         if file.exists():
             (config.store / file.name).upload(file)
 
