@@ -184,8 +184,6 @@ def ingest(
     runner: Runner = None,
 ) -> None:
     """Convert raw data to sharded TFRecords, without training."""
-    from pathlib import Path
-
     from components import progress
     from components.errors import exit_code_of
     from components.settings import tree
@@ -197,7 +195,8 @@ def ingest(
     log.prepare_environment()
     given = map(tree.parse_flag, [*(flags or ()), *_runner_flag(runner)])
     chosen = config.load_settings([{"ingest": {"label": label}}, *given])
-    target, known = Path(out).absolute(), Path(earlier).absolute() if earlier else None
+    target = config.local_folder("--out", out)
+    known = config.local_folder("--earlier", earlier) if earlier else None
     request = ingest_alone.IngestRequest(
         config.data_of(data), target, chosen.ingest, beam_args or (), wait, known, chosen.engine
     )
@@ -230,7 +229,7 @@ def package(
 
     chosen = config.make(task, data=".", name=name, settings_file=settings_file, flags=flags or ())
     modules = user_code.modules(chosen.task, chosen.settings)
-    made = bundle.write(Path(out).absolute(), modules, [Path(each) for each in include or ()])
+    made = bundle.write(config.local_folder("--out", out), modules, [Path(each) for each in include or ()])
     typer.echo(f"{made.wheel.name}: Penstock's code")
     if made.own:
         typer.echo(f"{made.own.name}: your modules and data files")
@@ -272,8 +271,8 @@ def stage(
         flags=[*([f"ingest.label={label}"] if label else []), *(flags or ())],
         beam_args=beam_args or (),
     )
+    target = config.local_folder("--out", out)
     dataflow.check(chosen.settings.engine, root, data)  # before TFX is imported
-    target = Path(out).absolute()
     log.prepare_environment()
     with log.diverted(target / "stage.log") as user:
         from pipelines.dataflow import stage as jobs

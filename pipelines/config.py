@@ -149,7 +149,7 @@ def make(
         settings=settings,
         state=_state(home, state or places.get("state"), chosen),
         beam_args=tuple(beam_args),
-        schema=str(_folder("schema", own)) if (own := schema or places.get("schema")) else "",
+        schema=str(local_folder("schema", own)) if (own := schema or places.get("schema")) else "",
         server=metadata_server.choose(metadata, places.get("metadata")),
     )
 
@@ -195,26 +195,26 @@ def data_of(text: str) -> str:
     """Returns what a user calls data: an address as it is, else an absolute path or pattern."""
     if places.is_uri(text):
         return str(places.data_path(text))
-    return str(_folder("data", text))
+    return str(local_folder("data", text))
 
 
 def _place(what: str, text: str) -> Path | ObjectPath:
     """Returns a folder on this machine, or one on an object store."""
-    return location.object_folder(what, text) if location.is_object_uri(text) else _folder(what, text)
+    return location.object_folder(what, text) if location.is_object_uri(text) else local_folder(what, text)
 
 
 def _state(root: Path | ObjectPath, given: str | None, name: str) -> Path:
     """Returns the folder for what must be on this machine."""
     if isinstance(root, Path):
-        if given and _folder("state", given) != root:
+        if given and local_folder("state", given) != root:
             raise SettingsError(
                 f"--state {given}: the root {root} is on this machine, and holds its own state; leave --state out"
             )
         return root
-    return _folder("state", given or f"runs/{name}")
+    return local_folder("state", given or f"runs/{name}")
 
 
-def _folder(what: str, text: str) -> Path:
+def local_folder(what: str, text: str) -> Path:
     """Returns an absolute path; rejects addresses and NUL characters."""
     try:
         return Path(check_path(text)).expanduser().absolute()

@@ -34,6 +34,7 @@ from pipelines.report.facts import RunFacts
 
 def dry_run(config: RunConfig, request: Request, out: TextIO = sys.stdout) -> int:
     """Prints for each node whether it would run, and why. Writes nothing."""
+    remote_root.prepare(config)
     remote_root.check_state(config)
     cache = HashCache(config.hash_cache, read_only=True)
     planned = plan.make(config, Store(config.metadata, config.name), cache, request)
@@ -53,6 +54,7 @@ def run(
         take_over: whether to take the lock of a root on an object store from a run that has ended elsewhere.
         compiled: the pipeline's IR if the `tfx` CLI has compiled it; up-to-date nodes are then recorded as well.
     """
+    remote_root.prepare(config)
     dataflow.check_run(config)
     workers.require_chief(config)
     with (
@@ -121,15 +123,22 @@ class _TfxRun:
                 progress.listen(display.progress, display.say)
                 self._run_nodes(compiled, display)
         except KeyboardInterrupt as error:
-            self._store.close_open_executions("CANCELED")
+            self._close_executions("CANCELED")
             return error
         except Exception as error:  # noqa: BLE001 - it is shown, logged and decides the exit code
             with suppress(OSError):  # the log may be on a full disk
                 traceback.print_exc()
             with suppress(Exception):  # the metadata itself may have failed; the next run closes the executions
-                self._store.close_open_executions("FAILED")
+                self._close_executions("FAILED")
             return self._explained(error)
         return None
+
+    def _close_executions(self, state: str) -> None:
+        if not self._has_lost_lock():  # else the open ones are those of the run that has it now
+            self._store.close_open_executions(state)
+
+    def _has_lost_lock(self) -> bool:
+        return self._lease is not None and self._lease.is_lost
 
     def _run_nodes(self, compiled: Any, display: Display) -> None:
         settings, beam_args = self._config.settings.engine, self._config.beam_args
@@ -184,7 +193,11 @@ class _TfxRun:
         try:
             page.write(facts, self._config.report)
             model_card.write(facts, self._config)
-            remote_root.upload_reports(self._config, self._config.state / model_card.FILE)
+            if not self._has_lost_lock():  # else the reports on the store are those of the run that has it now
+                has_ingested = any(node.id == "Ingest" and node.state != "cached" for node in self._nodes)
+                quarantined = [self._config.quarantine_list] if has_ingested else []  # else of an earlier run
+                card = self._config.state / model_card.FILE
+                remote_root.upload_reports(self._config, self._config.report, card, *quarantined)
         except OSError as error:
             return self._explained(error)
         return None

@@ -3,6 +3,8 @@
 import contextlib
 import ctypes
 import gc
+import http.client
+import http.server
 import itertools
 import os
 import shutil
@@ -10,6 +12,7 @@ import socket
 import subprocess
 import sys
 import tempfile
+import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager
@@ -164,6 +167,57 @@ class S3Server:
         name = f"bucket-{next(self._buckets)}"
         (self.folder / name).mkdir()
         return f"s3://{name}"
+
+
+@pytest.fixture
+def lost_answers(
+    s3_server: S3Server, s3_bucket: str, monkeypatch: pytest.MonkeyPatch
+) -> Iterator[Callable[[str], None]]:
+    """A proxy of the S3 server that loses an answer: to the first PUT of each object whose content has a word."""
+    del s3_bucket  # it sets the address that is changed here
+    words: list[str] = []
+    lost: set[tuple[str, str]] = set()
+
+    class Proxy(http.server.BaseHTTPRequestHandler):
+        protocol_version = "HTTP/1.1"
+
+        def forward(self) -> None:
+            body = self.rfile.read(int(self.headers.get("Content-Length") or 0))
+            connection = http.client.HTTPConnection(s3_server.address)
+            connection.putrequest(self.command, self.path, skip_host=True, skip_accept_encoding=True)
+            for name, value in self.headers.items():
+                connection.putheader(name, value)
+            connection.endheaders(body)
+            answer = connection.getresponse()
+            content = answer.read()
+            found = [(word, self.path) for word in words if self.command == "PUT" and word.encode() in body]
+            if set(found) - lost:
+                lost.update(found)
+                self.send_response(500)
+                content = b""
+            else:
+                self.send_response_only(answer.status)
+                for name, value in answer.getheaders():
+                    if name.lower() not in ("content-length", "connection", "transfer-encoding"):
+                        self.send_header(name, value)
+            size = answer.getheader("Content-Length", "0") if self.command == "HEAD" else str(len(content))
+            self.send_header("Content-Length", size)
+            self.end_headers()
+            self.wfile.write(content)
+
+        do_GET = do_PUT = do_HEAD = do_DELETE = do_POST = forward  # noqa: N815 - Python's names
+
+        def log_message(self, *_: Any) -> None:
+            """Prints nothing."""
+
+    with http.server.ThreadingHTTPServer(("127.0.0.1", 0), Proxy) as proxy:
+        thread = threading.Thread(target=proxy.serve_forever, args=[0.01])
+        thread.start()
+        for name in ("AWS_ENDPOINT_URL", "S3_ENDPOINT"):
+            monkeypatch.setenv(name, f"http://127.0.0.1:{proxy.server_port}")
+        yield words.append
+        proxy.shutdown()
+        thread.join()
 
 
 @pytest.fixture(scope="session")

@@ -1,6 +1,8 @@
 """The configuration of a run is made from the task, the settings file and flags; invalid parts are named."""
 
 import dataclasses
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -287,3 +289,23 @@ class TestUnsafe:
         run_config.make("image", data="data", root="fresh", flags=["push.directory=models"])
 
         assert sorted(home.rglob("*")) == before
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        ["ingest", ".", "--out", "s3://bucket/x"],
+        ["ingest", ".", "--out", "x", "--earlier", "gs://bucket/x"],
+        ["package", "image", "--out", "s3://bucket/x"],
+        ["stage", "image", "--sample", ".", "--sample-data", ".", "--root", "gs://b/r", "--data", "gs://b/d",
+         "--out", "gs://bucket/x"],
+    ],
+)  # fmt: skip
+def test_a_folder_that_must_be_on_this_machine_is_no_uri(command: list[str], home: Path) -> None:
+    """Exit code 2; no folder of the name s3: is made."""
+    program = Path(sys.executable).with_name("penstock")
+    ended = subprocess.run([program, *command], cwd=home, check=False, capture_output=True, text=True)
+
+    assert "expected a path on this machine, not an address" in ended.stderr
+    assert ended.returncode == 2
+    assert [path.name for path in home.iterdir()] == ["data"]

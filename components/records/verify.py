@@ -100,8 +100,15 @@ def _matches(artifact: DataPath, shard: Shard) -> bool:
     path = artifact / shard.name
     try:
         return path.stat().st_size == shard.bytes and checksum.of_file(path) == shard.checksum
-    except OSError:
+    except OSError as error:
+        _require_answer(path, error)
         return False
+
+
+def _require_answer(path: DataPath, error: OSError) -> None:
+    """Raises the error of a store that could not be asked, which says nothing about the shard."""
+    if not isinstance(path, Path) and not isinstance(error, FileNotFoundError):
+        raise error
 
 
 def _check_loss(artifact: DataPath, damages: Sequence[Damage], records: int, settings: Input) -> None:
@@ -129,6 +136,7 @@ def _examine(artifact: DataPath, shard: Shard) -> tuple[Damage, list[bytes]]:
     try:
         content = (artifact / shard.name).read_bytes()
     except OSError as error:
+        _require_answer(artifact / shard.name, error)
         return Damage(shard.name, shard.records, shard.records, (Fault(0, f"cannot be read: {error.strerror}"),)), []
     data, faults = decompress(content) if shard.name.endswith(".gz") else (content, [])
     added = len(content) - shard.bytes

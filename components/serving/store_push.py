@@ -45,13 +45,17 @@ def push(model: Path, serving: ObjectPath, provenance: Mapping[str, Any] | None 
         list(pool.map(lambda name: (target / name).upload(files[name]), sorted(files.keys() - {MODEL})))
     if provenance:
         (target / PROVENANCE.as_posix()).write_bytes(orjson.dumps(dict(provenance)))
-    claim = claim.advance("finishing")
-    if MODEL in files:
-        (target / MODEL).upload(files[MODEL])
     try:
+        claim = claim.advance("finishing")
+        if MODEL in files:
+            (target / MODEL).upload(files[MODEL])
         claim.advance("complete", target.files_below())
     except PenstockError:
-        target.remove_tree()
+        found = _read(claim.path)
+        if found.state == "complete" and found.content["id"] == claim.content["id"]:
+            return target  # another push took this one for dead, and finished it
+        if found.state == "given up":
+            target.remove_tree()
         raise
     return target
 
@@ -79,12 +83,13 @@ class _Claim:
             {} if files is None else {"files": {name: [s.st_size, s.identity] for name, s in sorted(files.items())}}
         )
         content = {**self.content, "state": state, **listed}
-        if not self.path.replace_if(orjson.dumps(content), self.identity):
+        identity = self.path.replace_if(orjson.dumps(content), self.identity)
+        if not identity:
             raise PenstockError(
                 f"{self.path}: another push gave this version up, because its process seemed to have ended; run again: "
                 "the model is pushed under the next version"
             )
-        return _Claim(self.path, self.path.stat().identity, content)
+        return _Claim(self.path, identity, content)
 
 
 def _read(path: ObjectPath) -> _Claim:
@@ -105,8 +110,8 @@ def _claim(serving: ObjectPath, version: int) -> tuple[int, _Claim]:
     content = {"state": "uploading", **holder}
     while True:
         path = serving / CLAIMS / f"{version}.json"
-        if path.create(orjson.dumps(content)):
-            return version, _read(path)
+        if identity := path.create(orjson.dumps(content)):
+            return version, _Claim(path, identity, content)
         version += 1
 
 

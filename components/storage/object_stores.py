@@ -130,31 +130,26 @@ def _may_be_http(server: str) -> bool:
     return loopback or os.environ.get("AWS_ALLOW_HTTP", "").lower() == "true"
 
 
-def ask(uri: str, question: Callable[["S3Store | GCSStore"], T], *, lost_answer: Callable[[], T] | None = None) -> T:
+def ask(uri: str, question: Callable[["S3Store | GCSStore"], T]) -> T:
     """Returns the answer of a store; repeats the question while the store cannot be reached.
 
     Args:
         uri: of the object.
         question: called with the client of its bucket.
-        lost_answer: called if the store refuses a condition after an attempt whose answer was lost, and which may
-            have been the one that broke the condition.
 
     Raises:
         OSError: with number, reason and URI.
     """
     scheme, _, rest = uri.partition("://")
-    began, pause, lost = time.monotonic(), _FIRST_PAUSE, False
+    began, pause = time.monotonic(), _FIRST_PAUSE
     while True:
         store = client(scheme, rest.partition("/")[0])
         try:
             return question(store)
         except Exception as error:  # noqa: BLE001 - obstore's have no common base
-            if lost and lost_answer and _number(error) in {errno.EEXIST, errno.ESTALE}:
-                return lost_answer()
             waited = time.monotonic() - began
             if not may_pass(error) or waited + pause > PATIENCE:
                 raise _as_os_error(error, uri, waited if may_pass(error) else None) from None
-            lost = True
         time.sleep(pause * random.uniform(0.5, 1))  # not all workers at once
         pause = min(2 * pause, _LONGEST_PAUSE)
 

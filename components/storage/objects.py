@@ -25,7 +25,7 @@ from components.storage.object_stores import SCHEMES, ask
 from components.storage.uri_path import REQUEST, RemoteStat, UriPath
 
 if TYPE_CHECKING:
-    from obstore import ObjectMeta
+    from obstore import GetResult, ObjectMeta, PutResult
 
 _PART = 8 << 20  # bytes per request of a large transfer
 _MOST_PARTS = 9_000  # of one upload; S3 allows 10,000
@@ -139,34 +139,37 @@ class ObjectPath(UriPath):
         """Writes an object; readers see the old content or the new one, never a part."""
         ask(self.uri, lambda store: store.put(self.key, content, use_multipart=False))
 
-    def create(self, content: bytes) -> bool:
-        """Writes an object if there is none, and returns whether it did; of several writers one gets True.
+    def create(self, content: bytes) -> str:
+        """Writes an object if there is none, and returns its identity; empty if there was one.
 
-        After an attempt whose answer was lost, the content decides: let it name its writer.
+        The content must name its writer: if the answer to an attempt was lost, it decides whether that one succeeded.
         """
         return self._put_if("create", content)
 
-    def replace_if(self, content: bytes, identity: str) -> bool:
-        """Replaces an object if it still has this identity, and returns whether it did."""
+    def replace_if(self, content: bytes, identity: str) -> str:
+        """Replaces an object if it still has this identity, and returns the new one; empty if it has another one.
+
+        The content must name its writer, as that of `create`.
+        """
         try:
             found = self._head()
         except FileNotFoundError:
-            return False
+            return ""
         if _stat_of(found).identity != identity:
-            return False
+            return ""
         return self._put_if({name: found[name] for name in ("e_tag", "version") if found[name]}, content)
 
-    def _put_if(self, condition: Any, content: bytes) -> bool:
-        def put(store: Any) -> bool:
-            store.put(self.key, content, mode=condition)
-            return True
-
+    def _put_if(self, condition: Any, content: bytes) -> str:
         try:
-            return ask(self.uri, put, lost_answer=lambda: self.read_bytes() == content)
+            return ask(self.uri, lambda store: _identity_of(store.put(self.key, content, mode=condition)))
         except OSError as error:
-            if error.errno in {errno.EEXIST, errno.ESTALE, errno.ENOENT}:
-                return False
-            raise
+            if error.errno not in {errno.EEXIST, errno.ESTALE, errno.ENOENT}:
+                raise
+        # obstore, too, repeats a request: an attempt whose answer was lost may have broken the condition.
+        try:
+            return ask(self.uri, lambda store: _identity_if(store.get(self.key), content))
+        except FileNotFoundError:
+            return ""
 
     def upload(self, local: Path) -> None:
         """Writes a local file as an object; a large one in parts, which become visible together."""
@@ -265,5 +268,13 @@ def _relative(key: str, folder: str) -> str:
 
 def _stat_of(found: "ObjectMeta") -> RemoteStat:
     # The same from a listing and from a request for one object: the former has no version, the latter whole seconds.
-    identity = found["e_tag"] or found["version"] or ""
-    return RemoteStat(found["size"], int(found["last_modified"].timestamp()) * 10**9, identity.strip('"'))
+    return RemoteStat(found["size"], int(found["last_modified"].timestamp()) * 10**9, _identity_of(found))
+
+
+def _identity_of(found: "ObjectMeta | PutResult") -> str:
+    return (found["e_tag"] or found["version"] or "").strip('"')
+
+
+def _identity_if(found: "GetResult", content: bytes) -> str:
+    """Returns the identity of an object if this is its content, else nothing."""
+    return _identity_of(found.meta) if bytes(found.bytes()) == content else ""

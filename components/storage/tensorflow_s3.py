@@ -9,16 +9,19 @@ import os
 import sys
 from typing import NoReturn
 
+from components.storage import object_stores
+
 _used: list[bool] = []
 
 
 def enable() -> None:
     """Makes TensorFlow read s3:// in this process. Can be called repeatedly."""
-    if endpoint := os.environ.get("AWS_ENDPOINT_URL"):
-        os.environ.setdefault("S3_ENDPOINT", endpoint)  # with its scheme: without, every call stalls for a minute
+    if endpoint := object_stores.endpoint("s3"):
+        os.environ["S3_ENDPOINT"] = endpoint  # with its scheme: without, every call stalls for a minute
     if region := os.environ.get("AWS_DEFAULT_REGION"):
         os.environ.setdefault("AWS_REGION", region)
-    os.environ.setdefault("AWS_EC2_METADATA_DISABLED", "true")  # else the first call waits for Amazon's metadata
+    if os.environ.get("AWS_ACCESS_KEY_ID"):  # else the credentials may come from Amazon's metadata, for which it waits
+        os.environ.setdefault("AWS_EC2_METADATA_DISABLED", "true")
     importlib.import_module("tensorflow_io")
     _used.append(True)
 

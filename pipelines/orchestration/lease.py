@@ -2,7 +2,7 @@
 
     create-if-absent of .penstock/lock.json ─► run, which rewrites the object every 20 s ─► delete
              │ exists
-             ├─ of this state folder, whose local lock we hold: its run was killed here ─► taken over at once
+             ├─ of this state folder on this host, whose local lock we hold: its run was killed ─► taken over at once
              ├─ not rewritten for 3 minutes, or --take-over ─► taken over
              └─ else ─► Locked, or --wait
 
@@ -10,6 +10,7 @@ Every write after the first compares the object's identity, so two machines neve
 A run that finds another holder ends before it publishes anything more.
 """
 
+import logging
 import os
 import socket
 import threading
@@ -39,23 +40,44 @@ class Lease:
     path: ObjectPath
     holder: dict[str, Any]
     _ended: threading.Event = field(default_factory=threading.Event)
+    _beating: threading.Lock = field(default_factory=threading.Lock)
     _lost: str = ""
+    _last: float = field(default_factory=time.monotonic)  # start of the last heartbeat that was written
+
+    @property
+    def is_lost(self) -> bool:
+        """Whether another run has taken the lock over."""
+        return bool(self._lost)
 
     def require(self) -> None:
-        """Raises Locked if another run has taken the lock over."""
+        """Raises Locked if another run has taken the lock over, or may have done so while the store was away."""
+        if not self._lost and time.monotonic() - self._last > 2 * BEAT:  # this machine may have been suspended
+            self.beat()
+        if not self._lost and time.monotonic() - self._last > OLD:
+            self._lost = f"no heartbeat could be written for {OLD:.0f} s, and another run may have taken it over"
         if self._lost:
             raise Locked(f"{self.path}: {self._lost}; this run stopped before it published anything more")
 
     def beat(self) -> None:
         """Rewrites the lock object, so that others see that this run is alive."""
-        with suppress(OSError):  # the store cannot be reached now; the next beat tries again
-            found, identity = _read(self.path)
-            if found.get("id") not in (None, self.holder["id"]):
-                self._lost = f"taken over {_described(found)}"
-            elif identity:
-                self.path.replace_if(_content(self.holder), identity)
-            else:  # deleted by hand
-                self.path.create(_content(self.holder))
+        with self._beating:
+            begun = time.monotonic()
+            try:
+                if not self._ended.is_set() and self._write():
+                    self._last = begun
+            except Exception as error:  # noqa: BLE001 - whatever it is, the next beat tries again
+                logging.getLogger(__name__).warning("%s: no heartbeat: %s", self.path, error)
+
+    def _write(self) -> str:
+        found, identity = _read(self.path)
+        if found.get("id") not in (None, self.holder["id"]):
+            self._lost = f"taken over {_described(found)}"
+            return ""
+        if identity:
+            return self.path.replace_if(_content(self.holder), identity)
+        if self._ended.is_set():
+            return ""
+        return self.path.create(_content(self.holder))  # deleted by hand
 
     def watch(self) -> None:
         """Beats until `end`, in a thread of its own."""
@@ -67,7 +89,10 @@ class Lease:
         self._ended.set()
         thread.join(_PATIENCE)  # it may wait for a store that cannot be reached
         with suppress(OSError):
-            if not self._lost and _read(self.path)[0].get("id") == self.holder["id"]:
+            found, identity = _read(self.path)
+            is_ours = not self._lost and found.get("id") == self.holder["id"]
+            # A store deletes without a condition. So write it once more, by its identity: it is not old then.
+            if is_ours and self.path.replace_if(_content(self.holder), identity):
                 self.path.unlink(missing_ok=True)
 
 
@@ -109,7 +134,8 @@ def _acquire(path: ObjectPath, holder: dict[str, Any], *, take_over: bool) -> Le
     if path.create(_content(holder)):
         return Lease(path, holder)
     found, identity = _read(path)
-    if identity and (take_over or found.get("state") == holder["state"] or _age(path) > OLD):
+    is_killed = (found.get("state"), found.get("host")) == (holder["state"], holder["host"])
+    if identity and (take_over or is_killed or _age(path) > OLD):
         return Lease(path, holder) if path.replace_if(_content(holder), identity) else None
     return None
 

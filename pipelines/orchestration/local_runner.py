@@ -71,6 +71,7 @@ class LocalRunner:
         """
         self._config, self._plan, self._started, self._finished = config, planned, started, finished
         self._shards, self._stager, self._engine = ShardCheck(), Stager(config, lease), engine
+        self._lease = lease
 
     def run(self, pipeline: pipeline_pb2.Pipeline) -> None:
         """Runs every node of the plan in topological order; raises what the first failing node raised."""
@@ -91,6 +92,8 @@ class LocalRunner:
         self._started(planned)
         begun = time.monotonic()
         try:
+            if self._lease is not None:
+                self._lease.require()
             if planned.execution is not None:
                 audited = _reuse(planned, node, connection)
             else:

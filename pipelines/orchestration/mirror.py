@@ -20,6 +20,7 @@ from components.storage.hashing import HashCache, HashedFile, sha256_of
 from components.storage.location import Location
 from components.storage.objects import ObjectPath
 from pipelines.config import RunConfig
+from pipelines.orchestration import seals
 
 PARALLEL = 8  # objects transferred at once
 _SHARE = 0.5  # of the disk space that is free without the mirror
@@ -70,20 +71,32 @@ class Mirror:
         expected = [file for file in sealed.files if wanted(file.path)]
         missing = self._missing(target, sealed, expected, cache)
         self.make_room(sum(file.size for file in missing))
-        with ThreadPoolExecutor(PARALLEL) as pool:
-            list(pool.map(lambda file: _fetch(folder, target, file), missing))
+        try:
+            with ThreadPoolExecutor(PARALLEL) as pool:
+                list(pool.map(lambda file: _fetch(folder, target, file), missing))
+        except BadInput:
+            seals.remove(self._config, folder)  # the next plan then runs its node again
+            raise
         return target
 
     def missing_bytes(self, folder: ObjectPath, sealed: Seal, cache: HashCache) -> int:
         """Returns how many bytes `fetch` would transfer."""
         return sum(file.size for file in self._missing(self.local(folder), sealed, list(sealed.files), cache))
 
+    def removable_bytes(self, folder: ObjectPath) -> int:
+        """Returns how many bytes `make_room` could delete, if `folder` is used by this run, too."""
+        self._in_use.add(self.local(folder))
+        return sum(_size(each) for each in self._copies() - self._in_use)
+
+    def _copies(self) -> set[Path]:
+        return {each for each in self._config.mirror.glob("/".join("*" * _DEPTH)) if each.is_dir()}
+
     def make_room(self, needed: int) -> None:
         """Deletes the least recently used copies until those of this run and `needed` bytes fit into the bound."""
         home = self._config.mirror
         if not home.is_dir():
             return
-        sizes = {folder: _size(folder) for folder in home.glob("/".join("*" * _DEPTH)) if folder.is_dir()}
+        sizes = {folder: _size(folder) for folder in self._copies()}
         total, free = sum(sizes.values()), shutil.disk_usage(home).free
         for folder in sorted(sizes.keys() - self._in_use, key=lambda folder: folder.stat().st_mtime):
             if total + needed <= _SHARE * (free + sum(sizes.values())):

@@ -16,7 +16,7 @@ from typing import Any
 import orjson
 
 from components.errors import SettingsError
-from components.storage import durable
+from components.storage import durable, paths
 from components.storage.objects import ObjectPath
 from pipelines.config import RunConfig
 from pipelines.orchestration import lease
@@ -53,6 +53,13 @@ def check_state(config: RunConfig) -> dict[str, Any]:
     return known
 
 
+def prepare(config: RunConfig) -> None:
+    """Passes Beam's --s3_… flags to the clients of all stores of a run, before the first request."""
+    for place in (config.data, str(config.root), str(config.serving)):
+        if place.startswith("s3://"):
+            paths.prepare(place, config.beam_args)
+
+
 @contextmanager
 def held(config: RunConfig, *, wait: bool, take_over: bool) -> Iterator[Lease | None]:
     """Holds the lock of a root on an object store; nothing for a local one. Requires the lock of the state folder."""
@@ -68,11 +75,11 @@ def held(config: RunConfig, *, wait: bool, take_over: bool) -> Iterator[Lease | 
         yield holding
 
 
-def upload_reports(config: RunConfig, *more: Path) -> None:
+def upload_reports(config: RunConfig, *files: Path) -> None:
     """Copies what a person reads after a run to a root on an object store."""
     if config.store is None:
         return
-    for file in (config.report, config.quarantine_list, *more):
+    for file in files:
         if file.exists():
             (config.store / file.name).upload(file)
 

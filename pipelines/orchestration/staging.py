@@ -19,6 +19,7 @@ from typing import Any
 
 from components.errors import BadInput, PenstockError
 from components.records import seal
+from components.records.seal import Seal
 from components.storage import durable, tensorflow_s3
 from components.storage.hashing import HashCache
 from components.storage.location import Location, location
@@ -87,6 +88,7 @@ class RemoteStaged(Staged):
         self._uris = {id(each): each.uri for each in _all(info.input_dict, info.output_dict)}
         self._folders = info.tmp_dir, info.stateful_working_dir, info.execution_output_uri
         self._work = work_folder(config)
+        self._written: dict[str, Seal] = {}  # what workers wrote, when the audit read it
 
     def fetch(self) -> None:
         """Fetches the inputs; local folders take the place of the outputs."""
@@ -97,6 +99,8 @@ class RemoteStaged(Staged):
         self.inputs = locations(self.info.input_dict)
         if self.is_remote:
             tensorflow_s3.enable()
+            for artifact in _all(self.info.output_dict):
+                self._clear(ObjectPath(artifact.uri))
             return
         durable.remove(self._work)
         for name in ("tmp", "state"):
@@ -115,7 +119,8 @@ class RemoteStaged(Staged):
             for key, artifacts in self.info.output_dict.items():
                 folder = ObjectPath(artifacts[0].uri)
                 wanted = _is_no_shard if self._node in _HAS_SHARDS else bool
-                self.outputs[key] = self._mirror.fetch(folder, seals.of_listing(folder), cache, wanted)
+                self._written[str(folder)] = listed = seals.of_listing(folder)
+                self.outputs[key] = self._mirror.fetch(folder, listed, cache, wanted)
 
     def publish(self, output: Any, served: str) -> None:
         """Uploads the outputs, each with its commit object last; the artifacts get their remote URIs back."""
@@ -139,6 +144,12 @@ class RemoteStaged(Staged):
         self.info.tmp_dir, self.info.stateful_working_dir, self.info.execution_output_uri = self._folders
         durable.remove(self._work)
 
+    def _clear(self, folder: ObjectPath) -> None:
+        """Deletes objects and copies of a number that was used before, with metadata that are gone."""
+        self._lease.require()
+        folder.remove_tree()
+        self._mirror.new(folder)
+
     def _fetch_input(self, key: str, artifact: Any, cache: HashCache) -> None:
         folder = location(artifact.uri)
         if isinstance(folder, Path) or not self._mirror.holds(artifact.uri):
@@ -159,6 +170,11 @@ class RemoteStaged(Staged):
         if choice != "auto" or sealed is None:
             return choice == "never"
         needed = self._mirror.missing_bytes(folder, sealed, cache)
+        free = shutil.disk_usage(_existing(self._config.mirror)).free
+        if not needed or needed + _MARGIN <= free:
+            return False
+        if needed + _MARGIN > free + self._mirror.removable_bytes(folder):
+            return True  # and no copy is deleted in vain
         self._mirror.make_room(needed)
         return needed + _MARGIN > shutil.disk_usage(_existing(self._config.mirror)).free
 
@@ -170,9 +186,9 @@ class RemoteStaged(Staged):
             folder.remove_tree()  # objects of a number that was used before, with metadata that are gone
             upload(local, folder, [file.path for file in sealed.files], self._lease.require)
         listed = seals.of_listing(folder, sealed)
-        if not self.is_remote and listed.files != sealed.files:
+        if listed.etags != self._written[str(folder)].etags if self.is_remote else listed.files != sealed.files:
             raise PenstockError(
-                f"{folder}: the store lists other files or sizes than were uploaded; does another program write there?"
+                f"{folder}: the store lists other files than the node wrote; does another program write there?"
             )
         self._lease.require()
         seals.write(self._config, folder, listed)

@@ -79,6 +79,7 @@ def test_an_object_that_is_not_what_was_written(config: RunConfig, artifact: Obj
     with pytest.raises(BadInput, match="Split-train/a: its content is not what the node wrote"):
         fetch(config, artifact)
     assert not (config.mirror / "Ingest/examples/1/Split-train/a").exists()
+    assert seals.broken(config, artifact, HashCache(None)) == "its seal is missing"  # so its node runs again
 
 
 def test_the_least_recently_used_copies_go_first(

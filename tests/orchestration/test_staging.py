@@ -9,12 +9,12 @@ from typing import Any
 import pytest
 from tfx.proto.orchestration import execution_result_pb2
 
-from components.errors import BadInput, Locked
+from components.errors import BadInput, Locked, PenstockError
 from components.storage import tensorflow_s3
 from components.storage.objects import ObjectPath
 from pipelines import config as run_config
 from pipelines.config import RunConfig
-from pipelines.orchestration import lease, seals
+from pipelines.orchestration import engines, lease, seals
 from pipelines.orchestration.staging import Staged, Stager
 
 
@@ -172,3 +172,64 @@ def test_the_gate_fetches_no_shards(config: RunConfig, examples: ObjectPath) -> 
         assert [path.name for path in copy.rglob("*") if path.is_file()] == ["manifest.json"]
         stage(config, holding, info(config, examples, "StatisticsGen"), lambda staged: staged.fetch())
         assert (copy / "Split-train/shard").read_bytes() == b"records"
+
+
+@pytest.fixture
+def on_engine(config: RunConfig, examples: ObjectPath, monkeypatch: pytest.MonkeyPatch) -> Any:
+    """A node whose workers write to the store themselves: its output has a number that was used before."""
+    monkeypatch.setattr(tensorflow_s3, "enable", lambda: None)
+    monkeypatch.setattr(engines, "is_distributed", lambda *_: True)
+    for home in (ObjectPath(f"{config.root}/Trainer/model/2"), config.mirror / "Trainer/model/2"):
+        if isinstance(home, Path):
+            home.mkdir(parents=True)
+        (home / "weights").write_bytes(b"OLD....")
+        (home / "foreign").write_bytes(b"old")
+    return info(config, examples)
+
+
+def test_an_engine_finds_no_objects_of_an_earlier_number(config: RunConfig, on_engine: Any) -> None:
+    """And the audit no copies of them: those of the same size would be taken for new."""
+    folder = ObjectPath(on_engine.output_dict["model"][0].uri)
+    with held(config) as holding, Stager(config, holding).staged(on_engine, is_beam=True) as staged:
+        staged.fetch()
+        assert folder.files_below() == {}
+        (folder / "weights").write_bytes(b"weights")
+        staged.wrote()
+        assert (staged.outputs["model"] / "weights").read_bytes() == b"weights"
+        staged.publish(execution_result_pb2.ExecutorOutput(), "")
+
+    assert set(seals.read(config, folder).etags) == {"weights"}  # type: ignore[union-attr]
+
+
+def test_what_an_engine_wrote_after_the_audit_is_not_committed(config: RunConfig, on_engine: Any) -> None:
+    """A worker that was late, or another program."""
+    folder = ObjectPath(on_engine.output_dict["model"][0].uri)
+    with held(config) as holding, Stager(config, holding).staged(on_engine, is_beam=True) as staged:
+        staged.fetch()
+        (folder / "weights").write_bytes(b"weights")
+        staged.wrote()
+        (folder / "weights").write_bytes(b"WEIGHTS")
+        with pytest.raises(PenstockError, match="lists other files than the node wrote"):
+            staged.publish(execution_result_pb2.ExecutorOutput(), "")
+
+    assert seals.read(config, folder) is None
+
+
+def test_no_copy_is_deleted_in_vain(config: RunConfig, examples: ObjectPath, monkeypatch: pytest.MonkeyPatch) -> None:
+    """If the shards would not fit anyway; a copy that is complete is used on a full disk, too."""
+    other = config.mirror / "Trainer/model/1"
+    monkeypatch.setattr(tensorflow_s3, "enable", lambda: None)
+    with held(config) as holding:
+        stage(config, holding, info(config, examples, "StatisticsGen"), lambda staged: staged.fetch())
+        monkeypatch.setattr(shutil, "disk_usage", lambda _: SimpleNamespace(free=0, total=1 << 40))
+        execution = info(config, examples)
+        with Stager(config, holding).staged(execution, is_beam=False) as staged:
+            staged.fetch()
+            assert not execution.input_dict["examples"][0].uri.startswith("s3://")
+
+        other.mkdir(parents=True)
+        (other / "weights").write_bytes(b"weights")
+        (config.mirror / "Ingest/examples/1/Split-train/shard").unlink()
+        stage(config, holding, info(config, examples), lambda staged: staged.fetch())
+    assert (other / "weights").exists()
+    assert (config.mirror / "Ingest/examples/1/manifest.json").exists()

@@ -12,6 +12,7 @@ from components.errors import BadInput
 from components.records import checksum, verify
 from components.records.manifest import Shard
 from components.settings.input import Input
+from components.storage.objects import ObjectPath
 
 RECORDS = 40
 SIZE = 100  # bytes of a record
@@ -267,3 +268,20 @@ def test_a_check_keeps_no_records_in_memory(tmp_path: Path) -> None:
         tracemalloc.stop()
 
     assert peak < 5 * size
+
+
+def test_a_store_that_cannot_be_asked_says_nothing_about_a_shard(
+    s3_bucket: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its error is raised, even if damaged shards may be left out; a missing object is damage."""
+    folder = ObjectPath(f"{s3_bucket}/examples")
+    shards = [Shard("train", "Split-train/a", 1, 3, 0), Shard("train", "Split-train/b", 9, 3, 0)]
+    (folder / "Split-train/a").write_bytes(b"abc")
+    assert {shard.name for shard in verify._damaged(folder, shards)} == {"Split-train/a", "Split-train/b"}
+    assert verify._examine(folder, shards[1])[0].lost == 9
+
+    monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", "not-the-right-one")
+    with pytest.raises(PermissionError):
+        verify._damaged(folder, shards)
+    with pytest.raises(PermissionError):
+        verify._examine(folder, shards[0])

@@ -4,12 +4,14 @@ import os
 import signal
 import subprocess
 import sys
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import orjson
 import pytest
 
+from components.errors import PenstockError
 from components.serving import store_push
 from components.storage.objects import ObjectPath
 
@@ -129,3 +131,55 @@ def test_a_push_from_another_machine_is_left_alone(model: Path, serving: ObjectP
 
     assert store_push.push(model, serving).name == "5"
     assert (serving / "4/fingerprint.pb").read_bytes() == b"part"
+
+
+@pytest.fixture
+def taken_for_dead(serving: ObjectPath, monkeypatch: pytest.MonkeyPatch) -> Callable[[str], None]:
+    """Another push looks at the first version, and takes its process for dead, after the upload of a file."""
+    upload = ObjectPath.upload
+
+    def at(name: str) -> None:
+        def uploading(self: ObjectPath, local: Path) -> None:
+            upload(self, local)
+            if self == serving / "1" / name:
+                store_push._sweep(serving)
+
+        monkeypatch.setattr(store_push, "_is_alive", lambda _: False)
+        monkeypatch.setattr(ObjectPath, "upload", uploading)
+
+    return at
+
+
+def test_a_push_that_another_one_finished_is_pushed(
+    model: Path, serving: ObjectPath, taken_for_dead: Callable[[str], None]
+) -> None:
+    """The version stays: it is complete, and a server may have loaded it."""
+    taken_for_dead("saved_model.pb")
+
+    assert store_push.push(model, serving) == serving / "1"
+    assert store_push.versions(serving) == [1]
+    assert len((serving / "1").files_below()) == 4
+
+
+def test_a_push_that_another_one_gave_up_leaves_nothing(
+    model: Path, serving: ObjectPath, taken_for_dead: Callable[[str], None]
+) -> None:
+    """What it uploaded after that is deleted, too."""
+    taken_for_dead("assets/labels")
+
+    with pytest.raises(PenstockError, match="another push gave this version up"):
+        store_push.push(model, serving)
+    assert (serving / "1").files_below() == {}
+    assert store_push.push(model, serving).name == "2"
+
+
+@pytest.mark.parametrize("state", ["uploading", "finishing", "complete"])
+def test_a_push_whose_answer_was_lost_goes_on(
+    model: Path, serving: ObjectPath, lost_answers: Callable[[str], None], state: str
+) -> None:
+    """Its claim was written, although the store refused the repeated request."""
+    lost_answers(f'"state":"{state}"')
+
+    assert store_push.push(model, serving).name == "1"
+    assert store_push.versions(serving) == [1]
+    assert len((serving / "1").files_below()) == 4

@@ -4,6 +4,7 @@ import errno
 import os
 import pickle
 import threading
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
@@ -170,24 +171,42 @@ class TestContent:
         """The store decides."""
         barrier = threading.Barrier(8)
 
-        def create(number: int) -> bool:
+        def create(number: int) -> str:
             barrier.wait()
             return (home / "lock").create(f"{number}".encode())
 
         with ThreadPoolExecutor(8) as pool:
             won = list(pool.map(create, range(8)))
 
-        assert won.count(True) == 1
-        assert (home / "lock").read_text() == str(won.index(True))
+        (identity,) = filter(None, won)
+        assert (home / "lock").read_text() == str(won.index(identity))
+        assert (home / "lock").stat().identity == identity
 
     def test_an_object_is_replaced_only_if_it_is_the_known_one(self, home: ObjectPath) -> None:
         """Compare and swap by identity."""
         (home / "a").write_bytes(b"1")
         known = (home / "a").stat().identity
 
-        assert [(home / "a").replace_if(text, known) for text in (b"2", b"3")] == [True, False]
+        made = [(home / "a").replace_if(text, known) for text in (b"2", b"3")]
+        assert made == [(home / "a").stat().identity, ""]
         assert (home / "a").read_bytes() == b"2"
-        assert (home / "none").replace_if(b"1", known) is False
+        assert (home / "none").replace_if(b"1", known) == ""
+
+    def test_a_writer_whose_answer_was_lost_has_won(
+        self, home: ObjectPath, lost_answers: Callable[[str], None]
+    ) -> None:
+        """Obstore repeats the request, and the store refuses it: the condition was broken by the first attempt."""
+        lost_answers("me")
+
+        made = (home / "lock").create(b"me")
+        assert made == (home / "lock").stat().identity
+        assert (home / "lock").create(b"you") == ""
+
+        lost_answers("again")
+        replaced = (home / "lock").replace_if(b"again", made)
+        assert replaced == (home / "lock").stat().identity != made
+        assert (home / "lock").replace_if(b"you", made) == ""
+        assert (home / "lock").read_bytes() == b"again"
 
     def test_objects_are_copied_on_the_server_and_between_buckets(self, home: ObjectPath, s3_server: Any) -> None:
         """The copy has the same bytes."""
