@@ -55,13 +55,24 @@ def one_at_a_time() -> Iterator[None]:
         yield
 
 
+@contextmanager
+def one_command() -> Iterator[None]:
+    """Waits until no other `penstock engine` starts or stops the engine; its folder is for its owner alone."""
+    from filelock import FileLock
+
+    run().mkdir(parents=True, exist_ok=True)
+    run().chmod(durable.OWNER_ONLY_FOLDER)  # logs contain options of jobs
+    with FileLock(run() / ".lock"):
+        yield
+
+
 @dataclass(frozen=True)
 class Process:
-    """One process of the engine. The time of its start tells it from a later process with the same number."""
+    """One process of the engine. Its start tells it from a later process with the same number."""
 
     name: str
     pid: int
-    started: float  # seconds since the epoch, as psutil says
+    started: str  # boot of the machine and ticks since then: seconds since the epoch move when the clock is set
 
 
 @dataclass(frozen=True)
