@@ -23,7 +23,7 @@ from typing import TYPE_CHECKING, Any
 from components import progress
 from components.errors import SettingsError
 from components.settings.engine import Engine
-from pipelines.engine import cluster, places, workers
+from pipelines.engine import cluster, jobs, places, workers
 from pipelines.engine.rest import Flink
 from pipelines.orchestration import dataflow
 from pipelines.package import user_code
@@ -38,7 +38,6 @@ _MAX_WORKERS = 16
 _ONE_PROCESS = ("Ingest", "Extract")  # use all cores in one process: a pool of their own, and TensorFlow's threads
 _LOCAL_RUNNERS = ("directrunner", "bundlebasedirectrunner", "switchingdirectrunner", "inprocess", "fnapirunner")
 _USER_WHEEL = user_code.NAME.replace("-", "_")
-_IDLE_MS = 10_000  # after which an idle Python worker of Flink ends: it holds about 1 GB
 _LOST = re.compile(r"--(runner|job_endpoint)(=|$)")
 
 
@@ -99,7 +98,7 @@ class Prepared:
             f"--job_endpoint={engine.endpoint or (state.endpoint if state else '')}",
             *_flag("artifact_endpoint", engine.artifact_endpoint or (state.artifact_endpoint if state else "")),
             *_environment(engine, self.boot),
-            f"--environment_cache_millis={_IDLE_MS}",
+            f"--environment_cache_millis={jobs.IDLE_MS}",
             "--default_sdk_harness_log_level=WARN",  # at INFO a worker logs all options, secrets included
             *_flag("parallelism", parallelism),
         ]
@@ -166,8 +165,11 @@ def prepare(
         raise SettingsError(f"flink: no job server answers at {endpoint}; {places.START}, or correct engine.endpoint")
     prepared = Prepared(settings, beam_args, state, _boot_program(settings, state, packages, say), owner=owner)
     if owner and (rest := prepared.rest):
-        for name in Flink(rest).cancel(f"-{_digest(owner)}-"):
-            say(f"cancelled the Flink job {name}, which a run that was killed had left")
+        flink = Flink(rest)
+        for job in flink.jobs():
+            if f"-{_digest(owner)}-" in job.name and not job.ended:
+                jobs.end(flink, job.name)
+                say(f"cancelled the Flink job {job.name}, which a run that was killed had left")
     return prepared
 
 

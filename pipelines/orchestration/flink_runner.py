@@ -2,7 +2,7 @@
 
 submit ─► job on Flink ─┬─ every second: what the job has done, from Flink's REST service ─► progress
                         ├─ nothing new for engine.timeout_minutes ─────┐
-                        ├─ Ctrl-C, SIGTERM ────────────────────────────┼─► cancel, wait until it has ended, raise
+                        ├─ Ctrl-C, SIGTERM ────────────────────────────┼─► end job and workers (engine/jobs.py), raise
                         ├─ job server gone ────────────────────────────┘
                         └─ a worker raised ─► the same error here, with its exit code
 """
@@ -11,18 +11,22 @@ import contextlib
 import re
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any
 
-from apache_beam.runners.portability.portable_runner import PortableRunner
+from apache_beam.runners.portability.portable_runner import JobServiceHandle, PortableRunner
 
 from components import errors, progress
 from components.errors import PenstockError
 from components.progress import Progress
+from components.training import interrupt
+from pipelines.engine import jobs
 from pipelines.engine.rest import Flink, Job, Unreachable
 from pipelines.orchestration.distributed_read import DistributeReads
 
 _POLL_SECONDS = 1.0
+_ANSWER_SECONDS = 10.0  # for a request to the job server while a job is cancelled
+_OVER = ("DONE", "FAILED", "CANCELLED")  # states of the job server
 _OURS = re.compile(r"^components\.errors\.(\w+): (.*?)(?: \[while running '[^']*'\])?$", re.MULTILINE)
 _PYTHON = re.compile(r"^(?:[\w.]+Error|[\w.]+Exception|[\w.]+Interrupt): .*$", re.MULTILINE)
 
@@ -39,6 +43,17 @@ class FlinkRunner(PortableRunner):
         """Distributes the reads of a pipeline, and runs it."""
         pipeline.replace_all([DistributeReads()])
         return super().run_pipeline(pipeline, options)
+
+    def create_job_service_handle(self, job_service: Any, options: Any) -> JobServiceHandle:
+        """Returns a handle that notes when the job server is asked to start the job."""
+        watch = self._watch
+
+        class Noting(JobServiceHandle):
+            def run(self, preparation_id: str) -> Any:
+                watch.submitted = True
+                return super().run(preparation_id)
+
+        return Noting(job_service, options)
 
     def run_portable_pipeline(self, pipeline: Any, options: Any) -> Any:
         """Submits the pipeline, and returns a result whose `wait_until_finish` watches the job."""
@@ -66,18 +81,23 @@ class _Watch:
 
     def __init__(self, name: str, node: str, flink: Flink | None, timeout: float) -> None:
         self._name, self._node, self._flink, self._timeout = name, node, flink, timeout
+        self.submitted = False
         self._job: Job | None = None
         self._last: Any = None
         self._changed = time.monotonic()
 
     @contextlib.contextmanager
     def cancelling(self, result: Any = None) -> Iterator[None]:
-        """Cancels the job if the block is left by an error, and waits until it has ended: nothing writes after that."""
+        """Ends the job and its workers if the block is left by an error: nothing writes after that.
+
+        If they do not end, NotCancelled is raised instead of the error. Signals have no effect meanwhile.
+        """
         try:
             yield
         except BaseException as error:
-            if not isinstance(error, _JobFailed):
-                self._cancel(result)
+            if self.submitted:
+                with interrupt.ignored():
+                    self._end(result, has_ended=isinstance(error, _JobFailed))
             raise
 
     @contextlib.contextmanager
@@ -140,14 +160,21 @@ class _Watch:
                 f"(job {self._name}); see the logs of task managers and workers, or raise engine.timeout_minutes"
             )
 
-    def _cancel(self, result: Any) -> None:
-        if self._flink is None:
-            if result is not None:
-                with contextlib.suppress(Exception):  # the error that led here is raised
-                    result.cancel()
+    def _end(self, result: Any, has_ended: bool) -> None:
+        """Ends the job, if it runs, and its workers."""
+        if has_ended:
+            jobs.end_workers(self._flink.address if self._flink else "", self._name)
             return
-        with contextlib.suppress(Unreachable):  # then nothing of the job can run either
-            self._flink.cancel(self._name)
+        progress.say(f"cancelling the Flink job {self._name} and waiting until it has ended")
+        if result is not None:
+            _within(_ANSWER_SECONDS, result.cancel)
+        if self._flink is not None:
+            jobs.end(self._flink, self._name, lambda: result is None or _is_over(result))
+            return
+        end = time.monotonic() + _ANSWER_SECONDS
+        while result is not None and not _is_over(result) and time.monotonic() < end:
+            time.sleep(_POLL_SECONDS)
+        jobs.end_workers("", self._name)
 
     def _raise(self, error: BaseException) -> None:
         """Raises what ended the job: an error of ours, the last line of a worker's traceback, or what Beam says."""
@@ -181,6 +208,25 @@ class _Watch:
 
 class _JobFailed(PenstockError):
     """The job has ended by itself."""
+
+
+def _within(seconds: float, call: Callable[[], Any]) -> Any:
+    """Returns what a request to the job server returns; None if it fails or takes longer."""
+    found: list[Any] = []
+
+    def ask() -> None:
+        with contextlib.suppress(Exception):  # the error that led to the cancel is raised
+            found.append(call())
+
+    thread = threading.Thread(target=ask, name="job-server", daemon=True)
+    thread.start()
+    thread.join(seconds)
+    return found[0] if found else None
+
+
+def _is_over(result: Any) -> bool:
+    """Whether the job server has given up a job, or does not answer."""
+    return _within(_ANSWER_SECONDS, lambda: result.state) in (None, *_OVER)
 
 
 def _is_lost(error: BaseException) -> bool:
