@@ -27,7 +27,9 @@ from pipelines.orchestration.distributed_read import DistributeReads
 _POLL_SECONDS = 1.0
 _ANSWER_SECONDS = 10.0  # for a request to the job server while a job is cancelled
 _OVER = ("DONE", "FAILED", "CANCELLED")  # states of the job server
-_OURS = re.compile(r"^components\.errors\.(\w+): (.*?)(?: \[while running '[^']*'\])?$", re.MULTILINE)
+_OURS = re.compile(r"^components\.errors\.(\w+): ", re.MULTILINE)
+_STEP = re.compile(r" \[while running '[^']*'\]$")  # Beam's end of a message
+_AFTER = re.compile(r"\s+at |Traceback |Caused by: |During handling |The above exception |\s+\.\.\. \d+ more")
 _PYTHON = re.compile(r"^(?:[\w.]+Error|[\w.]+Exception|[\w.]+Interrupt): .*$", re.MULTILINE)
 
 
@@ -183,8 +185,10 @@ class _Watch:
                 f"Beam's job server stopped answering while {self._node} ran; the Flink job was cancelled and nothing "
                 "was published. Start the engine again (`penstock engine stop flink`, `penstock engine start flink`)"
             ) from error
-        text = f"{self._failure()}\n{error}"
-        self._raise_ours(text)
+        failure = self._failure()
+        self._raise_ours(failure)
+        self._raise_ours(str(error))
+        text = f"{failure}\n{error}"
         python = _PYTHON.findall(text)
         what = python[-1] if python else str(error).strip().splitlines()[0]
         raise _JobFailed(f"{self._node} failed on Flink (job {self._name}): {what}") from error
@@ -192,10 +196,10 @@ class _Watch:
     @staticmethod
     def _raise_ours(text: str) -> None:
         """Raises the error of ours that a worker's traceback ends with, if there is one: Flink would try it again."""
-        for name, message in _OURS.findall(text)[-1:]:
-            kind = getattr(errors, name, None)
+        for found in list(_OURS.finditer(text))[-1:]:
+            kind = getattr(errors, found[1], None)
             if isinstance(kind, type) and issubclass(kind, PenstockError):
-                raise kind(message)
+                raise kind(_message(text[found.end() :]))
 
     def _failure(self) -> str:
         if self._flink is None or self._job is None:
@@ -208,6 +212,18 @@ class _Watch:
 
 class _JobFailed(PenstockError):
     """The job has ended by itself."""
+
+
+def _message(text: str) -> str:
+    """Returns the message, of one or more lines, that a text of a Java or Python error begins with."""
+    lines: list[str] = []
+    for line in text.splitlines():
+        if lines and _AFTER.match(line):
+            break
+        lines.append(_STEP.sub("", line))
+        if lines[-1] != line:
+            break
+    return "\n".join(lines).rstrip()
 
 
 def _within(seconds: float, call: Callable[[], Any]) -> Any:
