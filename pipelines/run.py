@@ -11,7 +11,6 @@ import time
 import traceback
 from contextlib import closing, suppress
 from datetime import datetime, timezone
-from functools import partial
 from pathlib import Path
 from typing import Any, TextIO
 
@@ -132,9 +131,7 @@ class _TfxRun:
         return None
 
     def _run_nodes(self, compiled: Any, display: Display) -> None:
-        settings, beam_args = self._config.settings.engine, self._config.beam_args
-        packages = partial(dataflow.packages_of_run, self._config)
-        engine = engines.prepare(settings, beam_args, engines.is_needed(self._plan), packages, _identity(self._config))
+        engine = engines.prepare_run(self._config, self._plan, _identity(self._config))
         display.loading()
         gc.disable()  # collections during the imports find nothing, and take a fourth of their time
         try:

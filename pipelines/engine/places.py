@@ -86,11 +86,6 @@ class State:
     slots: int  # per task manager
     processes: tuple[Process, ...]
 
-    @property
-    def parallelism(self) -> int:
-        """Subtasks per node: with several task managers, the slots that remain when one of them is lost."""
-        return self.slots * max(1, self.task_managers - 1)
-
 
 def read() -> State | None:
     """Returns the state of the engine, or None if none was started."""

@@ -71,14 +71,20 @@ def _build_native(python: Path, code: Path) -> None:
     )
 
 
-def check(program: Path) -> None:
-    """Starts a boot program's self-test; raises PenstockError unless workers would run this code and these versions."""
+def check(program: Path, modules: Sequence[str] = ()) -> None:
+    """Starts a boot program's self-test; raises PenstockError unless workers would run this code and these versions.
+
+    Args:
+        program: of a worker.
+        modules: of the user, which the worker must be able to import.
+    """
     fix = "delete its folder, and run `penstock engine stop flink` and `penstock engine start flink`"
     if not program.exists():
         raise SettingsError(f"the workers' boot program {program} does not exist; {fix}")
     try:
         done = subprocess.run(
-            [str(program), "--self-test"], capture_output=True, text=True, check=False, timeout=_SELF_TEST_SECONDS,
+            [str(program), "--self-test", *(f"--import={each}" for each in modules)],
+            capture_output=True, text=True, check=False, timeout=_SELF_TEST_SECONDS,
             stdin=subprocess.DEVNULL, cwd="/",
         )  # fmt: skip
         said = json.loads(done.stdout) if done.returncode == 0 else None
@@ -115,8 +121,8 @@ def _environment(say: Say) -> Path:
 def _uv(arguments: Sequence[str], *files: Path) -> None:
     try:
         done = subprocess.run(
-            [_find_uv(), *arguments, *map(str, files)], capture_output=True, text=True, check=False,
-            timeout=_MINUTES * 60, stdin=subprocess.DEVNULL,
+            [_find_uv(), "--no-config", *arguments, *(str(file.absolute()) for file in files)], cwd="/",
+            capture_output=True, text=True, check=False, timeout=_MINUTES * 60, stdin=subprocess.DEVNULL,
         )  # fmt: skip
     except subprocess.TimeoutExpired:
         raise PenstockError(f"uv took longer than {_MINUTES} minutes; check the network and run again") from None
