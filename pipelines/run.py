@@ -22,6 +22,7 @@ from components.training import interrupt
 from pipelines import log
 from pipelines.config import RunConfig
 from pipelines.console import Display
+from pipelines.engine import jobs
 from pipelines.orchestration import dataflow, disk, engines, leftovers, lock, plan, remote_root, schema, workers
 from pipelines.orchestration.lease import Lease
 from pipelines.orchestration.outcome import NodeFacts
@@ -66,6 +67,7 @@ def run(
             store.claim(_identity(config))
         display = Display(sys.stdout)
         display.closed(store.close_open_executions("FAILED"))
+        jobs.end_left(config.notes, progress.say)
         leftovers.collect(config, store)
         with closing(HashCache(config.hash_cache)) as cache:
             planned = plan.make(config, store, cache, request)

@@ -6,18 +6,24 @@
 
 A worker finishes the bundle that it has begun, and publishes it, even if Flink has cancelled the job. So the workers of
 this machine's engine are ended by their process numbers; those of other clusters are waited for.
+
+A run notes its job in the notes of its root, from before the submission until the end. If the run is killed, the note
+stays, and the next run on the root, on any runner, ends that job before it deletes what was left.
 """
 
 import contextlib
 import json
 import time
 from collections.abc import Callable, Iterator
+from dataclasses import dataclass
 from pathlib import Path
 
+import orjson
 import psutil
 
 from components.errors import PenstockError
-from pipelines.engine import cluster, places
+from components.storage import durable
+from pipelines.engine import cluster, java, places
 from pipelines.engine.rest import Flink, Unreachable
 
 IDLE_MS = 10_000  # after which an idle Python worker ends: it holds about 1 GB
@@ -25,11 +31,56 @@ _LIMIT = 120.0  # seconds
 _GRACE = 15.0  # seconds, in which a job server that was asked to cancel may still hand the job to Flink
 _MARGIN = 5.0  # seconds that an idle worker needs to end
 _POLL = 0.2
+_NOTE = "flink-job.json"
 _WAIT = 20  # seconds for killed processes
 
 
 class NotCancelled(PenstockError):
     """A job may still be running, and writing."""
+
+
+@dataclass(frozen=True)
+class Note:
+    """A job that may be running, in a file of the root's notes; without a folder or REST service there is no file."""
+
+    folder: Path | None
+    rest: str
+    job: str
+
+    def write(self) -> None:
+        """Writes the file."""
+        if self.folder is not None and self.rest:
+            content = orjson.dumps({"rest": self.rest, "job": self.job})
+            durable.write_bytes(self.folder / _NOTE, content, private=True)
+
+    def remove(self) -> None:
+        """Removes the file."""
+        if self.folder is not None:
+            (self.folder / _NOTE).unlink(missing_ok=True)
+
+
+def end_left(folder: Path, say: Callable[[str], None]) -> None:
+    """Ends the job that a killed run has left, if there is one; the lock of the root is held."""
+    try:
+        said = orjson.loads((folder / _NOTE).read_bytes())
+        note = Note(folder, said["rest"], said["job"])
+    except FileNotFoundError:
+        return
+    except (ValueError, KeyError, TypeError) as error:
+        raise PenstockError(f"{folder / _NOTE}: not the note of a job ({error}); delete it if no job runs") from None
+    flink = Flink(note.rest)
+    try:
+        job = flink.job(note.job)
+    except Unreachable as error:
+        is_over = java.HOST in note.rest and (_local(note.rest) is None or _has_no_manager(flink))
+        if not is_over:  # else the engine of this machine has ended, with its jobs
+            say(f"the Flink job {note.job}, which a run that was killed had left, may still run: {error}")
+            return
+    else:
+        end(flink, note.job)
+        if job is not None and not job.ended:
+            say(f"cancelled the Flink job {note.job}, which a run that was killed had left")
+    note.remove()
 
 
 def end(flink: Flink, name: str, is_given_up: Callable[[], bool] = lambda: True) -> None:

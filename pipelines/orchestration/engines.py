@@ -56,6 +56,7 @@ class Prepared:
     own: str = ""  # version of the user's code on workers of Flink
     packages: Sequence[Path] = ()  # wheels for Dataflow's workers
     owner: str = ""  # the root, whose digest is in the names of jobs
+    notes: Path | None = None  # folder of the note of a job that runs
     _said: set[str] = field(default_factory=set)
 
     def pipeline(self, name: str, node: str, records: int = 0) -> Any:
@@ -74,7 +75,7 @@ class Prepared:
         if self._is_flink():
             from pipelines.orchestration.flink_runner import FlinkRunner
 
-            runner = FlinkRunner(job, node, self.rest, self.settings.timeout_minutes)
+            runner = FlinkRunner(job, node, self.rest, self.settings.timeout_minutes, self.notes)
             return beam.Pipeline(runner=runner, options=options)
         return beam.Pipeline(options=options)
 
@@ -148,7 +149,7 @@ def prepare_run(config: RunConfig, planned: "Plan", owner: str) -> Prepared:
     modules = user_code.modules(config.task, config.settings) if engine.runner == "flink" else []
     packages = partial(dataflow.packages_of_run, config)
     own = Own(modules, config.notes / "packages")
-    return prepare(engine, config.beam_args, is_needed(planned), packages, owner, own)
+    return prepare(engine, config.beam_args, is_needed(planned), packages, owner, own, config.notes)
 
 
 @dataclass(frozen=True)
@@ -176,6 +177,7 @@ def prepare(
     packages: Callable[[], Sequence[Path]] = tuple,
     owner: str = "",
     own: Own = _NO_MODULES,
+    notes: Path | None = None,
     say: Callable[[str], None] = progress.say,
 ) -> Prepared:
     """Checks that a runner can be used, before the first node; raises SettingsError or PenstockError if not.
@@ -187,6 +189,7 @@ def prepare(
         packages: builds the wheels for workers of Dataflow.
         owner: the root; its lock is held, so a job that still runs for it was left by a run that was killed.
         own: the user's modules, for workers of Flink.
+        notes: folder of the note of a job that runs on Flink.
         say: shows a message to the user.
     """
     if settings.runner == "direct" or not needed or dataflow.names_runner(beam_args):
@@ -202,7 +205,7 @@ def prepare(
     packed = own.build()
     version = packed.name.split("-")[1] if packed else ""
     program = _boot_program(settings, state, own.modules, packed, say)
-    prepared = Prepared(settings, beam_args, state, program, parallelism, version, owner=owner)
+    prepared = Prepared(settings, beam_args, state, program, parallelism, version, owner=owner, notes=notes)
     if owner and (rest := prepared.rest):
         flink = Flink(rest)
         for job in flink.jobs():

@@ -12,6 +12,7 @@ import re
 import threading
 import time
 from collections.abc import Callable, Iterator
+from pathlib import Path
 from typing import Any
 
 from apache_beam.runners.portability.portable_runner import JobServiceHandle, PortableRunner
@@ -36,10 +37,19 @@ _PYTHON = re.compile(r"^(?:[\w.]+Error|[\w.]+Exception|[\w.]+Interrupt): .*$", r
 class FlinkRunner(PortableRunner):
     """Runs one pipeline as one Flink job with a name that no other job has."""
 
-    def __init__(self, job: str, node: str, rest: str, timeout_minutes: float) -> None:
-        """Takes the names of job and node, the address of Flink's REST service if it is known, and the timeout."""
+    def __init__(self, job: str, node: str, rest: str, timeout_minutes: float, notes: Path | None = None) -> None:
+        """Takes what is known about a job.
+
+        Args:
+            job: its name.
+            node: of the pipeline.
+            rest: address of Flink's REST service; empty if it is not known.
+            timeout_minutes: without progress, after which it is cancelled.
+            notes: folder of the note of a job that runs.
+        """
         super().__init__()
-        self._watch = _Watch(job, node, Flink(rest) if rest else None, timeout_minutes * 60)
+        flink = Flink(rest) if rest else None
+        self._watch = _Watch(job, node, flink, timeout_minutes * 60, jobs.Note(notes, rest, job))
 
     def run_pipeline(self, pipeline: Any, options: Any) -> Any:
         """Distributes the reads of a pipeline, and runs it."""
@@ -52,7 +62,7 @@ class FlinkRunner(PortableRunner):
 
         class Noting(JobServiceHandle):
             def run(self, preparation_id: str) -> Any:
-                watch.submitted = True
+                watch.submit()
                 return super().run(preparation_id)
 
         return Noting(job_service, options)
@@ -81,12 +91,19 @@ class _Watched:
 class _Watch:
     """What is known about one job."""
 
-    def __init__(self, name: str, node: str, flink: Flink | None, timeout: float) -> None:
+    def __init__(
+        self, name: str, node: str, flink: Flink | None, timeout: float, note: jobs.Note | None = None
+    ) -> None:
         self._name, self._node, self._flink, self._timeout = name, node, flink, timeout
-        self.submitted = False
+        self._note, self._submitted = note or jobs.Note(None, "", name), False
         self._job: Job | None = None
         self._last: Any = None
         self._changed = time.monotonic()
+
+    def submit(self) -> None:
+        """Notes that the job may run from now on."""
+        self._submitted = True
+        self._note.write()
 
     @contextlib.contextmanager
     def cancelling(self, result: Any = None) -> Iterator[None]:
@@ -97,9 +114,10 @@ class _Watch:
         try:
             yield
         except BaseException as error:
-            if self.submitted:
+            if self._submitted:
                 with interrupt.ignored():
                     self._end(result, has_ended=isinstance(error, _JobFailed))
+                    self._note.remove()
             raise
 
     @contextlib.contextmanager
@@ -140,6 +158,7 @@ class _Watch:
             self._poll()
         if ended[0] is not None:
             self._raise(ended[0])
+        self._note.remove()
         return result._state  # noqa: SLF001 - asking again would be a request to a server that may be gone
 
     def _poll(self) -> None:

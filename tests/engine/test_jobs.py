@@ -131,7 +131,7 @@ def test_a_job_that_is_not_cancelled_in_time_is_an_error_that_names_it(
     monkeypatch.setattr(jobs, "_LIMIT", 0.2)
     remote.after = "CANCELLING"
     watch = _Watch(NAME, "Ingest", Flink(remote.address), 60)
-    watch.submitted = True
+    watch.submit()
     expected = f"{NAME} was not cancelled within 0.2 s .it is CANCELLING"
     with pytest.raises(jobs.NotCancelled, match=expected), watch.cancelling():
         raise Cancelled(signal.SIGINT)
@@ -147,7 +147,7 @@ def test_a_second_signal_does_not_leave_the_cancel(remote: Cluster) -> None:
 
     remote.on_cancel = interrupt_again
     watch = _Watch(NAME, "Ingest", Flink(remote.address), 60)
-    watch.submitted = True
+    watch.submit()
     with pytest.raises(Cancelled) as caught, interrupt.raised(), watch.cancelling():
         raise Cancelled(signal.SIGTERM)
 
@@ -162,6 +162,45 @@ def test_nothing_is_cancelled_before_anything_was_submitted(remote: Cluster) -> 
 
     assert remote.states == ["RUNNING"]
     assert remote.cancelled == []
+
+
+def test_the_job_of_a_killed_run_is_ended_by_the_next_one(remote: Cluster, tmp_path: Path) -> None:
+    """It is noted from its submission on; a second run finds nothing any more."""
+    _Watch(NAME, "Ingest", Flink(remote.address), 60, jobs.Note(tmp_path, remote.address, NAME)).submit()
+    said: list[str] = []
+    for _ in range(2):
+        jobs.end_left(tmp_path, said.append)
+
+    assert said == [f"cancelled the Flink job {NAME}, which a run that was killed had left"]
+    assert len(remote.cancelled) == 1
+
+
+@pytest.mark.parametrize(("after", "kept"), [("CANCELED", False), ("CANCELLING", True)])
+def test_the_note_of_a_job_stays_until_it_has_ended(
+    after: str, kept: bool, remote: Cluster, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Of a job that was not cancelled in time, too."""
+    monkeypatch.setattr(jobs, "_LIMIT", 0.2)
+    remote.after = after
+    watch = _Watch(NAME, "Ingest", Flink(remote.address), 60, jobs.Note(tmp_path, remote.address, NAME))
+    watch.submit()
+    with pytest.raises((Cancelled, jobs.NotCancelled)), watch.cancelling():
+        raise Cancelled(signal.SIGINT)
+
+    assert bool(list(tmp_path.glob("flink-job.json"))) is kept
+
+
+@pytest.mark.parametrize(("rest", "said"), [("http://127.0.0.1:1", 0), ("http://flink.invalid:1", 1)])
+def test_a_cluster_that_does_not_answer_is_said_unless_it_was_this_machines_engine(
+    rest: str, said: int, tmp_path: Path
+) -> None:
+    """Jobs end with the engine; those of another cluster may still run, and are noted on."""
+    jobs.Note(tmp_path, rest, NAME).write()
+    messages: list[str] = []
+    jobs.end_left(tmp_path, messages.append)
+
+    assert len(messages) == said
+    assert len(list(tmp_path.glob("flink-job.json"))) == said
 
 
 class _Result:
@@ -182,7 +221,7 @@ def test_the_job_server_is_told_first(remote: Cluster) -> None:
     """Else it could hand the job to Flink after the end of the run."""
     remote.states = [""]
     watch, result = _Watch(NAME, "Ingest", Flink(remote.address), 60), _Result()
-    watch.submitted = True
+    watch.submit()
     with pytest.raises(Cancelled), watch.cancelling(result):
         raise Cancelled(signal.SIGINT)
 

@@ -180,7 +180,7 @@ def test_the_users_wheel_is_built_for_flink_even_with_an_image(tmp_path: Path, m
     (tmp_path / "own_step.py").touch()
     monkeypatch.syspath_prepend(tmp_path)
     built: list[engines.Own] = []
-    monkeypatch.setattr(engines, "prepare", lambda *args: built.append(args[-1]))
+    monkeypatch.setattr(engines, "prepare", lambda *args: built.append(args[-2]))
     monkeypatch.setattr(engines, "is_needed", lambda _: True)
     flags = ["engine.runner=flink", "engine.image=registry.example/worker:1", "train.step=own_step:step"]
     chosen = config.make("tabular", data=str(tmp_path), root=str(tmp_path / "root"), flags=flags)
