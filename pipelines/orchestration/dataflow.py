@@ -104,7 +104,7 @@ def packages_of_run(config: RunConfig) -> list[Path]:
     return packages(config.task, config.settings, folder)
 
 
-def flags(engine: Engine, pipeline: str, node: str, packages: Sequence[Path] = ()) -> list[str]:
+def flags(engine: Engine, pipeline: str, node: str, packages: Sequence[Path] = (), suffix: str = "") -> list[str]:
     """Returns Beam's flags for one node; `check` has accepted the settings.
 
     Args:
@@ -112,13 +112,14 @@ def flags(engine: Engine, pipeline: str, node: str, packages: Sequence[Path] = (
         pipeline: name of the pipeline, for the job's name and its labels.
         node: id of the node.
         packages: wheels for the workers, Penstock's and the user's; not needed with `engine.image`.
+        suffix: of the job's name, which tells it from jobs of other roots.
     """
     staging = engine.staging_location or f"{engine.temp_location.rstrip('/')}/staging"
     made = {
         "runner": "DataflowRunner",
         "project": engine.project,
         "region": engine.region,
-        "job_name": job_name(pipeline, node),
+        "job_name": job_name(pipeline, node) + (f"-{suffix}" if suffix else ""),
         "temp_location": engine.temp_location.rstrip("/"),
         "staging_location": staging.rstrip("/"),
         "machine_type": engine.machine_type,

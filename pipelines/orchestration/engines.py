@@ -72,7 +72,13 @@ class Prepared:
 
         job = _job_name(name, node, self.owner)
         options = PipelineOptions([*self._flags(job, name, node, records), *self.beam_args])
-        if self._is_flink():
+        if dataflow.names_runner(self.beam_args):
+            return beam.Pipeline(options=options)
+        if self.settings.runner == "dataflow":
+            from pipelines.orchestration.dataflow_runner import CancellingRunner
+
+            return beam.Pipeline(runner=CancellingRunner(), options=options)
+        if self.settings.runner == "flink":
             from pipelines.orchestration.flink_runner import FlinkRunner
 
             runner = FlinkRunner(job, node, self.rest, self.settings.timeout_minutes, self.notes)
@@ -84,16 +90,13 @@ class Prepared:
         """The address of Flink's REST service; empty if it is not known."""
         return self.settings.rest or (self.state.rest if self.state else "")
 
-    def _is_flink(self) -> bool:
-        return self.settings.runner == "flink" and not dataflow.names_runner(self.beam_args)
-
     def _flags(self, job: str, name: str, node: str, records: int) -> list[str]:
         if dataflow.names_runner(self.beam_args):
             return []
         if self.settings.runner == "flink":
             return self._flink_flags(job)
         if self.settings.runner == "dataflow":
-            return dataflow.flags(self.settings, name, node, self.packages)
+            return dataflow.flags(self.settings, name, node, self.packages, _digest(self.owner) if self.owner else "")
         return self._direct_flags(node, records)
 
     def _flink_flags(self, job: str) -> list[str]:
@@ -195,7 +198,7 @@ def prepare(
     if settings.runner == "direct" or not needed or dataflow.names_runner(beam_args):
         return Prepared(settings, beam_args)
     if settings.runner == "dataflow":
-        return Prepared(settings, beam_args, packages=packages())
+        return Prepared(settings, beam_args, packages=packages(), owner=owner)
     _refuse_secrets(beam_args)
     state = None if settings.endpoint else _running()
     endpoint = settings.endpoint or (state.endpoint if state else "")

@@ -66,6 +66,8 @@ def test_dataflow_options_are_those_of_the_settings() -> None:
     expected = dataflow.flags(engine, "pipe", "Ingest", [Path("penstock.whl")])
 
     assert prepared._flags("job", "pipe", "Ingest", 0) == expected
+    of_root = engines.prepare(engine, (), owner="gs://b/root")._flags("job", "pipe", "Ingest", 0)
+    assert f"--job_name=pipe-ingest-{engines._digest('gs://b/root')}" in of_root
     assert "--extra_package=penstock.whl" in expected
     assert engines.prepare(engine, ["--runner=DirectRunner"])._flags("job", "pipe", "Ingest", 0) == []
 
