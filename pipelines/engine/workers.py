@@ -9,6 +9,7 @@ A change of Penstock's source costs a second, a change of the lock about a minut
 
 import hashlib
 import json
+import os
 import platform
 import shlex
 import shutil
@@ -24,6 +25,7 @@ from pipelines.engine import boot, places
 from pipelines.package import wheel
 
 _MINUTES = 20
+_KEPT = 8  # versions of the code; an engine that runs uses one of them
 _SELF_TEST_SECONDS = 120
 Say = Callable[[str], None]
 
@@ -54,7 +56,19 @@ def _ensure(say: Say, own: Path | None) -> Path:
         with durable.publish_file(program) as aside:
             aside.write_text(f'#!/bin/sh\nexec {command} "$@"\n', encoding="utf-8")
             aside.chmod(0o755)
+    os.utime(program)  # the newest ones are kept
+    _remove_old(code.parent)
     return program
+
+
+def _remove_old(folder: Path) -> None:
+    """Removes code that was not used lately: programs first, so that no half of one is ever used."""
+    programs = sorted(folder.glob("*.sh"), key=lambda file: file.stat().st_mtime, reverse=True)
+    for program in programs[_KEPT:]:
+        program.unlink()
+        durable.remove(program.with_suffix(""))
+    for built in folder.glob("*.whl"):  # installed from, and not used again
+        built.unlink()
 
 
 def _command(python: Path, code: Path, program: str) -> list[str]:

@@ -1,6 +1,7 @@
 """The environment of workers: not the submitter's, the same code, and nothing of the working folder."""
 
 import json
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -89,6 +90,20 @@ def test_settings_of_uv_in_the_working_folder_are_not_read(tmp_path: Path, monke
     monkeypatch.chdir(tmp_path)
 
     workers._uv(["pip", "list", "--python", sys.executable])
+
+
+def test_old_code_is_removed_and_the_newest_is_kept(tmp_path: Path) -> None:
+    """The time of the last use counts."""
+    for number in range(12):
+        (tmp_path / f"0.1.0+src{number}").mkdir()
+        program = tmp_path / f"0.1.0+src{number}.sh"
+        program.touch()
+        os.utime(program, (number, number))
+    (tmp_path / "penstock-0.1.0+src3-py3-none-any.whl").touch()
+    workers._remove_old(tmp_path)
+
+    kept = {f"0.1.0+src{number}" for number in range(4, 12)}
+    assert {each.name for each in tmp_path.iterdir()} == kept | {f"{name}.sh" for name in kept}
 
 
 def test_missing_program_is_an_error(tmp_path: Path) -> None:
