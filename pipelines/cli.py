@@ -260,6 +260,7 @@ def stage(
 
     from pipelines import config, log
     from pipelines.orchestration import dataflow
+    from pipelines.package import user_code
 
     chosen = config.make(
         task,
@@ -272,13 +273,15 @@ def stage(
         beam_args=beam_args or (),
     )
     target = config.local_folder("--out", out)
-    dataflow.check(chosen.settings.engine, root, data)  # before TFX is imported
+    files = [Path(each) for each in include or ()]
+    own = user_code.version(user_code.modules(chosen.task, chosen.settings), files)
+    dataflow.check(chosen.settings.engine, root, data, own)  # before TFX is imported
     log.prepare_environment()
     with log.diverted(target / "stage.log") as user:
         from pipelines.dataflow import stage as jobs
 
         places = jobs.Places(root.rstrip("/"), data.rstrip("/"), target)
-        for job in jobs.stage(chosen, places, [Path(each) for each in include or ()]):
+        for job in jobs.stage(chosen, places, files):
             print(f"{job.node}: {job.transforms} transforms, {job.graph_bytes / 1e6:.2f} MB, {job.folder}", file=user)
 
 

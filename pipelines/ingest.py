@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from components import progress
 from components.errors import SettingsError
 from components.ingest.survey import cached
 from components.ingest.survey.survey import Survey
@@ -16,6 +17,7 @@ from components.settings.engine import Engine
 from components.settings.ingest import Ingest
 from components.storage import durable, paths
 from components.storage.hashing import HashCache
+from pipelines.engine import jobs
 from pipelines.orchestration import disk, engines, leftovers, lock
 
 
@@ -54,11 +56,12 @@ def ingest(request: IngestRequest, surveyed: Callable[[Survey], None] | None = N
         lock.hold(notes, wait=request.wait, place=out, flag="--out"),
         leftovers.temporary_files(out),
     ):
+        jobs.end_left(notes, progress.say)
         durable.sweep(notes)
         durable.sweep(out.parent, out.name, listed.name)
         listed.unlink(missing_ok=True)  # of an earlier attempt
         with durable.publish_folder(out) as artifact:
-            made = _run(request, artifact, caches, surveyed)
+            made = _run(request, artifact, notes, surveyed)
         listed.unlink()  # --out has its own
         return made
 
@@ -67,7 +70,8 @@ def _needed(request: IngestRequest) -> str:
     return disk.needed_for(cached.take(request.data, request.settings, HashCache(None)))
 
 
-def _run(request: IngestRequest, artifact: Path, caches: Path, surveyed: Callable[[Survey], None] | None) -> Manifest:
+def _run(request: IngestRequest, artifact: Path, notes: Path, surveyed: Callable[[Survey], None] | None) -> Manifest:
+    caches = notes.parent
     cache = HashCache(caches / "hashes.db")
 
     def survey() -> Survey:
@@ -80,7 +84,7 @@ def _run(request: IngestRequest, artifact: Path, caches: Path, surveyed: Callabl
     from components.ingest import run
     from components.ingest.units import Output
 
-    prepared = engines.prepare(request.engine, request.beam_args)
+    prepared = engines.prepare(request.engine, request.beam_args, notes=notes)
 
     def pipeline() -> Any:
         return prepared.pipeline("ingest", "Ingest")

@@ -11,7 +11,6 @@ import time
 import traceback
 from contextlib import closing, suppress
 from datetime import datetime, timezone
-from functools import partial
 from pathlib import Path
 from typing import Any, TextIO
 
@@ -23,6 +22,7 @@ from components.training import interrupt
 from pipelines import log
 from pipelines.config import RunConfig
 from pipelines.console import Display
+from pipelines.engine import jobs
 from pipelines.orchestration import dataflow, disk, engines, leftovers, lock, plan, remote_root, schema, workers
 from pipelines.orchestration.lease import Lease
 from pipelines.orchestration.outcome import NodeFacts
@@ -69,6 +69,7 @@ def run(
             store.claim(_identity(config))
         display = Display(sys.stdout)
         display.closed(store.close_open_executions("FAILED"))
+        jobs.end_left(config.notes, progress.say)
         leftovers.collect(config, store)
         with closing(HashCache(config.hash_cache)) as cache:
             planned = plan.make(config, store, cache, request)
@@ -141,9 +142,7 @@ class _TfxRun:
         return self._lease is not None and self._lease.is_lost
 
     def _run_nodes(self, compiled: Any, display: Display) -> None:
-        settings, beam_args = self._config.settings.engine, self._config.beam_args
-        packages = partial(dataflow.packages_of_run, self._config)
-        engine = engines.prepare(settings, beam_args, engines.is_needed(self._plan), packages, _identity(self._config))
+        engine = engines.prepare_run(self._config, self._plan, _identity(self._config))
         display.loading()
         gc.disable()  # collections during the imports find nothing, and take a fourth of their time
         try:

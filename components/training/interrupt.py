@@ -52,3 +52,18 @@ def noted() -> Iterator[Callable[[], int]]:
             signal.signal(signum, handler)
     if received:
         raise Cancelled(received[0])
+
+
+@contextmanager
+def ignored() -> Iterator[None]:
+    """Lets signals have no effect: for a cleanup that must not be left. In other threads nothing changes."""
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    # Not SIG_IGN, which processes that are started meanwhile would inherit.
+    old = {signum: signal.signal(signum, lambda *_: None) for signum in _SIGNALS}
+    try:
+        yield
+    finally:
+        for signum, handler in old.items():
+            signal.signal(signum, handler)

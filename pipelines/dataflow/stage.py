@@ -29,6 +29,7 @@ from components.storage import durable
 from pipelines.config import RunConfig
 from pipelines.dataflow import job, mirror
 from pipelines.orchestration import beam_translation, build, dataflow, schema
+from pipelines.package import user_code
 
 
 @dataclass(frozen=True)
@@ -59,7 +60,8 @@ def stage(sample: RunConfig, places: Places, include: Sequence[Path] = ()) -> It
         include: further modules and data files for workers.
     """
     engine = sample.settings.engine
-    dataflow.check(engine, places.root, places.data)
+    own = user_code.version(user_code.modules(sample.task, sample.settings), include)
+    dataflow.check(engine, places.root, places.data, own)
     if sample.store is not None or not (sample.state / "metadata.db").exists():
         raise SettingsError(f"--sample {sample.root}: expected the root of a finished run on this machine")
     with tempfile.TemporaryDirectory(prefix="penstock-stage-") as temporary:

@@ -3,6 +3,7 @@
     task manager ─► boot --id=… --provision_endpoint=… ─► asks for the job's options ─► Beam's worker, in this process
     submitter    ─► boot --self-test ─► versions as JSON, before a job is submitted
 
+The job's options name the code of the submitter: a worker that has another one ends with an error.
 It imports nothing from the working folder: it is started by `python -I`.
 """
 
@@ -25,6 +26,7 @@ PACKAGES = (
     "apache-beam", "tensorflow", "tfx", "tensorflow-transform", "tensorflow-data-validation",
     "tensorflow-model-analysis", "tfx-bsl", "keras", "numpy", "pyarrow", "pillow",
 )  # fmt: skip
+_CODE = "penstock_code:"
 _IMPORTED = ("apache_beam", "components.ingest.units", "components.fitting", "pipelines.log", "schemas")
 _FOUND = ("tensorflow", "tfx", "tensorflow_transform", "tensorflow_data_validation", "tensorflow_model_analysis")
 
@@ -33,11 +35,12 @@ def main(arguments: Sequence[str] | None = None) -> None:
     """Runs a worker until its job ends, or the self-test."""
     parser = argparse.ArgumentParser(prog="boot")
     parser.add_argument("--self-test", action="store_true")
+    parser.add_argument("--import", dest="modules", action="append", default=[])  # modules of the user
     parser.add_argument("--id", default="")
     parser.add_argument("--provision_endpoint", default="")
     given, _ = parser.parse_known_args(arguments)
     if given.self_test:
-        print(json.dumps(describe()))
+        print(json.dumps(describe(given.modules)))
         return
     _write_log()
     from pipelines import log
@@ -49,9 +52,9 @@ def main(arguments: Sequence[str] | None = None) -> None:
     sdk_worker_main.main([])
 
 
-def describe() -> dict[str, Any]:
+def describe(modules: Sequence[str] = ()) -> dict[str, Any]:
     """Returns the versions that decide what a worker computes; raises ImportError if a module is missing."""
-    for name in _IMPORTED:
+    for name in (*_IMPORTED, *modules):
         importlib.import_module(name)
     missing = [name for name in _FOUND if importlib.util.find_spec(name) is None]
     if missing:
@@ -62,6 +65,24 @@ def describe() -> dict[str, Any]:
 def versions() -> dict[str, str]:
     """Returns the versions of Python and of the libraries that compute results."""
     return {"python": platform.python_version(), **{name: metadata.version(name) for name in PACKAGES}}
+
+
+def expected(penstock: str, own: str) -> list[str]:
+    """Returns the experiments, among the options of a job, that name the versions of Penstock's and the user's code."""
+    return [f"{_CODE}penstock={penstock}", *([f"{_CODE}penstock-user={own}"] if own else [])]
+
+
+def compare(experiments: Sequence[str]) -> None:
+    """Ends this process with an error unless its code is the one that the options of the job name."""
+    for each in experiments:
+        if each.startswith(_CODE):
+            name, _, version = each.removeprefix(_CODE).partition("=")
+            try:
+                found = metadata.version(name)
+            except metadata.PackageNotFoundError:
+                found = "not installed"
+            if found != version:
+                sys.exit(f"penstock: this worker has other code than the run: {name} {found}, expected {version}")
 
 
 def _prepare(worker_id: str, endpoint: str) -> None:
@@ -75,6 +96,7 @@ def _prepare(worker_id: str, endpoint: str) -> None:
         request = beam_provision_api_pb2.GetProvisionInfoRequest()
         info = service.GetProvisionInfo(request, timeout=60, metadata=(("worker_id", worker_id),)).info
     options = json_format.MessageToJson(info.pipeline_options)
+    compare(json.loads(options).get("beam:option:experiments:v1") or ())
     os.environ.update(
         WORKER_ID=worker_id,
         PIPELINE_OPTIONS=options,

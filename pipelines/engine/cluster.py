@@ -1,6 +1,6 @@
 """Starts, shows and stops the engine: job manager, task managers, Beam's job server, all on this machine.
 
-start ─► install ─► workers ─► processes, each with its log ─► all slots there and the job server answers ─► state
+start ─► install ─► processes, each with its log and at once in the state ─► all slots there, the job server answers
 stop  ─► SIGTERM to exactly these processes and the workers they started ─► wait ─► SIGKILL last
 """
 
@@ -10,13 +10,14 @@ import socket
 import subprocess
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import psutil
 
 from components.errors import PenstockError, SettingsError
 from components.storage import durable
+from components.training import interrupt
 from pipelines.engine import boot, install, java, places
 from pipelines.engine.places import Process, State
 from pipelines.engine.rest import Flink, Unreachable
@@ -38,36 +39,40 @@ class Size:
 
 def start(size: Size, say: Say) -> State:
     """Starts the engine, and returns its state when it is ready for jobs."""
+    with places.one_command(), interrupt.raised():
+        return _start(size, say)
+
+
+def _start(size: Size, say: Say) -> State:
     if (running := places.read()) is not None:
         if alive(running):
             raise SettingsError(
                 f"an engine runs already ({running.endpoint}); use it, or stop it with `penstock engine stop flink`"
             )
-        stop(say)
+        _stop(running, say)
     command, installed = install.java(), install.ensure(say)
     folder = places.run()
-    folder.mkdir(mode=durable.OWNER_ONLY_FOLDER, parents=True, exist_ok=True)
     (folder / "logs").mkdir(exist_ok=True)
     _remove_temporary_files()  # of an engine that was killed
     layout = java.Layout(command, install.own_jar(installed), folder, _free_ports(), size.slots or os.cpu_count() or 1)
     java.write_configuration(layout)
-    started: list[Process] = []
     try:
-        return _start_processes(layout, size, started, say)
+        return _start_processes(layout, size, say)
     except BaseException:
-        _end(started)
+        with interrupt.ignored():
+            if (state := places.read()) is not None:
+                _end(state.processes)
+                _forget(state)
         raise
 
 
-def _start_processes(layout: java.Layout, size: Size, started: list[Process], say: Say) -> State:
+def _start_processes(layout: java.Layout, size: Size, say: Say) -> State:
     names = [f"taskmanager-{number + 1}" for number in range(size.task_managers)]
     commands = {
         "jobmanager": java.job_manager(layout),
         **{name: java.task_manager(layout, name) for name in names},
         "jobserver": java.job_server(layout),
     }
-    for name, command in commands.items():
-        started.append(_spawn(name, command, layout.folder / "logs" / f"{name}.log"))
     ports = layout.ports
     state = State(
         rest=f"http://{java.HOST}:{ports.rest}",
@@ -75,10 +80,14 @@ def _start_processes(layout: java.Layout, size: Size, started: list[Process], sa
         artifact_endpoint=f"{java.HOST}:{ports.artifact}",
         task_managers=size.task_managers,
         slots=layout.slots,
-        processes=tuple(started),
+        processes=(),
     )
+    for name, command in commands.items():
+        with interrupt.noted():  # a process that is in no state could not be stopped
+            spawned = _spawn(name, command, layout.folder / "logs" / f"{name}.log")
+            state = replace(state, processes=(*state.processes, spawned))
+            places.write(state)
     _wait_until_ready(state, layout.folder / "logs")
-    places.write(state)
     say(
         f"flink {places.FLINK} with {size.task_managers} task managers of {layout.slots} slots: "
         f"job server {state.endpoint}, web interface {state.rest}, logs in {layout.folder / 'logs'}"
@@ -88,15 +97,28 @@ def _start_processes(layout: java.Layout, size: Size, started: list[Process], sa
 
 def stop(say: Say) -> None:
     """Stops the engine that was started here, if there is one, and says which processes it ended."""
-    state = places.read()
-    if state is None:
+    if not places.run().exists() or places.read() is None:
         say(f"no engine to stop: {places.run()} has no state.json")
         return
+    with places.one_command():
+        if (state := places.read()) is not None:
+            _stop(state, say)
+
+
+def _stop(state: State, say: Say) -> None:
     for name, pid, how in _end(state.processes):
         say(f"{name} (pid {pid}): {how}")
-    places.forget()
+    _forget(state)
     _remove_temporary_files()
     say(f"stopped; logs are kept in {places.run() / 'logs'}")
+
+
+def _forget(state: State) -> None:
+    """Removes the state; raises PenstockError, and keeps it, while a process of it runs."""
+    if left := alive(state):
+        names = ", ".join(f"{each.name} (pid {each.pid})" for each in left)
+        raise PenstockError(f"{names} of the engine did not end; run `penstock engine stop flink` again")
+    places.forget()
 
 
 def _remove_temporary_files() -> None:
@@ -120,7 +142,21 @@ def _spawn(name: str, command: Sequence[str], log: Path) -> Process:
             env={**os.environ, boot.LOGS: str(log.parent), boot.NAME: name},
             start_new_session=True,  # Ctrl-C in the terminal is not for the engine
         )
-    return Process(name, child.pid, psutil.Process(child.pid).create_time())
+    return identified(name, child.pid)
+
+
+def identified(name: str, pid: int) -> Process:
+    """Returns a process that runs, with what tells it from all others."""
+    return Process(name, pid, _start_of(pid))
+
+
+def _start_of(pid: int) -> str:
+    """Returns when a process was started, by a clock that nobody sets; empty if it has ended."""
+    with contextlib.suppress(OSError, IndexError):
+        fields = Path(f"/proc/{pid}/stat").read_text(encoding="utf-8", errors="replace").rpartition(")")[2].split()
+        if fields[0] != "Z":
+            return f"{Path('/proc/sys/kernel/random/boot_id').read_text(encoding='utf-8').strip()} {fields[19]}"
+    return ""
 
 
 def _wait_until_ready(state: State, logs: Path) -> None:
@@ -159,12 +195,11 @@ def _last_lines(logs: Path, name: str) -> str:
 
 def _find(process: Process) -> psutil.Process | None:
     """Returns a process of the engine, if it still runs and its number was not given to another one."""
-    try:
+    with contextlib.suppress(psutil.Error):
         found = psutil.Process(process.pid)
-        same = found.create_time() == process.started and found.status() != psutil.STATUS_ZOMBIE
-    except psutil.Error:
-        return None
-    return found if same else None
+        if process.started and _start_of(process.pid) == process.started:
+            return found
+    return None
 
 
 def _end(processes: Sequence[Process]) -> list[tuple[str, int, str]]:

@@ -44,7 +44,8 @@ def java() -> str:
     answer = subprocess.run([found, "-version"], capture_output=True, text=True, check=False).stderr
     version = re.search(r'version "(\d+)', answer)
     if version is None or int(version[1]) not in _JAVA:
-        raise SettingsError(f"Flink needs Java 11 to 21: {found} is {answer.splitlines()[:1]}; {_INSTALL_JAVA}")
+        said = (answer.strip().splitlines() or ["of unknown version"])[0]
+        raise SettingsError(f"Flink needs Java 11 to 21: {found} is {said}; {_INSTALL_JAVA}")
     return found
 
 
@@ -139,7 +140,9 @@ def _download_beam(folder: Path, maven: str) -> None:
     work.mkdir()
     shutil.copy(_HERE / "pom.xml", work)
     jars = f"-DoutputDirectory={folder / 'beam'}"
-    _run("Maven", [maven, "--quiet", "--batch-mode", _PLUGIN, "-DincludeScope=runtime", jars], work)
+    _run(
+        "Maven", [maven, "--quiet", "--batch-mode", "--strict-checksums", _PLUGIN, "-DincludeScope=runtime", jars], work
+    )
     durable.remove(work)
 
 

@@ -55,13 +55,24 @@ def one_at_a_time() -> Iterator[None]:
         yield
 
 
+@contextmanager
+def one_command() -> Iterator[None]:
+    """Waits until no other `penstock engine` starts or stops the engine; its folder is for its owner alone."""
+    from filelock import FileLock
+
+    run().mkdir(parents=True, exist_ok=True)
+    run().chmod(durable.OWNER_ONLY_FOLDER)  # logs contain options of jobs
+    with FileLock(run() / ".lock"):
+        yield
+
+
 @dataclass(frozen=True)
 class Process:
-    """One process of the engine. The time of its start tells it from a later process with the same number."""
+    """One process of the engine. Its start tells it from a later process with the same number."""
 
     name: str
     pid: int
-    started: float  # seconds since the epoch, as psutil says
+    started: str  # boot of the machine and ticks since then: seconds since the epoch move when the clock is set
 
 
 @dataclass(frozen=True)
@@ -74,11 +85,6 @@ class State:
     task_managers: int
     slots: int  # per task manager
     processes: tuple[Process, ...]
-
-    @property
-    def parallelism(self) -> int:
-        """Subtasks per node: with several task managers, the slots that remain when one of them is lost."""
-        return self.slots * max(1, self.task_managers - 1)
 
 
 def read() -> State | None:

@@ -1,7 +1,7 @@
 """Flink's REST service: slots, jobs, how much a job has done, cancel."""
 
+import http.client
 import json
-import time
 import urllib.error
 import urllib.request
 from dataclasses import dataclass
@@ -10,14 +10,18 @@ from typing import Any
 from components.errors import PenstockError
 
 _SECONDS = 10
-_CANCEL_SECONDS = 60
-_POLL_SECONDS = 0.2
+_GONE = (404, 409)  # answers to a cancel: the job is not known any more, or has ended
 _ENDED = {"FINISHED", "CANCELED", "FAILED"}
 _METRICS = ("read-records", "write-records", "read-bytes", "write-bytes")
 
 
 class Unreachable(PenstockError):
-    """Flink's REST service does not answer."""
+    """Flink's REST service does not answer, or not as expected."""
+
+    def __init__(self, message: str, status: int = 0) -> None:
+        """Takes the message, and the HTTP status if there was an answer."""
+        super().__init__(message)
+        self.status = status
 
 
 @dataclass(frozen=True)
@@ -84,22 +88,20 @@ class Flink:
         entries = found.get("exceptionHistory", {}).get("entries", [])
         return str(entries[0]["stacktrace"]) if entries else str(found.get("root-exception") or "")
 
-    def cancel(self, part: str) -> list[str]:
-        """Cancels the jobs whose name contains a text, waits until they have ended, and returns their names."""
-        end, asked = time.monotonic() + _CANCEL_SECONDS, {}
-        while jobs := [job for job in self.jobs() if part in job.name and not job.ended]:
-            for job in jobs:
-                if job.id not in asked:
-                    self._send("PATCH", f"/jobs/{job.id}?mode=cancel")
-                    asked[job.id] = job.name
-            if time.monotonic() > end:
-                names = ", ".join(job.name for job in jobs)
-                raise Unreachable(f"Flink did not cancel {names} within {_CANCEL_SECONDS} s; see {self.address}")
-            time.sleep(_POLL_SECONDS)
-        return list(asked.values())
+    def cancel(self, job: str) -> None:
+        """Asks Flink to cancel a job, and does not wait for it; one that has ended is left as it is."""
+        try:
+            self._send("PATCH", f"/jobs/{job}?mode=cancel")
+        except Unreachable as error:
+            if error.status not in _GONE:
+                raise
 
     def _get(self, path: str) -> Any:
-        return json.loads(self._send("GET", path) or b"{}")
+        content = self._send("GET", path)
+        try:
+            return json.loads(content)
+        except ValueError as error:
+            raise Unreachable(f"Flink's REST service {self.address} answers no JSON to {path}: {error}") from None
 
     def _send(self, method: str, path: str) -> bytes:
         if not self.address.startswith(("http://", "https://")):
@@ -109,8 +111,9 @@ class Flink:
             with _OPENER.open(request, timeout=_SECONDS) as answer:
                 content: bytes = answer.read()
                 return content
-        except (urllib.error.URLError, OSError, ValueError) as error:
-            raise Unreachable(f"Flink's REST service {self.address} does not answer: {error}") from None
+        except (OSError, ValueError, http.client.HTTPException) as error:  # URLError is an OSError
+            status = error.code if isinstance(error, urllib.error.HTTPError) else 0
+            raise Unreachable(f"Flink's REST service {self.address} does not answer: {error}", status) from None
 
 
 _OPENER = urllib.request.build_opener(urllib.request.ProxyHandler({}))  # a proxy is not asked for the cluster

@@ -9,6 +9,7 @@ A change of Penstock's source costs a second, a change of the lock about a minut
 
 import hashlib
 import json
+import os
 import platform
 import shlex
 import shutil
@@ -24,6 +25,7 @@ from pipelines.engine import boot, places
 from pipelines.package import wheel
 
 _MINUTES = 20
+_KEPT = 8  # versions of the code; an engine that runs uses one of them
 _SELF_TEST_SECONDS = 120
 Say = Callable[[str], None]
 
@@ -54,7 +56,19 @@ def _ensure(say: Say, own: Path | None) -> Path:
         with durable.publish_file(program) as aside:
             aside.write_text(f'#!/bin/sh\nexec {command} "$@"\n', encoding="utf-8")
             aside.chmod(0o755)
+    os.utime(program)  # the newest ones are kept
+    _remove_old(code.parent)
     return program
+
+
+def _remove_old(folder: Path) -> None:
+    """Removes code that was not used lately: programs first, so that no half of one is ever used."""
+    programs = sorted(folder.glob("*.sh"), key=lambda file: file.stat().st_mtime, reverse=True)
+    for program in programs[_KEPT:]:
+        program.unlink()
+        durable.remove(program.with_suffix(""))
+    for built in folder.glob("*.whl"):  # installed from, and not used again
+        built.unlink()
 
 
 def _command(python: Path, code: Path, program: str) -> list[str]:
@@ -71,14 +85,20 @@ def _build_native(python: Path, code: Path) -> None:
     )
 
 
-def check(program: Path) -> None:
-    """Starts a boot program's self-test; raises PenstockError unless workers would run this code and these versions."""
+def check(program: Path, modules: Sequence[str] = ()) -> None:
+    """Starts a boot program's self-test; raises PenstockError unless workers would run this code and these versions.
+
+    Args:
+        program: of a worker.
+        modules: of the user, which the worker must be able to import.
+    """
     fix = "delete its folder, and run `penstock engine stop flink` and `penstock engine start flink`"
     if not program.exists():
         raise SettingsError(f"the workers' boot program {program} does not exist; {fix}")
     try:
         done = subprocess.run(
-            [str(program), "--self-test"], capture_output=True, text=True, check=False, timeout=_SELF_TEST_SECONDS,
+            [str(program), "--self-test", *(f"--import={each}" for each in modules)],
+            capture_output=True, text=True, check=False, timeout=_SELF_TEST_SECONDS,
             stdin=subprocess.DEVNULL, cwd="/",
         )  # fmt: skip
         said = json.loads(done.stdout) if done.returncode == 0 else None
@@ -115,8 +135,8 @@ def _environment(say: Say) -> Path:
 def _uv(arguments: Sequence[str], *files: Path) -> None:
     try:
         done = subprocess.run(
-            [_find_uv(), *arguments, *map(str, files)], capture_output=True, text=True, check=False,
-            timeout=_MINUTES * 60, stdin=subprocess.DEVNULL,
+            [_find_uv(), "--no-config", *arguments, *(str(file.absolute()) for file in files)], cwd="/",
+            capture_output=True, text=True, check=False, timeout=_MINUTES * 60, stdin=subprocess.DEVNULL,
         )  # fmt: skip
     except subprocess.TimeoutExpired:
         raise PenstockError(f"uv took longer than {_MINUTES} minutes; check the network and run again") from None

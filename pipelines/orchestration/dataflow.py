@@ -7,10 +7,12 @@ Nothing is asked of Google here: whether a bucket exists, or a role is granted, 
 """
 
 import re
+import tempfile
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from components import progress
 from components.errors import SettingsError
 from components.settings.engine import Engine
 from components.settings.tree import Settings
@@ -20,6 +22,7 @@ from pipelines.config import RunConfig
 from pipelines.package import bundle, user_code, wheel
 
 _LONGEST_NAME = 63  # characters of a label's value; a job's name may be longer
+_RUNNER = re.compile(r"--(runner|job_endpoint)(=|$)")
 _BUCKET = r"gs://[a-z0-9][a-z0-9._-]{1,61}[a-z0-9]"
 
 
@@ -60,15 +63,16 @@ _FORMS = (
 )
 
 
-def check(engine: Engine, root: str, data: str) -> None:
+def check(engine: Engine, root: str, data: str, own: str = "") -> None:
     """Raises SettingsError with all that is missing or malformed in the settings for Dataflow.
 
     Args:
         engine: the settings of the engine.
         root: of the pipeline; workers read and write artifacts below it.
         data: raw data; workers read it.
+        own: version of the user's code (`user_code.version`).
     """
-    problems = [*_of_settings(engine), *_of_code(engine), *_of_places(root, data)]
+    problems = [*_of_settings(engine), *_of_code(engine, own), *_of_places(root, data)]
     if problems:
         lines = "\n".join(f"  - {problem}" for problem in problems)
         raise SettingsError(f"runner dataflow: {len(problems)} settings are missing or wrong:\n{lines}")
@@ -76,8 +80,21 @@ def check(engine: Engine, root: str, data: str) -> None:
 
 def check_run(config: RunConfig) -> None:
     """Raises SettingsError, before anything is locked or read, if a run on Dataflow cannot work with its settings."""
-    if config.settings.engine.runner == "dataflow":
-        check(config.settings.engine, str(config.root), config.data)
+    engine = config.settings.engine
+    if engine.runner != "dataflow" or names_runner(config.beam_args):
+        return
+    own = user_code.version(user_code.modules(config.task, config.settings))
+    check(engine, str(config.root), config.data, own)
+    if engine.image and not bundle.code_of(engine.image):
+        progress.warn(
+            f"engine.image is {engine.image!r}: the tag does not name its code, so that was not compared with the code "
+            f"here ({bundle.image_tag(wheel.version(), own)})"
+        )
+
+
+def names_runner(beam_args: Sequence[str]) -> bool:
+    """Whether the user's own Beam flags say where the pipeline runs."""
+    return any(_RUNNER.match(flag) for flag in beam_args)
 
 
 def packages_of_run(config: RunConfig) -> list[Path]:
@@ -87,7 +104,7 @@ def packages_of_run(config: RunConfig) -> list[Path]:
     return packages(config.task, config.settings, folder)
 
 
-def flags(engine: Engine, pipeline: str, node: str, packages: Sequence[Path] = ()) -> list[str]:
+def flags(engine: Engine, pipeline: str, node: str, packages: Sequence[Path] = (), suffix: str = "") -> list[str]:
     """Returns Beam's flags for one node; `check` has accepted the settings.
 
     Args:
@@ -95,13 +112,14 @@ def flags(engine: Engine, pipeline: str, node: str, packages: Sequence[Path] = (
         pipeline: name of the pipeline, for the job's name and its labels.
         node: id of the node.
         packages: wheels for the workers, Penstock's and the user's; not needed with `engine.image`.
+        suffix: of the job's name, which tells it from jobs of other roots.
     """
     staging = engine.staging_location or f"{engine.temp_location.rstrip('/')}/staging"
     made = {
         "runner": "DataflowRunner",
         "project": engine.project,
         "region": engine.region,
-        "job_name": job_name(pipeline, node),
+        "job_name": job_name(pipeline, node) + (f"-{suffix}" if suffix else ""),
         "temp_location": engine.temp_location.rstrip("/"),
         "staging_location": staging.rstrip("/"),
         "machine_type": engine.machine_type,
@@ -157,13 +175,13 @@ def _of_settings(engine: Engine) -> Iterator[str]:
             yield f"engine.{form.setting} is {value!r}: expected one {such_as}{advice}"
 
 
-def _of_code(engine: Engine) -> Iterator[str]:
+def _of_code(engine: Engine, own: str) -> Iterator[str]:
     """Yields what is wrong with the code that workers get."""
-    code = bundle.code_of(engine.image)
-    if code and code != bundle.image_tag(wheel.version()):
+    code, ours = bundle.code_of(engine.image), bundle.image_tag(wheel.version(), own)
+    if code and code != ours:
         yield (
-            f"engine.image is {engine.image!r}, but the code here is {wheel.version()}: build the image again "
-            "(`penstock package`), or run the code that it was built from"
+            f"engine.image is {engine.image!r}, but the code here is {ours}: build the image again (`penstock "
+            "package`), or run the code that it was built from; name an image with files of --include by its digest"
         )
     if not engine.wheel:
         return
@@ -171,6 +189,18 @@ def _of_code(engine: Engine) -> Iterator[str]:
         yield f"engine.wheel is {engine.wheel!r}: expected a file that `penstock package` built, or nothing"
     elif engine.image:
         yield "engine.wheel and engine.image are both given: the image contains the wheel, so keep one of them"
+    elif not _is_ours(Path(engine.wheel)):
+        yield (
+            f"engine.wheel is {engine.wheel!r}, which is not the code here ({wheel.version()}): build it again "
+            "(`penstock package`), or leave it out"
+        )
+
+
+def _is_ours(file: Path) -> bool:
+    """Whether a file has name and content of the wheel that this code builds: the same code gives the same bytes."""
+    with tempfile.TemporaryDirectory() as folder:
+        built = wheel.build(Path(folder))
+        return built.name == file.name and built.read_bytes() == file.read_bytes()
 
 
 def _of_places(root: str, data: str) -> Iterator[str]:

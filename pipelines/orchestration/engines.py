@@ -16,6 +16,7 @@ import re
 import secrets
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from itertools import pairwise
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -23,10 +24,12 @@ from typing import TYPE_CHECKING, Any
 from components import progress
 from components.errors import SettingsError
 from components.settings.engine import Engine
-from pipelines.engine import cluster, places, workers
+from components.storage import durable
+from pipelines.config import RunConfig
+from pipelines.engine import boot, cluster, jobs, places, workers
 from pipelines.engine.rest import Flink
 from pipelines.orchestration import dataflow
-from pipelines.package import user_code
+from pipelines.package import user_code, wheel
 
 if TYPE_CHECKING:
     from pipelines.orchestration.plan import Plan
@@ -37,9 +40,8 @@ _WORKER_MEMORY = 2 << 30  # bytes per worker process
 _MAX_WORKERS = 16
 _ONE_PROCESS = ("Ingest", "Extract")  # use all cores in one process: a pool of their own, and TensorFlow's threads
 _LOCAL_RUNNERS = ("directrunner", "bundlebasedirectrunner", "switchingdirectrunner", "inprocess", "fnapirunner")
-_USER_WHEEL = user_code.NAME.replace("-", "_")
-_IDLE_MS = 10_000  # after which an idle Python worker of Flink ends: it holds about 1 GB
-_LOST = re.compile(r"--(runner|job_endpoint)(=|$)")
+_RESTART = "run `penstock engine stop flink`, then `penstock engine start flink`"
+_SECRET = re.compile(r"--\w*(secret|password|token|access_key)\w*(=|$)")  # --s3_access_key_id and its like
 
 
 @dataclass
@@ -50,8 +52,11 @@ class Prepared:
     beam_args: Sequence[str]
     state: places.State | None = None  # of the engine on this machine
     boot: str = ""  # program of Flink's workers
+    parallelism: int = 0  # of Flink
+    own: str = ""  # version of the user's code on workers of Flink
     packages: Sequence[Path] = ()  # wheels for Dataflow's workers
     owner: str = ""  # the root, whose digest is in the names of jobs
+    notes: Path | None = None  # folder of the note of a job that runs
     _said: set[str] = field(default_factory=set)
 
     def pipeline(self, name: str, node: str, records: int = 0) -> Any:
@@ -67,10 +72,16 @@ class Prepared:
 
         job = _job_name(name, node, self.owner)
         options = PipelineOptions([*self._flags(job, name, node, records), *self.beam_args])
-        if self._is_flink():
+        if dataflow.names_runner(self.beam_args):
+            return beam.Pipeline(options=options)
+        if self.settings.runner == "dataflow":
+            from pipelines.orchestration.dataflow_runner import CancellingRunner
+
+            return beam.Pipeline(runner=CancellingRunner(), options=options)
+        if self.settings.runner == "flink":
             from pipelines.orchestration.flink_runner import FlinkRunner
 
-            runner = FlinkRunner(job, node, self.rest, self.settings.timeout_minutes)
+            runner = FlinkRunner(job, node, self.rest, self.settings.timeout_minutes, self.notes)
             return beam.Pipeline(runner=runner, options=options)
         return beam.Pipeline(options=options)
 
@@ -79,29 +90,26 @@ class Prepared:
         """The address of Flink's REST service; empty if it is not known."""
         return self.settings.rest or (self.state.rest if self.state else "")
 
-    def _is_flink(self) -> bool:
-        return self.settings.runner == "flink" and not _names_runner(self.beam_args)
-
     def _flags(self, job: str, name: str, node: str, records: int) -> list[str]:
-        if _names_runner(self.beam_args):
+        if dataflow.names_runner(self.beam_args):
             return []
         if self.settings.runner == "flink":
             return self._flink_flags(job)
         if self.settings.runner == "dataflow":
-            return dataflow.flags(self.settings, name, node, self.packages)
+            return dataflow.flags(self.settings, name, node, self.packages, _digest(self.owner) if self.owner else "")
         return self._direct_flags(node, records)
 
     def _flink_flags(self, job: str) -> list[str]:
         engine, state = self.settings, self.state
-        parallelism = engine.parallelism or (state.parallelism if state else 0)
         return [
             f"--job_name={job}",
             f"--job_endpoint={engine.endpoint or (state.endpoint if state else '')}",
             *_flag("artifact_endpoint", engine.artifact_endpoint or (state.artifact_endpoint if state else "")),
             *_environment(engine, self.boot),
-            f"--environment_cache_millis={_IDLE_MS}",
+            f"--environment_cache_millis={jobs.IDLE_MS}",
             "--default_sdk_harness_log_level=WARN",  # at INFO a worker logs all options, secrets included
-            *_flag("parallelism", parallelism),
+            *(f"--experiments={each}" for each in boot.expected(wheel.version(), self.own)),
+            f"--parallelism={self.parallelism}",
         ]
 
     def _direct_flags(self, node: str, records: int) -> list[str]:
@@ -130,12 +138,39 @@ def is_distributed(settings: Engine, beam_args: Sequence[str]) -> bool:
     given += [after for flag, after in pairwise(flags) if flag == "--runner"]
     if given:
         return given[-1].rpartition(".")[2].lower() not in _LOCAL_RUNNERS
-    return settings.runner != "direct" or _names_runner(beam_args)
+    return settings.runner != "direct" or dataflow.names_runner(beam_args)
 
 
 def is_needed(planned: "Plan") -> bool:
     """Whether a node that is due runs a Beam pipeline."""
     return any(each.action == "run" and each.node.id in DATA_NODES for each in planned.nodes)
+
+
+def prepare_run(config: RunConfig, planned: "Plan", owner: str) -> Prepared:
+    """Checks the runner of a run, before its first node; `owner` tells its root from all others."""
+    engine = config.settings.engine
+    modules = user_code.modules(config.task, config.settings) if engine.runner == "flink" else []
+    packages = partial(dataflow.packages_of_run, config)
+    own = Own(modules, config.notes / "packages")
+    return prepare(engine, config.beam_args, is_needed(planned), packages, owner, own, config.notes)
+
+
+@dataclass(frozen=True)
+class Own:
+    """The user's modules, and the folder for a wheel of them."""
+
+    modules: Sequence[str] = ()
+    folder: Path = Path()
+
+    def build(self) -> Path | None:
+        """Builds the wheel, in place of the last one; None if there are no modules."""
+        if not self.modules:
+            return None
+        durable.remove(self.folder)
+        return user_code.build(self.folder, self.modules)
+
+
+_NO_MODULES = Own()
 
 
 def prepare(
@@ -144,6 +179,8 @@ def prepare(
     needed: bool = True,
     packages: Callable[[], Sequence[Path]] = tuple,
     owner: str = "",
+    own: Own = _NO_MODULES,
+    notes: Path | None = None,
     say: Callable[[str], None] = progress.say,
 ) -> Prepared:
     """Checks that a runner can be used, before the first node; raises SettingsError or PenstockError if not.
@@ -152,56 +189,100 @@ def prepare(
         settings: which runner.
         beam_args: the user's Beam flags.
         needed: whether a pipeline will run; if not, nothing is checked.
-        packages: builds the wheels for workers.
+        packages: builds the wheels for workers of Dataflow.
         owner: the root; its lock is held, so a job that still runs for it was left by a run that was killed.
+        own: the user's modules, for workers of Flink.
+        notes: folder of the note of a job that runs on Flink.
         say: shows a message to the user.
     """
-    if settings.runner == "direct" or not needed or _names_runner(beam_args):
+    if settings.runner == "direct" or not needed or dataflow.names_runner(beam_args):
         return Prepared(settings, beam_args)
     if settings.runner == "dataflow":
-        return Prepared(settings, beam_args, packages=packages())
+        return Prepared(settings, beam_args, packages=packages(), owner=owner)
+    _refuse_secrets(beam_args)
     state = None if settings.endpoint else _running()
     endpoint = settings.endpoint or (state.endpoint if state else "")
     if not cluster.listens(endpoint):
         raise SettingsError(f"flink: no job server answers at {endpoint}; {places.START}, or correct engine.endpoint")
-    prepared = Prepared(settings, beam_args, state, _boot_program(settings, state, packages, say), owner=owner)
+    parallelism = settings.parallelism or (_slots_here(state, say) if state else _slots_of(settings))
+    packed = own.build()
+    version = packed.name.split("-")[1] if packed else ""
+    program = _boot_program(settings, state, own.modules, packed, say)
+    prepared = Prepared(settings, beam_args, state, program, parallelism, version, owner=owner, notes=notes)
     if owner and (rest := prepared.rest):
-        for name in Flink(rest).cancel(f"-{_digest(owner)}-"):
-            say(f"cancelled the Flink job {name}, which a run that was killed had left")
+        flink = Flink(rest)
+        for job in flink.jobs():
+            if f"-{_digest(owner)}-" in job.name and not job.ended:
+                jobs.end(flink, job.name)
+                say(f"cancelled the Flink job {job.name}, which a run that was killed had left")
     return prepared
+
+
+def _refuse_secrets(beam_args: Sequence[str]) -> None:
+    """Raises SettingsError if a flag has a secret: Flink's web interface shows the options of every job."""
+    if found := [flag.partition("=")[0] for flag in beam_args if _SECRET.match(flag)]:
+        raise SettingsError(
+            f"flink: {', '.join(found)} would be shown by Flink's web interface, as all options of a job are; leave it "
+            "out, and export AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY (AWS_SESSION_TOKEN) before "
+            "`penstock engine start flink`: workers have the environment of the task managers"
+        )
+
+
+def _slots_here(state: places.State, say: Callable[[str], None]) -> int:
+    """Returns the slots of this machine's engine that remain when one more task manager is lost."""
+    there = Flink(state.rest).slots().task_managers
+    if there == 0:
+        raise SettingsError(f"flink: the engine has no task manager any more; {_RESTART}")
+    if there < state.task_managers:
+        say(f"flink: {state.task_managers - there} of {state.task_managers} task managers have ended; {_RESTART}")
+    return state.slots * max(1, there - 1)
+
+
+def _slots_of(settings: Engine) -> int:
+    """Returns all slots of a cluster."""
+    total = Flink(settings.rest).slots().total if settings.rest else 0
+    if not total:
+        reason = f"{settings.rest} says that the cluster has none" if settings.rest else "engine.rest is not set"
+        raise SettingsError(f"flink: the number of slots is not known ({reason}); set engine.parallelism")
+    return total
 
 
 def _running() -> places.State:
     state = places.read()
     if state is None:
         raise SettingsError(f"flink: no engine runs on this machine; {places.START}, or name one with engine.endpoint")
-    ended = [each.name for each in state.processes if each not in cluster.alive(state)]
+    alive = cluster.alive(state)
+    ended = [each.name for each in state.processes if each not in alive]
     if "jobmanager" in ended or "jobserver" in ended:
-        raise SettingsError(f"flink: the engine's {' and '.join(ended)} has ended; {places.START}")
+        fix = _RESTART if alive else places.START
+        raise SettingsError(f"flink: the engine's {' and '.join(ended)} has ended; {fix}")
     return state
 
 
 def _boot_program(
     settings: Engine,
     state: places.State | None,
-    packages: Callable[[], Sequence[Path]],
+    modules: Sequence[str],
+    own: Path | None,
     say: Callable[[str], None],
 ) -> str:
     """Returns the program of workers, after its self-test if it is on this machine."""
     if settings.worker_pool:
+        progress.warn(
+            f"engine.worker_pool: the code of its workers was not compared with the code here ({wheel.version()})"
+        )
         return ""
     if settings.boot:
         if state is not None or Path(settings.boot).exists():
-            workers.check(Path(settings.boot))
+            workers.check(Path(settings.boot), modules)
         return settings.boot
     if state is None:
         raise SettingsError(
             "flink: engine.endpoint names a cluster whose workers are unknown here; "
             "set engine.boot (a program on the task managers' machines) or engine.worker_pool; docs/engines.md"
         )
-    own = next((each for each in packages() if each.name.startswith(_USER_WHEEL)), None)
     program = workers.ensure(say, own)
-    workers.check(program)
+    workers.check(program, modules)
     return str(program)
 
 
@@ -225,11 +306,6 @@ def direct_workers(records: int, cores: int | None = None, memory: int | None = 
 
     free = psutil.virtual_memory().available if memory is None else memory
     return max(1, min(cores or os.cpu_count() or 1, free // _WORKER_MEMORY, _MAX_WORKERS))
-
-
-def _names_runner(beam_args: Sequence[str]) -> bool:
-    """Whether the user's own Beam flags say where the pipeline runs."""
-    return any(_LOST.match(flag) for flag in beam_args)
 
 
 def _flag(name: str, value: object) -> list[str]:

@@ -2,7 +2,7 @@
 
 submit ─► job on Flink ─┬─ every second: what the job has done, from Flink's REST service ─► progress
                         ├─ nothing new for engine.timeout_minutes ─────┐
-                        ├─ Ctrl-C, SIGTERM ────────────────────────────┼─► cancel, wait until it has ended, raise
+                        ├─ Ctrl-C, SIGTERM ────────────────────────────┼─► end job and workers (engine/jobs.py), raise
                         ├─ job server gone ────────────────────────────┘
                         └─ a worker raised ─► the same error here, with its exit code
 """
@@ -11,34 +11,61 @@ import contextlib
 import re
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from pathlib import Path
 from typing import Any
 
-from apache_beam.runners.portability.portable_runner import PortableRunner
+from apache_beam.runners.portability.portable_runner import JobServiceHandle, PortableRunner
 
 from components import errors, progress
 from components.errors import PenstockError
 from components.progress import Progress
+from components.training import interrupt
+from pipelines.engine import jobs
 from pipelines.engine.rest import Flink, Job, Unreachable
 from pipelines.orchestration.distributed_read import DistributeReads
 
 _POLL_SECONDS = 1.0
-_OURS = re.compile(r"^components\.errors\.(\w+): (.*?)(?: \[while running '[^']*'\])?$", re.MULTILINE)
+_ANSWER_SECONDS = 10.0  # for a request to the job server while a job is cancelled
+_OVER = ("DONE", "FAILED", "CANCELLED")  # states of the job server
+_OURS = re.compile(r"^components\.errors\.(\w+): ", re.MULTILINE)
+_STEP = re.compile(r" \[while running '[^']*'\]$")  # Beam's end of a message
+_AFTER = re.compile(r"\s+at |Traceback |Caused by: |During handling |The above exception |\s+\.\.\. \d+ more")
 _PYTHON = re.compile(r"^(?:[\w.]+Error|[\w.]+Exception|[\w.]+Interrupt): .*$", re.MULTILINE)
 
 
 class FlinkRunner(PortableRunner):
     """Runs one pipeline as one Flink job with a name that no other job has."""
 
-    def __init__(self, job: str, node: str, rest: str, timeout_minutes: float) -> None:
-        """Takes the names of job and node, the address of Flink's REST service if it is known, and the timeout."""
+    def __init__(self, job: str, node: str, rest: str, timeout_minutes: float, notes: Path | None = None) -> None:
+        """Takes what is known about a job.
+
+        Args:
+            job: its name.
+            node: of the pipeline.
+            rest: address of Flink's REST service; empty if it is not known.
+            timeout_minutes: without progress, after which it is cancelled.
+            notes: folder of the note of a job that runs.
+        """
         super().__init__()
-        self._watch = _Watch(job, node, Flink(rest) if rest else None, timeout_minutes * 60)
+        flink = Flink(rest) if rest else None
+        self._watch = _Watch(job, node, flink, timeout_minutes * 60, jobs.Note(notes, rest, job))
 
     def run_pipeline(self, pipeline: Any, options: Any) -> Any:
         """Distributes the reads of a pipeline, and runs it."""
         pipeline.replace_all([DistributeReads()])
         return super().run_pipeline(pipeline, options)
+
+    def create_job_service_handle(self, job_service: Any, options: Any) -> JobServiceHandle:
+        """Returns a handle that notes when the job server is asked to start the job."""
+        watch = self._watch
+
+        class Noting(JobServiceHandle):
+            def run(self, preparation_id: str) -> Any:
+                watch.submit()
+                return super().run(preparation_id)
+
+        return Noting(job_service, options)
 
     def run_portable_pipeline(self, pipeline: Any, options: Any) -> Any:
         """Submits the pipeline, and returns a result whose `wait_until_finish` watches the job."""
@@ -64,20 +91,33 @@ class _Watched:
 class _Watch:
     """What is known about one job."""
 
-    def __init__(self, name: str, node: str, flink: Flink | None, timeout: float) -> None:
+    def __init__(
+        self, name: str, node: str, flink: Flink | None, timeout: float, note: jobs.Note | None = None
+    ) -> None:
         self._name, self._node, self._flink, self._timeout = name, node, flink, timeout
+        self._note, self._submitted = note or jobs.Note(None, "", name), False
         self._job: Job | None = None
         self._last: Any = None
         self._changed = time.monotonic()
 
+    def submit(self) -> None:
+        """Notes that the job may run from now on."""
+        self._submitted = True
+        self._note.write()
+
     @contextlib.contextmanager
     def cancelling(self, result: Any = None) -> Iterator[None]:
-        """Cancels the job if the block is left by an error, and waits until it has ended: nothing writes after that."""
+        """Ends the job and its workers if the block is left by an error: nothing writes after that.
+
+        If they do not end, NotCancelled is raised instead of the error. Signals have no effect meanwhile.
+        """
         try:
             yield
         except BaseException as error:
-            if not isinstance(error, _JobFailed):
-                self._cancel(result)
+            if self._submitted:
+                with interrupt.ignored():
+                    self._end(result, has_ended=isinstance(error, _JobFailed))
+                    self._note.remove()
             raise
 
     @contextlib.contextmanager
@@ -118,6 +158,7 @@ class _Watch:
             self._poll()
         if ended[0] is not None:
             self._raise(ended[0])
+        self._note.remove()
         return result._state  # noqa: SLF001 - asking again would be a request to a server that may be gone
 
     def _poll(self) -> None:
@@ -140,14 +181,21 @@ class _Watch:
                 f"(job {self._name}); see the logs of task managers and workers, or raise engine.timeout_minutes"
             )
 
-    def _cancel(self, result: Any) -> None:
-        if self._flink is None:
-            if result is not None:
-                with contextlib.suppress(Exception):  # the error that led here is raised
-                    result.cancel()
+    def _end(self, result: Any, has_ended: bool) -> None:
+        """Ends the job, if it runs, and its workers."""
+        if has_ended:
+            jobs.end_workers(self._flink.address if self._flink else "", self._name)
             return
-        with contextlib.suppress(Unreachable):  # then nothing of the job can run either
-            self._flink.cancel(self._name)
+        progress.say(f"cancelling the Flink job {self._name} and waiting until it has ended")
+        if result is not None:
+            _within(_ANSWER_SECONDS, result.cancel)
+        if self._flink is not None:
+            jobs.end(self._flink, self._name, lambda: result is None or _is_over(result))
+            return
+        end = time.monotonic() + _ANSWER_SECONDS
+        while result is not None and not _is_over(result) and time.monotonic() < end:
+            time.sleep(_POLL_SECONDS)
+        jobs.end_workers("", self._name)
 
     def _raise(self, error: BaseException) -> None:
         """Raises what ended the job: an error of ours, the last line of a worker's traceback, or what Beam says."""
@@ -156,8 +204,10 @@ class _Watch:
                 f"Beam's job server stopped answering while {self._node} ran; the Flink job was cancelled and nothing "
                 "was published. Start the engine again (`penstock engine stop flink`, `penstock engine start flink`)"
             ) from error
-        text = f"{self._failure()}\n{error}"
-        self._raise_ours(text)
+        failure = self._failure()
+        self._raise_ours(failure)
+        self._raise_ours(str(error))
+        text = f"{failure}\n{error}"
         python = _PYTHON.findall(text)
         what = python[-1] if python else str(error).strip().splitlines()[0]
         raise _JobFailed(f"{self._node} failed on Flink (job {self._name}): {what}") from error
@@ -165,10 +215,10 @@ class _Watch:
     @staticmethod
     def _raise_ours(text: str) -> None:
         """Raises the error of ours that a worker's traceback ends with, if there is one: Flink would try it again."""
-        for name, message in _OURS.findall(text)[-1:]:
-            kind = getattr(errors, name, None)
+        for found in list(_OURS.finditer(text))[-1:]:
+            kind = getattr(errors, found[1], None)
             if isinstance(kind, type) and issubclass(kind, PenstockError):
-                raise kind(message)
+                raise kind(_message(text[found.end() :]))
 
     def _failure(self) -> str:
         if self._flink is None or self._job is None:
@@ -181,6 +231,37 @@ class _Watch:
 
 class _JobFailed(PenstockError):
     """The job has ended by itself."""
+
+
+def _message(text: str) -> str:
+    """Returns the message, of one or more lines, that a text of a Java or Python error begins with."""
+    lines: list[str] = []
+    for line in text.splitlines():
+        if lines and _AFTER.match(line):
+            break
+        lines.append(_STEP.sub("", line))
+        if lines[-1] != line:
+            break
+    return "\n".join(lines).rstrip()
+
+
+def _within(seconds: float, call: Callable[[], Any]) -> Any:
+    """Returns what a request to the job server returns; None if it fails or takes longer."""
+    found: list[Any] = []
+
+    def ask() -> None:
+        with contextlib.suppress(Exception):  # the error that led to the cancel is raised
+            found.append(call())
+
+    thread = threading.Thread(target=ask, name="job-server", daemon=True)
+    thread.start()
+    thread.join(seconds)
+    return found[0] if found else None
+
+
+def _is_over(result: Any) -> bool:
+    """Whether the job server has given up a job, or does not answer."""
+    return _within(_ANSWER_SECONDS, lambda: result.state) in (None, *_OVER)
 
 
 def _is_lost(error: BaseException) -> bool:

@@ -53,8 +53,8 @@ def image_tag(version: str, own: str = "") -> str:
 
 
 def code_of(image: str) -> str:
-    """Returns the tag's part for Penstock's code; empty if the image has another kind of tag."""
-    found = re.search(r":([\w.]+-src[0-9a-f]{12})(\.own-[\w.-]+)?$", image)
+    """Returns the tag of an image if it names the code, Penstock's and the user's; else nothing."""
+    found = re.search(r":([\w.]+-src[0-9a-f]{12}(\.own-[\w.-]+)?)$", image)
     return found[1] if found else ""
 
 
@@ -62,9 +62,11 @@ def _clear(out: Path) -> None:
     """Removes an earlier package; raises SettingsError if the folder holds anything else."""
     if not out.exists():
         return
+    if not out.is_dir():
+        raise SettingsError(f"--out {out}: is a file; name a new folder")
     names = {each.name for each in out.iterdir()}
     others = [name for name in names - {LOCK, *_TEMPLATES} if not name.startswith("penstock") or ".whl" not in name]
-    if not out.is_dir() or others or (names and LOCK not in names):
+    if others or (names and LOCK not in names):
         raise SettingsError(f"--out {out}: holds other files, which would be lost; name a new folder")
     durable.remove(out)
 

@@ -40,6 +40,20 @@ def build(out: Path, modules: Iterable[str], include: Iterable[Path] = ()) -> Pa
         modules: names of modules; what they import from the same folder is packed too.
         include: further files or folders, below a folder of the Python path or the working folder.
     """
+    if not (files := _files(modules, include)):
+        return None
+    out.mkdir(parents=True, exist_ok=True)
+    version = archive.version("0", files)
+    return archive.write(out, NAME, version, files, {"METADATA": _HEADERS.format(name=NAME, version=version)})
+
+
+def version(modules: Iterable[str], include: Iterable[Path] = ()) -> str:
+    """Returns the version of the wheel that `build` writes; empty if there is nothing to pack."""
+    files = _files(modules, include)
+    return archive.version("0", files) if files else ""
+
+
+def _files(modules: Iterable[str], include: Iterable[Path]) -> dict[str, bytes]:
     files: dict[str, bytes] = {}
     for name, file in (*_of_modules(modules), *_of_paths(include)):
         files[name] = file.read_bytes()
@@ -48,11 +62,7 @@ def build(out: Path, modules: Iterable[str], include: Iterable[Path] = ()) -> Pa
                 f"{file.parent}: modules and data files for workers exceed {_LARGEST >> 20} MB; keep large data on the "
                 "object store, outside of your packages"
             )
-    if not files:
-        return None
-    out.mkdir(parents=True, exist_ok=True)
-    version = archive.version("0", files)
-    return archive.write(out, NAME, version, files, {"METADATA": _HEADERS.format(name=NAME, version=version)})
+    return files
 
 
 def _of_modules(modules: Iterable[str]) -> Iterator[tuple[str, Path]]:

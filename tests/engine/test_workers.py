@@ -1,6 +1,7 @@
 """The environment of workers: not the submitter's, the same code, and nothing of the working folder."""
 
 import json
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -48,7 +49,9 @@ def test_modules_of_the_user_are_installed_beside_ours(tmp_path: Path, monkeypat
     monkeypatch.syspath_prepend(tmp_path)
     own = user_code.build(tmp_path / "wheels", ["own_source"])
     program = workers.ensure(print, own)
-    workers.check(program)
+    workers.check(program, ["own_source"])
+    with pytest.raises(PenstockError, match=r"cannot import .*No module named 'own_other'"):
+        workers.check(program, ["own_other"])
 
     assert (program.with_suffix("") / "own_source.py").read_text() == "VALUE = 7\n"
 
@@ -62,6 +65,45 @@ def test_other_code_is_refused(tmp_path: Path) -> None:
 
     with pytest.raises(PenstockError, match=r"penstock 0\.1\.0\+srcother instead of "):
         workers.check(program)
+
+
+def test_worker_with_other_code_than_the_job_names_ends(program: Path) -> None:
+    """The options of the job name the versions of Penstock and of the user's modules."""
+    python = program.read_text().splitlines()[1].partition(" -c ")[0].removeprefix("exec ")
+    code = program.with_suffix("")
+
+    def compared(*expected: str) -> tuple[int, str]:
+        script = f"import sys; sys.path.insert(0, {str(code)!r})\nfrom pipelines.engine import boot\n"
+        script += f"boot.compare(['use_x', *boot.expected(*{expected!r})])"
+        done = subprocess.run([*python.split(), "-c", script], capture_output=True, text=True, check=False)
+        return done.returncode, done.stderr
+
+    assert compared(wheel.version(), "") == (0, "")
+    assert compared("0.1.0+srcother", "")[0] == 1
+    assert "has other code than the run: penstock 0.1" in compared("0.1.0+srcother", "")[1]
+    assert "penstock-user not installed, expected 0+src1" in compared(wheel.version(), "0+src1")[1]
+
+
+def test_settings_of_uv_in_the_working_folder_are_not_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A uv.toml there could name another index."""
+    (tmp_path / "uv.toml").write_text("this is no TOML")
+    monkeypatch.chdir(tmp_path)
+
+    workers._uv(["pip", "list", "--python", sys.executable])
+
+
+def test_old_code_is_removed_and_the_newest_is_kept(tmp_path: Path) -> None:
+    """The time of the last use counts."""
+    for number in range(12):
+        (tmp_path / f"0.1.0+src{number}").mkdir()
+        program = tmp_path / f"0.1.0+src{number}.sh"
+        program.touch()
+        os.utime(program, (number, number))
+    (tmp_path / "penstock-0.1.0+src3-py3-none-any.whl").touch()
+    workers._remove_old(tmp_path)
+
+    kept = {f"0.1.0+src{number}" for number in range(4, 12)}
+    assert {each.name for each in tmp_path.iterdir()} == kept | {f"{name}.sh" for name in kept}
 
 
 def test_missing_program_is_an_error(tmp_path: Path) -> None:

@@ -12,6 +12,7 @@ from components.settings import tree
 from components.settings.engine import Engine
 from components.settings.ingest import Ingest
 from components.tasks import get
+from pipelines import config
 from pipelines.ingest import IngestRequest, ingest
 from pipelines.orchestration import dataflow
 from pipelines.package import bundle, wheel
@@ -100,13 +101,48 @@ def test_an_image_of_other_code_is_rejected() -> None:
     dataflow.check(engine(image=ours), *PLACES)
     (line,) = problems(engine(image=f"{IMAGE}:0.1.0-src000000000000"))
 
-    assert f"but the code here is {wheel.version()}" in line
+    assert f"but the code here is {bundle.image_tag(wheel.version())}:" in line
+
+
+def test_an_image_of_other_modules_of_the_user_is_rejected() -> None:
+    """Both parts of the tag are compared; without modules there is no second part."""
+    ours, own = wheel.version(), "0+src0123456789ab"
+    image = f"{IMAGE}:{bundle.image_tag(ours, own)}"
+    dataflow.check(engine(image=image), *PLACES, own)
+
+    for other in ("0+srcba9876543210", ""):
+        with pytest.raises(SettingsError, match=f"but the code here is {bundle.image_tag(ours, other)}:"):
+            dataflow.check(engine(image=image), *PLACES, other)
+
+
+def test_an_image_whose_code_is_not_known_is_a_warning(capsys: pytest.CaptureFixture[str]) -> None:
+    """A tag such as latest cannot be compared."""
+    flags = [f"engine.{key}={value}" for key, value in {**CLOUD, "runner": "dataflow", "image": f"{IMAGE}:x"}.items()]
+    chosen = config.make("tabular", data=PLACES[1], root=PLACES[0], flags=flags)
+    dataflow.check_run(chosen)
+
+    assert "the tag does not name its code" in capsys.readouterr().err
+
+
+def test_a_runner_in_the_beam_flags_wins_over_the_checks(tmp_path: Path) -> None:
+    """`-- --runner=DirectRunner` needs no settings of the cloud."""
+    made: dict[str, Any] = {"data": str(tmp_path), "root": str(tmp_path / "root"), "flags": ["engine.runner=dataflow"]}
+    dataflow.check_run(config.make("tabular", **made, beam_args=["--runner=DirectRunner"]))
+    with pytest.raises(SettingsError, match="settings are missing"):
+        dataflow.check_run(config.make("tabular", **made))
 
 
 def test_a_wheel_must_exist_and_excludes_an_image(tmp_path: Path) -> None:
-    """Both would leave open which code runs."""
-    file = tmp_path / "penstock-1-py3-none-any.whl"
-    file.touch()
+    """Both would leave open which code runs. Its name and its content are those of the code here."""
+    file = wheel.build(tmp_path)
+    other = tmp_path / "other" / file.name
+    other.parent.mkdir()
+    other.write_bytes(file.read_bytes() + b"changed")
+    old = tmp_path / "penstock-1-py3-none-any.whl"
+    old.write_bytes(file.read_bytes())
+    for each in (other, old):
+        (line,) = problems(engine(wheel=str(each)))
+        assert f"which is not the code here ({wheel.version()})" in line
     (missing,) = problems(engine(wheel=str(tmp_path / "missing.whl")))
     (both,) = problems(engine(wheel=str(file), image=f"{IMAGE}:latest"))
 

@@ -28,6 +28,14 @@ def test_an_error_of_ours_keeps_its_class_and_message() -> None:
     assert (type(error), str(error)) == (BadInput, "a.csv: line 3: no label")
 
 
+@pytest.mark.parametrize("end", ["", " [while running 'WriteShards']"])
+def test_an_error_of_ours_keeps_all_lines_of_its_message(end: str) -> None:
+    """A list of bad files is not cut after its first line."""
+    error = raised_for(f"components.errors.BadInput: 2 files are unreadable:\n  - a.csv\n  - b.csv; remove them{end}")
+
+    assert str(error) == "2 files are unreadable:\n  - a.csv\n  - b.csv; remove them"
+
+
 def test_any_other_error_is_the_last_line_of_the_workers_traceback() -> None:
     """The message names node, job and the error."""
     error = raised_for("ValueError: bad shape [while running 'Decode']")

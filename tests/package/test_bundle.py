@@ -76,7 +76,8 @@ def test_the_tag_names_all_of_the_code(home: Path) -> None:
     readme = (home / "packed" / "README.md").read_text()
     (tag,) = set(re.findall(r"worker:(\S+?)[\s`]", readme))
 
-    assert bundle.code_of(f"registry.example/worker:{tag}") == bundle.image_tag(wheel.version())
+    assert bundle.code_of(f"registry.example/worker:{tag}") == tag
+    assert tag.startswith(bundle.image_tag(wheel.version()))
     assert re.search(r"\.own-0-src[0-9a-f]{12}$", tag)
     assert re.fullmatch(r"[\w.-]{1,128}", tag)
     assert bundle.code_of("registry.example/worker:latest") == ""
@@ -93,3 +94,12 @@ def test_an_earlier_package_is_replaced_and_other_folders_are_kept(tmp_path: Pat
     with pytest.raises(SettingsError, match="holds other files"):
         bundle.write(tmp_path / "out", [])
     assert (first.folder / "notes.txt").exists()
+
+
+def test_a_file_as_the_folder_is_refused(tmp_path: Path) -> None:
+    """It is kept."""
+    (tmp_path / "out").write_text("mine")
+    with pytest.raises(SettingsError, match="out: is a file"):
+        bundle.write(tmp_path / "out", [])
+
+    assert (tmp_path / "out").read_text() == "mine"
