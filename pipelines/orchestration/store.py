@@ -16,7 +16,7 @@ from ml_metadata import errors
 from ml_metadata.metadata_store import metadata_store
 from ml_metadata.proto import metadata_store_pb2 as pb
 
-from components.errors import PenstockError, SettingsError
+from components.errors import BadInput, PenstockError, SettingsError
 from components.pretrained.artifacts import TRAINED_ON, are_comparable, difference
 from components.redact import redact
 from components.storage.location import Location, location
@@ -195,7 +195,8 @@ def _connect_to_server(server: Server) -> metadata_store.MetadataStore:
         return metadata_store.MetadataStore(server.connection())
     except (errors.StatusError, RuntimeError) as error:  # its message may quote the connection
         reason = redact(" ".join(str(error).split()), [server.password] if server.password else []).rstrip(": ")
-        raise PenstockError(
+        kind = SettingsError if server.answers() else BadInput  # MLMD does not tell which it is
+        raise kind(
             f"metadata {server}: cannot be opened: {reason}; expected a server that is reachable from here, and an "
             f"existing database that {server.user} may create tables in; the password is read from "
             f"{metadata_server.PASSWORD}"
