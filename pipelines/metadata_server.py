@@ -40,11 +40,6 @@ class Server:
         way = f"?socket={self.socket}" if self.socket else ""
         return f"mysql://{self.user}@{self.host}:{self.port}/{self.database}{way}"
 
-    @property
-    def identity(self) -> str:
-        """What two users of the same database have in common."""
-        return f"mysql://{self.host}:{self.port}/{self.database}"
-
     def answers(self) -> bool:
         """Whether a server accepts connections there."""
         try:

@@ -5,6 +5,7 @@ and `facts` record the result (`audit.py`).
 """
 
 import sqlite3
+import uuid
 from collections.abc import Iterator
 from contextlib import closing, suppress
 from dataclasses import dataclass
@@ -28,6 +29,7 @@ LEDGER = "ledger"
 FACTS = "facts"
 SECONDS = "seconds"
 _ROOT_TYPE = "penstock.root"  # context type: one per pipeline of a shared database
+_DATABASE_TYPE = "penstock.database"  # context type: one per database
 _OPEN = (pb.Execution.NEW, pb.Execution.RUNNING)
 
 
@@ -149,6 +151,16 @@ class Store:
                 f"pipeline {self._pipeline!r}: its root in this metadata is "
                 f"{known.custom_properties['root'].string_value}, expected {place}; choose another --name, or that root"
             )
+
+    def identity(self) -> str:
+        """Returns a random id that is kept in the database: addresses such as localhost name several databases."""
+        kind = self._store.put_context_type(pb.ContextType(name=_DATABASE_TYPE))
+        mine = pb.Context(type_id=kind, name="id")
+        mine.custom_properties["id"].string_value = uuid.uuid4().hex
+        with suppress(errors.AlreadyExistsError):
+            self._store.put_contexts([mine])
+        known = self._store.get_context_by_type_and_name(_DATABASE_TYPE, "id")
+        return str(known.custom_properties["id"].string_value)
 
     def _node_of(self, execution_id: int) -> str:
         names = [context.name for context in self._store.get_contexts_by_execution(execution_id)]
