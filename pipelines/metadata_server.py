@@ -8,6 +8,7 @@ PostgreSQL is refused: ML Metadata 1.16 connects to it, but cannot store a text 
 """
 
 import os
+import socket
 import urllib.parse
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -19,6 +20,7 @@ from components.redact import redact
 VARIABLE = "PENSTOCK_METADATA"
 PASSWORD = "PENSTOCK_METADATA_PASSWORD"  # noqa: S105 - the variable's name
 _PORT = 3306
+_PATIENCE = 5.0  # seconds for a server to accept a connection
 _EXPECTED = "expected mysql://user@host/database"
 
 
@@ -35,13 +37,20 @@ class Server:
 
     def __str__(self) -> str:
         """Returns its URI without the password."""
-        socket = f"?socket={self.socket}" if self.socket else ""
-        return f"mysql://{self.user}@{self.host}:{self.port}/{self.database}{socket}"
+        way = f"?socket={self.socket}" if self.socket else ""
+        return f"mysql://{self.user}@{self.host}:{self.port}/{self.database}{way}"
 
-    @property
-    def identity(self) -> str:
-        """What two users of the same database have in common."""
-        return f"mysql://{self.host}:{self.port}/{self.database}"
+    def answers(self) -> bool:
+        """Whether a server accepts connections there."""
+        try:
+            if self.socket:
+                with socket.socket(socket.AF_UNIX) as connected:
+                    connected.connect(self.socket)
+            else:
+                socket.create_connection((self.host, self.port), _PATIENCE).close()
+        except OSError:
+            return False
+        return True
 
     def connection(self) -> Any:
         """Returns MLMD's configuration of a connection."""
@@ -95,7 +104,7 @@ def parse(text: str) -> Server:
     if scheme != "mysql" or not found.hostname or not found.username or not database or "/" in database:
         raise SettingsError(f"metadata {shown!r}: {_EXPECTED}")
     query = dict(urllib.parse.parse_qsl(found.query))
-    socket = query.pop("socket", "")
+    unix_socket = query.pop("socket", "")
     if query or found.fragment or "\0" in text:
         raise SettingsError(f"metadata {shown!r}: unknown options; {_EXPECTED}")
     return Server(
@@ -103,6 +112,6 @@ def parse(text: str) -> Server:
         port=port or _PORT,
         user=urllib.parse.unquote(found.username),
         database=database,
-        socket=socket,
+        socket=unix_socket,
         password=urllib.parse.unquote(found.password or "") or os.environ.get(PASSWORD, ""),
     )

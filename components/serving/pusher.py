@@ -25,7 +25,7 @@ from components.errors import DiskFull
 from components.pretrained.artifacts import PROVENANCE
 from components.serving import store_push
 from components.storage import durable
-from components.storage.location import Location, location
+from components.storage.location import REMOTE_URI, Location, location
 
 PUSHED = "pushed.json"
 _VERSION = re.compile("[0-9]+")
@@ -53,7 +53,7 @@ class PushExecutor(tfx_pusher.Executor):
         proto_utils.json_to_proto(exec_properties[standard_component_specs.PUSH_DESTINATION_KEY], destination)
         model = artifact_utils.get_single_instance(input_dict[standard_component_specs.MODEL_KEY])
         pipeline = orjson.loads(exec_properties.get(standard_component_specs.CUSTOM_CONFIG_KEY) or b"{}")
-        provenance = {**pipeline, "id": model.id, "uri": model.uri}
+        provenance = {**pipeline, "id": model.id, "uri": model.get_string_custom_property(REMOTE_URI) or model.uri}
         serving = location(destination.filesystem.base_directory)
         exported = Path(self.GetModelPath(input_dict))
         folder: Location

@@ -15,7 +15,6 @@ import re
 import socket
 import uuid
 from collections.abc import Mapping
-from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -26,6 +25,7 @@ import psutil
 
 from components.errors import PenstockError
 from components.pretrained.artifacts import PROVENANCE
+from components.storage import transfers
 from components.storage.objects import ObjectPath
 from components.storage.uri_path import RemoteStat
 
@@ -41,8 +41,7 @@ def push(model: Path, serving: ObjectPath, provenance: Mapping[str, Any] | None 
     version, claim = _claim(serving, max(_sweep(serving), default=0) + 1)
     target = serving / str(version)
     files = {path.relative_to(model).as_posix(): path for path in model.rglob("*") if path.is_file()}
-    with ThreadPoolExecutor(_PARALLEL) as pool:
-        list(pool.map(lambda name: (target / name).upload(files[name]), sorted(files.keys() - {MODEL})))
+    transfers.each(lambda name: (target / name).upload(files[name]), sorted(files.keys() - {MODEL}), _PARALLEL)
     if provenance:
         (target / PROVENANCE.as_posix()).write_bytes(orjson.dumps(dict(provenance)))
     try:

@@ -2,10 +2,11 @@
 
 import tempfile
 from collections.abc import Iterator
-from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
+
+from components.storage import transfers
 
 if TYPE_CHECKING:
     from components.storage.location import Location
@@ -20,7 +21,7 @@ def local_copy(path: "Location") -> Iterator[Path]:
     if isinstance(path, Path):
         yield path
         return
-    with tempfile.TemporaryDirectory(prefix="penstock-copy-") as folder:
+    with tempfile.TemporaryDirectory(prefix="penstock-copy-", ignore_cleanup_errors=True) as folder:
         copy = Path(folder, path.name)
         if path.is_file():
             path.download(copy)
@@ -33,5 +34,4 @@ def _download_tree(source: "ObjectPath", target: Path) -> None:
     names = list(source.files_below())
     for parent in {(target / name).parent for name in names} | {target}:
         parent.mkdir(parents=True, exist_ok=True)
-    with ThreadPoolExecutor(_DOWNLOADS) as pool:
-        list(pool.map(lambda name: (source / name).download(target / name), names))
+    transfers.each(lambda name: (source / name).download(target / name), names, _DOWNLOADS)

@@ -8,6 +8,7 @@ from components.errors import BadInput, SettingsError
 from components.storage.objects import ObjectPath
 
 Location: TypeAlias = Path | ObjectPath
+REMOTE_URI = "remote_uri"  # property of an artifact that a node reads from a local copy
 SCHEMES = ("s3://", "gs://")
 
 

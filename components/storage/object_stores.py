@@ -14,6 +14,7 @@ import ipaddress
 import os
 import random
 import re
+import threading
 import time
 import urllib.parse
 from collections.abc import Callable
@@ -52,6 +53,7 @@ _NUMBERS = {
     "NotSupportedError": errno.ENOTSUP,
 }
 _STATUS_NUMBERS = {"401": errno.EACCES, "403": errno.EACCES, "404": errno.ENOENT}
+_stops = threading.local()
 _WORDS = {
     errno.ENOENT: "No such file or directory",
     errno.EACCES: "Permission denied",
@@ -150,8 +152,26 @@ def ask(uri: str, question: Callable[["S3Store | GCSStore"], T]) -> T:
             waited = time.monotonic() - began
             if not may_pass(error) or waited + pause > PATIENCE:
                 raise _as_os_error(error, uri, waited if may_pass(error) else None) from None
-        time.sleep(pause * random.uniform(0.5, 1))  # not all workers at once
+        _wait(pause * random.uniform(0.5, 1), uri)  # not all workers at once
         pause = min(2 * pause, _LONGEST_PAUSE)
+
+
+def stop_of_thread() -> threading.Event | None:
+    """Returns the event that stops this thread's requests from being repeated; None if there is none."""
+    return getattr(_stops, "event", None)
+
+
+def stop_thread_by(event: threading.Event) -> None:
+    """Makes an event stop this thread's requests from being repeated."""
+    _stops.event = event
+
+
+def _wait(seconds: float, uri: str) -> None:
+    stop = stop_of_thread()
+    if stop is None:
+        time.sleep(seconds)
+    elif stop.wait(seconds):
+        raise InterruptedError(errno.EINTR, "Stopped while the store could not be reached", uri)
 
 
 def may_pass(error: BaseException) -> bool:

@@ -15,12 +15,12 @@ import errno
 import io
 import tempfile
 from collections.abc import Iterator
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, BinaryIO, Literal
 
 from components.errors import SettingsError
+from components.storage import transfers
 from components.storage.object_stores import SCHEMES, ask
 from components.storage.uri_path import REQUEST, RemoteStat, UriPath
 
@@ -180,13 +180,13 @@ class ObjectPath(UriPath):
         """Writes the object to a local file, which is not renamed or synced; a large one by several requests."""
         found = self._head()
         starts = range(0, found["size"], _PART)
-        with local.open("wb") as file, ThreadPoolExecutor(_AT_ONCE) as pool:
+
+        def part(start: int) -> bytes:
+            return self.read_part(start, min(start + _PART, found["size"]), found["e_tag"])
+
+        with local.open("wb") as file:
             for first in range(0, len(starts), _AT_ONCE):
-                group = starts[first : first + _AT_ONCE]
-                parts = pool.map(
-                    lambda start: self.read_part(start, min(start + _PART, found["size"]), found["e_tag"]), group
-                )
-                file.writelines(parts)
+                file.writelines(transfers.each(part, starts[first : first + _AT_ONCE], _AT_ONCE))
 
     def copy_to(self, other: "ObjectPath") -> None:
         """Copies the object; within one bucket on the server, else through this machine."""

@@ -8,14 +8,14 @@ of the disk space that would be free without them, the least recently used ones 
 """
 
 import os
+import re
 import shutil
 from collections.abc import Callable, Iterable
-from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path, PurePosixPath
 
 from components.errors import BadInput
 from components.records.seal import Seal
-from components.storage import durable
+from components.storage import durable, transfers
 from components.storage.hashing import HashCache, HashedFile, sha256_of
 from components.storage.location import Location
 from components.storage.objects import ObjectPath
@@ -48,7 +48,8 @@ class Mirror:
 
     def remote_text(self, text: str) -> str:
         """Returns a text with the URI of the root in place of the path of the mirror."""
-        return text.replace(str(self._config.mirror), str(self._root))
+        home = re.escape(str(self._config.mirror))
+        return re.sub(rf"(?<![\w./-]){home}(?![\w.-])", lambda _: str(self._root), text)
 
     def new(self, folder: ObjectPath) -> Path:
         """Returns an empty local folder for an artifact that a node is about to write."""
@@ -72,8 +73,7 @@ class Mirror:
         missing = self._missing(target, sealed, expected, cache)
         self.make_room(sum(file.size for file in missing))
         try:
-            with ThreadPoolExecutor(PARALLEL) as pool:
-                list(pool.map(lambda file: _fetch(folder, target, file), missing))
+            transfers.each(lambda file: _fetch(folder, target, file), missing, PARALLEL)
         except BadInput:
             seals.remove(self._config, folder)  # the next plan then runs its node again
             raise
@@ -132,8 +132,7 @@ def upload(source: Path, target: ObjectPath, names: Iterable[str], before: Calla
         before()
         (target / name).upload(source / name)
 
-    with ThreadPoolExecutor(PARALLEL) as pool:
-        list(pool.map(put, names))
+    transfers.each(put, names, PARALLEL)
 
 
 def _fetch(folder: ObjectPath, target: Path, file: HashedFile) -> None:

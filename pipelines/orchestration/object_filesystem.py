@@ -40,7 +40,7 @@ class ObjectFilesystem(filesystem.Filesystem):
             return io.BytesIO(content) if "b" in mode else io.StringIO(content.decode())
         if "w" not in mode:
             raise ValueError(f"{name}: mode {mode!r}; objects are read or written whole: expected r, rb, w or wb")
-        return _BinaryWriter(path) if "b" in mode else io.TextIOWrapper(_BinaryWriter(path), write_through=True)
+        return _BinaryWriter(path) if "b" in mode else _TextWriter(_BinaryWriter(path), write_through=True)
 
     @staticmethod
     def copy(src: Any, dst: Any, overwrite: bool = False) -> None:
@@ -132,17 +132,32 @@ class ObjectFilesystem(filesystem.Filesystem):
 
 
 class _BinaryWriter(io.BytesIO):
-    """Collects what is written, and writes the object when it is closed."""
+    """Collects what is written, and writes the object when it is closed; not after an error in its `with` block."""
 
     def __init__(self, path: ObjectPath) -> None:
         super().__init__()
         self._path = path
+        self.is_partial = False
+
+    def __exit__(self, kind: Any, *_: Any) -> None:
+        """Closes it."""
+        self.is_partial = kind is not None
+        self.close()
 
     def close(self) -> None:
         """Writes the object."""
-        if not self.closed:
+        if not self.closed and not self.is_partial:
             self._path.write_bytes(self.getvalue())
         super().close()
+
+
+class _TextWriter(io.TextIOWrapper):
+    """Writes text to a _BinaryWriter."""
+
+    def __exit__(self, kind: Any, *_: Any) -> None:
+        """Closes it."""
+        self.buffer.is_partial = kind is not None  # type: ignore[attr-defined]
+        self.close()
 
 
 def _walk(folder: str, names: list[str]) -> Iterator[tuple[str, list[str], list[str]]]:

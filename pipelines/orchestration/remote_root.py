@@ -21,6 +21,7 @@ from components.storage.objects import ObjectPath
 from pipelines.config import RunConfig
 from pipelines.orchestration import lease
 from pipelines.orchestration.lease import Lease
+from pipelines.orchestration.store import Store
 
 _FILE = "root.json"
 
@@ -87,7 +88,8 @@ def upload_reports(config: RunConfig, *files: Path) -> None:
 def _check_metadata(config: RunConfig, root: ObjectPath, state: str) -> None:
     """Raises SettingsError if another metadata store numbers the artifacts of this root."""
     where = str(config.server) if config.server else f"{config.state} on {socket.gethostname()}"
-    mine = {"identity": config.server.identity if config.server else state, "where": where}
+    identity = Store(config.server, config.name, read_only=False).identity() if config.server else state
+    mine = {"identity": identity, "where": where}
     path = root / ".penstock" / "metadata.json"
     try:
         known = orjson.loads(path.read_bytes())

@@ -22,7 +22,7 @@ from components.records import seal
 from components.records.seal import Seal
 from components.storage import durable, tensorflow_s3
 from components.storage.hashing import HashCache
-from components.storage.location import Location, location
+from components.storage.location import REMOTE_URI, Location, location
 from components.storage.objects import ObjectPath
 from pipelines.config import RunConfig
 from pipelines.orchestration import engines, seals
@@ -160,6 +160,7 @@ class RemoteStaged(Staged):
             tensorflow_s3.enable()
             return
         wanted = _is_no_shard if self._node in _READS_NO_SHARDS else bool
+        artifact.set_string_custom_property(REMOTE_URI, artifact.uri)
         artifact.uri = str(self._mirror.fetch(folder, seals.read(self._config, folder), cache, wanted))
 
     def _stays(self, key: str, folder: ObjectPath, cache: HashCache) -> bool:

@@ -5,6 +5,7 @@ and `facts` record the result (`audit.py`).
 """
 
 import sqlite3
+import uuid
 from collections.abc import Iterator
 from contextlib import closing, suppress
 from dataclasses import dataclass
@@ -16,7 +17,7 @@ from ml_metadata import errors
 from ml_metadata.metadata_store import metadata_store
 from ml_metadata.proto import metadata_store_pb2 as pb
 
-from components.errors import PenstockError, SettingsError
+from components.errors import BadInput, PenstockError, SettingsError
 from components.pretrained.artifacts import TRAINED_ON, are_comparable, difference
 from components.redact import redact
 from components.storage.location import Location, location
@@ -28,6 +29,7 @@ LEDGER = "ledger"
 FACTS = "facts"
 SECONDS = "seconds"
 _ROOT_TYPE = "penstock.root"  # context type: one per pipeline of a shared database
+_DATABASE_TYPE = "penstock.database"  # context type: one per database
 _OPEN = (pb.Execution.NEW, pb.Execution.RUNNING)
 
 
@@ -150,6 +152,16 @@ class Store:
                 f"{known.custom_properties['root'].string_value}, expected {place}; choose another --name, or that root"
             )
 
+    def identity(self) -> str:
+        """Returns a random id that is kept in the database: addresses such as localhost name several databases."""
+        kind = self._store.put_context_type(pb.ContextType(name=_DATABASE_TYPE))
+        mine = pb.Context(type_id=kind, name="id")
+        mine.custom_properties["id"].string_value = uuid.uuid4().hex
+        with suppress(errors.AlreadyExistsError):
+            self._store.put_contexts([mine])
+        known = self._store.get_context_by_type_and_name(_DATABASE_TYPE, "id")
+        return str(known.custom_properties["id"].string_value)
+
     def _node_of(self, execution_id: int) -> str:
         names = [context.name for context in self._store.get_contexts_by_execution(execution_id)]
         nodes = [name for name in names if name.startswith(f"{self._pipeline}.")]
@@ -195,7 +207,8 @@ def _connect_to_server(server: Server) -> metadata_store.MetadataStore:
         return metadata_store.MetadataStore(server.connection())
     except (errors.StatusError, RuntimeError) as error:  # its message may quote the connection
         reason = redact(" ".join(str(error).split()), [server.password] if server.password else []).rstrip(": ")
-        raise PenstockError(
+        kind = SettingsError if server.answers() else BadInput  # MLMD does not tell which it is
+        raise kind(
             f"metadata {server}: cannot be opened: {reason}; expected a server that is reachable from here, and an "
             f"existing database that {server.user} may create tables in; the password is read from "
             f"{metadata_server.PASSWORD}"

@@ -2,6 +2,7 @@
 
 import os
 import pwd
+import re
 import shutil
 import signal
 import socket
@@ -18,7 +19,7 @@ from ml_metadata import errors
 from ml_metadata.metadata_store import metadata_store
 from ml_metadata.proto import metadata_store_pb2 as pb
 
-from components.errors import PenstockError, SettingsError
+from components.errors import BadInput, SettingsError
 from pipelines import metadata_server
 from pipelines.orchestration.store import Store
 
@@ -144,9 +145,16 @@ def test_a_name_belongs_to_one_root(team: Team, monkeypatch: pytest.MonkeyPatch)
 def test_a_wrong_password(team: Team, monkeypatch: pytest.MonkeyPatch) -> None:
     """The error names the server and the variable, not the password."""
     monkeypatch.setenv(metadata_server.PASSWORD, "another-secret")
-    with pytest.raises(PenstockError, match=metadata_server.PASSWORD) as error:
+    with pytest.raises(SettingsError, match=metadata_server.PASSWORD) as error:
         Store(metadata_server.parse(team.uri), "image")
     assert "another-secret" not in str(error.value)
+
+
+def test_a_server_that_cannot_be_reached(team: Team) -> None:
+    """Its exit code is that of other inputs that cannot be read."""
+    closed = re.sub(r":\d+/", f":{free_port()}/", team.uri)
+    with pytest.raises(BadInput, match="expected a server that is reachable from here"):
+        Store(metadata_server.parse(closed), "image")
 
 
 def test_ml_metadata_cannot_use_postgresql(server_folder: Path) -> None:

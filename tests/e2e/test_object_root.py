@@ -123,6 +123,17 @@ def test_artifacts_are_on_the_store_and_equal_those_of_a_local_root(
     assert {"saved_model.pb", "fingerprint.pb"} <= (remote.root / "serving" / "1").files_below(1).keys()
 
 
+def test_no_uploaded_file_names_a_local_copy(remote: Remote) -> None:
+    """Copies may be deleted at any time. TensorFlow and TFMA note the paths that they were given, and read them not."""
+    small = [name for name, stat in remote.root.files_below().items() if stat.st_size < 1 << 20]
+    ours = [name for name in small if not name.endswith(("/saved_model.pb", "/eval_config.json"))]
+    copies = str(remote.state / "mirror").encode()
+    assert [name for name in ours if copies in (remote.root / name).read_bytes()] == []
+
+    provenance = orjson.loads((remote.root / "serving/1/assets.extra/provenance.json").read_bytes())
+    assert provenance["uri"] == str(remote.output("Trainer", "model"))
+
+
 def test_a_second_run_has_nothing_to_do(remote: Remote) -> None:
     """Every artifact is verified by a listing: the mirror is not needed, and nothing is fetched."""
     shutil.rmtree(remote.state / "mirror")

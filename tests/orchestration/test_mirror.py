@@ -132,3 +132,13 @@ class TestSeals:
         """It is not used."""
         seals.remove(config, artifact)
         assert seals.broken(config, artifact, HashCache(None)) == "its seal is missing"
+
+
+def test_paths_of_the_mirror_become_uris(config: RunConfig) -> None:
+    """Whole names only: another folder may start with the same letters."""
+    home, root = config.mirror, config.root
+    text = Mirror(config).remote_text
+    assert text(f"{home}/Trainer/model/1") == f"{root}/Trainer/model/1"
+    assert text(f'["{home}", "{home}/a"]') == f'["{root}", "{root}/a"]'
+    for other in (f"{home}-2/a", f"{home}.old", f"/data{home}/a"):
+        assert text(other) == other

@@ -1,5 +1,7 @@
 """TFX's file operations on a real S3 server, without tensorflow-io."""
 
+import contextlib
+
 import pytest
 from tfx.dsl.io import fileio, filesystem_registry
 
@@ -44,6 +46,18 @@ def test_what_the_launcher_does(root: str) -> None:
     fileio.rmtree(f"{root}/Node/out/2")
     fileio.rmtree(f"{root}/Node/.system/1/.temp/")
     assert not fileio.exists(f"{root}/Node")
+
+
+@pytest.mark.parametrize(("mode", "part"), [("w", "part"), ("wb", b"part")])
+def test_an_error_while_writing_leaves_the_object_as_it_was(root: str, mode: str, part: str | bytes) -> None:
+    """No part of the new content is written."""
+    with fileio.open(f"{root}/a", "w") as stream:
+        stream.write("before")
+    with contextlib.suppress(ValueError), fileio.open(f"{root}/a", mode) as stream:
+        stream.write(part)
+        raise ValueError("failed")
+
+    assert fileio.open(f"{root}/a").read() == "before"
 
 
 def test_a_missing_object(root: str) -> None:

@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 from tfx.proto.orchestration import execution_result_pb2
+from tfx.types import standard_artifacts
 
 from components.errors import BadInput, Locked, PenstockError
 from components.storage import tensorflow_s3
@@ -38,9 +39,11 @@ def examples(config: RunConfig) -> ObjectPath:
 def info(config: RunConfig, examples: ObjectPath, node: str = "Trainer") -> Any:
     """Returns what TFX's launcher passes to an executor, as far as staging reads it."""
     model = SimpleNamespace(uri=f"{config.root}/{node}/model/2")
+    artifact = standard_artifacts.Examples()
+    artifact.uri = str(examples)
     return SimpleNamespace(
         pipeline_node=SimpleNamespace(node_info=SimpleNamespace(id=node)),
-        input_dict={"examples": [SimpleNamespace(uri=str(examples))]},
+        input_dict={"examples": [artifact]},
         output_dict={"model": [model]},
         tmp_dir=f"{config.root}/{node}/.system/2/.temp/",
         stateful_working_dir=f"{config.root}/{node}/.system/state",

@@ -335,3 +335,12 @@ class TestBlessedModel:
         bless(10, state="FAILED")
 
         assert Store(database, "image").latest_blessed_model(other_than=30) is None
+
+
+def test_a_database_has_an_id_of_its_own(tmp_path: Path) -> None:
+    """Two databases of one address, on two machines, have two; two pipelines of one database find the same."""
+    first, again, other = (
+        Store(tmp_path / f"{name}.db", pipeline, read_only=False).identity()
+        for name, pipeline in (("one", "image"), ("one", "text"), ("two", "image"))
+    )
+    assert first == again != other

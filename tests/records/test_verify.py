@@ -275,7 +275,7 @@ def test_a_store_that_cannot_be_asked_says_nothing_about_a_shard(
 ) -> None:
     """Its error is raised, even if damaged shards may be left out; a missing object is damage."""
     folder = ObjectPath(f"{s3_bucket}/examples")
-    shards = [Shard("train", "Split-train/a", 1, 3, 0), Shard("train", "Split-train/b", 9, 3, 0)]
+    shards = [Shard("train", "Split-train/a", 1, 3, "x"), Shard("train", "Split-train/b", 9, 3, "x")]
     (folder / "Split-train/a").write_bytes(b"abc")
     assert {shard.name for shard in verify._damaged(folder, shards)} == {"Split-train/a", "Split-train/b"}
     assert verify._examine(folder, shards[1])[0].lost == 9
