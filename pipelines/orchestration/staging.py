@@ -159,7 +159,7 @@ class RemoteStaged(Staged):
                 raise BadInput(f"{folder}: {reason}; expected it as its node wrote it: run again, and that node does")
             tensorflow_s3.enable()
             return
-        wanted = _is_no_shard if self._node in _READS_NO_SHARDS else bool
+        wanted = _is_no_shard if self._node in _READS_NO_SHARDS and key == "examples" else bool
         artifact.set_string_custom_property(REMOTE_URI, artifact.uri)
         artifact.uri = str(self._mirror.fetch(folder, seals.read(self._config, folder), cache, wanted))
 
