@@ -34,6 +34,12 @@ _AFTER = re.compile(r"\s+at |Traceback |Caused by: |During handling |The above e
 _PYTHON = re.compile(r"^(?:[\w.]+Error|[\w.]+Exception|[\w.]+Interrupt): .*$", re.MULTILINE)
 
 
+_WORKERS_SETTINGS = (
+    " (a worker on Flink says so: it has the environment variables of the shell that started the engine; "
+    "set them there, then stop and start the engine)"
+)
+
+
 class FlinkRunner(PortableRunner):
     """Runs one pipeline as one Flink job with a name that no other job has."""
 
@@ -218,7 +224,8 @@ class _Watch:
         for found in list(_OURS.finditer(text))[-1:]:
             kind = getattr(errors, found[1], None)
             if isinstance(kind, type) and issubclass(kind, PenstockError):
-                raise kind(_message(text[found.end() :]))
+                hint = _WORKERS_SETTINGS if kind is errors.SettingsError else ""
+                raise kind(_message(text[found.end() :]) + hint)
 
     def _failure(self) -> str:
         if self._flink is None or self._job is None:

@@ -36,6 +36,13 @@ def test_an_error_of_ours_keeps_all_lines_of_its_message(end: str) -> None:
     assert str(error) == "2 files are unreadable:\n  - a.csv\n  - b.csv; remove them"
 
 
+def test_a_setting_that_a_worker_lacks_is_one_of_the_engines_shell() -> None:
+    """Credentials that the submitter has may be missing on workers: the message says where to set them."""
+    error = raised_for("components.errors.SettingsError: s3:// needs credentials [while running 'WriteShards']")
+
+    assert str(error).startswith("s3:// needs credentials (a worker on Flink says so")
+
+
 def test_any_other_error_is_the_last_line_of_the_workers_traceback() -> None:
     """The message names node, job and the error."""
     error = raised_for("ValueError: bad shape [while running 'Decode']")
