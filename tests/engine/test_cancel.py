@@ -10,7 +10,7 @@ import pytest
 
 from data.__main__ import generators
 
-pytestmark = [pytest.mark.e2e, pytest.mark.slow, pytest.mark.all]
+pytestmark = pytest.mark.engine
 NOTE = "flink-job.json"
 
 
