@@ -116,7 +116,7 @@ class ObjectPath(UriPath):
     def open(self, mode: Literal["rb"] = "rb", buffering: int = -1) -> BinaryIO:
         """Opens an object; `buffering` is the minimum of bytes per request."""
         del mode
-        return io.BufferedReader(_Stream(self), max(buffering, REQUEST))
+        return io.BufferedReader(_ObjectStream(self), max(buffering, REQUEST))
 
     def read_bytes(self) -> bytes:
         """Returns the whole content, a small one by one request."""
@@ -215,7 +215,7 @@ class ObjectPath(UriPath):
             self.unlink(missing_ok=True)
 
 
-class _Stream(io.RawIOBase):
+class _ObjectStream(io.RawIOBase):
     """An object that is read by byte ranges."""
 
     def __init__(self, path: ObjectPath) -> None:

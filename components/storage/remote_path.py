@@ -53,7 +53,7 @@ class RemotePath(UriPath):
     def open(self, mode: Literal["rb"] = "rb", buffering: int = -1) -> BinaryIO:
         """Opens a seekable file; `buffering` is the minimum of bytes per request."""
         del mode
-        return io.BufferedReader(_Stream(self.uri), max(buffering, REQUEST))
+        return io.BufferedReader(_BeamStream(self.uri), max(buffering, REQUEST))
 
     def files_below(self, depth: int | None = None) -> dict[str, RemoteStat]:
         """Returns all files below by their relative names; `depth` limits how deep folders are listed."""
@@ -74,7 +74,7 @@ class RemotePath(UriPath):
         return found
 
 
-class _Stream(io.RawIOBase):
+class _BeamStream(io.RawIOBase):
     """Beam's stream of a file, with errors that name the file."""
 
     def __init__(self, uri: str) -> None:

@@ -74,7 +74,7 @@ def stage(sample: RunConfig, places: Places, include: Sequence[Path] = ()) -> It
 
 
 @dataclass(frozen=True)
-class _Node:
+class _DataNode:
     """A data node: its executor, and what it is called with."""
 
     id: str
@@ -93,7 +93,7 @@ def _fill_mirror(sample: RunConfig, places: Places, folder: Path) -> None:
         mirror.copy(node, f"{places.root}/{node.name}", folder)
 
 
-def _nodes(sample: RunConfig, places: Places) -> Iterator[_Node]:
+def _nodes(sample: RunConfig, places: Places) -> Iterator[_DataNode]:
     found = schema.current(sample)
     compiled = build.compiled(replace(sample, data=places.data), *found)
     deployment = runner_utils.extract_local_deployment_config(compiled)
@@ -106,7 +106,7 @@ def _nodes(sample: RunConfig, places: Places) -> Iterator[_Node]:
                 inputs, outputs = _artifacts(handle.store, f"{sample.name}.{node_id}", sample.state, places.root)
                 properties = _properties(each.pipeline_node, node_id)
                 executor = import_utils.import_class_by_path(spec.python_executor_spec.class_path)
-                yield _Node(node_id, executor, inputs, outputs, properties)
+                yield _DataNode(node_id, executor, inputs, outputs, properties)
 
 
 def _artifacts(store: Any, context: str, old: Path, new: str) -> tuple[dict[str, list[Any]], dict[str, list[Any]]]:
@@ -139,7 +139,7 @@ def _properties(node: Any, node_id: str) -> dict[str, Any]:
     return parsed
 
 
-def _stage_node(node: _Node, sample: RunConfig, places: Places, packages: Sequence[Path]) -> StagedJob:
+def _stage_node(node: _DataNode, sample: RunConfig, places: Places, packages: Sequence[Path]) -> StagedJob:
     folder = places.out / node.id
     durable.remove(folder)
     flags = [*dataflow.flags(sample.settings.engine, sample.name, node.id, packages), *sample.beam_args]

@@ -19,7 +19,7 @@ from components.errors import PenstockError, SettingsError
 from components.storage import durable
 from components.training import interrupt
 from pipelines.engine import boot, install, java, places
-from pipelines.engine.places import Process, State
+from pipelines.engine.places import EngineState, Process
 from pipelines.engine.rest import Flink, Unreachable
 
 _START_SECONDS = 90
@@ -37,13 +37,13 @@ class Size:
     slots: int = 0  # per task manager; 0: one per core
 
 
-def start(size: Size, say: Say) -> State:
+def start(size: Size, say: Say) -> EngineState:
     """Starts the engine, and returns its state when it is ready for jobs."""
     with places.one_command(), interrupt.raised():
         return _start(size, say)
 
 
-def _start(size: Size, say: Say) -> State:
+def _start(size: Size, say: Say) -> EngineState:
     if (running := places.read()) is not None:
         if alive(running):
             raise SettingsError(
@@ -54,7 +54,9 @@ def _start(size: Size, say: Say) -> State:
     folder = places.run()
     (folder / "logs").mkdir(exist_ok=True)
     _remove_temporary_files()  # of an engine that was killed
-    layout = java.Layout(command, install.own_jar(installed), folder, _free_ports(), size.slots or os.cpu_count() or 1)
+    layout = java.ClusterFiles(
+        command, install.own_jar(installed), folder, _free_ports(), size.slots or os.cpu_count() or 1
+    )
     java.write_configuration(layout)
     try:
         return _start_processes(layout, size, say)
@@ -66,7 +68,7 @@ def _start(size: Size, say: Say) -> State:
         raise
 
 
-def _start_processes(layout: java.Layout, size: Size, say: Say) -> State:
+def _start_processes(layout: java.ClusterFiles, size: Size, say: Say) -> EngineState:
     names = [f"taskmanager-{number + 1}" for number in range(size.task_managers)]
     commands = {
         "jobmanager": java.job_manager(layout),
@@ -74,7 +76,7 @@ def _start_processes(layout: java.Layout, size: Size, say: Say) -> State:
         "jobserver": java.job_server(layout),
     }
     ports = layout.ports
-    state = State(
+    state = EngineState(
         rest=f"http://{java.HOST}:{ports.rest}",
         endpoint=f"{java.HOST}:{ports.job}",
         artifact_endpoint=f"{java.HOST}:{ports.artifact}",
@@ -105,7 +107,7 @@ def stop(say: Say) -> None:
             _stop(state, say)
 
 
-def _stop(state: State, say: Say) -> None:
+def _stop(state: EngineState, say: Say) -> None:
     for name, pid, how in _end(state.processes):
         say(f"{name} (pid {pid}): {how}")
     _forget(state)
@@ -113,7 +115,7 @@ def _stop(state: State, say: Say) -> None:
     say(f"stopped; logs are kept in {places.run() / 'logs'}")
 
 
-def _forget(state: State) -> None:
+def _forget(state: EngineState) -> None:
     """Removes the state; raises PenstockError, and keeps it, while a process of it runs."""
     if left := alive(state):
         names = ", ".join(f"{each.name} (pid {each.pid})" for each in left)
@@ -126,7 +128,7 @@ def _remove_temporary_files() -> None:
         durable.remove(places.run() / name)
 
 
-def alive(state: State) -> list[Process]:
+def alive(state: EngineState) -> list[Process]:
     """Returns the processes of an engine that still run."""
     return [each for each in state.processes if _find(each) is not None]
 
@@ -159,7 +161,7 @@ def _start_of(pid: int) -> str:
     return ""
 
 
-def _wait_until_ready(state: State, logs: Path) -> None:
+def _wait_until_ready(state: EngineState, logs: Path) -> None:
     flink, end = Flink(state.rest), time.monotonic() + _START_SECONDS
     while not _ready(state, flink):
         for each in state.processes:
@@ -172,7 +174,7 @@ def _wait_until_ready(state: State, logs: Path) -> None:
         time.sleep(_POLL)
 
 
-def _ready(state: State, flink: Flink) -> bool:
+def _ready(state: EngineState, flink: Flink) -> bool:
     with contextlib.suppress(Unreachable):
         return flink.slots().total == state.slots * state.task_managers and listens(state.endpoint)
     return False

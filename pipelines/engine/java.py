@@ -63,7 +63,7 @@ class Ports:
 
 
 @dataclass(frozen=True)
-class Layout:
+class ClusterFiles:
     """How the engine is started: which Java, which jars, which folder, how large."""
 
     java: str
@@ -73,7 +73,7 @@ class Layout:
     slots: int  # per task manager
 
 
-def configuration(layout: Layout) -> Mapping[str, str]:
+def configuration(layout: ClusterFiles) -> Mapping[str, str]:
     """Returns Flink's configuration; each value that is not a port or an address has its reason."""
     ports, temporary = layout.ports, layout.folder / "tmp"
     return {
@@ -105,7 +105,7 @@ def configuration(layout: Layout) -> Mapping[str, str]:
     }
 
 
-def write_configuration(layout: Layout) -> Path:
+def write_configuration(layout: ClusterFiles) -> Path:
     """Writes the configuration folder and returns it."""
     folder = layout.folder / "conf"
     folder.mkdir(parents=True, exist_ok=True)
@@ -116,7 +116,7 @@ def write_configuration(layout: Layout) -> Path:
     return folder
 
 
-def job_manager(layout: Layout) -> list[str]:
+def job_manager(layout: ClusterFiles) -> list[str]:
     """Returns the command of Flink's job manager."""
     sizes = {"jobmanager.memory.heap.size": "512m", "jobmanager.memory.off-heap.size": "128m"}
     return [
@@ -127,14 +127,14 @@ def job_manager(layout: Layout) -> list[str]:
     ]
 
 
-def task_manager(layout: Layout, name: str) -> list[str]:
+def task_manager(layout: ClusterFiles, name: str) -> list[str]:
     """Returns the command of one task manager."""
     sizes = {**_TASK_MEMORY, "taskmanager.resource-id": name}
     heap = ("-Xmx640m", "-XX:MaxDirectMemorySize=640m", "-XX:MaxMetaspaceSize=256m")
     return [*_java(layout, *heap), _TASK_MANAGER, *_configured(layout), *_options(sizes)]
 
 
-def job_server(layout: Layout) -> list[str]:
+def job_server(layout: ClusterFiles) -> list[str]:
     """Returns the command of Beam's job server, which hands jobs to Flink."""
     ports = layout.ports
     return [
@@ -150,7 +150,7 @@ def job_server(layout: Layout) -> list[str]:
     ]
 
 
-def _java(layout: Layout, *options: str) -> list[str]:
+def _java(layout: ClusterFiles, *options: str) -> list[str]:
     opened = [f"--add-opens={package}=ALL-UNNAMED" for package in _OPENED]
     exported = [f"--add-exports={package}=ALL-UNNAMED" for package in _EXPORTED]
     logging = f"-Dlog4j.configurationFile=file:{layout.folder / 'conf' / 'log4j.properties'}"
@@ -158,7 +158,7 @@ def _java(layout: Layout, *options: str) -> list[str]:
     return [layout.java, "-XX:+UseG1GC", *options, *opened, *exported, logging, temporary, "-cp", str(layout.jar)]
 
 
-def _configured(layout: Layout) -> list[str]:
+def _configured(layout: ClusterFiles) -> list[str]:
     return ["--configDir", str(layout.folder / "conf")]
 
 

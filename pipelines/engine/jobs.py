@@ -134,7 +134,7 @@ def end_workers(rest: str, name: str) -> None:
         raise NotCancelled(f"workers of the Flink job {name} do not end (pids {pids}), so they may still write")
 
 
-def _local(rest: str) -> places.State | None:
+def _local(rest: str) -> places.EngineState | None:
     """Returns the state of this machine's engine if it is the one with this REST service."""
     state = places.read()
     return state if state is not None and state.rest == rest else None

@@ -76,7 +76,7 @@ class Process:
 
 
 @dataclass(frozen=True)
-class State:
+class EngineState:
     """The engine that runs: where it listens, and its processes."""
 
     rest: str  # http://127.0.0.1:PORT of Flink's job manager
@@ -87,21 +87,21 @@ class State:
     processes: tuple[Process, ...]
 
 
-def read() -> State | None:
+def read() -> EngineState | None:
     """Returns the state of the engine, or None if none was started."""
     file = run() / "state.json"
     if not file.exists():
         return None
     try:
         content: dict[str, Any] = orjson.loads(file.read_bytes())
-        return State(**{**content, "processes": tuple(Process(**each) for each in content["processes"])})
+        return EngineState(**{**content, "processes": tuple(Process(**each) for each in content["processes"])})
     except (OSError, ValueError, TypeError, KeyError) as error:
         raise SettingsError(
             f"{file}: not the state of an engine ({error}); end its processes, then delete the file"
         ) from None
 
 
-def write(state: State) -> None:
+def write(state: EngineState) -> None:
     """Publishes the state."""
     durable.write_bytes(run() / "state.json", orjson.dumps(asdict(state), option=orjson.OPT_INDENT_2))
 

@@ -50,7 +50,7 @@ class Prepared:
 
     settings: Engine
     beam_args: Sequence[str]
-    state: places.State | None = None  # of the engine on this machine
+    state: places.EngineState | None = None  # of the engine on this machine
     boot: str = ""  # program of Flink's workers
     parallelism: int = 0  # of Flink
     own: str = ""  # version of the user's code on workers of Flink
@@ -228,7 +228,7 @@ def _refuse_secrets(beam_args: Sequence[str]) -> None:
         )
 
 
-def _slots_here(state: places.State, say: Callable[[str], None]) -> int:
+def _slots_here(state: places.EngineState, say: Callable[[str], None]) -> int:
     """Returns the slots of this machine's engine that remain when one more task manager is lost."""
     there = Flink(state.rest).slots().task_managers
     if there == 0:
@@ -247,7 +247,7 @@ def _slots_of(settings: Engine) -> int:
     return total
 
 
-def _running() -> places.State:
+def _running() -> places.EngineState:
     state = places.read()
     if state is None:
         raise SettingsError(f"flink: no engine runs on this machine; {places.START}, or name one with engine.endpoint")
@@ -261,7 +261,7 @@ def _running() -> places.State:
 
 def _boot_program(
     settings: Engine,
-    state: places.State | None,
+    state: places.EngineState | None,
     modules: Sequence[str],
     own: Path | None,
     say: Callable[[str], None],

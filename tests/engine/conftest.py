@@ -46,7 +46,7 @@ class Engine:
     hidden: Path | None  # a folder that its workers do not see; None if this machine cannot hide one
 
     @property
-    def state(self) -> places.State:
+    def state(self) -> places.EngineState:
         """Its state file."""
         state = places.read()
         assert state is not None

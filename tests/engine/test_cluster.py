@@ -24,7 +24,7 @@ def machine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path
 
 
-def state() -> places.State:
+def state() -> places.EngineState:
     """Returns the state of the engine, which must exist."""
     found = places.read()
     assert found is not None
@@ -64,7 +64,7 @@ def test_every_process_is_in_the_state_before_the_engine_is_ready(
 
 def test_sigterm_while_the_engine_starts_ends_what_was_started(machine: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """No process and no state is left."""
-    started: list[places.State] = []
+    started: list[places.EngineState] = []
 
     def interrupted(*_: object) -> None:
         started.append(state())
@@ -81,9 +81,9 @@ def test_sigterm_while_the_engine_starts_ends_what_was_started(machine: Path, mo
 
 
 def test_a_process_is_found_after_the_clock_was_set(monkeypatch: pytest.MonkeyPatch) -> None:
-    """It is told from others by ticks since the boot; a number that another process has now is not it."""
+    """It is distinguished from others by ticks since the boot; a number that another process has now is not it."""
     own = cluster.identified("jobmanager", os.getpid())
-    engine = places.State("", "", "", 1, 1, (own, places.Process("jobserver", os.getpid(), "boot 1")))
+    engine = places.EngineState("", "", "", 1, 1, (own, places.Process("jobserver", os.getpid(), "boot 1")))
     created = psutil.Process().create_time()
     monkeypatch.setattr(psutil.Process, "create_time", lambda _: created + 3600)
 
@@ -95,7 +95,7 @@ def test_the_state_is_kept_while_a_process_of_it_runs(monkeypatch: pytest.Monkey
     """A process that does not end is named, and the next stop knows it."""
     places.run().mkdir()
     own = cluster.identified("jobmanager", os.getpid())
-    places.write(places.State("", "", "", 1, 1, (own,)))
+    places.write(places.EngineState("", "", "", 1, 1, (own,)))
     monkeypatch.setattr(cluster, "_end", lambda _: [])
     with pytest.raises(PenstockError, match=rf"jobmanager \(pid {os.getpid()}\) of the engine did not end"):
         cluster.stop(print)

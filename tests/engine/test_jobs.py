@@ -1,4 +1,4 @@
-"""The end of a job: Flink's REST service is a small HTTP server that answers as told, workers are real processes."""
+"""The end of a job: Flink's REST service is a small HTTP server that answers as set up, workers are real processes."""
 
 import contextlib
 import json
@@ -256,7 +256,7 @@ def test_workers_of_this_machine_are_ended_with_their_job(
     monkeypatch.setenv(places.VARIABLE, str(tmp_path))
     (tmp_path / "logs").mkdir()
     places.write(
-        places.State(remote.address, "127.0.0.1:1", "", 1, 1, (cluster.identified("taskmanager-1", process.pid),))
+        places.EngineState(remote.address, "127.0.0.1:1", "", 1, 1, (cluster.identified("taskmanager-1", process.pid),))
     )
     log = tmp_path / "logs" / f"worker-taskmanager-1-{worker.pid}.log"
     log.write_text(json.dumps({"job": "another", "worker": "1-1", "pid": worker.pid}) + "\n")

@@ -143,7 +143,7 @@ def test_a_lost_task_manager_is_said_and_its_slots_are_not_used(
 ) -> None:
     """One more may be lost during the run."""
     said: list[str] = []
-    state = places.State(f"http://{cluster_of(there, 2 * there)}", "", "", 3, 2, ())
+    state = places.EngineState(f"http://{cluster_of(there, 2 * there)}", "", "", 3, 2, ())
 
     assert engines._slots_here(state, said.append) == parallelism
     assert [line.partition(" task")[0] for line in said] == ([f"flink: {lost}"] if lost else [])
@@ -151,7 +151,7 @@ def test_a_lost_task_manager_is_said_and_its_slots_are_not_used(
 
 def test_an_engine_without_task_managers_is_an_error(cluster_of: Callable[[int, int], str]) -> None:
     """It says how to get one."""
-    state = places.State(f"http://{cluster_of(0, 0)}", "", "", 2, 2, ())
+    state = places.EngineState(f"http://{cluster_of(0, 0)}", "", "", 2, 2, ())
     with pytest.raises(SettingsError, match="stop flink`, then `penstock engine start flink`"):
         engines._slots_here(state, print)
 
@@ -171,7 +171,7 @@ def test_half_an_engine_is_an_error_that_says_stop_then_start() -> None:
     """A start alone would be refused while a task manager runs."""
     places.run().mkdir(exist_ok=True)
     ended = places.Process("jobserver", os.getpid(), "another boot")
-    places.write(places.State("", "", "", 1, 1, (cluster.identified("taskmanager-1", os.getpid()), ended)))
+    places.write(places.EngineState("", "", "", 1, 1, (cluster.identified("taskmanager-1", os.getpid()), ended)))
     with pytest.raises(SettingsError, match="jobserver has ended; run `penstock engine stop flink`, then"):
         engines.prepare(Engine(runner="flink"), ())
 
