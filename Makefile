@@ -5,6 +5,7 @@ TASK ?= image
 ARGS ?=
 # Tests wait for processes, disks and locks about a third of their time.
 WORKERS ?= 3
+ENGINE_TESTS ?= tests/engine
 BIN := .venv/bin
 # A file of tests runs in one worker, so that its fixtures are built once.
 PYTEST := $(BIN)/pytest -n $(WORKERS) --dist loadfile --no-loadscope-reorder
@@ -29,7 +30,7 @@ test-all: setup  ## run all tests but those of engines, with long fuzzing and th
 	@$(PYTEST) -m "not engine" $(ARGS)
 
 test-engines: setup  ## run the tests on a real Flink cluster (Java, Maven; object stores: Go)
-	@$(BIN)/pytest -m engine tests/engine $(ARGS)
+	@$(BIN)/pytest -m engine $(ENGINE_TESTS) $(ARGS)
 
 check: setup  ## check lint rules, formatting, types and the direction of imports
 	@$(BIN)/ruff check .
