@@ -100,17 +100,16 @@ def _write_units(job: IngestJob, todo: Sequence[Unit], make_pipeline: Callable[[
         units.write_all(todo, job.output, _progress.add)
         return
     beam_workers.prepare()
-    # An engine sees the units as elements that cross a shuffle, before they are written and after: it distributes them,
-    # and its metrics show how many are written.
+    write = beam.ParDo(_WriteUnit(job.output.for_workers()))
     with pipeline:
-        _ = (
-            pipeline
-            | "WorkUnits" >> beam.Create(todo)
-            | "Distribute" >> beam.Reshuffle()
-            | "WriteShards" >> beam.ParDo(_WriteUnit(job.output.for_workers()))
-            | "Written" >> beam.Reshuffle()
-            | "Count" >> beam.ParDo(_CountRecords())
-        )
+        todo_units = pipeline | "WorkUnits" >> beam.Create(todo)
+        if isinstance(pipeline.runner, DirectRunner):
+            _ = todo_units | "WriteShards" >> write
+        else:
+            # An engine sees the units as elements that cross a shuffle, before they are written and after: it
+            # distributes them, and its metrics show how many are written.
+            written = todo_units | "Distribute" >> beam.Reshuffle() | "WriteShards" >> write
+            _ = written | "Written" >> beam.Reshuffle() | "Count" >> beam.ParDo(_CountRecords())
 
 
 def _is_local(pipeline: beam.Pipeline) -> bool:
