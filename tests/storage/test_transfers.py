@@ -42,8 +42,13 @@ def test_ctrl_c_ends_requests_that_are_repeated(
 
     monkeypatch.setattr(object_stores, "may_pass", counted)
     s3_server.stop()
-    with pytest.raises(KeyboardInterrupt):
-        transfers.each(work, range(9), 4)
+    # A process that a shell starts in the background ignores Ctrl-C.
+    handler = signal.signal(signal.SIGINT, signal.default_int_handler)
+    try:
+        with pytest.raises(KeyboardInterrupt):
+            transfers.each(work, range(9), 4)
+    finally:
+        signal.signal(signal.SIGINT, handler)
 
     assert all(ended.acquire(timeout=50) for _ in range(3))
     assert set(numbers) == {errno.EINTR}
