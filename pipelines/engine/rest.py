@@ -12,7 +12,6 @@ from components.errors import PenstockError
 _SECONDS = 10
 _GONE = (404, 409)  # answers to a cancel: the job is not known any more, or has ended
 _ENDED = {"FINISHED", "CANCELED", "FAILED"}
-_METRICS = ("read-records", "write-records", "read-bytes", "write-bytes")
 
 
 class Unreachable(PenstockError):
@@ -68,11 +67,6 @@ class Flink:
     def job(self, name: str) -> Job | None:
         """Returns the newest job of that name."""
         return next((job for job in self.jobs() if job.name == name), None)
-
-    def done(self, job: str) -> tuple[Any, ...]:
-        """Returns what changes while a job makes progress: states, records and bytes of its vertices."""
-        vertices = self._get(f"/jobs/{job}")["vertices"]
-        return tuple((each["status"], *(each["metrics"].get(name) for name in _METRICS)) for each in vertices)
 
     def vertices(self, job: str) -> list[dict[str, Any]]:
         """Returns the vertices of a job as Flink describes them."""
