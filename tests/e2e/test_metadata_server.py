@@ -79,13 +79,16 @@ def mysql(folder: Path, port: int) -> tuple[subprocess.Popen[bytes], str]:
 
 
 def postgresql(folder: Path, port: int) -> subprocess.Popen[bytes]:
-    """Starts PostgreSQL, without a password."""
+    """Starts PostgreSQL, without a password; its port is open before it takes connections."""
     home = POSTGRES[-1].parent
     command = [str(home / "initdb"), "-D", str(folder / "data"), "-U", "t", "-A", "trust", "--no-sync"]
     subprocess.run(command, user=account(), check=True, capture_output=True)
     options = {"listen_addresses": "127.0.0.1", "unix_socket_directories": str(folder), "fsync": "off"}
     settings = [part for name, value in options.items() for part in ("-c", f"{name}={value}")]
-    return start([str(home / "postgres"), "-D", str(folder / "data"), "-p", str(port), *settings], port, folder)
+    server = start([str(home / "postgres"), "-D", str(folder / "data"), "-p", str(port), *settings], port, folder)
+    while subprocess.run([home / "pg_isready", "-q", "-h", "127.0.0.1", "-p", str(port)], check=False).returncode:
+        time.sleep(0.05)
+    return server
 
 
 @pytest.fixture(scope="module")
