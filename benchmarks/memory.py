@@ -87,7 +87,7 @@ def measure(case: Case, seconds: float) -> dict[str, float]:
     """Writes records, reads them in this process, and returns the memory used."""
     import tensorflow as tf
 
-    from components.training import memory
+    from components.training.hardware import memory
 
     tools = HOME / ".tools"
     tools.mkdir(exist_ok=True)

@@ -259,7 +259,7 @@ def stage(
     from pathlib import Path
 
     from pipelines import config, log
-    from pipelines.orchestration import dataflow
+    from pipelines.orchestration.runners import dataflow
     from pipelines.package import user_code
 
     chosen = config.make(

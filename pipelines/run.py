@@ -23,10 +23,12 @@ from pipelines import log
 from pipelines.config import RunConfig
 from pipelines.console import Display
 from pipelines.engine import jobs
-from pipelines.orchestration import dataflow, disk, engines, leftovers, lock, plan, remote_root, schema, workers
-from pipelines.orchestration.lease import Lease
+from pipelines.orchestration import disk, leftovers, lock, plan, schema, workers
 from pipelines.orchestration.outcome import NodeFacts
 from pipelines.orchestration.plan import Plan, Request
+from pipelines.orchestration.remote import remote_root
+from pipelines.orchestration.remote.lease import Lease
+from pipelines.orchestration.runners import dataflow, engines
 from pipelines.orchestration.store import Store
 from pipelines.report import gather, model_card
 from pipelines.report.facts import RunFacts

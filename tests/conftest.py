@@ -57,7 +57,7 @@ def pytest_collection_finish() -> None:
     """Does what a run does after its imports: collections skip modules, and Beam inspects a class once."""
     gc.freeze()
     if "apache_beam" in sys.modules:
-        from pipelines.orchestration import beam_translation
+        from pipelines.orchestration.runners import beam_translation
 
         beam_translation.speed_up()
 

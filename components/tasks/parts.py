@@ -29,8 +29,8 @@ TABLE = Part(
 )
 
 TABLES = (
-    "components.ingest.sources.csv_rows:SOURCE",
-    "components.ingest.sources.jsonl_rows:SOURCE",
-    "components.ingest.sources.parquet_rows:SOURCE",
+    "components.ingest.sources.csv.csv_rows:SOURCE",
+    "components.ingest.sources.jsonl.jsonl_rows:SOURCE",
+    "components.ingest.sources.parquet.parquet_rows:SOURCE",
 )
 RECORDS = "components.ingest.sources.tfrecord_rows:SOURCE"

@@ -6,8 +6,8 @@ TASK = Task(
     name="tensor",
     summary="classify arrays, or predict a quantity",
     sources=(
-        "components.ingest.sources.array_rows:SOURCE",
-        "components.ingest.sources.parquet_rows:SOURCE",
+        "components.ingest.sources.arrays.array_rows:SOURCE",
+        "components.ingest.sources.parquet.parquet_rows:SOURCE",
         parts.RECORDS,
     ),
     schema="schemas/tensor.pbtxt",

@@ -11,7 +11,7 @@ from typing import Any
 import keras
 import tensorflow as tf
 
-from components.training.devices import Devices, Step
+from components.training.hardware.devices import Devices, Step
 from components.training.own_step import OwnStep
 
 _MOST = 32  # steps per call; 8 already take nearly all of Python's share away

@@ -19,7 +19,7 @@ from tfx.types.component_spec import ChannelParameter
 from tfx.utils import json_utils
 
 from components.pretrained.artifacts import DATA_DIGEST, SERVING, TRAINED_ON
-from components.training import base_model as base_models
+from components.training.base import base_model as base_models
 
 _PRETRAINED = "pretrained_model"
 

@@ -14,10 +14,11 @@ from components.models.heads import Head
 from components.records.verify import Verified
 from components.settings.train import Train
 from components.storage.location import location
-from components.training import loop, memory, optimizer, precision, process
+from components.training import loop, optimizer, process
 from components.training.callbacks import InputTimer, ProgressCallback, TensorBoardLog
 from components.training.checkpoint import Checkpoints
-from components.training.devices import Devices, choose
+from components.training.hardware import memory, precision
+from components.training.hardware.devices import Devices, choose
 from components.training.own_step import OwnStep
 from components.training.stopping import Best
 

@@ -23,7 +23,7 @@ from components.input_pipeline import Position
 from components.training import checkpoint, interrupt
 from components.training.calls import Calls
 from components.training.checkpoint import Checkpoints
-from components.training.devices import Devices, Step, single
+from components.training.hardware.devices import Devices, Step, single
 from components.training.stopping import Best
 
 

@@ -20,7 +20,8 @@ from components.errors import Cancelled, PenstockError, SettingsError, exit_code
 from components.progress import Progress
 from components.settings.train import Train
 from components.storage import durable
-from components.training import checkpoint, cluster
+from components.training import checkpoint
+from components.training.hardware import cluster
 
 _ARGUMENTS = ("train_files", "eval_files", "transform_graph_path", "base_model", "model_run_dir", "custom_config")
 _MODULE = "components.training.worker"

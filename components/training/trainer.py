@@ -34,10 +34,11 @@ from components.settings.transform import Transform
 from components.storage import durable, tensorflow_s3
 from components.storage.location import Location, location
 from components.tasks import assign
-from components.training import exported_weights, precision, warm_start
+from components.training.base import exported_weights, warm_start
 from components.training.checkpoint import Checkpoints, set_threads
-from components.training.devices import Devices
 from components.training.fit import fit
+from components.training.hardware import precision
+from components.training.hardware.devices import Devices
 
 HISTORY = "history.json"
 PROOF = "proof.json"

@@ -19,9 +19,10 @@ from components import fingerprint, progress
 from components.errors import PenstockError, exit_code_of
 from components.settings.train import Train
 from components.storage.hashing import digest_of
-from components.training import checkpoint, cluster, devices, precision, trainer
-from components.training.cluster import Cluster
-from components.training.devices import Devices
+from components.training import checkpoint, trainer
+from components.training.hardware import cluster, devices, precision
+from components.training.hardware.cluster import Cluster
+from components.training.hardware.devices import Devices
 
 _MODULE = "components.training.worker"  # the name of this module is another one if it is started
 _OTHER_FILES = (

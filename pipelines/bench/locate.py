@@ -11,8 +11,8 @@ from components.storage.location import Location
 from components.tasks import Task, assign
 from components.tasks.assign import Assigned
 from pipelines.config import HOME, RunConfig
-from pipelines.orchestration import seals
-from pipelines.orchestration.mirror import Mirror
+from pipelines.orchestration.remote import seals
+from pipelines.orchestration.remote.mirror import Mirror
 from pipelines.orchestration.store import Store
 
 

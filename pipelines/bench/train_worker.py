@@ -14,10 +14,11 @@ from components.input_pipeline import Position, Reader
 from components.input_pipeline.probe import WaitMeter
 from components.models.heads import Classification, Head, Regression
 from components.tasks import assign
-from components.training import devices, loop, precision
+from components.training import loop
 from components.training.checkpoint import Checkpoints
-from components.training.devices import Devices
 from components.training.fit import compile_model
+from components.training.hardware import devices, precision
+from components.training.hardware.devices import Devices
 from components.training.stopping import Best
 from pipelines.bench import locate, meter, training_data, worker
 from pipelines.bench.measurements import MeasureJob, TrainMeasurement, TrainResult

@@ -28,7 +28,8 @@ from components.ingest import component as ingest
 from components.storage import durable
 from pipelines.config import RunConfig
 from pipelines.dataflow import job, mirror
-from pipelines.orchestration import beam_translation, build, dataflow, schema
+from pipelines.orchestration import build, schema
+from pipelines.orchestration.runners import beam_translation, dataflow
 from pipelines.package import user_code
 
 

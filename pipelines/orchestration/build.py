@@ -26,7 +26,7 @@ from components.records import roles
 from components.serving.pusher import Pusher
 from components.storage.hashing import HashCache
 from components.tasks import assign
-from components.training import base_model
+from components.training.base import base_model
 from components.training.component import BaseModel, Trainer
 from pipelines import metadata_server
 from pipelines.config import RunConfig

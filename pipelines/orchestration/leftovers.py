@@ -23,8 +23,9 @@ from pathlib import Path
 from components.storage import durable
 from components.storage.hashing import digest_of
 from pipelines.config import RunConfig
-from pipelines.orchestration import graph, object_leftovers, schema, seals
+from pipelines.orchestration import graph, schema
 from pipelines.orchestration.plan import Plan
+from pipelines.orchestration.remote import object_leftovers, seals
 from pipelines.orchestration.store import Store
 
 _CHECKPOINTS = 3  # cache keys

@@ -35,12 +35,14 @@ from components.errors import PenstockError
 from components.storage import durable
 from pipelines import metadata_server
 from pipelines.config import RunConfig
-from pipelines.orchestration import beam_translation, disk, engines, object_filesystem, plan, store
+from pipelines.orchestration import disk, plan, store
 from pipelines.orchestration.audit import Audit, ShardCheck, audit, records_read
-from pipelines.orchestration.lease import Lease
 from pipelines.orchestration.outcome import NodeFacts
 from pipelines.orchestration.plan import NodePlan, Plan
-from pipelines.orchestration.staging import Staged, Stager, locations
+from pipelines.orchestration.remote import object_filesystem
+from pipelines.orchestration.remote.lease import Lease
+from pipelines.orchestration.remote.staging import Staged, Stager, locations
+from pipelines.orchestration.runners import beam_translation, engines
 
 _NO_AUDIT = Audit()
 Started = Callable[[NodePlan], None]

@@ -20,11 +20,12 @@ from components.records.quarantine import printable
 from components.storage import paths
 from components.storage.hashing import HashCache, digest_of
 from components.storage.location import Location, location
-from components.training import base_model
+from components.training.base import base_model
 from pipelines.config import RunConfig
-from pipelines.orchestration import graph, keys, reasons, seals
+from pipelines.orchestration import graph, keys, reasons
 from pipelines.orchestration import schema as curated
 from pipelines.orchestration.graph import Node
+from pipelines.orchestration.remote import seals
 from pipelines.orchestration.schema import Curated
 from pipelines.orchestration.store import Artifact, Execution, Store
 

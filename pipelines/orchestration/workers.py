@@ -19,7 +19,8 @@ import orjson
 from components.errors import PenstockError, SettingsError, exit_code_of
 from components.redact import redact
 from components.storage import durable
-from components.training import cluster, interrupt
+from components.training import interrupt
+from components.training.hardware import cluster
 from pipelines import log
 from pipelines.config import RunConfig
 

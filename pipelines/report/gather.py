@@ -13,9 +13,9 @@ from components.redact import redact
 from components.storage.location import Location
 from pipelines.config import RunConfig
 from pipelines.orchestration import plan
-from pipelines.orchestration.mirror import near
 from pipelines.orchestration.outcome import NodeFacts
 from pipelines.orchestration.plan import Plan
+from pipelines.orchestration.remote.mirror import near
 from pipelines.orchestration.store import Artifact, Execution, Store
 from pipelines.report import model_card, trained
 from pipelines.report.facts import RunFacts, SampleImage, Threshold

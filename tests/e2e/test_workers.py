@@ -10,7 +10,7 @@ from typing import Any
 import orjson
 import pytest
 
-from components.training import cluster
+from components.training.hardware import cluster
 
 # Only in `make test-all`: tests/training/test_devices.py shows the training itself.
 pytestmark = [pytest.mark.e2e, pytest.mark.slow, pytest.mark.all]
@@ -34,7 +34,7 @@ def environments() -> list[dict[str, str]]:
 # Ends the process when it is to take part in the fifth decision of all workers: after checkpoints, within training.
 KILLED = """
 import os
-from components.training.devices import Devices
+from components.training.hardware.devices import Devices
 
 agree, calls = Devices.agree, []
 

@@ -19,7 +19,7 @@ from components.errors import Cancelled
 from components.training import interrupt
 from pipelines.engine import cluster, jobs, places
 from pipelines.engine.rest import Flink, Unreachable
-from pipelines.orchestration.flink_runner import _Watch
+from pipelines.orchestration.runners.flink_runner import _Watch
 
 NAME = "penstock-text-ingest-1"
 

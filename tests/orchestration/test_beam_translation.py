@@ -9,7 +9,7 @@ from apache_beam.options.pipeline_options import PipelineOptions, StandardOption
 from apache_beam.transforms import userstate
 from apache_beam.transforms.userstate import ReadModifyWriteStateSpec
 
-from pipelines.orchestration import beam_translation
+from pipelines.orchestration.runners import beam_translation
 
 COUNT = ReadModifyWriteStateSpec("count", VarIntCoder())
 

@@ -14,7 +14,7 @@ from components.settings.ingest import Ingest
 from components.tasks import get
 from pipelines import config
 from pipelines.ingest import IngestRequest, ingest
-from pipelines.orchestration import dataflow
+from pipelines.orchestration.runners import dataflow
 from pipelines.package import bundle, wheel
 
 CLOUD = {

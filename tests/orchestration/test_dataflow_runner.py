@@ -9,7 +9,7 @@ from apache_beam.runners.dataflow.internal import apiclient
 
 from components.errors import Cancelled, PenstockError
 from pipelines.engine.jobs import NotCancelled
-from pipelines.orchestration import dataflow_runner
+from pipelines.orchestration.runners import dataflow_runner
 
 STATES = apiclient.dataflow.Job.CurrentStateValueValuesEnum
 

@@ -5,7 +5,7 @@ from pathlib import Path
 import apache_beam as beam
 from apache_beam.testing.util import assert_that, equal_to
 
-from pipelines.orchestration.distributed_read import DistributeReads
+from pipelines.orchestration.runners.distributed_read import DistributeReads
 
 
 def test_every_record_is_read_once_behind_a_shuffle(tmp_path: Path) -> None:

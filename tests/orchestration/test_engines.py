@@ -16,7 +16,8 @@ from components.settings.engine import Engine
 from components.settings.tree import Settings
 from pipelines import config
 from pipelines.engine import cluster, places
-from pipelines.orchestration import dataflow, engines, graph
+from pipelines.orchestration import graph
+from pipelines.orchestration.runners import dataflow, engines
 from pipelines.package import wheel
 
 GB = 1 << 30

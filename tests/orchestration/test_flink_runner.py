@@ -3,7 +3,7 @@
 import pytest
 
 from components.errors import BadInput, PenstockError
-from pipelines.orchestration.flink_runner import _progress, _Watch
+from pipelines.orchestration.runners.flink_runner import _progress, _Watch
 
 JAVA = """\
 java.util.concurrent.ExecutionException: java.lang.RuntimeException: Error received from SDK harness for instruction 7:

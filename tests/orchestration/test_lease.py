@@ -11,7 +11,7 @@ import pytest
 from components.errors import Locked
 from components.storage import object_stores
 from components.storage.objects import ObjectPath
-from pipelines.orchestration import lease
+from pipelines.orchestration.remote import lease
 
 
 @pytest.fixture

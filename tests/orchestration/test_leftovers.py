@@ -13,8 +13,9 @@ import pytest
 
 from components.storage import durable
 from pipelines import config as run_config
-from pipelines.orchestration import graph, leftovers, plan, seals
+from pipelines.orchestration import graph, leftovers, plan
 from pipelines.orchestration.plan import NodePlan, Plan
+from pipelines.orchestration.remote import seals
 from pipelines.orchestration.store import Store
 
 PROJECT = Path(__file__).resolve().parents[2]

@@ -5,8 +5,8 @@ import contextlib
 import pytest
 from tfx.dsl.io import fileio, filesystem_registry
 
-from pipelines.orchestration import object_filesystem
-from pipelines.orchestration.object_filesystem import ObjectFilesystem
+from pipelines.orchestration.remote import object_filesystem
+from pipelines.orchestration.remote.object_filesystem import ObjectFilesystem
 
 
 @pytest.fixture

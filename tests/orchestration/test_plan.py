@@ -24,7 +24,7 @@ from components.settings.tree import Settings
 from components.storage.hashing import HashCache
 from pipelines import config as run_config
 from pipelines.config import RunConfig
-from pipelines.orchestration import graph, keys, plan, seals
+from pipelines.orchestration import graph, keys, plan
 from pipelines.orchestration import schema as curated
 from pipelines.orchestration.plan import (
     CACHED,
@@ -37,6 +37,7 @@ from pipelines.orchestration.plan import (
     Request,
 )
 from pipelines.orchestration.reasons import data_difference, difference
+from pipelines.orchestration.remote import seals
 from pipelines.orchestration.store import Store
 
 Record = Callable[..., tuple[int, dict[str, int]]]

@@ -11,7 +11,8 @@ from components.records.seal import Seal
 from components.storage.hashing import HashedFile
 from pipelines import config as run_config
 from pipelines.config import RunConfig
-from pipelines.orchestration import leftovers, remote_root, seals
+from pipelines.orchestration import leftovers
+from pipelines.orchestration.remote import remote_root, seals
 from pipelines.orchestration.store import Store
 
 

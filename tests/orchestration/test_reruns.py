@@ -17,7 +17,7 @@ def test_the_architecture_page_has_the_present_table() -> None:
 @pytest.mark.parametrize(
     ("file", "nodes"),
     [
-        ("components/ingest/sources/csv_rows.py", {"Ingest"}),
+        ("components/ingest/sources/csv/csv_rows.py", {"Ingest"}),
         ("components/models/image.py", {"Trainer"}),
         ("components/fitting/text.py", {"Transform"}),
         ("components/serving/pusher.py", {"Pusher"}),

@@ -15,8 +15,9 @@ from components.storage import tensorflow_s3
 from components.storage.objects import ObjectPath
 from pipelines import config as run_config
 from pipelines.config import RunConfig
-from pipelines.orchestration import engines, lease, seals
-from pipelines.orchestration.staging import Staged, Stager
+from pipelines.orchestration.remote import lease, seals
+from pipelines.orchestration.remote.staging import Staged, Stager
+from pipelines.orchestration.runners import engines
 
 
 @pytest.fixture

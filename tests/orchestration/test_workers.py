@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from components.errors import BadInput, Cancelled, PenstockError, SettingsError, exit_code_of
-from components.training import cluster
+from components.training.hardware import cluster
 from pipelines import config
 from pipelines.orchestration import workers
 

@@ -18,7 +18,9 @@ import pytest
 from apache_beam.io.filesystems import FileSystems
 
 from components.errors import BadInput
-from components.ingest.sources import csv_rows, parquet_rows, text_folder
+from components.ingest.sources import text_folder
+from components.ingest.sources.csv import csv_rows
+from components.ingest.sources.parquet import parquet_rows
 from components.ingest.survey import listing
 from components.storage import paths
 from components.storage.hashing import HashCache

@@ -14,7 +14,7 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from components.ingest.sources import csv_rows
+from components.ingest.sources.csv import csv_rows
 from components.storage.hashing import HashCache
 from components.storage.objects import ObjectPath
 from components.storage.paths import DataPath

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from PIL import Image
 
-from components.ingest.sources.csv_rows import SOURCE
+from components.ingest.sources.csv.csv_rows import SOURCE
 from components.ingest.sources.rows import Sample
 from components.ingest.survey import references
 from components.ingest.write.rows import RangeReader, write_range

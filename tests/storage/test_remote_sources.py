@@ -19,7 +19,8 @@ from PIL import Image
 
 from components import refs
 from components.errors import BadInput
-from components.ingest.sources import csv_rows, image_folder
+from components.ingest.sources import image_folder
+from components.ingest.sources.csv import csv_rows
 from components.ingest.sources.rows import BadRow, Range, RowSource
 from components.ingest.survey import listing
 from components.ingest.write.files import write_shard

@@ -23,10 +23,11 @@ from components.input_pipeline import Position, Reader, Worker
 from components.input_pipeline.stores import Rows, from_arrays
 from components.settings.input import Input
 from components.settings.train import Train
-from components.training import checkpoint, cluster, devices, loop, optimizer
+from components.training import checkpoint, loop, optimizer
 from components.training.checkpoint import Checkpoint, Checkpoints
-from components.training.devices import Devices
-from components.training.shares import Shares
+from components.training.hardware import cluster, devices
+from components.training.hardware.devices import Devices
+from components.training.hardware.shares import Shares
 from components.training.stopping import Best
 
 SHAPE, CLASSES, BATCH = (6, 6, 3), 3, 8

@@ -21,11 +21,12 @@ from components.input_pipeline import Reader, Worker
 from components.input_pipeline.stores import from_arrays
 from components.settings.input import Input
 from components.settings.train import Train
-from components.training import checkpoint, cluster, devices, process, replica
+from components.training import checkpoint, process
 from components.training.checkpoint import Checkpoint
-from components.training.cluster import Cluster
-from components.training.devices import Devices
-from components.training.shares import Shares
+from components.training.hardware import cluster, devices, replica
+from components.training.hardware.cluster import Cluster
+from components.training.hardware.devices import Devices
+from components.training.hardware.shares import Shares
 
 SCRIPT = Path(__file__).with_name("several.py")
 UNEVEN = 73  # records: 9 batches of 8, and a single record, for which one of two workers has no batch

@@ -13,7 +13,8 @@ from PIL import Image
 
 from components.records import checksum, image_format, manifest
 from components.settings.input import Input
-from components.training import memory, trainer
+from components.training import trainer
+from components.training.hardware import memory
 from pipelines.config import HOME
 from tests.training.test_trainer import arguments, fit_labels
 

@@ -8,7 +8,7 @@ import tensorflow as tf
 from components.models import joined, table
 from components.models.heads import Classification
 from components.settings.train import Train
-from components.training import precision
+from components.training.hardware import precision
 
 
 @pytest.mark.parametrize(

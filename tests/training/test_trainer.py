@@ -39,7 +39,8 @@ from components.settings.input import Input
 from components.settings.train import Train
 from components.storage.hashing import HashCache
 from components.tasks import assign, get
-from components.training import precision, trainer
+from components.training import trainer
+from components.training.hardware import precision
 
 pytestmark = pytest.mark.slow
 

@@ -20,7 +20,7 @@ from components.records import roles
 from components.records.roles import Column
 from components.storage.hashing import HashCache
 from components.tasks import NAMES, assign, get
-from components.training import base_model, exported_weights, warm_start
+from components.training.base import base_model, exported_weights, warm_start
 
 HOME = Path(__file__).resolve().parents[2]
 TEXT = Column("said", "text", "string")

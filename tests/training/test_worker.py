@@ -10,8 +10,8 @@ import tensorflow as tf
 
 from components.errors import PenstockError
 from components.training import worker
-from components.training.cluster import Cluster
-from components.training.devices import Devices
+from components.training.hardware.cluster import Cluster
+from components.training.hardware.devices import Devices
 
 
 def test_a_worker_that_hangs_is_named() -> None:

@@ -22,14 +22,14 @@ class Format(NamedTuple):
     suffix: str  # regular expression
 
 
-ARRAYS = "components.ingest.sources.array_rows:SOURCE"
+ARRAYS = "components.ingest.sources.arrays.array_rows:SOURCE"
 IMAGE_FOLDER = "components.ingest.sources.image_folder:SOURCE"
 TEXT_FOLDER = "components.ingest.sources.text_folder:SOURCE"
 # Sources whose files hold many records, …
 ROW_SOURCES = {
-    "components.ingest.sources.csv_rows:SOURCE": Format("CSV", r"\.(csv|tsv)(\.gz)?"),
-    "components.ingest.sources.jsonl_rows:SOURCE": Format("JSON Lines", r"\.(jsonl|ndjson)(\.gz)?"),
-    "components.ingest.sources.parquet_rows:SOURCE": Format("Parquet", r"\.(parquet|pq)"),
+    "components.ingest.sources.csv.csv_rows:SOURCE": Format("CSV", r"\.(csv|tsv)(\.gz)?"),
+    "components.ingest.sources.jsonl.jsonl_rows:SOURCE": Format("JSON Lines", r"\.(jsonl|ndjson)(\.gz)?"),
+    "components.ingest.sources.parquet.parquet_rows:SOURCE": Format("Parquet", r"\.(parquet|pq)"),
     ARRAYS: Format("NumPy arrays", r"\.(npz|npy)"),
     "components.ingest.sources.tfrecord_rows:SOURCE": Format(
         "TFRecords", r"(\.tfrecords?|tfrecord-(s\d+-)?\d+-of-\d+)(\.gz)?"
@@ -98,7 +98,7 @@ def relative(path: Any, home: Any) -> str:
 
 def _with_label_files(home: Place, files: list[str]) -> list[str]:
     """Adds the label files of arrays: they are read even if the user names only the arrays."""
-    from components.ingest.sources.array_files import labels_of
+    from components.ingest.sources.arrays.array_files import labels_of
 
     labels = [relative(found, home) for name in files if (found := labels_of(home / name))]
     for name in set(labels).difference(_inside(home, labels, labels)):

@@ -14,7 +14,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from components.ingest.sources.conversion import LABEL, Flags, is_text, out_of_range
-from components.ingest.sources.csv_cells import MISSING
+from components.ingest.sources.csv.csv_cells import MISSING
 from components.ingest.sources.rows import RowBatch
 from components.ingest.survey.columns import mark, was_number
 from components.ingest.survey.label import is_name

@@ -14,8 +14,8 @@ import pyarrow as pa
 import pytest
 
 from components.errors import BadInput
-from components.ingest.sources import array_rows
-from components.ingest.sources.array_rows import SOURCE
+from components.ingest.sources.arrays import array_rows
+from components.ingest.sources.arrays.array_rows import SOURCE
 from components.ingest.sources.rows import BadRow, Range
 from components.ingest.write import encode_columns
 from components.records.quarantine import RAW_LIMIT
@@ -462,7 +462,7 @@ def test_a_file_that_shrinks_while_it_is_read_is_rejected(tmp_path: Path, monkey
 _MEASURE = """
 import resource, sys
 from pathlib import Path
-from components.ingest.sources.array_rows import SOURCE
+from components.ingest.sources.arrays.array_rows import SOURCE
 path, rows = Path(sys.argv[1]), 0
 peak = lambda: resource.getrusage(resource.RUSAGE_SELF).ru_maxrss >> 10
 schema, before = SOURCE.schema(path), peak()

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from components.errors import BadInput
-from components.ingest.sources.csv_first_line import HeaderVerdict, check_header, compare, decide
+from components.ingest.sources.csv.csv_first_line import HeaderVerdict, check_header, compare, decide
 from components.ingest.sources.rows import MAX_ROW, Decision
 
 UNKNOWN = "it may be data, nothing distinguishes it from the lines below it"

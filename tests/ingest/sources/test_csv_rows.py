@@ -13,10 +13,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from components.errors import BadInput, SettingsError
-from components.ingest.sources import csv_rows, text_ranges
-from components.ingest.sources.csv_header import CsvFormat
-from components.ingest.sources.csv_records import NOT_CLOSED
-from components.ingest.sources.csv_rows import SOURCE, CsvRows
+from components.ingest.sources import text_ranges
+from components.ingest.sources.csv import csv_rows
+from components.ingest.sources.csv.csv_header import CsvFormat
+from components.ingest.sources.csv.csv_records import NOT_CLOSED
+from components.ingest.sources.csv.csv_rows import SOURCE, CsvRows
 from components.ingest.sources.rows import BadRow, Decision, Range
 from components.records.quarantine import RAW_LIMIT
 from components.settings.ingest import Ingest

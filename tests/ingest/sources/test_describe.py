@@ -7,9 +7,9 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from components.ingest.sources.csv_rows import SOURCE as CSV
-from components.ingest.sources.jsonl_rows import SOURCE as JSONL
-from components.ingest.sources.parquet_rows import SOURCE as PARQUET
+from components.ingest.sources.csv.csv_rows import SOURCE as CSV
+from components.ingest.sources.jsonl.jsonl_rows import SOURCE as JSONL
+from components.ingest.sources.parquet.parquet_rows import SOURCE as PARQUET
 from components.ingest.sources.rows import RowSource
 
 CLEAN_CSV = b'n,text\n1,a\n\n2,"b\nb"\n3,c\r\n'

@@ -13,8 +13,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from components.errors import BadInput
-from components.ingest.sources import jsonl_rows, text_ranges
-from components.ingest.sources.jsonl_rows import SOURCE
+from components.ingest.sources import text_ranges
+from components.ingest.sources.jsonl import jsonl_rows
+from components.ingest.sources.jsonl.jsonl_rows import SOURCE
 from components.ingest.sources.rows import BadRow, Range
 from components.records.quarantine import RAW_LIMIT
 from tests.ingest.sources.reading import TARGETS, WHOLE, Rows, read

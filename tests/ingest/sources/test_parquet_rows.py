@@ -17,8 +17,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from components.errors import BadInput
-from components.ingest.sources import conversion, parquet_decoder
-from components.ingest.sources.parquet_rows import SOURCE
+from components.ingest.sources import conversion
+from components.ingest.sources.parquet import parquet_decoder
+from components.ingest.sources.parquet.parquet_rows import SOURCE
 from components.ingest.sources.rows import BadRow, Range
 from components.ingest.write import encode_columns
 

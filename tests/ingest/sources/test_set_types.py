@@ -10,10 +10,10 @@ import pyarrow.parquet as pq
 import pytest
 import tensorflow as tf
 
-from components.ingest.sources.array_rows import SOURCE as ARRAYS
-from components.ingest.sources.csv_rows import SOURCE as CSV
-from components.ingest.sources.jsonl_rows import SOURCE as JSONL
-from components.ingest.sources.parquet_rows import SOURCE as PARQUET
+from components.ingest.sources.arrays.array_rows import SOURCE as ARRAYS
+from components.ingest.sources.csv.csv_rows import SOURCE as CSV
+from components.ingest.sources.jsonl.jsonl_rows import SOURCE as JSONL
+from components.ingest.sources.parquet.parquet_rows import SOURCE as PARQUET
 from components.ingest.sources.rows import BadRow, RowSource
 from components.ingest.sources.tfrecord_rows import SOURCE as RECORDS
 from components.ingest.survey.columns import with_types

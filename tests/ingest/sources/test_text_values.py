@@ -15,8 +15,8 @@ import tensorflow as tf
 
 from components import refs
 from components.errors import BadInput
-from components.ingest.sources import csv_rows
-from components.ingest.sources.csv_records import NOT_CLOSED
+from components.ingest.sources.csv import csv_rows
+from components.ingest.sources.csv.csv_records import NOT_CLOSED
 from components.ingest.sources.rows import BadRow
 from tests.ingest.sources import reading
 from tests.ingest.sources.reading import WHOLE, Rows

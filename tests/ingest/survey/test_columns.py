@@ -170,7 +170,7 @@ def dates_of(tmp_path: Path) -> Callable[..., list[str]]:
     def find(header: str, *rows: str, others: tuple[str, ...] = ()) -> list[str]:
         path = tmp_path / "rows.csv"
         path.write_text("\n".join([header, *rows, ""]))
-        source = refs.load("components.ingest.sources.csv_rows:SOURCE")
+        source = refs.load("components.ingest.sources.csv.csv_rows:SOURCE")
         return columns.date_columns(Sample(source, path, source.schema(path)), others)
 
     return find

@@ -9,7 +9,7 @@ import pytest
 from components.errors import BadInput, SettingsError
 from components.ingest.survey.detect import IMAGE_FOLDER, TEXT_FOLDER, Located, locate
 
-CSV = "components.ingest.sources.csv_rows:SOURCE"
+CSV = "components.ingest.sources.csv.csv_rows:SOURCE"
 TFRECORD = "components.ingest.sources.tfrecord_rows:SOURCE"
 
 

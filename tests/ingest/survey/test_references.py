@@ -11,9 +11,9 @@ import pyarrow.parquet as pq
 import pytest
 
 from components.errors import SettingsError
-from components.ingest.sources.csv_rows import SOURCE as CSV
-from components.ingest.sources.jsonl_rows import SOURCE as JSONL
-from components.ingest.sources.parquet_rows import SOURCE as PARQUET
+from components.ingest.sources.csv.csv_rows import SOURCE as CSV
+from components.ingest.sources.jsonl.jsonl_rows import SOURCE as JSONL
+from components.ingest.sources.parquet.parquet_rows import SOURCE as PARQUET
 from components.ingest.sources.rows import Sample
 from components.ingest.survey import references
 from components.records.quarantine import Rejected

@@ -17,8 +17,8 @@ import tensorflow as tf
 
 from components.errors import SettingsError
 from components.ingest.close import duplicates
-from components.ingest.sources.csv_rows import SOURCE as CSV
-from components.ingest.sources.parquet_rows import SOURCE as PARQUET
+from components.ingest.sources.csv.csv_rows import SOURCE as CSV
+from components.ingest.sources.parquet.parquet_rows import SOURCE as PARQUET
 from components.ingest.survey import columns
 from components.ingest.write import rows as write_rows
 from components.ingest.write.report import ShardReport
@@ -317,7 +317,7 @@ def gallery(data: Path, image: Callable[..., bytes]) -> Path:
 
 def write_references(path: Path, rows: Sequence[dict[str, Any]], artifact: Path, **settings: Any) -> list[ShardReport]:
     """Writes JSON lines that refer to images in `file`, and ingests them."""
-    from components.ingest.sources.jsonl_rows import SOURCE
+    from components.ingest.sources.jsonl.jsonl_rows import SOURCE
 
     path.write_bytes(b"".join(orjson.dumps(row) + b"\n" for row in rows))
     (part,) = SOURCE.divide(path, path.name, 1 << 30)

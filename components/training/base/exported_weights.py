@@ -17,7 +17,7 @@ from components.errors import BadInput
 from components.models.names import AxisNames
 from components.pretrained.artifacts import WEIGHTS
 from components.storage.hashing import digest_of
-from components.training.base_model import ADVICE, VARIABLES
+from components.training.base.base_model import ADVICE, VARIABLES
 
 # Keys of the attribute `weights` of the exported module, which has the weights by path. The graph of the objects, a
 # string, would say the same; but a crafted string may claim any length, and TensorFlow allocates it before it reads.

@@ -18,10 +18,11 @@ import numpy as np
 import pyarrow as pa
 
 from components.errors import SettingsError
-from components.ingest.sources import csv_cells, csv_first_line, csv_header, text_ranges
+from components.ingest.sources import text_ranges
 from components.ingest.sources.conversion import is_label, out_of_range
-from components.ingest.sources.csv_header import CsvFormat, CsvHeader, no_examples
-from components.ingest.sources.csv_records import BLANK, CsvRecords
+from components.ingest.sources.csv import csv_cells, csv_first_line, csv_header
+from components.ingest.sources.csv.csv_header import CsvFormat, CsvHeader, no_examples
+from components.ingest.sources.csv.csv_records import BLANK, CsvRecords
 from components.ingest.sources.rows import MAX_ROW, BadRow, Decision, Range, RowBatch, bad_file
 from components.ingest.sources.text_ranges import SAMPLE, Block
 from components.storage.paths import DataPath

@@ -28,7 +28,7 @@ from components.storage import durable
 from pipelines.config import RunConfig
 from pipelines.engine import boot, cluster, jobs, places, workers
 from pipelines.engine.rest import Flink
-from pipelines.orchestration import dataflow
+from pipelines.orchestration.runners import dataflow
 from pipelines.package import user_code, wheel
 
 if TYPE_CHECKING:
@@ -75,11 +75,11 @@ class Prepared:
         if dataflow.names_runner(self.beam_args):
             return beam.Pipeline(options=options)
         if self.settings.runner == "dataflow":
-            from pipelines.orchestration.dataflow_runner import CancellingRunner
+            from pipelines.orchestration.runners.dataflow_runner import CancellingRunner
 
             return beam.Pipeline(runner=CancellingRunner(), options=options)
         if self.settings.runner == "flink":
-            from pipelines.orchestration.flink_runner import FlinkRunner
+            from pipelines.orchestration.runners.flink_runner import FlinkRunner
 
             runner = FlinkRunner(job, node, self.rest, self.settings.timeout_minutes, self.notes)
             return beam.Pipeline(runner=runner, options=options)

@@ -22,9 +22,9 @@ import numpy as np
 import tensorflow as tf
 
 from components.input_pipeline import Worker
-from components.training import replica
-from components.training.cluster import Cluster
-from components.training.shares import Batch, Shares, rows_of
+from components.training.hardware import replica
+from components.training.hardware.cluster import Cluster
+from components.training.hardware.shares import Batch, Shares, rows_of
 
 Array = np.ndarray[Any, Any]
 Step = Callable[[Any], Mapping[str, Any]]  # a batch to logs by name

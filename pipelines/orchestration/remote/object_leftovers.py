@@ -16,9 +16,10 @@ import orjson
 from components.storage import durable
 from components.storage.objects import ObjectPath
 from pipelines.config import RunConfig
-from pipelines.orchestration import graph, seals
-from pipelines.orchestration.mirror import Mirror
-from pipelines.orchestration.staging import work_folder
+from pipelines.orchestration import graph
+from pipelines.orchestration.remote import seals
+from pipelines.orchestration.remote.mirror import Mirror
+from pipelines.orchestration.remote.staging import work_folder
 from pipelines.orchestration.store import Store
 
 _FILE = "collected.json"

@@ -17,10 +17,10 @@ from dataclasses import dataclass
 from statistics import median
 
 from components.errors import BadInput
-from components.ingest.sources import csv_header
 from components.ingest.sources.conversion import shorten
-from components.ingest.sources.csv_cells import MISSING, NUMBER, TRUTH
-from components.ingest.sources.csv_header import FirstLines
+from components.ingest.sources.csv import csv_header
+from components.ingest.sources.csv.csv_cells import MISSING, NUMBER, TRUTH
+from components.ingest.sources.csv.csv_header import FirstLines
 from components.ingest.sources.rows import Decision
 from components.records.quarantine import printable
 from components.storage.paths import DataPath

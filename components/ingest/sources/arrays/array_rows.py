@@ -31,7 +31,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from components.ingest.sources.array_files import (
+from components.ingest.sources.arrays.array_files import (
     ArrayFile,
     arrays_of,
     open_rows,

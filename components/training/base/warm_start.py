@@ -19,7 +19,7 @@ import numpy as np
 from components import progress
 from components.errors import BadInput
 from components.models.names import AxisNames
-from components.training.exported_weights import ExportedWeights, digest_of_splits
+from components.training.base.exported_weights import ExportedWeights, digest_of_splits
 
 
 def start(

@@ -19,7 +19,8 @@ from typing import Any
 
 import pyarrow as pa
 
-from components.ingest.sources import conversion, parquet_decoder, parquet_file
+from components.ingest.sources import conversion
+from components.ingest.sources.parquet import parquet_decoder, parquet_file
 from components.ingest.sources.rows import LimitedRows, Range, RowBatch, bad_file
 from components.storage.paths import DataPath
 

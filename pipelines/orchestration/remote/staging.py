@@ -25,9 +25,10 @@ from components.storage.hashing import HashCache
 from components.storage.location import REMOTE_URI, Location, location
 from components.storage.objects import ObjectPath
 from pipelines.config import RunConfig
-from pipelines.orchestration import engines, seals
-from pipelines.orchestration.lease import Lease
-from pipelines.orchestration.mirror import Mirror, upload
+from pipelines.orchestration.remote import seals
+from pipelines.orchestration.remote.lease import Lease
+from pipelines.orchestration.remote.mirror import Mirror, upload
+from pipelines.orchestration.runners import engines
 
 _MARGIN = 1 << 30  # bytes of disk that stay free when the Trainer's shards are copied
 _HAS_SHARDS = ("Ingest", "Extract")  # their output

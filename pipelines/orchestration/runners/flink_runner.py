@@ -23,7 +23,7 @@ from components.progress import Progress
 from components.training import interrupt
 from pipelines.engine import jobs
 from pipelines.engine.rest import Flink, Job, Unreachable
-from pipelines.orchestration.distributed_read import DistributeReads
+from pipelines.orchestration.runners.distributed_read import DistributeReads
 
 _POLL_SECONDS = 1.0
 _ANSWER_SECONDS = 10.0  # for a request to the job server while a job is cancelled

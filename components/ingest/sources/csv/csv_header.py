@@ -10,8 +10,9 @@ from dataclasses import dataclass
 from functools import partial
 
 from components.errors import BadInput, SettingsError
-from components.ingest.sources import csv_cells, text_ranges
-from components.ingest.sources.csv_records import BLANK, NOT_CLOSED, CsvRecords
+from components.ingest.sources import text_ranges
+from components.ingest.sources.csv import csv_cells
+from components.ingest.sources.csv.csv_records import BLANK, NOT_CLOSED, CsvRecords
 from components.ingest.sources.record_ends import find_quoted_ends
 from components.ingest.sources.rows import Range, bad_file
 from components.ingest.sources.text_ranges import Block, RecordFormat

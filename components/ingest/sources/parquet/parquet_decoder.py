@@ -24,8 +24,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from components.ingest import pool
-from components.ingest.sources import parquet_file
 from components.ingest.sources.conversion import is_list, is_text
+from components.ingest.sources.parquet import parquet_file
 from components.ingest.sources.rows import Range, bad_file, too_large
 from components.storage.hashing import stat_key
 from components.storage.paths import DataPath

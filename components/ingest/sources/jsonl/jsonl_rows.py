@@ -28,9 +28,10 @@ import orjson
 import pyarrow as pa
 
 from components.errors import PenstockError
-from components.ingest.sources import jsonl_lines, set_types, text_ranges
+from components.ingest.sources import set_types, text_ranges
 from components.ingest.sources.conversion import OVERFLOW, is_label, is_list, out_of_range, value_type
-from components.ingest.sources.jsonl_lines import BadLine, Row, flatten, parse, show
+from components.ingest.sources.jsonl import jsonl_lines
+from components.ingest.sources.jsonl.jsonl_lines import BadLine, Row, flatten, parse, show
 from components.ingest.sources.record_ends import find_line_ends
 from components.ingest.sources.rows import BadRow, LimitedRows, Range, RowBatch, bad_file
 from components.ingest.sources.text_ranges import SAMPLE, Block, RecordFormat

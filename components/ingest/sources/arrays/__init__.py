@@ -1,0 +1,1 @@
+"""Arrays in .npy and .npz files: their labels, their rows."""

@@ -1,0 +1,1 @@
+"""CSV files: records, cells, header, rows."""

@@ -1,0 +1,1 @@
+"""Parquet files: decoding in a helper process, rows."""

@@ -1,0 +1,1 @@
+"""Where training runs: devices, workers and their shares of the records, precision, memory."""
