@@ -41,8 +41,8 @@ def write_small(home: Path, count: int) -> None:
     from benchmarks import images
 
     made = 0
-    for photo in images.images(range(count)):
-        with Image.open(io.BytesIO(photo.content)) as image:
+    for large in images.images(range(count)):
+        with Image.open(io.BytesIO(large.content)) as image:
             for top in range(0, image.height - _SIDE, _SIDE):
                 for left in range(0, image.width - _SIDE, _SIDE):
                     image.crop((left, top, left + _SIDE, top + _SIDE)).save(_place(home, made), quality=90)

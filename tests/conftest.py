@@ -89,7 +89,7 @@ def open_folder() -> Iterator[Path]:
 
 @pytest.fixture
 def without_rights() -> Callable[[], AbstractContextManager[None]]:
-    """A context manager that gives up root, for whom file permissions do not count."""
+    """A context manager that gives up root, as root may read and write every file."""
 
     @contextlib.contextmanager
     def block() -> Iterator[None]:

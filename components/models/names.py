@@ -14,7 +14,7 @@ Name = str | tuple[str | int, ...]  # a token or class, or a tuple for anything 
 
 @dataclass(frozen=True)
 class AxisNames:
-    """What each index along one axis of a weight stands for."""
+    """The meaning of each index along one axis of a weight."""
 
     axis: int
     names: tuple[Name, ...]

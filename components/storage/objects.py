@@ -100,13 +100,13 @@ class ObjectPath(UriPath):
         return {name: stat for name, stat in found.items() if depth is None or name.count("/") < depth}
 
     def _files_of(self, listed: "list[ObjectMeta]", folders: set[str] | None = None) -> dict[str, RemoteStat]:
-        """Returns the files of a listing without the empty objects whose key ends in /, which stand for folders.
+        """Returns the files of a listing, without the empty objects for folders, whose key ends in /.
 
         obstore drops the / of a key. So an empty object is one of them if others are below it, or if there is no object
         with its name.
         """
         found = {_relative(each["path"], self.key): _stat_of(each) for each in listed}
-        found.pop("", None)  # the object that stands for this folder
+        found.pop("", None)  # the object of this folder itself
         above = {name[:at] for name in found for at, char in enumerate(name) if char == "/"} | (folders or set())
         for name in [name for name, stat in found.items() if not stat.st_size]:
             if name in above or not (self / name).is_file():

@@ -27,7 +27,7 @@ class Part:
         feature: `(columns, fitted, settings, data) -> features by name`; reads the columns of a record.
         encoder: `(inputs, columns, fitted) -> encodings`; the part's share of the Keras model.
         fit: `(inputs, columns, settings) -> outputs by name`; what Transform fits. Empty if there is nothing to fit.
-        names: `(columns, fitted) -> AxisNames by weight path`; what the rows of fitted weights stand for, so that a
+        names: `(columns, fitted) -> AxisNames by weight path`; the meaning of the rows of fitted weights, so that a
             warm start maps them by name. Empty if the data does not decide about the order of rows.
     """
 

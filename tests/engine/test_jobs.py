@@ -230,7 +230,7 @@ def test_the_job_server_is_told_first(remote: Cluster) -> None:
 
 @pytest.fixture
 def manager() -> Iterator[tuple[psutil.Process, psutil.Process]]:
-    """A process that stands for a task manager, and the worker that it has started."""
+    """A process in the place of a task manager, and the worker that it has started."""
     sleep = [sys.executable, "-c", "import time; time.sleep(600)"]
     reaping = "import signal, subprocess; signal.signal(signal.SIGCHLD, signal.SIG_IGN)"
     program = f"{reaping}; print(subprocess.Popen({sleep!r}).pid, flush=True); input()"

@@ -349,7 +349,7 @@ class TestFolder:
 
 @pytest.mark.usefixtures("impatient")
 class TestWarning:
-    """B15: the user is told once per process and file that a cache is not used as it should be."""
+    """B15: a warning says once per process and file that a cache is not used as it should be."""
 
     @pytest.fixture
     def warnings(self) -> Iterator[list[str]]:

@@ -169,7 +169,7 @@ class TestAlpha:
 
 
 def raw(**tags: int) -> bytes:
-    """Returns a TIFF as cameras write them: with tags that say its first image is not the photo."""
+    """Returns a TIFF as cameras write them: with tags that say its first image is a preview."""
     info = ImageFileDirectory_v2()
     for tag, value in tags.items():
         info[int(tag.removeprefix("tag_"))] = value

@@ -118,7 +118,7 @@ class TestFiles:
         )
 
     def test_an_unknown_first_line_stays_a_header(self, tmp_path: Path) -> None:
-        """A17: the user is told; with `ingest.names` the line is data, because names then need no header."""
+        """A17: a message says so; with `ingest.names` the line is data, because names then need no header."""
         [path] = files(tmp_path, "a,b\nc,d\n")
 
         assert decided([path]) == (
