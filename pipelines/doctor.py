@@ -58,7 +58,8 @@ def checks() -> tuple[Check, ...]:
         memory_check(_memory_bytes()),
         cores_check(),
         *gpu_checks(cuda.wheels()),
-        presence_check("Java", shutil.which("java"), "Only Beam on Flink needs it (JDK 17)."),
+        presence_check("Java", shutil.which("java"), "Only `penstock engine start flink` needs it (JDK 17)."),
+        presence_check("Maven", shutil.which("mvn"), "Only the first `penstock engine start flink` needs it."),
     )
 
 

@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any, TextIO
 
 from components import progress
+from components.errors import exit_code_of
 from components.ingest.survey import cached
 from components.storage.hashing import HashCache
 from components.storage.location import unreachable
@@ -25,7 +26,7 @@ from pipelines.console import Display
 from pipelines.engine import jobs
 from pipelines.orchestration import disk, leftovers, lock, plan, schema, workers
 from pipelines.orchestration.outcome import NodeFacts
-from pipelines.orchestration.plan import Plan, Request
+from pipelines.orchestration.plan import NodePlan, Plan, Request
 from pipelines.orchestration.remote import remote_root
 from pipelines.orchestration.remote.lease import Lease
 from pipelines.orchestration.runners import dataflow, engines
@@ -104,6 +105,7 @@ class _TfxRun:
     def __init__(self, config: RunConfig, store: Store, planned: Plan, lease: Lease | None) -> None:
         self._config, self._store, self._plan, self._lease = config, store, planned, lease
         self._nodes: list[NodeFacts] = []
+        self._has_started = False  # a node
         self._started, self._begun = _now(), time.monotonic()
         self._log = config.logs / f"{datetime.now(timezone.utc):%Y%m%d-%H%M%S}.log"
 
@@ -112,6 +114,11 @@ class _TfxRun:
         with log.diverted(self._log) as user:
             display = Display(user)
             error = self._attempt(compiled, display)
+            if error is not None and not self._has_started:  # the report of the run before stays
+                if isinstance(error, KeyboardInterrupt):
+                    display.say(f"{error}: no node had started")
+                display.failure(error, self._log)
+                return exit_code_of(error)
             facts = self._facts(error)
             if (unwritten := self._write_report(facts)) and error is None:
                 error, facts = unwritten, self._facts(unwritten)
@@ -154,6 +161,10 @@ class _TfxRun:
             gc.enable()
         gc.freeze()  # the imported modules stay: a collection that visits them again takes most of a second
 
+        def started(planned: NodePlan) -> None:
+            self._has_started = True
+            display.started(planned)
+
         def finished(node: NodeFacts) -> None:
             self._nodes.append(node)
             display.finished(node)
@@ -165,7 +176,7 @@ class _TfxRun:
         pipeline = compiled if compiled is not None else build.compiled(self._config, *self._schema())
         if self._plan.of("Ingest").action != plan.RUN:
             cached.forget()  # otherwise Ingest does it when it has finished
-        LocalRunner(self._config, self._plan, display.started, finished, engine, self._lease).run(pipeline)
+        LocalRunner(self._config, self._plan, started, finished, engine, self._lease).run(pipeline)
 
     def _schema(self) -> tuple[bytes, Path]:
         """Returns the schema that configures the nodes, of this plan or of a Schema node that is kept, and its file."""

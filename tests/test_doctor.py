@@ -39,7 +39,7 @@ def test_everything_that_a_run_depends_on_is_checked() -> None:
     """Once each, in order."""
     assert [check.name for check in checks()] == [
         "Python", "glibc", "pins", "Keras", "pip", "bytecode", "g++", "native JPEG",
-        "disk", "RAM", "CPU", "GPU", "Java",
+        "disk", "RAM", "CPU", "GPU", "Java", "Maven",
     ]  # fmt: skip
 
 

@@ -11,7 +11,7 @@ engine = typer.Typer(help="A Flink cluster on this machine, for --runner flink."
 
 @engine.command("start")
 def engine_start(
-    name: EngineName,
+    name: EngineName = "flink",
     task_managers: Annotated[int, typer.Option(min=1, max=64, help="Number of task managers.")] = 2,
     slots: Annotated[int, typer.Option(min=0, max=64, help="Slots per task manager; 0: one per core.")] = 0,
 ) -> None:
@@ -22,7 +22,7 @@ def engine_start(
 
 
 @engine.command("status")
-def engine_status(name: EngineName) -> None:
+def engine_status(name: EngineName = "flink") -> None:
     """Show the processes, slots and jobs of the engine."""
     from pipelines.engine import commands
 
@@ -30,7 +30,7 @@ def engine_status(name: EngineName) -> None:
 
 
 @engine.command("stop")
-def engine_stop(name: EngineName) -> None:
+def engine_stop(name: EngineName = "flink") -> None:
     """Stop the processes that `penstock engine start` started; logs are kept."""
     from pipelines.engine import commands
 

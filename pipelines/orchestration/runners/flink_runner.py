@@ -32,8 +32,8 @@ _OURS = re.compile(r"^components\.errors\.(\w+): ", re.MULTILINE)
 _STEP = re.compile(r" \[while running '[^']*'\]$")  # Beam's end of a message
 _AFTER = re.compile(r"\s+at |Traceback |Caused by: |During handling |The above exception |\s+\.\.\. \d+ more")
 _PYTHON = re.compile(r"^(?:[\w.]+Error|[\w.]+Exception|[\w.]+Interrupt): .*$", re.MULTILINE)
-
-
+# What obstore, Beam's S3 client and TensorFlow say if a store refuses the credentials of a worker.
+_REFUSED = re.compile(r"\b(403|AccessDenied|InvalidAccessKeyId|SignatureDoesNotMatch|NoCredentialsError)\b")
 _WORKERS_SETTINGS = (
     " (a worker on Flink says so: it has the environment variables of the shell that started the engine; "
     "set them there, then stop and start the engine)"
@@ -216,6 +216,10 @@ class _Watch:
         text = f"{failure}\n{error}"
         python = _PYTHON.findall(text)
         what = python[-1] if python else str(error).strip().splitlines()[0]
+        if _REFUSED.search(what):
+            raise errors.BadInput(
+                f"{self._node}: an object store refused a worker: {what}{_WORKERS_SETTINGS}"
+            ) from error
         raise _JobFailed(f"{self._node} failed on Flink (job {self._name}): {what}") from error
 
     @staticmethod

@@ -66,3 +66,12 @@ def test_progress_counts_stages_and_elements() -> None:
     ]
 
     assert _progress(vertices).place == "Flink stage 1/2  1,234 elements"
+
+
+def test_credentials_that_a_store_refuses_are_those_of_the_engines_shell() -> None:
+    """A wrong secret on workers ends as an input that cannot be read, with where to correct it."""
+    error = raised_for("PermissionError: [Errno 13] 403 SignatureDoesNotMatch: 's3://bucket/rows.csv'")
+
+    assert isinstance(error, BadInput)
+    assert str(error).startswith("Ingest: a store refused a worker: PermissionError: [Errno 13] 403 Signature")
+    assert "the shell that started the engine" in str(error)
