@@ -97,12 +97,9 @@ def _local(request: PredictRequest) -> Path:
 
 
 def settings_of(reading: Reading, given: Mapping[str, Any]) -> Ingest:
-    """Returns the settings to read by: the model's, then the user's.
-
-    Images are checked by their headers unless the user says otherwise: the model decodes all of them anyway.
-    """
+    """Returns the settings to read by: the model's, then the user's."""
     known = {name: value for name, value in reading.settings.items() if name in Ingest.model_fields}
-    return Ingest.model_validate({**known, "image_check": "header", **given})
+    return Ingest.model_validate({**known, **given})
 
 
 def _run(request: PredictRequest, folder: Location, notes: Path, listed: Path, surveyed: Surveyed | None) -> Predicted:

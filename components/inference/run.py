@@ -83,8 +83,8 @@ class _Divide(beam.DoFn):
     def __init__(self, job: Job) -> None:
         self._job = job
 
-    def process(self, file: RowFile) -> Sequence[Any]:
-        return units.divide(file, self._job)
+    def process(self, file: RowFile) -> list[Any]:
+        return list(units.divide(file, self._job))
 
 
 class _Predict(beam.DoFn):
