@@ -21,7 +21,9 @@ def score(argument: Argument, values: Any) -> Any:
     """Returns a number per record: the value, the length of a string, the sum of a tensor, the mean of an image."""
     if argument.role == "image":
         mean = tf.map_fn(
-            lambda content: tf.reduce_mean(tf.cast(tf.io.decode_image(content, 3, expand_animations=False), tf.float32)),
+            lambda content: tf.reduce_mean(
+                tf.cast(tf.io.decode_image(content, 3, expand_animations=False), tf.float32)
+            ),
             values,
             fn_output_signature=tf.float32,
         )

@@ -108,7 +108,9 @@ def test_types_are_those_of_the_training_data(saved: Any, request_of: Callable[.
     """A code that looks like a number is text if it was text, and an unused column cannot make a row bad."""
     (tmp_path / "rows.csv").write_text("code,noise\n" + "007,1\n" * 40 + "8,x\n")
 
-    made = predict(request_of(saved((Argument("code", "code", "category", "text"),), "quantity"), tmp_path / "rows.csv"))
+    made = predict(
+        request_of(saved((Argument("code", "code", "category", "text"),), "quantity"), tmp_path / "rows.csv")
+    )
 
     assert predictions(tmp_path / "out")["prediction"].to_pylist() == [3.0] * 40 + [1.0]
     assert made.quarantined == 0
@@ -184,7 +186,11 @@ class TestFiles:
         (tmp_path / "photos").mkdir()
         whole = png(255)
         at = whole.index(b"IDAT") + 8
-        for name, content in {"a.png": whole, "b.png": whole[:at] + bytes([whole[at] ^ 0xFF]) + whole[at + 1 :], "c.png": whole}.items():
+        for name, content in {
+            "a.png": whole,
+            "b.png": whole[:at] + bytes([whole[at] ^ 0xFF]) + whole[at + 1 :],
+            "c.png": whole,
+        }.items():
             (tmp_path / "photos" / name).write_bytes(content)
 
         predict(request_of(saved(IMAGE), tmp_path / "photos", given={"max_bad_fraction": 0.5}))
