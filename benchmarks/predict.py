@@ -92,7 +92,7 @@ def _loop_images(signature: Any, data: str, reading: Any) -> None:
 
 
 def _loop_rows(signature: Any, data: str, reading: Any) -> None:
-    import pandas as pd
+    import pandas as pd  # type: ignore[import-untyped]
     import tensorflow as tf
 
     specs = signature.structured_input_signature[1]

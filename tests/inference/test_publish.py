@@ -66,20 +66,19 @@ def test_a_work_unit_without_a_report_stops_it(
 
 
 def test_data_that_changes_meanwhile_stops_it(
-    saved: Any, request_of: Callable[..., Any], rows: Path, tmp_path: Path
+    saved: Any, request_of: Callable[..., Any], rows: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Predictions belong to one state of the data."""
+    model, collect = saved(TABLE), units.collect
 
-    def change(*_: object) -> None:
+    def collect_later(*arguments: Any) -> Any:
         rows.write_text("size\n1\n2\n3\n4\n")
+        return collect(*arguments)
 
-    model = saved(TABLE)
-    original, units.collect = units.collect, lambda *args: (change(), original(*args))[1]
-    try:
-        with pytest.raises(BadInput, match=r"changed while it was being predicted"):
-            predict(request_of(model, rows))
-    finally:
-        units.collect = original
+    monkeypatch.setattr(units, "collect", collect_later)
+
+    with pytest.raises(BadInput, match=r"changed while it was being predicted"):
+        predict(request_of(model, rows))
 
     assert not (tmp_path / "out").exists()
 

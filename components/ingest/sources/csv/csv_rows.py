@@ -121,11 +121,11 @@ def _read_clean(block: Block, header: CsvHeader, schema: pa.Schema) -> RowBatch 
     rows = cache(lambda: records().well_formed(len(header.names)))
     batch = pa.RecordBatch.from_arrays(arrays, schema=schema)
 
-    def numbers() -> Ints:
+    def lines_of_rows() -> Ints:
         lines = text_ranges.lines_in_order(block, batch.num_rows)
         return records().lines[rows()] if lines is None else lines
 
-    return RowBatch(batch, describe=lambda row: records().describe(rows()[row]), numbers=numbers)
+    return RowBatch(batch, describe=lambda row: records().describe(rows()[row]), numbers=lines_of_rows)
 
 
 def _read_dirty(block: Block, header: CsvHeader, schema: pa.Schema) -> RowBatch:
