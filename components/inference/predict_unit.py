@@ -7,6 +7,8 @@
 Every batch is decided by the data, so the same data gives the same bytes, whoever predicts it.
 """
 
+import signal
+import threading
 from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, field
@@ -18,7 +20,7 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from components.errors import BadInput
+from components.errors import BadInput, Cancelled
 from components.inference import model, units, write
 from components.inference.data import file_argument
 from components.inference.metrics import Sums
@@ -71,6 +73,7 @@ class _Outcome:
 
     job: Job
     model: LoadedModel
+    stop: threading.Event
     read: int = 0
     batches: list[pa.RecordBatch] = field(default_factory=list)
     bad: list[Quarantined] = field(default_factory=list)
@@ -81,6 +84,8 @@ class _Outcome:
         self.bad += found
 
     def predict(self, records: Records) -> None:
+        if self.stop.is_set():
+            raise Cancelled(signal.SIGINT)  # another thread has failed, or was interrupted, and raises the reason
         count = len(records.files)
         self.read += count
         if not count:
@@ -116,9 +121,18 @@ class _Outcome:
         return ""
 
 
-def predict(unit: Unit, job: Job) -> int:
-    """Predicts a unit and writes its file and its report; returns its number of records, the bad ones included."""
-    outcome = _Outcome(job, model.load(job.model, job.digest, job.reading))
+def predict(unit: Unit, job: Job, stop: threading.Event | None = None) -> int:
+    """Predicts a unit and writes its file and its report.
+
+    Args:
+        unit: what to predict.
+        job: by which model, and where to.
+        stop: ends it before its next batch.
+
+    Returns:
+        its number of records, the bad ones included.
+    """
+    outcome = _Outcome(job, model.load(job.model, job.digest, job.reading), stop or threading.Event())
     if isinstance(unit, RangeUnit):
         _predict_range(unit, job, outcome)
     else:

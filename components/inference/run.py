@@ -47,7 +47,7 @@ def _predict_here(todo: Sequence[RowFile] | Sequence[FilesUnit], job: Job, total
     stop = threading.Event()
 
     def one(unit: Unit) -> int:
-        return 0 if stop.is_set() else predict_unit.predict(unit, job)
+        return predict_unit.predict(unit, job, stop)
 
     with ThreadPoolExecutor(_CORES) as threads:
         try:
