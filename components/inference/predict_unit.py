@@ -26,6 +26,7 @@ from components.inference.data import file_argument
 from components.inference.metrics import Sums
 from components.inference.model import LoadedModel, Refused
 from components.inference.units import FilesUnit, Job, RangeUnit, Unit, UnitReport
+from components.inference.write import PredictionWriter
 from components.ingest.images.checks import ImageChecker
 from components.ingest.sources import SourceFile, text_folder
 from components.ingest.write.image_column import ImageColumn
@@ -73,9 +74,9 @@ class _Outcome:
 
     job: Job
     model: LoadedModel
+    writer: PredictionWriter
     stop: threading.Event
     read: int = 0
-    batches: list[pa.RecordBatch] = field(default_factory=list)
     bad: list[Quarantined] = field(default_factory=list)
     sums: Sums = field(default_factory=Sums)
 
@@ -98,7 +99,7 @@ class _Outcome:
                 return
             outputs = self.model.predict(records.arguments)
         reading = self.job.reading
-        self.batches.append(write.batch(records.files, records.rows, records.labels, outputs, reading))
+        self.writer.write(write.batch(records.files, records.rows, records.labels, outputs, reading))
         if reading.kind == "quantity":
             self.sums.add_quantities(records.labels.to_numpy(zero_copy_only=False).astype(np.float64), outputs)
         else:
@@ -132,16 +133,17 @@ def predict(unit: Unit, job: Job, stop: threading.Event | None = None) -> int:
     Returns:
         its number of records, the bad ones included.
     """
-    outcome = _Outcome(job, model.load(job.model, job.digest, job.reading), stop or threading.Event())
-    if isinstance(unit, RangeUnit):
-        _predict_range(unit, job, outcome)
-    else:
-        _predict_files(unit, job, outcome)
+    loaded = model.load(job.model, job.digest, job.reading)
     with durable.publish_file(job.work / "files" / unit.name, sync=False) as path:
-        checksum = write.write(path, outcome.batches, job.reading, job.form)
+        with PredictionWriter(path, job.reading, job.form) as writer:
+            outcome = _Outcome(job, loaded, writer, stop or threading.Event())
+            if isinstance(unit, RangeUnit):
+                _predict_range(unit, job, outcome)
+            else:
+                _predict_files(unit, job, outcome)
         size = path.stat().st_size
-    predicted = sum(each.num_rows for each in outcome.batches)
-    report = UnitReport(unit.name, outcome.read, predicted, size, checksum, tuple(outcome.bad), outcome.sums)
+    bad = tuple(outcome.bad)
+    report = UnitReport(unit.name, outcome.read, writer.records, size, writer.checksum, bad, outcome.sums)
     units.store(job.work, report)
     return outcome.read
 
@@ -293,7 +295,7 @@ def _predict_files(unit: FilesUnit, job: Job, outcome: _Outcome) -> None:
                     pa.array([printable(unit.prefix + name) for name, _ in kept], pa.string()),
                     pa.nulls(len(kept), pa.int64()),
                     pa.array(labels, pa.string() if job.reading.kind == "class" else pa.float64()),
-                    _Refusal(unit.prefix, [name for name, _ in kept], contents, job.settings),
+                    _Refusal(unit.prefix, [name for name, _ in kept], contents, job.settings, argument.role == "image"),
                 )
             )
 
@@ -306,13 +308,15 @@ class _Refusal:
     names: Sequence[str]
     contents: Any
     settings: "Ingest"
+    is_image: bool
 
     def __call__(self, at: int, reason: str) -> Quarantined:
         content: bytes = self.contents[at]
         path = printable(self.prefix + self.names[at])
         try:
-            full = self.settings.model_copy(update={"image_check": "full"})
-            ImageChecker(None, full).check(content, "")
+            if self.is_image:
+                full = self.settings.model_copy(update={"image_check": "full"})
+                ImageChecker(None, full).check(content, "")
         except Rejected as error:
             return Quarantined.of(path, str(error), error.position, content)
         return Quarantined.of(path, f"the model cannot predict it: {reason}", "", content)

@@ -10,7 +10,7 @@
 | probabilities | of all classes; their names are in the manifest and in the metadata of a Parquet file     |
 """
 
-from collections.abc import Sequence
+import contextlib
 from pathlib import Path
 from typing import Any, Literal
 
@@ -26,6 +26,7 @@ from components.serving.reading import Reading
 
 Format = Literal["parquet", "jsonl", "tfrecord"]
 FORMATS: tuple[Format, ...] = ("parquet", "jsonl", "tfrecord")
+_GROUP_VALUES = 1 << 20  # probabilities per row group: bounds the memory of a file with many classes
 CLASSES = b"penstock.classes"  # in the metadata of a Parquet file: JSON
 
 
@@ -60,21 +61,54 @@ def batch(
     return pa.RecordBatch.from_arrays(columns, schema=schema(reading))
 
 
-def write(path: Path, batches: Sequence[pa.RecordBatch], reading: Reading, form: Format) -> str:
-    """Writes a file, and returns its checksum."""
-    if form == "tfrecord":
-        with TFRecordWriter(path) as writer:
-            for each in batches:
-                writer.write_framed(frame_batch(encode_columns(_flat(each)).records().array))
-        return writer.checksum
-    table = pa.Table.from_batches(batches, schema(reading))
-    if form == "jsonl":
-        path.write_bytes(b"".join(orjson.dumps(row, option=orjson.OPT_APPEND_NEWLINE) for row in table.to_pylist()))
-    else:
-        import pyarrow.parquet as pq
+class PredictionWriter:
+    """Writes one file of predictions; `records` and `checksum` are those of the file once it is closed."""
 
-        pq.write_table(table, path, row_group_size=1 << 16)
-    return checksum.of_file(path)
+    def __init__(self, path: Path, reading: Reading, form: Format) -> None:
+        self._path, self._reading, self._form = path, reading, form
+        self._waiting: list[pa.RecordBatch] = []
+        self._stack = contextlib.ExitStack()
+        self.records = 0
+        self.checksum = ""
+
+    def __enter__(self) -> "PredictionWriter":
+        if self._form == "tfrecord":
+            self._records = self._stack.enter_context(TFRecordWriter(self._path))
+        elif self._form == "jsonl":
+            self._stream = self._stack.enter_context(self._path.open("wb"))
+        else:
+            import pyarrow.parquet as pq
+
+            self._parquet = self._stack.enter_context(pq.ParquetWriter(self._path, schema(self._reading)))
+        return self
+
+    def __exit__(self, *failed: object) -> None:
+        with self._stack:
+            if not any(failed):
+                self._flush()
+        if not any(failed):
+            self.checksum = checksum.of_file(self._path)
+
+    def write(self, rows: pa.RecordBatch) -> None:
+        """Appends a batch."""
+        self._waiting.append(rows)
+        self.records += rows.num_rows
+        values = sum(each.num_rows for each in self._waiting) * max(1, len(self._reading.classes))
+        if values >= _GROUP_VALUES:
+            self._flush()
+
+    def _flush(self) -> None:
+        """Writes what waits: the rows of one row group, as large as the data alone decides."""
+        waiting, self._waiting = self._waiting, []
+        if self._form == "tfrecord":
+            for each in waiting:
+                self._records.write_framed(frame_batch(encode_columns(_flat(each)).records().array))
+            return
+        table = pa.Table.from_batches(waiting, schema(self._reading))
+        if self._form == "jsonl":
+            self._stream.writelines(orjson.dumps(row, option=orjson.OPT_APPEND_NEWLINE) for row in table.to_pylist())
+        elif table.num_rows:
+            self._parquet.write_table(table)
 
 
 def _flat(rows: pa.RecordBatch) -> pa.RecordBatch:
