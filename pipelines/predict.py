@@ -31,7 +31,8 @@ from components.storage.objects import ObjectPath
 from pipelines.engine import jobs
 from pipelines.orchestration import disk, leftovers, lock
 from pipelines.orchestration.remote import lease
-from pipelines.orchestration.runners import engines
+from pipelines.orchestration.runners import dataflow, engines
+from pipelines.package import wheel
 
 _OURS = re.compile(rf"predictions-\d+-of-\d+\.\w+|{re.escape(QUARANTINE)}|\.penstock/.*|{re.escape(WORK)}/.*")
 
@@ -61,7 +62,7 @@ def predict(request: PredictRequest, surveyed: Surveyed | None = None) -> Predic
         request: what, and where to.
         surveyed: called with the model and the data, before any data is predicted.
     """
-    _check_reachable(request)
+    _check_dataflow(request)
     out = request.out
     local = _local(request)
     if isinstance(out, Path) and out.exists():
@@ -113,7 +114,13 @@ def _run(request: PredictRequest, folder: Location, notes: Path, listed: Path, s
     from components.inference import close, run
     from components.inference.units import Job
 
-    prepared = engines.prepare(request.engine, request.beam_args, notes=notes)
+    prepared = engines.prepare(
+        request.engine,
+        request.beam_args,
+        packages=lambda: _packages(request.engine, notes / "packages"),
+        owner=str(request.out),
+        notes=notes,
+    )
 
     def pipeline() -> Any:
         return prepared.pipeline("predict", "Predict")
@@ -159,16 +166,24 @@ def _remove_leftovers(out: ObjectPath) -> None:
         (out / name).unlink(missing_ok=True)
 
 
-def _check_reachable(request: PredictRequest) -> None:
-    """Rejects places that workers of Dataflow cannot see."""
-    if request.engine.runner != "dataflow":
+def _check_dataflow(request: PredictRequest) -> None:
+    """Raises SettingsError if Dataflow cannot work with the settings, or if its workers cannot see the model."""
+    if request.engine.runner != "dataflow" or dataflow.names_runner(request.beam_args):
         return
-    places = {"--out": str(request.out), "MODEL": str(request.model), "DATA": request.data}
-    for what, place in places.items():
-        if not paths.is_uri(place):
-            raise SettingsError(
-                f"{what} {place}: workers of Dataflow do not see this machine's disk; expected gs://bucket/folder"
-            )
+    dataflow.check(request.engine, str(request.out), request.data)
+    if isinstance(request.model, Path):
+        raise SettingsError(
+            f"MODEL {request.model}: workers of Dataflow do not see this machine's disk; copy the model's folder to "
+            "gs://bucket/folder, and name that"
+        )
+
+
+def _packages(engine: Engine, folder: Path) -> list[Path]:
+    """Returns the wheel for workers of Dataflow; none if they have an image with the code."""
+    if engine.image:
+        return []
+    durable.remove(folder)
+    return [Path(engine.wheel) if engine.wheel else wheel.build(folder)]
 
 
 def _digest(text: str) -> str:
