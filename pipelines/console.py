@@ -175,7 +175,8 @@ class Display:
             yield
 
     def predicting(self, model: "FoundModel", found: "Data") -> None:
-        """Prints which model predicts what."""
+        """Prints which model predicts what; the clock starts now, after the imports."""
+        self._begun = self._printed = time.monotonic()
         reading = model.reading
         version = f", version {model.version}" if model.version else ""
         ignored = f", {found.ignored:,} other files ignored" if found.ignored else ""
