@@ -40,6 +40,7 @@ _WORDS = {
     plan.LOOK_UP: "looked up",
     plan.SKIP: "skipped",
 }
+_COLUMNS = 10  # that are named
 _PLAIN_INTERVAL = 10.0  # seconds between progress lines without a terminal
 
 
@@ -186,7 +187,9 @@ class Display:
             ("source", f"{found.source}: {found.files:,} files{ignored}"),
         ]
         if found.columns is not None:
-            rows.append(("columns", ", ".join(found.columns.arguments.values())))
+            names = list(found.columns.arguments.values())
+            more = f" and {len(names) - _COLUMNS} more" if len(names) > _COLUMNS else ""
+            rows.append(("columns", ", ".join(names[:_COLUMNS]) + more))
             rows.append(("label", found.columns.label or "none in the data"))
             rows += [("note", note) for note in found.columns.notes]
         self._rows(rows)

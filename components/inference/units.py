@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from components.storage.location import Location
 
 WORK = ".unfinished"  # folder of all that is written before the end, in the folder of the predictions
-_LEAST_BYTES, _MOST_BYTES = 8 << 20, 128 << 20  # of rows per unit
+_LEAST_BYTES, _MOST_BYTES = 1 << 20, 128 << 20  # of rows per unit
 _LEAST_FILES, _MOST_FILES = 512, 8192  # per unit
 _UNITS = 512  # aimed at, between these limits
 _READS = 8  # requests to a store at once
