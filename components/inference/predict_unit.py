@@ -1,7 +1,7 @@
 """Predicts one work unit: reads its records in fixed batches, calls the model, and writes one file of predictions.
 
     range ─► columns ─► images that rows refer to ─┐                ┌─► predictions-…
-    files ─► read, checked, a batch ahead ─────────┴─► model ───────┼─► sums for metrics
+    files ─► read, checked ────────────────────────┴─► model ───────┼─► sums for metrics
                                                                     └─► quarantined, with the reason
 
 Every batch is decided by the data, so the same data gives the same bytes, whoever predicts it.
@@ -10,7 +10,6 @@ Every batch is decided by the data, so the same data gives the same bytes, whoev
 import signal
 import threading
 from collections.abc import Iterator, Mapping, Sequence
-from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -31,7 +30,7 @@ from components.ingest.images.checks import ImageChecker
 from components.ingest.sources import SourceFile, text_folder
 from components.ingest.write.image_column import ImageColumn
 from components.records.quarantine import Quarantined, Rejected, printable
-from components.storage import durable
+from components.storage import durable, transfers
 
 if TYPE_CHECKING:
     from components.ingest.sources.rows import RowBatch
@@ -41,6 +40,7 @@ if TYPE_CHECKING:
 _ROWS = 4096  # rows per call of the model, of a table
 _WIDE_ROWS = 256  # the same, if rows hold texts, tensors or images
 _FILES, _FILE_BYTES = 128, 32 << 20  # files per call, and bytes of them from which on a batch is complete
+_AT_ONCE = 16  # files that are read together
 _NUMBER = "\0number"  # column with the row's number in its file: no user's column has such a name
 _NONE, _UNKNOWN = -2, -1  # class numbers of labels
 _MAX_RAW = 10_000  # quarantined rows per unit whose text is kept
@@ -280,24 +280,22 @@ class _FileRead:
 def _predict_files(unit: FilesUnit, job: Job, outcome: _Outcome) -> None:
     names, classes = units.files_of(unit, job.work), set(job.reading.classes)
     (argument,) = job.reading.arguments
-    with ThreadPoolExecutor(1) as ahead:
-        for read in _read_ahead(ahead, names, unit, job):
-            bad = [each for each in read.contents if isinstance(each, Quarantined)]
-            outcome.add_bad(bad)
-            kept = [(n, c) for n, c in zip(read.names, read.contents, strict=True) if isinstance(c, bytes)]
-            if not kept:
-                continue
-            labels = [folder if (folder := name.partition("/")[0]) in classes else None for name, _ in kept]
-            contents = np.array([*(content for _, content in kept), b""], object)[:-1]
-            outcome.predict(
-                Records(
-                    {argument.name: contents},
-                    pa.array([printable(unit.prefix + name) for name, _ in kept], pa.string()),
-                    pa.nulls(len(kept), pa.int64()),
-                    pa.array(labels, pa.string() if job.reading.kind == "class" else pa.float64()),
-                    _Refusal(unit.prefix, [name for name, _ in kept], contents, job.settings, argument.role == "image"),
-                )
+    for read in _FileReader(job, unit).batches(names):
+        outcome.add_bad([each for each in read.contents if isinstance(each, Quarantined)])
+        kept = [(n, c) for n, c in zip(read.names, read.contents, strict=True) if isinstance(c, bytes)]
+        if not kept:
+            continue
+        labels = [folder if (folder := name.partition("/")[0]) in classes else None for name, _ in kept]
+        contents = np.array([*(content for _, content in kept), b""], object)[:-1]
+        outcome.predict(
+            Records(
+                {argument.name: contents},
+                pa.array([printable(unit.prefix + name) for name, _ in kept], pa.string()),
+                pa.nulls(len(kept), pa.int64()),
+                pa.array(labels, pa.string() if job.reading.kind == "class" else pa.float64()),
+                _Refusal(unit.prefix, [name for name, _ in kept], contents, job.settings, argument.role == "image"),
             )
+        )
 
 
 @dataclass(frozen=True)
@@ -322,19 +320,6 @@ class _Refusal:
         return Quarantined.of(path, f"the model cannot predict it: {reason}", "", content)
 
 
-def _read_ahead(ahead: ThreadPoolExecutor, names: Sequence[str], unit: FilesUnit, job: Job) -> Iterator[_FileRead]:
-    """Yields batches of files; the next one is read while the model predicts one."""
-    reader = _FileReader(job, unit)
-    start = 0
-    running: Future[_FileRead] = ahead.submit(reader.read, names, start)
-    while start < len(names):
-        read = running.result()
-        start += len(read.names)
-        if start < len(names):
-            running = ahead.submit(reader.read, names, start)
-        yield read
-
-
 class _FileReader:
     """Reads files and checks them as ingest does."""
 
@@ -344,15 +329,21 @@ class _FileReader:
         self._unit, self._settings = unit, job.settings
         self._checks = ImageChecker(None, job.settings)
 
-    def read(self, names: Sequence[str], start: int) -> _FileRead:
-        """Reads the next batch."""
-        contents: list[bytes | Quarantined] = []
-        size = 0
-        while start + len(contents) < len(names) and len(contents) < _FILES and size < _FILE_BYTES:
-            content = self._read_one(names[start + len(contents)])
-            size += len(content) if isinstance(content, bytes) else 0
-            contents.append(content)
-        return _FileRead(names[start : start + len(contents)], contents)
+    def batches(self, names: Sequence[str]) -> Iterator[_FileRead]:
+        """Reads files in batches that are bounded in files and bytes."""
+        start = 0
+        while start < len(names):
+            contents: list[bytes | Quarantined] = []
+            while start + len(contents) < len(names) and len(contents) < _FILES and _size(contents) < _FILE_BYTES:
+                contents += self._read_some(names[start + len(contents) :][:_AT_ONCE])
+            yield _FileRead(names[start : start + len(contents)], contents)
+            start += len(contents)
+
+    def _read_some(self, names: Sequence[str]) -> list[bytes | Quarantined]:
+        """Reads some files, from a store all at once: it answers slowly, but many requests at a time."""
+        if isinstance(self._unit.home, Path):
+            return [self._read_one(name) for name in names]
+        return transfers.each(self._read_one, names, _AT_ONCE)
 
     def _read_one(self, name: str) -> bytes | Quarantined:
         path, limit = printable(self._unit.prefix + name), self._settings.max_file_mb << 20
@@ -366,6 +357,10 @@ class _FileReader:
             return text if isinstance(text, bytes) else b""
         except Rejected as reason:
             return Quarantined.of(path, str(reason), reason.position, content)
+
+
+def _size(contents: Sequence[bytes | Quarantined]) -> int:
+    return sum(len(each) for each in contents if isinstance(each, bytes))
 
 
 def _content(home: "DataPath", name: str, limit: int) -> bytes:
