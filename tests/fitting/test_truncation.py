@@ -10,6 +10,8 @@ from components.records import manifest
 from components.records.tfrecord import TFRecordWriter
 from components.settings.transform import Fit
 
+pytestmark = pytest.mark.slow
+
 TEXTS = {
     "train": [b"one two three", b"one two, three four", b"", b"word " * 5_000_000],
     "eval": [b"one two three", b"x" * 1000],

@@ -22,6 +22,8 @@ from components.storage.location import Location
 from components.storage.objects import ObjectPath
 from components.storage.paths import files_below
 
+pytestmark = pytest.mark.slow
+
 
 def run(
     data: str, out: Location, notes: Path, *flags: str, earlier: Location | None = None, **settings: Any
