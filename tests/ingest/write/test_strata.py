@@ -148,7 +148,7 @@ class TestRows:
 
         assert splits_of(tmp_path / "one", "text") == splits_of(tmp_path / "many", "text")
 
-    @pytest.mark.slow
+    @pytest.mark.all
     def test_beam_workers_give_the_same_shards(self, table: Path, tmp_path: Path) -> None:
         """D2: byte for byte."""
         workers = ["--direct_num_workers=2", "--direct_running_mode=multi_processing"]
