@@ -29,6 +29,17 @@ def listen(listener: Listener, say: Callable[[str], None]) -> None:
     _listeners[:], _say[:] = [listener], [say]
 
 
+@contextmanager
+def listening(listener: Listener, say: Callable[[str], None]) -> Iterator[None]:
+    """Shows the progress and the messages of this process within the block."""
+    before = _listeners[:], _say[:]
+    listen(listener, say)
+    try:
+        yield
+    finally:
+        _listeners[:], _say[:] = before
+
+
 def report(progress: Progress) -> None:
     """Reports progress to the listener, if there is one."""
     for listener in _listeners:

@@ -109,7 +109,7 @@ class RunConfig:
     def serving(self) -> Path | ObjectPath:
         """Folder that blessed models are pushed to."""
         configured = self.settings.push.directory
-        return _place("push.directory", configured) if configured else self.root / "serving"
+        return place("push.directory", configured) if configured else self.root / "serving"
 
     @property
     def quarantine_list(self) -> Path:
@@ -140,7 +140,7 @@ def make(
     places, overlay = _read_settings_file(task, settings_file)
     chosen = check_name(name or places.get("name") or task.name)
     settings = load_settings([task.defaults, overlay, *map(settings_tree.parse_flag, flags)])
-    home = _place("root", root or places.get("root") or f"runs/{chosen}")
+    home = place("root", root or places.get("root") or f"runs/{chosen}")
     return RunConfig(
         task=task,
         name=chosen,
@@ -198,7 +198,7 @@ def data_of(text: str) -> str:
     return str(local_folder("data", text))
 
 
-def _place(what: str, text: str) -> Path | ObjectPath:
+def place(what: str, text: str) -> Path | ObjectPath:
     """Returns a folder on this machine, or one on an object store."""
     return location.object_folder(what, text) if location.is_object_uri(text) else local_folder(what, text)
 

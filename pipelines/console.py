@@ -4,12 +4,13 @@ import time
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TextIO
+from typing import TYPE_CHECKING, TextIO
 
 from rich.console import Console
 from rich.live import Live
 from rich.text import Text
 
+from components import progress
 from components.errors import PenstockError
 from components.ingest.survey import detect
 from components.ingest.survey.spans import Span
@@ -25,6 +26,11 @@ from pipelines.orchestration.schema import Curated
 from pipelines.report.facts import RunFacts
 from pipelines.report.formatting import duration
 
+if TYPE_CHECKING:  # NumPy is not needed for `penstock run`
+    from components.inference.close import Predicted
+    from components.inference.data import Data
+    from components.inference.find_model import FoundModel
+
 _SYMBOLS = {"ran": "✓", "cached": "=", "failed": "✗", "skipped": "·"}
 _STYLES = {"ran": "green", "cached": "cyan", "failed": "red bold", "skipped": "dim"}
 _WORDS = {
@@ -34,6 +40,7 @@ _WORDS = {
     plan.LOOK_UP: "looked up",
     plan.SKIP: "skipped",
 }
+_COLUMNS = 10  # that are named
 _PLAIN_INTERVAL = 10.0  # seconds between progress lines without a terminal
 
 
@@ -159,6 +166,48 @@ class Display:
             ("folder", str(out)),
         ]
         self._rows(rows)
+
+    @contextmanager
+    def working(self, what: str) -> Iterator[None]:
+        """Shows the progress of one piece of work that is not a node."""
+        self._node, self._begun, self._progress = what, time.monotonic(), None
+        self._printed = self._begun
+        with self.live(), progress.listening(self.progress, self.say):
+            yield
+
+    def predicting(self, model: "FoundModel", found: "Data") -> None:
+        """Prints which model predicts what; the clock starts now, after the imports."""
+        self._begun = self._printed = time.monotonic()
+        reading = model.reading
+        version = f", version {model.version}" if model.version else ""
+        ignored = f", {found.ignored:,} other files ignored" if found.ignored else ""
+        what = f"{len(reading.classes)} classes" if reading.classes else "a quantity"
+        rows = [
+            ("model", f"{model.path}{version}: {what}"),
+            ("source", f"{found.source}: {found.files:,} files{ignored}"),
+        ]
+        if found.columns is not None:
+            names = list(found.columns.arguments.values())
+            more = f" and {len(names) - _COLUMNS} more" if len(names) > _COLUMNS else ""
+            rows.append(("columns", ", ".join(names[:_COLUMNS]) + more))
+            rows.append(("label", found.columns.label or "none in the data"))
+            rows += [("note", note) for note in found.columns.notes]
+        self._rows(rows)
+
+    def predicted(self, made: "Predicted", out: str) -> None:
+        """Prints the result of `penstock predict`."""
+        size = sum(file.bytes for file in made.files)
+        rows = [
+            ("records", f"{made.predicted:,} of {made.records:,} predicted"),
+            ("quarantined", f"{made.quarantined:,}" + (f", listed in {out}/{QUARANTINE}" if made.quarantined else "")),
+            ("files", f"{len(made.files)}, {size / 1e6:,.1f} MB"),
+        ]
+        if made.unknown_labels:
+            rows.append(("warning", f"{made.unknown_labels:,} labels are none of the model's classes; not in metrics"))
+        if made.metrics:
+            rows.append(("labelled", f"{made.labelled:,}"))
+        rows += [(name, f"{value:.4f}") for name, value in made.metrics.items()]
+        self._rows([*rows, ("folder", out)])
 
     def failure(self, error: BaseException, log: Path) -> None:
         """Prints the error, in full if it is one of ours, and the path of the log; a signal is in the summary."""

@@ -10,6 +10,7 @@ EXTRACTOR = Path("assets.extra") / "extractor.keras"  # in an exported SavedMode
 PROVENANCE = Path("assets.extra") / "provenance.json"  # in a pushed SavedModel: pipeline and artifact it came from
 PRETRAINED = Path("assets.extra") / "pretrained.txt"  # in a SavedModel trained on embeddings: digest of their model
 WEIGHTS = Path("assets.extra") / "weights.json"  # in an exported SavedModel: names for a warm start
+READING = Path("assets.extra") / "reading.json"  # in an exported SavedModel: how raw data becomes its arguments
 DATA_DIGEST = "input_fingerprint"  # property of Examples artifacts: digest of the data; the name is TFX's
 TRAINED_ON = "trained_on"  # property of Model artifacts: digest of the data that it was trained on
 _SHOWN = 5  # classes in a message

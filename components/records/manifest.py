@@ -51,6 +51,7 @@ class Manifest:
     label_source: str = ""  # its name in the data; empty for class folders
     notes: tuple[str, ...] = ()  # what was decided about the data
     splits: dict[str, Any] = field(default_factory=dict)  # settings that decide the split of a record
+    image_source: str = ""  # column of image paths in the data; empty if rows do not refer to images
 
     @property
     def records(self) -> dict[str, int]:

@@ -143,6 +143,11 @@ def arguments(columns: Iterable[str]) -> dict[str, str]:
     return names
 
 
+def client_arguments(features: Mapping[str, Feature], embedding: ImageEmbedding | None) -> dict[str, str]:
+    """Returns the columns that clients send, by argument of the signature `raw`."""
+    return arguments(_client_columns(features, embedding))
+
+
 def raw_columns(features: Mapping[str, Feature], embedding: ImageEmbedding | None) -> dict[str, tuple[str, Any]]:
     """Returns by argument of `raw`: its column in the records, and a missing value; none if records hold embeddings."""
     columns = {} if embedding else _client_columns(features, None)

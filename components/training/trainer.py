@@ -12,6 +12,8 @@ from typing import Any
 import keras
 import orjson
 import tensorflow as tf
+from google.protobuf import text_format
+from tensorflow_metadata.proto.v0 import schema_pb2
 from tfx.components.trainer.fn_args_utils import FnArgs
 
 from components import cuda, refs
@@ -27,7 +29,7 @@ from components.pretrained.artifacts import model_path
 from components.pretrained.load import keras_model, load
 from components.records import manifest, verify
 from components.records.roles import embedding_column
-from components.serving import export, proof
+from components.serving import export, proof, reading
 from components.settings.input import Input
 from components.settings.train import Train
 from components.settings.transform import Transform
@@ -113,6 +115,11 @@ def train(args: FnArgs, devices: Devices | None = None) -> tuple[dict[str, Any],
         export.export(model, reader.features, classes, args.serving_model_dir, graph, embedding)
         digest = extract.get("digest", "")
         exported_weights.write_names(Path(args.serving_model_dir), names, digest, ingested.splits)
+        columns = [column for each in parts for column in each.columns]
+        reading.of_training(
+            export.client_arguments(reader.features, embedding), columns, ingested, _inferred_schema(examples),
+            config["kind"], classes, config.get("ingest", {}),
+        ).write(Path(args.serving_model_dir))  # fmt: skip
         raw = export.raw_columns(reader.features, embedding)
         quantity = head if isinstance(head, Regression) else None
         proven = proof.prove(model, reader, evaluation, classes, quantity, args.serving_model_dir, raw, alone)
@@ -193,6 +200,12 @@ def _damage_located(examples: Location, shards: list[manifest.Shard]) -> Iterato
 
 def _size(shards: list[manifest.Shard]) -> DataSize:
     return DataSize(sum(shard.records for shard in shards), sum(shard.bytes for shard in shards))
+
+
+def _inferred_schema(examples: Location) -> schema_pb2.Schema:
+    """Returns the schema that Ingest inferred from a table; an empty one for class folders."""
+    file = examples / "schema.pbtxt"
+    return text_format.Parse(file.read_bytes() if file.is_file() else b"", schema_pb2.Schema())
 
 
 def _examples_folder(pattern: str) -> Location:

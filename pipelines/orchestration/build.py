@@ -152,6 +152,7 @@ def _training(config: RunConfig, layout: roles.Layout, examples: _Examples, chec
             "parts": [each.to_dict() for each in assigned],
             "model": task.model,
             "extract": examples.extract,
+            "ingest": settings.section("ingest"),  # exported with the model: batch inference reads raw data by it
             **{name: settings.section(name) for name in ("transform", "input", "train")},
         },
     )

@@ -17,6 +17,7 @@ import pytest
 
 from components.tasks import NAMES
 from data.__main__ import generators
+from pipelines.predict import PredictRequest, predict
 
 # Only in `make test-all`: test_own_data.py runs the same tasks on smaller data.
 pytestmark = [pytest.mark.e2e, pytest.mark.slow, pytest.mark.all]
@@ -49,6 +50,16 @@ def test_first_run_reaches_its_accuracy_and_is_pushed(first_run: tuple[Any, Any]
     assert result.code == 0, result.output
     assert "blessed and pushed as version 1" in result.output
     assert pipeline.newest("Evaluator").facts["metrics"]["accuracy"] >= ACCURACY[pipeline.task]
+
+
+def test_batch_inference_reads_the_data_as_training_did(first_run: tuple[Any, Any], tmp_path: Path) -> None:
+    """No setting is repeated, every record is predicted, and the accuracy is that of the model."""
+    pipeline, _ = first_run
+    made = predict(PredictRequest(pipeline.root / "serving", str(pipeline.data), tmp_path / "out"))
+
+    assert (made.predicted, made.quarantined, made.unknown_labels) == (made.records, 0, 0)
+    assert made.labelled == made.records
+    assert made.metrics["accuracy"] >= ACCURACY[pipeline.task]
 
 
 def test_pushed_model_takes_raw_values(first_run: tuple[Any, Any], tmp_path: Path) -> None:

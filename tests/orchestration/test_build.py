@@ -13,6 +13,7 @@ from components import refs, tasks
 from components.fingerprint import PACKAGES
 from components.pretrained.find import PretrainedModel
 from components.records import roles
+from components.settings.ingest import Ingest
 from components.settings.input import Input
 from components.settings.train import Train
 from components.settings.transform import Transform
@@ -175,6 +176,7 @@ class TestWiring:
             "model": "components.models.joined:build",
             "transform": Transform().model_dump(mode="json"),
             "extract": {},
+            "ingest": Ingest().model_dump(mode="json"),
             "input": Input(batch_size=48).model_dump(mode="json"),
             "train": Train(epochs=2).model_dump(mode="json"),
         }

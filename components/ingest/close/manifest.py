@@ -88,6 +88,7 @@ def build(
         warnings=(*_duplicates(listing), *warnings),
         label=table.label if table else "label",
         label_source=table.label_source if table else "",
+        image_source=table.images if table else "",
         notes=table.notes if table else (),
     )
     return built, tuple(quarantined)

@@ -120,6 +120,7 @@ def row_batch(
     path: DataPath,
     noun: str = "column",
     known: Mapping[int, str] | None = None,
+    first: int = 1,
 ) -> RowBatch:
     """Fits columns to a schema, and separates the rows that can become records from bad rows.
 
@@ -131,6 +132,7 @@ def row_batch(
         path: the file, for messages.
         noun: the word for a column in this format.
         known: rows that are known to be bad, with the reason.
+        first: number of the first row in the file, from 1.
     """
     bad = dict(known or {})
     arrays = []
@@ -140,10 +142,12 @@ def row_batch(
         arrays.append(array)
     batch = pa.RecordBatch.from_arrays(arrays, schema=schema)
     if not bad:
-        return RowBatch(batch, describe=describe)
+        return RowBatch(batch, describe=describe, numbers=lambda: np.arange(first, first + rows))
     good = np.delete(np.arange(rows), list(bad))
     bad_rows = [BadRow.of(describe(row), bad[row]) for row in sorted(bad)]
-    return RowBatch(batch.take(pa.array(good)), bad_rows, lambda row: describe(int(good[row])))
+    return RowBatch(
+        batch.take(pa.array(good)), bad_rows, lambda row: describe(int(good[row])), numbers=lambda: first + good
+    )
 
 
 def _checked(column: pa.Array, field: pa.Field, path: DataPath, noun: str) -> tuple[pa.Array, Reasons]:

@@ -11,6 +11,8 @@ from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Protocol, TypeVar
 
+import numpy as np
+import numpy.typing as npt
 import orjson
 import pyarrow as pa
 
@@ -59,6 +61,8 @@ class RowBatch:
     bad: Sequence[BadRow] = ()
     # Returns position and raw bytes of a row of `columns` that is found to be bad later; rarely called.
     describe: Callable[[int], tuple[str, bytes]] | None = field(default=None, compare=False, repr=False)
+    # Returns the number of each row of `columns` in its file, from 1; of a text format, that of its first line.
+    numbers: Callable[[], npt.NDArray[np.int64]] | None = field(default=None, compare=False, repr=False)
 
     def bad_row(self, row: int, reason: str) -> BadRow:
         """Returns a row of `columns` as a bad one, with its position and text."""

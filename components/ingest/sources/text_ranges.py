@@ -14,7 +14,9 @@ from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from typing import BinaryIO, cast
 
-from components.ingest.sources.record_ends import RecordEnds
+import numpy as np
+
+from components.ingest.sources.record_ends import Ints, RecordEnds
 from components.ingest.sources.rows import MAX_ROW, Range, bad_file
 from components.storage.paths import DataPath, open_whole
 
@@ -107,6 +109,16 @@ def count_lines(data: bytes) -> int:
     r"""Returns the number of line ends: "\n", "\r\n" and "\r" each end a line, as for Python's open()."""
     ends = data.count(b"\n")
     return ends + data.count(b"\r") - data.count(b"\r\n") if b"\r" in data else ends
+
+
+def lines_in_order(block: Block, rows: int) -> Ints | None:
+    """Returns the line of each of `rows` records if every line of a block is one; None if some are blank or continue.
+
+    Lines inside quotes have to be counted one by one.
+    """
+    ends_open = not block.data.endswith((b"\n", b"\r"))
+    lines = count_lines(block.data) + ends_open
+    return np.arange(block.line, block.line + rows) if lines == rows and b'"' not in block.data else None
 
 
 def divide(path: DataPath, records: RecordFormat, body: Range, target: int) -> list[Range]:

@@ -66,8 +66,10 @@ class TfRecordRows(LimitedRows):
     def read(self, path: DataPath, part: Range, schema: pa.Schema) -> Iterator[RowBatch]:
         """Reads the records of a range and verifies all checksums."""
         decoder = _Decoder(path, self._as_stored(path, schema))
+        first = part.first
         for records in _batches(_records(path, part, self.max_row)):
-            yield _row_batch(path, records, decoder, schema)
+            yield _row_batch(path, records, decoder, schema, first)
+            first += len(records)
 
     def _as_stored(self, path: DataPath, schema: pa.Schema) -> pa.Schema:
         """Returns the schema with the file's own types where the user has set others: values are cast afterwards."""
@@ -232,7 +234,9 @@ def _batches(records: Iterator[StoredRecord]) -> Iterator[list[StoredRecord]]:
         yield batch
 
 
-def _row_batch(path: DataPath, records: Sequence[StoredRecord], decoder: _Decoder, schema: pa.Schema) -> RowBatch:
+def _row_batch(
+    path: DataPath, records: Sequence[StoredRecord], decoder: _Decoder, schema: pa.Schema, first: int
+) -> RowBatch:
     def describe(row: int) -> tuple[str, bytes]:
         return f"byte offset {records[row].offset}", records[row].data
 
@@ -241,7 +245,7 @@ def _row_batch(path: DataPath, records: Sequence[StoredRecord], decoder: _Decode
     for field, column in zip(schema, decoded.columns, strict=True):
         columns[field.name], reasons = _single_values(column, field.type)
         bad = {**{row: f"feature '{field.name}' {reason}" for row, reason in reasons.items()}, **bad}
-    return row_batch(columns, len(records), schema, describe, path, "feature", bad)
+    return row_batch(columns, len(records), schema, describe, path, "feature", bad, first)
 
 
 def _decode(records: Sequence[StoredRecord], decoder: _Decoder) -> tuple[pa.RecordBatch, Reasons]:

@@ -38,7 +38,7 @@ DATA_NODES = ("Ingest", "Extract", "StatisticsGen", "Transform", "Evaluator")
 _WORKER_BYTES = 1 << 30  # of records, from which on worker processes pay: each takes about 10 s to start
 _WORKER_MEMORY = 2 << 30  # bytes per worker process
 _MAX_WORKERS = 16
-_ONE_PROCESS = ("Ingest", "Extract")  # use all cores in one process: a pool of their own, and TensorFlow's threads
+_ONE_PROCESS = ("Ingest", "Extract", "Predict")  # use all cores in one process, by a pool or threads of their own
 _LOCAL_RUNNERS = ("directrunner", "bundlebasedirectrunner", "switchingdirectrunner", "inprocess", "fnapirunner")
 _RESTART = "run `penstock engine stop flink`, then `penstock engine start flink`"
 _SECRET = re.compile(r"--\w*(secret|password|token|access_key)\w*(=|$)")  # --s3_access_key_id and its like

@@ -174,7 +174,7 @@ def _row_batch(arrays: Sequence[ArrayFile], blocks: Sequence[Rows], start: int, 
     for array, block in zip(arrays, blocks, strict=True):
         columns[array.name], reasons = _raw_column(array, block) if array.is_raw else _column(array, block)
         bad = {**{row: f"array '{array.name}' {reason}" for row, reason in reasons.items()}, **bad}
-    return row_batch(columns, len(blocks[0]), schema, describe, arrays[0].path, "array", bad)
+    return row_batch(columns, len(blocks[0]), schema, describe, arrays[0].path, "array", bad, start + 1)
 
 
 def _first_values(row: Rows) -> Any:

@@ -23,6 +23,7 @@ from components.ingest.sources.conversion import is_label, out_of_range
 from components.ingest.sources.csv import csv_cells, csv_first_line, csv_header
 from components.ingest.sources.csv.csv_header import CsvFormat, CsvHeader, no_examples
 from components.ingest.sources.csv.csv_records import BLANK, CsvRecords
+from components.ingest.sources.record_ends import Ints
 from components.ingest.sources.rows import MAX_ROW, BadRow, Decision, Range, RowBatch, bad_file
 from components.ingest.sources.text_ranges import SAMPLE, Block
 from components.storage.paths import DataPath
@@ -119,7 +120,12 @@ def _read_clean(block: Block, header: CsvHeader, schema: pa.Schema) -> RowBatch 
     records = cache(lambda: CsvRecords.of(block, header.delimiter))
     rows = cache(lambda: records().well_formed(len(header.names)))
     batch = pa.RecordBatch.from_arrays(arrays, schema=schema)
-    return RowBatch(batch, describe=lambda row: records().describe(rows()[row]))
+
+    def lines_of_rows() -> Ints:
+        lines = text_ranges.lines_in_order(block, batch.num_rows)
+        return records().lines[rows()] if lines is None else lines
+
+    return RowBatch(batch, describe=lambda row: records().describe(rows()[row]), numbers=lines_of_rows)
 
 
 def _read_dirty(block: Block, header: CsvHeader, schema: pa.Schema) -> RowBatch:
@@ -138,4 +144,9 @@ def _read_dirty(block: Block, header: CsvHeader, schema: pa.Schema) -> RowBatch:
         good &= ~wrong
     batch = pa.RecordBatch.from_arrays(arrays, schema=schema).filter(pa.array(good))
     bad = [BadRow.of(records.describe(row), faults[row]) for row in sorted(faults)]
-    return RowBatch(batch, bad, lambda row: records.describe(rows[np.flatnonzero(good)[row]]))
+    return RowBatch(
+        batch,
+        bad,
+        lambda row: records.describe(rows[np.flatnonzero(good)[row]]),
+        lambda: records.lines[np.array(rows, np.int64)[good]],
+    )

@@ -32,7 +32,7 @@ from components.ingest.sources import set_types, text_ranges
 from components.ingest.sources.conversion import OVERFLOW, is_label, is_list, out_of_range, value_type
 from components.ingest.sources.jsonl import jsonl_lines
 from components.ingest.sources.jsonl.jsonl_lines import BadLine, Row, flatten, parse, show
-from components.ingest.sources.record_ends import find_line_ends
+from components.ingest.sources.record_ends import Ints, find_line_ends
 from components.ingest.sources.rows import BadRow, LimitedRows, Range, RowBatch, bad_file
 from components.ingest.sources.text_ranges import SAMPLE, Block, RecordFormat
 from components.storage.paths import DataPath
@@ -104,7 +104,7 @@ def _read_clean(block: Block, schema: pa.Schema) -> RowBatch | None:
     except (orjson.JSONDecodeError, BadLine):
         return None
     columns = _columns(rows, schema)
-    return None if columns is None else RowBatch(columns, describe=_describer(block, ()))
+    return None if columns is None else RowBatch(columns, (), _describer(block, ()), _numberer(block, len(rows), ()))
 
 
 def _describer(block: Block, bad: Sequence[BadRow]) -> Callable[[int], tuple[str, bytes]]:
@@ -117,6 +117,19 @@ def _describer(block: Block, bad: Sequence[BadRow]) -> Callable[[int], tuple[str
         return [(position, line) for position, line in every if line.strip() and position not in positions]
 
     return lambda row: lines()[row]
+
+
+def _numberer(block: Block, rows: int, bad: Sequence[BadRow]) -> Callable[[], Ints]:
+    """Returns a function that returns the line of each good row of a block."""
+
+    def numbers() -> Ints:
+        if not bad and block.data.count(b"\n") + (not block.data.endswith(b"\n")) == rows and b"\r" not in block.data:
+            return np.arange(block.line, block.line + rows)
+        positions = {row.position for row in bad}
+        every = enumerate(block.data.splitlines(), block.line)
+        return np.array([at for at, line in every if line.strip() and f"line {at}" not in positions], np.int64)
+
+    return numbers
 
 
 def _columns(rows: Sequence[Row], schema: pa.Schema) -> pa.RecordBatch | None:
@@ -184,7 +197,7 @@ def _read_dirty(block: Block, schema: pa.Schema) -> RowBatch:
     columns = _columns(good, schema)
     if columns is None:
         raise PenstockError(f"lines from {block.line}: checked values do not fit the schema; please report this")
-    return RowBatch(columns, bad, _describer(block, bad))
+    return RowBatch(columns, bad, _describer(block, bad), _numberer(block, len(good), bad))
 
 
 def _check(row: Row, tests: Mapping[str, Callable[[Any], bool]], schema: pa.Schema) -> Row:

@@ -96,7 +96,7 @@ def _row_batch(batch: pa.RecordBatch, number: int, schema: pa.Schema, path: Data
         values = {name: _shown(column.slice(row, 1)) for name, column in zip(batch.schema.names, batch, strict=True)}
         return f"row {number + row + 1}", str(values).encode()
 
-    return conversion.row_batch(_columns(batch), batch.num_rows, schema, describe, path)
+    return conversion.row_batch(_columns(batch), batch.num_rows, schema, describe, path, first=number + 1)
 
 
 def _shown(value: pa.Array) -> Any:

@@ -1,0 +1,377 @@
+"""Predicts one work unit: reads its records in fixed batches, calls the model, and writes one file of predictions.
+
+    range ─► columns ─► images that rows refer to ─┐                ┌─► predictions-…
+    files ─► read, checked ────────────────────────┴─► model ───────┼─► sums for metrics
+                                                                    └─► quarantined, with the reason
+
+Every batch is decided by the data, so the same data gives the same bytes, whoever predicts it.
+"""
+
+import signal
+import threading
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from components.errors import BadInput, Cancelled
+from components.inference import model, units, write
+from components.inference.data import file_argument
+from components.inference.metrics import Sums
+from components.inference.model import LoadedModel, Refused
+from components.inference.units import FilesUnit, Job, RangeUnit, Unit, UnitReport
+from components.inference.write import PredictionWriter
+from components.ingest.images.checks import ImageChecker
+from components.ingest.sources import SourceFile, text_folder
+from components.ingest.write.image_column import ImageColumn
+from components.records.quarantine import Quarantined, Rejected, printable
+from components.storage import durable, transfers
+
+if TYPE_CHECKING:
+    from components.ingest.sources.rows import RowBatch
+    from components.settings.ingest import Ingest
+    from components.storage.paths import DataPath
+
+_ROWS = 4096  # rows per call of the model, of a table
+_WIDE_ROWS = 256  # the same, if rows hold texts, tensors or images
+_FILES, _FILE_BYTES = 128, 32 << 20  # files per call, and bytes of them from which on a batch is complete
+_AT_ONCE = 16  # files that are read together
+_NUMBER = "\0number"  # column with the row's number in its file: no user's column has such a name
+_NONE, _UNKNOWN = -2, -1  # class numbers of labels
+_MAX_RAW = 10_000  # quarantined rows per unit whose text is kept
+
+
+@dataclass(frozen=True)
+class Records:
+    """Some records: the arguments of the model, and what identifies each."""
+
+    arguments: Mapping[str, Any]
+    files: pa.Array
+    rows: pa.Array  # numbers in the files, or null
+    labels: pa.Array
+    raw: Any  # returns what is kept of a record that the model refuses: its Quarantined, by index and reason
+
+    def take(self, which: npt.NDArray[np.int64]) -> "Records":
+        """Returns some of the records."""
+        places = pa.array(which)
+        return Records(
+            {name: values[which] for name, values in self.arguments.items()},
+            self.files.take(places),
+            self.rows.take(places),
+            self.labels.take(places),
+            self.raw,
+        )
+
+
+@dataclass
+class _Outcome:
+    """What a unit has done so far."""
+
+    job: Job
+    model: LoadedModel
+    writer: PredictionWriter
+    stop: threading.Event
+    read: int = 0
+    bad: list[Quarantined] = field(default_factory=list)
+    sums: Sums = field(default_factory=Sums)
+
+    def add_bad(self, found: Sequence[Quarantined]) -> None:
+        self.read += len(found)
+        self.bad += found
+
+    def predict(self, records: Records) -> None:
+        if self.stop.is_set():
+            raise Cancelled(signal.SIGINT)  # another thread has failed, or was interrupted, and raises the reason
+        count = len(records.files)
+        self.read += count
+        if not count:
+            return
+        try:
+            outputs = self.model.predict(records.arguments)
+        except Refused:
+            records = self._without_refused(records)
+            if not len(records.files):
+                return
+            outputs = self.model.predict(records.arguments)
+        reading = self.job.reading
+        self.writer.write(write.batch(records.files, records.rows, records.labels, outputs, reading))
+        if reading.kind == "quantity":
+            self.sums.add_quantities(records.labels.to_numpy(zero_copy_only=False).astype(np.float64), outputs)
+        else:
+            self.sums.add_classes(_class_numbers(records.labels, reading.classes), outputs)
+
+    def _without_refused(self, records: Records) -> Records:
+        """Finds the records that the model cannot predict, one by one; returns the others."""
+        count = len(records.files)
+        singles = ({name: each[at : at + 1] for name, each in records.arguments.items()} for at in range(count))
+        reasons = list(map(self._reason, singles))
+        self.bad += [records.raw(at, reason) for at, reason in enumerate(reasons) if reason]
+        return records.take(np.flatnonzero([not reason for reason in reasons]))
+
+    def _reason(self, arguments: Mapping[str, Any]) -> str:
+        """Returns why the model cannot predict one record; empty if it can."""
+        try:
+            self.model.predict(arguments)
+        except Refused as reason:
+            return str(reason)
+        return ""
+
+
+def predict(unit: Unit, job: Job, stop: threading.Event | None = None) -> int:
+    """Predicts a unit and writes its file and its report.
+
+    Args:
+        unit: what to predict.
+        job: by which model, and where to.
+        stop: ends it before its next batch.
+
+    Returns:
+        its number of records, the bad ones included.
+    """
+    loaded = model.load(job.model, job.digest, job.reading)
+    with durable.publish_file(job.work / "files" / unit.name, sync=False) as path:
+        with PredictionWriter(path, job.reading, job.form) as writer:
+            outcome = _Outcome(job, loaded, writer, stop or threading.Event())
+            if isinstance(unit, RangeUnit):
+                _predict_range(unit, job, outcome)
+            else:
+                _predict_files(unit, job, outcome)
+        size = path.stat().st_size
+    bad = tuple(outcome.bad)
+    report = UnitReport(unit.name, outcome.read, writer.records, size, writer.checksum, bad, outcome.sums)
+    units.store(job.work, report)
+    return outcome.read
+
+
+def _class_numbers(labels: pa.Array, classes: Sequence[str]) -> npt.NDArray[np.int64]:
+    found = pc.index_in(labels, pa.array(classes, pa.string()))
+    numbers = found.fill_null(_UNKNOWN).to_numpy(zero_copy_only=False).astype(np.int64)
+    return np.where(labels.is_null().to_numpy(zero_copy_only=False), _NONE, numbers)
+
+
+# Rows
+
+
+def _predict_range(unit: RangeUnit, job: Job, outcome: _Outcome) -> None:
+    columns = job.columns
+    assert columns is not None  # noqa: S101 - a range has columns
+    step = _ROWS if all(each.role in ("number", "category", "date") for each in job.reading.arguments) else _WIDE_ROWS
+    path = unit.prefix + unit.part.path
+    name = printable(path)
+
+    def quarantined(position: str, reason: str, raw: bytes) -> Quarantined:
+        return Quarantined.of(name, reason, position, raw if len(outcome.bad) < _MAX_RAW else b"")
+
+    found = columns.source.read(unit.home / unit.part.path, unit.part, columns.schema)
+    for batch, images in _with_images(unit, job, found, lambda bad: outcome.add_bad([quarantined(*bad)])):
+        good, bad = _complete(batch, job)
+        outcome.add_bad([quarantined(*each) for each in bad])
+        for start in range(0, len(good), step):
+            which = good[start : start + step]
+            outcome.predict(_records(batch, images, which, job, name, quarantined))
+
+
+def _with_images(
+    unit: RangeUnit, job: Job, found: "Iterator[RowBatch]", bad: Any
+) -> Iterator[tuple[pa.RecordBatch, Sequence[bytes]]]:
+    """Yields batches with the numbers of their rows, and the images that they refer to; reports bad rows."""
+    columns = job.columns
+    assert columns is not None  # noqa: S101 - a range has columns
+    if not columns.images:
+        for rows in found:
+            for each in rows.bad:
+                bad((each.position, each.reason, each.raw))
+            yield _numbered(rows), ()
+        return
+    with ImageColumn(unit.part, columns.images, columns.schema, unit.home, job.settings, None) as reader:
+        for rows in found:
+            for each in rows.bad:
+                bad((each.position, each.reason, each.raw))
+            numbered = type(rows)(_numbered(rows), (), rows.describe)
+            for part in reader.read(numbered):
+                for each in part.bad:
+                    bad((each.position, each.reason, each.raw))
+                yield part.columns, [image.checked.content for image in part.images]
+
+
+def _numbered(rows: "RowBatch") -> pa.RecordBatch:
+    """Returns the columns of a batch, and one more with the number of each row in its file."""
+    numbers = rows.numbers() if rows.numbers else None
+    column = pa.nulls(rows.columns.num_rows, pa.int64()) if numbers is None else pa.array(numbers, pa.int64())
+    arrays, names = rows.columns.columns, rows.columns.schema.names
+    return pa.RecordBatch.from_arrays([*arrays, column], [*names, _NUMBER])
+
+
+def _complete(batch: pa.RecordBatch, job: Job) -> tuple[npt.NDArray[np.int64], list[tuple[str, str, bytes]]]:
+    """Returns the rows that the model can take, and those without a tensor or image of their own, with the reason."""
+    assert job.columns is not None  # noqa: S101 - rows have columns
+    good, reasons = np.ones(batch.num_rows, np.bool_), dict[int, str]()
+    for argument in job.reading.arguments:
+        column = job.columns.arguments[argument.name]
+        if argument.role not in ("tensor", "image") or column == job.columns.images:
+            continue
+        values = batch.column(batch.schema.get_field_index(column))
+        wrong = values.is_null().to_numpy(zero_copy_only=False)
+        expected = f"column {column!r} is missing"
+        if argument.role == "tensor":
+            size = int(np.prod(argument.shape, dtype=np.int64)) * np.dtype(argument.dtype).itemsize
+            lengths = pc.binary_length(values).fill_null(0).to_numpy(zero_copy_only=False)
+            wrong = wrong | (lengths != size)
+            expected = f"column {column!r} is missing, or has another size than {size} bytes"
+        reasons |= dict.fromkeys(np.flatnonzero(wrong & good).tolist(), expected)
+        good &= ~wrong
+    numbers = batch.column(batch.schema.get_field_index(_NUMBER))
+    bad = [(f"row {numbers[row].as_py()}", reason, b"") for row, reason in sorted(reasons.items())]
+    return np.flatnonzero(good), bad
+
+
+def _records(
+    batch: pa.RecordBatch, images: Sequence[bytes], which: npt.NDArray[np.int64], job: Job, file: str, quarantined: Any
+) -> Records:
+    columns = job.columns
+    assert columns is not None  # noqa: S101 - rows have columns
+    rows = batch.take(pa.array(which))
+
+    def column(name: str) -> pa.Array:
+        return rows.column(rows.schema.get_field_index(name))
+
+    arguments = {}
+    for argument in job.reading.arguments:
+        if columns.images and argument.role == "image":
+            arguments[argument.name] = np.array([*(images[at] for at in which), b""], object)[:-1]
+        else:
+            arguments[argument.name] = model.values_of(column(columns.arguments[argument.name]), argument)
+    numbers = column(_NUMBER)
+    none = pa.nulls(rows.num_rows, pa.string() if job.reading.kind == "class" else pa.float64())
+    labels = _labels(column(columns.label)) if columns.label else none
+
+    def refused(at: int, reason: str) -> Quarantined:
+        return quarantined(f"row {numbers[at].as_py()}", f"the model cannot predict it: {reason}", b"")
+
+    files = pa.DictionaryArray.from_arrays(pa.array(np.zeros(rows.num_rows, np.int32)), [file]).dictionary_decode()
+    return Records(arguments, files, numbers, labels, refused)
+
+
+def _labels(labels: pa.Array) -> pa.Array:
+    """Returns labels, null where they are blank or not finite."""
+    if pa.types.is_floating(labels.type):
+        values = labels.to_numpy(zero_copy_only=False).astype(np.float64)
+        return pa.array(values, pa.float64(), mask=~np.isfinite(values))
+    text = labels.cast(pa.string())
+    return pc.if_else(pc.equal(pc.utf8_length(pc.utf8_trim_whitespace(text)), 0), pa.scalar(None, pa.string()), text)
+
+
+# Files
+
+
+@dataclass(frozen=True)
+class _FileRead:
+    """A batch of files: the content of each, or why it has none."""
+
+    names: Sequence[str]
+    contents: Sequence[bytes | Quarantined]
+
+
+def _predict_files(unit: FilesUnit, job: Job, outcome: _Outcome) -> None:
+    names, classes = units.files_of(unit, job.work), set(job.reading.classes)
+    (argument,) = job.reading.arguments
+    for read in _FileReader(job, unit).batches(names):
+        outcome.add_bad([each for each in read.contents if isinstance(each, Quarantined)])
+        kept = [(n, c) for n, c in zip(read.names, read.contents, strict=True) if isinstance(c, bytes)]
+        if not kept:
+            continue
+        labels = [folder if (folder := name.partition("/")[0]) in classes else None for name, _ in kept]
+        contents = np.array([*(content for _, content in kept), b""], object)[:-1]
+        outcome.predict(
+            Records(
+                {argument.name: contents},
+                pa.array([printable(unit.prefix + name) for name, _ in kept], pa.string()),
+                pa.nulls(len(kept), pa.int64()),
+                pa.array(labels, pa.string() if job.reading.kind == "class" else pa.float64()),
+                _Refusal(unit.prefix, [name for name, _ in kept], contents, job.settings, argument.role == "image"),
+            )
+        )
+
+
+@dataclass(frozen=True)
+class _Refusal:
+    """Says why the model cannot predict a file: what the full check of ingest says, or else TensorFlow."""
+
+    prefix: str
+    names: Sequence[str]
+    contents: Any
+    settings: "Ingest"
+    is_image: bool
+
+    def __call__(self, at: int, reason: str) -> Quarantined:
+        content: bytes = self.contents[at]
+        path = printable(self.prefix + self.names[at])
+        try:
+            if self.is_image:
+                full = self.settings.model_copy(update={"image_check": "full"})
+                ImageChecker(None, full).check(content, "")
+        except Rejected as error:
+            return Quarantined.of(path, str(error), error.position, content)
+        return Quarantined.of(path, f"the model cannot predict it: {reason}", "", content)
+
+
+class _FileReader:
+    """Reads files and checks them as ingest does."""
+
+    def __init__(self, job: Job, unit: FilesUnit) -> None:
+        argument = file_argument(job.reading)
+        self._is_image = argument is not None and argument.role == "image"
+        self._unit, self._settings = unit, job.settings
+        self._checks = ImageChecker(None, job.settings)
+
+    def batches(self, names: Sequence[str]) -> Iterator[_FileRead]:
+        """Reads files in batches that are bounded in files and bytes."""
+        start = 0
+        while start < len(names):
+            contents: list[bytes | Quarantined] = []
+            while start + len(contents) < len(names) and len(contents) < _FILES and _size(contents) < _FILE_BYTES:
+                contents += self._read_some(names[start + len(contents) :][:_AT_ONCE])
+            yield _FileRead(names[start : start + len(contents)], contents)
+            start += len(contents)
+
+    def _read_some(self, names: Sequence[str]) -> list[bytes | Quarantined]:
+        """Reads some files, from a store all at once: it answers slowly, but many requests at a time."""
+        if isinstance(self._unit.home, Path):
+            return [self._read_one(name) for name in names]
+        return transfers.each(self._read_one, names, _AT_ONCE)
+
+    def _read_one(self, name: str) -> bytes | Quarantined:
+        path, limit = printable(self._unit.prefix + name), self._settings.max_file_mb << 20
+        content = _content(self._unit.home, name, limit)
+        if len(content) > limit:
+            return Quarantined(path, f"more than max_file_mb = {self._settings.max_file_mb}")
+        try:
+            if self._is_image:
+                return self._checks.check(content, "").content
+            text = text_folder.SOURCE.read(SourceFile(name, ""), content, self._settings).columns["text"]
+            return text if isinstance(text, bytes) else b""
+        except Rejected as reason:
+            return Quarantined.of(path, str(reason), reason.position, content)
+
+
+def _size(contents: Sequence[bytes | Quarantined]) -> int:
+    return sum(len(each) for each in contents if isinstance(each, bytes))
+
+
+def _content(home: "DataPath", name: str, limit: int) -> bytes:
+    """Returns the content of a file, or one byte more than `limit`."""
+    try:
+        if isinstance(home, Path):
+            with open(f"{home}/{name}", "rb", 0) as file:  # noqa: PTH123 - making a Path takes as long as reading
+                return file.read() if file.seek(0, 2) <= limit and not file.seek(0) else b"\0" * (limit + 1)
+        return (home / name).read_bytes()
+    except OSError as error:
+        raise BadInput(
+            f"{printable(f'{home}/{name}')}: cannot be read: {error.strerror}; it was deleted or changed meanwhile, or "
+            "this user may not read it"
+        ) from error

@@ -1,0 +1,363 @@
+"""`penstock predict` reads every source that ingest reads, with or without labels."""
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+import tensorflow as tf
+
+from components.errors import BadInput, SettingsError
+from components.records import checksum
+from components.serving.reading import Argument
+from pipelines.predict import predict
+from tests.inference.conftest import png
+
+TABLE = (Argument("size", "size", "number", "float"), Argument("name_", "name", "category", "text"))
+ROWS = [(1.5, "a", "high"), (None, "bb", "low"), (4.0, "", "high")]
+TOTALS = np.array([2.5, 2.5, 4.0], np.float32)
+HIGH = 1 / (1 + np.exp(2 - TOTALS))
+IMAGE = (Argument("image", "image", "image", "bytes"),)
+
+
+def predictions(out: Path) -> pa.Table:
+    """Returns all predictions in order."""
+    return pa.concat_tables([pq.read_table(file) for file in sorted(out.glob("predictions-*.parquet"))])
+
+
+def write_csv(folder: Path, labelled: bool, header: bool = True) -> Path:
+    """Writes the rows as CSV; the label is in the middle."""
+    lines = [["size", "kind", "name"]] * header
+    lines += [["" if size is None else str(size), label, name] for size, name, label in ROWS]
+    kept = [line if labelled else [line[0], line[2]] for line in lines]
+    (folder / "rows.csv").write_text("".join(",".join(line) + "\n" for line in kept))
+    return folder / "rows.csv"
+
+
+def write_jsonl(folder: Path, labelled: bool) -> Path:
+    """Writes the rows as JSON Lines, with a blank line between them."""
+    rows = [{"size": size, "name": name, **({"kind": label} if labelled else {})} for size, name, label in ROWS]
+    (folder / "rows.jsonl").write_text("\n\n".join(map(json.dumps, rows)) + "\n")
+    return folder / "rows.jsonl"
+
+
+def write_parquet(folder: Path, labelled: bool) -> Path:
+    """Writes the rows as Parquet, with a column that the model does not use."""
+    sizes, names, labels = zip(*ROWS, strict=True)
+    columns = {"size": pa.array(sizes), "name": names, "other": [[1], [2, 3], []]}
+    pq.write_table(pa.table({**columns, **({"kind": labels} if labelled else {})}), folder / "rows.parquet")
+    return folder / "rows.parquet"
+
+
+def write_tfrecord(folder: Path, labelled: bool) -> Path:
+    """Writes the rows as tf.Examples."""
+    with tf.io.TFRecordWriter(str(folder / "rows.tfrecord")) as writer:
+        for size, name, label in ROWS:
+            example = tf.train.Example()
+            features = example.features.feature
+            if size is not None:
+                features["size"].float_list.value.append(size)
+            features["name"].bytes_list.value.append(name.encode())
+            if labelled:
+                features["kind"].bytes_list.value.append(label.encode())
+            writer.write(example.SerializeToString())
+    return folder / "rows.tfrecord"
+
+
+@pytest.mark.parametrize("labelled", [True, False])
+@pytest.mark.parametrize(
+    ("write", "rows"),
+    [(write_csv, [2, 3, 4]), (write_jsonl, [1, 3, 5]), (write_parquet, [1, 2, 3]), (write_tfrecord, [1, 2, 3])],
+)
+def test_tables(
+    write: Any, rows: list[int], labelled: bool, saved: Any, request_of: Callable[..., Any], tmp_path: Path
+) -> None:
+    """Each row has its file, its number, its label, the class and the probabilities; missing values are as trained."""
+    made = predict(request_of(saved(TABLE, label_source="kind"), write(tmp_path, labelled)))
+
+    found = predictions(tmp_path / "out")
+    assert found.column_names == ["file", "row", "label", "prediction", "probability", "probabilities"]
+    assert found["file"].to_pylist() == [f"rows{write(tmp_path, labelled).suffix}"] * 3
+    assert found["row"].to_pylist() == rows
+    assert found["label"].to_pylist() == (["high", "low", "high"] if labelled else [None] * 3)
+    assert found["prediction"].to_pylist() == ["high"] * 3
+    np.testing.assert_allclose(np.stack(found["probabilities"].to_pylist()), np.stack([1 - HIGH, HIGH], 1), rtol=1e-5)
+    assert (made.records, made.predicted, made.quarantined) == (3, 3, 0)
+    assert made.metrics.get("accuracy") == (pytest.approx(2 / 3) if labelled else None)
+
+
+@pytest.mark.parametrize("labelled", [True, False])
+def test_a_csv_without_header_and_without_its_label_column(
+    labelled: bool, saved: Any, request_of: Callable[..., Any], tmp_path: Path
+) -> None:
+    """The remaining columns keep the names that they have in the training data."""
+    arguments = (Argument("a", "column_1", "number", "float"), Argument("b", "column_3", "category", "text"))
+    model = saved(arguments, label_source="column_2", columns=("column_1", "column_2", "column_3"))
+    file = write_csv(tmp_path, labelled, header=False)
+
+    predict(request_of(model, file, given={"header": "no"}))
+
+    np.testing.assert_allclose(predictions(tmp_path / "out")["probability"].to_numpy(), HIGH, rtol=1e-5)
+
+
+def test_types_are_those_of_the_training_data(saved: Any, request_of: Callable[..., Any], tmp_path: Path) -> None:
+    """A code that looks like a number is text if it was text, and an unused column cannot make a row bad."""
+    (tmp_path / "rows.csv").write_text("code,noise\n" + "007,1\n" * 40 + "8,x\n")
+
+    made = predict(
+        request_of(saved((Argument("code", "code", "category", "text"),), "quantity"), tmp_path / "rows.csv")
+    )
+
+    assert predictions(tmp_path / "out")["prediction"].to_pylist() == [3.0] * 40 + [1.0]
+    assert made.quarantined == 0
+
+
+def test_joined_texts(saved: Any, request_of: Callable[..., Any], tmp_path: Path) -> None:
+    """The model knows which columns its text was joined from, and by what."""
+    (tmp_path / "rows.csv").write_text("title,body\nab,cde\n,xyz w\n")
+    settings = {"text": ["title", "body"], "text_separator": " | "}
+    model = saved((Argument("text", "title_body", "text", "text"),), "quantity", settings=settings)
+
+    predict(request_of(model, tmp_path / "rows.csv"))
+
+    assert predictions(tmp_path / "out")["prediction"].to_pylist() == [8.0, 5.0]
+
+
+def test_arrays(saved: Any, request_of: Callable[..., Any], tmp_path: Path) -> None:
+    """The bytes of a tensor are the argument; the label beside it is found."""
+    np.savez(tmp_path / "rows.npz", x=np.arange(8, dtype=np.float32).reshape(4, 2), label=np.array([1.0, 5, 9, 14]))
+    model = saved((Argument("x", "x", "tensor", "bytes", "float32", (2,)),), "quantity", label_source="label")
+
+    made = predict(request_of(model, tmp_path / "rows.npz"))
+
+    assert predictions(tmp_path / "out")["prediction"].to_pylist() == [1.0, 5.0, 9.0, 13.0]
+    assert made.metrics == pytest.approx({"r2": 1 - 1 / 92.75, "mae": 0.25, "rmse": 0.5})
+
+
+def test_arrays_of_another_shape(saved: Any, request_of: Callable[..., Any], tmp_path: Path) -> None:
+    """Both shapes are named, and nothing is written."""
+    np.savez(tmp_path / "rows.npz", x=np.zeros((4, 3), np.float32))
+    model = saved((Argument("x", "x", "tensor", "bytes", "float32", (2,)),), "quantity")
+
+    with pytest.raises(BadInput, match=r"column 'x' has tensors of float32 3; the model expects float32 2"):
+        predict(request_of(model, tmp_path / "rows.npz"))
+
+    assert not (tmp_path / "out").exists()
+
+
+class TestFiles:
+    """A file is a record."""
+
+    def test_a_flat_folder_of_images(self, saved: Any, request_of: Callable[..., Any], tmp_path: Path) -> None:
+        """No class folder is needed; files that are no images are ignored, damaged ones quarantined."""
+        data = tmp_path / "photos"
+        data.mkdir()
+        for name, content in {"b.png": png(51), "a.png": png(255), "notes.txt": b"x", "c.jpg": b"<html>"}.items():
+            (data / name).write_bytes(content)
+
+        made = predict(request_of(saved(IMAGE), data, given={"max_bad_fraction": 0.5}))
+
+        found = predictions(tmp_path / "out")
+        assert found["file"].to_pylist() == ["a.png", "b.png"]
+        assert (found["row"].null_count, found["label"].null_count) == (2, 2)
+        np.testing.assert_allclose(found["probability"].to_numpy(), 1 / (1 + np.exp([-1.0, -1.8])), rtol=1e-5)
+        assert (made.records, made.predicted, made.quarantined, made.ignored) == (3, 2, 1, 1)
+        (bad,) = map(json.loads, (tmp_path / "out" / "quarantine.jsonl").read_text().splitlines())
+        assert bad["path"] == "c.jpg"
+        assert bad["reason"].startswith("not an image: starts with '<html>'")
+
+    def test_class_folders(self, saved: Any, request_of: Callable[..., Any], tmp_path: Path) -> None:
+        """A folder is the label if it is one of the model's classes."""
+        for name in ("low/a.png", "other/b.png"):
+            (tmp_path / "photos" / name).parent.mkdir(parents=True)
+            (tmp_path / "photos" / name).write_bytes(png(0))
+
+        made = predict(request_of(saved(IMAGE), tmp_path / "photos"))
+
+        assert predictions(tmp_path / "out")["label"].to_pylist() == ["low", None]
+        assert (made.labelled, made.metrics["accuracy"]) == (1, 1.0)
+
+    def test_damaged_images(self, saved: Any, request_of: Callable[..., Any], tmp_path: Path) -> None:
+        """One that TensorFlow decodes without an error, to wrong pixels, is quarantined as ingest does it."""
+        (tmp_path / "photos").mkdir()
+        whole = png(255)
+        at = whole.index(b"IDAT") + 8
+        for name, content in {
+            "a.png": whole,
+            "b.png": whole[:at] + bytes([whole[at] ^ 0xFF]) + whole[at + 1 :],
+            "c.png": whole,
+        }.items():
+            (tmp_path / "photos" / name).write_bytes(content)
+
+        predict(request_of(saved(IMAGE), tmp_path / "photos", given={"max_bad_fraction": 0.5}))
+
+        assert predictions(tmp_path / "out")["file"].to_pylist() == ["a.png", "c.png"]
+        (bad,) = map(json.loads, (tmp_path / "out" / "quarantine.jsonl").read_text().splitlines())
+        assert (bad["path"], "checksum" in bad["reason"].lower()) == ("b.png", True)
+
+    def test_texts(self, saved: Any, request_of: Callable[..., Any], tmp_path: Path) -> None:
+        """Each file is a text."""
+        (tmp_path / "texts").mkdir()
+        (tmp_path / "texts" / "a.txt").write_text("abcd")
+
+        predict(request_of(saved((Argument("text", "text", "text", "text"),), "quantity"), tmp_path / "texts"))
+
+        assert predictions(tmp_path / "out")["prediction"].to_pylist() == [4.0]
+
+    def test_a_table_with_image_paths(self, saved: Any, request_of: Callable[..., Any], tmp_path: Path) -> None:
+        """The model knows the column; a row whose image does not exist is quarantined, the others keep their lines."""
+        (tmp_path / "data").mkdir()
+        (tmp_path / "data" / "1.png").write_bytes(png(255))
+        (tmp_path / "data" / "rows.csv").write_text("photo,other\nmissing.png,2.png\n1.png,1.png\n")
+        model = saved(IMAGE, image_source="photo")
+
+        made = predict(request_of(model, tmp_path / "data", given={"max_bad_fraction": 0.5}))
+
+        found = predictions(tmp_path / "out")
+        assert (found["file"].to_pylist(), found["row"].to_pylist()) == (["rows.csv"], [3])
+        assert (made.records, made.quarantined) == (2, 1)
+
+
+class TestQuarantine:
+    """Bad rows."""
+
+    def test_a_record_that_the_model_refuses(self, saved: Any, request_of: Callable[..., Any], tmp_path: Path) -> None:
+        """It is found among the others of its batch, which are predicted."""
+        (tmp_path / "rows.csv").write_text("size,name\n1,a\n2,boom\n3,d\n")
+
+        predict(request_of(saved(TABLE), tmp_path / "rows.csv", given={"max_bad_fraction": 0.5}))
+
+        assert predictions(tmp_path / "out")["row"].to_pylist() == [2, 4]
+        (bad,) = map(json.loads, (tmp_path / "out" / "quarantine.jsonl").read_text().splitlines())
+        assert bad["position"] == "row 3"
+        assert bad["reason"].startswith("the model cannot predict it: ")
+
+    def test_a_bad_row_is_listed_and_the_next_rows_keep_their_numbers(
+        self, saved: Any, request_of: Callable[..., Any], tmp_path: Path
+    ) -> None:
+        """With line, reason and text."""
+        (tmp_path / "rows.csv").write_text("size,name\n1,a\n2,b,c\n3,d\n")
+
+        predict(request_of(saved(TABLE), tmp_path / "rows.csv", given={"max_bad_fraction": 0.5}))
+
+        assert predictions(tmp_path / "out")["row"].to_pylist() == [2, 4]
+        (bad,) = map(json.loads, (tmp_path / "out" / "quarantine.jsonl").read_text().splitlines())
+        assert bad == {
+            "path": "rows.csv", "position": "line 3", "reason": "3 cells, expected 2 as in the header", "raw": "2,b,c",
+        }  # fmt: skip
+
+    def test_too_many_bad_rows_stop_it(self, saved: Any, request_of: Callable[..., Any], tmp_path: Path) -> None:
+        """There is no --out; the list stays."""
+        (tmp_path / "rows.csv").write_text("size,name\n1,a\n2,b,c\n3,d\n")
+
+        with pytest.raises(BadInput, match=r"1 of 3 records were quarantined"):
+            predict(request_of(saved(TABLE), tmp_path / "rows.csv"))
+
+        assert not (tmp_path / "out").exists()
+        assert (tmp_path / "out.quarantine.jsonl").exists()
+        assert not list(tmp_path.glob(".aside-*"))
+
+
+class TestOutput:
+    """What is written."""
+
+    @pytest.mark.parametrize("form", ["jsonl", "tfrecord"])
+    def test_other_formats(self, form: str, saved: Any, request_of: Callable[..., Any], tmp_path: Path) -> None:
+        """They hold the same columns."""
+        model, file = saved(TABLE, label_source="kind"), write_csv(tmp_path, labelled=True)
+
+        made = predict(request_of(model, file, form=form))
+
+        path = tmp_path / "out" / f"predictions-00000-of-00001.{form}"
+        assert checksum.of_file(path) == made.files[0].checksum
+        if form == "jsonl":
+            first = json.loads(path.read_text().splitlines()[0])
+            assert list(first) == ["file", "row", "label", "prediction", "probability", "probabilities"]
+            assert (first["row"], first["label"], first["prediction"]) == (2, "high", "high")
+        else:
+            record = next(iter(tf.data.TFRecordDataset(str(path)))).numpy()
+            features = tf.train.Example.FromString(record).features.feature
+            assert features["row"].int64_list.value[:] == [2]
+            assert features["prediction"].bytes_list.value[:] == [b"high"]
+            assert features["probabilities"].float_list.value[:] == pytest.approx([1 - HIGH[0], HIGH[0]], rel=1e-5)
+
+    def test_the_manifest(self, saved: Any, request_of: Callable[..., Any], tmp_path: Path) -> None:
+        """It names the model, the classes, all counts, and each file with its checksum."""
+        model = saved(TABLE, label_source="kind")
+        made = predict(request_of(model, write_csv(tmp_path, labelled=True)))
+
+        stored = json.loads((tmp_path / "out" / "manifest.json").read_text())
+        file = tmp_path / "out" / "predictions-00000-of-00001.parquet"
+        assert stored["files"] == [
+            {"name": file.name, "records": 3, "bytes": file.stat().st_size, "checksum": checksum.of_file(file)}
+        ]
+        assert stored["model"] == {"path": str(model / "1"), "version": "1", "digest": made.model["digest"]}
+        assert stored["classes"] == ["low", "high"]
+        assert json.loads(pq.read_schema(file).metadata[b"penstock.classes"]) == ["low", "high"]
+        assert {path.name for path in (tmp_path / "out").iterdir()} == {file.name, "manifest.json", "quarantine.jsonl"}
+
+    def test_an_existing_folder_is_refused(self, saved: Any, request_of: Callable[..., Any], tmp_path: Path) -> None:
+        """Nothing in it changes."""
+        (tmp_path / "out").mkdir()
+
+        with pytest.raises(SettingsError, match=r"--out .*: exists already; choose another folder"):
+            predict(request_of(saved(TABLE), write_csv(tmp_path, labelled=True)))
+
+
+class TestErrors:
+    """Each says what happened, what was expected and what to do."""
+
+    def test_missing_columns(self, saved: Any, request_of: Callable[..., Any], tmp_path: Path) -> None:
+        """They are named, with those that there are."""
+        (tmp_path / "rows.csv").write_text("size,other\n1,2\n")
+
+        with pytest.raises(BadInput, match=r"the model reads name \(category\), which the data does not have; it has"):
+            predict(request_of(saved(TABLE), tmp_path / "rows.csv"))
+
+    def test_a_model_of_another_kind(self, saved: Any, request_of: Callable[..., Any], tmp_path: Path) -> None:
+        """A folder of images is no table."""
+        (tmp_path / "photos").mkdir()
+        (tmp_path / "photos" / "a.png").write_bytes(png(0))
+
+        with pytest.raises(BadInput, match=r"holds class folders of images, but the model reads size \(number\)"):
+            predict(request_of(saved(TABLE), tmp_path / "photos"))
+
+    def test_no_model(self, request_of: Callable[..., Any], tmp_path: Path) -> None:
+        """The folder is named."""
+        with pytest.raises(SettingsError, match=r"model .*nowhere: no such folder; expected a model that Penstock"):
+            predict(request_of(tmp_path / "nowhere", tmp_path))
+
+    def test_a_model_of_another_program(self, request_of: Callable[..., Any], tmp_path: Path) -> None:
+        """It does not say how raw data becomes its arguments."""
+        (tmp_path / "model").mkdir()
+        (tmp_path / "model" / "saved_model.pb").write_bytes(b"")
+
+        with pytest.raises(SettingsError, match=r"it has no assets.extra/reading.json"):
+            predict(request_of(tmp_path / "model", tmp_path))
+
+    def test_no_data(self, saved: Any, request_of: Callable[..., Any], tmp_path: Path) -> None:
+        """Zero examples are an error."""
+        (tmp_path / "photos").mkdir()
+
+        with pytest.raises(BadInput, match=r"0 examples"):
+            predict(request_of(saved(IMAGE), tmp_path / "photos"))
+
+
+@pytest.mark.slow
+def test_worker_processes_write_the_same_bytes(saved: Any, request_of: Callable[..., Any], tmp_path: Path) -> None:
+    """All files, the manifest included, on one thread per core and in Beam's worker processes."""
+    lines = [f"{number % 7},{'n' * (number % 5)},{('low', 'high')[number % 2]}\n" for number in range(3000)]
+    for part in range(3):
+        (tmp_path / f"rows-{part}.csv").write_text("size,name,kind\n" + "".join(lines[part::3]) + "bad\n")
+    model = saved(TABLE, label_source="kind")
+    workers = ("--direct_running_mode=multi_processing", "--direct_num_workers=2")
+    for out, flags in {"one": (), "two": workers}.items():
+        predict(request_of(model, str(tmp_path / "*.csv"), out=tmp_path / out, beam_args=flags))
+
+    one, two = ({f.name: f.read_bytes() for f in (tmp_path / out).iterdir()} for out in ("one", "two"))
+    assert len(one) == 5
+    assert one == two

@@ -1,0 +1,112 @@
+"""Predictions are published whole or not at all, on this machine and on a real S3 server."""
+
+import signal
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from components.errors import BadInput, LedgerMismatch, SettingsError
+from components.inference import units
+from components.serving.reading import Argument
+from components.storage.objects import ObjectPath
+from components.storage.paths import files_below
+from pipelines.predict import predict
+
+TABLE = (Argument("size", "size", "number", "float"),)
+KILLED = """
+import os, signal, sys
+from pathlib import Path
+from components.inference import close
+from pipelines.predict import PredictRequest, predict
+close.{function} = lambda *_: os.kill(os.getpid(), signal.SIGKILL)
+predict(PredictRequest(Path(sys.argv[1]), sys.argv[2], Path(sys.argv[3])))
+"""
+
+
+@pytest.fixture
+def rows(tmp_path: Path) -> Path:
+    """Three rows."""
+    (tmp_path / "rows.csv").write_text("size\n1\n2\n3\n")
+    return tmp_path / "rows.csv"
+
+
+@pytest.mark.slow
+def test_a_kill_leaves_nothing_under_the_final_name(
+    saved: Any, request_of: Callable[..., Any], rows: Path, tmp_path: Path
+) -> None:
+    """B1: neither before the files have their names nor before the manifest; the next command removes what is left."""
+    model, out = saved(TABLE), tmp_path / "out"
+    command = [sys.executable, "-c", KILLED.format(function="write_quarantine"), str(model), str(rows), str(out)]
+    done = subprocess.run(command, check=False, cwd=Path(__file__).parents[2])
+
+    assert done.returncode == -signal.SIGKILL
+    assert not out.exists()
+    assert len(list(tmp_path.glob(".aside-*"))) == 1
+
+    predict(request_of(model, rows))
+
+    assert (out / "manifest.json").exists()
+    assert not list(tmp_path.glob(".aside-*"))
+
+
+def test_a_work_unit_without_a_report_stops_it(
+    saved: Any, request_of: Callable[..., Any], rows: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A16: records in = predicted + quarantined, or there is no result."""
+    monkeypatch.setattr(units, "store", lambda *_: None)
+
+    with pytest.raises(LedgerMismatch, match=r"1 of 1 work units were not predicted"):
+        predict(request_of(saved(TABLE), rows))
+
+    assert not (tmp_path / "out").exists()
+
+
+def test_data_that_changes_meanwhile_stops_it(
+    saved: Any, request_of: Callable[..., Any], rows: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Predictions belong to one state of the data."""
+    model, collect = saved(TABLE), units.collect
+
+    def collect_later(*arguments: Any) -> Any:
+        rows.write_text("size\n1\n2\n3\n4\n")
+        return collect(*arguments)
+
+    monkeypatch.setattr(units, "collect", collect_later)
+
+    with pytest.raises(BadInput, match=r"changed while it was being predicted"):
+        predict(request_of(model, rows))
+
+    assert not (tmp_path / "out").exists()
+
+
+def test_on_an_object_store(
+    saved: Any, request_of: Callable[..., Any], rows: Path, tmp_path: Path, s3_bucket: str
+) -> None:
+    """Model, data and output are on a store: the same files as on this machine, and a second command is refused."""
+    home, model = ObjectPath(f"{s3_bucket}/home"), saved(TABLE)
+    for name in files_below(model):
+        (home / "model" / name.removeprefix("1/")).write_bytes((model / name).read_bytes())
+    (home / "rows.csv").write_bytes(rows.read_bytes())
+    (home / "out" / ".unfinished" / "files" / "00000-00007").write_bytes(b"of a prediction that was killed")
+    request = request_of(home / "model", f"{home}/rows.csv", out=home / "out", state=tmp_path / "state")
+
+    predict(request)
+    predict(request_of(model, rows))
+
+    local = {name: (tmp_path / "out" / name).read_bytes() for name in files_below(tmp_path / "out")}
+    remote = {name: (home / "out" / name).read_bytes() for name in home_files(home / "out")}
+    assert remote.keys() == local.keys()
+    assert {name: remote[name] for name in remote if name != "manifest.json"} == {
+        name: local[name] for name in local if name != "manifest.json"
+    }
+    with pytest.raises(SettingsError, match=r"holds predictions already; choose another folder"):
+        predict(request)
+
+
+def home_files(folder: ObjectPath) -> list[str]:
+    """Returns the names of all objects but those of the lock."""
+    return [name for name in folder.files_below() if not name.startswith(".penstock/")]
