@@ -174,6 +174,13 @@ class TestBytes:
 
         assert shards(tmp_path / "one") == shards(tmp_path / "two") != {}
 
+    def test_a_shard_is_named_by_its_file_and_its_range(self, data: Path, tmp_path: Path) -> None:
+        """So workers divide files without a count over all of them."""
+        made = run(data, tmp_path / "out", min_shards=4)
+
+        ends = {shard.name.partition("tfrecord-")[2] for shard in made.shards}
+        assert ends == {f"f0000{file}-0000{part}-of-00002" for file in (0, 1) for part in (0, 1)}
+
     @pytest.mark.parametrize(
         "mode", ["multi_threading", pytest.param("multi_processing", marks=pytest.mark.slow)]
     )  # starting Beam's worker processes takes ten seconds

@@ -32,7 +32,7 @@ ROW_SOURCES = {
     "components.ingest.sources.parquet.parquet_rows:SOURCE": Format("Parquet", r"\.(parquet|pq)"),
     ARRAYS: Format("NumPy arrays", r"\.(npz|npy)"),
     "components.ingest.sources.tfrecord_rows:SOURCE": Format(
-        "TFRecords", r"(\.tfrecords?|tfrecord-(s\d+-)?\d+-of-\d+)(\.gz)?"
+        "TFRecords", r"(\.tfrecords?|tfrecord-(s\d+-)?(f\d+-)?\d+-of-\d+)(\.gz)?"
     ),
 }
 # … and sources whose files are one record each, with the folder as its class.
