@@ -40,7 +40,7 @@ class Manifest:
 
     data_digest: str
     found: int  # records in: files or rows read, and files quarantined before they were opened
-    sources: tuple[tuple[str, int, str], ...]  # path, size, sha256
+    sources: tuple[tuple[str, int, str], ...]  # path, size, sha256 or stat
     shards: tuple[Shard, ...]
     classes: dict[str, dict[str, int]]  # split -> class -> records
     quarantined: int

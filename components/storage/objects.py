@@ -31,6 +31,7 @@ _PART = 8 << 20  # bytes per request of a large transfer
 _MOST_PARTS = 9_000  # of one upload; S3 allows 10,000
 _AT_ONCE = 4  # requests of one transfer
 _PAGE = 1_000  # objects per request of a listing
+_PAGES = 50_000  # objects of a listing that are in memory at once: after an error, these are requested again
 _LARGEST_COPY = 5 << 30  # bytes that S3 copies in one request
 
 
@@ -92,12 +93,34 @@ class ObjectPath(UriPath):
 
     def files_below(self, depth: int | None = None) -> dict[str, RemoteStat]:
         """Returns all objects below by their relative names, by one listing; `depth` is the most names in one."""
+        return {name: stat for name, stat in self.entries() if depth is None or name.count("/") < depth}
 
-        def every_page(store: Any) -> "list[ObjectMeta]":
-            return [each for page in store.list(self.key or None, chunk_size=_PAGE) for each in page]
+    def entries(self) -> Iterator[tuple[str, RemoteStat]]:
+        """Yields all objects below with their relative names, in the order of the store, without the empty objects for
+        folders; never all of them are in memory.
+        """  # noqa: D205
+        held: tuple[str, RemoteStat] | None = None  # an empty object: the next one shows whether it is a folder
+        for each in self._listed():
+            found = _relative(each["path"], self.key), _stat_of(each)
+            if held and not found[0].startswith(f"{held[0]}/") and (self / held[0]).is_file():
+                yield held
+            held = found if found[0] and not found[1].st_size else None
+            if found[0] and not held:  # an empty name is the object of this folder itself
+                yield found
+        if held and (self / held[0]).is_file():
+            yield held
 
-        found = self._files_of(ask(self.uri, every_page))
-        return {name: stat for name, stat in found.items() if depth is None or name.count("/") < depth}
+    def _listed(self) -> Iterator["ObjectMeta"]:
+        """Yields what the store lists, some pages per request: a listing that fails goes on where it was."""
+        after: str | None = None
+
+        def next_pages(store: Any) -> "list[ObjectMeta]":
+            return list(next(iter(store.list(self.key or None, offset=after, chunk_size=_PAGES)), []))
+
+        # Listed again after its own name: the object of a folder, whose key ends in a / that obstore drops.
+        while found := [each for each in ask(self.uri, next_pages) if each["path"] != after]:
+            yield from found
+            after = found[-1]["path"]
 
     def _files_of(self, listed: "list[ObjectMeta]", folders: set[str] | None = None) -> dict[str, RemoteStat]:
         """Returns the files of a listing, without the empty objects for folders, whose key ends in /.

@@ -239,7 +239,7 @@ class _Planner:
             old = {path: digest for path, _, digest in manifest.read(examples.uri).sources}
         except (OSError, ValueError, KeyError, TypeError):
             return "data changed"
-        new = {printable(item.file.path): item.sha256 for item in self._survey().listing.files}
+        new = {printable(item.file.path): item.identity for item in self._survey().listing.files}
         return reasons.data_difference(old, new)
 
 

@@ -79,7 +79,7 @@ def build(
     built = Manifest(
         data_digest=listing.digest,
         found=sum(report.read for report in reports) + len(listing.quarantined) if table else listing.records,
-        sources=tuple((printable(item.file.path), item.size, item.sha256) for item in listing.files),
+        sources=tuple((printable(item.file.path), item.size, item.identity) for item in listing.files),
         shards=tuple(Shard(r.split, r.name, r.records, r.bytes, r.checksum) for r in reports if r.name),
         classes={split: {name: counts.get(name, 0) for name in names} for split, counts in classes.items()},
         quarantined=len(quarantined),
