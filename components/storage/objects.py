@@ -31,7 +31,6 @@ _PART = 8 << 20  # bytes per request of a large transfer
 _MOST_PARTS = 9_000  # of one upload; S3 allows 10,000
 _AT_ONCE = 4  # requests of one transfer
 _PAGE = 1_000  # objects per request of a listing
-_PAGES = 50_000  # objects of a listing that are in memory at once: after an error, these are requested again
 _LARGEST_COPY = 5 << 30  # bytes that S3 copies in one request
 
 
@@ -111,16 +110,28 @@ class ObjectPath(UriPath):
             yield held
 
     def _listed(self) -> Iterator["ObjectMeta"]:
-        """Yields what the store lists, some pages per request: a listing that fails goes on where it was."""
-        after: str | None = None
+        """Yields what the store lists, page by page; after an error the listing goes on where it was."""
+        after: str | None = None  # last object that is no folder: obstore drops the / at the end of a folder's key
+        since = skip = 0  # objects that were yielded after that one; those to skip, because they are listed again
+        pages: Iterator[list[ObjectMeta]] | None = None
 
-        def next_pages(store: Any) -> "list[ObjectMeta]":
-            return list(next(iter(store.list(self.key or None, offset=after, chunk_size=_PAGES)), []))
+        def next_page(store: Any) -> "list[ObjectMeta]":
+            nonlocal pages, skip
+            if pages is None:
+                pages, skip = iter(store.list(self.key or None, offset=after, chunk_size=_PAGE)), since
+            try:
+                return list(next(pages, []))
+            except Exception:
+                pages = None
+                raise
 
-        # Listed again after its own name: the object of a folder, whose key ends in a / that obstore drops.
-        while found := [each for each in ask(self.uri, next_pages) if each["path"] != after]:
-            yield from found
-            after = found[-1]["path"]
+        while page := ask(self.uri, next_page):
+            for each in page:
+                if skip:
+                    skip -= 1
+                    continue
+                yield each
+                after, since = (each["path"], 0) if each["size"] else (after, since + 1)
 
     def _files_of(self, listed: "list[ObjectMeta]", folders: set[str] | None = None) -> dict[str, RemoteStat]:
         """Returns the files of a listing, without the empty objects for folders, whose key ends in /.
