@@ -17,7 +17,7 @@ from components.ingest import run as ingesting
 from components.ingest import units
 from components.ingest.survey import survey
 from components.ingest.units import Output
-from components.records import manifest
+from components.records import manifest, source_files
 from components.records.manifest import Manifest
 from components.settings.ingest import Ingest
 from components.settings.splits import SPLITS, Splits
@@ -176,6 +176,7 @@ class TestBytes:
 
     def test_a_shard_is_named_by_its_file_and_its_range(self, data: Path, tmp_path: Path) -> None:
         """So workers divide files without a count over all of them."""
+        write_table(data / "b.csv", 600)  # as long as the other one
         made = run(data, tmp_path / "out", min_shards=4)
 
         ends = {shard.name.partition("tfrecord-")[2] for shard in made.shards}
@@ -249,7 +250,7 @@ class TestSpans:
 
         assert numbers == [*range(1000, 1100), *range(2000, 2100)]
         assert {shard.name.split("-")[2] for shard in made.shards} == {"s00001", "s00002"}
-        assert [path for path, _, _ in made.sources] == ["day-1/t.csv", "day-2/t.csv"]
+        assert [path for path, _, _ in source_files.read(tmp_path / "out")] == ["day-1/t.csv", "day-2/t.csv"]
 
     def test_an_unchanged_span_is_not_read_again(self, tmp_path: Path) -> None:
         """Its shards are hard links to those of the earlier ingest, and its bad rows are listed again."""
