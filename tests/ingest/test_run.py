@@ -183,12 +183,13 @@ class TestBytes:
         assert ends == {f"f0000{file}-0000{part}-of-00002" for file in (0, 1) for part in (0, 1)}
 
     @pytest.mark.parametrize(
-        "mode", ["multi_threading", pytest.param("multi_processing", marks=pytest.mark.slow)]
+        ("mode", "workers"),
+        [("multi_threading", 2), ("multi_threading", 4), pytest.param("multi_processing", 2, marks=pytest.mark.slow)],
     )  # starting Beam's worker processes takes ten seconds
-    def test_beam_workers_write_the_same_bytes(self, data: Path, tmp_path: Path, mode: str) -> None:
-        """Two workers of Beam and this process alone agree."""
+    def test_beam_workers_write_the_same_bytes(self, data: Path, tmp_path: Path, mode: str, workers: int) -> None:
+        """Several workers of Beam and this process alone agree."""
         run(data, tmp_path / "one")
-        run(data, tmp_path / "two", "--direct_num_workers=2", f"--direct_running_mode={mode}")
+        run(data, tmp_path / "two", f"--direct_num_workers={workers}", f"--direct_running_mode={mode}")
 
         assert shards(tmp_path / "one") == shards(tmp_path / "two") != {}
 
