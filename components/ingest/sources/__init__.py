@@ -37,14 +37,9 @@ class SourceFiles(Sequence[SourceFile]):
     def __init__(self, files: Iterable[SourceFile] = (), paths: Strings | None = None) -> None:
         """Adds files; with `paths`, their labels are added later, one by one."""
         self.paths = Strings() if paths is None else paths
-        self._numbers, self._labels = array("l"), dict[str, int]()
+        self._numbers, self._known, self.labels = array("l"), dict[str, int](), list[str]()
         for file in files:
             self.append(file.path, file.label)
-
-    @property
-    def labels(self) -> list[str]:
-        """Distinct labels."""
-        return list(self._labels)
 
     def append(self, path: str, label: str) -> None:
         """Adds a file."""
@@ -53,7 +48,10 @@ class SourceFiles(Sequence[SourceFile]):
 
     def append_label(self, label: str) -> None:
         """Adds the label of the next path."""
-        self._numbers.append(self._labels.setdefault(label, len(self._labels)))
+        number = self._known.setdefault(label, len(self.labels))
+        if number == len(self.labels):
+            self.labels.append(label)
+        self._numbers.append(number)
 
     def __len__(self) -> int:
         return len(self._numbers)
