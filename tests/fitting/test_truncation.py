@@ -27,7 +27,9 @@ def examples(tmp_path: Path) -> Path:
         with TFRecordWriter(tmp_path / split) as file:
             file.write([b"".join(example_parts({"text": text, "title": b"a b"}))] for text in texts)
         shards.append(manifest.Shard(split, split, file.records, file.size, file.checksum))
-    stored = manifest.Manifest("", 6, (), tuple(shards), {split: {} for split in TEXTS}, 0, {}, 0, ())
+    stored = manifest.Manifest(
+        "", 6, manifest.SourceTotals(), tuple(shards), {split: {} for split in TEXTS}, 0, {}, 0, ()
+    )
     manifest.write(tmp_path, stored, ())
     return tmp_path
 

@@ -214,5 +214,5 @@ def _images(reports: Sequence[ShardReport]) -> HashedImages:
 
 def _paths(listing: Listing, images: HashedImages) -> list[str]:
     """Returns the path of each image; the first one if several files have the same bytes."""
-    known = {int(item.sha256[:16], 16): item.file.path for item in reversed(listing.files)}
+    known = {int(item.sha256[:16], 16): item.file.path for item in reversed(listing.files) if item.sha256}
     return [printable(known.get(content, "")) for content in images.contents.tolist()]
