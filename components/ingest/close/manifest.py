@@ -74,8 +74,7 @@ def build(
     quarantined = [*listing.quarantined, *(bad for report in reports for bad in report.quarantined)]
     quarantined.sort(key=lambda bad: bad.path)
     # From the listed files too, not only from the records: a class that is quarantined whole must be listed with 0.
-    by_folder = {item.file.label for item in listing.files if item.file.label}
-    names = sorted(by_folder.union(*(report.classes for report in reports)))
+    names = sorted(listing.labels.union(*(report.classes for report in reports)))
     classes = {split: _sum(r.classes for r in reports if r.split == split) for split in SPLITS}
     built = Manifest(
         data_digest=listing.digest,

@@ -53,6 +53,10 @@ class SourceFiles(Sequence[SourceFile]):
             self.labels.append(label)
         self._numbers.append(number)
 
+    def each_label(self) -> Iterator[str]:
+        """Yields the label of each file."""
+        return map(self.labels.__getitem__, self._numbers)
+
     def __len__(self) -> int:
         return len(self._numbers)
 

@@ -59,7 +59,8 @@ def _is_unchanged(part: SpanFiles, needs: Needs) -> bool:
         if (found.files, found.quarantined, found.ignored) != (_sources(part), listing.quarantined, listing.ignored):
             return False
     # The stat of a file that was written just before it was hashed is empty: it might change without a new one.
-    stats = [item.stat for item in listing.files]
+    files = listing.files
+    stats = list(files.stats) if isinstance(files, ListedFiles) else [item.stat for item in files]
     return all(stats) and stats == _stats(part)
 
 
@@ -70,7 +71,7 @@ def _sources(part: SpanFiles) -> Sequence[SourceFile]:
 
 def _stats(part: SpanFiles) -> list[str]:
     """Returns the stats of the files as they are now; none if one of them was deleted."""
-    home, names = part.located.home, [item.file.path for item in part.listing.files]
+    home, names = part.located.home, [path for path, _, _ in part.listing.identities()]
     try:
         if isinstance(home, Path):
             return [stat_key(os.stat(f"{home}/{name}")) for name in names]  # noqa: PTH116 - a Path takes longer

@@ -134,7 +134,8 @@ class TestRows:
         }
         assert (made.found, sum(made.records.values()), made.quarantined) == (60, 58, 2)
         assert {path.name for path in (tmp_path / "out").iterdir() if path.is_dir()} == {
-            f"Split-{split}" for split in SPLITS
+            "sources",
+            *(f"Split-{split}" for split in SPLITS),
         }
 
     def test_neither_ranges_nor_the_order_of_files_matter(
