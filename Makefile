@@ -23,7 +23,7 @@ demo: setup  ## generate sample data and run TASK (default: image) from raw data
 test: setup  ## run the tests that every change must pass, in WORKERS (default: 3) processes; ARGS goes to pytest
 	@$(PYTEST) -m "not all and not engine" $(ARGS)
 
-test-fast: setup  ## run the tests that take less than about 3 seconds each and run no pipeline
+test-fast: setup  ## run the quick tests: no pipeline, no training, no long fuzzing
 	@$(PYTEST) -m "not slow and not e2e and not all and not engine" $(ARGS)
 
 test-all: setup  ## run all tests but those of engines, with long fuzzing and the benchmarks' own tests

@@ -141,7 +141,7 @@ class Display:
 
     def surveyed(self, found: Survey) -> None:
         """Prints what will be read: source, spans, columns by type."""
-        files, size = len(found.listing.files), sum(item.size for item in found.listing.files)
+        files, size = len(found.listing.files), found.listing.size
         rows = [("source", f"{detect.name_of(found.source)}: {files:,} files, {size / 1e6:,.1f} MB")]
         if found.spans[0].span.number is not None:
             rows.append(("spans", ", ".join(_span_text(part.span) for part in found.spans)))

@@ -1,13 +1,14 @@
 """Raw data to sharded TFRecords on Beam: link what an earlier ingest has read, write the rest, build the manifest.
 
-survey ─► spans ─┬─ unchanged since an earlier ingest ─► its shards are linked ───────┐
-                 └─ work units ─► Beam: one element per unit ─► shards and reports ───┴─► manifest, quarantine, schema
+survey ─► spans ─┬─ unchanged since an earlier ingest ─► its shards are linked ───────────────────┐
+                 └─ work list ─► Beam: divide ─► distribute ─► write ─► shards and reports ───────┴─► manifest,
+                                                                                          quarantine, schema
 """
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import apache_beam as beam
 from apache_beam.options.pipeline_options import DirectOptions
@@ -19,7 +20,7 @@ from components.ingest import units
 from components.ingest.close import duplicates, manifest, reports, reuse
 from components.ingest.survey import identity, schema
 from components.ingest.survey.survey import SpanFiles, Survey, Table
-from components.ingest.units import Output, Unit
+from components.ingest.units import FilesUnit, Output, RowsFile, Unit
 from components.ingest.write import fingerprints, labels, strata
 from components.ingest.write.report import ShardReport
 from components.ingest.write.strata import Strata
@@ -44,11 +45,13 @@ class IngestJob:
 def run(job: IngestJob, make_pipeline: Callable[[], beam.Pipeline], survey_again: Callable[[], Survey]) -> Manifest:
     """Ingests the data and returns its manifest."""
     job.quarantine_list.unlink(missing_ok=True)  # of an earlier attempt
+    durable.remove(job.output.artifact / reports.FOLDER)
+    job = replace(job, output=replace(job.output, table=job.found.table))
     decided = _stratify(job, make_pipeline) if job.output.settings.splits.stratify else None
     work = [_work_of(job, span, decided) for span in job.found.spans]
-    todo = [unit for each in work for unit in each.units]
+    todo = [item for each in work for item in each.todo]
     if todo:
-        _write_units(job, todo, make_pipeline)
+        _write(job, todo, make_pipeline)
     found = [report for each in work for report in _collect(job.output.artifact, each)]
     for folder in (reports.FOLDER, strata.FOLDER):
         durable.remove(job.output.artifact / folder)
@@ -66,7 +69,7 @@ class _SpanWork:
     span: SpanFiles
     key: str  # decides whether a later ingest can reuse the span; empty if the data has no spans
     reused: Sequence[ShardReport] | None  # of shards that were linked
-    units: Sequence[Unit]
+    todo: Sequence[FilesUnit | RowsFile]
 
 
 def _stratify(job: IngestJob, make_pipeline: Callable[[], beam.Pipeline]) -> Strata:
@@ -74,11 +77,9 @@ def _stratify(job: IngestJob, make_pipeline: Callable[[], beam.Pipeline]) -> Str
     found, output = job.found, job.output
     if found.table is None:
         return strata.decide(strata.of_files(found.listing.files, output.settings.splits), output.settings.splits)
-    todo = [
-        unit for span in found.spans for unit in units.of_rows(span, found.table, output.settings, units.PlacesUnit)
-    ]
-    _write_units(job, todo, make_pipeline)
-    places = strata.collect(output.artifact, [unit.name for unit in todo])
+    todo = [file for span in found.spans for file in units.of_rows(span, output.settings, units.PlacesUnit)]
+    _write(job, todo, make_pipeline)
+    places = strata.collect(output.artifact, _names(output.artifact, todo))
     decided = strata.decide(places, output.settings.splits)
     decided.save(output.artifact)
     return decided
@@ -88,27 +89,26 @@ def _work_of(job: IngestJob, span: SpanFiles, decided: Strata | None) -> _SpanWo
     table, settings = job.found.table, job.output.settings
     key = reuse.key_of(span, table, settings, decided.digest if decided else "") if span.span.name else ""
     reused = reuse.link_shards(span, key, job.earlier, job.output.artifact) if key and job.earlier else None
-    return _SpanWork(span, key, reused, units.of_span(span, table, settings, decided) if reused is None else ())
+    work = units.of_span(span, table is not None, settings, decided) if reused is None else ()
+    return _SpanWork(span, key, reused, work)
 
 
-def _write_units(job: IngestJob, todo: Sequence[Unit], make_pipeline: Callable[[], beam.Pipeline]) -> None:
+def _write(job: IngestJob, todo: Sequence[FilesUnit | RowsFile], make_pipeline: Callable[[], beam.Pipeline]) -> None:
     _progress.start(len(job.found.listing.files) if job.found.table is None else 0)
     pipeline = make_pipeline()
     if _is_local(pipeline):
         # Beam would run the units one after another in this process, and pickle them several times before: a third
         # of the whole ingest for small files.
-        units.write_all(todo, job.output, _progress.add)
+        units.write_all(units.divide_all(todo, job.output), job.output, _progress.add)
         return
     beam_workers.prepare()
-    write = beam.ParDo(_WriteUnit(job.output.for_workers()))
+    output = job.output.for_workers()
     with pipeline:
-        todo_units = pipeline | "WorkUnits" >> beam.Create(todo)
-        if isinstance(pipeline.runner, DirectRunner):
-            _ = todo_units | "WriteShards" >> write
-        else:
-            # An engine sees the units as elements that cross a shuffle, before they are written and after: it
-            # distributes them, and its metrics show how many are written.
-            written = todo_units | "Distribute" >> beam.Reshuffle() | "WriteShards" >> write
+        divided = pipeline | "WorkList" >> beam.Create(todo) | "Divide" >> beam.ParDo(_Divide(output))
+        # The units of one file are elements that cross a shuffle, so any worker can write them.
+        written = divided | "Distribute" >> beam.Reshuffle() | "WriteShards" >> beam.ParDo(_WriteUnit(output))
+        if not isinstance(pipeline.runner, DirectRunner):
+            # An engine's metrics show what crosses a shuffle: so they show how many units are written.
             _ = written | "Written" >> beam.Reshuffle() | "Count" >> beam.ParDo(_CountRecords())
 
 
@@ -116,6 +116,16 @@ def _is_local(pipeline: beam.Pipeline) -> bool:
     """Whether the pipeline would run in this process, without workers."""
     workers = pipeline.options.view_as(DirectOptions).direct_num_workers
     return isinstance(pipeline.runner, DirectRunner) and workers == 1
+
+
+class _Divide(beam.DoFn):
+    """Divides files of rows into work units; other elements are work units already."""
+
+    def __init__(self, output: Output) -> None:
+        self._output = output
+
+    def process(self, item: FilesUnit | RowsFile) -> list[Any]:
+        return list(units.units_of(item, self._output))
 
 
 class _WriteUnit(beam.DoFn):
@@ -141,10 +151,18 @@ class _CountRecords(beam.DoFn):
 
 def _collect(artifact: "Location", work: _SpanWork) -> list[ShardReport]:
     """Returns the reports of one span, with paths relative to all of the data."""
-    found = reports.collect(artifact, [unit.name for unit in work.units]) if work.reused is None else work.reused
+    found = reports.collect(artifact, _names(artifact, work.todo)) if work.reused is None else work.reused
     if work.key:
         reuse.store(artifact, work.span, work.key, found)
     return [_with_prefix(report, work.span.prefix) for report in found]
+
+
+def _names(artifact: "Location", todo: Sequence[FilesUnit | RowsFile]) -> list[str]:
+    """Returns the names of all work units that must have been written."""
+    files = [item for item in todo if isinstance(item, RowsFile)]
+    ranges = reports.divisions(artifact, [file.number for file in files])
+    of_files = [unit.name for file, found in zip(files, ranges, strict=True) for unit in file.units_of(found)]
+    return [*(item.name for item in todo if isinstance(item, FilesUnit)), *of_files]
 
 
 def _with_prefix(report: ShardReport, prefix: str) -> ShardReport:

@@ -1,9 +1,10 @@
 """Work units: what one Beam element reads and writes, decided before any byte is moved.
 
     one span ─┬─ a file is a record ─► shards assigned by content hash ───► one work unit per shard
-              └─ rows ─► ranges of files, the same on any machine ─► one work unit per range, one shard per split
+              └─ files of rows ─► each divided by a worker ─► one work unit per range, one shard per split
 
-No record crosses a shuffle, and a retried bundle writes the same files again.
+A range is named by the number of its file and its own: no count over all files is needed. No record crosses a shuffle,
+and a retried bundle writes the same files again.
 
 Beam, TensorFlow, Arrow and pydantic are not imported at the top: a worker process, which writes units of files, does
 without them and so starts in 0.1 s.
@@ -27,7 +28,7 @@ from components.ingest.write.report import ShardReport
 from components.ingest.write.shards import ShardFiles
 
 if TYPE_CHECKING:
-    from components.ingest.sources.rows import Range, RowSource
+    from components.ingest.sources.rows import Range
     from components.ingest.survey.survey import SpanFiles, Table
     from components.ingest.write.rows import RangeReader
     from components.ingest.write.strata import Strata
@@ -46,10 +47,17 @@ class Output:
     artifact: "Location"
     settings: "Ingest"
     checks: Path | None = None  # cache of image checks, on the disk of this machine
+    table: "Table | None" = None  # the columns of rows; here, because a copy in every unit could be gigabytes
 
     def for_workers(self) -> "Output":
         """Returns the output for Beam's workers: if they share only a store, they have no cache of image checks."""
         return self if isinstance(self.artifact, Path) else replace(self, checks=None)
+
+    def columns(self) -> "Table":
+        """Returns the columns of rows."""
+        if self.table is None:
+            raise ValueError("files that are records have no table")
+        return self.table
 
     def plain(self) -> "Output":
         """Returns the output with settings that a worker process can read without importing pydantic."""
@@ -82,7 +90,6 @@ class RowsUnit:
     part: "Range"
     shard: str  # end of the shards' names
     home: Place
-    table: "Table"
 
     @property
     def name(self) -> str:
@@ -98,7 +105,7 @@ class RowsUnit:
     def _reader(self, output: Output) -> "RangeReader":
         from components.ingest.write.rows import RangeReader
 
-        table, settings = self.table, output.settings
+        table, settings = output.columns(), output.settings
         split_by = table.names.get(settings.split_by, settings.split_by)
         return RangeReader(
             self.part, table.source, table.schema, self.home,
@@ -127,11 +134,48 @@ class PlacesUnit(RowsUnit):
 Unit = FilesUnit | RowsUnit
 
 
+@dataclass(frozen=True)
+class RowsFile:
+    """A file of rows, which becomes the units of its ranges: to find where records end, most formats are read."""
+
+    path: str  # relative to home
+    home: Place
+    number: str  # begins the ends of its shards' names
+    target: int  # bytes per range
+    kind: type[RowsUnit] = RowsUnit
+
+    def units(self, output: Output) -> list[RowsUnit]:
+        """Returns the work units of the file; they are stored for the next pass, and for those who collect reports."""
+        found = reports.division(output.artifact, self.number)
+        if found is None:
+            found = output.columns().source.divide(self.home / self.path, self.path, self.target)
+            reports.store_division(output.artifact, self.number, found)
+        return self.units_of(found)
+
+    def units_of(self, ranges: "Sequence[Range]") -> list[RowsUnit]:
+        """Returns a work unit per range."""
+        return [
+            self.kind(each, shards.numbered(index, len(ranges), self.number), self.home)
+            for index, each in enumerate(ranges)
+        ]
+
+
+def units_of(item: FilesUnit | RowsFile, output: Output) -> Sequence[Unit]:
+    """Returns the work units of an element of the work list."""
+    return item.units(output) if isinstance(item, RowsFile) else [item]
+
+
 def write(unit: Unit, output: Output) -> int:
     """Writes a unit and its report; returns its number of records, the quarantined ones included."""
     made = unit.write(output)
     reports.store(output.artifact, unit.name, made)
     return sum(report.records + len(report.quarantined) for report in made)
+
+
+def divide_all(items: Sequence[FilesUnit | RowsFile], output: Output) -> list[Unit]:
+    """Returns the work units of all elements of the work list; files are divided on all cores of this machine."""
+    with ThreadPoolExecutor(_CORES) as threads:
+        return [unit for found in threads.map(lambda item: units_of(item, output), items) for unit in found]
 
 
 def write_all(units: Sequence[Unit], output: Output, done: Callable[[int], None]) -> None:
@@ -199,30 +243,28 @@ def _is_long(units: Sequence[Unit]) -> bool:
 
 
 def of_span(
-    span: "SpanFiles", table: "Table | None", settings: "Ingest", strata: "Strata | None" = None
-) -> Sequence[Unit]:
-    """Returns the work units of one span; work units of rows read the strata themselves."""
-    if table is not None:
-        return of_rows(span, table, settings)
+    span: "SpanFiles", is_table: bool, settings: "Ingest", strata: "Strata | None" = None
+) -> "Sequence[FilesUnit | RowsFile]":
+    """Returns the work list of one span; work units of rows read the strata themselves."""
+    if is_table:
+        return of_rows(span, settings)
     files = span.listing.files
     splits = strata.splits_of_files(files, settings.splits) if strata else None
     assigned = shards.assign(files, settings, span.span.name, splits)
     return [FilesUnit(shard, span.located.source, span.located.home) for shard in assigned]
 
 
-def of_rows(span: "SpanFiles", table: "Table", settings: "Ingest", kind: type[RowsUnit] = RowsUnit) -> list[RowsUnit]:
-    """Returns the work units of one span of rows."""
-    home, name = span.located.home, span.span.name
-    ranges = divide(span, table.source, settings)
-    return [kind(each, shards.numbered(index, len(ranges), name), home, table) for index, each in enumerate(ranges)]
-
-
-def divide(span: "SpanFiles", source: "RowSource", settings: "Ingest") -> "list[Range]":
-    """Divides the files of a span into ranges of about `shard_mb`, at least `min_shards` of them if possible."""
+def of_rows(span: "SpanFiles", settings: "Ingest", kind: type[RowsUnit] = RowsUnit) -> list[RowsFile]:
+    """Returns the files of one span of rows, to be divided into ranges of `shard_mb`, at least `min_shards` of them."""
     sizes = {item.file.path: item.size for item in span.listing.files}
     rows = sum(sizes[name] for name in span.located.files)
     target = _range_bytes(rows, sum(sizes.values()), settings)
-    return [each for name in span.located.files for each in source.divide(span.located.home / name, name, target)]
+    names = span.located.files
+    numbers = [f"f{number:05d}" for number in range(len(names))] if len(names) > 1 else [""]
+    return [
+        RowsFile(name, span.located.home, f"{span.span.name}-{number}".strip("-"), target, kind)
+        for name, number in zip(names, numbers, strict=True)
+    ]
 
 
 def _range_bytes(rows: int, everything: int, settings: "Ingest") -> int:

@@ -1,6 +1,7 @@
 """The manifest of an Examples artifact: what was read, what each shard holds, how many records were quarantined.
 
-<artifact>/manifest.json     source files, shards with records + bytes + checksum, records per class
+<artifact>/manifest.json     totals, shards with records + bytes + checksum, records per class
+<artifact>/sources/          the source files; see `source_files.py`
 <artifact>/quarantine.jsonl  one line per quarantined file or row: path, position, reason, first bytes
 """
 
@@ -35,12 +36,20 @@ class Shard:
 
 
 @dataclass(frozen=True)
+class SourceTotals:
+    """Number and size of the source files."""
+
+    files: int = 0
+    bytes: int = 0
+
+
+@dataclass(frozen=True)
 class Manifest:
     """What an ingest read and wrote."""
 
     data_digest: str
     found: int  # records in: files or rows read, and files quarantined before they were opened
-    sources: tuple[tuple[str, int, str], ...]  # path, size, sha256
+    sources: SourceTotals
     shards: tuple[Shard, ...]
     classes: dict[str, dict[str, int]]  # split -> class -> records
     quarantined: int
@@ -82,9 +91,16 @@ def read(artifact: "DataPath") -> Manifest:
     """Reads the manifest of an artifact."""
     stored = orjson.loads((artifact / MANIFEST).read_bytes())
     stored["shards"] = tuple(Shard(**shard) for shard in stored["shards"])
-    stored["sources"] = tuple(tuple(row) for row in stored["sources"])
+    stored["sources"] = _source_totals(stored["sources"])
     stored["warnings"], stored["notes"] = tuple(stored["warnings"]), tuple(stored.get("notes", ()))
     return Manifest(**stored)
+
+
+def _source_totals(stored: Any) -> SourceTotals:
+    """Returns the totals; manifests of earlier versions have the files themselves."""
+    if isinstance(stored, list):
+        return SourceTotals(len(stored), sum(size for _, size, _ in stored))
+    return SourceTotals(**stored)
 
 
 def write_quarantine(path: "Location", quarantined: Iterable[Quarantined]) -> None:

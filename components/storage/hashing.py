@@ -1,5 +1,10 @@
 """SHA-256 of files, each read once: a digest is cached as long as the stat of the file stays the same.
 
+    small input ─► hash_files ─► content, so a touched or copied file is the same one
+    tables ─► identify_files ─┬─ on a store ─────────────► what the store says: size and etag
+                              ├─ more than HASHED_BYTES ─► size, times and inode
+                              └─ else ───────────────────► hash_files
+
 The stat key contains ctime as well as mtime: a file changed in place can be given its old mtime again, but not its old
 ctime, so a hit means that the bytes are those that were hashed. An object on a store has an identity, its etag, which
 changes with the content. On other filesystems, size and time are all there is; a file without a time is never cached.
@@ -17,6 +22,7 @@ from components.storage.cache import Cache
 from components.storage.paths import DataPath, DataStat, open_whole, stats
 from components.storage.uri_path import LONG_REQUEST
 
+HASHED_BYTES = 10 << 30  # local tables up to this size are identified by content, which takes 6 CPU seconds, once
 _TABLE = "hashes_2"
 _CHUNK = 256 << 10
 _REQUESTS = 16  # to a store at once
@@ -44,11 +50,34 @@ class HashCache:
         """Opens the cache in `file`; without a file, digests are kept in memory."""
         self._cache = Cache(file, _TABLE, read_only=read_only)
 
-    def hash_files(self, folder: DataPath, names: Iterable[str]) -> list[HashedFile]:
-        """Returns size and digest of each file in `folder`; files with an unknown stat are read."""
+    def identify_files(self, folder: DataPath, names: Iterable[str]) -> list[HashedFile]:
+        """Returns size and identity of each file in `folder`; large data is not read, and then has no digest.
+
+        Which identity is used depends on the place and the size of the data alone, so it is the same in every run.
+        """
+        names = list(names)
+        found = stats(folder, names)
+        is_large = sum(stat.st_size for stat in found) > HASHED_BYTES
+        if all(_has_identity(stat) or (is_large and stat.st_mtime_ns) for stat in found):
+            settled = _wait_until_settled(folder, names, found)
+            return [
+                HashedFile(name, stat.st_size, "", stat_key(stat)) for name, stat in zip(names, settled, strict=True)
+            ]
+        return self.hash_files(folder, names, found)
+
+    def hash_files(
+        self, folder: DataPath, names: Iterable[str], known: Sequence[DataStat] | None = None
+    ) -> list[HashedFile]:
+        """Returns size and digest of each file in `folder`; files with an unknown stat are read.
+
+        Args:
+            folder: the folder.
+            names: paths relative to it.
+            known: stats of the files, if they were just taken.
+        """
         names = list(names)
         keys = [os.fsencode(f"{folder}/{name}") for name in names]
-        found, now = stats(folder, names), time.time_ns()
+        found, now = known or stats(folder, names), time.time_ns()
         stat_keys = [stat_key(stat) for stat in found]
         cached = self._cache.get(keys)
         digests = [_digest(cached.get(key, b""), stat) for key, stat in zip(keys, stat_keys, strict=True)]
@@ -98,10 +127,24 @@ def digest_of(parts: Iterable[str]) -> str:
 
 
 def stat_key(stat: DataStat) -> str:
-    """Returns a text that changes whenever a file is written, replaced or given another time."""
+    """Returns a text that changes whenever a file is written; an object has another one with another content."""
     if not isinstance(stat, os.stat_result):
-        return ":".join(filter(None, (str(stat.st_size), str(stat.st_mtime_ns), stat.identity.replace(" ", "_"))))
+        return f"{stat.st_size}:{stat.identity.replace(' ', '_') or stat.st_mtime_ns}"
     return f"{stat.st_size}:{stat.st_mtime_ns}:{stat.st_ctime_ns}:{stat.st_ino}"
+
+
+def _has_identity(stat: DataStat) -> bool:
+    return not isinstance(stat, os.stat_result) and bool(stat.identity)
+
+
+def _wait_until_settled(folder: DataPath, names: Sequence[str], found: Sequence[DataStat]) -> list[DataStat]:
+    """Returns stats of files that were taken so late that each file will have another one if it is written again."""
+    now = time.time_ns()
+    young = [at for at, stat in enumerate(found) if isinstance(stat, os.stat_result) and not _is_settled(stat, now)]
+    if young:
+        time.sleep(_SETTLED_NS / 10**9)
+    again = dict(zip(young, stats(folder, [names[at] for at in young]), strict=True))
+    return [again.get(at, stat) for at, stat in enumerate(found)]
 
 
 def _digest(cached: bytes, key: str) -> str:

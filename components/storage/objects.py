@@ -92,12 +92,46 @@ class ObjectPath(UriPath):
 
     def files_below(self, depth: int | None = None) -> dict[str, RemoteStat]:
         """Returns all objects below by their relative names, by one listing; `depth` is the most names in one."""
+        return {name: stat for name, stat in self.entries() if depth is None or name.count("/") < depth}
 
-        def every_page(store: Any) -> "list[ObjectMeta]":
-            return [each for page in store.list(self.key or None, chunk_size=_PAGE) for each in page]
+    def entries(self) -> Iterator[tuple[str, RemoteStat]]:
+        """Yields all objects below with their relative names, in the order of the store, without the empty objects for
+        folders; never all of them are in memory.
+        """  # noqa: D205
+        held: tuple[str, RemoteStat] | None = None  # an empty object: the next one shows whether it is a folder
+        for each in self._listed():
+            found = _relative(each["path"], self.key), _stat_of(each)
+            if held and not found[0].startswith(f"{held[0]}/") and (self / held[0]).is_file():
+                yield held
+            held = found if found[0] and not found[1].st_size else None
+            if found[0] and not held:  # an empty name is the object of this folder itself
+                yield found
+        if held and (self / held[0]).is_file():
+            yield held
 
-        found = self._files_of(ask(self.uri, every_page))
-        return {name: stat for name, stat in found.items() if depth is None or name.count("/") < depth}
+    def _listed(self) -> Iterator["ObjectMeta"]:
+        """Yields what the store lists, page by page; after an error the listing goes on where it was."""
+        after: str | None = None  # last object that is no folder: obstore drops the / at the end of a folder's key
+        since = skip = 0  # objects that were yielded after that one; those to skip, because they are listed again
+        pages: Iterator[list[ObjectMeta]] | None = None
+
+        def next_page(store: Any) -> "list[ObjectMeta]":
+            nonlocal pages, skip
+            if pages is None:
+                pages, skip = iter(store.list(self.key or None, offset=after, chunk_size=_PAGE)), since
+            try:
+                return list(next(pages, []))
+            except Exception:
+                pages = None
+                raise
+
+        while page := ask(self.uri, next_page):
+            for each in page:
+                if skip:
+                    skip -= 1
+                    continue
+                yield each
+                after, since = (each["path"], 0) if each["size"] else (after, since + 1)
 
     def _files_of(self, listed: "list[ObjectMeta]", folders: set[str] | None = None) -> dict[str, RemoteStat]:
         """Returns the files of a listing, without the empty objects for folders, whose key ends in /.

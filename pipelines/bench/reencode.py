@@ -27,7 +27,7 @@ def write(artifact: Path, out: Path, column: str, settings: Ingest) -> None:
     records = [_reencoded(record, column, settings) for record in stored.as_numpy_iterator()]
     (out / "Split-train").mkdir(parents=True)
     shards = [_shard(out, number, records[number::_SHARDS]) for number in range(min(_SHARDS, len(records)))]
-    manifest.write(out, replace(original, shards=tuple(shards), sources=()), ())
+    manifest.write(out, replace(original, shards=tuple(shards), sources=manifest.SourceTotals()), ())
 
 
 def _reencoded(record: bytes, column: str, settings: Ingest) -> bytes:

@@ -77,7 +77,7 @@ class Printer:
         self._pairs(
             ("path", one_line(facts.path, _LINE)),
             ("kind", "Examples artifact"),
-            ("sources", f"{len(stored.sources):,}, {decimal(sum(source[1] for source in stored.sources))}"),
+            ("sources", f"{stored.sources.files:,}, {decimal(stored.sources.bytes)}"),
             ("records", f"{sum(stored.records.values()):,} of {stored.found:,}"),
             *_reasons("quarantined", facts.reasons, stored.quarantined),
             *_lines("changed", [f"{reason}: {count:,}" for reason, count in stored.changed.items()]),

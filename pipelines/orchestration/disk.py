@@ -79,7 +79,7 @@ def explained(folders: Callable[[], Mapping[Path, str]], needed: Callable[[], st
 
 def needed_for(found: Survey) -> str:
     """Returns what is known about the space for raw data."""
-    return f"the data alone has {sum(item.size for item in found.listing.files) / 1e6:,.1f} MB"
+    return f"the data alone has {found.listing.size / 1e6:,.1f} MB"
 
 
 def size(folders: Iterable[Path]) -> int:

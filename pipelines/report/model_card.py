@@ -48,7 +48,7 @@ def make(config: RunConfig, facts: RunFacts, used: Mapping[str, Execution], outp
         },
         "data": {
             "digest": ingested.data_digest,
-            "files": len(ingested.sources),
+            "files": ingested.sources.files,
             "records": ingested.records,
             "records_by_class": ingested.classes,
             "quarantined": ingested.quarantined,

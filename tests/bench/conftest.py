@@ -42,7 +42,7 @@ def artifact(tmp_path_factory: pytest.TempPathFactory) -> Path:
     written = manifest.Manifest(
         data_digest="",
         found=RECORDS,
-        sources=(),
+        sources=manifest.SourceTotals(),
         shards=tuple(_shard(folder, index) for index in range(SHARDS)),
         classes={"train": dict.fromkeys(CLASSES, RECORDS // 2), "eval": {}, "test": {}},
         quarantined=0,

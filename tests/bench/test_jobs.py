@@ -46,7 +46,7 @@ def test_each_round_starts_with_another_variant() -> None:
     assert [worker.turns(3, number) for number in range(4)] == [[0, 1, 2], [1, 2, 0], [2, 0, 1], [0, 1, 2]]
 
 
-@pytest.mark.slow
+@pytest.mark.all
 def test_every_variant_is_measured(artifact: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Training, the tutorial code, a stage, and images stored smaller, in a fresh process.
 
@@ -87,7 +87,7 @@ def test_a_worker_process_that_dies(artifact: Path) -> None:
         jobs.run(deadly)
 
 
-@pytest.mark.slow
+@pytest.mark.all
 def test_training_is_measured(artifact: Path) -> None:
     """Input, model and both, in a fresh process, on the records of an artifact."""
     shortest = replace(job(artifact), settings=Settings(input=SETTINGS))

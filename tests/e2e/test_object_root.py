@@ -35,7 +35,7 @@ ObjectPath.upload = killed
 
 # The direct runner reads and writes on the store, as the workers of an engine do.
 DISTRIBUTED = """
-from pipelines.orchestration import engines
+from pipelines.orchestration.runners import engines
 engines.is_distributed = lambda *_: True
 """
 

@@ -184,7 +184,13 @@ class FirstRun:
     result: Any
 
 
-@pytest.fixture(scope="module", params=DATA_SETS)
+LONG = {"parquet, regression", "npz", "jsonl with images"}  # each adds a task or a head, and no promise
+
+
+@pytest.fixture(
+    scope="module",
+    params=[pytest.param(name, marks=pytest.mark.all if name in LONG else ()) for name in DATA_SETS],
+)
 def first_run(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory, make_pipeline: Any) -> FirstRun:
     """A first run on each data set."""
     home, data_set = tmp_path_factory.mktemp("own"), DATA_SETS[request.param]

@@ -185,12 +185,11 @@ def read_outcome() -> Callable[[Path, str], Outcome]:
         store = Store(root / "metadata.db", task)
         names = (*DATA_NODES, "Trainer")
         newest = {name: next(each for each in store.executions(name) if each.state == "COMPLETE") for name in names}
-        (model,) = root.glob("Trainer/model/*/Format-Serving/variables/variables.data*")
-        (fitted,) = root.glob("Transform/transform_graph/*/transform_fn/assets")
-        (examples,) = root.glob("Ingest/examples/*")
+        outputs = {(node, out.name): Path(str(out.uri)) for node in names for out in store.outputs(newest[node].id)}
+        (model,) = outputs["Trainer", "model"].glob("Format-Serving/variables/variables.data*")
         return Outcome(
-            shards=digests(examples),
-            fitted=digests(fitted),
+            shards=digests(outputs["Ingest", "examples"]),
+            fitted=digests(outputs["Transform", "transform_graph"] / "transform_fn" / "assets"),
             weights=hashlib.sha256(model.read_bytes()).hexdigest(),
             metrics=newest["Evaluator"].facts["metrics"],
             ledgers={name: execution.ledger for name, execution in newest.items()},

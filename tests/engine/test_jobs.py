@@ -21,6 +21,8 @@ from pipelines.engine import cluster, jobs, places
 from pipelines.engine.rest import Flink, Unreachable
 from pipelines.orchestration.runners.flink_runner import _Watch
 
+pytestmark = pytest.mark.slow
+
 NAME = "penstock-text-ingest-1"
 
 

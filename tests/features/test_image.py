@@ -17,6 +17,8 @@ from components.native.decode import loader
 from components.records import image_format
 from components.settings.input import Augmentation, Input
 
+pytestmark = pytest.mark.slow
+
 Pixels = NDArray[np.uint8]
 
 SIZE = 32

@@ -13,6 +13,8 @@ from hypothesis.extra import numpy as arrays
 from components.fitting.combine import CombineRows
 from components.fitting.quantiles import ValueCounts
 
+pytestmark = pytest.mark.slow
+
 RANDOM = np.random.default_rng(7)
 ROWS, BUCKETS = 200_000, 16
 COLUMNS = {

@@ -10,6 +10,8 @@ from components.records import manifest
 from components.records.tfrecord import TFRecordWriter
 from components.settings.transform import Fit
 
+pytestmark = pytest.mark.slow
+
 TEXTS = {
     "train": [b"one two three", b"one two, three four", b"", b"word " * 5_000_000],
     "eval": [b"one two three", b"x" * 1000],
@@ -25,7 +27,9 @@ def examples(tmp_path: Path) -> Path:
         with TFRecordWriter(tmp_path / split) as file:
             file.write([b"".join(example_parts({"text": text, "title": b"a b"}))] for text in texts)
         shards.append(manifest.Shard(split, split, file.records, file.size, file.checksum))
-    stored = manifest.Manifest("", 6, (), tuple(shards), {split: {} for split in TEXTS}, 0, {}, 0, ())
+    stored = manifest.Manifest(
+        "", 6, manifest.SourceTotals(), tuple(shards), {split: {} for split in TEXTS}, 0, {}, 0, ()
+    )
     manifest.write(tmp_path, stored, ())
     return tmp_path
 

@@ -17,7 +17,7 @@ from components.ingest import run as ingesting
 from components.ingest import units
 from components.ingest.survey import survey
 from components.ingest.units import Output
-from components.records import manifest
+from components.records import manifest, source_files
 from components.records.manifest import Manifest
 from components.settings.ingest import Ingest
 from components.settings.splits import SPLITS, Splits
@@ -174,13 +174,22 @@ class TestBytes:
 
         assert shards(tmp_path / "one") == shards(tmp_path / "two") != {}
 
+    def test_a_shard_is_named_by_its_file_and_its_range(self, data: Path, tmp_path: Path) -> None:
+        """So workers divide files without a count over all of them."""
+        write_table(data / "b.csv", 600)  # as long as the other one
+        made = run(data, tmp_path / "out", min_shards=4)
+
+        ends = {shard.name.partition("tfrecord-")[2] for shard in made.shards}
+        assert ends == {f"f0000{file}-0000{part}-of-00002" for file in (0, 1) for part in (0, 1)}
+
     @pytest.mark.parametrize(
-        "mode", ["multi_threading", pytest.param("multi_processing", marks=pytest.mark.slow)]
+        ("mode", "workers"),
+        [("multi_threading", 2), ("multi_threading", 4), pytest.param("multi_processing", 2, marks=pytest.mark.slow)],
     )  # starting Beam's worker processes takes ten seconds
-    def test_beam_workers_write_the_same_bytes(self, data: Path, tmp_path: Path, mode: str) -> None:
-        """Two workers of Beam and this process alone agree."""
+    def test_beam_workers_write_the_same_bytes(self, data: Path, tmp_path: Path, mode: str, workers: int) -> None:
+        """Several workers of Beam and this process alone agree."""
         run(data, tmp_path / "one")
-        run(data, tmp_path / "two", "--direct_num_workers=2", f"--direct_running_mode={mode}")
+        run(data, tmp_path / "two", f"--direct_num_workers={workers}", f"--direct_running_mode={mode}")
 
         assert shards(tmp_path / "one") == shards(tmp_path / "two") != {}
 
@@ -242,7 +251,7 @@ class TestSpans:
 
         assert numbers == [*range(1000, 1100), *range(2000, 2100)]
         assert {shard.name.split("-")[2] for shard in made.shards} == {"s00001", "s00002"}
-        assert [path for path, _, _ in made.sources] == ["day-1/t.csv", "day-2/t.csv"]
+        assert [path for path, _, _ in source_files.read(tmp_path / "out")] == ["day-1/t.csv", "day-2/t.csv"]
 
     def test_an_unchanged_span_is_not_read_again(self, tmp_path: Path) -> None:
         """Its shards are hard links to those of the earlier ingest, and its bad rows are listed again."""

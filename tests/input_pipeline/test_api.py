@@ -16,6 +16,8 @@ from components.input_pipeline import Worker
 from components.settings.ingest import Ingest
 from pipelines import ingest as ingest_alone
 
+pytestmark = pytest.mark.slow
+
 KINDS = ("bird", "cat", "dog")
 EVEN = {"splits": {"train": 0.6, "eval": 0.2, "test": 0.2}}
 

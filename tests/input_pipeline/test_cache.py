@@ -9,6 +9,8 @@ import pytest
 from components.errors import SettingsError
 from components.input_pipeline import Position
 
+pytestmark = pytest.mark.slow
+
 KINDS = ("memory", "file")
 
 

@@ -10,6 +10,8 @@ import tensorflow as tf
 from components.errors import SettingsError
 from components.features import NotAugmented
 
+pytestmark = pytest.mark.slow
+
 
 @pytest.fixture(autouse=True)
 def maps(monkeypatch: pytest.MonkeyPatch) -> None:

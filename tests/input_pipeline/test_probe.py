@@ -14,6 +14,8 @@ from components.features.tensor import TensorFeature
 from components.input_pipeline import Reader, RecordFile, probe
 from components.settings.input import Augmentation, Input
 
+pytestmark = pytest.mark.slow
+
 RECORDS = 48
 
 

@@ -13,7 +13,7 @@ import pytest
 from PIL import Image
 
 from components.records import checksum, manifest
-from components.records.manifest import Manifest, Shard
+from components.records.manifest import Manifest, Shard, SourceTotals
 from components.records.quarantine import Quarantined
 from pipelines.inspection import inspect
 
@@ -98,7 +98,7 @@ def artifact(write_records: Callable[..., None]) -> Path:
     made = Manifest(
         data_digest="0" * 64,
         found=7,
-        sources=(("cat/9.jpg", 12_000, "0" * 64), ("dog/9.jpg", 345, "0" * 64)),
+        sources=SourceTotals(2, 12_345),
         shards=tuple(written),
         classes=counts,
         quarantined=3,

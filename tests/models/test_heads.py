@@ -10,6 +10,8 @@ import pytest
 from components.models import joined
 from components.models.heads import Classification, Regression, class_weights
 
+pytestmark = pytest.mark.slow
+
 
 def model_of(head: Any) -> Any:
     """Returns a compiled model with two numbers as input."""

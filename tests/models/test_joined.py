@@ -11,6 +11,8 @@ import tensorflow as tf
 from components.models import joined
 from components.models.heads import Classification
 
+pytestmark = pytest.mark.slow
+
 
 def test_a_single_encoding_is_passed_to_the_head() -> None:
     """Without layers between them."""

@@ -35,8 +35,8 @@ def write_examples(folder: Path, quarantined: int = 0, written: int = 15) -> Pat
     manifest.write(
         folder,
         manifest.Manifest(
-            data_digest="", found=15, sources=(), shards=tuple(shards), classes=CLASSES, quarantined=quarantined,
-            changed={}, median_side=32, warnings=(),
+            data_digest="", found=15, sources=manifest.SourceTotals(), shards=tuple(shards), classes=CLASSES,
+            quarantined=quarantined, changed={}, median_side=32, warnings=(),
         ),
         (),
     )  # fmt: skip
@@ -58,7 +58,9 @@ def shards(tmp_path: Path) -> Path:
         with TFRecordWriter(tmp_path / split / "shard") as file:
             file.write([example_parts({"text": f"{split} {word}".encode()}) for word in ("one", "two")])
         shards.append(manifest.Shard(split, f"{split}/shard", 2, file.size, file.checksum))
-    empty = manifest.Manifest("", 6, (), tuple(shards), {split: {} for split in CLASSES}, 0, {}, 0, ())
+    empty = manifest.Manifest(
+        "", 6, manifest.SourceTotals(), tuple(shards), {split: {} for split in CLASSES}, 0, {}, 0, ()
+    )
     manifest.write(tmp_path, empty, ())
     return tmp_path
 

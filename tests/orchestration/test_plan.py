@@ -19,7 +19,7 @@ from components.ingest.close import manifest as closing
 from components.ingest.sources.image_folder import SOURCE
 from components.ingest.survey import listing
 from components.native import build as native
-from components.records import manifest, seal
+from components.records import manifest, seal, source_files
 from components.settings.tree import Settings
 from components.storage.hashing import HashCache
 from pipelines import config as run_config
@@ -121,6 +121,7 @@ class Root:
             (folder / "content").write_text(f"{node} {number}")
         if node == "Ingest":
             taken = listing.take(SOURCE, self.data, HashCache(None))
+            source_files.write(folders["examples"], closing.source_rows(taken))
             manifest.write(folders["examples"], *closing.build(taken, []))
         with opened(config) as cache:
             for folder in (*folders.values(), *served):

@@ -4,13 +4,13 @@ from pathlib import Path
 
 from components.records import manifest
 from components.records.ledger import Entry
-from components.records.manifest import Manifest, Shard
+from components.records.manifest import Manifest, Shard, SourceTotals
 from components.records.quarantine import Quarantined
 
 MANIFEST = Manifest(
     data_digest="cafe",
     found=6,
-    sources=(("cats/1.jpg", 20, "a1"), ("dogs/2.jpg", 15, "a2")),
+    sources=SourceTotals(2, 35),
     shards=(
         Shard("train", "t0", 2, 10, "crc32c:00000001"),
         Shard("train", "t1", 1, 10, "crc32c:00000002"),

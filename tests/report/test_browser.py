@@ -27,7 +27,10 @@ FLAGS = (
     "--proxy-server=127.0.0.1:9",
 )
 
-pytestmark = pytest.mark.skipif(BROWSER is None, reason="Chromium is not on the PATH; install it to run this test")
+pytestmark = [
+    pytest.mark.slow,
+    pytest.mark.skipif(BROWSER is None, reason="Chromium is not on the PATH; install it to run this test"),
+]
 
 
 def browse(path: Path, profile: Path, *flags: str) -> str:

@@ -40,7 +40,9 @@ def test_label_and_notes_come_from_the_manifest(
     classes: dict[str, dict[str, int]], label: str, source: str, expected: str, tmp_path: Path
 ) -> None:
     """A17: the column has the name that it has in the data."""
-    made = Manifest("", 3, (), (), classes, 0, {}, 0, (), label, source, ("first line read as data",))
+    made = Manifest(
+        "", 3, manifest.SourceTotals(), (), classes, 0, {}, 0, (), label, source, ("first line read as data",)
+    )
     manifest.write(tmp_path, made, ())
 
     stored = manifest.read(tmp_path)
@@ -50,7 +52,17 @@ def test_label_and_notes_come_from_the_manifest(
 
 def test_the_list_of_near_duplicates_has_its_path(tmp_path: Path) -> None:
     """The manifest knows only its name."""
-    made = Manifest("", 3, (), (), {"train": {}}, 0, {}, 0, ("2 pairs; all are listed in near_duplicates.jsonl",))
+    made = Manifest(
+        "",
+        3,
+        manifest.SourceTotals(),
+        (),
+        {"train": {}},
+        0,
+        {},
+        0,
+        ("2 pairs; all are listed in near_duplicates.jsonl",),
+    )
 
     assert made.warnings_in(tmp_path) == [f"2 pairs; all are listed in {tmp_path / 'near_duplicates.jsonl'}"]
 

@@ -55,7 +55,7 @@ def card(config: run_config.RunConfig, facts: RunFacts) -> Any:
         examples.mkdir(parents=True)
         run.mkdir(parents=True)
         shards = (Shard("train", "a", 60, 1, ""), Shard("eval", "b", 30, 1, ""))
-        sources = (("data/a.csv", 9, "00"),)
+        sources = manifest.SourceTotals(1, 9)
         written = Manifest(
             "d1", 91, sources, shards, CLASSES, 1, {}, 0, ("a warning",), "label", label, ("line 1 is data",)
         )

@@ -7,7 +7,7 @@ import pytest
 
 from components.ingest.survey import columns, schema
 from components.pretrained.artifacts import READING
-from components.records.manifest import Manifest
+from components.records.manifest import Manifest, SourceTotals
 from components.records.roles import Column
 from components.serving import reading
 from components.serving.reading import Argument, Reading
@@ -29,7 +29,7 @@ COLUMNS = (
     Column("image", "image", "string"),
 )
 MANIFEST = Manifest(
-    "", 0, (), (), {}, 0, {}, 0, (), label="label", label_source="kind", image_source="photo",
+    "", 0, SourceTotals(), (), {}, 0, {}, 0, (), label="label", label_source="kind", image_source="photo",
 )  # fmt: skip
 SETTINGS = {"text": ["title", "body"], "text_separator": " ", "header": "auto", "min_shards": 8}
 ARGUMENTS = {

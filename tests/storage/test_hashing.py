@@ -196,3 +196,41 @@ def test_names_that_are_not_utf8_have_a_digest() -> None:
     names = [os.fsdecode(name) for name in (b"caf\xe9", b"caf\xe8", "café".encode())]
 
     assert len({digest_of([name]) for name in names}) == 3
+
+
+class TestIdentity:
+    """Which identity a file has depends on the place and the size of all files alone."""
+
+    def test_small_data_is_identified_by_content(self, tmp_path: Path) -> None:
+        """So a touched or copied file is the same one."""
+        expected = fill(tmp_path)
+
+        assert HashCache(None).identify_files(tmp_path, ["a.jpg", "sub/b.jpg"]) == expected
+
+    def test_large_data_is_not_read(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+        """Size, times and inode identify it, the same in every run."""
+        fill(tmp_path)
+        monkeypatch.setattr(hashing, "HASHED_BYTES", 7)
+        monkeypatch.setattr(hashing, "sha256_of", None)  # would be called
+        found = HashCache(None).identify_files(tmp_path, ["a.jpg", "sub/b.jpg"])
+        stats = [(tmp_path / name).stat() for name in ("a.jpg", "sub/b.jpg")]
+
+        assert found == [HashedFile("a.jpg", 3, ""), HashedFile("sub/b.jpg", 5, "")]
+        assert [file.stat for file in found] == [
+            f"{each.st_size}:{each.st_mtime_ns}:{each.st_ctime_ns}:{each.st_ino}" for each in stats
+        ]
+
+    def test_large_data_that_is_edited_with_its_old_mtime_is_noticed(
+        self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        """A13: a write changes the ctime, which nobody can set."""
+        fill(tmp_path)
+        monkeypatch.setattr(hashing, "HASHED_BYTES", 1)
+        (before,) = HashCache(None).identify_files(tmp_path, ["a.jpg"])
+        old = (tmp_path / "a.jpg").stat()
+        (tmp_path / "a.jpg").write_bytes(b"two")
+        os.utime(tmp_path / "a.jpg", ns=(old.st_atime_ns, old.st_mtime_ns))
+        (after,) = HashCache(None).identify_files(tmp_path, ["a.jpg"])
+
+        assert (after.size, after.sha256) == (before.size, before.sha256) == (3, "")
+        assert after.stat != before.stat

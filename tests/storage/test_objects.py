@@ -1,18 +1,21 @@
 """A path on a real S3 server behaves like a local one, and its writes are whole and conditional."""
 
 import errno
+import itertools
 import os
 import pickle
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
 import boto3  # type: ignore[import-untyped]
 import pytest
+from obstore.exceptions import GenericError
 
 from components.errors import BadInput, SettingsError
+from components.storage import object_stores, objects
 from components.storage.objects import ObjectPath
 
 ODD = ["odd [1]*?#%41+&é ü.csv", "pct%20name", "sp ace/x y", "a=b;c,d@e$f~g!h'(i)", ".hidden/x", "-", "日本/語"]
@@ -31,6 +34,22 @@ def fill(folder: Any, names: list[str]) -> None:
         if isinstance(folder, Path):
             (folder / name).parent.mkdir(parents=True, exist_ok=True)
         (folder / name).write_bytes(name.encode())
+
+
+class Unstable:
+    """A client that loses its connection after every fourth page of a listing."""
+
+    def __init__(self, store: Any) -> None:
+        self._store = store
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._store, name)
+
+    def list(self, *arguments: Any, **options: Any) -> Iterator[Any]:
+        """Yields four pages, then raises."""
+        yield from itertools.islice(self._store.list(*arguments, **options), 4)
+        if list(itertools.islice(self._store.list(*arguments, **options), 4, 5)):
+            raise GenericError("connection lost")
 
 
 class TestNames:
@@ -110,6 +129,23 @@ class TestListing:
 
         assert sorted(home.files_below()) == ["empty", "full/a"]
         assert [(home / name).exists() for name in ("nothing", "full", "empty")] == [False, True, True]
+
+    @pytest.mark.parametrize("size", [1, 2, 3])
+    def test_a_listing_that_fails_goes_on_where_it_was(
+        self, home: ObjectPath, size: int, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        """The connection is lost after every fourth page: no object is lost, and none is there twice."""
+        names = [*NAMES, "full/a", "full-b", "sp ace/x y"]
+        fill(home, names)
+        client = boto3.client("s3")
+        for key in ("home/", "home/full/", "home/nothing/", "home/zzz/"):
+            client.put_object(Bucket=home.bucket.removeprefix("s3://"), Key=key, Body=b"")
+        connect = object_stores.client
+        monkeypatch.setattr(object_stores, "client", lambda *bucket: Unstable(connect(*bucket)))
+        monkeypatch.setattr(object_stores, "_FIRST_PAUSE", 0.0)
+        monkeypatch.setattr(objects, "_PAGE", size)
+
+        assert sorted(name for name, _ in home.entries()) == sorted(names)
 
     def test_files_and_folders_are_distinguished(self, home: ObjectPath) -> None:
         """A folder exists if there are objects below it."""

@@ -100,19 +100,19 @@ def write_tfrecords(path: Path) -> None:
 
 
 SETS = [
-    ("table.csv", "csv_rows", write_csv),
-    ("table.tsv", "csv_rows", lambda path: TABLE.to_csv(path, index=False, sep="\t")),
-    ("table.csv.gz", "csv_rows", write_csv),
-    ("dirty.csv", "csv_rows", write_dirty),
-    ("dirty.csv.gz", "csv_rows", write_dirty),
-    ("rows.jsonl", "jsonl_rows", write_jsonl),
-    ("rows.jsonl.gz", "jsonl_rows", write_jsonl),
-    ("rows.parquet", "parquet_rows", write_parquet),
-    ("stored.npz", "array_rows", write_arrays),
-    ("packed.npz", "array_rows", write_arrays),
-    ("columns.npz", "array_rows", write_arrays),
-    ("images.npy", "array_rows", write_array),
-    ("fortran.npy", "array_rows", write_by_columns),
+    ("table.csv", "csv.csv_rows", write_csv),
+    ("table.tsv", "csv.csv_rows", lambda path: TABLE.to_csv(path, index=False, sep="\t")),
+    ("table.csv.gz", "csv.csv_rows", write_csv),
+    ("dirty.csv", "csv.csv_rows", write_dirty),
+    ("dirty.csv.gz", "csv.csv_rows", write_dirty),
+    ("rows.jsonl", "jsonl.jsonl_rows", write_jsonl),
+    ("rows.jsonl.gz", "jsonl.jsonl_rows", write_jsonl),
+    ("rows.parquet", "parquet.parquet_rows", write_parquet),
+    ("stored.npz", "arrays.array_rows", write_arrays),
+    ("packed.npz", "arrays.array_rows", write_arrays),
+    ("columns.npz", "arrays.array_rows", write_arrays),
+    ("images.npy", "arrays.array_rows", write_array),
+    ("fortran.npy", "arrays.array_rows", write_by_columns),
     ("data.tfrecord", "tfrecord_rows", write_tfrecords),
     ("data.tfrecord.gz", "tfrecord_rows", write_tfrecords),
 ]
@@ -212,7 +212,7 @@ def test_a_parquet_file_that_is_cut_while_it_is_read_is_an_error(ground: Any, re
     """A2: its decoder gets fewer bytes than expected."""
     path = ground.folder / "set" / "cut.parquet"
     write_parquet(path)
-    source, there = source_of("parquet_rows"), remote(path)
+    source, there = source_of("parquet.parquet_rows"), remote(path)
     schema, [part] = source.schema(there), source.divide(there, "cut.parquet", 1 << 40)
     path.write_bytes(path.read_bytes()[:10_000])
 
@@ -224,7 +224,7 @@ def test_a_parquet_file_that_is_deleted_while_it_is_read_is_an_error(ground: Any
     """B9: and the decoder can be used again."""
     path = ground.folder / "set" / "gone.parquet"
     write_parquet(path)
-    source, there = source_of("parquet_rows"), remote(path)
+    source, there = source_of("parquet.parquet_rows"), remote(path)
     schema, [part] = source.schema(there), source.divide(there, "gone.parquet", 1 << 40)
     path.unlink()
     with pytest.raises(BadInput, match=r"gone\.parquet: cannot be read: No such file"):

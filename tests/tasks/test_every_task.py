@@ -272,6 +272,10 @@ def refitted(task_runs: Callable[[str], TaskRun]) -> str:
 
 
 every_task = pytest.mark.parametrize("name", NAMES)
+# Training the multimodal task takes as long as that of its modalities.
+every_modality = pytest.mark.parametrize(
+    "name", [pytest.param(name, marks=pytest.mark.all if name == "multimodal" else ()) for name in NAMES]
+)
 
 
 def having(part: tasks.Part) -> Any:
@@ -347,7 +351,7 @@ class TestFitting:
 class TestTraining:
     """Records to weights."""
 
-    @every_task
+    @every_modality
     def test_every_weight_is_trained_and_a_few_records_are_memorized(self, task_run: TaskRun, name: str) -> None:
         """One step changes each weight; after sixty more, all sixteen records are predicted right."""
         values, labels = next(iter(task_run.with_batch(FEW).evaluation(task_run.files)))

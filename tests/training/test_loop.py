@@ -21,6 +21,8 @@ from components.training.loop import State, TrainingJob
 from components.training.own_step import OwnStep
 from components.training.stopping import Best
 
+pytestmark = pytest.mark.slow
+
 STEPS, EPOCHS, BATCH = 7, 3, 16
 NOWHERE = Checkpoints(None)
 

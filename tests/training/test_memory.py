@@ -42,7 +42,11 @@ def write(home: Path, megabytes: int) -> None:
             )
     classes = {split: dict.fromkeys(CLASSES, 1) for split in ("train", "eval")}
     found = sum(shard.records for shard in shards)
-    manifest.write(home / "examples", manifest.Manifest("", found, (), tuple(shards), classes, 0, {}, 32, ()), ())
+    manifest.write(
+        home / "examples",
+        manifest.Manifest("", found, manifest.SourceTotals(), tuple(shards), classes, 0, {}, 32, ()),
+        (),
+    )
 
 
 def _record(image: bytes, label: str, number: int) -> bytes:

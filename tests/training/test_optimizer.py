@@ -14,6 +14,8 @@ from components.settings.train import Train
 from components.training import optimizer
 from components.training.optimizer import Schedule
 
+pytestmark = pytest.mark.slow
+
 EPOCHS, STEPS, ROWS = 2, 7, 5
 START: dict[str, Any] = {
     "embeddings": np.ones((ROWS, 2), np.float32),

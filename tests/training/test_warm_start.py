@@ -22,6 +22,8 @@ from components.storage.hashing import HashCache
 from components.tasks import NAMES, assign, get
 from components.training.base import base_model, exported_weights, warm_start
 
+pytestmark = pytest.mark.slow
+
 HOME = Path(__file__).resolve().parents[2]
 TEXT = Column("said", "text", "string")
 OLD = ["the", "cat", "sat", "mat", "dog"], ["pets", "rooms"]

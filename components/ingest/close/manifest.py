@@ -4,7 +4,7 @@ reports ─► failures ─► near duplicates ─► Manifest ─► max_bad_fr
 """
 
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -14,8 +14,8 @@ from components.ingest.close import duplicates, near_duplicates
 from components.ingest.survey.listing import Listing
 from components.ingest.survey.survey import Table
 from components.ingest.write.report import ShardReport
-from components.records import ledger, manifest, shard_files
-from components.records.manifest import Manifest, Shard
+from components.records import ledger, manifest, shard_files, source_files
+from components.records.manifest import Manifest, Shard, SourceTotals
 from components.records.quarantine import NO_LABEL, Quarantined, printable
 from components.settings.ingest import Ingest
 from components.settings.splits import SPLITS
@@ -59,6 +59,7 @@ def close(
     built = replace(built, splits=settings.split_rule())
     shard_files.finish(artifact, built.shards)
     near_duplicates.write(artifact, near)
+    source_files.write(artifact, source_rows(listing))
     manifest.write(artifact, built, quarantined)
     return built
 
@@ -73,13 +74,12 @@ def build(
     quarantined = [*listing.quarantined, *(bad for report in reports for bad in report.quarantined)]
     quarantined.sort(key=lambda bad: bad.path)
     # From the listed files too, not only from the records: a class that is quarantined whole must be listed with 0.
-    by_folder = {item.file.label for item in listing.files if item.file.label}
-    names = sorted(by_folder.union(*(report.classes for report in reports)))
+    names = sorted(listing.labels.union(*(report.classes for report in reports)))
     classes = {split: _sum(r.classes for r in reports if r.split == split) for split in SPLITS}
     built = Manifest(
         data_digest=listing.digest,
         found=sum(report.read for report in reports) + len(listing.quarantined) if table else listing.records,
-        sources=tuple((printable(item.file.path), item.size, item.sha256) for item in listing.files),
+        sources=SourceTotals(len(listing.files), listing.size),
         shards=tuple(Shard(r.split, r.name, r.records, r.bytes, r.checksum) for r in reports if r.name),
         classes={split: {name: counts.get(name, 0) for name in names} for split, counts in classes.items()},
         quarantined=len(quarantined),
@@ -92,6 +92,11 @@ def build(
         notes=table.notes if table else (),
     )
     return built, tuple(quarantined)
+
+
+def source_rows(listing: Listing) -> Iterator[source_files.SourceRow]:
+    """Yields the rows of the list of source files."""
+    return ((printable(item.file.path), item.size, item.identity) for item in listing.files)
 
 
 def check_labels(quarantined: Sequence[Quarantined], listed_in: Path) -> None:

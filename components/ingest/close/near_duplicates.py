@@ -214,5 +214,10 @@ def _images(reports: Sequence[ShardReport]) -> HashedImages:
 
 def _paths(listing: Listing, images: HashedImages) -> list[str]:
     """Returns the path of each image; the first one if several files have the same bytes."""
-    known = {int(item.sha256[:16], 16): item.file.path for item in reversed(listing.files)}
+    if not len(images.contents):
+        return []
+    known = dict[int, str]()
+    for path, _, identity in listing.identities():
+        if not identity.startswith("stat "):
+            known.setdefault(int(identity[:16], 16), path)
     return [printable(known.get(content, "")) for content in images.contents.tolist()]

@@ -18,6 +18,7 @@ from components.records.quarantine import Quarantined
 from components.storage import durable, paths
 
 if TYPE_CHECKING:
+    from components.ingest.sources.rows import Range
     from components.storage.location import Location
 
 FOLDER = "reports"
@@ -32,6 +33,33 @@ def store(artifact: "Location", unit: str, reports: Sequence[ShardReport]) -> No
     durable.write_bytes(artifact / FOLDER / _name_of(unit), content, private=True, sync=False)
 
 
+def store_division(artifact: "Location", file: str, ranges: "Sequence[Range]") -> None:
+    """Stores the ranges of one file of rows: for each of them there must be a report at the end."""
+    content = orjson.dumps([[each.path, each.start, each.stop, each.first, each.size] for each in ranges])
+    durable.write_bytes(artifact / FOLDER / _division_of(file), content, private=True, sync=False)
+
+
+def division(artifact: "Location", file: str) -> "list[Range] | None":
+    """Returns the ranges of one file of rows; None if it was not divided yet."""
+    from components.ingest.sources.rows import Range
+
+    try:
+        stored = (artifact / FOLDER / _division_of(file)).read_bytes()
+    except FileNotFoundError:
+        return None
+    return [Range(*row) for row in orjson.loads(stored)]
+
+
+def divisions(artifact: "Location", files: Sequence[str]) -> "list[list[Range]]":
+    """Returns the ranges of all files of rows; raises LedgerMismatch if one was not divided."""
+    with ThreadPoolExecutor(1 if isinstance(artifact, Path) else _READS) as pool:
+        found = list(pool.map(lambda file: division(artifact, file), files))
+    missing = [file for file, ranges in zip(files, found, strict=True) if ranges is None]
+    if missing:
+        raise LedgerMismatch(f"{len(missing)} of {len(files)} files were not read, such as number {missing[0]}")
+    return [ranges for ranges in found if ranges is not None]
+
+
 def collect(artifact: "Location", units: Sequence[str]) -> list[ShardReport]:
     """Returns the reports of all work units; raises LedgerMismatch if one has none."""
     written = paths.files_below(artifact / FOLDER)
@@ -40,6 +68,10 @@ def collect(artifact: "Location", units: Sequence[str]) -> list[ShardReport]:
         raise LedgerMismatch(f"{len(missing)} of {len(units)} work units were not written, such as {missing[0]}")
     with ThreadPoolExecutor(1 if isinstance(artifact, Path) else _READS) as pool:
         return [report for read in pool.map(lambda unit: _read(artifact, unit), units) for report in read]
+
+
+def _division_of(file: str) -> str:
+    return f"division-{file}.json"
 
 
 def _name_of(unit: str) -> str:

@@ -2,18 +2,21 @@
 
 A file source (class folders) has one record per file:
 
-    find(data)                     ─► Found: the files with their labels, and quarantined files with the reason
+    find(data, entries)            ─► Found: the files with their labels, and quarantined files with the reason
     read(file, content, settings)  ─► FileRecord; raises `Rejected` with the reason
 
 A row source (tables) has many records per file: see `rows.py`.
 """
 
-from collections.abc import Mapping
+from array import array
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Protocol, runtime_checkable
+from typing import TYPE_CHECKING, Protocol, overload, runtime_checkable
 
 from components.records.quarantine import Quarantined
+from components.storage.entries import Entries
 from components.storage.paths import DataPath
+from components.storage.strings import Strings
 
 if TYPE_CHECKING:  # so that worker processes start sooner
     from components.ingest.images import CheckedImage
@@ -28,13 +31,67 @@ class SourceFile:
     label: str
 
 
+class SourceFiles(Sequence[SourceFile]):
+    """Raw files in columns: paths, and the number of each label."""
+
+    def __init__(self, files: Iterable[SourceFile] = (), paths: Strings | None = None) -> None:
+        """Adds files; with `paths`, their labels are added later, one by one."""
+        self.paths = Strings() if paths is None else paths
+        self._numbers, self._known, self.labels = array("l"), dict[str, int](), list[str]()
+        for file in files:
+            self.append(file.path, file.label)
+
+    def append(self, path: str, label: str) -> None:
+        """Adds a file."""
+        self.paths.append(path)
+        self.append_label(label)
+
+    def append_label(self, label: str) -> None:
+        """Adds the label of the next path."""
+        number = self._known.setdefault(label, len(self.labels))
+        if number == len(self.labels):
+            self.labels.append(label)
+        self._numbers.append(number)
+
+    def each_label(self) -> Iterator[str]:
+        """Yields the label of each file."""
+        return map(self.labels.__getitem__, self._numbers)
+
+    def __len__(self) -> int:
+        return len(self._numbers)
+
+    @overload
+    def __getitem__(self, index: int) -> SourceFile: ...
+
+    @overload
+    def __getitem__(self, index: slice) -> list[SourceFile]: ...
+
+    def __getitem__(self, index: int | slice) -> SourceFile | list[SourceFile]:
+        if isinstance(index, slice):
+            return [self[at] for at in range(*index.indices(len(self)))]
+        return SourceFile(self.paths[index], self.labels[self._numbers[index]])
+
+    def __iter__(self) -> Iterator[SourceFile]:
+        labels = self.labels
+        return (SourceFile(path, labels[number]) for path, number in zip(self.paths, self._numbers, strict=True))
+
+    def __eq__(self, other: object) -> bool:
+        if isinstance(other, SourceFiles):
+            same = self.labels == other.labels and self._numbers == other._numbers
+            return same and self.paths == other.paths
+        return isinstance(other, Sequence) and list(self) == list(other)
+
+    __hash__ = None  # type: ignore[assignment]
+
+
 @dataclass(frozen=True)
 class Found:
     """The files that a source found: in the ledger, files + quarantined are the records in."""
 
-    files: tuple[SourceFile, ...]
+    files: Sequence[SourceFile]
     quarantined: tuple[Quarantined, ...]
     ignored: tuple[str, ...] = ()  # hidden files, and files that describe the data
+    entries: Entries | None = None  # the same files, with size and identity, if a listing of a store has shown them
 
 
 @dataclass(frozen=True)
@@ -50,8 +107,8 @@ class FileRecord:
 class FileSource(Protocol):
     """Lists and reads data with one record per file."""
 
-    def find(self, data: DataPath) -> Found:
-        """Lists the files."""
+    def find(self, data: DataPath, entries: Entries | None = None) -> Found:
+        """Lists the files; `entries` is the listing of a remote folder, if there is one already."""
 
     def read(self, file: SourceFile, content: bytes, settings: "Ingest") -> FileRecord:
         """Returns the record of one file."""

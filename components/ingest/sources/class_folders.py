@@ -9,14 +9,16 @@ No local link that leads outside the data folder is followed; object stores have
 
 import os
 import stat
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from components.errors import BadInput
-from components.ingest.sources import Found, SourceFile
+from components.ingest.sources import Found, SourceFiles
 from components.records.quarantine import NO_LABEL, Quarantined, printable
+from components.storage.entries import Entries
 from components.storage.paths import DataPath
+from components.storage.uri_path import UriPath
 
 # Both are here because a folder of texts has to recognise images too.
 IMAGE_SUFFIXES = frozenset([".jpg", ".jpeg", ".png", ".gif", ".webp", ".avif", ".jp2", ".j2k", ".bmp", ".tif", ".tiff"])
@@ -36,47 +38,84 @@ class FolderRules:
 _Entry = tuple[str, bool, str | None]
 
 
-def find(data: DataPath, rules: FolderRules) -> Found:
-    """Lists every file below `data`; no file that may be data is left out."""
+def find(data: DataPath, rules: FolderRules, entries: Entries | None = None) -> Found:
+    """Lists every file below `data`; no file that may be data is left out.
+
+    Args:
+        data: the folder.
+        rules: which files are data.
+        entries: the listing of a remote folder, if there is one already.
+    """
     try:
-        entries = _local_entries(data, rules) if isinstance(data, Path) else _remote_entries(data, rules)
-        return _sort(entries, data, rules)
+        found = _find_local(data, rules) if isinstance(data, Path) else _find_remote(data, rules, entries)
     except OSError as error:
         raise BadInput(f"{error.filename}: cannot be listed: {error.strerror}; check its permissions") from error
+    if not found.files:
+        raise BadInput(f"{data}: 0 examples in it; {rules.expected}{_first_reason(found.quarantined)}")
+    return found
 
 
-def _sort(entries: Iterator[_Entry], data: DataPath, rules: FolderRules) -> Found:
-    files, quarantined, ignored = [], [], []
-    for name, is_link, fault in entries:
+def _find_local(data: Path, rules: FolderRules) -> Found:
+    files, others = SourceFiles(), _Others(rules)
+    for name, is_link, fault in _local_entries(data, rules):
+        if not others.take(name, fault, is_link):
+            files.append(name, name.partition("/")[0])
+    return others.beside(files)
+
+
+def _find_remote(data: UriPath, rules: FolderRules, entries: Entries | None) -> Found:
+    """Sorts the files below a remote folder; a hidden folder is one entry."""
+    entries = Entries.below(data) if entries is None else entries
+    if not entries.names:
+        what = "not a folder" if data.is_file() else "no such folder"
+        raise BadInput(f"{data}: {what}; {rules.expected}")
+    others, chosen, hidden = _Others(rules), bytearray(), ""
+    for name in entries.names:
+        shown = _to_hidden(name)
+        if shown != name and shown == hidden:
+            chosen.append(False)  # one more file of the same hidden folder
+            continue
+        hidden = shown
+        chosen.append(not others.take(shown, _no_class(shown)))
+    entries = entries if all(chosen) else entries.where(chosen)
+    files = SourceFiles(paths=entries.names)
+    for name in entries.names:
+        files.append_label(name.partition("/")[0])
+    return replace(others.beside(files), entries=entries)
+
+
+class _Others:
+    """Collects the files that are not data, in the order of the listing."""
+
+    def __init__(self, rules: FolderRules) -> None:
+        self._rules = rules
+        self._quarantined, self._ignored = list[Quarantined](), list[str]()
+
+    def take(self, name: str, fault: str | None, is_link: bool = False) -> bool:
+        """Whether a file is not data; then it is kept with the reason."""
         top = "/" not in name
-        if name.rpartition("/")[2].startswith(".") or (top and rules.is_description(name) and not is_link):
-            ignored.append(printable(name))
-        elif reason := fault or rules.fault(name):
-            quarantined.append(Quarantined(printable(name), reason))
+        if name.rpartition("/")[2].startswith(".") or (top and self._rules.is_description(name) and not is_link):
+            self._ignored.append(printable(name))
+        elif reason := fault or self._rules.fault(name):
+            self._quarantined.append(Quarantined(printable(name), reason))
         else:
-            files.append(SourceFile(name, name.partition("/")[0]))
-    if not files:
-        raise BadInput(f"{data}: 0 examples in it; {rules.expected}{_first_reason(quarantined)}")
-    return Found(tuple(files), tuple(quarantined), tuple(ignored))
+            return False
+        return True
+
+    def beside(self, files: SourceFiles) -> Found:
+        """Returns what was found."""
+        return Found(files, tuple(self._quarantined), tuple(self._ignored))
 
 
-def _first_reason(quarantined: list[Quarantined]) -> str:
+def _first_reason(quarantined: Sequence[Quarantined]) -> str:
     if not quarantined:
         return ""
     return f"; {len(quarantined)} quarantined, such as {quarantined[0].path}: {quarantined[0].reason}"
 
 
-def _remote_entries(data: DataPath, rules: FolderRules) -> Iterator[_Entry]:
-    """Yields the files below a remote folder; a hidden folder is one entry."""
-    names = {_to_hidden(str(path).removeprefix(f"{data}/")) for path in data.glob("**/*")}
-    if not names:
-        what = "not a folder" if data.is_file() else "no such folder"
-        raise BadInput(f"{data}: {what}; {rules.expected}")
-    for name in sorted(names, key=lambda each: each.split("/")):
-        yield name, False, _no_class(name)
-
-
 def _to_hidden(name: str) -> str:
+    if not name.startswith(".") and "/." not in name:
+        return name
     parts = name.split("/")
     end = next((at for at, part in enumerate(parts, 1) if part.startswith(".")), len(parts))
     return "/".join(parts[:end])
@@ -92,7 +131,7 @@ def _no_class(name: str) -> str | None:
 def _local_entries(data: Path, rules: FolderRules) -> Iterator[_Entry]:
     _check_folder(data, rules)
     home = data.resolve()
-    for name, entry in sorted(_walk(str(data), ""), key=lambda found: found[0].split("/")):
+    for name, entry in _walk(str(data), ""):
         yield name, "/" not in name and entry.is_symlink(), _local_fault(entry, name, home)
 
 
@@ -106,10 +145,10 @@ def _check_folder(data: Path, rules: FolderRules) -> None:
 
 
 def _walk(folder: str, prefix: str) -> Iterator[tuple[str, os.DirEntry[str]]]:
-    """Yields everything below that is not a folder; a hidden or linked folder is yielded and not entered."""
+    """Yields everything below that is not a folder, in order; a hidden or linked folder is yielded and not entered."""
     with os.scandir(folder) as entries:
         os.lstat(f"{folder}/.")  # fails for a folder with permission to list but not to enter
-        for entry in entries:
+        for entry in sorted(entries, key=lambda each: each.name):
             if entry.is_dir(follow_symlinks=False) and not entry.name.startswith("."):
                 yield from _walk(entry.path, f"{prefix}{entry.name}/")
             else:

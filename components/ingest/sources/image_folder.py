@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 from components.ingest.images import CheckedImage, checks
 from components.ingest.sources import FileRecord, Found, SourceFile, class_folders
 from components.ingest.sources.class_folders import IMAGE_SUFFIXES
+from components.storage.entries import Entries
 from components.storage.paths import DataPath
 
 if TYPE_CHECKING:
@@ -20,9 +21,9 @@ _RULES = class_folders.FolderRules(
 class ImageFolder:
     """Lists and reads class folders of images."""
 
-    def find(self, data: DataPath) -> Found:
+    def find(self, data: DataPath, entries: Entries | None = None) -> Found:
         """Lists every file below `data`."""
-        return class_folders.find(data, _RULES)
+        return class_folders.find(data, _RULES, entries)
 
     def read(self, file: SourceFile, content: bytes, settings: "Ingest") -> FileRecord:
         """Checks one image and returns its record."""

@@ -16,6 +16,7 @@ from components.ingest.sources import FileRecord, Found, SourceFile, class_folde
 from components.ingest.sources.class_folders import IMAGE_SUFFIXES, TEXT_SUFFIXES
 from components.records.quarantine import Rejected
 from components.settings.ingest import Ingest
+from components.storage.entries import Entries
 from components.storage.paths import DataPath
 
 EXPECTED = "expected a folder with one sub-folder of texts per class, such as spam/1.txt and ham/2.txt"
@@ -28,9 +29,9 @@ _WANTED = "expected .txt, .text or .md"
 class TextFolder:
     """Lists and reads class folders of texts."""
 
-    def find(self, data: DataPath) -> Found:
+    def find(self, data: DataPath, entries: Entries | None = None) -> Found:
         """Lists every file below `data`."""
-        return class_folders.find(data, _RULES)
+        return class_folders.find(data, _RULES, entries)
 
     def read(self, file: SourceFile, content: bytes, settings: Ingest) -> FileRecord:
         """Checks one text and returns its record."""

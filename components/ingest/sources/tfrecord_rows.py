@@ -53,7 +53,7 @@ class TfRecordRows(LimitedRows):
         """Divides a plain file between records; a gzip file is one range."""
         _check_not_empty(path)
         size = path.stat().st_size
-        if _is_gzip(path):
+        if size <= target or _is_gzip(path):
             return [Range(relative, 0, size, 1, size)]
         ranges, start, first = [], 0, 1
         with explained(path), path.open("rb") as file:

@@ -4,15 +4,18 @@ import os
 import posixpath
 import re
 import stat
-from collections.abc import Collection, Iterator
-from dataclasses import dataclass
+from collections.abc import Collection, Iterator, Sequence
+from dataclasses import dataclass, field
 from functools import lru_cache
+from itertools import compress
 from pathlib import Path
 from typing import Any, NamedTuple
 
 from components.errors import BadInput, SettingsError
 from components.records.quarantine import printable
+from components.storage.entries import Entries
 from components.storage.paths import DataPath, data_path, matches, split_pattern
+from components.storage.strings import Strings
 
 
 class Format(NamedTuple):
@@ -32,7 +35,7 @@ ROW_SOURCES = {
     "components.ingest.sources.parquet.parquet_rows:SOURCE": Format("Parquet", r"\.(parquet|pq)"),
     ARRAYS: Format("NumPy arrays", r"\.(npz|npy)"),
     "components.ingest.sources.tfrecord_rows:SOURCE": Format(
-        "TFRecords", r"(\.tfrecords?|tfrecord-(s\d+-)?\d+-of-\d+)(\.gz)?"
+        "TFRecords", r"(\.tfrecords?|tfrecord-(s\d+-)?(f\d+-)?\d+-of-\d+)(\.gz)?"
     ),
 }
 # … and sources whose files are one record each, with the folder as its class.
@@ -52,6 +55,7 @@ class Located:
     files: tuple[str, ...]  # relative to home; empty for a source of class folders, which lists its own
     source: str
     links_outside: tuple[str, ...] = ()  # links that lead outside the folder, which are quarantined
+    entries: Entries | None = field(default=None, repr=False)  # the listing of a remote folder of class folders
 
     @property
     def is_folder(self) -> bool:
@@ -67,7 +71,7 @@ def locate(data: str, sources: Collection[str] = ()) -> Located:
         sources: references of the sources that are allowed; empty for all.
     """
     try:
-        home, names, links = _names(data, sources)
+        home, names, links, entries = _names(data, sources)
     except OSError as error:
         raise BadInput(
             f"{printable(str(error.filename))}: cannot be listed: {error.strerror}; check its permissions"
@@ -77,13 +81,14 @@ def locate(data: str, sources: Collection[str] = ()) -> Located:
     if sources and source not in sources:
         raise BadInput(f"{data}: holds {name_of(source)}; {_expected(sources)}")
     if source in FOLDER_SOURCES:
-        return Located(home, (), source)
+        return Located(home, (), source, entries=entries)
     if not inside:
         raise BadInput(f"{data}: 0 examples: {names[0]} is a link that leads outside its folder")
     if source == ARRAYS:
         files = _with_label_files(home, files)
-    outside = [name for name in names if name not in inside and _source_by_name(_tail(name)) == source]
-    return Located(home, tuple(files), source, tuple(outside))
+    kept = set(inside) if links else ()
+    outside = [name for name in links if name not in kept and _source_by_name(_tail(name)) == source]
+    return Located(home, tuple(files), source, tuple(sorted(outside)))
 
 
 def name_of(source: str) -> str:
@@ -109,20 +114,19 @@ def _with_label_files(home: Place, files: list[str]) -> list[str]:
     return sorted({*files, *labels})
 
 
-def _source_of(data: str, names: list[str], sources: Collection[str]) -> tuple[str, list[str]]:
-    """Returns the source of the data, and the files that it reads."""
-    by_name = {name: _source_by_name(_tail(name)) for name in names}
-    found = set(by_name.values())
+def _source_of(data: str, names: Sequence[str], sources: Collection[str]) -> tuple[str, list[str]]:
+    """Returns the source of the data, and the files that it reads if it is one of rows."""
+    found = {_source_by_name(_tail(name)) for name in names}
     row_sources = ROW_SOURCES.keys() & found
     if not row_sources:
-        return _folder_source(data, names, sources), names
+        return _folder_source(data, names, sources), []
     if len(row_sources) == 1 and found <= row_sources | {IMAGE_FOLDER}:  # images beside a table are referenced by rows
-        return next(iter(row_sources)), [name for name in names if by_name[name] in ROW_SOURCES]
+        return next(iter(row_sources)), sorted(name for name in names if _source_by_name(_tail(name)) in ROW_SOURCES)
     shown = ", ".join(sorted({Path(name).suffix or name for name in names})[:5])
     raise SettingsError(f"{data}: files of several formats ({shown}); select one with a pattern, such as '*.csv'")
 
 
-def _folder_source(data: str, names: list[str], sources: Collection[str]) -> str:
+def _folder_source(data: str, names: Sequence[str], sources: Collection[str]) -> str:
     if not data_path(data).is_dir():
         raise BadInput(f"{data}: unsupported file {names[0]}; {_expected(sources)}")
     inside = {_source_by_name(_tail(name)) for name in names if "/" in name}
@@ -141,15 +145,22 @@ def _tail(name: str) -> str:
     return name if dot < 0 or name[dot:].lower() == ".gz" else name[dot:]
 
 
-def _names(data: str, sources: Collection[str]) -> tuple[Place, list[str], Collection[str]]:
-    """Returns the folder, the names of the selected files in it, and those names that may be links."""
+def _names(data: str, sources: Collection[str]) -> tuple[Place, Sequence[str], Collection[str], Entries | None]:
+    """Returns the folder, the names of the selected files in it, those that may be links, and a remote listing."""
     path = data_path(data)
     if path.is_file():
-        return path.parent, [path.name], [path.name]
+        return path.parent, [path.name], [path.name], None
     home, pattern = (path, "**/*") if path.is_dir() else split_pattern(data)
+    entries: Entries | None = None
+    names: Sequence[str]
+    links: Collection[str] = ()
     if path is home and isinstance(home, Path):
-        found = dict(_files_below(str(home)))
-        names, links = sorted(found), {name for name, is_link in found.items() if is_link}
+        links = set[str]()
+        names = Strings(_noting_links(_files_below(str(home)), links))
+    elif path is home and not isinstance(home, Path):
+        entries = Entries.below(home)
+        shown = bytearray(map(_is_shown, entries.names))
+        names = entries.names if all(shown) else Strings(compress(entries.names, shown))
     else:
         matched = map(data_path, matches(data)) if isinstance(home, Path) else home.glob(pattern)
         names = sorted(relative(each, home) for each in matched if _is_data(each, home))
@@ -157,7 +168,20 @@ def _names(data: str, sources: Collection[str]) -> tuple[Place, list[str], Colle
     if not names:
         reason = f"0 examples in it; {_expected(sources)}" if path is home else "0 examples: no such file or folder"
         raise BadInput(f"{data}: {reason}")
-    return home, names, links
+    return home, names, links, entries
+
+
+def _noting_links(found: Iterator[tuple[str, bool]], links: set[str]) -> Iterator[str]:
+    """Yields the names of files, and adds those that are links."""
+    for name, is_link in found:
+        if is_link:
+            links.add(name)
+        yield name
+
+
+def _is_shown(name: str) -> bool:
+    """Whether neither a file nor a folder above it is hidden."""
+    return not any(part.startswith((".", "_")) for part in name.split("/"))
 
 
 def _expected(sources: Collection[str]) -> str:
@@ -168,13 +192,13 @@ def _is_data(path: Place, home: Place) -> bool:
     """Whether a path is a file that is not hidden; remote folders are not listed, and asking takes one request each."""
     if isinstance(path, Path) and not path.is_file():
         return False
-    return not any(part.startswith((".", "_")) for part in relative(path, home).split("/"))
+    return _is_shown(relative(path, home))
 
 
 def _files_below(folder: str, prefix: str = "") -> Iterator[tuple[str, bool]]:
     """Yields the files below a local folder, and whether each is a link; skips hidden files and linked folders."""
     with os.scandir(folder) as entries:
-        for entry in entries:
+        for entry in sorted(entries, key=lambda each: each.name):
             if entry.name.startswith((".", "_")):
                 continue
             if entry.is_dir(follow_symlinks=False):
@@ -183,9 +207,9 @@ def _files_below(folder: str, prefix: str = "") -> Iterator[tuple[str, bool]]:
                 yield prefix + entry.name, entry.is_symlink()
 
 
-def _inside(home: Place, names: list[str], links: Collection[str]) -> list[str]:
+def _inside(home: Place, names: Sequence[str], links: Collection[str]) -> Sequence[str]:
     """Returns the names that do not lead outside the folder; only `links` are checked, and object stores have none."""
-    if not isinstance(home, Path):
+    if not isinstance(home, Path) or not links:
         return names
     base = os.path.realpath(home)
     real_folder = lru_cache(maxsize=4096)(os.path.realpath)  # many files share a folder

@@ -3,16 +3,28 @@
     data folder ─► find ─► hash (cached by stat) ─► Listing.digest
 
 The digest covers paths and contents: moving `cat/x.jpg` to `dog/x.jpg` changes a label and so the digest.
+Files are kept in columns: a million of them take as many bytes as their paths and digests, not a Python object each.
 """
 
+from array import array
 from collections import defaultdict
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
+from itertools import islice
+from typing import overload
 
 from components.errors import BadInput
-from components.ingest.sources import FileSource, Found, SourceFile
+from components.ingest.sources import FileSource, Found, SourceFile, SourceFiles
 from components.records.quarantine import Quarantined
-from components.storage.hashing import HashCache, digest_of
+from components.storage.entries import Entries
+from components.storage.hashing import HashCache, HashedFile, digest_of
 from components.storage.paths import DataPath
+from components.storage.strings import Strings
+
+_SHA256 = 32  # bytes
+_UNKNOWN = bytes(_SHA256)
+_CHUNK = 50_000  # files that are hashed together
 
 
 @dataclass(frozen=True)
@@ -21,23 +33,117 @@ class ListedFile:
 
     file: SourceFile
     size: int
-    sha256: str
+    sha256: str  # empty if the file was not read: then the stat identifies its content
     stat: str = field(default="", compare=False)  # identifies the file that was hashed; see HashedFile
+
+    @property
+    def identity(self) -> str:
+        """Text that changes with the content."""
+        return self.sha256 or f"stat {self.stat}"
+
+
+class ListedFiles(Sequence[ListedFile]):
+    """Source files in columns."""
+
+    def __init__(self, files: Iterable[ListedFile] = (), sources: SourceFiles | None = None) -> None:
+        """Adds files; with `sources`, their sizes and digests are added later, one by one."""
+        self.sources = SourceFiles() if sources is None else sources
+        self.sizes, self._digests, self._stats = array("q"), bytearray(), Strings()
+        for item in files:
+            self.sources.append(item.file.path, item.file.label)
+            self.append(item.size, item.sha256, item.stat)
+
+    def append(self, size: int, sha256: str, stat: str) -> None:
+        """Adds size, digest and stat of the next file."""
+        self.sizes.append(size)
+        self._digests += bytes.fromhex(sha256) if sha256 else _UNKNOWN
+        self._stats.append(stat)
+
+    @property
+    def stats(self) -> Strings:
+        """Stat of each file that was hashed."""
+        return self._stats
+
+    def __len__(self) -> int:
+        return len(self.sizes)
+
+    @overload
+    def __getitem__(self, index: int) -> ListedFile: ...
+
+    @overload
+    def __getitem__(self, index: slice) -> list[ListedFile]: ...
+
+    def __getitem__(self, index: int | slice) -> ListedFile | list[ListedFile]:
+        if isinstance(index, slice):
+            return [self[at] for at in range(*index.indices(len(self)))]
+        at = range(len(self))[index]
+        return ListedFile(self.sources[at], self.sizes[at], self._digest(at), self._stats[at])
+
+    def __iter__(self) -> Iterator[ListedFile]:
+        digests = map(self._digest, range(len(self)))
+        for file, size, sha256, stat in zip(self.sources, self.sizes, digests, self._stats, strict=True):
+            yield ListedFile(file, size, sha256, stat)
+
+    def identities(self) -> Iterator[tuple[str, str, str]]:
+        """Yields path, label and identity of each file; making a `ListedFile` each would take three times as long."""
+        digests = map(self._digest, range(len(self)))
+        for path, label, sha256, stat in zip(
+            self.sources.paths, self.sources.each_label(), digests, self._stats, strict=True
+        ):
+            yield path, label, sha256 or f"stat {stat}"
+
+    def has_duplicates(self) -> bool:
+        """Whether two digests are equal; files that were not read have none."""
+        digests = {bytes(self._digests[at : at + _SHA256]) for at in range(0, len(self._digests), _SHA256)}
+        return len(digests) < len(self)
+
+    def _digest(self, at: int) -> str:
+        digest = self._digests[at * _SHA256 : (at + 1) * _SHA256]
+        return "" if digest == _UNKNOWN else digest.hex()
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Sequence) and list(self) == list(other)
+
+    __hash__ = None  # type: ignore[assignment]
 
 
 @dataclass(frozen=True)
 class Listing:
     """The files to ingest, and those that are quarantined without being read."""
 
-    files: tuple[ListedFile, ...]
+    files: Sequence[ListedFile]
     quarantined: tuple[Quarantined, ...]
     ignored: tuple[str, ...]
 
-    @property
+    @cached_property
     def digest(self) -> str:
         """Digest that changes with any path, label or content."""
-        rows = [f"{item.file.path}\0{item.file.label}\0{item.sha256}" for item in self.files]
-        return digest_of([*rows, "quarantined", *(f"{item.path}\0{item.reason}" for item in self.quarantined)])
+        return digest_of(self._rows())
+
+    def _rows(self) -> Iterator[str]:
+        for path, label, identity in self.identities():
+            yield f"{path}\0{label}\0{identity}"
+        yield "quarantined"
+        for bad in self.quarantined:
+            yield f"{bad.path}\0{bad.reason}"
+
+    def identities(self) -> Iterator[tuple[str, str, str]]:
+        """Yields path, label and identity of each file."""
+        if isinstance(self.files, ListedFiles):
+            return self.files.identities()
+        return ((item.file.path, item.file.label, item.identity) for item in self.files)
+
+    @property
+    def labels(self) -> set[str]:
+        """Distinct labels; none if rows have labels."""
+        if isinstance(self.files, ListedFiles):
+            return set(self.files.sources.labels) - {""}
+        return {item.file.label for item in self.files} - {""}
+
+    @property
+    def size(self) -> int:
+        """Bytes of all files that will be read."""
+        return sum(self.files.sizes if isinstance(self.files, ListedFiles) else (item.size for item in self.files))
 
     @property
     def records(self) -> int:
@@ -46,24 +152,43 @@ class Listing:
 
     def duplicates(self) -> list[tuple[ListedFile, ...]]:
         """Returns groups of files with the same content."""
+        if isinstance(self.files, ListedFiles) and not self.files.has_duplicates():
+            return []
         groups: dict[str, list[ListedFile]] = defaultdict(list)
         for item in self.files:
-            groups[item.sha256].append(item)
+            groups[item.identity].append(item)
         return [tuple(group) for group in groups.values() if len(group) > 1]
 
 
-def take(source: FileSource, data: DataPath, cache: HashCache) -> Listing:
-    """Lists and hashes the files of a source."""
-    return hash_found(source.find(data), data, cache)
+def take(source: FileSource, data: DataPath, cache: HashCache, entries: Entries | None = None) -> Listing:
+    """Lists and hashes the files of a source; `entries` is the listing of a remote folder, if there is one already."""
+    return hash_found(source.find(data, entries) if entries else source.find(data), data, cache)
 
 
 def hash_found(found: Found, data: DataPath, cache: HashCache) -> Listing:
-    """Hashes the files that a source found."""
+    """Hashes the files that a source found: their content decides about splits and shards."""
+    return _identified(found, data, lambda folder, names: _hashed(folder, names, cache))
+
+
+def identify_found(found: Found, data: DataPath, cache: HashCache) -> Listing:
+    """Identifies the files that a source found; large ones are not read."""
+    return _identified(found, data, cache.identify_files)
+
+
+def _identified(
+    found: Found, data: DataPath, identify: Callable[[DataPath, Iterable[str]], Iterable[HashedFile]]
+) -> Listing:
+    sources = found.files if isinstance(found.files, SourceFiles) else SourceFiles(found.files)
+    files = ListedFiles(sources=sources)
     try:
-        hashed = cache.hash_files(data, (file.path for file in found.files))
+        for item in identify(data, sources.paths):
+            files.append(item.size, item.sha256, item.stat)
     except OSError as error:
         raise BadInput(f"{error.filename}: cannot be read: {error.strerror}; nothing was ingested") from error
-    files = (
-        ListedFile(file, item.size, item.sha256, item.stat) for file, item in zip(found.files, hashed, strict=True)
-    )
-    return Listing(tuple(files), found.quarantined, found.ignored)
+    return Listing(files, found.quarantined, found.ignored)
+
+
+def _hashed(data: DataPath, names: Iterable[str], cache: HashCache) -> Iterator[HashedFile]:
+    rest = iter(names)
+    while some := list(islice(rest, _CHUNK)):
+        yield from cache.hash_files(data, some)

@@ -18,7 +18,7 @@ from components.ingest.config import Needs
 from components.ingest.sources import Found, SourceFile
 from components.ingest.survey import detect, listing, spans
 from components.ingest.survey.detect import Located, Place
-from components.ingest.survey.listing import Listing
+from components.ingest.survey.listing import ListedFiles, Listing
 from components.ingest.survey.spans import Span
 from components.records.quarantine import Quarantined
 from components.settings.ingest import Ingest
@@ -73,8 +73,10 @@ class Survey:
     @cached_property
     def listing(self) -> Listing:
         """All files of all spans."""
+        if len(self.spans) == 1 and not self.spans[0].prefix:
+            return self.spans[0].listing
         return Listing(
-            tuple(
+            ListedFiles(
                 replace(item, file=replace(item.file, path=each.prefix + item.file.path)) if each.prefix else item
                 for each in self.spans
                 for item in each.listing.files
@@ -143,10 +145,13 @@ def _prefix(home: Place, base: Place) -> str:
 
 def _listing(located: Located, table: Table | None, cache: HashCache) -> Listing:
     if table is None:
-        return listing.take(refs.load(located.source), located.home, cache)
+        return listing.take(refs.load(located.source), located.home, cache, located.entries)
     names = [*located.files, *_referenced(located, table)]
     quarantined = tuple(Quarantined(name, _LINK) for name in located.links_outside)
-    return listing.hash_found(Found(tuple(SourceFile(name, "") for name in names), quarantined), located.home, cache)
+    found = Found(tuple(SourceFile(name, "") for name in names), quarantined)
+    # Near duplicates among images are named by their content.
+    identify = listing.hash_found if table.images else listing.identify_found
+    return identify(found, located.home, cache)
 
 
 def _referenced(located: Located, table: Table) -> list[str]:

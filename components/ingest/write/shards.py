@@ -27,7 +27,7 @@ class ShardFiles:
     split: str
     index: int
     of: int
-    files: tuple[ListedFile, ...]
+    files: Sequence[ListedFile]
     span: str = ""
 
     @property

@@ -40,7 +40,7 @@ try:
     outcome = rows
 except BadInput as error:
     outcome = str(error)
-from components.ingest.sources import parquet_decoder
+from components.ingest.sources.parquet import parquet_decoder
 parquet_decoder._decoders.close()  # so that the decoder's memory is counted
 # Not ru_maxrss for this process: it counts what the parent had before exec.
 own = int(re.search(r"VmHWM:\\s+(\\d+)", pathlib.Path("/proc/self/status").read_text())[1])
@@ -71,7 +71,7 @@ def test_parquet_rows_above_the_limit(tmp_path: Path, typed: bool) -> None:
     parquet(tmp_path / "bomb.parquet", 100 * MEGA, 20, typed=typed)
     assert (tmp_path / "bomb.parquet").stat().st_size < 20_000
 
-    outcome, reader, decoder = read(tmp_path / "bomb.parquet", "parquet_rows")
+    outcome, reader, decoder = read(tmp_path / "bomb.parquet", "parquet.parquet_rows")
 
     assert str(outcome).startswith(f"{tmp_path}/bomb.parquet: row 1 has ")
     assert str(outcome).endswith(
@@ -85,7 +85,7 @@ def test_parquet_rows_above_the_limit(tmp_path: Path, typed: bool) -> None:
 @pytest.mark.parametrize("kind", ["csv", "jsonl", "parquet"])
 def test_the_smallest_limit_is_exact_wherever_the_row_is(kind: str, before: int, tmp_path: Path) -> None:
     """D10: a row just below 16 MB is read, one above it stops the run, first or after others."""
-    source: RowFormat = refs.load(f"components.ingest.sources.{kind}_rows:SOURCE")
+    source: RowFormat = refs.load(f"components.ingest.sources.{kind}.{kind}_rows:SOURCE")
     for size, expected in ((16 * MEGA - 100, before + 1), (16 * MEGA + 100, None)):
         path = tmp_path / f"{size}.{kind}"
         _table(path, [*"x" * before, "y" * size])
@@ -118,7 +118,7 @@ def test_parquet_rows_below_the_limit(tmp_path: Path, typed: bool) -> None:
     parquet(tmp_path / "bomb.parquet", MEGA, 1200, typed=typed)
     assert (tmp_path / "bomb.parquet").stat().st_size < 2048
 
-    outcome, reader, decoder = read(tmp_path / "bomb.parquet", "parquet_rows")
+    outcome, reader, decoder = read(tmp_path / "bomb.parquet", "parquet.parquet_rows")
 
     assert outcome == 1200
     assert reader < 300
@@ -150,7 +150,7 @@ def test_npz_rows_of_one_gigabyte(tmp_path: Path) -> None:
     """D10: the header of the array is enough to reject them."""
     _npz(tmp_path / "bomb.npz", (1, 1 << 30))
 
-    outcome, reader, _ = read(tmp_path / "bomb.npz", "array_rows")
+    outcome, reader, _ = read(tmp_path / "bomb.npz", "arrays.array_rows")
 
     assert outcome == (
         f"{tmp_path}/bomb.npz: each row (array 'x' of shape (1, 1073741824)) has 1,073,741,824 bytes, more than "

@@ -185,6 +185,7 @@ TABLES = st.integers(1, 4).flatmap(
 )
 
 
+@pytest.mark.slow
 class TestAnyText:
     """Values of other programs come back unchanged, wherever the file is divided."""
 

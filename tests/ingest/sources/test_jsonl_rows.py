@@ -166,6 +166,7 @@ def fits(row: dict[str, Any]) -> bool:
     return row.keys() <= kinds.keys() and all(value is None or kinds[name](value) for name, value in row.items())
 
 
+@pytest.mark.slow
 class TestAnyValue:
     """Values of other programs come back unchanged, wherever the file is divided."""
 

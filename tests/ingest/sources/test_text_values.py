@@ -85,12 +85,12 @@ def by_tensorflow(path: Path) -> None:
 
 SCHEMA = pa.schema([("n", pa.int64()), ("text", pa.string())])
 WRITERS = [
-    ("t.csv", "csv_rows", by_csv),
-    ("t.tsv", "csv_rows", by_csv),
-    ("p.csv", "csv_rows", by_pandas),
-    ("t.jsonl", "jsonl_rows", by_json),
-    ("t.parquet", "parquet_rows", by_pyarrow),
-    ("t.npz", "array_rows", by_numpy),
+    ("t.csv", "csv.csv_rows", by_csv),
+    ("t.tsv", "csv.csv_rows", by_csv),
+    ("p.csv", "csv.csv_rows", by_pandas),
+    ("t.jsonl", "jsonl.jsonl_rows", by_json),
+    ("t.parquet", "parquet.parquet_rows", by_pyarrow),
+    ("t.npz", "arrays.array_rows", by_numpy),
     ("t.tfrecord", "tfrecord_rows", by_tensorflow),
 ]
 
@@ -130,10 +130,15 @@ def write_not_utf8(path: Path) -> None:
 @pytest.mark.parametrize(
     ("name", "module", "position", "reason"),
     [
-        ("t.csv", "csv_rows", "line 3", "column text: 'caf\\\\xe9' is not UTF-8 text"),
-        ("t.jsonl", "jsonl_rows", "line 2", "not JSON: str is not valid UTF-8: surrogates not allowed (character 1)"),
-        ("t.parquet", "parquet_rows", "row 2", "column 'text' cannot be string: Invalid UTF8 payload"),
-        ("t.npz", "array_rows", "row 2", "array 'text' cannot be string: Invalid UTF8 payload"),
+        ("t.csv", "csv.csv_rows", "line 3", "column text: 'caf\\\\xe9' is not UTF-8 text"),
+        (
+            "t.jsonl",
+            "jsonl.jsonl_rows",
+            "line 2",
+            "not JSON: str is not valid UTF-8: surrogates not allowed (character 1)",
+        ),
+        ("t.parquet", "parquet.parquet_rows", "row 2", "column 'text' cannot be string: Invalid UTF8 payload"),
+        ("t.npz", "arrays.array_rows", "row 2", "array 'text' cannot be string: Invalid UTF8 payload"),
     ],
 )
 def test_text_that_is_not_utf8_is_a_bad_row(name: str, module: str, position: str, reason: str, tmp_path: Path) -> None:

@@ -16,6 +16,7 @@ from components.ingest.survey import listing
 from components.ingest.survey.listing import ListedFile, Listing
 from components.records.quarantine import Quarantined
 from components.settings.ingest import Ingest
+from components.storage.entries import Entries
 from components.storage.hashing import HashCache
 from components.storage.paths import DataPath
 
@@ -167,8 +168,9 @@ def test_without_equal_bytes_there_are_no_groups(data: Path, take: Take) -> None
 class Vanishing:
     """A source whose file is gone by the time it is hashed."""
 
-    def find(self, data: DataPath) -> Found:
+    def find(self, data: DataPath, entries: Entries | None = None) -> Found:
         """Lists a file and removes it."""
+        del entries
         Path(str(data), "cats", "1.jpg").unlink()
         return Found((SourceFile("cats/1.jpg", "cats"),), ())
 

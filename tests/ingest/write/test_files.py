@@ -3,7 +3,7 @@
 import base64
 import hashlib
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import replace
 from pathlib import Path
@@ -36,7 +36,7 @@ def fill(data: Path, files: dict[str, bytes]) -> None:
         (data / name).write_bytes(content)
 
 
-def write(files: tuple[ListedFile, ...], data: Path, artifact: Path) -> ShardReport:
+def write(files: Sequence[ListedFile], data: Path, artifact: Path) -> ShardReport:
     """Writes one shard of these files."""
     return write_shard(ShardFiles("train", 0, 1, files), SOURCE, data, artifact, Ingest())
 

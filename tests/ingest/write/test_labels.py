@@ -1,6 +1,7 @@
 """Promise A17: a row without a label is quarantined, kept as a class, or stops the run, as `ingest.unlabelled` says."""
 
 import json
+import shutil
 from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
@@ -32,8 +33,12 @@ def ingest(data: Path, needs: Needs = LABELLED, **settings: Any) -> tuple[Counte
     chosen = Ingest(**settings)
     found = survey.take(str(data), chosen, HashCache(None), needs)
     assert found.table is not None
-    output = Output(data.parent / "out", chosen)
-    made = [each for unit in units.of_span(found.spans[0], found.table, chosen) for each in unit.write(output)]
+    out = data.parent / "out"
+    shutil.rmtree(out, ignore_errors=True)
+    output = Output(out, chosen, table=found.table)
+    made = [
+        each for unit in units.divide_all(units.of_rows(found.spans[0], chosen), output) for each in unit.write(output)
+    ]
     classes: Counter[str] = sum((Counter(report.classes) for report in made), Counter())
     quarantined = [bad for report in made for bad in report.quarantined]
     assert sum(report.read for report in made) == sum(report.records for report in made) + len(quarantined)
@@ -151,8 +156,12 @@ def test_a_class_with_the_name_of_rows_without_a_label(unlabelled: str, warned: 
     (data / "a.csv").write_text("fare,label\n1,cash\n2,\n3,(none)\n4,(none)\n")
     settings = Ingest.model_validate({"unlabelled": unlabelled})
     found = survey.take(str(data), settings, HashCache(None), LABELLED)
-    output = Output(data.parent / "out", settings)
-    made = [each for unit in units.of_span(found.spans[0], found.table, settings) for each in unit.write(output)]
+    output = Output(data.parent / "out", settings, table=found.table)
+    made = [
+        each
+        for unit in units.divide_all(units.of_rows(found.spans[0], settings), output)
+        for each in unit.write(output)
+    ]
     expected = (
         "2 rows have the label (none) in the data, and rows without a label are in the same class "
         "(ingest.unlabelled = keep_as_class); rename that class, or set ingest.unlabelled to quarantine"

@@ -134,7 +134,8 @@ class TestRows:
         }
         assert (made.found, sum(made.records.values()), made.quarantined) == (60, 58, 2)
         assert {path.name for path in (tmp_path / "out").iterdir() if path.is_dir()} == {
-            f"Split-{split}" for split in SPLITS
+            "sources",
+            *(f"Split-{split}" for split in SPLITS),
         }
 
     def test_neither_ranges_nor_the_order_of_files_matter(
@@ -148,7 +149,7 @@ class TestRows:
 
         assert splits_of(tmp_path / "one", "text") == splits_of(tmp_path / "many", "text")
 
-    @pytest.mark.slow
+    @pytest.mark.all
     def test_beam_workers_give_the_same_shards(self, table: Path, tmp_path: Path) -> None:
         """D2: byte for byte."""
         workers = ["--direct_num_workers=2", "--direct_running_mode=multi_processing"]

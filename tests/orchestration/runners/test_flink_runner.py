@@ -73,5 +73,5 @@ def test_credentials_that_a_store_refuses_are_those_of_the_engines_shell() -> No
     error = raised_for("PermissionError: [Errno 13] 403 SignatureDoesNotMatch: 's3://bucket/rows.csv'")
 
     assert isinstance(error, BadInput)
-    assert str(error).startswith("Ingest: a store refused a worker: PermissionError: [Errno 13] 403 Signature")
+    assert str(error).startswith("Ingest: an object store refused a worker: PermissionError: [Errno 13] 403 Signature")
     assert "the shell that started the engine" in str(error)

@@ -1,0 +1,57 @@
+"""A column of strings: one block of bytes and where each string ends, instead of a Python object per string.
+
+    "cats/1.jpg", "dogs/2.jpg" ─► cats/1.jpgdogs/2.jpg │ 10 │ 20
+
+Ten million paths take their own bytes and 8 more each; as a list of strings they would take three times that.
+NumPy and Arrow are not used: worker processes do without them and so start sooner.
+"""
+
+import os
+from array import array
+from collections.abc import Iterable, Iterator, Sequence
+from typing import overload
+
+
+class Strings(Sequence[str]):
+    """Strings that can be read by their index and appended to; names of files need not be UTF-8."""
+
+    def __init__(self, texts: Iterable[str] = ()) -> None:
+        self._data, self._ends = bytearray(), array("q", [0])
+        for text in texts:
+            self.append(text)
+
+    def append(self, text: str) -> None:
+        """Adds a string at the end."""
+        self._data += os.fsencode(text)
+        self._ends.append(len(self._data))
+
+    def __len__(self) -> int:
+        return len(self._ends) - 1
+
+    @overload
+    def __getitem__(self, index: int) -> str: ...
+
+    @overload
+    def __getitem__(self, index: slice) -> list[str]: ...
+
+    def __getitem__(self, index: int | slice) -> str | list[str]:
+        if isinstance(index, slice):
+            return [self[at] for at in range(*index.indices(len(self)))]
+        if index < 0:
+            index += len(self)
+        if not 0 <= index < len(self):
+            raise IndexError(index)
+        return os.fsdecode(bytes(self._data[self._ends[index] : self._ends[index + 1]]))
+
+    def __iter__(self) -> Iterator[str]:
+        start, data = 0, self._data
+        for end in self._ends[1:]:
+            yield os.fsdecode(bytes(data[start:end]))
+            start = end
+
+    def __eq__(self, other: object) -> bool:
+        if isinstance(other, Strings):
+            return self._ends == other._ends and self._data == other._data
+        return isinstance(other, Sequence) and list(self) == list(other)
+
+    __hash__ = None  # type: ignore[assignment]
