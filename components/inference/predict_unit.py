@@ -19,7 +19,7 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from components.errors import BadInput, Cancelled
+from components.errors import BadInput, Cancelled, LedgerMismatch
 from components.inference import model, units, write
 from components.inference.data import file_argument
 from components.inference.metrics import Sums
@@ -296,6 +296,8 @@ def _predict_files(unit: FilesUnit, job: Job, outcome: _Outcome) -> None:
                 _Refusal(unit.prefix, [name for name, _ in kept], contents, job.settings, argument.role == "image"),
             )
         )
+    if outcome.read != len(names):
+        raise LedgerMismatch(f"work unit {unit.name}: {outcome.read:,} of {len(names):,} files were read")
 
 
 @dataclass(frozen=True)

@@ -1,6 +1,7 @@
 """`penstock predict` reads every source that ingest reads, with or without labels."""
 
 import json
+import os
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -169,6 +170,42 @@ class TestFiles:
         (bad,) = map(json.loads, (tmp_path / "out" / "quarantine.jsonl").read_text().splitlines())
         assert bad["path"] == "c.jpg"
         assert bad["reason"].startswith("not an image: starts with '<html>'")
+
+    @pytest.mark.parametrize(
+        ("pattern", "expected"),
+        [
+            (
+                "",
+                {
+                    "link.png": "symbolic link that leads outside the data folder",
+                    "linked": "symbolic link that leads outside the data folder",
+                    "pipe.png": "not a regular file",
+                },
+            ),
+            ("*/*.png", {"linked/b.png": "symbolic link that leads outside the data folder"}),
+            (
+                "*.png",
+                {"link.png": "symbolic link that leads outside the data folder", "pipe.png": "not a regular file"},
+            ),
+        ],
+    )
+    def test_links_and_pipes(
+        self, pattern: str, expected: dict[str, str], saved: Any, request_of: Callable[..., Any], tmp_path: Path
+    ) -> None:
+        """None is followed or opened: each is quarantined; hidden files are counted as ignored."""
+        data, other = tmp_path / "photos", tmp_path / "other"
+        for name in (data / "a.png", data / "in" / "b.png", data / ".hidden" / "c.png", other / "b.png"):
+            name.parent.mkdir(parents=True, exist_ok=True)
+            name.write_bytes(png(0))
+        (data / "linked").symlink_to(other)
+        (data / "link.png").symlink_to(other / "b.png")
+        os.mkfifo(data / "pipe.png")
+
+        made = predict(request_of(saved(IMAGE), f"{data}/{pattern}", given={"max_bad_fraction": 0.9}))
+
+        listed = map(json.loads, (tmp_path / "out" / "quarantine.jsonl").read_text().splitlines())
+        assert {bad["path"]: bad["reason"] for bad in listed} == expected
+        assert (made.quarantined, made.ignored) == (len(expected), 0 if pattern else 1)
 
     def test_class_folders(self, saved: Any, request_of: Callable[..., Any], tmp_path: Path) -> None:
         """A folder is the label if it is one of the model's classes."""

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from components.errors import BadInput, LedgerMismatch, SettingsError
-from components.inference import units
+from components.inference import predict_unit, units
 from components.serving.reading import Argument
 from components.storage.objects import ObjectPath
 from components.storage.paths import files_below
@@ -61,6 +61,34 @@ def test_a_work_unit_without_a_report_stops_it(
 
     with pytest.raises(LedgerMismatch, match=r"1 of 1 work units were not predicted"):
         predict(request_of(saved(TABLE), rows))
+
+    assert not (tmp_path / "out").exists()
+
+
+@pytest.mark.parametrize(
+    ("place", "message"),
+    [("list", r"predict: 1 records lost"), ("unit", r"work unit 00000-00000: 2 of 3 files were read")],
+)
+def test_a_lost_file_stops_it(
+    place: str,
+    message: str,
+    saved: Any,
+    request_of: Callable[..., Any],
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """The listing says how many files there are, whoever loses one."""
+    (tmp_path / "texts").mkdir()
+    for name in "abc":
+        (tmp_path / "texts" / f"{name}.txt").write_text(name)
+    files_of, batches = units.files_of, predict_unit._FileReader.batches
+    if place == "list":
+        monkeypatch.setattr(units, "files_of", lambda *given: files_of(*given)[1:])
+    else:
+        monkeypatch.setattr(predict_unit._FileReader, "batches", lambda self, names: batches(self, names[1:]))
+
+    with pytest.raises(LedgerMismatch, match=message):
+        predict(request_of(saved((Argument("text", "text", "text", "text"),), "quantity"), tmp_path / "texts"))
 
     assert not (tmp_path / "out").exists()
 
