@@ -22,10 +22,12 @@ from components.inference.data import Data
 from components.inference.find_model import FoundModel
 from components.inference.units import WORK
 from components.inference.write import Format
+from components.pretrained.artifacts import READING
 from components.records.manifest import MANIFEST, QUARANTINE
-from components.serving.reading import Reading
+from components.serving.reading import SETTINGS
 from components.settings.engine import Engine
 from components.settings.ingest import Ingest
+from components.settings.section import checked
 from components.storage import durable, paths
 from components.storage.location import Location
 from components.storage.objects import ObjectPath
@@ -100,10 +102,14 @@ def _local(request: PredictRequest) -> Path:
     return request.out if isinstance(request.out, Path) else request.state / _digest(str(request.out))
 
 
-def settings_of(reading: Reading, given: Mapping[str, Any]) -> Ingest:
-    """Returns the settings to read by: the model's, then the user's."""
-    known = {name: value for name, value in reading.settings.items() if name in Ingest.model_fields}
-    return Ingest.model_validate({**known, **given})
+def settings_of(found: FoundModel, given: Mapping[str, Any]) -> Ingest:
+    """Returns the settings to read by: those of the model that shape its input, then the user's."""
+    known = {name: value for name, value in found.reading.settings.items() if name in SETTINGS}
+    try:
+        checked(Ingest, known, "ingest")
+    except SettingsError as error:
+        raise SettingsError(f"model {found.path}: {READING.as_posix()}: {error}; export it again") from error
+    return checked(Ingest, {**known, **given}, "ingest")
 
 
 @dataclass(frozen=True)
@@ -117,7 +123,7 @@ class _NewFolder:
 
 def _run(request: PredictRequest, place: _NewFolder, notes: Path, listed: Path, surveyed: Surveyed | None) -> Predicted:
     found = find_model.find(request.model)
-    settings = settings_of(found.reading, request.given)
+    settings = settings_of(found, request.given)
     paths.prepare(request.data, request.beam_args)
     data = inference_data.find(request.data, found.reading, settings, request.given)
     if surveyed is not None:

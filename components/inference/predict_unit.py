@@ -19,11 +19,11 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from components.errors import BadInput, Cancelled, LedgerMismatch
+from components.errors import BadInput, Cancelled, LedgerMismatch, PenstockError
 from components.inference import model, units, write
 from components.inference.data import file_argument
 from components.inference.metrics import Sums
-from components.inference.model import LoadedModel, Refused
+from components.inference.model import LoadedModel, RejectedByModel
 from components.inference.units import FilesUnit, Job, RangeUnit, Unit, UnitReport
 from components.inference.write import PredictionWriter
 from components.ingest.images.checks import ImageChecker
@@ -43,6 +43,10 @@ _FILES, _FILE_BYTES = 128, 32 << 20  # files per call, and bytes of them from wh
 _AT_ONCE = 16  # files that are read together
 _NUMBER = "\0number"  # column with the row's number in its file: no user's column has such a name
 _NONE, _UNKNOWN = -2, -1  # class numbers of labels
+_ENOUGH = (
+    32  # records from which on a model that rejects all of a first batch is not suited to the data; a few may be bad
+)
+_DECIMAL = r"^-?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?$"  # a label that is read as text
 _MAX_RAW = 10_000  # quarantined rows per unit whose text is kept
 
 
@@ -54,7 +58,7 @@ class Records:
     files: pa.Array
     rows: pa.Array  # numbers in the files, or null
     labels: pa.Array
-    raw: Any  # returns what is kept of a record that the model refuses: its Quarantined, by index and reason
+    raw: Any  # returns what is kept of a record that the model rejects: its Quarantined, by index and reason
 
     def take(self, which: npt.NDArray[np.int64]) -> "Records":
         """Returns some of the records."""
@@ -93,11 +97,17 @@ class _Outcome:
             return
         try:
             outputs = self.model.predict(records.arguments)
-        except Refused:
-            records = self._without_refused(records)
+        except RejectedByModel as error:
+            records = self._without_rejected(records, error)
             if not len(records.files):
                 return
-            outputs = self.model.predict(records.arguments)
+            try:
+                outputs = self.model.predict(records.arguments)
+            except RejectedByModel as again:
+                raise PenstockError(
+                    f"{records.files[0]}: the model predicts each of {len(records.files)} records, but not all of them "
+                    f"together: {again}; its predictions depend on their batch: export another model"
+                ) from again
         reading = self.job.reading
         self.writer.write(write.batch(records.files, records.rows, records.labels, outputs, reading))
         if reading.kind == "quantity":
@@ -105,21 +115,34 @@ class _Outcome:
         else:
             self.sums.add_classes(_class_numbers(records.labels, reading.classes), outputs)
 
-    def _without_refused(self, records: Records) -> Records:
-        """Finds the records that the model cannot predict, one by one; returns the others."""
+    def _without_rejected(self, records: Records, error: RejectedByModel) -> Records:
+        """Finds the records that the model cannot predict, by halves; returns the others."""
         count = len(records.files)
-        singles = ({name: each[at : at + 1] for name, each in records.arguments.items()} for at in range(count))
-        reasons = list(map(self._reason, singles))
-        self.bad += [records.raw(at, reason) for at, reason in enumerate(reasons) if reason]
-        return records.take(np.flatnonzero([not reason for reason in reasons]))
+        reasons = dict(self._rejected(records, 0, count, error))
+        if len(reasons) == count >= _ENOUGH and not self.writer.records:
+            raise BadInput(
+                f"{records.files[0]}: the model cannot predict any of the first {count} records: {error}; expected "
+                "data like that of its training"
+            )
+        self.bad += [records.raw(at, reason) for at, reason in reasons.items()]
+        return records.take(np.array([at for at in range(count) if at not in reasons], np.int64))
 
-    def _reason(self, arguments: Mapping[str, Any]) -> str:
-        """Returns why the model cannot predict one record; empty if it can."""
+    def _rejected(self, records: Records, start: int, stop: int, error: RejectedByModel) -> Iterator[tuple[int, str]]:
+        """Yields the records that cannot be predicted, and why, among some with this error."""
+        if stop - start == 1:
+            yield start, str(error)
+            return
+        middle = (start + stop) // 2
+        for first, last in ((start, middle), (middle, stop)):
+            if found := self._error({name: each[first:last] for name, each in records.arguments.items()}):
+                yield from self._rejected(records, first, last, found)
+
+    def _error(self, arguments: Mapping[str, Any]) -> RejectedByModel | None:
         try:
             self.model.predict(arguments)
-        except Refused as reason:
-            return str(reason)
-        return ""
+        except RejectedByModel as error:
+            return error
+        return None
 
 
 def predict(unit: Unit, job: Job, stop: threading.Event | None = None) -> int:
@@ -248,17 +271,21 @@ def _records(
             arguments[argument.name] = model.values_of(column(columns.arguments[argument.name]), argument)
     numbers = column(_NUMBER)
     none = pa.nulls(rows.num_rows, pa.string() if job.reading.kind == "class" else pa.float64())
-    labels = _labels(column(columns.label)) if columns.label else none
+    labels = _labels(column(columns.label), job.reading.kind) if columns.label else none
 
-    def refused(at: int, reason: str) -> Quarantined:
+    def rejected(at: int, reason: str) -> Quarantined:
         return quarantined(f"row {numbers[at].as_py()}", f"the model cannot predict it: {reason}", b"")
 
     files = pa.DictionaryArray.from_arrays(pa.array(np.zeros(rows.num_rows, np.int32)), [file]).dictionary_decode()
-    return Records(arguments, files, numbers, labels, refused)
+    return Records(arguments, files, numbers, labels, rejected)
 
 
-def _labels(labels: pa.Array) -> pa.Array:
-    """Returns labels, null where they are blank or not finite."""
+def _labels(labels: pa.Array, kind: str) -> pa.Array:
+    """Returns labels, null where they are blank, not finite, or no number although the model predicts a quantity."""
+    if kind == "quantity" and not pa.types.is_floating(labels.type):
+        text = pc.utf8_trim_whitespace(labels.cast(pa.string()))
+        is_number = pc.match_substring_regex(text, _DECIMAL).fill_null(False)
+        labels = pc.if_else(is_number, text, pa.scalar(None, pa.string())).cast(pa.float64())
     if pa.types.is_floating(labels.type):
         values = labels.to_numpy(zero_copy_only=False).astype(np.float64)
         return pa.array(values, pa.float64(), mask=~np.isfinite(values))
@@ -293,7 +320,7 @@ def _predict_files(unit: FilesUnit, job: Job, outcome: _Outcome) -> None:
                 pa.array([printable(unit.prefix + name) for name, _ in kept], pa.string()),
                 pa.nulls(len(kept), pa.int64()),
                 pa.array(labels, pa.string() if job.reading.kind == "class" else pa.float64()),
-                _Refusal(unit.prefix, [name for name, _ in kept], contents, job.settings, argument.role == "image"),
+                _Rejection(unit.prefix, [name for name, _ in kept], contents, job.settings, argument.role == "image"),
             )
         )
     if outcome.read != len(names):
@@ -301,7 +328,7 @@ def _predict_files(unit: FilesUnit, job: Job, outcome: _Outcome) -> None:
 
 
 @dataclass(frozen=True)
-class _Refusal:
+class _Rejection:
     """Says why the model cannot predict a file: what the full check of ingest says, or else TensorFlow."""
 
     prefix: str
@@ -371,7 +398,7 @@ def _content(home: "DataPath", name: str, limit: int) -> bytes:
         if isinstance(home, Path):
             with open(f"{home}/{name}", "rb", 0) as file:  # noqa: PTH123 - making a Path takes as long as reading
                 return file.read() if file.seek(0, 2) <= limit and not file.seek(0) else b"\0" * (limit + 1)
-        return (home / name).read_bytes()
+        return (home / name).read_at_most(limit + 1)
     except OSError as error:
         raise BadInput(
             f"{printable(f'{home}/{name}')}: cannot be read: {error.strerror}; it was deleted or changed meanwhile, or "
