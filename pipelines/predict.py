@@ -194,6 +194,7 @@ def _remove_leftovers(out: ObjectPath) -> None:
 
 def _remove_attempt(out: ObjectPath, attempt: str, held: lease.Lease) -> None:
     """Deletes what this attempt wrote, unless it is a result by now, or another attempt writes there."""
+    held.beat()  # it finds out whether another process has the lock
     if held.is_lost:
         durable.remove(out / WORK / attempt)
     elif not (out / MANIFEST).is_file():

@@ -43,9 +43,7 @@ _FILES, _FILE_BYTES = 128, 32 << 20  # files per call, and bytes of them from wh
 _AT_ONCE = 16  # files that are read together
 _NUMBER = "\0number"  # column with the row's number in its file: no user's column has such a name
 _NONE, _UNKNOWN = -2, -1  # class numbers of labels
-_ENOUGH = (
-    32  # records from which on a model that rejects all of a first batch is not suited to the data; a few may be bad
-)
+_ENOUGH = 32  # records of a first batch: if the model rejects all, it is not suited to the data; a few may be bad
 _DECIMAL = r"^-?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?$"  # a label that is read as text
 _MAX_RAW = 10_000  # quarantined rows per unit whose text is kept
 
