@@ -11,7 +11,6 @@ import signal
 import threading
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -21,26 +20,20 @@ import pyarrow.compute as pc
 
 from components.errors import BadInput, Cancelled, LedgerMismatch, PenstockError
 from components.inference import model, units, write
-from components.inference.data import file_argument
 from components.inference.metrics import Sums
 from components.inference.model import LoadedModel, RejectedByModel
+from components.inference.read_files import FileReader, Rejection
 from components.inference.units import FilesUnit, Job, RangeUnit, Unit, UnitReport
 from components.inference.write import PredictionWriter
-from components.ingest.images.checks import ImageChecker
-from components.ingest.sources import SourceFile, text_folder
 from components.ingest.write.image_column import ImageColumn
-from components.records.quarantine import Quarantined, Rejected, printable
-from components.storage import durable, transfers
+from components.records.quarantine import Quarantined, printable
+from components.storage import durable
 
 if TYPE_CHECKING:
     from components.ingest.sources.rows import RowBatch
-    from components.settings.ingest import Ingest
-    from components.storage.paths import DataPath
 
 _ROWS = 4096  # rows per call of the model, of a table
 _WIDE_ROWS = 256  # the same, if rows hold texts, tensors or images
-_FILES, _FILE_BYTES = 128, 32 << 20  # files per call, and bytes of them from which on a batch is complete
-_AT_ONCE = 16  # files that are read together
 _NUMBER = "\0number"  # column with the row's number in its file: no user's column has such a name
 _NONE, _UNKNOWN = -2, -1  # class numbers of labels
 _ENOUGH = 32  # records of a first batch: if the model rejects all, it is not suited to the data; a few may be bad
@@ -294,18 +287,10 @@ def _labels(labels: pa.Array, kind: str) -> pa.Array:
 # Files
 
 
-@dataclass(frozen=True)
-class _FileRead:
-    """A batch of files: the content of each, or why it has none."""
-
-    names: Sequence[str]
-    contents: Sequence[bytes | Quarantined]
-
-
 def _predict_files(unit: FilesUnit, job: Job, outcome: _Outcome) -> None:
     names, classes = units.files_of(unit, job.work), set(job.reading.classes)
     (argument,) = job.reading.arguments
-    for read in _FileReader(job, unit).batches(names):
+    for read in FileReader(job, unit).batches(names):
         outcome.add_bad([each for each in read.contents if isinstance(each, Quarantined)])
         kept = [(n, c) for n, c in zip(read.names, read.contents, strict=True) if isinstance(c, bytes)]
         if not kept:
@@ -318,87 +303,8 @@ def _predict_files(unit: FilesUnit, job: Job, outcome: _Outcome) -> None:
                 pa.array([printable(unit.prefix + name) for name, _ in kept], pa.string()),
                 pa.nulls(len(kept), pa.int64()),
                 pa.array(labels, pa.string() if job.reading.kind == "class" else pa.float64()),
-                _Rejection(unit.prefix, [name for name, _ in kept], contents, job.settings, argument.role == "image"),
+                Rejection(unit.prefix, [name for name, _ in kept], contents, job.settings, argument.role == "image"),
             )
         )
     if outcome.read != len(names):
         raise LedgerMismatch(f"work unit {unit.name}: {outcome.read:,} of {len(names):,} files were read")
-
-
-@dataclass(frozen=True)
-class _Rejection:
-    """Says why the model cannot predict a file: what the full check of ingest says, or else TensorFlow."""
-
-    prefix: str
-    names: Sequence[str]
-    contents: Any
-    settings: "Ingest"
-    is_image: bool
-
-    def __call__(self, at: int, reason: str) -> Quarantined:
-        content: bytes = self.contents[at]
-        path = printable(self.prefix + self.names[at])
-        try:
-            if self.is_image:
-                full = self.settings.model_copy(update={"image_check": "full"})
-                ImageChecker(None, full).check(content, "")
-        except Rejected as error:
-            return Quarantined.of(path, str(error), error.position, content)
-        return Quarantined.of(path, f"the model cannot predict it: {reason}", "", content)
-
-
-class _FileReader:
-    """Reads files and checks them as ingest does."""
-
-    def __init__(self, job: Job, unit: FilesUnit) -> None:
-        argument = file_argument(job.reading)
-        self._is_image = argument is not None and argument.role == "image"
-        self._unit, self._settings = unit, job.settings
-        self._checks = ImageChecker(None, job.settings)
-
-    def batches(self, names: Sequence[str]) -> Iterator[_FileRead]:
-        """Reads files in batches that are bounded in files and bytes."""
-        start = 0
-        while start < len(names):
-            contents: list[bytes | Quarantined] = []
-            while start + len(contents) < len(names) and len(contents) < _FILES and _size(contents) < _FILE_BYTES:
-                contents += self._read_some(names[start + len(contents) :][:_AT_ONCE])
-            yield _FileRead(names[start : start + len(contents)], contents)
-            start += len(contents)
-
-    def _read_some(self, names: Sequence[str]) -> list[bytes | Quarantined]:
-        """Reads some files, from a store all at once: it answers slowly, but many requests at a time."""
-        if isinstance(self._unit.home, Path):
-            return [self._read_one(name) for name in names]
-        return transfers.each(self._read_one, names, _AT_ONCE)
-
-    def _read_one(self, name: str) -> bytes | Quarantined:
-        path, limit = printable(self._unit.prefix + name), self._settings.max_file_mb << 20
-        content = _content(self._unit.home, name, limit)
-        if len(content) > limit:
-            return Quarantined(path, f"more than max_file_mb = {self._settings.max_file_mb}")
-        try:
-            if self._is_image:
-                return self._checks.check(content, "").content
-            text = text_folder.SOURCE.read(SourceFile(name, ""), content, self._settings).columns["text"]
-            return text if isinstance(text, bytes) else b""
-        except Rejected as reason:
-            return Quarantined.of(path, str(reason), reason.position, content)
-
-
-def _size(contents: Sequence[bytes | Quarantined]) -> int:
-    return sum(len(each) for each in contents if isinstance(each, bytes))
-
-
-def _content(home: "DataPath", name: str, limit: int) -> bytes:
-    """Returns the content of a file, or one byte more than `limit`."""
-    try:
-        if isinstance(home, Path):
-            with open(f"{home}/{name}", "rb", 0) as file:  # noqa: PTH123 - making a Path takes as long as reading
-                return file.read() if file.seek(0, 2) <= limit and not file.seek(0) else b"\0" * (limit + 1)
-        return (home / name).read_at_most(limit + 1)
-    except OSError as error:
-        raise BadInput(
-            f"{printable(f'{home}/{name}')}: cannot be read: {error.strerror}; it was deleted or changed meanwhile, or "
-            "this user may not read it"
-        ) from error
