@@ -50,11 +50,8 @@ def _rows(model: str) -> Path:
 def _values(kind: str, random: Any) -> Any:
     if kind == "float":
         return np.round(random.normal(size=_ROWS), 4)
-    return (
-        random.integers(10, size=_ROWS)
-        if kind in ("int", "bool")
-        else [f"v{n}" for n in random.integers(9, size=_ROWS)]
-    )
+    numbers = random.integers(2 if kind == "bool" else 10, size=_ROWS)
+    return numbers if kind in ("int", "bool") else [f"v{number}" for number in numbers]
 
 
 def ours(model: str, data: str) -> None:

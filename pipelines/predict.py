@@ -7,6 +7,7 @@ DATA ──► files, columns ────────────────�
 import contextlib
 import hashlib
 import re
+import secrets
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -21,10 +22,12 @@ from components.inference.data import Data
 from components.inference.find_model import FoundModel
 from components.inference.units import WORK
 from components.inference.write import Format
+from components.pretrained.artifacts import READING
 from components.records.manifest import MANIFEST, QUARANTINE
-from components.serving.reading import Reading
+from components.serving.reading import SETTINGS
 from components.settings.engine import Engine
 from components.settings.ingest import Ingest
+from components.settings.section import checked
 from components.storage import durable, paths
 from components.storage.location import Location
 from components.storage.objects import ObjectPath
@@ -34,7 +37,9 @@ from pipelines.orchestration.remote import lease
 from pipelines.orchestration.runners import dataflow, engines
 from pipelines.package import wheel
 
-_OURS = re.compile(rf"predictions-\d+-of-\d+\.\w+|{re.escape(QUARANTINE)}|\.penstock/.*|{re.escape(WORK)}/.*")
+_RESULT = re.compile(rf"predictions-\d{{5,}}-of-\d{{5,}}\.(parquet|jsonl|tfrecord)|{re.escape(QUARANTINE)}")
+_ATTEMPT = re.compile(rf"\.penstock/.*|{re.escape(WORK)}/.*")  # objects that an attempt leaves if it is killed
+_BUSY = "wait for it with --wait, or choose another --out"
 
 
 @dataclass(frozen=True)
@@ -79,8 +84,8 @@ def predict(request: PredictRequest, surveyed: Surveyed | None = None) -> Predic
         durable.sweep(notes)
         durable.sweep(local.parent, local.name, listed.name)
         listed.unlink(missing_ok=True)  # of an earlier attempt
-        with _new_folder(out, notes, wait=request.wait) as folder:
-            made = _run(request, folder, notes, listed, surveyed)
+        with _new_folder(out, notes, wait=request.wait) as place:
+            made = _run(request, place, notes, listed, surveyed)
         listed.unlink(missing_ok=True)  # --out has its own
         return made
 
@@ -97,15 +102,28 @@ def _local(request: PredictRequest) -> Path:
     return request.out if isinstance(request.out, Path) else request.state / _digest(str(request.out))
 
 
-def settings_of(reading: Reading, given: Mapping[str, Any]) -> Ingest:
-    """Returns the settings to read by: the model's, then the user's."""
-    known = {name: value for name, value in reading.settings.items() if name in Ingest.model_fields}
-    return Ingest.model_validate({**known, **given})
+def settings_of(found: FoundModel, given: Mapping[str, Any]) -> Ingest:
+    """Returns the settings to read by: those of the model that shape its input, then the user's."""
+    known = {name: value for name, value in found.reading.settings.items() if name in SETTINGS}
+    try:
+        checked(Ingest, known, "ingest")
+    except SettingsError as error:
+        raise SettingsError(f"model {found.path}: {READING.as_posix()}: {error}; export it again") from error
+    return checked(Ingest, {**known, **given}, "ingest")
 
 
-def _run(request: PredictRequest, folder: Location, notes: Path, listed: Path, surveyed: Surveyed | None) -> Predicted:
+@dataclass(frozen=True)
+class _NewFolder:
+    """The folder of an attempt to predict."""
+
+    path: Location  # becomes --out, or is it
+    work: Location  # below it, of this attempt alone: one that has lost its lock may still write
+    require: Callable[[], None] = lambda: None  # raises Locked if another attempt has taken the lock over
+
+
+def _run(request: PredictRequest, place: _NewFolder, notes: Path, listed: Path, surveyed: Surveyed | None) -> Predicted:
     found = find_model.find(request.model)
-    settings = settings_of(found.reading, request.given)
+    settings = settings_of(found, request.given)
     paths.prepare(request.data, request.beam_args)
     data = inference_data.find(request.data, found.reading, settings, request.given)
     if surveyed is not None:
@@ -125,27 +143,34 @@ def _run(request: PredictRequest, folder: Location, notes: Path, listed: Path, s
     def pipeline() -> Any:
         return prepared.pipeline("predict", "Predict")
 
-    job = Job(str(found.path), found.digest, found.reading, settings, data.columns, folder / WORK, request.form)
+    job = Job(str(found.path), found.digest, found.reading, settings, data.columns, place.work, request.form)
     reports = run.run(data, job, pipeline)
     if data.columns and inference_data.stats(data) != before:
         raise BadInput(f"{data.data}: changed while it was being predicted; run again when nothing writes to it")
-    return close.close(folder, data, found, reports, settings, request.form, listed)
+    return close.close(place.path, place.work, data, found, reports, settings, request.form, listed, place.require)
 
 
 @contextlib.contextmanager
-def _new_folder(out: Location, notes: Path, *, wait: bool) -> Iterator[Location]:
+def _new_folder(out: Location, notes: Path, *, wait: bool) -> Iterator[_NewFolder]:
     """Yields the folder to fill; it becomes --out at the end, on a store with the manifest as its last object."""
+    attempt = secrets.token_hex(8)
     if isinstance(out, Path):
         with durable.publish_folder(out) as folder:
-            yield folder
+            yield _NewFolder(folder, folder / WORK / attempt)
         return
-    with lease.hold(out, _digest(str(notes)), wait=wait):
+    with lease.hold(out, _digest(str(notes)), wait=wait, advice=_BUSY) as held:
+        _check_free(out)  # again: there may be a result by now
         _remove_leftovers(out)
+
+        def require() -> None:
+            held.beat()  # it finds out whether another process has the lock
+            held.require()
+
         try:
-            yield out
+            yield _NewFolder(out, out / WORK / attempt, require)
         except BaseException:
             with contextlib.suppress(OSError):
-                _remove_leftovers(out)
+                _remove_attempt(out, attempt, held)
             raise
 
 
@@ -154,16 +179,26 @@ def _check_free(out: ObjectPath) -> None:
     names = set(out.files_below())
     if MANIFEST in names:
         raise SettingsError(f"--out {out}: holds predictions already; choose another folder, or remove this one")
-    if other := sorted(name for name in names if not _OURS.fullmatch(name)):
+    attempts = set(filter(_ATTEMPT.fullmatch, names))
+    other = sorted(name for name in names - attempts if not attempts or not _RESULT.fullmatch(name))
+    if other:
         raise SettingsError(f"--out {out}: is not empty, it holds {other[0]}; choose another folder")
 
 
 def _remove_leftovers(out: ObjectPath) -> None:
     """Deletes what a prediction that was killed left; without a manifest it is no result."""
-    _check_free(out)
-    durable.remove(out / WORK)
-    for name in out.files_below(1):
+    for name in filter(_RESULT.fullmatch, out.files_below(1)):
         (out / name).unlink(missing_ok=True)
+    durable.remove(out / WORK)  # last: it shows that the others are ours
+
+
+def _remove_attempt(out: ObjectPath, attempt: str, held: lease.Lease) -> None:
+    """Deletes what this attempt wrote, unless it is a result by now, or another attempt writes there."""
+    held.beat()  # it finds out whether another process has the lock
+    if held.is_lost:
+        durable.remove(out / WORK / attempt)
+    elif not (out / MANIFEST).is_file():
+        _remove_leftovers(out)
 
 
 def _check_dataflow(request: PredictRequest) -> None:

@@ -1,10 +1,10 @@
 """Closes a batch inference: ledger, quarantine list, final names, and the manifest as the last file.
 
-.unfinished/files/00000-00003 ─► predictions-00003-of-00012.parquet
+.unfinished/3f…/files/00000-00003 ─► predictions-00003-of-00012.parquet
 reports ─► ledger, max_bad_fraction, metrics ─► quarantine.jsonl ─► manifest.json
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from components.storage.location import Location
 
 _COPIES = 8  # on a store, at once
-_SUFFIX = {"parquet": "parquet", "jsonl": "jsonl", "tfrecord": "tfrecord"}
+_DIGITS = 5  # at least, of the numbers in names of files
 
 
 @dataclass(frozen=True)
@@ -64,34 +64,40 @@ class Predicted:
 
 def close(
     out: "Location",
+    work: "Location",
     data: "Data",
     found: "FoundModel",
     reports: Sequence[UnitReport],
     settings: "Ingest",
     form: "Format",
     quarantine_list: Path,
+    require: Callable[[], None] = lambda: None,
 ) -> Predicted:
     """Checks the reports, gives the files their final names, and writes the manifest.
 
     Args:
         out: folder of the predictions.
+        work: folder below it that the work units have filled.
         data: what was predicted.
         found: the model.
         reports: of all work units, in the order of the data.
         settings: of ingest.
         form: format of the predictions.
         quarantine_list: a second copy of the quarantine list, which stays if too many records were quarantined.
+        require: raises an error if this process may no longer write to a store: another one may write there now.
     """
     built = _manifest(data, found, reports, form)
     quarantined = _quarantined(data, reports)
     write_quarantine(quarantine_list, quarantined)
     check_budget(quarantined, built.records, settings, quarantine_list)
     ledger.check(Entry("predict", built.records, built.predicted, built.quarantined))
-    _check_files(out, reports)
-    _rename(out, [(report.name, file.name) for report, file in zip(reports, built.files, strict=True)])
+    _check_files(work, reports)
+    require()
+    _rename(work, out, [(report.name, file.name) for report, file in zip(reports, built.files, strict=True)])
     write_quarantine(out / QUARANTINE, quarantined)
     durable.remove(out / WORK)
     durable.fsync_tree(out)
+    require()
     durable.write_bytes(out / MANIFEST, orjson.dumps(asdict(built), option=orjson.OPT_INDENT_2))
     return built
 
@@ -99,13 +105,14 @@ def close(
 def _manifest(data: "Data", found: "FoundModel", reports: Sequence[UnitReport], form: "Format") -> Predicted:
     sums = metrics.total(report.sums for report in reports)
     count = len(reports)
+    width = max(_DIGITS, len(str(count)))  # names sort as numbers do
     return Predicted(
         data=data.data,
         source=data.source,
         model={"path": str(found.path), "version": found.version, "digest": found.digest},
         kind=found.reading.kind,
         classes=found.reading.classes,
-        records=sum(report.read for report in reports) + len(data.quarantined),
+        records=(sum(report.read for report in reports) if data.columns else data.files) + len(data.quarantined),
         predicted=sum(report.predicted for report in reports),
         quarantined=sum(len(report.quarantined) for report in reports) + len(data.quarantined),
         labelled=sums.labelled,
@@ -115,7 +122,7 @@ def _manifest(data: "Data", found: "FoundModel", reports: Sequence[UnitReport], 
         format=form,
         files=tuple(
             PredictionFile(
-                f"predictions-{number:05d}-of-{count:05d}.{_SUFFIX[form]}",
+                f"predictions-{number:0{width}d}-of-{count:0{width}d}.{form}",
                 report.predicted,
                 report.bytes,
                 report.checksum,
@@ -130,21 +137,21 @@ def _quarantined(data: "Data", reports: Sequence[UnitReport]) -> list[Quarantine
     return sorted(every, key=lambda bad: bad.path)
 
 
-def _check_files(out: "Location", reports: Sequence[UnitReport]) -> None:
+def _check_files(work: "Location", reports: Sequence[UnitReport]) -> None:
     """Compares the files that workers wrote with their reports: a killed worker may have left others, or none."""
-    found = {name: stat.st_size for name, stat in paths.files_below(out / WORK / "files").items()}
+    found = {name: stat.st_size for name, stat in paths.files_below(work / "files").items()}
     for report in reports:
         if found.get(report.name) != report.bytes:
             raise LedgerMismatch(
-                f"{out}: work unit {report.name} has {found.get(report.name)} bytes, {report.bytes:,} were reported; "
+                f"{work}: work unit {report.name} has {found.get(report.name)} bytes, {report.bytes:,} were reported; "
                 "nothing was published: run again"
             )
 
 
-def _rename(out: "Location", names: Sequence[tuple[str, str]]) -> None:
+def _rename(work: "Location", out: "Location", names: Sequence[tuple[str, str]]) -> None:
     """Gives each file its final name; on a store by a copy, where the manifest decides what is a result."""
-    if isinstance(out, Path):
+    if isinstance(work, Path) or isinstance(out, Path):
         for unit, name in names:
-            (out / WORK / "files" / unit).rename(out / name)
+            Path(str(work), "files", unit).rename(Path(str(out), name))
         return
-    transfers.each(lambda pair: (out / WORK / "files" / pair[0]).copy_to(out / pair[1]), names, _COPIES)
+    transfers.each(lambda pair: (work / "files" / pair[0]).copy_to(out / pair[1]), names, _COPIES)

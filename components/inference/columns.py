@@ -3,7 +3,8 @@
     columns of the files ─► arguments of the model, by name ─► types as in training ─► label, if there is one
 
 A type that is inferred from new data may differ from that of the training data: a column of codes may hold digits only.
-So the model decides about types. Columns that it does not use cannot make a row bad.
+So the model decides about types. Columns of CSV, Parquet and arrays that it does not use cannot make a row bad; every
+value of JSON Lines and TFRecords is checked.
 """
 
 from collections.abc import Mapping, Sequence
@@ -72,7 +73,7 @@ def of_table(located: Sequence[Located], reading: Reading, settings: Ingest, giv
     schema = _typed(files[0], schema, wanted, images, settings)
     schema = _only_used(source, schema, {name for names in wanted.values() for name in names} | {label})
     if label:
-        schema = _label_typed(schema, label, reading)
+        schema = _label_typed(source, schema, label, reading)
     joined = {argument: names for argument, names in wanted.items() if len(names) > 1}
     for argument, names in joined.items():
         source = texts.JoinedTexts(source, tuple(map(schema.field, names)), settings.text_separator)
@@ -148,8 +149,8 @@ def _label(schema: pa.Schema, reading: Reading, given: Mapping[str, object], inp
                 f"label {chosen!r}: no such column in the data; {nearest(chosen, schema.names)}{unclear}"
             )
         return chosen
-    known = [name for name in (reading.label_source, reading.label) if name in schema.names and name not in inputs]
-    return known[0] if known else ""
+    known = reading.label_source or reading.label
+    return known if known in schema.names and known not in inputs else ""
 
 
 def _typed(
@@ -161,7 +162,12 @@ def _typed(
             field_ = schema.field(name)
             if argument.role == "tensor":
                 _check_tensor(file, field_, argument)
-            elif name != images and (is_list(field_.type) or not _FITS[argument.kind](field_.type)):
+            elif is_list(field_.type):
+                raise BadInput(
+                    f"{file}: column {name!r} has lists ({field_.type}) in its first rows; the model expects one value "
+                    f"({argument.kind}) per row: convert the column as for its training data"
+                )
+            elif name != images and not _FITS[argument.kind](field_.type):
                 schema = columns.with_types(schema, {name: argument.kind})  # type: ignore[dict-item]
     own = {name: kind for name, kind in settings.columns.items() if name in schema.names and name != images}
     used = {name for names in wanted.values() for name in names}
@@ -195,12 +201,14 @@ def _only_used(source: "RowSource", schema: pa.Schema, used: set[str]) -> pa.Sch
     return schema
 
 
-def _label_typed(schema: pa.Schema, label: str, reading: Reading) -> pa.Schema:
+def _label_typed(source: "RowSource", schema: pa.Schema, label: str, reading: Reading) -> pa.Schema:
     """Returns the schema with the label as the model has it; rows with a label that is missing are predicted too."""
     if reading.kind == "class":
         schema = columns.with_class_names(schema, label)
         if pa.types.is_floating(schema.field(label).type):
             schema = columns.with_types(schema, {label: "text"})
+    elif isinstance(source, CsvRows) or _FITS["text"](schema.field(label).type):
+        schema = columns.with_types(schema, {label: "text"})  # one that is no number is no label, and the row is good
     elif not pa.types.is_floating(schema.field(label).type):
         schema = columns.with_types(schema, {label: "float"})
     return columns.mark(schema, label, LABEL)

@@ -4,13 +4,14 @@ DATA ─► spans ─┬─ rows ──────────► files, and wh
                └─ images, texts ─► every file below, whatever its folder; the folder is the label if it names a class
 """
 
-import os
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from pathlib import Path, PurePosixPath
 from typing import TYPE_CHECKING
 
 from components.errors import BadInput
+from components.ingest.sources import class_folders
 from components.ingest.sources.class_folders import IMAGE_SUFFIXES, TEXT_SUFFIXES
 from components.ingest.survey import detect, spans
 from components.ingest.survey.detect import Place
@@ -24,6 +25,7 @@ if TYPE_CHECKING:
 
 _SUFFIXES = {"image": IMAGE_SUFFIXES, "text": TEXT_SUFFIXES}
 _LINK = "symbolic link that leads outside the data folder, or to nothing"
+_SPECIAL = "not a regular file"
 
 
 @dataclass(frozen=True)
@@ -115,11 +117,13 @@ def _files(data: str, places: Sequence[str], argument: Argument) -> Data:
     parts, quarantined, ignored = [], list[Quarantined](), 0
     for home, pattern in homes:
         prefix, names = _prefix(home, base), list[str]()
-        for name, is_outside in _listed(home, pattern):
-            if not _is_data(name, argument):
+        for name, fault in _listed(home, pattern):
+            if name.rpartition("/")[2].startswith("."):
                 ignored += 1
-            elif is_outside:
-                quarantined.append(Quarantined(printable(prefix + name), _LINK))
+            elif fault and (_is_data(name, argument) or _is_folder(home, name)):
+                quarantined.append(Quarantined(printable(prefix + name), fault))
+            elif not _is_data(name, argument):
+                ignored += 1
             else:
                 names.append(name)
         parts.append(SpanData(home, tuple(names), prefix))
@@ -137,6 +141,10 @@ def _is_data(name: str, argument: Argument) -> bool:
     return PurePosixPath(name).suffix.lower() in _SUFFIXES[argument.role]
 
 
+def _is_folder(home: Place, name: str) -> bool:
+    return (home / name).is_dir()
+
+
 def _home(data: str) -> tuple[Place, str]:
     """Returns a folder and the pattern of the names in it; an empty one for all."""
     if "*" not in data and "?" not in data:
@@ -146,40 +154,39 @@ def _home(data: str) -> tuple[Place, str]:
     return paths.split_pattern(data)
 
 
-def _listed(home: Place, pattern: str) -> Iterator[tuple[str, bool]]:
-    """Yields the names of all files below a folder in order, and whether each leads outside; not hidden ones."""
+def _listed(home: Place, pattern: str) -> Iterator[tuple[str, str | None]]:
+    """Yields everything below a folder in order, a hidden or linked folder as one, and why it must not be opened."""
     if isinstance(home, Path):
-        found = dict(_local(home, pattern))
-    else:
-        listed = home.files_below() if not pattern else (detect.relative(each, home) for each in home.glob(pattern))
-        found = dict.fromkeys(listed, False)
-    for name in sorted(found, key=lambda each: each.split("/")):
-        if not any(part.startswith(".") for part in name.split("/")):
-            yield name, found[name]
-
-
-def _local(home: Path, pattern: str) -> Iterator[tuple[str, bool]]:
-    real = os.path.realpath(home)
-    if pattern:
-        for path in map(Path, paths.matches(f"{home}/{pattern}")):
-            if not path.is_dir():
-                yield path.relative_to(home).as_posix(), path.is_symlink() and not _is_inside(str(path), real)
+        try:
+            yield from _matched(home, pattern) if pattern else _walked(home)
+        except OSError as error:
+            raise BadInput(f"{error.filename}: cannot be listed: {error.strerror}; check its permissions") from error
         return
-    for parent, folders, names in os.walk(home, onerror=_cannot_list):
-        folders[:] = [name for name in folders if not name.startswith(".") and not os.path.islink(f"{parent}/{name}")]  # noqa: PTH114
-        prefix = "" if parent == str(home) else f"{parent[len(str(home)) :].lstrip('/')}/"
-        for name in names:
-            full = f"{parent}/{name}"
-            yield prefix + name, os.path.islink(full) and not _is_inside(full, real)  # noqa: PTH114 - faster
+    found = home.files_below() if not pattern else (detect.relative(each, home) for each in home.glob(pattern))
+    for name in sorted(set(map(class_folders.to_hidden, found)), key=lambda each: each.split("/")):
+        yield name, None
 
 
-def _cannot_list(error: OSError) -> None:
-    raise BadInput(f"{error.filename}: cannot be listed: {error.strerror}; check its permissions") from error
+def _walked(home: Path) -> Iterator[tuple[str, str | None]]:
+    real = home.resolve()
+    for name, entry in class_folders.walk(str(home), ""):
+        if entry.is_symlink():
+            yield name, class_folders.link_fault(Path(entry.path), real)
+        else:
+            yield name, None if entry.is_file(follow_symlinks=False) else _SPECIAL
 
 
-def _is_inside(path: str, real: str) -> bool:
-    target = os.path.realpath(path)
-    return target.startswith(real.rstrip("/") + "/") and os.path.isfile(target)  # noqa: PTH113
+def _matched(home: Path, pattern: str) -> Iterator[tuple[str, str | None]]:
+    """Yields the files that match; unlike a folder that is walked, a pattern leads into linked folders."""
+    real = home.resolve()
+    is_inside = lru_cache(maxsize=4096)(lambda folder: real in (folder.resolve() / "file").parents)  # many share one
+    found = (path for path in map(Path, paths.matches(f"{home}/{pattern}")) if not path.is_dir())
+    for path in sorted(found, key=lambda each: each.parts):
+        name = path.relative_to(home).as_posix()
+        if path.is_symlink() or not is_inside(path.parent):
+            yield name, class_folders.link_fault(path, real)
+        else:
+            yield name, None if path.is_file() else _SPECIAL
 
 
 def _prefix(home: Place, base: Place) -> str:

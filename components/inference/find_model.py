@@ -17,7 +17,7 @@ from components.serving.store_push import MODEL
 from components.storage import paths
 from components.storage.location import Location
 
-LIVE = "live"
+_CHUNK = 8 << 20  # bytes of a model's file in memory
 _EXPECTED = (
     "expected a model that Penstock exported, such as runs/image/serving/1, or a serving folder such as "
     "runs/image/serving"
@@ -38,7 +38,7 @@ def find(place: Location) -> FoundModel:
     """Returns the model in a folder; raises SettingsError if there is none, or none that can read raw data."""
     folder = _model_folder(place)
     version = folder.name if folder.name.isdigit() else ""
-    return FoundModel(folder, version, _digest(folder), _reading(folder))
+    return FoundModel(folder, version, digest_of(folder), _reading(folder))
 
 
 def live(serving: Location) -> Location:
@@ -81,11 +81,18 @@ def _reading(folder: Location) -> Reading:
         raise SettingsError(f"model {folder}: {READING.as_posix()} cannot be read: {error}; {fix}") from error
 
 
-def _digest(folder: Location) -> str:
+def digest_of(folder: Location) -> str:
     """Returns a digest of all files but the provenance: every pushed copy of a model has the same one."""
     digest = hashlib.sha256()
     for name in sorted(paths.files_below(folder)):
         if name != PROVENANCE.as_posix():
-            content = hashlib.sha256((folder / name).read_bytes()).hexdigest()
-            digest.update(f"{name}\0{content}\n".encode())
+            digest.update(f"{name}\0{_digest_of_file(folder / name)}\n".encode())
+    return digest.hexdigest()
+
+
+def _digest_of_file(file: Location) -> str:
+    digest = hashlib.sha256()
+    with paths.open_whole(file) as stream:
+        while content := stream.read(_CHUNK):
+            digest.update(content)
     return digest.hexdigest()

@@ -21,6 +21,7 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from components.errors import PenstockError, SettingsError
+from components.inference import find_model
 from components.records.roles import MISSING
 from components.serving.reading import Argument, Reading
 from components.storage import transfers
@@ -36,7 +37,7 @@ _loaded: dict[str, "LoadedModel"] = {}
 atexit.register(_loaded.clear)  # TensorFlow prints errors if its functions are deleted after its own modules
 
 
-class Refused(Exception):
+class RejectedByModel(Exception):
     """TensorFlow cannot predict a batch; the message is the reason."""
 
 
@@ -49,22 +50,22 @@ class LoadedModel:
     keep: Any = None  # TensorFlow frees a model's variables with the object that was loaded
 
     def predict(self, columns: Mapping[str, Any]) -> npt.NDArray[np.float32]:
-        """Returns what the model predicts for arrays by argument; raises Refused if it cannot."""
+        """Returns what the model predicts for arrays by argument; raises RejectedByModel if it cannot."""
         import tensorflow as tf
 
         try:
             values = {name: tf.constant(column, self.dtypes[name]) for name, column in columns.items()}
             return self.function(**values).numpy()
         except (tf.errors.InvalidArgumentError, tf.errors.OutOfRangeError, tf.errors.UnimplementedError) as error:
-            raise Refused(" ".join(str(error.message).split())[:_MESSAGE]) from error
+            raise RejectedByModel(" ".join(str(error.message).split())[:_MESSAGE]) from error
 
 
 def load(path: str, digest: str, reading: Reading) -> LoadedModel:
-    """Returns the model in a folder, which this process loads once."""
+    """Returns the model in a folder, which this process loads once; raises PenstockError if it has changed."""
     with _lock:
         if digest not in _loaded:
             _loaded.clear()
-            _loaded[digest] = _load(path, reading)
+            _loaded[digest] = _load(path, digest, reading)
         return _loaded[digest]
 
 
@@ -77,7 +78,7 @@ def values_of(column: pa.Array, argument: Argument) -> Any:
     return column.cast(pa.binary()).fill_null(b"").to_numpy(zero_copy_only=False)
 
 
-def _load(path: str, reading: Reading) -> LoadedModel:
+def _load(path: str, digest: str, reading: Reading) -> LoadedModel:
     os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
     import tensorflow as tf
 
@@ -85,6 +86,8 @@ def _load(path: str, reading: Reading) -> LoadedModel:
         tf.config.threading.set_intra_op_parallelism_threads(1)
         tf.config.threading.set_inter_op_parallelism_threads(os.cpu_count() or 1)
     with _local_copy(path) as folder:
+        if find_model.digest_of(Path(folder)) != digest:
+            raise PenstockError(f"model {path}: its files changed after it was found; run again")
         try:
             model = tf.saved_model.load(folder)
         except (OSError, ValueError, KeyError, tf.errors.OpError) as error:

@@ -11,7 +11,6 @@ import signal
 import threading
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -19,30 +18,26 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from components.errors import BadInput, Cancelled
+from components.errors import BadInput, Cancelled, LedgerMismatch, PenstockError
 from components.inference import model, units, write
-from components.inference.data import file_argument
 from components.inference.metrics import Sums
-from components.inference.model import LoadedModel, Refused
+from components.inference.model import LoadedModel, RejectedByModel
+from components.inference.read_files import FileReader, Rejection
 from components.inference.units import FilesUnit, Job, RangeUnit, Unit, UnitReport
 from components.inference.write import PredictionWriter
-from components.ingest.images.checks import ImageChecker
-from components.ingest.sources import SourceFile, text_folder
 from components.ingest.write.image_column import ImageColumn
-from components.records.quarantine import Quarantined, Rejected, printable
-from components.storage import durable, transfers
+from components.records.quarantine import Quarantined, printable
+from components.storage import durable
 
 if TYPE_CHECKING:
     from components.ingest.sources.rows import RowBatch
-    from components.settings.ingest import Ingest
-    from components.storage.paths import DataPath
 
 _ROWS = 4096  # rows per call of the model, of a table
 _WIDE_ROWS = 256  # the same, if rows hold texts, tensors or images
-_FILES, _FILE_BYTES = 128, 32 << 20  # files per call, and bytes of them from which on a batch is complete
-_AT_ONCE = 16  # files that are read together
 _NUMBER = "\0number"  # column with the row's number in its file: no user's column has such a name
 _NONE, _UNKNOWN = -2, -1  # class numbers of labels
+_ENOUGH = 32  # records of a first batch: if the model rejects all, it is not suited to the data; a few may be bad
+_DECIMAL = r"^-?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?$"  # a label that is read as text
 _MAX_RAW = 10_000  # quarantined rows per unit whose text is kept
 
 
@@ -54,7 +49,7 @@ class Records:
     files: pa.Array
     rows: pa.Array  # numbers in the files, or null
     labels: pa.Array
-    raw: Any  # returns what is kept of a record that the model refuses: its Quarantined, by index and reason
+    raw: Any  # returns what is kept of a record that the model rejects: its Quarantined, by index and reason
 
     def take(self, which: npt.NDArray[np.int64]) -> "Records":
         """Returns some of the records."""
@@ -93,11 +88,17 @@ class _Outcome:
             return
         try:
             outputs = self.model.predict(records.arguments)
-        except Refused:
-            records = self._without_refused(records)
+        except RejectedByModel as error:
+            records = self._without_rejected(records, error)
             if not len(records.files):
                 return
-            outputs = self.model.predict(records.arguments)
+            try:
+                outputs = self.model.predict(records.arguments)
+            except RejectedByModel as again:
+                raise PenstockError(
+                    f"{records.files[0]}: the model predicts each of {len(records.files)} records, but not all of them "
+                    f"together: {again}; its predictions depend on their batch: export another model"
+                ) from again
         reading = self.job.reading
         self.writer.write(write.batch(records.files, records.rows, records.labels, outputs, reading))
         if reading.kind == "quantity":
@@ -105,21 +106,34 @@ class _Outcome:
         else:
             self.sums.add_classes(_class_numbers(records.labels, reading.classes), outputs)
 
-    def _without_refused(self, records: Records) -> Records:
-        """Finds the records that the model cannot predict, one by one; returns the others."""
+    def _without_rejected(self, records: Records, error: RejectedByModel) -> Records:
+        """Finds the records that the model cannot predict, by halves; returns the others."""
         count = len(records.files)
-        singles = ({name: each[at : at + 1] for name, each in records.arguments.items()} for at in range(count))
-        reasons = list(map(self._reason, singles))
-        self.bad += [records.raw(at, reason) for at, reason in enumerate(reasons) if reason]
-        return records.take(np.flatnonzero([not reason for reason in reasons]))
+        reasons = dict(self._rejected(records, 0, count, error))
+        if len(reasons) == count >= _ENOUGH and not self.writer.records:
+            raise BadInput(
+                f"{records.files[0]}: the model cannot predict any of the first {count} records: {error}; expected "
+                "data like that of its training"
+            )
+        self.bad += [records.raw(at, reason) for at, reason in reasons.items()]
+        return records.take(np.array([at for at in range(count) if at not in reasons], np.int64))
 
-    def _reason(self, arguments: Mapping[str, Any]) -> str:
-        """Returns why the model cannot predict one record; empty if it can."""
+    def _rejected(self, records: Records, start: int, stop: int, error: RejectedByModel) -> Iterator[tuple[int, str]]:
+        """Yields the records that cannot be predicted, and why, among some with this error."""
+        if stop - start == 1:
+            yield start, str(error)
+            return
+        middle = (start + stop) // 2
+        for first, last in ((start, middle), (middle, stop)):
+            if found := self._error({name: each[first:last] for name, each in records.arguments.items()}):
+                yield from self._rejected(records, first, last, found)
+
+    def _error(self, arguments: Mapping[str, Any]) -> RejectedByModel | None:
         try:
             self.model.predict(arguments)
-        except Refused as reason:
-            return str(reason)
-        return ""
+        except RejectedByModel as error:
+            return error
+        return None
 
 
 def predict(unit: Unit, job: Job, stop: threading.Event | None = None) -> int:
@@ -248,17 +262,21 @@ def _records(
             arguments[argument.name] = model.values_of(column(columns.arguments[argument.name]), argument)
     numbers = column(_NUMBER)
     none = pa.nulls(rows.num_rows, pa.string() if job.reading.kind == "class" else pa.float64())
-    labels = _labels(column(columns.label)) if columns.label else none
+    labels = _labels(column(columns.label), job.reading.kind) if columns.label else none
 
-    def refused(at: int, reason: str) -> Quarantined:
+    def rejected(at: int, reason: str) -> Quarantined:
         return quarantined(f"row {numbers[at].as_py()}", f"the model cannot predict it: {reason}", b"")
 
     files = pa.DictionaryArray.from_arrays(pa.array(np.zeros(rows.num_rows, np.int32)), [file]).dictionary_decode()
-    return Records(arguments, files, numbers, labels, refused)
+    return Records(arguments, files, numbers, labels, rejected)
 
 
-def _labels(labels: pa.Array) -> pa.Array:
-    """Returns labels, null where they are blank or not finite."""
+def _labels(labels: pa.Array, kind: str) -> pa.Array:
+    """Returns labels, null where they are blank, not finite, or no number although the model predicts a quantity."""
+    if kind == "quantity" and not pa.types.is_floating(labels.type):
+        text = pc.utf8_trim_whitespace(labels.cast(pa.string()))
+        is_number = pc.match_substring_regex(text, _DECIMAL).fill_null(False)
+        labels = pc.if_else(is_number, text, pa.scalar(None, pa.string())).cast(pa.float64())
     if pa.types.is_floating(labels.type):
         values = labels.to_numpy(zero_copy_only=False).astype(np.float64)
         return pa.array(values, pa.float64(), mask=~np.isfinite(values))
@@ -269,18 +287,10 @@ def _labels(labels: pa.Array) -> pa.Array:
 # Files
 
 
-@dataclass(frozen=True)
-class _FileRead:
-    """A batch of files: the content of each, or why it has none."""
-
-    names: Sequence[str]
-    contents: Sequence[bytes | Quarantined]
-
-
 def _predict_files(unit: FilesUnit, job: Job, outcome: _Outcome) -> None:
     names, classes = units.files_of(unit, job.work), set(job.reading.classes)
     (argument,) = job.reading.arguments
-    for read in _FileReader(job, unit).batches(names):
+    for read in FileReader(job, unit).batches(names):
         outcome.add_bad([each for each in read.contents if isinstance(each, Quarantined)])
         kept = [(n, c) for n, c in zip(read.names, read.contents, strict=True) if isinstance(c, bytes)]
         if not kept:
@@ -293,85 +303,8 @@ def _predict_files(unit: FilesUnit, job: Job, outcome: _Outcome) -> None:
                 pa.array([printable(unit.prefix + name) for name, _ in kept], pa.string()),
                 pa.nulls(len(kept), pa.int64()),
                 pa.array(labels, pa.string() if job.reading.kind == "class" else pa.float64()),
-                _Refusal(unit.prefix, [name for name, _ in kept], contents, job.settings, argument.role == "image"),
+                Rejection(unit.prefix, [name for name, _ in kept], contents, job.settings, argument.role == "image"),
             )
         )
-
-
-@dataclass(frozen=True)
-class _Refusal:
-    """Says why the model cannot predict a file: what the full check of ingest says, or else TensorFlow."""
-
-    prefix: str
-    names: Sequence[str]
-    contents: Any
-    settings: "Ingest"
-    is_image: bool
-
-    def __call__(self, at: int, reason: str) -> Quarantined:
-        content: bytes = self.contents[at]
-        path = printable(self.prefix + self.names[at])
-        try:
-            if self.is_image:
-                full = self.settings.model_copy(update={"image_check": "full"})
-                ImageChecker(None, full).check(content, "")
-        except Rejected as error:
-            return Quarantined.of(path, str(error), error.position, content)
-        return Quarantined.of(path, f"the model cannot predict it: {reason}", "", content)
-
-
-class _FileReader:
-    """Reads files and checks them as ingest does."""
-
-    def __init__(self, job: Job, unit: FilesUnit) -> None:
-        argument = file_argument(job.reading)
-        self._is_image = argument is not None and argument.role == "image"
-        self._unit, self._settings = unit, job.settings
-        self._checks = ImageChecker(None, job.settings)
-
-    def batches(self, names: Sequence[str]) -> Iterator[_FileRead]:
-        """Reads files in batches that are bounded in files and bytes."""
-        start = 0
-        while start < len(names):
-            contents: list[bytes | Quarantined] = []
-            while start + len(contents) < len(names) and len(contents) < _FILES and _size(contents) < _FILE_BYTES:
-                contents += self._read_some(names[start + len(contents) :][:_AT_ONCE])
-            yield _FileRead(names[start : start + len(contents)], contents)
-            start += len(contents)
-
-    def _read_some(self, names: Sequence[str]) -> list[bytes | Quarantined]:
-        """Reads some files, from a store all at once: it answers slowly, but many requests at a time."""
-        if isinstance(self._unit.home, Path):
-            return [self._read_one(name) for name in names]
-        return transfers.each(self._read_one, names, _AT_ONCE)
-
-    def _read_one(self, name: str) -> bytes | Quarantined:
-        path, limit = printable(self._unit.prefix + name), self._settings.max_file_mb << 20
-        content = _content(self._unit.home, name, limit)
-        if len(content) > limit:
-            return Quarantined(path, f"more than max_file_mb = {self._settings.max_file_mb}")
-        try:
-            if self._is_image:
-                return self._checks.check(content, "").content
-            text = text_folder.SOURCE.read(SourceFile(name, ""), content, self._settings).columns["text"]
-            return text if isinstance(text, bytes) else b""
-        except Rejected as reason:
-            return Quarantined.of(path, str(reason), reason.position, content)
-
-
-def _size(contents: Sequence[bytes | Quarantined]) -> int:
-    return sum(len(each) for each in contents if isinstance(each, bytes))
-
-
-def _content(home: "DataPath", name: str, limit: int) -> bytes:
-    """Returns the content of a file, or one byte more than `limit`."""
-    try:
-        if isinstance(home, Path):
-            with open(f"{home}/{name}", "rb", 0) as file:  # noqa: PTH123 - making a Path takes as long as reading
-                return file.read() if file.seek(0, 2) <= limit and not file.seek(0) else b"\0" * (limit + 1)
-        return (home / name).read_bytes()
-    except OSError as error:
-        raise BadInput(
-            f"{printable(f'{home}/{name}')}: cannot be read: {error.strerror}; it was deleted or changed meanwhile, or "
-            "this user may not read it"
-        ) from error
+    if outcome.read != len(names):
+        raise LedgerMismatch(f"work unit {unit.name}: {outcome.read:,} of {len(names):,} files were read")

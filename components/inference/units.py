@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from components.settings.ingest import Ingest
     from components.storage.location import Location
 
-WORK = ".unfinished"  # folder of all that is written before the end, in the folder of the predictions
+WORK = ".unfinished"  # in the folder of the predictions: a folder per attempt, of all that is written before the end
 _LEAST_BYTES, _MOST_BYTES = 1 << 20, 128 << 20  # of rows per unit
 _LEAST_FILES, _MOST_FILES = 512, 8192  # per unit
 _UNITS = 512  # aimed at, between these limits

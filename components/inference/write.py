@@ -25,7 +25,6 @@ from components.records.tfrecord import TFRecordWriter, frame_batch
 from components.serving.reading import Reading
 
 Format = Literal["parquet", "jsonl", "tfrecord"]
-FORMATS: tuple[Format, ...] = ("parquet", "jsonl", "tfrecord")
 _GROUP_VALUES = 1 << 20  # probabilities per row group: bounds the memory of a file with many classes
 CLASSES = b"penstock.classes"  # in the metadata of a Parquet file: JSON
 

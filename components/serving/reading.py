@@ -24,11 +24,14 @@ if TYPE_CHECKING:
     from components.records.manifest import Manifest
 
 _FORMAT = 1
-# Settings of ingest that decide what the model gets for a file or row.
-_SETTINGS = (
+# Settings of ingest that decide what the model gets for a file or row. Limits are not among them: a model that somebody
+# else has made must not raise them.
+SETTINGS = (
     "header", "names", "label", "columns", "unused", "text", "text_separator", "images", "image_check", "store",
-    "store_side", "store_quality", "max_pixels", "max_file_mb", "max_row_mb",
+    "store_side", "store_quality",
 )  # fmt: skip
+_KINDS = ("int", "float", "bool", "text", "bytes")
+_ROLES = ("image", "tensor", "text", "date", "category", "number")
 _TYPES = {"float32": "float", "int64": "int", "string": "text"}
 
 
@@ -72,9 +75,29 @@ def parse(content: bytes) -> Reading:
     try:
         arguments = tuple(Argument(**{**each, "shape": tuple(each["shape"])}) for each in stored.pop("arguments"))
         lists: dict[str, Any] = {name: tuple(stored.pop(name)) for name in ("classes", "columns")}
-        return Reading(arguments, **lists, **stored)
+        found = Reading(arguments, **lists, **stored)
     except (TypeError, KeyError, AttributeError) as error:
         raise ValueError(f"unexpected fields: {error}") from error
+    _check(found)
+    return found
+
+
+def _check(found: Reading) -> None:
+    """Raises ValueError for values that no export writes."""
+    if not found.arguments:
+        raise ValueError("it names no arguments")
+    for each in found.arguments:
+        is_named = all(isinstance(text, str) for text in (each.name, each.column, each.dtype))
+        has_shape = all(isinstance(size, int) for size in each.shape)
+        if not is_named or not has_shape or each.kind not in _KINDS or each.role not in _ROLES:
+            raise ValueError(f"unexpected argument {each.name!r}")
+    names = (found.label, found.label_source, found.image_source, *found.classes, *found.columns)
+    if not all(isinstance(text, str) for text in names):
+        raise ValueError("a name of a column or class is not text")
+    if found.kind not in ("class", "quantity") or (found.kind == "class") != bool(found.classes):
+        raise ValueError(f"kind {found.kind!r} with {len(found.classes)} classes")
+    if not isinstance(found.settings, dict):
+        raise ValueError("its settings are no object")  # noqa: TRY004 - as for any other file that is not ours
 
 
 def of_training(
@@ -99,7 +122,7 @@ def of_training(
     """
     by_name = {column.name: column for column in columns}
     booleans = {feature.name for feature in records.feature if feature.HasField("bool_domain")}
-    kept = {name: settings[name] for name in _SETTINGS if name in settings}
+    kept = {name: settings[name] for name in SETTINGS if name in settings}
     return Reading(
         arguments=tuple(_argument(name, by_name.get(own), own, booleans) for name, own in arguments.items()),
         label=ingested.label,

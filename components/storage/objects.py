@@ -154,15 +154,24 @@ class ObjectPath(UriPath):
 
     def read_bytes(self) -> bytes:
         """Returns the whole content, a small one by one request."""
+        content = self._small(_PART)
+        return super().read_bytes() if content is None else content
+
+    def read_at_most(self, limit: int) -> bytes:
+        """Returns the content, or so many bytes of it; a small one by one request."""
+        content = self._small(min(limit, _PART))
+        return super().read_at_most(limit) if content is None else content
+
+    def _small(self, most: int) -> bytes | None:
+        """Returns the whole content if it has at most so many bytes; a larger one is not transferred."""
         if not self.key:
             raise OSError(errno.EISDIR, "Is a directory", self.uri)
 
         def small(store: Any) -> bytes | None:
             found = store.get(self.key)
-            return bytes(found.bytes()) if found.meta["size"] <= _PART else None
+            return bytes(found.bytes()) if found.meta["size"] <= most else None
 
-        content = ask(self.uri, small)
-        return super().read_bytes() if content is None else content
+        return ask(self.uri, small)
 
     def read_part(self, start: int, stop: int, etag: str | None) -> bytes:
         """Returns the bytes between two offsets; raises OSError (ESTALE) if the object has another etag by now."""

@@ -109,6 +109,11 @@ class UriPath(ABC):
         with self.open("rb", LONG_REQUEST) as stream:
             return stream.read()
 
+    def read_at_most(self, limit: int) -> bytes:
+        """Returns the content, or so many bytes of it; of a larger file, no more than about that is transferred."""
+        with self.open("rb") as stream:
+            return stream.read(limit)
+
     def read_text(self) -> str:
         """Returns the whole content, which is UTF-8."""
         return self.read_bytes().decode()

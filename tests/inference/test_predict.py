@@ -1,6 +1,7 @@
 """`penstock predict` reads every source that ingest reads, with or without labels."""
 
 import json
+import os
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -11,7 +12,8 @@ import pyarrow.parquet as pq
 import pytest
 import tensorflow as tf
 
-from components.errors import BadInput, SettingsError
+from components.errors import BadInput, PenstockError, SettingsError
+from components.inference.model import LoadedModel, RejectedByModel
 from components.records import checksum
 from components.serving.reading import Argument
 from pipelines.predict import predict
@@ -170,6 +172,42 @@ class TestFiles:
         assert bad["path"] == "c.jpg"
         assert bad["reason"].startswith("not an image: starts with '<html>'")
 
+    @pytest.mark.parametrize(
+        ("pattern", "expected"),
+        [
+            (
+                "",
+                {
+                    "link.png": "symbolic link that leads outside the data folder",
+                    "linked": "symbolic link that leads outside the data folder",
+                    "pipe.png": "not a regular file",
+                },
+            ),
+            ("*/*.png", {"linked/b.png": "symbolic link that leads outside the data folder"}),
+            (
+                "*.png",
+                {"link.png": "symbolic link that leads outside the data folder", "pipe.png": "not a regular file"},
+            ),
+        ],
+    )
+    def test_links_and_pipes(
+        self, pattern: str, expected: dict[str, str], saved: Any, request_of: Callable[..., Any], tmp_path: Path
+    ) -> None:
+        """None is followed or opened: each is quarantined; hidden files are counted as ignored."""
+        data, other = tmp_path / "photos", tmp_path / "other"
+        for name in (data / "a.png", data / "in" / "b.png", data / ".hidden" / "c.png", other / "b.png"):
+            name.parent.mkdir(parents=True, exist_ok=True)
+            name.write_bytes(png(0))
+        (data / "linked").symlink_to(other)
+        (data / "link.png").symlink_to(other / "b.png")
+        os.mkfifo(data / "pipe.png")
+
+        made = predict(request_of(saved(IMAGE), f"{data}/{pattern}", given={"max_bad_fraction": 0.9}))
+
+        listed = map(json.loads, (tmp_path / "out" / "quarantine.jsonl").read_text().splitlines())
+        assert {bad["path"]: bad["reason"] for bad in listed} == expected
+        assert (made.quarantined, made.ignored) == (len(expected), 0 if pattern else 1)
+
     def test_class_folders(self, saved: Any, request_of: Callable[..., Any], tmp_path: Path) -> None:
         """A folder is the label if it is one of the model's classes."""
         for name in ("low/a.png", "other/b.png"):
@@ -225,7 +263,7 @@ class TestFiles:
 class TestQuarantine:
     """Bad rows."""
 
-    def test_a_record_that_the_model_refuses(self, saved: Any, request_of: Callable[..., Any], tmp_path: Path) -> None:
+    def test_a_record_that_the_model_rejects(self, saved: Any, request_of: Callable[..., Any], tmp_path: Path) -> None:
         """It is found among the others of its batch, which are predicted."""
         (tmp_path / "rows.csv").write_text("size,name\n1,a\n2,boom\n3,d\n")
 
@@ -235,6 +273,60 @@ class TestQuarantine:
         (bad,) = map(json.loads, (tmp_path / "out" / "quarantine.jsonl").read_text().splitlines())
         assert bad["position"] == "row 3"
         assert bad["reason"].startswith("the model cannot predict it: ")
+
+    def test_a_rejected_record_is_found_by_halves(
+        self, saved: Any, request_of: Callable[..., Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        """A batch of 256 takes two calls per halving, the first call, and one for the others."""
+        (tmp_path / "rows.csv").write_text("size,name\n" + "1,a\n" * 100 + "1,boom\n" + "1,a\n" * 155)
+        sizes, served = list[int](), LoadedModel.predict
+
+        def counted(self: LoadedModel, columns: Any) -> Any:
+            sizes.append(len(columns["size"]))
+            return served(self, columns)
+
+        monkeypatch.setattr(LoadedModel, "predict", counted)
+        made = predict(request_of(saved(TABLE), tmp_path / "rows.csv"))
+
+        assert (made.predicted, made.quarantined) == (255, 1)
+        assert sorted(sizes) == sorted([256, 255, *(size for power in range(8) for size in [1 << power] * 2)])
+
+    def test_a_model_that_rejects_every_record(
+        self, saved: Any, request_of: Callable[..., Any], tmp_path: Path
+    ) -> None:
+        """It ends with the model's error, not with a list of all records."""
+        (tmp_path / "rows.csv").write_text("size,name\n" + "1,boom\n" * 40)
+
+        with pytest.raises(BadInput, match=r"rows.csv: the model cannot predict any of the first 40 records: .*assert"):
+            predict(request_of(saved(TABLE), tmp_path / "rows.csv"))
+
+    def test_a_model_whose_predictions_depend_on_the_batch(
+        self, saved: Any, request_of: Callable[..., Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        """It is an error that names the file, not a bug."""
+        (tmp_path / "rows.csv").write_text("size,name\n1,a\n2,b\n3,c\n")
+        served = LoadedModel.predict
+
+        def predict_few(self: LoadedModel, columns: Any) -> Any:
+            if len(columns["size"]) > 2:
+                raise RejectedByModel("too many")
+            return served(self, columns)
+
+        monkeypatch.setattr(LoadedModel, "predict", predict_few)
+
+        with pytest.raises(PenstockError, match=r"rows.csv: the model predicts each of 3 records, but not all of them"):
+            predict(request_of(saved(TABLE), tmp_path / "rows.csv"))
+
+    def test_labels_of_a_quantity_that_are_no_numbers(
+        self, saved: Any, request_of: Callable[..., Any], tmp_path: Path
+    ) -> None:
+        """They are null, and their rows are predicted."""
+        (tmp_path / "rows.csv").write_text("size,price\n1, 1.5\n2,unknown\n3,-2e1\n4,\n5,nan\n")
+
+        made = predict(request_of(saved(TABLE[:1], "quantity", label_source="price"), tmp_path / "rows.csv"))
+
+        assert predictions(tmp_path / "out")["label"].to_pylist() == [1.5, None, -20.0, None, None]
+        assert (made.labelled, made.quarantined) == (2, 0)
 
     def test_a_bad_row_is_listed_and_the_next_rows_keep_their_numbers(
         self, saved: Any, request_of: Callable[..., Any], tmp_path: Path
@@ -300,7 +392,7 @@ class TestOutput:
         assert json.loads(pq.read_schema(file).metadata[b"penstock.classes"]) == ["low", "high"]
         assert {path.name for path in (tmp_path / "out").iterdir()} == {file.name, "manifest.json", "quarantine.jsonl"}
 
-    def test_an_existing_folder_is_refused(self, saved: Any, request_of: Callable[..., Any], tmp_path: Path) -> None:
+    def test_an_existing_folder_is_rejected(self, saved: Any, request_of: Callable[..., Any], tmp_path: Path) -> None:
         """Nothing in it changes."""
         (tmp_path / "out").mkdir()
 
@@ -317,6 +409,41 @@ class TestErrors:
 
         with pytest.raises(BadInput, match=r"the model reads name \(category\), which the data does not have; it has"):
             predict(request_of(saved(TABLE), tmp_path / "rows.csv"))
+
+    def test_lists_instead_of_values(self, saved: Any, request_of: Callable[..., Any], tmp_path: Path) -> None:
+        """File, column and what is expected are named."""
+        (tmp_path / "rows.jsonl").write_text('{"size": [1.0, 2.0], "name": "a"}\n')
+
+        with pytest.raises(
+            BadInput, match=r"rows.jsonl: column 'size' has lists \(list.*the model expects one value \(fl"
+        ):
+            predict(request_of(saved(TABLE), tmp_path / "rows.jsonl"))
+
+    def test_a_column_named_as_the_label_of_records(
+        self, saved: Any, request_of: Callable[..., Any], tmp_path: Path
+    ) -> None:
+        """It is no label if the training data had its label in a column of another name."""
+        (tmp_path / "rows.csv").write_text("size,name,label\n1,a,high\n")
+
+        assert predict(request_of(saved(TABLE, label_source="kind"), tmp_path / "rows.csv")).labelled == 0
+
+    def test_settings_of_a_model(self, saved: Any, request_of: Callable[..., Any], tmp_path: Path) -> None:
+        """A wrong one names the model; limits are the user's."""
+        file = write_csv(tmp_path, labelled=False)
+        predict(request_of(saved(TABLE, settings={"max_bad_fraction": 2, "max_pixels": "all"}), file))
+
+        with pytest.raises(SettingsError, match=r"model .*serving/1: assets.extra/reading.json: setting ingest.header"):
+            predict(request_of(saved(TABLE, settings={"header": "perhaps"}), file, out=tmp_path / "other"))
+
+    def test_a_model_that_changes_meanwhile(self, saved: Any, request_of: Callable[..., Any], tmp_path: Path) -> None:
+        """The process that loads it compares its digest."""
+        serving = saved(TABLE)
+
+        def change(*_: Any) -> None:
+            (serving / "1" / "assets.extra" / "other").write_bytes(b"new")
+
+        with pytest.raises(PenstockError, match=r"model .*serving/1: its files changed after it was found; run again"):
+            predict(request_of(serving, write_csv(tmp_path, labelled=False)), change)
 
     def test_a_model_of_another_kind(self, saved: Any, request_of: Callable[..., Any], tmp_path: Path) -> None:
         """A folder of images is no table."""

@@ -1,5 +1,6 @@
 """What an exported model knows about raw data."""
 
+import json
 from pathlib import Path
 
 import pyarrow as pa
@@ -75,3 +76,26 @@ def test_anything_else_is_an_error(content: bytes) -> None:
     """A ValueError, whatever it is."""
     with pytest.raises(ValueError, match=r"."):
         reading.parse(content)
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"arguments": []}, "it names no arguments"),
+        ({"arguments": None}, "unexpected fields"),
+        ({"arguments": ["x"]}, "unexpected fields"),
+        (
+            {"arguments": [{"name": "x", "column": "x", "role": "number", "kind": "object", "shape": []}]},
+            "argument 'x'",
+        ),
+        ({"classes": []}, "kind 'class' with 0 classes"),
+        ({"settings": []}, "its settings are no object"),
+    ],
+)
+def test_what_no_export_writes(change: dict[str, object], message: str, known: Reading, tmp_path: Path) -> None:
+    """It is an error, which says what is wrong."""
+    known.write(tmp_path)
+    stored = json.loads((tmp_path / READING).read_bytes())
+
+    with pytest.raises(ValueError, match=message):
+        reading.parse(json.dumps({**stored, **change}).encode())

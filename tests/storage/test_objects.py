@@ -261,3 +261,20 @@ class TestContent:
         assert not (home / "a").exists()
         with pytest.raises(FileNotFoundError):
             (home / "a").unlink()
+
+
+@pytest.mark.parametrize("size", [0, 10, 11, 5 << 20])
+def test_at_most_so_many_bytes(size: int, home: ObjectPath, monkeypatch: pytest.MonkeyPatch) -> None:
+    """No request asks for all of a larger object."""
+    content = bytes(range(256)) * (size // 256) + b"x" * (size % 256)
+    (home / "file").write_bytes(content)
+    asked, read_part = [0], ObjectPath.read_part
+
+    def noted(self: ObjectPath, start: int, stop: int, etag: str | None) -> bytes:
+        asked.append(stop)
+        return read_part(self, start, stop, etag)
+
+    monkeypatch.setattr(ObjectPath, "read_part", noted)
+
+    assert (home / "file").read_at_most(10) == content[:10]
+    assert max(asked) <= 1 << 20

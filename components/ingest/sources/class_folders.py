@@ -71,7 +71,7 @@ def _find_remote(data: UriPath, rules: FolderRules, entries: Entries | None) -> 
         raise BadInput(f"{data}: {what}; {rules.expected}")
     others, chosen, hidden = _Others(rules), bytearray(), ""
     for name in entries.names:
-        shown = _to_hidden(name)
+        shown = to_hidden(name)
         if shown != name and shown == hidden:
             chosen.append(False)  # one more file of the same hidden folder
             continue
@@ -113,7 +113,8 @@ def _first_reason(quarantined: Sequence[Quarantined]) -> str:
     return f"; {len(quarantined)} quarantined, such as {quarantined[0].path}: {quarantined[0].reason}"
 
 
-def _to_hidden(name: str) -> str:
+def to_hidden(name: str) -> str:
+    """Returns a name up to its first hidden folder; the whole name if there is none."""
     if not name.startswith(".") and "/." not in name:
         return name
     parts = name.split("/")
@@ -131,7 +132,7 @@ def _no_class(name: str) -> str | None:
 def _local_entries(data: Path, rules: FolderRules) -> Iterator[_Entry]:
     _check_folder(data, rules)
     home = data.resolve()
-    for name, entry in _walk(str(data), ""):
+    for name, entry in walk(str(data), ""):
         yield name, "/" not in name and entry.is_symlink(), _local_fault(entry, name, home)
 
 
@@ -144,13 +145,13 @@ def _check_folder(data: Path, rules: FolderRules) -> None:
         raise BadInput(f"{data}: not a folder; {rules.expected}")
 
 
-def _walk(folder: str, prefix: str) -> Iterator[tuple[str, os.DirEntry[str]]]:
+def walk(folder: str, prefix: str) -> Iterator[tuple[str, os.DirEntry[str]]]:
     """Yields everything below that is not a folder, in order; a hidden or linked folder is yielded and not entered."""
     with os.scandir(folder) as entries:
         os.lstat(f"{folder}/.")  # fails for a folder with permission to list but not to enter
         for entry in sorted(entries, key=lambda each: each.name):
             if entry.is_dir(follow_symlinks=False) and not entry.name.startswith("."):
-                yield from _walk(entry.path, f"{prefix}{entry.name}/")
+                yield from walk(entry.path, f"{prefix}{entry.name}/")
             else:
                 yield prefix + entry.name, entry
 
@@ -164,11 +165,12 @@ def _local_fault(entry: os.DirEntry[str], name: str, home: Path) -> str | None:
     except UnicodeEncodeError:
         return "the class folder's name is not UTF-8"
     if entry.is_symlink():
-        return _link_fault(Path(entry.path), home)
+        return link_fault(Path(entry.path), home)
     return _no_class(name) if entry.is_file(follow_symlinks=False) else "not a regular file"
 
 
-def _link_fault(path: Path, home: Path) -> str | None:
+def link_fault(path: Path, home: Path) -> str | None:
+    """Returns why a link must not be followed; None if it leads to a file below `home`, which is resolved."""
     try:
         target = path.resolve()
     except RuntimeError:  # a loop of links

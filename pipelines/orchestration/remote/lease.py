@@ -31,6 +31,7 @@ BEAT = 20.0  # seconds between two heartbeats
 OLD = 180.0  # seconds without a heartbeat after which the holder counts as dead
 _PATIENCE = 5.0  # seconds to wait for the heartbeat at the end
 _POLL = 2.0  # seconds between two attempts with --wait
+_ADVICE = "wait for it with --wait, use another --root, or, if that run has ended, take its lock over with --take-over"
 
 
 @dataclass
@@ -97,7 +98,9 @@ class Lease:
 
 
 @contextmanager
-def hold(root: ObjectPath, state: str, *, wait: bool = False, take_over: bool = False) -> Iterator[Lease]:
+def hold(
+    root: ObjectPath, state: str, *, wait: bool = False, take_over: bool = False, advice: str = _ADVICE
+) -> Iterator[Lease]:
     """Holds the lock of a root on an object store; raises Locked if another run has it, or waits for it.
 
     Args:
@@ -105,6 +108,7 @@ def hold(root: ObjectPath, state: str, *, wait: bool = False, take_over: bool = 
         state: id of the state folder; the caller holds the local lock of that folder.
         wait: whether to wait for the other run.
         take_over: whether to take the lock from a holder whose heartbeat is not old yet.
+        advice: what the user can do if another run has it.
     """
     path = root / ".penstock" / "lock.json"
     holder = {
@@ -117,10 +121,7 @@ def hold(root: ObjectPath, state: str, *, wait: bool = False, take_over: bool = 
     while (lease := _acquire(path, holder, take_over=take_over)) is None:
         found, _ = _read(path)
         if not wait:
-            raise Locked(
-                f"{root} is in use {_described(found)}; wait for it with --wait, use another --root, or, if that run "
-                "has ended, take its lock over with --take-over"
-            )
+            raise Locked(f"{root} is in use {_described(found)}; {advice}")
         time.sleep(_POLL)
     thread = threading.Thread(target=lease.watch, name="lease", daemon=True)
     thread.start()
