@@ -50,13 +50,15 @@ class HashCache:
         """Opens the cache in `file`; without a file, digests are kept in memory."""
         self._cache = Cache(file, _TABLE, read_only=read_only)
 
-    def identify_files(self, folder: DataPath, names: Iterable[str]) -> list[HashedFile]:
+    def identify_files(
+        self, folder: DataPath, names: Iterable[str], known: Sequence[DataStat] | None = None
+    ) -> list[HashedFile]:
         """Returns size and identity of each file in `folder`; large data is not read, and then has no digest.
 
         Which identity is used depends on the place and the size of the data alone, so it is the same in every run.
         """
         names = list(names)
-        found = stats(folder, names)
+        found = known or stats(folder, names)
         is_large = sum(stat.st_size for stat in found) > HASHED_BYTES
         if all(_has_identity(stat) or (is_large and stat.st_mtime_ns) for stat in found):
             settled = _wait_until_settled(folder, names, found)
