@@ -115,9 +115,7 @@ class ObjectPath(UriPath):
         Raises:
             OSError: a listing that had to go on did so elsewhere, because the store does not sort names.
         """
-        after: str | None = (
-            None  # name from which a listing can go on; obstore drops the / of a folder's key
-        )
+        after: str | None = None  # name from which a listing can go on; obstore drops the / of a folder's key
         since: set[str] = set()  # names that were yielded and may be listed again after that one
         above: list[str] = []  # names that were yielded and begin the next one: `a` is there before the folder `a/`
         last, is_sorted, again = "", True, False

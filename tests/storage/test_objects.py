@@ -182,7 +182,7 @@ class TestListing:
         self, pages: list[list[str] | None], monkeypatch: pytest.MonkeyPatch
     ) -> None:
         """Names would be lost or there twice."""
-        served = Pages([page and [meta(name, 1) for name in page] for page in pages])
+        served = Pages([None if page is None else [meta(name, 1) for name in page] for page in pages])
         monkeypatch.setattr(object_stores, "client", lambda *_: served)
         monkeypatch.setattr(object_stores, "_FIRST_PAUSE", 0.0)
 

@@ -9,7 +9,7 @@ Files are kept in columns: a million of them take as many bytes as their paths a
 from array import array
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 from typing import overload
@@ -34,12 +34,20 @@ class ListedFile:
     file: SourceFile
     size: int
     sha256: str  # empty if the file was not read: then the stat identifies its content
-    stat: str = field(default="", compare=False)  # identifies the file that was hashed; see HashedFile
+    stat: str = ""  # identifies the file that was hashed; see HashedFile
 
     @property
     def identity(self) -> str:
         """Text that changes with the content."""
         return self.sha256 or f"stat {self.stat}"
+
+    def __eq__(self, other: object) -> bool:
+        if not isinstance(other, ListedFile):
+            return NotImplemented
+        return (self.file, self.size, self.identity) == (other.file, other.size, other.identity)
+
+    def __hash__(self) -> int:
+        return hash((self.file, self.size, self.identity))
 
 
 class ListedFiles(Sequence[ListedFile]):
@@ -94,8 +102,8 @@ class ListedFiles(Sequence[ListedFile]):
 
     def has_duplicates(self) -> bool:
         """Whether two digests are equal; files that were not read have none."""
-        digests = {bytes(self._digests[at : at + _SHA256]) for at in range(0, len(self._digests), _SHA256)}
-        return len(digests) < len(self)
+        digests = [bytes(self._digests[at : at + _SHA256]) for at in range(0, len(self._digests), _SHA256)]
+        return len(set(digests) - {_UNKNOWN}) < len(digests) - digests.count(_UNKNOWN)
 
     def _digest(self, at: int) -> str:
         digest = self._digests[at * _SHA256 : (at + 1) * _SHA256]
@@ -151,12 +159,13 @@ class Listing:
         return len(self.files) + len(self.quarantined)
 
     def duplicates(self) -> list[tuple[ListedFile, ...]]:
-        """Returns groups of files with the same content."""
+        """Returns groups of files with the same content; files that were not read are in none."""
         if isinstance(self.files, ListedFiles) and not self.files.has_duplicates():
             return []
         groups: dict[str, list[ListedFile]] = defaultdict(list)
         for item in self.files:
-            groups[item.identity].append(item)
+            if item.sha256:
+                groups[item.sha256].append(item)
         return [tuple(group) for group in groups.values() if len(group) > 1]
 
 
