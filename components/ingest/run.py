@@ -160,7 +160,7 @@ def _collect(artifact: "Location", work: _SpanWork) -> list[ShardReport]:
 def _names(artifact: "Location", todo: Sequence[FilesUnit | RowsFile]) -> list[str]:
     """Returns the names of all work units that must have been written."""
     files = [item for item in todo if isinstance(item, RowsFile)]
-    ranges = reports.divisions(artifact, [file.number for file in files])
+    ranges = reports.divisions(artifact, {file.number: f"{file.home}/{file.path}" for file in files})
     of_files = [unit.name for file, found in zip(files, ranges, strict=True) for unit in file.units_of(found)]
     return [*(item.name for item in todo if isinstance(item, FilesUnit)), *of_files]
 

@@ -5,6 +5,7 @@
 A million files take 40 to 60 MB there; as JSON in the manifest, which every node reads, they would take 150 MB.
 """
 
+import re
 from collections.abc import Iterable, Iterator
 from itertools import count, islice
 from typing import TYPE_CHECKING
@@ -17,15 +18,17 @@ if TYPE_CHECKING:
 
 FOLDER = "sources"
 _ROWS = 1_000_000  # per part
+_PART = re.compile(r"part-\d+\.parquet")
 SourceRow = tuple[str, int, str]  # printable path, bytes, and what identifies the content: SHA-256, or a stat
 
 
 def write(artifact: "Location", rows: Iterable[SourceRow]) -> None:
-    """Writes the source files, part by part: at most one part is in memory."""
+    """Writes the source files, part by part: at most one part is in memory. Parts of an earlier try are removed."""
     import pyarrow as pa
     import pyarrow.parquet as pq
 
     schema = pa.schema([("path", pa.string()), ("size", pa.int64()), ("identity", pa.string())])
+    durable.remove(artifact / FOLDER)
     rest = iter(rows)
     for number in count():
         part = list(islice(rest, _ROWS))
@@ -36,15 +39,28 @@ def write(artifact: "Location", rows: Iterable[SourceRow]) -> None:
             pq.write_table(table, str(temporary))
 
 
-def read(artifact: "DataPath") -> Iterator[SourceRow]:
-    """Yields the source files in the order in which they were listed; raises OSError if there is no list."""
+def read(artifact: "DataPath", files: int) -> Iterator[SourceRow]:
+    """Yields the source files in the order in which they were listed.
+
+    Args:
+        artifact: the artifact.
+        files: how many the manifest has.
+
+    Raises:
+        OSError: there is no list.
+        ValueError: the list has more or fewer files.
+    """
     import pyarrow.parquet as pq
 
     folder = artifact / FOLDER
-    parts = sorted(paths.files_below(folder))
-    if not parts:
+    parts = sorted(name for name in paths.files_below(folder) if _PART.fullmatch(name))
+    if files and not parts:
         raise FileNotFoundError(f"{folder}: no list of source files; the artifact is from an earlier version")
+    read = 0
     for part in parts:
         with (folder / part).open("rb") as file:
             table = pq.read_table(file)
+        read += table.num_rows
         yield from zip(*(table.column(name).to_pylist() for name in ("path", "size", "identity")), strict=True)
+    if read != files:
+        raise ValueError(f"{folder}: {read:,} source files, but the manifest has {files:,}; ingest the data again")

@@ -1,4 +1,4 @@
-"""What a listing of a remote folder shows, in columns: names, sizes and identities, never a Python object per file."""
+"""What a listing of a remote folder shows, in columns: names, sizes, times and identities, not an object per file."""
 
 from array import array
 from collections.abc import Sequence
@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 from components.storage.objects import ObjectPath
 from components.storage.strings import Strings
+from components.storage.uri_path import RemoteStat
 
 if TYPE_CHECKING:
     from components.storage.uri_path import UriPath
@@ -19,20 +20,46 @@ class Entries:
 
     names: Strings = field(default_factory=Strings)  # relative to the folder
     sizes: "array[int]" = field(default_factory=lambda: array("q"))
+    times: "array[int]" = field(default_factory=lambda: array("q"))  # ns; 0 if unknown
     identities: Strings = field(default_factory=Strings)  # what the store says about the content; empty if nothing
 
     @staticmethod
     def below(folder: "UriPath") -> "Entries":
-        """Lists all files below a folder, once."""
-        found = Entries()
-        listed = folder.entries() if isinstance(folder, ObjectPath) else sorted(folder.files_below().items())
-        for name, stat in listed:
-            found.names.append(name)
-            found.sizes.append(stat.st_size)
-            found.identities.append(stat.identity)
-        return found
+        """Lists all files below a folder, once; sorted by name."""
+        found, last, is_sorted = Entries(), "", True
+        for name, stat in folder.entries() if isinstance(folder, ObjectPath) else folder.files_below().items():
+            found.append(name, stat)
+            is_sorted, last = is_sorted and last < name, name
+        return found if is_sorted else found.of(sorted(found.names), folder)
+
+    def append(self, name: str, stat: RemoteStat) -> None:
+        """Adds a file."""
+        self.names.append(name)
+        self.sizes.append(stat.st_size)
+        self.times.append(stat.st_mtime_ns)
+        self.identities.append(stat.identity)
 
     def where(self, chosen: Sequence[int]) -> "Entries":
-        """Returns some of the files."""
+        """Returns the files with a true value in `chosen`."""
         names, identities = (Strings(compress(each, chosen)) for each in (self.names, self.identities))
-        return Entries(names, array("q", compress(self.sizes, chosen)), identities)
+        sizes, times = (array("q", compress(each, chosen)) for each in (self.sizes, self.times))
+        return Entries(names, sizes, times, identities)
+
+    def of(self, names: Sequence[str], folder: "UriPath") -> "Entries":
+        """Returns the files with these names, in this order; asks the store for those that were not listed."""
+        if self.names == names:
+            return self
+        places = {name: place for place, name in enumerate(self.names)}
+        found = Entries()
+        for name in names:
+            found.append(name, self.stat(places[name]) if name in places else (folder / name).stat())
+        return found
+
+    def stat(self, place: int) -> RemoteStat:
+        """Returns size, time and identity of one file."""
+        return RemoteStat(self.sizes[place], self.times[place], self.identities[place])
+
+    def stats(self, start: int = 0, stop: int | None = None) -> list[RemoteStat]:
+        """Returns size, time and identity of some files."""
+        part = slice(start, stop)
+        return list(map(RemoteStat, self.sizes[part], self.times[part], self.identities[part]))

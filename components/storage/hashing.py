@@ -2,7 +2,7 @@
 
     small input ─► hash_files ─► content, so a touched or copied file is the same one
     tables ─► identify_files ─┬─ on a store ─────────────► what the store says: size and etag
-                              ├─ more than HASHED_BYTES ─► size, times and inode
+                              ├─ more than HASHED_BYTES ─► size, times and inode, unless a file was just written
                               └─ else ───────────────────► hash_files
 
 The stat key contains ctime as well as mtime: a file changed in place can be given its old mtime again, but not its old
@@ -31,6 +31,7 @@ _SMALL = 16 << 10  # bytes: threads that hash files of this size on average wait
 # A file may be written twice within one tick of the kernel's clock and keep its stat. On a remote filesystem the tick
 # may be one second, and its clock may differ from ours.
 _SETTLED_NS, _REMOTE_SETTLED_NS = 20_000_000, 120 * 10**9
+_PATIENCE = 1.0  # seconds until a local file that stays young is hashed: it is being written, or a clock is wrong
 
 
 @dataclass(frozen=True)
@@ -50,20 +51,34 @@ class HashCache:
         """Opens the cache in `file`; without a file, digests are kept in memory."""
         self._cache = Cache(file, _TABLE, read_only=read_only)
 
-    def identify_files(self, folder: DataPath, names: Iterable[str]) -> list[HashedFile]:
+    def identify_files(
+        self, folder: DataPath, names: Iterable[str], known: Sequence[DataStat] | None = None
+    ) -> list[HashedFile]:
         """Returns size and identity of each file in `folder`; large data is not read, and then has no digest.
 
-        Which identity is used depends on the place and the size of the data alone, so it is the same in every run.
+        Which identity is used depends on the place and the size of the data alone, so it is the same in every run. The
+        exception is a file that was just written and may be written again without a new stat: it is hashed.
+
+        Args:
+            folder: the folder.
+            names: paths relative to it.
+            known: stats of the files, if they were just taken.
         """
         names = list(names)
-        found = stats(folder, names)
+        found = known or stats(folder, names)
         is_large = sum(stat.st_size for stat in found) > HASHED_BYTES
         if all(_has_identity(stat) or (is_large and stat.st_mtime_ns) for stat in found):
-            settled = _wait_until_settled(folder, names, found)
-            return [
-                HashedFile(name, stat.st_size, "", stat_key(stat)) for name, stat in zip(names, settled, strict=True)
-            ]
+            return self._by_stat(folder, names, found)
         return self.hash_files(folder, names, found)
+
+    def _by_stat(self, folder: DataPath, names: Sequence[str], found: Sequence[DataStat]) -> list[HashedFile]:
+        latest, young = _settle(folder, names, found)
+        hashed = self.hash_files(folder, [names[at] for at in young], [latest[at] for at in young])
+        unsettled = dict(zip(young, hashed, strict=True))
+        return [
+            unsettled.get(at) or HashedFile(name, stat.st_size, "", stat_key(stat))
+            for at, (name, stat) in enumerate(zip(names, latest, strict=True))
+        ]
 
     def hash_files(
         self, folder: DataPath, names: Iterable[str], known: Sequence[DataStat] | None = None
@@ -137,14 +152,23 @@ def _has_identity(stat: DataStat) -> bool:
     return not isinstance(stat, os.stat_result) and bool(stat.identity)
 
 
-def _wait_until_settled(folder: DataPath, names: Sequence[str], found: Sequence[DataStat]) -> list[DataStat]:
-    """Returns stats of files that were taken so late that each file will have another one if it is written again."""
-    now = time.time_ns()
-    young = [at for at, stat in enumerate(found) if isinstance(stat, os.stat_result) and not _is_settled(stat, now)]
-    if young:
+def _settle(
+    folder: DataPath, names: Sequence[str], found: Sequence[DataStat]
+) -> tuple[Sequence[DataStat], Sequence[int]]:
+    """Returns stats of files, and which files may be written again without a new one.
+
+    Local stats are taken again until there are no such files, for at most `_PATIENCE`: a clock may be wrong.
+    """
+    latest, deadline = list(found), time.monotonic() + _PATIENCE
+    young: Sequence[int] = range(len(latest))
+    while True:
+        now = time.time_ns()
+        young = [at for at in young if not _is_settled(latest[at], now)]
+        if not young or not isinstance(folder, Path) or time.monotonic() > deadline:
+            return latest, young
         time.sleep(_SETTLED_NS / 10**9)
-    again = dict(zip(young, stats(folder, [names[at] for at in young]), strict=True))
-    return [again.get(at, stat) for at, stat in enumerate(found)]
+        for at, stat in zip(young, stats(folder, [names[at] for at in young]), strict=True):
+            latest[at] = stat
 
 
 def _digest(cached: bytes, key: str) -> str:

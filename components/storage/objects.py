@@ -110,28 +110,46 @@ class ObjectPath(UriPath):
             yield held
 
     def _listed(self) -> Iterator["ObjectMeta"]:
-        """Yields what the store lists, page by page; after an error the listing goes on where it was."""
-        after: str | None = None  # last object that is no folder: obstore drops the / at the end of a folder's key
-        since = skip = 0  # objects that were yielded after that one; those to skip, because they are listed again
+        """Yields what the store lists, page by page, each name once; after an error the listing goes on where it was.
+
+        Raises:
+            OSError: a listing that had to go on did so elsewhere, because the store does not sort names.
+        """
+        after: str | None = None  # name from which a listing can go on; obstore drops the / of a folder's key
+        since: set[str] = set()  # names that were yielded and may be listed again after that one
+        above: list[str] = []  # names that were yielded and begin the next one: `a` is there before the folder `a/`
+        last, is_sorted, again = "", True, False
         pages: Iterator[list[ObjectMeta]] | None = None
 
         def next_page(store: Any) -> "list[ObjectMeta]":
-            nonlocal pages, skip
+            nonlocal pages, last, again
             if pages is None:
-                pages, skip = iter(store.list(self.key or None, offset=after, chunk_size=_PAGE)), since
+                pages = iter(store.list(self.key or None, offset=after, chunk_size=_PAGE))
+                last = after or ""
             try:
                 return list(next(pages, []))
             except Exception:
-                pages = None
+                pages, again = None, True
                 raise
 
         while page := ask(self.uri, next_page):
             for each in page:
-                if skip:
-                    skip -= 1
+                name = each["path"]
+                # The key of an empty object may have had a / at its end, and so come later than its name.
+                key = name if name > last or each["size"] else f"{name}/"
+                is_sorted, last = is_sorted and key > last, key
+                if again and not is_sorted:
+                    raise OSError(errno.EIO, "Listing was interrupted, and the store does not sort names", self.uri)
+                while above and not key.startswith(above[-1]):
+                    above.pop()
+                if name in since or name in above:
                     continue
+                above.append(name)
                 yield each
-                after, since = (each["path"], 0) if each["size"] else (after, since + 1)
+                if key == name:
+                    after = name
+                    since.clear()
+                since.add(name)
 
     def _files_of(self, listed: "list[ObjectMeta]", folders: set[str] | None = None) -> dict[str, RemoteStat]:
         """Returns the files of a listing, without the empty objects for folders, whose key ends in /.

@@ -15,7 +15,7 @@ from components.errors import BadInput, SettingsError
 from components.ingest.survey import cached
 from components.ingest.survey.survey import Survey
 from components.pretrained.find import find_model
-from components.records import source_files
+from components.records import manifest, source_files
 from components.records.quarantine import printable
 from components.storage import paths
 from components.storage.hashing import HashCache, digest_of
@@ -236,7 +236,8 @@ class _Planner:
     def _explain_data(self, newest: Execution) -> str:
         (examples,) = self._store.outputs(newest.id)
         try:
-            old = {path: digest for path, _, digest in source_files.read(examples.uri)}
+            files = manifest.read(examples.uri).sources.files
+            old = {path: digest for path, _, digest in source_files.read(examples.uri, files)}
         except (OSError, ValueError, KeyError, TypeError):
             return "data changed"
         new = {printable(item.file.path): item.identity for item in self._survey().listing.files}

@@ -251,7 +251,7 @@ class TestSpans:
 
         assert numbers == [*range(1000, 1100), *range(2000, 2100)]
         assert {shard.name.split("-")[2] for shard in made.shards} == {"s00001", "s00002"}
-        assert [path for path, _, _ in source_files.read(tmp_path / "out")] == ["day-1/t.csv", "day-2/t.csv"]
+        assert [path for path, _, _ in source_files.read(tmp_path / "out", 2)] == ["day-1/t.csv", "day-2/t.csv"]
 
     def test_an_unchanged_span_is_not_read_again(self, tmp_path: Path) -> None:
         """Its shards are hard links to those of the earlier ingest, and its bad rows are listed again."""

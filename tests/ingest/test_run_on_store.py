@@ -101,9 +101,9 @@ def test_a_table_from_a_store_to_a_store(
     assert without_manifest(there) == without_manifest(here)
     assert replace(on_store, data_digest=made.data_digest) == made
     assert manifest.read(there) == on_store
-    assert [identity for _, _, identity in source_files.read(there)] == [
+    assert [identity for _, _, identity in source_files.read(there, on_store.sources.files)] == [
         f"stat {size}:{hashlib.md5((tmp_path / 'data' / name).read_bytes()).hexdigest()}"  # noqa: S324 - S3's own
-        for name, size, _ in source_files.read(here)
+        for name, size, _ in source_files.read(here, made.sources.files)
     ]
     assert (tmp_path / "notes" / "here.jsonl").read_bytes() == (tmp_path / "notes" / "there.jsonl").read_bytes() != b""
     verify.check(there, on_store.shards)

@@ -2,6 +2,7 @@
 
 import hashlib
 import os
+import time
 from itertools import pairwise
 from pathlib import Path
 
@@ -234,3 +235,17 @@ class TestIdentity:
 
         assert (after.size, after.sha256) == (before.size, before.sha256) == (3, "")
         assert after.stat != before.stat
+
+    def test_large_data_with_a_time_in_the_future_is_hashed(
+        self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        """A13: it could be written again without a new stat."""
+        expected = fill(tmp_path)
+        monkeypatch.setattr(hashing, "HASHED_BYTES", 7)
+        monkeypatch.setattr(hashing, "_PATIENCE", 0.0)
+        past = (tmp_path / "a.jpg").stat().st_ctime_ns - 10**9
+        monkeypatch.setattr(time, "time_ns", lambda: past)  # a clock that is behind that of the files
+        found = HashCache(None).identify_files(tmp_path, ["a.jpg", "sub/b.jpg"])
+
+        assert found == expected
+        assert [file.stat for file in found] == ["", ""]

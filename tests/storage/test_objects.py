@@ -1,5 +1,6 @@
 """A path on a real S3 server behaves like a local one, and its writes are whole and conditional."""
 
+import datetime as dt
 import errno
 import itertools
 import os
@@ -16,6 +17,7 @@ from obstore.exceptions import GenericError
 
 from components.errors import BadInput, SettingsError
 from components.storage import object_stores, objects
+from components.storage.entries import Entries
 from components.storage.objects import ObjectPath
 
 ODD = ["odd [1]*?#%41+&é ü.csv", "pct%20name", "sp ace/x y", "a=b;c,d@e$f~g!h'(i)", ".hidden/x", "-", "日本/語"]
@@ -50,6 +52,25 @@ class Unstable:
         yield from itertools.islice(self._store.list(*arguments, **options), 4)
         if list(itertools.islice(self._store.list(*arguments, **options), 4, 5)):
             raise GenericError("connection lost")
+
+
+class Pages:
+    """A client that lists these pages, in any order of names; None is a lost connection."""
+
+    def __init__(self, pages: list[list[dict[str, Any]] | None]) -> None:
+        self._pages = iter(pages)
+
+    def list(self, *_: Any, **__: Any) -> Iterator[list[dict[str, Any]]]:
+        """Yields the rest of the pages."""
+        for page in self._pages:
+            if page is None:
+                raise GenericError("connection lost")
+            yield page
+
+
+def meta(path: str, size: int) -> dict[str, Any]:
+    """Returns what obstore says about an object."""
+    return {"path": path, "size": size, "last_modified": dt.datetime.now(dt.timezone.utc), "e_tag": path}
 
 
 class TestNames:
@@ -135,8 +156,10 @@ class TestListing:
         self, home: ObjectPath, size: int, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         """The connection is lost after every fourth page: no object is lost, and none is there twice."""
-        names = [*NAMES, "full/a", "full-b", "sp ace/x y"]
+        names = [*NAMES, "full/a", "full-b", "sp ace/x y", *(f"void{number}" for number in range(9))]
         fill(home, names)
+        for number in range(9):
+            (home / f"void{number}").write_bytes(b"")
         client = boto3.client("s3")
         for key in ("home/", "home/full/", "home/nothing/", "home/zzz/"):
             client.put_object(Bucket=home.bucket.removeprefix("s3://"), Key=key, Body=b"")
@@ -146,6 +169,32 @@ class TestListing:
         monkeypatch.setattr(objects, "_PAGE", size)
 
         assert sorted(name for name, _ in home.entries()) == sorted(names)
+
+    def test_no_name_is_listed_twice(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        """An object may have the name of a folder's object, which comes later; a folder itself is no file."""
+        metas = [meta(name, size) for name, size in (("a", 3), ("a-b", 1), ("a", 0), ("a/c", 1), ("b", 0), ("b", 0))]
+        monkeypatch.setattr(object_stores, "client", lambda *_: Pages([metas]))
+
+        assert [each["path"] for each in ObjectPath("s3://bucket")._listed()] == ["a", "a-b", "a/c", "b"]
+
+    @pytest.mark.parametrize("pages", [[["c"], ["a"], None, ["d"]], [["a", "c"], None, ["b"]]])
+    def test_an_interrupted_listing_of_a_store_that_does_not_sort_is_an_error(
+        self, pages: list[list[str] | None], monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        """Names would be lost or there twice."""
+        served = Pages([None if page is None else [meta(name, 1) for name in page] for page in pages])
+        monkeypatch.setattr(object_stores, "client", lambda *_: served)
+        monkeypatch.setattr(object_stores, "_FIRST_PAUSE", 0.0)
+
+        with pytest.raises(OSError, match="Listing was interrupted, and the store does not sort names"):
+            list(ObjectPath("s3://bucket").entries())
+
+    def test_objects_that_a_store_does_not_sort_are_listed(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        """In one listing without an interruption, in any order; columns are sorted."""
+        monkeypatch.setattr(object_stores, "client", lambda *_: Pages([[meta("c", 1), meta("a", 2), meta("b", 3)]]))
+
+        found = Entries.below(ObjectPath("s3://bucket"))
+        assert (list(found.names), list(found.sizes)) == (["a", "b", "c"], [2, 3, 1])
 
     def test_files_and_folders_are_distinguished(self, home: ObjectPath) -> None:
         """A folder exists if there are objects below it."""

@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from components.storage import hashing
 from components.storage.hashing import HashCache, HashedFile, sha256_of
 from components.storage.remote_path import RemotePath
 
@@ -99,3 +100,16 @@ def test_the_same_path_on_another_filesystem_is_another_file(data: Path, ground:
 
     assert [name for name, _, _ in ground.served] == ["a.csv"]
     assert data.is_dir()
+
+
+def test_large_data_without_an_etag_is_hashed_only_if_it_was_just_written(
+    data: Path, remote: Remote, ground: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A13: within two minutes, a file could be written again and keep its time."""
+    monkeypatch.setattr(hashing, "HASHED_BYTES", 1)
+    write(data / "a.csv", b"first", 1)
+    found = HashCache(None).identify_files(remote(data), ["a.csv", "sub/b.csv"])
+
+    assert found == [*hashed(b"first", b"")[:1], HashedFile("sub/b.csv", 9, "")]
+    assert [bool(file.stat) for file in found] == [False, True]
+    assert [name for name, _, _ in ground.served] == ["a.csv"]

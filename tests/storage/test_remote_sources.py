@@ -4,6 +4,7 @@ import gzip
 import json
 import os
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -19,15 +20,16 @@ from PIL import Image
 
 from components import refs
 from components.errors import BadInput
-from components.ingest.sources import image_folder
+from components.ingest.sources import Found, image_folder, text_folder
 from components.ingest.sources.csv import csv_rows
 from components.ingest.sources.rows import BadRow, Range, RowSource
 from components.ingest.survey import listing
 from components.ingest.write.files import write_shard
 from components.ingest.write.shards import ShardFiles
 from components.settings.ingest import Ingest
+from components.storage import paths
 from components.storage.hashing import HashCache
-from components.storage.paths import DataPath
+from components.storage.paths import DataPath, data_path
 from components.storage.remote_path import RemotePath
 
 Remote = Callable[[Path], RemotePath]
@@ -302,3 +304,24 @@ def test_a_file_deleted_before_it_is_hashed_is_named(ground: Any, remote: Remote
     with pytest.raises(BadInput) as stopped:
         listing.hash_found(found, home, HashCache(None))
     assert str(stopped.value) == f"{home}/ham/1.txt: cannot be read: No such file or directory; nothing was ingested"
+
+
+@pytest.mark.parametrize("take", [listing.hash_found, listing.identify_found])
+def test_a_folder_is_listed_once_however_many_files_it_has(
+    take: Callable[[Found, DataPath, HashCache], listing.Listing],
+    ground: Any,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Files are hashed in chunks, with the sizes and times of the one listing."""
+    monkeypatch.setattr(listing, "_CHUNK", 2)
+    monkeypatch.setattr(paths, "_FEW", 0)
+    fill_texts(ground.folder / "set")
+    home = data_path("flat://set")
+    here = listing.take(text_folder.SOURCE, ground.folder / "set", HashCache(None))
+    ground.listed.clear()
+    found = text_folder.SOURCE.find(home)
+
+    assert len(found.files) > 2
+    assert take(found, home, HashCache(None)) == here
+    assert take(replace(found, entries=None), home, HashCache(None)) == here
+    assert ground.listed == ["flat://set/"] * 2

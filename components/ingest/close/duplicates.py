@@ -5,7 +5,7 @@
 
 A bucket is a part of the range of fingerprints that fits in memory, for up to 130 million records of any size. Two
 records count as equal if 64 bits of their content are: among two million records, the chance of one error is one in
-ten million.
+ten million; among ten billion, about three errors are expected.
 """
 
 from collections.abc import Iterator, Sequence

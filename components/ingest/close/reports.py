@@ -4,7 +4,7 @@ What a Beam runner returns to its caller differs from runner to runner. A folder
 shards need one anyway, and a file survives a retried bundle.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict
 from pathlib import Path
@@ -14,7 +14,7 @@ import orjson
 
 from components.errors import LedgerMismatch
 from components.ingest.write.report import ShardReport
-from components.records.quarantine import Quarantined
+from components.records.quarantine import Quarantined, printable
 from components.storage import durable, paths
 
 if TYPE_CHECKING:
@@ -50,13 +50,13 @@ def division(artifact: "Location", file: str) -> "list[Range] | None":
     return [Range(*row) for row in orjson.loads(stored)]
 
 
-def divisions(artifact: "Location", files: Sequence[str]) -> "list[list[Range]]":
-    """Returns the ranges of all files of rows; raises LedgerMismatch if one was not divided."""
+def divisions(artifact: "Location", files: Mapping[str, str]) -> "list[list[Range]]":
+    """Returns the ranges of all files of rows, by number and path; raises LedgerMismatch if one was not divided."""
     with ThreadPoolExecutor(1 if isinstance(artifact, Path) else _READS) as pool:
         found = list(pool.map(lambda file: division(artifact, file), files))
-    missing = [file for file, ranges in zip(files, found, strict=True) if ranges is None]
+    missing = [path for path, ranges in zip(files.values(), found, strict=True) if ranges is None]
     if missing:
-        raise LedgerMismatch(f"{len(missing)} of {len(files)} files were not read, such as number {missing[0]}")
+        raise LedgerMismatch(f"{len(missing)} of {len(files)} files were not read, such as {printable(missing[0])}")
     return [ranges for ranges in found if ranges is not None]
 
 

@@ -19,6 +19,7 @@ from components.ingest.survey.listing import ListedFiles
 from components.ingest.survey.survey import NOTHING, SpanFiles, Survey
 from components.settings.ingest import Ingest
 from components.storage import paths
+from components.storage.entries import Entries
 from components.storage.hashing import HashCache, stat_key
 
 _Key = tuple[str, str, Needs]
@@ -61,7 +62,7 @@ def _is_unchanged(part: SpanFiles, needs: Needs) -> bool:
     # The stat of a file that was written just before it was hashed is empty: it might change without a new one.
     files = listing.files
     stats = list(files.stats) if isinstance(files, ListedFiles) else [item.stat for item in files]
-    return all(stats) and stats == _stats(part)
+    return all(stats) and stats == _stats(part, now.entries)
 
 
 def _sources(part: SpanFiles) -> Sequence[SourceFile]:
@@ -69,12 +70,19 @@ def _sources(part: SpanFiles) -> Sequence[SourceFile]:
     return files.sources if isinstance(files, ListedFiles) else [item.file for item in files]
 
 
-def _stats(part: SpanFiles) -> list[str]:
-    """Returns the stats of the files as they are now; none if one of them was deleted."""
+def _stats(part: SpanFiles, entries: Entries | None) -> list[str]:
+    """Returns the stats of the files as they are now; none if one of them was deleted.
+
+    Args:
+        part: the files of one span.
+        entries: what a listing of the folder has just shown, if it is remote.
+    """
     home, names = part.located.home, [path for path, _, _ in part.listing.identities()]
     try:
         if isinstance(home, Path):
             return [stat_key(os.stat(f"{home}/{name}")) for name in names]  # noqa: PTH116 - a Path takes longer
+        if entries is not None:
+            return list(map(stat_key, entries.of(names, home).stats()))
         return [stat_key(stat) for stat in paths.stats(home, names)]
     except OSError:
         return []

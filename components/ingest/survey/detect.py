@@ -55,7 +55,7 @@ class Located:
     files: tuple[str, ...]  # relative to home; empty for a source of class folders, which lists its own
     source: str
     links_outside: tuple[str, ...] = ()  # links that lead outside the folder, which are quarantined
-    entries: Entries | None = field(default=None, repr=False)  # the listing of a remote folder of class folders
+    entries: Entries | None = field(default=None, repr=False)  # the listing of a remote folder
 
     @property
     def is_folder(self) -> bool:
@@ -88,7 +88,7 @@ def locate(data: str, sources: Collection[str] = ()) -> Located:
         files = _with_label_files(home, files)
     kept = set(inside) if links else ()
     outside = [name for name in links if name not in kept and _source_by_name(_tail(name)) == source]
-    return Located(home, tuple(files), source, tuple(sorted(outside)))
+    return Located(home, tuple(files), source, tuple(sorted(outside)), entries)
 
 
 def name_of(source: str) -> str:

@@ -9,9 +9,9 @@ Files are kept in columns: a million of them take as many bytes as their paths a
 from array import array
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import cached_property
-from itertools import islice
+from pathlib import Path
 from typing import overload
 
 from components.errors import BadInput
@@ -34,12 +34,20 @@ class ListedFile:
     file: SourceFile
     size: int
     sha256: str  # empty if the file was not read: then the stat identifies its content
-    stat: str = field(default="", compare=False)  # identifies the file that was hashed; see HashedFile
+    stat: str = ""  # identifies the file that was hashed; see HashedFile
 
     @property
     def identity(self) -> str:
         """Text that changes with the content."""
         return self.sha256 or f"stat {self.stat}"
+
+    def __eq__(self, other: object) -> bool:
+        if not isinstance(other, ListedFile):
+            return NotImplemented
+        return (self.file, self.size, self.identity) == (other.file, other.size, other.identity)
+
+    def __hash__(self) -> int:
+        return hash((self.file, self.size, self.identity))
 
 
 class ListedFiles(Sequence[ListedFile]):
@@ -94,8 +102,8 @@ class ListedFiles(Sequence[ListedFile]):
 
     def has_duplicates(self) -> bool:
         """Whether two digests are equal; files that were not read have none."""
-        digests = {bytes(self._digests[at : at + _SHA256]) for at in range(0, len(self._digests), _SHA256)}
-        return len(digests) < len(self)
+        digests = [bytes(self._digests[at : at + _SHA256]) for at in range(0, len(self._digests), _SHA256)]
+        return len(set(digests) - {_UNKNOWN}) < len(digests) - digests.count(_UNKNOWN)
 
     def _digest(self, at: int) -> str:
         digest = self._digests[at * _SHA256 : (at + 1) * _SHA256]
@@ -151,44 +159,58 @@ class Listing:
         return len(self.files) + len(self.quarantined)
 
     def duplicates(self) -> list[tuple[ListedFile, ...]]:
-        """Returns groups of files with the same content."""
+        """Returns groups of files with the same content; files that were not read are in none."""
         if isinstance(self.files, ListedFiles) and not self.files.has_duplicates():
             return []
         groups: dict[str, list[ListedFile]] = defaultdict(list)
         for item in self.files:
-            groups[item.identity].append(item)
+            if item.sha256:
+                groups[item.sha256].append(item)
         return [tuple(group) for group in groups.values() if len(group) > 1]
 
 
 def take(source: FileSource, data: DataPath, cache: HashCache, entries: Entries | None = None) -> Listing:
     """Lists and hashes the files of a source; `entries` is the listing of a remote folder, if there is one already."""
-    return hash_found(source.find(data, entries) if entries else source.find(data), data, cache)
+    return hash_found(source.find(data, entries), data, cache)
 
 
 def hash_found(found: Found, data: DataPath, cache: HashCache) -> Listing:
     """Hashes the files that a source found: their content decides about splits and shards."""
-    return _identified(found, data, lambda folder, names: _hashed(folder, names, cache))
+
+    def hashed(names: Sequence[str], entries: Entries | None) -> Iterator[HashedFile]:
+        for start in range(0, len(names), _CHUNK):
+            stop = start + _CHUNK
+            yield from cache.hash_files(data, names[start:stop], entries.stats(start, stop) if entries else None)
+
+    return _identified(found, data, hashed)
 
 
 def identify_found(found: Found, data: DataPath, cache: HashCache) -> Listing:
     """Identifies the files that a source found; large ones are not read."""
-    return _identified(found, data, cache.identify_files)
+
+    def identified(names: Sequence[str], entries: Entries | None) -> list[HashedFile]:
+        return cache.identify_files(data, names, entries.stats() if entries else None)
+
+    return _identified(found, data, identified)
 
 
 def _identified(
-    found: Found, data: DataPath, identify: Callable[[DataPath, Iterable[str]], Iterable[HashedFile]]
+    found: Found, data: DataPath, identify: Callable[[Sequence[str], Entries | None], Iterable[HashedFile]]
 ) -> Listing:
     sources = found.files if isinstance(found.files, SourceFiles) else SourceFiles(found.files)
     files = ListedFiles(sources=sources)
     try:
-        for item in identify(data, sources.paths):
+        for item in identify(sources.paths, _entries_of(found, data, sources.paths)):
             files.append(item.size, item.sha256, item.stat)
     except OSError as error:
         raise BadInput(f"{error.filename}: cannot be read: {error.strerror}; nothing was ingested") from error
     return Listing(files, found.quarantined, found.ignored)
 
 
-def _hashed(data: DataPath, names: Iterable[str], cache: HashCache) -> Iterator[HashedFile]:
-    rest = iter(names)
-    while some := list(islice(rest, _CHUNK)):
-        yield from cache.hash_files(data, some)
+def _entries_of(found: Found, data: DataPath, names: Strings) -> Entries | None:
+    """Returns what the store says about the files, by one listing; None for local files, and for a few."""
+    if isinstance(data, Path):
+        return None
+    if found.entries is None and len(names) <= _CHUNK:
+        return None  # the cache asks for all of them at once
+    return (found.entries or Entries.below(data)).of(names, data)

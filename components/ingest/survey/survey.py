@@ -148,7 +148,7 @@ def _listing(located: Located, table: Table | None, cache: HashCache) -> Listing
         return listing.take(refs.load(located.source), located.home, cache, located.entries)
     names = [*located.files, *_referenced(located, table)]
     quarantined = tuple(Quarantined(name, _LINK) for name in located.links_outside)
-    found = Found(tuple(SourceFile(name, "") for name in names), quarantined)
+    found = Found(tuple(SourceFile(name, "") for name in names), quarantined, entries=located.entries)
     # Near duplicates among images are named by their content.
     identify = listing.hash_found if table.images else listing.identify_found
     return identify(found, located.home, cache)

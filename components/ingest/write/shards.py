@@ -62,7 +62,9 @@ def assign(
     """Assigns every file to one shard, split by split; `splits` has the split of each file if it is decided already."""
     shards: list[ShardFiles] = []
     by_split: dict[str, list[ListedFile]] = {split: [] for split, _ in settings.splits.fractions()}
-    for item, split in zip(files, splits or [split_of(item.sha256, settings.splits) for item in files], strict=True):
+    # One pass: each pass over files in columns makes an object per file.
+    chosen = zip(files, splits, strict=True) if splits else ((f, split_of(f.sha256, settings.splits)) for f in files)
+    for item, split in chosen:
         by_split[split].append(item)
     for split, mine in by_split.items():
         # Sorted by hash, which mixes the classes within every shard: a small shuffle buffer is enough.

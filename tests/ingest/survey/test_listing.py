@@ -13,7 +13,7 @@ from components.errors import BadInput
 from components.ingest.sources import FileRecord, Found, SourceFile
 from components.ingest.sources.image_folder import SOURCE
 from components.ingest.survey import listing
-from components.ingest.survey.listing import ListedFile, Listing
+from components.ingest.survey.listing import ListedFile, ListedFiles, Listing
 from components.records.quarantine import Quarantined
 from components.settings.ingest import Ingest
 from components.storage.entries import Entries
@@ -202,3 +202,22 @@ def test_a_file_that_may_not_be_read_is_named(
     assert str(stopped.value) == (
         f"{open_folder / 'cats' / '1.jpg'}: cannot be read: Permission denied; nothing was ingested"
     )
+
+
+def unread(path: str, stat: str) -> ListedFile:
+    """Returns a file that is identified by its stat."""
+    return ListedFile(SourceFile(path, ""), 7, "", stat)
+
+
+def test_files_that_were_not_read_are_equal_by_their_stat() -> None:
+    """Nothing else identifies them; of a file that was read, the content does."""
+    assert unread("a.csv", "7:one") == unread("a.csv", "7:one") != unread("a.csv", "7:two")
+    assert ListedFiles([unread("a.csv", "7:one")]) != ListedFiles([unread("a.csv", "7:two")])
+    assert ListedFile(SourceFile("a", ""), 7, "ab", "7:one") == ListedFile(SourceFile("a", ""), 7, "ab", "7:two")
+
+
+def test_files_that_were_not_read_are_no_duplicates() -> None:
+    """They have no digest to compare."""
+    files = ListedFiles([unread("a.csv", "7:one"), unread("b.csv", "7:one")])
+
+    assert (files.has_duplicates(), Listing(files, (), ()).duplicates()) == (False, [])
