@@ -1,6 +1,7 @@
 """Data and root on a real S3 server, data nodes on a real Flink cluster whose workers see nothing of the submitter."""
 
 import hashlib
+import json
 import os
 from collections import Counter
 from pathlib import Path
@@ -63,9 +64,18 @@ def test_result_equals_a_local_run(task: str, isolated: Any, s3_bucket: str) -> 
 
 
 def files(root: Path | ObjectPath) -> dict[str, str]:
-    """Returns the digests of the files that must be equal."""
-    found = (path for pattern in EQUAL for path in root.glob(pattern) if path.is_file())
-    return {str(path).removeprefix(f"{root}/"): hashlib.sha256(path.read_bytes()).hexdigest() for path in found}
+    """Returns the digests of the files that must be equal: not of what identifies the input, which its store says."""
+    found = {
+        str(path).removeprefix(f"{root}/"): path.read_bytes()
+        for pattern in EQUAL
+        for path in root.glob(pattern)
+        if path.is_file()
+    }
+    for name in [name for name in found if name.endswith("examples/1/manifest.json")]:
+        manifest = json.loads(found[name])
+        del manifest["data_digest"]
+        found[name] = json.dumps(manifest).encode()
+    return {name: hashlib.sha256(content).hexdigest() for name, content in found.items() if "/sources/" not in name}
 
 
 def outcome(state: Path, task: str) -> dict[str, Any]:
