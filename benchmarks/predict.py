@@ -35,7 +35,7 @@ def _rows(model: str) -> Path:
     from components.inference import find_model
 
     found = find_model.find(Path(model))
-    target = CACHE / f"predict-{found.digest[:12]}.csv"
+    target = CACHE / f"predict-rows-{found.digest[:12]}.csv"
     if not target.exists():
         random = np.random.default_rng(7)
         columns = [_values(argument.kind, random) for argument in found.reading.arguments]
