@@ -5,6 +5,7 @@ import os
 import shutil
 from collections.abc import Callable
 from contextlib import AbstractContextManager
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -221,3 +222,12 @@ def test_files_that_were_not_read_are_no_duplicates() -> None:
     files = ListedFiles([unread("a.csv", "7:one"), unread("b.csv", "7:one")])
 
     assert (files.has_duplicates(), Listing(files, (), ()).duplicates()) == (False, [])
+
+
+def test_files_in_columns_are_read_by_index_as_in_a_loop(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whether or not they were read, beyond one block of digests."""
+    monkeypatch.setattr(listing, "_BLOCK", 2)
+    files = [ListedFile(SourceFile(f"{n}", "a"), n, f"{n:064x}", f"{n}:{n}") for n in range(5)]  # the first: not read
+    columns = ListedFiles(files)
+
+    assert list(columns) == [columns[at] for at in range(5)] == [replace(files[0], sha256=""), *files[1:]]
