@@ -19,7 +19,7 @@ from components.inference import data as inference_data
 from components.inference import find_model
 from components.inference.close import Predicted
 from components.inference.data import Data
-from components.inference.find_model import FoundModel
+from components.inference.find_model import ServedModel
 from components.inference.units import WORK
 from components.inference.write import Format
 from components.pretrained.artifacts import READING
@@ -57,7 +57,7 @@ class PredictRequest:
     state: Path = Path("runs/.predict")  # with --out on a store: local folder for lock and notes
 
 
-Surveyed = Callable[[FoundModel, Data], None]
+Surveyed = Callable[[ServedModel, Data], None]
 
 
 def predict(request: PredictRequest, surveyed: Surveyed | None = None) -> Predicted:
@@ -102,7 +102,7 @@ def _local(request: PredictRequest) -> Path:
     return request.out if isinstance(request.out, Path) else request.state / _digest(str(request.out))
 
 
-def settings_of(found: FoundModel, given: Mapping[str, Any]) -> Ingest:
+def settings_of(found: ServedModel, given: Mapping[str, Any]) -> Ingest:
     """Returns the settings to read by: those of the model that shape its input, then the user's."""
     known = {name: value for name, value in found.reading.settings.items() if name in SETTINGS}
     try:
@@ -130,7 +130,7 @@ def _run(request: PredictRequest, place: _NewFolder, notes: Path, listed: Path, 
         surveyed(found, data)
     before = inference_data.stats(data) if data.columns else []
     from components.inference import close, run
-    from components.inference.units import Job
+    from components.inference.units import PredictJob
 
     prepared = engines.prepare(
         request.engine,
@@ -143,7 +143,7 @@ def _run(request: PredictRequest, place: _NewFolder, notes: Path, listed: Path, 
     def pipeline() -> Any:
         return prepared.pipeline("predict", "Predict")
 
-    job = Job(str(found.path), found.digest, found.reading, settings, data.columns, place.work, request.form)
+    job = PredictJob(str(found.path), found.digest, found.reading, settings, data.columns, place.work, request.form)
     reports = run.run(data, job, pipeline)
     if data.columns and inference_data.stats(data) != before:
         raise BadInput(f"{data.data}: changed while it was being predicted; run again when nothing writes to it")

@@ -25,7 +25,7 @@ _EXPECTED = (
 
 
 @dataclass(frozen=True)
-class FoundModel:
+class ServedModel:
     """A model that can predict raw data."""
 
     path: Location
@@ -34,11 +34,11 @@ class FoundModel:
     reading: Reading
 
 
-def find(place: Location) -> FoundModel:
+def find(place: Location) -> ServedModel:
     """Returns the model in a folder; raises SettingsError if there is none, or none that can read raw data."""
     folder = _model_folder(place)
     version = folder.name if folder.name.isdigit() else ""
-    return FoundModel(folder, version, digest_of(folder), _reading(folder))
+    return ServedModel(folder, version, digest_of(folder), _reading(folder))
 
 
 def live(serving: Location) -> Location:

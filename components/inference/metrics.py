@@ -18,7 +18,7 @@ Ints = npt.NDArray[np.int64]
 
 
 @dataclass
-class Sums:
+class MetricSums:
     """What the metrics of some records are computed from."""
 
     labelled: int = 0  # records with a label that the model knows
@@ -61,7 +61,7 @@ class Sums:
         self.mean += apart * count / both
         self.labelled = both
 
-    def add(self, other: "Sums") -> None:
+    def add(self, other: "MetricSums") -> None:
         """Adds the sums of other records."""
         for code, count in other.pairs.items():
             self.pairs[code] = self.pairs.get(code, 0) + count
@@ -72,22 +72,22 @@ class Sums:
             self._merge(other.labelled, other.mean, other.spread)
 
 
-def total(parts: Iterable[Sums]) -> Sums:
+def total(parts: Iterable[MetricSums]) -> MetricSums:
     """Returns the sums of all records; the order of the parts decides about the last digit."""
-    whole = Sums()
+    whole = MetricSums()
     for part in parts:
         whole.add(part)
     return whole
 
 
-def metrics(sums: Sums, classes: Sequence[str]) -> dict[str, float]:
+def metrics(sums: MetricSums, classes: Sequence[str]) -> dict[str, float]:
     """Returns the metrics by name; none if no record has a label that the model knows."""
     if not sums.labelled:
         return {}
     return _of_classes(sums, len(classes)) if classes else _of_quantities(sums)
 
 
-def _of_classes(sums: Sums, classes: int) -> dict[str, float]:
+def _of_classes(sums: MetricSums, classes: int) -> dict[str, float]:
     labels, predicted, right = (np.zeros(classes, np.int64) for _ in range(3))
     for code, count in sums.pairs.items():
         label, guess = divmod(code, classes)
@@ -103,11 +103,11 @@ def _of_classes(sums: Sums, classes: int) -> dict[str, float]:
     }
 
 
-def _of_quantities(sums: Sums) -> dict[str, float]:
+def _of_quantities(sums: MetricSums) -> dict[str, float]:
     found = {"mae": sums.absolute / sums.labelled, "rmse": math.sqrt(sums.squared / sums.labelled)}
     return {"r2": 1 - sums.squared / sums.spread, **found} if sums.spread else found
 
 
-def from_json(stored: Mapping[str, Any]) -> Sums:
+def from_json(stored: Mapping[str, Any]) -> MetricSums:
     """Returns sums from their JSON form."""
-    return Sums(**{**stored, "pairs": {int(code): count for code, count in stored["pairs"].items()}})
+    return MetricSums(**{**stored, "pairs": {int(code): count for code, count in stored["pairs"].items()}})

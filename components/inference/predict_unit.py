@@ -20,10 +20,10 @@ import pyarrow.compute as pc
 
 from components.errors import BadInput, Cancelled, LedgerMismatch, PenstockError
 from components.inference import model, units, write
-from components.inference.metrics import Sums
+from components.inference.metrics import MetricSums
 from components.inference.model import LoadedModel, RejectedByModel
 from components.inference.read_files import FileReader, Rejection
-from components.inference.units import FilesUnit, Job, RangeUnit, Unit, UnitReport
+from components.inference.units import PredictFiles, PredictJob, RangeUnit, Unit, UnitReport
 from components.inference.write import PredictionWriter
 from components.ingest.write.image_column import ImageColumn
 from components.records.quarantine import Quarantined, printable
@@ -67,13 +67,13 @@ class Records:
 class _Outcome:
     """What a unit has done so far."""
 
-    job: Job
+    job: PredictJob
     model: LoadedModel
     writer: PredictionWriter
     stop: threading.Event
     read: int = 0
     bad: list[Quarantined] = field(default_factory=list)
-    sums: Sums = field(default_factory=Sums)
+    sums: MetricSums = field(default_factory=MetricSums)
 
     def add_bad(self, found: Sequence[Quarantined]) -> None:
         self.read += len(found)
@@ -136,7 +136,7 @@ class _Outcome:
         return None
 
 
-def predict(unit: Unit, job: Job, stop: threading.Event | None = None) -> int:
+def predict(unit: Unit, job: PredictJob, stop: threading.Event | None = None) -> int:
     """Predicts a unit and writes its file and its report.
 
     Args:
@@ -171,7 +171,7 @@ def _class_numbers(labels: pa.Array, classes: Sequence[str]) -> npt.NDArray[np.i
 # Rows
 
 
-def _predict_range(unit: RangeUnit, job: Job, outcome: _Outcome) -> None:
+def _predict_range(unit: RangeUnit, job: PredictJob, outcome: _Outcome) -> None:
     columns = job.columns
     assert columns is not None  # noqa: S101 - a range has columns
     step = _ROWS if all(each.role in ("number", "category", "date") for each in job.reading.arguments) else _WIDE_ROWS
@@ -191,7 +191,7 @@ def _predict_range(unit: RangeUnit, job: Job, outcome: _Outcome) -> None:
 
 
 def _with_images(
-    unit: RangeUnit, job: Job, found: "Iterator[RowBatch]", bad: Any
+    unit: RangeUnit, job: PredictJob, found: "Iterator[RowBatch]", bad: Any
 ) -> Iterator[tuple[pa.RecordBatch, Sequence[bytes]]]:
     """Yields batches with the numbers of their rows, and the images that they refer to; reports bad rows."""
     columns = job.columns
@@ -221,7 +221,7 @@ def _numbered(rows: "RowBatch") -> pa.RecordBatch:
     return pa.RecordBatch.from_arrays([*arrays, column], [*names, _NUMBER])
 
 
-def _complete(batch: pa.RecordBatch, job: Job) -> tuple[npt.NDArray[np.int64], list[tuple[str, str, bytes]]]:
+def _complete(batch: pa.RecordBatch, job: PredictJob) -> tuple[npt.NDArray[np.int64], list[tuple[str, str, bytes]]]:
     """Returns the rows that the model can take, and those without a tensor or image of their own, with the reason."""
     assert job.columns is not None  # noqa: S101 - rows have columns
     good, reasons = np.ones(batch.num_rows, np.bool_), dict[int, str]()
@@ -245,7 +245,12 @@ def _complete(batch: pa.RecordBatch, job: Job) -> tuple[npt.NDArray[np.int64], l
 
 
 def _records(
-    batch: pa.RecordBatch, images: Sequence[bytes], which: npt.NDArray[np.int64], job: Job, file: str, quarantined: Any
+    batch: pa.RecordBatch,
+    images: Sequence[bytes],
+    which: npt.NDArray[np.int64],
+    job: PredictJob,
+    file: str,
+    quarantined: Any,
 ) -> Records:
     columns = job.columns
     assert columns is not None  # noqa: S101 - rows have columns
@@ -287,7 +292,7 @@ def _labels(labels: pa.Array, kind: str) -> pa.Array:
 # Files
 
 
-def _predict_files(unit: FilesUnit, job: Job, outcome: _Outcome) -> None:
+def _predict_files(unit: PredictFiles, job: PredictJob, outcome: _Outcome) -> None:
     names, classes = units.files_of(unit, job.work), set(job.reading.classes)
     (argument,) = job.reading.arguments
     for read in FileReader(job, unit).batches(names):

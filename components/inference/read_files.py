@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from components.errors import BadInput
 from components.inference.data import file_argument
-from components.inference.units import FilesUnit, Job
+from components.inference.units import PredictFiles, PredictJob
 from components.ingest.images.checks import ImageChecker
 from components.ingest.sources import SourceFile, text_folder
 from components.records.quarantine import Quarantined, Rejected, printable
@@ -59,7 +59,7 @@ class Rejection:
 class FileReader:
     """Reads files and checks them as ingest does."""
 
-    def __init__(self, job: Job, unit: FilesUnit) -> None:
+    def __init__(self, job: PredictJob, unit: PredictFiles) -> None:
         argument = file_argument(job.reading)
         self._is_image = argument is not None and argument.role == "image"
         self._unit, self._settings = unit, job.settings

@@ -17,13 +17,13 @@ from apache_beam.runners.direct.direct_runner import DirectRunner
 from components import beam_workers, progress
 from components.inference import model, predict_unit, units
 from components.inference.data import Data
-from components.inference.units import FilesUnit, Job, RowFile, Unit, UnitReport
+from components.inference.units import PredictFiles, PredictJob, RowFile, Unit, UnitReport
 from components.progress import Progress
 
 _CORES = os.cpu_count() or 1
 
 
-def run(data: Data, job: Job, make_pipeline: Callable[[], beam.Pipeline]) -> list[UnitReport]:
+def run(data: Data, job: PredictJob, make_pipeline: Callable[[], beam.Pipeline]) -> list[UnitReport]:
     """Predicts the data, and returns the reports of all work units in the order of the data."""
     todo = units.of_data(data, job.work)
     pipeline = make_pipeline()
@@ -40,7 +40,7 @@ def _is_local(pipeline: beam.Pipeline) -> bool:
     return isinstance(pipeline.runner, DirectRunner) and workers == 1
 
 
-def _predict_here(todo: Sequence[RowFile] | Sequence[FilesUnit], job: Job, total: int) -> None:
+def _predict_here(todo: Sequence[RowFile] | Sequence[PredictFiles], job: PredictJob, total: int) -> None:
     """Predicts in one thread per core: TensorFlow, Arrow and reading release Python's lock."""
     model.load(job.model, job.digest, job.reading)
     done = 0
@@ -62,11 +62,11 @@ def _predict_here(todo: Sequence[RowFile] | Sequence[FilesUnit], job: Job, total
             raise
 
 
-def _units_of(each: RowFile | FilesUnit, job: Job) -> Sequence[Unit]:
+def _units_of(each: RowFile | PredictFiles, job: PredictJob) -> Sequence[Unit]:
     return units.divide(each, job) if isinstance(each, RowFile) else [each]
 
 
-def _predict_on(pipeline: beam.Pipeline, todo: Sequence[RowFile] | Sequence[FilesUnit], job: Job) -> None:
+def _predict_on(pipeline: beam.Pipeline, todo: Sequence[RowFile] | Sequence[PredictFiles], job: PredictJob) -> None:
     """Predicts on Beam's workers; work crosses a shuffle, so that an engine distributes it, and records never do."""
     beam_workers.prepare()
     with pipeline:
@@ -80,7 +80,7 @@ def _predict_on(pipeline: beam.Pipeline, todo: Sequence[RowFile] | Sequence[File
 class _Divide(beam.DoFn):
     """Divides files of rows."""
 
-    def __init__(self, job: Job) -> None:
+    def __init__(self, job: PredictJob) -> None:
         self._job = job
 
     def process(self, file: RowFile) -> list[Any]:
@@ -90,7 +90,7 @@ class _Divide(beam.DoFn):
 class _Predict(beam.DoFn):
     """Predicts work units; the process keeps the model for the next one."""
 
-    def __init__(self, job: Job) -> None:
+    def __init__(self, job: PredictJob) -> None:
         self._job = job
 
     def process(self, unit: Unit) -> tuple[int]:

@@ -16,7 +16,7 @@ import orjson
 
 from components.errors import LedgerMismatch
 from components.inference import metrics
-from components.inference.metrics import Sums
+from components.inference.metrics import MetricSums
 from components.records.quarantine import Quarantined
 from components.storage import durable, paths, transfers
 
@@ -38,7 +38,7 @@ _READS = 8  # requests to a store at once
 
 
 @dataclass(frozen=True)
-class Job:
+class PredictJob:
     """What every work unit needs to know."""
 
     model: str  # folder
@@ -72,7 +72,7 @@ class RangeUnit:
 
 
 @dataclass(frozen=True)
-class FilesUnit:
+class PredictFiles:
     """Some files that are one record each; their names are in the list of this number."""
 
     name: str
@@ -80,7 +80,7 @@ class FilesUnit:
     prefix: str
 
 
-Unit = RangeUnit | FilesUnit
+Unit = RangeUnit | PredictFiles
 
 
 @dataclass(frozen=True)
@@ -93,25 +93,25 @@ class UnitReport:
     bytes: int
     checksum: str
     quarantined: tuple[Quarantined, ...] = ()
-    sums: Sums = field(default_factory=Sums)
+    sums: MetricSums = field(default_factory=MetricSums)
 
 
-def of_data(data: "Data", work: "Location") -> list[RowFile] | list[FilesUnit]:
+def of_data(data: "Data", work: "Location") -> list[RowFile] | list[PredictFiles]:
     """Returns the files to divide, or the units of files, whose lists it writes."""
     if data.columns is not None:
         return _row_files(data)
     size = max(_LEAST_FILES, min(_MOST_FILES, -(-data.files // _UNITS)))
-    units: list[FilesUnit] = []
+    units: list[PredictFiles] = []
     for span in data.spans:
         for start in range(0, len(span.names), size):
-            unit = FilesUnit(f"{len(units):05d}-00000", span.home, span.prefix)
+            unit = PredictFiles(f"{len(units):05d}-00000", span.home, span.prefix)
             listed = [name.encode("utf-8", "surrogateescape").decode("latin-1") for name in span.names[start:][:size]]
             durable.write_bytes(work / "lists" / f"{unit.name}.json", orjson.dumps(listed), sync=False)
             units.append(unit)
     return units
 
 
-def files_of(unit: FilesUnit, work: "Location") -> list[str]:
+def files_of(unit: PredictFiles, work: "Location") -> list[str]:
     """Returns the names of the files of a unit; names on disk are bytes and need not be UTF-8."""
     listed = orjson.loads((work / "lists" / f"{unit.name}.json").read_bytes())
     return [name.encode("latin-1").decode("utf-8", "surrogateescape") for name in listed]
@@ -124,7 +124,7 @@ def _row_files(data: "Data") -> list[RowFile]:
     return [RowFile(number, span.home, name, span.prefix, target) for number, (span, name) in enumerate(named)]
 
 
-def divide(file: RowFile, job: Job) -> list[RangeUnit]:
+def divide(file: RowFile, job: PredictJob) -> list[RangeUnit]:
     """Divides a file into ranges, and reports how many there are."""
     assert job.columns is not None  # noqa: S101 - files of rows have columns
     ranges = job.columns.source.divide(file.home / file.path, file.path, file.target)
@@ -135,11 +135,11 @@ def divide(file: RowFile, job: Job) -> list[RangeUnit]:
     ]
 
 
-def expected(todo: Sequence[RowFile] | Sequence[FilesUnit], work: "Location") -> list[str]:
+def expected(todo: Sequence[RowFile] | Sequence[PredictFiles], work: "Location") -> list[str]:
     """Returns the names of all units, in the order of the data."""
     names: list[str] = []
     for each in todo:
-        if isinstance(each, FilesUnit):
+        if isinstance(each, PredictFiles):
             names.append(each.name)
         else:
             stored = orjson.loads((work / "divided" / f"{each.number:05d}.json").read_bytes())

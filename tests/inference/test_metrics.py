@@ -5,7 +5,7 @@ import pytest
 from sklearn import metrics as sklearn
 
 from components.inference import metrics
-from components.inference.metrics import Sums
+from components.inference.metrics import MetricSums
 
 NONE, UNKNOWN = -2, -1
 
@@ -17,7 +17,7 @@ def test_classes() -> None:
     labels = random.integers(-2, 4, 400)
     parts = []
     for start in range(0, 400, 90):
-        parts.append(Sums())
+        parts.append(MetricSums())
         parts[-1].add_classes(labels[start : start + 90], outputs[start : start + 90])
     found = metrics.total(map(metrics.from_json, map(vars, parts)))
     known = labels >= 0
@@ -42,7 +42,7 @@ def test_quantities() -> None:
     values = (labels + random.normal(size=300)).astype(np.float64)
     parts = []
     for start in range(0, 300, 80):
-        parts.append(Sums())
+        parts.append(MetricSums())
         parts[-1].add_quantities(labels[start : start + 80], values[start : start + 80])
     known = np.isfinite(labels)
 
@@ -58,7 +58,7 @@ def test_quantities() -> None:
 
 def test_data_without_labels_has_no_metrics() -> None:
     """There is nothing to compare with."""
-    sums = Sums()
+    sums = MetricSums()
     sums.add_classes(np.array([NONE, NONE]), np.eye(2, dtype=np.float32))
 
     assert metrics.metrics(sums, ("a", "b")) == {}
