@@ -29,7 +29,7 @@ from pipelines.report.formatting import duration
 if TYPE_CHECKING:  # NumPy is not needed for `penstock run`
     from components.inference.close import Predicted
     from components.inference.data import Data
-    from components.inference.find_model import ServedModel
+    from components.inference.find_model import ModelFolder
 
 _SYMBOLS = {"ran": "✓", "cached": "=", "failed": "✗", "skipped": "·"}
 _STYLES = {"ran": "green", "cached": "cyan", "failed": "red bold", "skipped": "dim"}
@@ -175,7 +175,7 @@ class Display:
         with self.live(), progress.listening(self.progress, self.say):
             yield
 
-    def predicting(self, model: "ServedModel", found: "Data") -> None:
+    def predicting(self, model: "ModelFolder", found: "Data") -> None:
         """Prints which model predicts what; the clock starts now, after the imports."""
         self._begun = self._printed = time.monotonic()
         reading = model.reading

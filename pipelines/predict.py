@@ -19,7 +19,7 @@ from components.inference import data as inference_data
 from components.inference import find_model
 from components.inference.close import Predicted
 from components.inference.data import Data
-from components.inference.find_model import ServedModel
+from components.inference.find_model import ModelFolder
 from components.inference.units import WORK
 from components.inference.write import Format
 from components.pretrained.artifacts import READING
@@ -57,7 +57,7 @@ class PredictRequest:
     state: Path = Path("runs/.predict")  # with --out on a store: local folder for lock and notes
 
 
-Surveyed = Callable[[ServedModel, Data], None]
+Surveyed = Callable[[ModelFolder, Data], None]
 
 
 def predict(request: PredictRequest, surveyed: Surveyed | None = None) -> Predicted:
@@ -102,7 +102,7 @@ def _local(request: PredictRequest) -> Path:
     return request.out if isinstance(request.out, Path) else request.state / _digest(str(request.out))
 
 
-def settings_of(found: ServedModel, given: Mapping[str, Any]) -> Ingest:
+def settings_of(found: ModelFolder, given: Mapping[str, Any]) -> Ingest:
     """Returns the settings to read by: those of the model that shape its input, then the user's."""
     known = {name: value for name, value in found.reading.settings.items() if name in SETTINGS}
     try:

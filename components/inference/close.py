@@ -23,7 +23,7 @@ from components.storage import durable, paths, transfers
 
 if TYPE_CHECKING:
     from components.inference.data import Data
-    from components.inference.find_model import ServedModel
+    from components.inference.find_model import ModelFolder
     from components.inference.write import Format
     from components.settings.ingest import Ingest
     from components.storage.location import Location
@@ -66,7 +66,7 @@ def close(
     out: "Location",
     work: "Location",
     data: "Data",
-    found: "ServedModel",
+    found: "ModelFolder",
     reports: Sequence[UnitReport],
     settings: "Ingest",
     form: "Format",
@@ -102,7 +102,7 @@ def close(
     return built
 
 
-def _manifest(data: "Data", found: "ServedModel", reports: Sequence[UnitReport], form: "Format") -> Predicted:
+def _manifest(data: "Data", found: "ModelFolder", reports: Sequence[UnitReport], form: "Format") -> Predicted:
     sums = metrics.total(report.sums for report in reports)
     count = len(reports)
     width = max(_DIGITS, len(str(count)))  # names sort as numbers do

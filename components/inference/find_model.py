@@ -25,7 +25,7 @@ _EXPECTED = (
 
 
 @dataclass(frozen=True)
-class ServedModel:
+class ModelFolder:
     """A model that can predict raw data."""
 
     path: Location
@@ -34,11 +34,11 @@ class ServedModel:
     reading: Reading
 
 
-def find(place: Location) -> ServedModel:
+def find(place: Location) -> ModelFolder:
     """Returns the model in a folder; raises SettingsError if there is none, or none that can read raw data."""
     folder = _model_folder(place)
     version = folder.name if folder.name.isdigit() else ""
-    return ServedModel(folder, version, digest_of(folder), _reading(folder))
+    return ModelFolder(folder, version, digest_of(folder), _reading(folder))
 
 
 def live(serving: Location) -> Location:

@@ -22,7 +22,7 @@ from components.errors import BadInput, Cancelled, LedgerMismatch, PenstockError
 from components.inference import model, units, write
 from components.inference.metrics import MetricSums
 from components.inference.model import LoadedModel, RejectedByModel
-from components.inference.read_files import FileReader, Rejection
+from components.inference.read_files import RawFileReader, Rejection
 from components.inference.units import PredictFiles, PredictJob, RangeUnit, Unit, UnitReport
 from components.inference.write import PredictionWriter
 from components.ingest.write.image_column import ImageColumn
@@ -295,7 +295,7 @@ def _labels(labels: pa.Array, kind: str) -> pa.Array:
 def _predict_files(unit: PredictFiles, job: PredictJob, outcome: _Outcome) -> None:
     names, classes = units.files_of(unit, job.work), set(job.reading.classes)
     (argument,) = job.reading.arguments
-    for read in FileReader(job, unit).batches(names):
+    for read in RawFileReader(job, unit).batches(names):
         outcome.add_bad([each for each in read.contents if isinstance(each, Quarantined)])
         kept = [(n, c) for n, c in zip(read.names, read.contents, strict=True) if isinstance(c, bytes)]
         if not kept:

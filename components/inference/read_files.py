@@ -56,7 +56,7 @@ class Rejection:
         return Quarantined.of(path, f"the model cannot predict it: {reason}", "", content)
 
 
-class FileReader:
+class RawFileReader:
     """Reads files and checks them as ingest does."""
 
     def __init__(self, job: PredictJob, unit: PredictFiles) -> None:

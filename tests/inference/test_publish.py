@@ -13,7 +13,7 @@ import pytest
 from components.errors import BadInput, LedgerMismatch, Locked, SettingsError
 from components.inference import close, find_model, units
 from components.inference.data import Data
-from components.inference.read_files import FileReader
+from components.inference.read_files import RawFileReader
 from components.serving.reading import Argument
 from components.storage.objects import ObjectPath
 from components.storage.paths import files_below
@@ -85,11 +85,11 @@ def test_a_lost_file_stops_it(
     (tmp_path / "texts").mkdir()
     for name in "abc":
         (tmp_path / "texts" / f"{name}.txt").write_text(name)
-    files_of, batches = units.files_of, FileReader.batches
+    files_of, batches = units.files_of, RawFileReader.batches
     if place == "list":
         monkeypatch.setattr(units, "files_of", lambda *given: files_of(*given)[1:])
     else:
-        monkeypatch.setattr(FileReader, "batches", lambda self, names: batches(self, names[1:]))
+        monkeypatch.setattr(RawFileReader, "batches", lambda self, names: batches(self, names[1:]))
 
     with pytest.raises(LedgerMismatch, match=message):
         predict(request_of(saved((Argument("text", "text", "text", "text"),), "quantity"), tmp_path / "texts"))
