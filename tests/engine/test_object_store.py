@@ -3,6 +3,7 @@
 import hashlib
 import json
 import os
+import time
 from collections import Counter
 from pathlib import Path
 from typing import Any
@@ -21,6 +22,7 @@ EQUAL = (
     "Trainer/model/*/Format-Serving/variables/*", "serving/1/variables/*",
 )  # fmt: skip
 NODES = ("Ingest", "StatisticsGen", "Transform", "Trainer", "Evaluator")
+OUTAGE = 20  # seconds
 
 
 @pytest.fixture(scope="module")
@@ -43,13 +45,8 @@ def isolated(engine: Any, s3_server: Any) -> Any:
 def test_result_equals_a_local_run(task: str, isolated: Any, s3_bucket: str) -> None:
     """Shards, vocabularies and weights are byte-equal, metrics and ledgers equal; nothing ran in the submitter."""
     home = isolated.hidden / task
-    generators()[task].main(["--out", str(home / "data")])
-    for file in (file for file in (home / "data").rglob("*") if file.is_file()):
-        ObjectPath(f"{s3_bucket}/data/{file.relative_to(home / 'data').as_posix()}").upload(file)
-    code, output = isolated.run("run", task, "--data", str(home / "data"), "--root", str(home / "local"), *FEW)
-    assert code == 0, output
-    places = ("--data", f"{s3_bucket}/data", "--root", f"{s3_bucket}/root", "--state", str(home / "state"))
-    process = isolated.start("run", task, *places, *FEW, "--runner", "flink")
+    places = (*local_run(task, home, isolated, s3_bucket), *FEW, "--runner", "flink")
+    process = isolated.start("run", task, *places)
     output, _ = process.communicate(timeout=600)
     assert process.returncode == 0, output
     jobs = [each for each in isolated.workers() if f"-{task}-" in each["job"]]
@@ -59,8 +56,42 @@ def test_result_equals_a_local_run(task: str, isolated: Any, s3_bucket: str) -> 
     assert outcome(home / "state", task) == outcome(home / "local", task)
     assert set(starts.values()) == {1}
     assert process.pid not in {each["pid"] for each in jobs}
-    again, said = isolated.run("run", task, *places, *FEW, "--runner", "flink")
+    again, said = isolated.run("run", task, *places)
     assert (again, "✓" in said) == (0, False)
+
+
+def test_result_is_equal_if_the_store_is_unreachable_for_a_while(isolated: Any, s3_server: Any, s3_bucket: str) -> None:
+    """The server is away for 20 s while workers of Ingest, of Transform and of the Evaluator run: nothing changes."""
+    home = isolated.hidden / "outage"
+    places = (*local_run("tabular", home, isolated, s3_bucket), *FEW, "--runner", "flink")
+    process = isolated.start("run", "tabular", *places)
+    for node in ("Ingest", "Transform", "Evaluator"):
+        known = {job.id for job in isolated.jobs(f"-{node.lower()}-")}
+        isolated.wait_for(lambda node=node, known=known: new_job(isolated, node, known), process)
+        s3_server.stop()
+        time.sleep(OUTAGE)
+        s3_server.start()
+    output, _ = process.communicate(timeout=600)
+
+    assert process.returncode == 0, output
+    assert files(ObjectPath(f"{s3_bucket}/root")) == files(home / "local")
+    assert outcome(home / "state", "tabular") == outcome(home / "local", "tabular")
+
+
+def new_job(engine: Any, node: str, known: set[str]) -> Any:
+    """Returns the job of a node whose workers run, unless an earlier test has submitted it."""
+    job = engine.working_job(node)
+    return job if job and job.id not in known else None
+
+
+def local_run(task: str, home: Path, engine: Any, bucket: str) -> tuple[str, ...]:
+    """Runs a task on this machine and copies its data to the store; returns the places of the run on the store."""
+    generators()[task].main(["--out", str(home / "data")])
+    for file in (file for file in (home / "data").rglob("*") if file.is_file()):
+        ObjectPath(f"{bucket}/data/{file.relative_to(home / 'data').as_posix()}").upload(file)
+    code, output = engine.run("run", task, "--data", str(home / "data"), "--root", str(home / "local"), *FEW)
+    assert code == 0, output
+    return ("--data", f"{bucket}/data", "--root", f"{bucket}/root", "--state", str(home / "state"))
 
 
 def files(root: Path | ObjectPath) -> dict[str, str]:
