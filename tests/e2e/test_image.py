@@ -269,7 +269,7 @@ def test_moved_image_changes_its_label(finished: Any) -> None:
     image = min((finished.data / "three").iterdir())
     image.rename(finished.data / "eight" / image.name)
     planned = finished.run("--dry-run", *QUICK)
-    ran = finished.run(*QUICK)
+    ran = finished.run(*QUICK, "--to", "Ingest")
     (examples,) = finished.store().outputs(finished.newest("Ingest").id)
     counts = manifest.read(examples.uri).classes
 
@@ -280,7 +280,6 @@ def test_moved_image_changes_its_label(finished: Any) -> None:
         "three": 182,
         "eight": 175,
     }
-    assert serving_folders(finished.root) == ["1", "2"]
 
 
 def test_content_changed_in_place_is_found(finished: Any) -> None:

@@ -191,6 +191,7 @@ def test_training_from_the_store(remote: Remote) -> None:
     assert not list((remote.state / "mirror").glob("Ingest/examples/*/Split-*/*"))
 
 
+@pytest.mark.all  # tests/engine does the same with Flink
 def test_executors_that_work_on_the_store_itself(remote: Remote, make_remote: Callable[[], Remote]) -> None:
     """As on a distributed engine: the same objects, sealed by the listing; no shard comes to this machine."""
     made = make_remote()

@@ -184,7 +184,8 @@ class FirstRun:
     result: Any
 
 
-LONG = {"parquet, regression", "npz", "jsonl with images"}  # each adds a task or a head, and no promise
+# Each adds a task, a head or a size, and no promise.
+LONG = {"csv without a header", "parquet, regression", "images of 1,000 classes", "npz", "jsonl with images"}
 
 
 @pytest.fixture(

@@ -272,10 +272,6 @@ def refitted(task_runs: Callable[[str], TaskRun]) -> str:
 
 
 every_task = pytest.mark.parametrize("name", NAMES)
-# Training the multimodal task takes as long as that of its modalities.
-every_modality = pytest.mark.parametrize(
-    "name", [pytest.param(name, marks=pytest.mark.all if name == "multimodal" else ()) for name in NAMES]
-)
 
 
 def having(part: tasks.Part) -> Any:
@@ -351,23 +347,16 @@ class TestFitting:
 class TestTraining:
     """Records to weights."""
 
-    @every_modality
-    def test_every_weight_is_trained_and_a_few_records_are_memorized(self, task_run: TaskRun, name: str) -> None:
-        """One step changes each weight; after sixty more, all sixteen records are predicted right."""
+    @every_task
+    def test_one_step_changes_each_weight(self, task_run: TaskRun, name: str) -> None:
+        """No column, encoder or layer is left out of the training."""
         values, labels = next(iter(task_run.with_batch(FEW).evaluation(task_run.files)))
         model, head = task_run.model(), Classification(len(task_run.fitted.classes()))
-        model.compile(keras.optimizers.Adam(3e-3), head.loss(), metrics=head.metrics(), jit_compile=False)
+        model.compile(keras.optimizers.Adam(3e-3), head.loss(), run_eagerly=True)
         before = {weight.path: weight.numpy() for weight in model.trainable_weights}
-        first = model.evaluate(values, labels, verbose=0, return_dict=True)["loss"]
         model.train_on_batch(values, labels)
-        unchanged = [w.path for w in model.trainable_weights if np.array_equal(w.numpy(), before[w.path])]
-        for _ in range(60):
-            model.train_on_batch(values, labels)
-        last = model.evaluate(values, labels, verbose=0, return_dict=True)
 
-        assert unchanged == [], name
-        assert last["accuracy"] == 1.0
-        assert last["loss"] < first / 2
+        assert [w.path for w in model.trainable_weights if np.array_equal(w.numpy(), before[w.path])] == [], name
 
     @every_task
     def test_training_resumes_exactly_where_it_stopped(self, task_run: TaskRun, name: str) -> None:
