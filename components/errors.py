@@ -15,7 +15,8 @@ A message says what happened, what was expected and what to do.
 """
 
 import signal
-from typing import ClassVar
+from collections.abc import Mapping
+from typing import Any, ClassVar
 
 
 class PenstockError(Exception):
@@ -43,9 +44,14 @@ class BadInput(PenstockError):
 
 
 class GateStopped(PenstockError):
-    """The data does not satisfy its schema, or cannot be learned from."""
+    """The data does not satisfy its schema, cannot be learned from, or differs too much from the live model's."""
 
     exit_code = 5
+
+    def __init__(self, message: str, drift: Mapping[str, Any] | None = None) -> None:
+        """Takes the message, and how the newest span was compared, for the report."""
+        super().__init__(message)
+        self.drift = drift
 
 
 class LedgerMismatch(PenstockError):

@@ -24,7 +24,7 @@ from pipelines import log
 from pipelines.config import RunConfig
 from pipelines.console import Display
 from pipelines.engine import jobs
-from pipelines.orchestration import disk, leftovers, lock, plan, schema, workers
+from pipelines.orchestration import acceptances, disk, leftovers, lock, plan, schema, workers
 from pipelines.orchestration.outcome import NodeFacts
 from pipelines.orchestration.plan import NodePlan, Plan, Request
 from pipelines.orchestration.remote import remote_root
@@ -77,6 +77,8 @@ def run(
         with closing(HashCache(config.hash_cache)) as cache:
             planned = plan.make(config, store, cache, request)
         leftovers.collect_checkpoints(config, store, planned)
+        if planned.accepted is not None:
+            acceptances.write(config, planned.accepted)
         if not planned.due and compiled is None:
             codes.append(_nothing_due(config, store, planned, display))
         else:

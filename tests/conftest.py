@@ -273,7 +273,7 @@ def open_metadata() -> Callable[[Path], Callable[..., tuple[int, dict[str, int]]
             node: str,
             pipeline: str = "image",
             state: str = "COMPLETE",
-            inputs: tuple[int, ...] = (),
+            inputs: tuple[int, ...] | dict[int, str] = (),
             outputs: dict[str, Path] | None = None,
             live: bool = True,
             properties: dict[str, Any] | None = None,
@@ -284,8 +284,9 @@ def open_metadata() -> Callable[[Path], Callable[..., tuple[int, dict[str, int]]
             execution = pb.Execution(type_id=kind, last_known_state=pb.Execution.State.Value(state))
             for name, value in facts.items():
                 execution.custom_properties[name].string_value = orjson.dumps(value).decode()
-            artifacts = store.get_artifacts_by_id(inputs) if inputs else []
-            read = [(artifact, event(pb.Event.INPUT, "in", artifact.id)) for artifact in artifacts]
+            names = inputs if isinstance(inputs, dict) else dict.fromkeys(inputs, "in")
+            artifacts = store.get_artifacts_by_id(list(names)) if names else []
+            read = [(each, event(pb.Event.INPUT, names[each.id], each.id)) for each in artifacts]
             written = [output(key, uri, live, properties or {}) for key, uri in (outputs or {}).items()]
             execution_id, ids, _ = store.put_execution(
                 execution,

@@ -1,4 +1,4 @@
-"""The gate before Transform and Trainer: anomalies, an empty split or a missing class stop the run here.
+"""The gate before Transform and Trainer: anomalies, an empty split, a missing class or drift stop the run here.
 
 TFX's ExampleValidator only reports its findings; this node reads them and stops the run.
 `@component` reads annotations at run time, so this file must not postpone them. TFX names are imported one by one:
@@ -14,10 +14,14 @@ from tensorflow_metadata.proto.v0 import anomalies_pb2
 from tfx.dsl.component.experimental.annotations import InputArtifact, OutputArtifact, Parameter
 from tfx.dsl.component.experimental.decorators import component
 from tfx.types.artifact import Artifact
-from tfx.types.standard_artifacts import ExampleAnomalies, Examples
+from tfx.types.standard_artifacts import ExampleAnomalies, Examples, ExampleStatistics
 
+from components import progress
 from components.errors import GateStopped
-from components.records import manifest
+from components.evaluation import new_span
+from components.records import manifest, roles
+from components.settings import gate as settings_of_gate
+from components.storage.location import REMOTE_URI, location
 
 _ANOMALIES = "SchemaDiff.pb"
 _SHOWN = 30  # classes in the table of an error message
@@ -29,7 +33,7 @@ _WHOLE = re.compile(r"-?\d+|…")  # …: all classes that were not counted one 
 
 
 class GateVerdict(Artifact):
-    """Records that the data passed the gate, with its class counts."""
+    """Records that the data passed the gate: its class counts, how its newest span was compared, what was accepted."""
 
     TYPE_NAME = "GateVerdict"
 
@@ -37,23 +41,43 @@ class GateVerdict(Artifact):
 @component
 def Gate(  # noqa: N802 - a TFX component
     examples: InputArtifact[Examples],
+    statistics: InputArtifact[ExampleStatistics],
     anomalies: InputArtifact[ExampleAnomalies],
     verdict: OutputArtifact[GateVerdict],
-    min_per_class: Parameter[int],
+    settings: Parameter[str],
+    columns: Parameter[str],
     schema_file: Parameter[str],
+    live: Parameter[str],
 ) -> None:
-    """Raises GateStopped with all problems, or writes the verdict."""
+    """Raises GateStopped with all problems, or writes the verdict; the plan of each run says which model is live."""
     ingested = manifest.read(Path(examples.uri))
+    limits = settings_of_gate.Gate.model_validate_json(settings)
     counts = ingested.classes
     has_classes = any(counts.values())
     split_problems = (
-        class_problems(counts, min_per_class, ingested.label_source) if has_classes else empty_splits(ingested.records)
+        class_problems(counts, limits.min_per_class, ingested.label_source)
+        if has_classes
+        else empty_splits(ingested.records)
     )
     problems = [*anomaly_lines(Path(anomalies.uri), schema_file), *split_problems]
+    against = new_span.LiveSpan.from_json(live)
+    compared = None
+    if against is not None and limits.drift != "off":
+        layout = roles.Layout(ingested.label, "class", tuple(map(roles.Column.from_dict, orjson.loads(columns))))
+        origin = examples.get_string_custom_property(REMOTE_URI) or examples.uri
+        compared = new_span.compare(location(origin), ingested, Path(statistics.uri), layout, against, limits)
+    unfit = bool(problems)
+    lines = compared.lines() if compared else []
+    if compared and compared.open and limits.drift == "stop":
+        problems += lines
+    elif lines:
+        progress.warn("\n".join(lines))
     if problems:
-        table = [class_table(counts)] if has_classes else []
-        raise GateStopped("\n".join(["the data is not fit for training:", *problems, *table]))
-    Path(verdict.uri, "verdict.json").write_bytes(orjson.dumps({"passed": True, "classes": counts}))
+        table = [class_table(counts)] if has_classes and unfit else []
+        message = "\n".join(["the data is not fit for training:", *problems, *table])
+        raise GateStopped(message, compared.to_json() if compared else None)
+    stored = {"passed": True, "classes": counts, "drift": compared.to_json() if compared else None}
+    Path(verdict.uri, "verdict.json").write_bytes(orjson.dumps(stored))
 
 
 def anomaly_lines(folder: Path, schema_file: str) -> list[str]:

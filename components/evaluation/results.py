@@ -2,13 +2,15 @@
 
 import math
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
+import orjson
 import tensorflow_model_analysis as tfma
 
+from components.evaluation.comparison import ALLOWED, CHANGE
 from components.evaluation.metrics import ABOVE_TRIVIAL, NOT_FINITE
-from components.evaluation.thresholds import ROUNDING
+from components.evaluation.thresholds import COMPARED, COMPARED_SLICES, ROUNDING
 from components.fitting import escaping
 from components.pretrained.artifacts import LABELS, SERVING
 from components.storage.location import Location
@@ -46,6 +48,7 @@ def read_result(evaluation: str, classes: Sequence[str] = ()) -> dict[str, Any]:
     (overall,) = [values for key, values in result.slicing_metrics if not key]
     metric = "accuracy" if "accuracy" in overall[""][""] else "r2"
     thresholds = _thresholds(overall[""][""], metric, result.config)
+    slices = [_slice(key, values[""][""], metric) for key, values in result.slicing_metrics if key]
     validated = tfma.load_validation_result(evaluation)
     confusion = _confusion(result.plots) if metric == "accuracy" else []
     found = {name: _value(overall, key) for name, key in _SHOWN[metric].items()}
@@ -53,15 +56,12 @@ def read_result(evaluation: str, classes: Sequence[str] = ()) -> dict[str, Any]:
     return {
         "metrics": {**metrics, "examples": _value(overall, _COUNT)},
         "by_class": _by_class(confusion, classes),
-        "slices": [
-            [str(key[0][0]), str(key[0][1]), _value(values, metric), int(_value(values, _COUNT))]
-            for key, values in result.slicing_metrics
-            if key
-        ],
+        "slices": slices,
         "confusion": confusion,
         "thresholds": thresholds,
         "failures": [
-            f"{name} is {value:.4f}, expected {least}" for name, value, least, passed in thresholds if not passed
+            *(f"{name} is {value:.4f}, expected {least}" for name, value, least, passed in thresholds if not passed),
+            *(_worse(each, metric, result.config) for each in slices if each["passed"] is False),
         ],
         # TFMA's verdict decides the blessing; its messages are shown if the thresholds above give no reason.
         "tfma_failures": [
@@ -90,21 +90,55 @@ def _number(values: Any, metric: str) -> float:
 
 def _thresholds(values: Any, metric: str, config: tfma.EvalConfig) -> list[tuple[str, float, str, bool]]:
     """Returns (metric, value, threshold, passed) for each threshold that was applied."""
-    threshold = config.metrics_specs[0].metrics[0].per_slice_thresholds[0].threshold
+    thresholds = config.metrics_specs[0].metrics[0].per_slice_thresholds
     reached = _number(values, metric)
-    if threshold.HasField("value_threshold"):
-        least = threshold.value_threshold.lower_bound.value + ROUNDING
+    if thresholds:
+        least = thresholds[0].threshold.value_threshold.lower_bound.value + ROUNDING
         applied = [(metric, reached, f"at least {least:g} (evaluate.min_{metric})", reached >= least - ROUNDING)]
     else:
         applied = [(metric, reached, _above_trivial(values, metric), _number(values, ABOVE_TRIVIAL) >= -ROUNDING)]
-    if f"{metric}_diff" in values:
-        change = _number(values, f"{metric}_diff")
-        allowed = threshold.change_threshold.absolute.value + ROUNDING
-        passed = change >= allowed - ROUNDING
-        applied.append((f"{metric} change against the baseline", change, f"at least {allowed:+g}", passed))
+    if f"{COMPARED}_{CHANGE}" in values:
+        change, allowed = (_number(values, f"{COMPARED}_{each}") for each in (CHANGE, ALLOWED))
+        passed = change >= -allowed - ROUNDING
+        limit = _limit(allowed, _max_drop(config, COMPARED), "evaluate.max_drop")
+        applied.append((f"{metric} change against the baseline", change, f"at least {-allowed:+.4g} ({limit})", passed))
     if not_finite := _number(values, NOT_FINITE):
         applied.append(("number of predictions that are not finite", not_finite, "0", False))
     return applied
+
+
+def _slice(key: Any, values: Any, metric: str) -> dict[str, Any]:
+    """Returns the metric on one slice, and how it compares with the baseline model, if there is one."""
+    found = {
+        "column": str(key[0][0]),
+        "value": str(key[0][1]),
+        "metric": _number(values, metric),
+        "records": int(_number(values, _COUNT)),
+    }
+    if f"{COMPARED_SLICES}_{CHANGE}" not in values:
+        return {**found, "change": None, "allowed": None, "passed": None}
+    change, allowed = (_number(values, f"{COMPARED_SLICES}_{each}") for each in (CHANGE, ALLOWED))
+    return {**found, "change": change, "allowed": allowed, "passed": change >= -allowed - ROUNDING}
+
+
+def _worse(found: Mapping[str, Any], metric: str, config: tfma.EvalConfig) -> str:
+    """Says on which slice the candidate is worse, by how much, and what was allowed."""
+    limit = _limit(found["allowed"], _max_drop(config, COMPARED_SLICES), "evaluate.max_slice_drop")
+    return (
+        f"{metric} on slice {found['column']} = {found['value']} is {found['metric']:.4f}, the baseline's "
+        f"{found['metric'] - found['change']:.4f}: lower by {-found['change']:.4f} on {found['records']:,} records, "
+        f"expected at most {found['allowed']:.4g} ({limit})"
+    )
+
+
+def _limit(allowed: float, max_drop: float, setting: str) -> str:
+    """Says where an allowed drop comes from."""
+    return setting if allowed <= max_drop else f"what chance explains, above {setting} = {max_drop:g}"
+
+
+def _max_drop(config: tfma.EvalConfig, name: str) -> float:
+    found = [orjson.loads(f"{{{each.config}}}") for each in config.metrics_specs[0].metrics if each.config]
+    return float(next(each["max_drop"] for each in found if each["name"] == name))
 
 
 def _above_trivial(values: Any, metric: str) -> str:

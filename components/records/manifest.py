@@ -5,6 +5,7 @@
 <artifact>/quarantine.jsonl  one line per quarantined file or row: path, position, reason, first bytes
 """
 
+import re
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
@@ -22,6 +23,7 @@ if TYPE_CHECKING:
 MANIFEST = "manifest.json"
 QUARANTINE = "quarantine.jsonl"
 NEAR_DUPLICATES = "near_duplicates.jsonl"
+_OF_SPAN = re.compile(r"_tfrecord-(s\d+(?:T\d+)?)-")
 
 
 @dataclass(frozen=True)
@@ -67,6 +69,19 @@ class Manifest:
         """Records per split."""
         return {split: sum(shard.records for shard in self.shards_of(split)) for split in self.classes}
 
+    @property
+    def spans(self) -> tuple[str, ...]:
+        """Names of the spans, oldest first; empty for data without spans."""
+        names = {span_of(shard.name) for shard in self.shards} - {""}
+        return tuple(sorted(names, key=lambda name: (len(name), name)))
+
+    def records_of(self, span: str) -> dict[str, int]:
+        """Returns the records per split of one span; of all data if it is empty."""
+        return {
+            split: sum(shard.records for shard in self.shards_of(split) if not span or span_of(shard.name) == span)
+            for split in self.classes
+        }
+
     def entry(self) -> Entry:
         """Returns the ledger entry of the ingest."""
         return Entry("Ingest", self.found, sum(shard.records for shard in self.shards), self.quarantined)
@@ -78,6 +93,12 @@ class Manifest:
     def shards_of(self, split: str) -> list[Shard]:
         """Returns the shards of one split, in order."""
         return [shard for shard in self.shards if shard.split == split]
+
+
+def span_of(shard: str) -> str:
+    """Returns the name of the span of a shard; empty for data without spans."""
+    found = _OF_SPAN.search(shard)
+    return found[1] if found else ""
 
 
 def write(artifact: "Location", manifest: Manifest, quarantined: Iterable[Quarantined]) -> None:

@@ -23,6 +23,17 @@ class Evaluate(Section):
         "for regression",
     )
     max_drop: float = pydantic.Field(
-        0.01, ge=0, le=1, description="how far the metric may be below that of the baseline model (0–1)"
+        0.01,
+        ge=0,
+        le=1,
+        description="how far the metric may be below that of the baseline model (0–1); on few test records, as far as "
+        "chance explains (95 %)",
+    )
+    max_slice_drop: float = pydantic.Field(
+        0.05,
+        ge=0,
+        le=1,
+        description="the same for every slice of the test split: how far its metric may be below that of the baseline "
+        "model (0–1), at least evaluate.max_drop; on few records, as far as chance explains (99.5 %)",
     )
     slices: Names = pydantic.Field((), description="columns to slice metrics by, separated by commas")

@@ -50,6 +50,11 @@ To = Annotated[str | None, typer.Option("--to", metavar="NODE", help="Stop after
 Force = Annotated[
     list[str] | None, typer.Option("--force", metavar="NODE", help="Run this node even if it is up to date.")
 ]
+Accept = Annotated[
+    list[str] | None,
+    typer.Option(metavar="FINDING", help="A finding of the Gate to accept for this data, such as drift:age."),
+]
+Because = Annotated[str, typer.Option(metavar="TEXT", help="Why --accept is right; recorded with your name.")]
 Label = Annotated[
     str, typer.Option(help="Label column of a table (text or image tasks too); the same as --set ingest.label=COLUMN.")
 ]

@@ -5,7 +5,9 @@ from typing import Annotated
 import typer
 
 from pipelines.cli.options import (
+    Accept,
     BeamArgs,
+    Because,
     Data,
     DryRun,
     Force,
@@ -42,6 +44,8 @@ def run(
     first: From = None,
     last: To = None,
     force: Force = None,
+    accept: Accept = None,
+    because: Because = "",
     dry_run: DryRun = False,
     wait: Wait = False,
     take_over: TakeOver = False,
@@ -64,7 +68,7 @@ def run(
         flags=settings_flags(flags, label, runner),
         beam_args=beam_args or (),
     )
-    request = Request(first, last, frozenset(force or ()))
+    request = Request(first, last, frozenset(force or ()), tuple(accept or ()), because)
     if dry_run:
         raise typer.Exit(execute.dry_run(chosen, request))
     raise typer.Exit(execute.run(chosen, request, wait=wait, take_over=take_over))

@@ -55,9 +55,14 @@ def records_read(inputs: Uris) -> int:
     return sum(shard.bytes for shard in manifest.read(examples).shards) if examples else 0
 
 
-def audit(node: str, inputs: Uris, outputs: Uris, custom_config: str = "") -> Audit:
+def audit(node: str, inputs: Uris, outputs: Uris, parameters: Mapping[str, Any] | None = None) -> Audit:
     """Returns the counts of a node; raises LedgerMismatch if records were lost or added."""
-    audited = _AUDITS[node](inputs, outputs) if node in _AUDITS else Audit()
+    parameters = parameters or {}
+    custom_config = parameters.get("custom_config", "")
+    if node == "StatisticsGen":
+        audited = _statistics(inputs, outputs, parameters.get("span", ""))
+    else:
+        audited = _AUDITS[node](inputs, outputs) if node in _AUDITS else Audit()
     if audited.entry is not None:
         ledger.check(audited.entry)
     if node == "Transform" and custom_config:
@@ -75,13 +80,20 @@ def _extract(inputs: Uris, outputs: Uris) -> Audit:
     return _by_split("Extract", read, written)
 
 
-def _statistics(inputs: Uris, outputs: Uris) -> Audit:
-    expected = manifest.read(inputs["examples"]).records
+def _statistics(inputs: Uris, outputs: Uris, span: str) -> Audit:
+    expected = manifest.read(inputs["examples"]).records_of(span)
     counted = dict.fromkeys(expected, 0)
     for file in sorted(outputs["statistics"].glob("Split-*/FeatureStats.pb")):
         stats = statistics_pb2.DatasetFeatureStatisticsList.FromString(file.read_bytes())
         counted[file.parent.name.removeprefix("Split-")] = sum(dataset.num_examples for dataset in stats.datasets)
-    return _by_split("StatisticsGen", expected, counted)
+    audited = _by_split("StatisticsGen", expected, counted)
+    return Audit(audited.entry, {"note": f"statistics of span {span} alone"}) if span else audited
+
+
+def _gate(inputs: Uris, outputs: Uris) -> Audit:
+    del inputs
+    stored = orjson.loads((outputs["verdict"] / "verdict.json").read_bytes())
+    return Audit(facts={"drift": stored["drift"]} if stored.get("drift") else {})
 
 
 def _by_split(node: str, expected: Mapping[str, int], counted: Mapping[str, int]) -> Audit:
@@ -182,7 +194,7 @@ _SPLITS_READ: Mapping[str, tuple[str, ...]] = {
 _AUDITS: Mapping[str, Callable[[Uris, Uris], Audit]] = {
     "Ingest": _ingest,
     "Extract": _extract,
-    "StatisticsGen": _statistics,
+    "Gate": _gate,
     "Transform": _transform,
     "Trainer": _trainer,
     "Evaluator": _evaluator,

@@ -4,10 +4,11 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
+import orjson
 from google.protobuf import text_format
 from tensorflow_metadata.proto.v0 import schema_pb2
 from tfx import types
-from tfx.components import Evaluator, ExampleValidator, StatisticsGen, Transform
+from tfx.components import Evaluator, ExampleValidator, Transform
 from tfx.components.schema_gen.import_schema_gen.component import ImportSchemaGen
 from tfx.dsl.compiler import compiler
 from tfx.dsl.components.common import resolver
@@ -18,6 +19,7 @@ from tfx.types import standard_artifacts
 
 from components.evaluation import gate, thresholds
 from components.evaluation.baseline import LatestBlessedOfOtherData, LatestBlessedOther
+from components.evaluation.statistics import SpanStatisticsGen
 from components.ingest.component import IngestExamples
 from components.ingest.config import IngestConfig
 from components.pretrained import component
@@ -64,7 +66,7 @@ def build(config: RunConfig, schema_in_force: bytes, schema_file: Path) -> Pipel
     schema = text_format.Parse(schema_in_force, schema_pb2.Schema())
     layout = roles.read(schema, config.task.label)
     examples = _examples(config, schema)
-    checks = _checks(config, examples, schema_file)
+    checks = _checks(config, layout, examples, schema_file)
     training = _training(config, layout, examples, checks)
     release = _release(config, layout, examples, training[-1])
     return Pipeline(
@@ -109,15 +111,18 @@ def _with_pretrained(config: RunConfig, schema: schema_pb2.Schema, examples: _Ex
     return _Examples(extract.outputs["extracted"], (*nodes, extract), model, facts)
 
 
-def _checks(config: RunConfig, examples: _Examples, schema_file: Path) -> _Checks:
+def _checks(config: RunConfig, layout: roles.Layout, examples: _Examples, schema_file: Path) -> _Checks:
     schema = ImportSchemaGen(schema_file=str(config.schema_input)).with_id("Schema")
-    statistics = StatisticsGen(examples=examples.channel, schema=schema.outputs["schema"])
+    statistics = SpanStatisticsGen(examples.channel, schema.outputs["schema"]).with_id("StatisticsGen")
     validator = ExampleValidator(statistics=statistics.outputs["statistics"], schema=schema.outputs["schema"])
     passed = gate.Gate(
         examples=examples.channel,
+        statistics=statistics.outputs["statistics"],
         anomalies=validator.outputs["anomalies"],
-        min_per_class=config.settings.gate.min_per_class,
+        settings=config.settings.gate.model_dump_json(),
+        columns=orjson.dumps([column.to_dict() for column in layout.columns]).decode(),
         schema_file=str(schema_file),
+        live="",
     )
     return _Checks(schema.outputs["schema"], passed, (schema, statistics, validator, passed))
 

@@ -44,9 +44,19 @@ NODES = (
         packages=("numpy", "pillow", "pyarrow", "tensorflow"),
     ),
     Node("Schema"),
-    Node("StatisticsGen", upstream=("Ingest", "Schema"), packages=("tensorflow-data-validation", "tfx")),
+    Node(
+        "StatisticsGen",
+        upstream=("Ingest", "Schema"),
+        code=("components.evaluation.statistics",),
+        packages=("tensorflow-data-validation", "tfx"),
+    ),
     Node("ExampleValidator", upstream=("StatisticsGen", "Schema"), packages=("tensorflow-data-validation", "tfx")),
-    Node("Gate", upstream=("Ingest", "ExampleValidator"), code=("components.evaluation.gate",), settings=("gate",)),
+    Node(
+        "Gate",
+        upstream=("Ingest", "ExampleValidator", "StatisticsGen"),
+        code=("components.evaluation.gate",),
+        settings=("gate",),
+    ),
     Node(
         "Transform",
         upstream=("Ingest", "Schema"),

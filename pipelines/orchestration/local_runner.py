@@ -110,6 +110,8 @@ class LocalRunner:
         parameter = node.parameters.parameters[store.FINGERPRINT]
         parameter.field_value.string_value = orjson.dumps(planned.fingerprint).decode()
         node_id = node.node_info.id
+        for name, value in planned.parameters.items():
+            node.parameters.parameters[name].field_value.string_value = value
         if node_id == "Trainer":
             self._provide_checkpoints(planned, node)
         inspector = _Inspector(self._config, self._shards, self._stager, self._engine)
@@ -195,8 +197,7 @@ class _Inspector:
             self._shards.before(node_id, staged.inputs)
         output = run(info)
         staged.wrote()
-        custom_config = info.exec_properties.get("custom_config", "")
-        self.audited = audit(node_id, staged.inputs, staged.outputs, custom_config)
+        self.audited = audit(node_id, staged.inputs, staged.outputs, info.exec_properties)
         staged.publish(output, self.audited.facts.get("destination") or "")
         return output
 

@@ -8,7 +8,7 @@ import path nor whether an artifact's files have changed.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from components.errors import BadInput, SettingsError
@@ -22,7 +22,7 @@ from components.storage.hashing import HashCache, digest_of
 from components.storage.location import Location, location
 from components.training.base import base_model
 from pipelines.config import RunConfig
-from pipelines.orchestration import graph, keys, reasons
+from pipelines.orchestration import acceptances, graph, keys, reasons, spans
 from pipelines.orchestration import schema as curated
 from pipelines.orchestration.graph import Node
 from pipelines.orchestration.remote import seals
@@ -41,6 +41,8 @@ class Request:
     first: str | None = None  # --from
     last: str | None = None  # --to
     force: frozenset[str] = frozenset()
+    accept: tuple[str, ...] = ()  # findings of the Gate
+    because: str = ""
 
 
 EVERYTHING = Request()
@@ -56,6 +58,7 @@ class NodePlan:
     fingerprint: Mapping[str, Any] = field(default_factory=dict)
     execution: Execution | None = None  # whose outputs are reused
     outputs: tuple[Artifact, ...] = ()
+    parameters: Mapping[str, str] = field(default_factory=dict)  # of the node, beside those of its configuration
 
 
 @dataclass(frozen=True)
@@ -64,6 +67,7 @@ class Plan:
 
     nodes: tuple[NodePlan, ...]
     schema: Curated | None = None  # None if the run does not reach it
+    accepted: acceptances.Accepted | None = None  # findings that the user accepts with this run
 
     @property
     def due(self) -> tuple[NodePlan, ...]:
@@ -81,7 +85,12 @@ def make(config: RunConfig, store: Store, cache: HashCache, request: Request = E
     planner = _Planner(config, store, cache, _checked(request, nodes), nodes)
     for node in nodes:
         planner.decided[node.id] = planner.decide(node)
-    return Plan(tuple(planner.decided.values()), planner.schema)
+    if request.accept and planner.accepted is None:
+        raise SettingsError(
+            f"--accept {request.accept[0]}: the Gate compares nothing in this run; expected data in spans, a blessed "
+            "model of other data, gate.drift = stop or warn, and a run that includes the Gate"
+        )
+    return Plan(tuple(planner.decided.values()), planner.schema, planner.accepted)
 
 
 class _Planner:
@@ -93,7 +102,9 @@ class _Planner:
         self._wanted = {request.last, *graph.before(request.last, nodes)} if request.last else {n.id for n in nodes}
         self._found: Survey | None = None
         self._broken_base = ""
+        self._live: spans.LiveArtifacts | None = None
         self.schema: Curated | None = None
+        self.accepted: acceptances.Accepted | None = None
         self.decided: dict[str, NodePlan] = {}
 
     def decide(self, node: Node) -> NodePlan:
@@ -136,12 +147,13 @@ class _Planner:
 
     def _compare(self, node: Node) -> NodePlan:
         """Compares the node's fingerprint with those of its finished executions."""
+        parameters = self._parameters(node)
         wanted = self._fingerprint(node)
         if node.id in self._request.force:
-            return NodePlan(node, RUN, FORCED, wanted)
+            return NodePlan(node, RUN, FORCED, wanted, parameters=parameters)
         running = [up for up in node.upstream if self.decided[up].action == RUN]
         if running:
-            return NodePlan(node, RUN, f"after {running[0]}, which runs", wanted)
+            return NodePlan(node, RUN, f"after {running[0]}, which runs", wanted, parameters=parameters)
         refusal = ""
         for execution in self._store.finished(node.id):
             if execution.fingerprint.get("key") != wanted["key"] or not self._same_inputs(node, execution):
@@ -151,7 +163,35 @@ class _Planner:
             if broken is None:
                 return NodePlan(node, CACHED, reasons.unchanged(node), wanted, execution, outputs)
             refusal = refusal or f"its output was tampered with: {broken}"
-        return NodePlan(node, RUN, refusal or self._explain(node, wanted), wanted)
+        return NodePlan(node, RUN, refusal or self._explain(node, wanted), wanted, parameters=parameters)
+
+    def _parameters(self, node: Node) -> Mapping[str, str]:
+        """Returns what the plan finds for a node: the span that StatisticsGen reads, what the Gate compares it with."""
+        if node.id not in ("StatisticsGen", "Gate"):
+            return {}
+        ingest = self.decided["Ingest"]
+        data = ingest.fingerprint["data_digest"]
+        self._live = spans.find_live(self._config, self._store, data, self._newest_span(ingest))
+        if node.id == "StatisticsGen":
+            return {"span": self._live.span if self._live else ""}
+        if self._live is None or self._config.settings.gate.drift == "off":
+            return {"live": ""}
+        for folder in (self._live.statistics, self._live.transform):
+            if broken := self._broken_folder(folder):
+                raise BadInput(
+                    f"{folder}, of the live model {self._live.model}: {broken}; expected it as it was written: restore "
+                    "it, or train once without the comparison: --set gate.drift=off"
+                )
+        self.accepted = acceptances.make(
+            self._config, data, self._live.span, self._request.accept, self._request.because
+        )
+        return {"live": self._live.to_json(self.accepted.all)}
+
+    def _newest_span(self, ingest: NodePlan) -> str:
+        """Returns the name of the newest span; empty for data without spans."""
+        if ingest.action == KEPT:  # the data may have changed since
+            return ("", *manifest.read(ingest.outputs[0].uri).spans)[-1]
+        return max((each.span.name for each in self._survey().spans), key=lambda name: (len(name), name))
 
     def _same_inputs(self, node: Node, execution: Execution) -> bool:
         """Whether an execution read the artifacts that this plan's upstream nodes provide."""
@@ -195,6 +235,14 @@ class _Planner:
             return {"base_digest": base_model.find(self._config.settings.train.warm_start, self._cache).digest}
         if node.id == "Pusher":
             return {"serving": str(self._config.serving)}
+        return self._of_live_span(node)
+
+    def _of_live_span(self, node: Node) -> dict[str, Any]:
+        """Returns which span a node reads, and what it compares it with."""
+        if node.id == "StatisticsGen":
+            return {"span": self._live.span if self._live else ""}
+        if node.id == "Gate" and self.accepted and self._live:
+            return {"live_span_digest": self._live.digest, "accepted": [each["finding"] for each in self.accepted.all]}
         return {}
 
     def _baseline(self) -> set[int]:
@@ -256,4 +304,4 @@ def _checked(request: Request, nodes: Sequence[Node]) -> Request:
             raise SettingsError(f"--force {name}: outside of the nodes that --from and --to select")
     if first and last and first != last and first not in before_last:
         raise SettingsError(f"--from {first} --to {last}: {first} does not come before {last}")
-    return Request(first, last, frozenset(known[name] for name in request.force))
+    return replace(request, first=first, last=last, force=frozenset(known[name] for name in request.force))

@@ -107,6 +107,21 @@ class Store:
         others = [model for model in trained if model.properties[TRAINED_ON] != data_digest]
         return max(others, key=lambda model: model.id, default=None)
 
+    def made_from(self, model: int) -> dict[str, Artifact]:
+        """Returns the artifacts that a model was trained on, and the statistics of its data, as far as they are known.
+
+        The keys are those of the Trainer's inputs, and `statistics`.
+        """
+        made = [e.execution_id for e in self._store.get_events_by_artifact_ids([model]) if e.type == pb.Event.OUTPUT]
+        events = [e for e in self._store.get_events_by_execution_ids(made) if e.type == pb.Event.INPUT]
+        keys = {event.artifact_id: event.path.steps[0].key for event in events}
+        found = {keys[each.id]: _artifact(each, keys[each.id]) for each in self._store.get_artifacts_by_id(list(keys))}
+        examples = found["examples"].id if "examples" in found else None
+        for execution in self.finished("StatisticsGen"):
+            if examples in self.input_ids(execution.id):
+                return {**found, **{each.name: each for each in self.outputs(execution.id)}}
+        return found
+
     def _blessed(self) -> set[int]:
         """Returns the ids of all blessed models."""
         made = (artifact for execution in self.finished("Evaluator") for artifact in self.outputs(execution.id))

@@ -28,6 +28,19 @@ class Threshold:
 
 
 @dataclass(frozen=True)
+class SliceFacts:
+    """The metric of the first threshold on one slice, and how it compares with the baseline model."""
+
+    column: str
+    value: str
+    metric: float
+    records: int
+    change: float | None = None  # against the baseline model, if there is one
+    allowed: float | None = None  # drop
+    passed: bool | None = None
+
+
+@dataclass(frozen=True)
 class TrainingFacts:
     """How the Trainer ran: one value per epoch, and for the whole training."""
 
@@ -57,6 +70,7 @@ class RunFacts:
     warnings: tuple[str, ...] = ()  # such as duplicates with different labels
     records: Mapping[str, int] = field(default_factory=dict)  # by split
     class_counts: Mapping[str, Mapping[str, int]] = field(default_factory=dict)  # split -> class -> records
+    drift: Mapping[str, Any] = field(default_factory=dict)  # how the newest span was compared; of the Gate's verdict
     samples: tuple[SampleImage, ...] = ()
     curves: Mapping[str, Mapping[str, tuple[float, ...]]] = field(default_factory=dict)  # metric -> split -> per epoch
     best_epoch: int | None = None  # counted from 0
@@ -66,7 +80,7 @@ class RunFacts:
     tensorboard: str | None = None  # folder of its logs
     metrics: Mapping[str, float] = field(default_factory=dict)
     thresholds: tuple[Threshold, ...] = ()
-    slices: tuple[tuple[str, str, float, int], ...] = ()  # column, value, metric of the first threshold, records
+    slices: tuple[SliceFacts, ...] = ()
     classes: tuple[str, ...] = ()
     confusion: tuple[tuple[int, ...], ...] = ()  # rows: true class, columns: predicted class
     blessed: bool | None = None

@@ -18,7 +18,7 @@ from pipelines.orchestration.plan import Plan
 from pipelines.orchestration.remote.mirror import near
 from pipelines.orchestration.store import Artifact, Execution, Store
 from pipelines.report import model_card, trained
-from pipelines.report.facts import RunFacts, SampleImage, Threshold
+from pipelines.report.facts import RunFacts, SampleImage, SliceFacts, Threshold
 
 _QUARANTINE_SHOWN = 200
 _REASONS_SHOWN = 10
@@ -48,9 +48,10 @@ def facts(
         classes=classes,
         confusion=_confusion(len(classes), evaluated.get("confusion", ())),
         metrics={name: value for name, value in evaluated.get("metrics", {}).items() if name != "examples"},
-        slices=tuple((column, value, metric, count) for column, value, metric, count in evaluated.get("slices", ())),
+        slices=tuple(_slice(each) for each in evaluated.get("slices", ())),
         thresholds=tuple(Threshold(*each) for each in evaluated.get("thresholds", ())),
         blessed=blessed,
+        drift=getattr(error, "drift", None) or results.get("Gate", {}).get("drift", {}),
         samples_per_second=results.get("Trainer", {}).get("samples_per_second"),
         model_path=pushed.get("destination"),
         model_version=pushed.get("version"),
@@ -65,6 +66,11 @@ def facts(
     if "Evaluator" in used and (model := outputs.get("Trainer", {}).get("model")):
         found = replace(found, warnings=(*found.warnings, *filter(None, [store.not_compared(model)])))
     return replace(found, card=model_card.make(config, found, used, outputs))
+
+
+def _slice(stored: Any) -> SliceFacts:
+    """Returns a slice; of an evaluation of an earlier version, which is a list, without the comparison."""
+    return SliceFacts(**stored) if isinstance(stored, dict) else SliceFacts(*stored)
 
 
 def _executions(store: Store, planned: Plan, nodes: tuple[NodeFacts, ...]) -> dict[str, Execution]:

@@ -66,8 +66,14 @@ def make(config: RunConfig, facts: RunFacts, used: Mapping[str, Execution], outp
             "thresholds": [vars(each) for each in facts.thresholds],
             "by_class": evaluated.facts.get("by_class", {}) if evaluated else {},
             "slices": [
-                {"column": column, "value": value, metric: reached, "records": records}
-                for column, value, reached, records in facts.slices
+                {
+                    "column": each.column,
+                    "value": each.value,
+                    metric: each.metric,
+                    "records": each.records,
+                    **({} if each.change is None else {"change": each.change, "allowed_drop": each.allowed}),
+                }
+                for each in facts.slices
             ],
         },
         "proof": dict(facts.proof),

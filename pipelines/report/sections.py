@@ -93,6 +93,7 @@ def present(facts: RunFacts) -> dict[str, str]:
         ("notes", "Notes", bool(facts.notes)),
         ("warnings", "Warnings", bool(facts.warnings)),
         ("classes", "Class balance", any(facts.class_counts.values())),
+        ("span", "What is new in this span", bool(facts.drift)),
         ("samples", "Samples", bool(facts.samples)),
         ("warm_start", "Warm start", bool(facts.warm_start)),
         ("curves", "Learning curves", bool(curves(facts))),
@@ -213,6 +214,16 @@ def confused_pairs(facts: RunFacts) -> list[tuple[str, str, int, int]]:
 def matrix(facts: RunFacts) -> HeatMap | None:
     """Returns the confusion matrix; None if there are too many classes for one."""
     return heat_map(_class_names(facts), facts.confusion) if 0 < len(facts.confusion) <= MAX_CLASSES else None
+
+
+def drift_rows(facts: RunFacts) -> list[dict[str, Any]]:
+    """Returns the comparisons of the newest span, those nearest to their threshold, or beyond it, first."""
+    rows = []
+    for each in facts.drift.get("measures", ()):
+        value, threshold = each["value"], each["threshold"]
+        part = 1.0 if value > threshold else _share(value, threshold)
+        rows.append({**each, "part": max(0.0, part), "passed": value <= threshold})
+    return sorted(rows, key=lambda row: (row["passed"], -row["part"], row["id"]))
 
 
 def _class_names(facts: RunFacts) -> tuple[str, ...]:

@@ -3,6 +3,7 @@
 Outputs are written here as the nodes write them, with correct and with wrong counts (A16).
 """
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -24,6 +25,7 @@ from components.settings.evaluate import Evaluate
 from components.settings.transform import Fit
 from pipelines.orchestration.audit import Audit, ShardCheck, audit
 
+SPANS = ("s00000", "s00001", "s00002", "s00003")
 CLASSES = {"train": {"cat": 5, "dog": 3}, "eval": {"cat": 2, "dog": 1}, "test": {"cat": 2, "dog": 2}}
 
 
@@ -159,6 +161,24 @@ class TestStatisticsGen:
 
         assert audit("StatisticsGen", examples, outputs) == Audit(Entry("StatisticsGen", 15, 15))
 
+    @pytest.mark.parametrize(("train", "lost"), [(2, False), (1, True), (8, True)])
+    def test_the_records_of_one_span_add_up(self, tmp_path: Path, train: int, *, lost: bool) -> None:
+        """A16: as many as the span has, not those of all spans."""
+        stored = manifest.read(write_examples(tmp_path / "examples"))
+        shards = [
+            manifest.Shard("train", f"Split-train/data_tfrecord-{each}-00000-of-00001", 2, 1, "") for each in SPANS
+        ]
+        manifest.write(tmp_path / "examples", replace(stored, shards=tuple(shards), found=8), ())
+        outputs = write_statistics(tmp_path / "statistics", train=train)
+        inputs = {"examples": tmp_path / "examples"}
+
+        if lost:
+            with pytest.raises(LedgerMismatch, match=r"^StatisticsGen, split train"):
+                audit("StatisticsGen", inputs, outputs, {"span": "s00003"})
+        else:
+            audited = audit("StatisticsGen", inputs, outputs, {"span": "s00003"})
+            assert audited == Audit(Entry("StatisticsGen", 2, 2), {"note": "statistics of span s00003 alone"})
+
     @pytest.mark.parametrize(
         "counts",
         [
@@ -200,7 +220,7 @@ class TestTransform:
         """A11: per split, and in the node's line; every text here has two words, one more than allowed."""
         outputs = write_graph(tmp_path / "graph", cats=1, dogs=1)
         config = {"parts": [["ref", [{"name": "text", "role": "text"}]]], "settings": Fit(max_tokens=1).model_dump()}
-        audited = audit("Transform", {"examples": shards}, outputs, orjson.dumps(config).decode())
+        audited = audit("Transform", {"examples": shards}, outputs, {"custom_config": orjson.dumps(config).decode()})
 
         assert audited.facts["truncated"] == {"train": 2, "eval": 2, "test": 2}
         assert audited.facts["note"] == "6 texts cut to input.max_tokens = 1 (train 2, eval 2, test 2)"
@@ -337,7 +357,14 @@ class TestOthers:
 
         assert audit("Pusher", {}, {"pushed_model": tmp_path}) == Audit(None, note)
 
-    @pytest.mark.parametrize("node", ["Schema", "ExampleValidator", "Gate", "Baseline"])
+    @pytest.mark.parametrize("drift", [None, {"span": "s00003", "measures": []}], ids=["alone", "compared"])
+    def test_the_gate_reports_what_is_new(self, tmp_path: Path, drift: dict[str, Any] | None) -> None:
+        """How the newest span was compared, if it was."""
+        (tmp_path / "verdict.json").write_bytes(orjson.dumps({"passed": True, "classes": {}, "drift": drift}))
+
+        assert audit("Gate", {}, {"verdict": tmp_path}) == Audit(facts={"drift": drift} if drift else {})
+
+    @pytest.mark.parametrize("node", ["Schema", "ExampleValidator", "Baseline"])
     def test_other_nodes_have_no_counts(self, node: str) -> None:
         """Their outputs are not read."""
         assert audit(node, {}, {}) == Audit()

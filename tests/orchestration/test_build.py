@@ -136,7 +136,7 @@ class TestCache:
         assert {
             name: found - set(graph.entry_modules(graph.find(name), config.task)) for name, found in ours.items()
         } == {name: set() for name in IDS}
-        assert sum(map(len, ours.values())) == 6
+        assert sum(map(len, ours.values())) == 7
 
 
 class TestWiring:
@@ -190,9 +190,11 @@ class TestWiring:
 
         assert [ref for ref in named if refs.load(ref) is None] == []
 
-    def test_the_gate_gets_its_setting(self, nodes: dict[str, Any]) -> None:
-        """As a number."""
-        assert parameter(nodes["Gate"], "min_per_class") == 3
+    def test_the_gate_gets_its_settings(self, nodes: dict[str, Any]) -> None:
+        """As text, with the columns of the schema; the plan says what is live."""
+        assert orjson.loads(parameter(nodes["Gate"], "settings"))["min_per_class"] == 3
+        assert [each["name"] for each in orjson.loads(parameter(nodes["Gate"], "columns"))] == ["image"]
+        assert parameter(nodes["Gate"], "live") == ""
         assert parameter(nodes["Gate"], "schema_file") == str(run_config.HOME / "schemas" / "image.pbtxt")
 
     def test_metadata_and_outputs_are_below_the_root(self, config: RunConfig, compiled: Any) -> None:

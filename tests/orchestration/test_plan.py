@@ -62,7 +62,7 @@ OUTPUTS = {
 INPUTS = {
     "StatisticsGen": ("examples", "schema"),
     "ExampleValidator": ("statistics", "schema"),
-    "Gate": ("examples", "anomalies"),
+    "Gate": ("examples", "statistics", "anomalies"),
     "Transform": ("examples", "schema"),
     "Trainer": ("examples", "transform_graph"),
     "Evaluator": ("examples", "model"),
@@ -242,7 +242,7 @@ class TestUpToDate:
         assert [(each.node.id, each.action, each.reason) for each in finished.planned().nodes] == [
             ("Ingest", CACHED, "same data, settings, code, libraries; outputs intact"),
             ("Schema", CACHED, "same schema; outputs intact"),
-            ("StatisticsGen", CACHED, "same inputs, libraries; outputs intact"),
+            ("StatisticsGen", CACHED, "same inputs, code, libraries; outputs intact"),
             ("ExampleValidator", CACHED, "same inputs, libraries; outputs intact"),
             ("Gate", CACHED, "same inputs, settings, code; outputs intact"),
             ("Transform", CACHED, "same inputs, settings, code, libraries; outputs intact"),

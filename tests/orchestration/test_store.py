@@ -253,6 +253,22 @@ class TestClosing:
         assert [artifact.id for artifact in store.outputs(number)] == [ids["examples"]]
 
 
+def test_what_a_model_was_made_from(record: Record, database: Path, tmp_path: Path) -> None:
+    """By its lineage: the statistics are those of the examples that it was trained on, not the newest ones."""
+    old, new = (record("Ingest", outputs={"examples": tmp_path / each})[1]["examples"] for each in ("old", "new"))
+    record("StatisticsGen", inputs=(old,), outputs={"statistics": tmp_path / "of old"})
+    record("StatisticsGen", inputs=(new,), outputs={"statistics": tmp_path / "of new"})
+    graph = record("Transform", inputs=(old,), outputs={"transform_graph": tmp_path / "graph"})[1]["transform_graph"]
+    read = {old: "examples", graph: "transform_graph"}
+    model = record("Trainer", inputs=read, outputs={"model": tmp_path / "model"})[1]["model"]
+    store = Store(database, "image")
+
+    assert {name: Path(str(each.uri)).name for name, each in store.made_from(model).items()} == {
+        "examples": "old", "transform_graph": "graph", "statistics": "of old",
+    }  # fmt: skip
+    assert store.made_from(999) == {}
+
+
 class TestBlessedModel:
     """The baseline model that a candidate is compared with."""
 

@@ -1,5 +1,6 @@
 """Manifest and quarantine list are read back as they were written."""
 
+from dataclasses import replace
 from pathlib import Path
 
 from components.records import manifest
@@ -29,6 +30,19 @@ def test_records_are_summed_over_shards() -> None:
     assert MANIFEST.records == {"train": 3, "eval": 1, "test": 0}
     assert [shard.name for shard in MANIFEST.shards_of("train")] == ["t0", "t1"]
     assert MANIFEST.entry() == Entry("Ingest", 6, 4, 2)
+
+
+def test_spans_are_known_by_the_names_of_their_shards() -> None:
+    """In their order; dates, hours and numbers of more digits included."""
+    ends = ("s00012-00000-of-00001", "s99999-f00001-00000-of-00001", "s100000-00000-of-00001", "f00001-00000-of-00002")
+    shards = tuple(Shard("train", f"Split-train/data_tfrecord-{end}", 2, 1, "") for end in ends)
+    spans = replace(MANIFEST, shards=shards)
+
+    assert spans.spans == ("s00012", "s99999", "s100000")
+    assert spans.records_of("s00012") == {"train": 2, "eval": 0, "test": 0}
+    assert spans.records_of("") == spans.records
+    assert manifest.span_of("Split-train/data_tfrecord-s20261114T05-00000-of-00001") == "s20261114T05"
+    assert MANIFEST.spans == ()
 
 
 def test_both_files_are_read_back_as_they_were_written(tmp_path: Path) -> None:

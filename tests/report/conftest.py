@@ -11,7 +11,7 @@ from components.records.ledger import Entry
 from components.records.quarantine import Quarantined
 from pipelines.orchestration.outcome import NodeFacts
 from pipelines.report import page
-from pipelines.report.facts import RunFacts, SampleImage, Threshold, TrainingFacts
+from pipelines.report.facts import RunFacts, SampleImage, SliceFacts, Threshold, TrainingFacts
 
 EVIL = "<script>alert(1)</script>"
 
@@ -74,7 +74,7 @@ def facts() -> RunFacts:
         ),
         metrics={"accuracy": 0.9, "macro_f1": 0.89},
         thresholds=(Threshold("accuracy", 0.9, "at least 0.6", True),),
-        slices=(("length", "long", 0.8, 5), ("length", "short", 1.0, 25)),
+        slices=(SliceFacts("length", "long", 0.8, 5), SliceFacts("length", "short", 1.0, 25)),
         classes=("0", "1", "2"),
         confusion=((10, 0, 0), (0, 8, 1), (0, 2, 9)),
         blessed=True,

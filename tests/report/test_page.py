@@ -17,7 +17,7 @@ from components.records.ledger import Entry
 from components.records.quarantine import Quarantined
 from pipelines.orchestration.outcome import NodeFacts
 from pipelines.report import page, sections
-from pipelines.report.facts import RunFacts, SampleImage, Threshold
+from pipelines.report.facts import RunFacts, SampleImage, SliceFacts, Threshold
 from tests.report.conftest import EVIL
 
 HUGE = "x" * 10_000_000
@@ -90,7 +90,7 @@ def evil_facts(facts: RunFacts, text: str) -> RunFacts:
         curves={text: {text: (1.0, math.nan)}},
         metrics={text: 1.0},
         thresholds=(Threshold(text, 1.0, text, True),),
-        slices=((text, text, 1.0, 1),),
+        slices=(SliceFacts(text, text, 0.5, 9, -0.2, 0.1, passed=False),),
         classes=(text,) * 3,
         model_path=text,
         model_version=text,
@@ -103,6 +103,26 @@ def test_full_run(facts: RunFacts) -> None:
 
     assert shown.sections() == SECTIONS
     assert [link["href"] for link in shown.all("a")] == [f"#{anchor}" for anchor in SECTIONS]
+
+
+def test_the_newest_span(facts: RunFacts) -> None:
+    """D6: what differs most comes first, and what a person wrote is escaped; an accepted finding is named as one."""
+    text = "<script>alert(1)</script>"
+    base = {"threshold": 0.2, "setting": "s", "detail": text, "records": [text], "kind": "drift", "column": text}
+    measures = [
+        {**base, "id": "drift:a", "value": 0.1, "open": False},
+        {**base, "id": f"drift:{text}", "value": 0.5, "open": True},
+        {**base, "id": "drift:c", "value": 0.3, "open": False},
+    ]
+    acceptance = {"finding": "drift:c", "who": text, "because": text, "when": text}
+    drift = {"span": text, "model": text, "measures": measures, "accepted": [acceptance], "notes": [text]}
+    html = page.render(replace(facts, drift=drift))
+
+    assert "<script" not in html
+    assert "span" in Page(html).sections()
+    assert [each["id"] for each in sections.drift_rows(replace(facts, drift=drift))] == [
+        f"drift:{text}", "drift:c", "drift:a",
+    ]  # fmt: skip
 
 
 @pytest.mark.parametrize(

@@ -1,0 +1,270 @@
+"""What is new in the newest span, compared with the span of the live model: the part of the Gate that reads files.
+
+statistics of both spans ─► drift.compare ──────────────┐
+samples of texts, the live model's vocabulary ─► texts ─┼► measures ─► findings, without those that were accepted
+manifest ─► number of records ──────────────────────────┘                  └► a few records that show each
+"""
+
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import asdict, dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import orjson
+
+from components.evaluation import drift, span_sample
+from components.evaluation.drift import Measure, Summary
+from components.evaluation.span_sample import SampledRecord
+from components.records import manifest
+from components.records.manifest import Manifest
+from components.records.roles import Layout
+from components.settings.gate import Gate
+from components.storage.local_copy import local_copy
+from components.storage.location import Location, location
+
+_STATISTICS = "FeatureStats.pb"
+_SPLIT = "train"  # whose statistics are compared: the largest
+_TEXTS, _SHOWING = 2000, 3
+_LONG = 60  # characters of a value that are shown
+_OUTSIDE = 1  # decile from the end, beyond which a number shows a drift
+
+
+@dataclass(frozen=True)
+class Acceptance:
+    """A finding that a person accepted, for this data alone."""
+
+    finding: str
+    who: str
+    because: str
+    when: str
+
+
+@dataclass(frozen=True)
+class LiveSpan:
+    """What the plan found: the newest span, and the artifacts that the live model was made from."""
+
+    span: str
+    model: str
+    statistics: str
+    examples: str
+    transform: str
+    accepted: tuple[Acceptance, ...] = ()
+
+    @staticmethod
+    def from_json(text: str) -> "LiveSpan | None":
+        """Returns what `to_json` wrote; None if there is no live model to compare with."""
+        if not text:
+            return None
+        stored = orjson.loads(text)
+        return LiveSpan(**{**stored, "accepted": tuple(Acceptance(**each) for each in stored["accepted"])})
+
+    def to_json(self) -> str:
+        """Returns it as text, a parameter of a node."""
+        return orjson.dumps(self).decode()
+
+
+@dataclass(frozen=True)
+class NewSpan:
+    """The newest span compared with that of the live model."""
+
+    span: str
+    model: str
+    measures: tuple[Measure, ...]
+    accepted: tuple[Acceptance, ...]
+    notes: tuple[str, ...] = ()
+
+    @property
+    def open(self) -> tuple[Measure, ...]:
+        """The findings that nobody accepted."""
+        known = {each.finding for each in self.accepted}
+        return tuple(each for each in self.measures if each.is_finding and each.id not in known)
+
+    def lines(self) -> list[str]:
+        """Returns a message about every finding that was not accepted, and what to do about it."""
+        if not self.open:
+            return []
+        shown = [line for each in self.open for line in _lines(each)]
+        ids = " ".join(f"--accept {each.id}" for each in self.open)
+        advice = (
+            f"  (correct the data of span {self.span}; or accept these findings for this data alone: "
+            f'penstock run … {ids} --because "why"; or change the settings)'
+        )
+        return [f"  span {self.span} differs from the span of the live model, {self.model}:", *shown, advice]
+
+    def to_json(self) -> dict[str, Any]:
+        """Returns plain values, for the verdict and the report."""
+        open_ids = {each.id for each in self.open}
+        rows = [{**asdict(each), "id": each.id, "open": each.id in open_ids} for each in self.measures]
+        found = {each.id for each in self.measures if each.is_finding}
+        unused = [f"--accept {each.finding}: no such finding" for each in self.accepted if each.finding not in found]
+        return {
+            "span": self.span,
+            "model": self.model,
+            "measures": rows,
+            "accepted": [asdict(each) for each in self.accepted],
+            "notes": [*self.notes, *unused],
+        }
+
+
+def _lines(found: Measure) -> list[str]:
+    limit = f"expected at most {found.threshold:.4g} ({found.setting})"
+    records = [f"      {each}" for each in found.records]
+    return [f"    {found.id} is {found.value:.4g}, {limit}: {found.detail}", *records]
+
+
+def compare(
+    examples: Location, ingested: Manifest, statistics: Path, layout: Layout, live: LiveSpan, settings: Gate
+) -> NewSpan:
+    """Compares the newest span with that of the live model.
+
+    Args:
+        examples: the artifact that holds the newest span, and others.
+        ingested: its manifest.
+        statistics: of the newest span.
+        layout: the columns; its label is empty if there is none.
+        live: where the live model's artifacts are.
+        settings: the thresholds.
+    """
+    with local_copy(location(live.statistics)) as folder:
+        before, after = read(folder), read(statistics)
+    measures = drift.compare(before, after, layout.columns, layout.label, settings)
+    notes = [] if before and after else [f"no records in split {_SPLIT}: columns were not compared"]
+    shards = [shard for shard in ingested.shards if manifest.span_of(shard.name) == live.span]
+    texts = [column.name for column in layout.of(["text"])]
+    needs_sample = texts or any(each.is_finding for each in measures)
+    sample = span_sample.take(examples, shards, _TEXTS) if needs_sample else []
+    share_of: dict[str, ShareOf] = {}
+    if texts and sample:
+        found, share_of, missing = _texts(texts, sample, live, settings)
+        measures += found
+        notes += missing
+    others = [sum(ingested.records_of(span).values()) for span in ingested.spans if span != live.span]
+    measures += drift.number_of_records(sum(ingested.records_of(live.span).values()), others, settings)
+    shown = [
+        replace(each, records=_showing(each, before.get(each.column), sample, share_of.get(each.column)))
+        if each.is_finding
+        else each
+        for each in measures
+    ]
+    return NewSpan(live.span, live.model, tuple(shown), live.accepted, tuple(notes))
+
+
+def read(statistics: Path) -> dict[str, Summary]:
+    """Returns the columns in the statistics of the train split; none if it is not there."""
+    from tensorflow_metadata.proto.v0 import statistics_pb2
+
+    file = statistics / f"Split-{_SPLIT}" / _STATISTICS
+    if not file.exists():
+        return {}
+    (dataset,) = statistics_pb2.DatasetFeatureStatisticsList.FromString(file.read_bytes()).datasets
+    return drift.summarize(dataset)
+
+
+ShareOf = Callable[[bytes], float]  # a text -> the share of its tokens that the live model does not know
+
+
+def _texts(
+    columns: Sequence[str], sample: Sequence[SampledRecord], live: LiveSpan, settings: Gate
+) -> tuple[list[Measure], dict[str, ShareOf], list[str]]:
+    """Returns a measure per text column, how each text is judged, and what was not compared."""
+    home = location(live.examples)
+    if not (home / manifest.MANIFEST).is_file() or not location(live.transform).is_dir():
+        return [], {}, ["texts were not compared: the records of the live model are gone"]
+    known = manifest.read(home)
+    # The vocabulary was fitted on the train split: only other texts say how many tokens are usually unknown.
+    held_out = span_sample.take(home, [each for each in known.shards if each.split != _SPLIT], _TEXTS)
+    measures: list[Measure] = []
+    share_of: dict[str, ShareOf] = {}
+    with local_copy(location(live.transform)) as graph:
+        for place, name in enumerate(columns):
+            count = _unknown_tokens(str(graph), name, place)
+            if count is None:
+                continue
+            sums = [count(_texts_of(records, name)) for records in (held_out, sample)]
+            (unknown, tokens), (new_unknown, new_tokens) = [(sum(a), sum(b)) for a, b in sums]
+            if tokens and new_tokens:
+                shares = unknown / tokens, new_unknown / new_tokens
+                # Tokens of one text are not independent: the number of texts decides what chance explains.
+                measures.append(drift.texts(name, shares, (len(held_out), len(sample)), settings))
+                by_text = {
+                    text: part / max(1, whole)
+                    for text, part, whole in zip(_texts_of(sample, name), *sums[1], strict=True)
+                }
+                share_of[name] = by_text.__getitem__
+    return measures, share_of, []
+
+
+def _texts_of(records: Sequence[SampledRecord], column: str) -> list[bytes]:
+    return [each.values[column] for each in records if isinstance(each.values.get(column), bytes)]
+
+
+def _unknown_tokens(
+    graph: str, column: str, place: int
+) -> "Callable[[Sequence[bytes]], tuple[list[int], list[int]]] | None":
+    """Returns a function: texts to numbers of unknown tokens and of all tokens; None if no vocabulary was fitted."""
+    import tensorflow as tf
+    import tensorflow_transform as tft
+
+    from components.fitting import names
+    from components.fitting.fitted import Fitted
+    from components.settings.transform import Transform
+
+    try:
+        size = tft.TFTransformOutput(graph).vocabulary_size_by_name(names.token_vocabulary(place))
+    except ValueError:
+        return None
+    fitted = Fitted(graph, Transform())
+
+    def count(texts: Sequence[bytes]) -> tuple[list[int], list[int]]:
+        if not texts:
+            return [], []
+        ids = fitted.apply({column: tf.constant(list(texts))})[column]
+        is_unknown = tf.cast((ids.flat_values < 0) | (ids.flat_values >= size), tf.int64)
+        unknown = tf.reduce_sum(ids.with_flat_values(is_unknown), axis=1)
+        return unknown.numpy().tolist(), ids.row_lengths().numpy().tolist()
+
+    return count
+
+
+def _showing(
+    found: Measure, before: Summary | None, sample: Sequence[SampledRecord], share_of: ShareOf | None
+) -> tuple[str, ...]:
+    """Returns a few records of the newest span that show a finding: those that the live model's span explains least."""
+    if found.kind == "records":
+        return ()
+    ranked = sorted(
+        ((_strangeness(found, each.values.get(found.column), before, share_of), each) for each in sample),
+        key=lambda pair: -pair[0],
+    )
+    return tuple(
+        f"{each.place}: {_shown(each.values.get(found.column))}" for strange, each in ranked[:_SHOWING] if strange > 0
+    )
+
+
+def _strangeness(found: Measure, value: Any, before: Summary | None, share_of: ShareOf | None) -> float:
+    """Returns how unusual a value is; 0 if it is not."""
+    is_missing = value is None or (isinstance(value, float) and math.isnan(value))
+    if found.kind == "missing" or is_missing:
+        return float(found.kind == "missing" and is_missing)
+    if share_of is not None:
+        return share_of(value)
+    if before is None or not (before.deciles or before.counts):
+        return 0.0
+    if isinstance(value, bytes):
+        counts = before.counts or {}
+        return 1 - counts.get(value.decode("utf-8", "replace"), 0.0) / max(1, before.present)
+    if not before.deciles:
+        return 0.0
+    low, high = before.deciles[_OUTSIDE], before.deciles[-1 - _OUTSIDE]
+    return max(low - value, value - high, 0.0)
+
+
+def _shown(value: Any) -> str:
+    """Returns a value as short text."""
+    if value is None:
+        return "missing"
+    if not isinstance(value, bytes):
+        return f"{value:.6g}"
+    text = value.decode("utf-8", "backslashreplace")
+    return repr(text if len(text) <= _LONG else f"{text[:_LONG]}…")

@@ -1,0 +1,92 @@
+"""Findings of the Gate that a person accepted: each for one state of the data, with who, why and when.
+
+    penstock run … --accept drift:age --because "new tariff" ─► <state>/.penstock/accepted.json ─► plan ─► Gate's key
+
+Other data, such as the next span, is another state: nothing is accepted for it.
+"""
+
+import getpass
+import os
+import re
+import socket
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from datetime import datetime, timezone
+from typing import Any
+
+import orjson
+
+from components.errors import BadInput, SettingsError
+from components.storage import durable
+from pipelines.config import RunConfig
+
+FILE = "accepted.json"
+ACTOR = "PENSTOCK_ACTOR"
+_FINDING = re.compile(r"(drift|missing|classes|records):.+", re.DOTALL)
+
+
+@dataclass(frozen=True)
+class Accepted:
+    """The findings that were accepted for one state of the data."""
+
+    data: str  # digest
+    span: str
+    all: tuple[Mapping[str, str], ...]  # finding, who, because, when
+    is_new: bool  # one of them at least was accepted with this run
+
+
+def make(config: RunConfig, data: str, span: str, findings: Iterable[str], because: str) -> Accepted:
+    """Returns what was accepted for this data before, and the findings that are accepted now."""
+    known = [each["accepted"] for each in _read(config) if each["data"] == data]
+    present = {each["finding"] for each in known}
+    now = datetime.now(timezone.utc).isoformat(timespec="seconds")
+    new = [
+        {"finding": finding, "who": _actor(), "because": because, "when": now}
+        for finding in dict.fromkeys(findings)
+        if _checked(finding, because) not in present
+    ]
+    return Accepted(data, span, tuple(sorted([*known, *new], key=lambda each: each["finding"])), bool(new))
+
+
+def write(config: RunConfig, accepted: Accepted) -> None:
+    """Writes down what was accepted, beside what was accepted for other data."""
+    if not accepted.is_new:
+        return
+    others = [each for each in _read(config) if each["data"] != accepted.data]
+    mine = [{"data": accepted.data, "span": accepted.span, "accepted": each} for each in accepted.all]
+    durable.write_bytes(config.notes / FILE, orjson.dumps([*others, *mine], option=orjson.OPT_INDENT_2))
+
+
+def _read(config: RunConfig) -> list[dict[str, Any]]:
+    file = config.notes / FILE
+    try:
+        stored: list[dict[str, Any]] = orjson.loads(file.read_bytes())
+    except FileNotFoundError:
+        return []
+    except ValueError as error:
+        raise BadInput(
+            f"{file}: damaged ({error}); expected what Penstock wrote: restore it, or delete it and accept again"
+        ) from None
+    return stored
+
+
+def _checked(finding: str, because: str) -> str:
+    if not _FINDING.fullmatch(finding):
+        raise SettingsError(
+            f"--accept {finding}: expected a finding as the Gate names it, such as drift:age, missing:age, "
+            "classes:label or records:span"
+        )
+    if not because.strip():
+        raise SettingsError(f'--accept {finding}: expected a reason, which is recorded: --because "why it is right"')
+    return finding
+
+
+def _actor() -> str:
+    """Returns who accepts: PENSTOCK_ACTOR, or user@host."""
+    if named := os.environ.get(ACTOR, ""):
+        return named
+    try:
+        user = getpass.getuser()
+    except (KeyError, OSError):  # a container's user has no name
+        user = str(os.getuid())
+    return f"{user}@{socket.gethostname()}"

@@ -1,0 +1,48 @@
+"""Finds what the newest span is compared with: the artifacts that the live model was made from."""
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+
+import orjson
+
+from components.storage.hashing import digest_of
+from components.storage.location import Location
+from pipelines.config import RunConfig
+from pipelines.orchestration.remote import seals
+from pipelines.orchestration.store import Store
+
+
+@dataclass(frozen=True)
+class LiveArtifacts:
+    """The newest span, and what the live model was made from."""
+
+    span: str
+    model: Location
+    statistics: Location
+    examples: Location
+    transform: Location
+    digest: str  # of all that the comparison reads of them
+
+    def to_json(self, accepted: Iterable[Mapping[str, str]]) -> str:
+        """Returns the parameter of the Gate; `new_span.LiveSpan` reads it."""
+        places = {name: str(getattr(self, name)) for name in ("model", "statistics", "examples", "transform")}
+        return orjson.dumps({"span": self.span, **places, "accepted": list(accepted)}).decode()
+
+
+def find_live(config: RunConfig, store: Store, data_digest: str, span: str) -> LiveArtifacts | None:
+    """Returns what the newest span is compared with; None for the first model, and for data without spans.
+
+    Args:
+        config: the run.
+        store: its metadata.
+        data_digest: of the data of this run: a model that was trained on it is not compared with itself.
+        span: name of the newest span.
+    """
+    model = store.base_model(data_digest) if span else None
+    made = store.made_from(model.id) if model else {}
+    if model is None or not {"statistics", "examples", "transform_graph"} <= made.keys():
+        return None
+    statistics, examples, graph = (made[name].uri for name in ("statistics", "examples", "transform_graph"))
+    sealed = [seals.read(config, each) for each in (statistics, examples, graph)]
+    digest = digest_of([each.digest if each else "" for each in sealed])
+    return LiveArtifacts(span, model.uri, statistics, examples, graph, digest)

@@ -1,0 +1,117 @@
+"""Promise C5: what counts as drift, column by column."""
+
+import math
+from typing import Any
+
+import pytest
+
+from components.evaluation import drift
+from components.evaluation.drift import Measure, Summary
+from components.records.roles import Column
+from components.settings.gate import Gate
+
+MANY = 100_000  # records: chance explains next to nothing
+SETTINGS = Gate()
+
+
+def number(*deciles: float, records: int = MANY, missing: int = 0) -> Summary:
+    """Returns a number column."""
+    return Summary(records, missing, tuple(deciles))
+
+
+def category(missing: int = 0, **counts: float) -> Summary:
+    """Returns a column of categories."""
+    return Summary(int(sum(counts.values())) + missing, missing, counts=counts)
+
+
+def measures(before: Summary | None, after: Summary | None, role: Any, settings: Gate = SETTINGS) -> list[Measure]:
+    """Returns the measures of one column, named größe; a label has no other column beside it."""
+    live, new = ({"größe": each} if each else {"other": Summary(MANY, 0)} for each in (before, after))
+    columns = [] if role == "label" else [Column("größe", role, "float32")]
+    return drift.compare(live, new, columns, "größe" if role == "label" else "", settings)
+
+
+def findings(*args: Any, **kwargs: Any) -> list[str]:
+    """Returns the ids of the measures above their thresholds."""
+    return [each.id for each in measures(*args, **kwargs) if each.is_finding]
+
+
+STRAIGHT = tuple(range(11))
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "role", "expected"),
+    [
+        (number(*STRAIGHT), number(*STRAIGHT), "number", []),
+        (number(*STRAIGHT), number(*(each + 1.9 for each in STRAIGHT)), "number", []),
+        (number(*STRAIGHT), number(*(each + 2.2 for each in STRAIGHT)), "number", ["drift:größe"]),
+        (number(*STRAIGHT), number(*(3 * each - 10 for each in STRAIGHT)), "number", ["drift:größe"]),  # only wider
+        (number(*STRAIGHT, records=30), number(*(each + 3 for each in STRAIGHT), records=30), "number", []),  # chance
+        (number(*[5.0] * 11), number(*[5.0] * 11), "number", []),
+        (number(*[5.0] * 11), number(*[5.5] * 11), "number", ["drift:größe"]),
+        (number(1.0, 2.0), number(1.0, 2.0), "number", []),
+        (number(*STRAIGHT), number(*STRAIGHT, missing=9_000), "number", []),
+        (number(*STRAIGHT), number(*STRAIGHT, missing=11_000), "number", ["missing:größe"]),
+        (number(*STRAIGHT), Summary(MANY, MANY), "number", ["missing:größe"]),
+        (number(*STRAIGHT), None, "number", ["missing:größe"]),
+        (None, number(*STRAIGHT), "number", ["missing:größe"]),
+        (None, None, "number", []),
+        (Summary(0, 0), number(*STRAIGHT), "number", []),
+        (Summary(MANY, MANY), Summary(MANY, MANY), "text", []),
+        (category(a=50_000, ü=50_000), category(a=60_000, ü=40_000), "category", []),
+        (category(a=50_000, ü=50_000), category(a=71_000, ü=29_000), "category", ["drift:größe"]),
+        (category(a=75_000, ü=25_000), category(a=75_000, new=25_000), "category", ["drift:größe"]),
+        (category(a=5, ü=5), category(a=8, ü=2), "category", []),  # chance
+        (category(a=5, ü=5), category(a=8, ü=2), "unused", []),
+        (category(cat=50_000, dog=50_000), category(cat=71_000, dog=29_000), "label", ["drift:größe"]),
+        (category(cat=50_000, dog=50_000), category(cat=50_000, dog=50_000, emu=1), "label", ["classes:größe"]),
+        (category(cat=90_000, dog=10_000), category(cat=100_000), "label", ["classes:größe"]),
+        (category(cat=99_000, dog=1_000), category(cat=100), "label", []),  # missing by chance
+    ],
+)  # fmt: skip
+def test_a_change_above_its_threshold_is_a_finding(
+    before: Summary | None, after: Summary | None, role: str, expected: list[str]
+) -> None:
+    """Below it, or explained by chance, it is none."""
+    assert findings(before, after, role) == expected
+
+
+def test_one_column_may_have_its_own_threshold() -> None:
+    """The finding names the setting that decides."""
+    before, after = number(*STRAIGHT), number(*(each + 2.2 for each in STRAIGHT))
+    (_, measure) = measures(before, after, "number", Gate(max_drift_of={"größe": 0.5}))
+
+    assert not measure.is_finding
+    assert measure.setting == "gate.max_drift_of.größe"
+    assert measures(before, after, "number")[1].setting == "gate.max_number_drift, or gate.max_drift_of.größe"
+
+
+def test_a_finding_says_what_changed() -> None:
+    """The value that changed most, before and after; classes by name."""
+    before, after = category(cat=50_000, dog=30_000, cow=20_000), category(cat=20_000, dog=20_000, emu=60_000)
+    found = {each.id: each.detail for each in measures(before, after, "label")}
+
+    assert found["drift:größe"] == "'emu' in 60.0% of the records, was 0.0%"
+    assert found["classes:größe"] == "new: 'emu'; gone: 'cow'"
+
+
+@pytest.mark.parametrize(
+    ("newest", "others", "expected"),
+    [(100, [100, 90, 120], []), (499, [100, 90, 120], []), (501, [100, 90, 120], ["records:span"]),
+     (19, [100, 90, 120], ["records:span"]), (0, [100, 90], ["records:span"]), (5000, [100], [])],
+)  # fmt: skip
+def test_an_unusual_number_of_records(newest: int, others: list[int], expected: list[str]) -> None:
+    """Five times more, or fewer, than the median of at least two other spans."""
+    assert [each.id for each in drift.number_of_records(newest, others, SETTINGS) if each.is_finding] == expected
+
+
+@pytest.mark.parametrize(("share", "expected"), [(0.05, False), (0.14, False), (0.3, True)])
+def test_new_tokens(share: float, *, expected: bool) -> None:
+    """The share of unknown tokens grows from 2 %; a smaller share than before is no drift."""
+    assert drift.texts("text", (0.02, 0.02 + share), (MANY, MANY), SETTINGS).is_finding is expected
+    assert not drift.texts("text", (0.02 + share, 0.02), (MANY, MANY), SETTINGS).is_finding
+
+
+def test_distances_are_finite() -> None:
+    """JSON has no infinity."""
+    assert math.isfinite(drift.quantile_distance([1e-300] * 10 + [2e-300], [1e308] * 11))

@@ -1,0 +1,260 @@
+"""Promise C5: spans with real statistics of TFDV go through StatisticsGen and the Gate, without training."""
+
+import re
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import orjson
+import pytest
+import tensorflow as tf
+from tensorflow_metadata.proto.v0 import anomalies_pb2
+from tfx.components.util import examples_utils
+from tfx.proto import example_gen_pb2
+from tfx.types import artifact_utils, standard_artifacts
+
+from components.errors import GateStopped
+from components.evaluation import gate
+from components.evaluation.new_span import Acceptance, LiveSpan
+from components.evaluation.statistics import SpanStatisticsExecutor, split_patterns
+from components.records import manifest
+from components.records.ledger import Entry
+from components.records.roles import Column
+from components.records.tfrecord import TFRecordWriter
+from components.settings.gate import Gate
+from components.settings.transform import Fit
+from pipelines.orchestration.audit import audit
+
+pytestmark = pytest.mark.slow
+
+COLUMNS = (Column("age", "number", "float32"), Column("plan", "category", "string"), Column("text", "text", "string"))
+WORDS = [f"word{index}" for index in range(50)]
+Row = dict[str, Any]
+
+
+def rows(seed: int, count: int = 300) -> list[Row]:
+    """Returns records as on any day."""
+    random = np.random.default_rng(seed)
+    return [
+        {
+            "age": float(random.normal(40, 10)),
+            "plan": str(random.choice(["basic", "plus"])).encode(),
+            "text": " ".join(random.choice(WORDS, 8)).encode(),
+            "label": str(random.choice(["no", "yes"])).encode(),
+        }
+        for _ in range(count)
+    ]
+
+
+def older(row: Row) -> Row:
+    """Everybody is 20 years older."""
+    return {**row, "age": row["age"] + 20}
+
+
+def with_new_tokens(row: Row) -> Row:
+    """Three of ten tokens are new."""
+    words = row["text"].decode().split()
+    return {**row, "text": " ".join([*words[:5], "neu", "nouveau", "新しい"]).encode()}
+
+
+def mostly_yes(row: Row) -> Row:
+    """Nine of ten labels are yes."""
+    return {**row, "label": b"yes" if hash(row["age"]) % 10 else b"no"}
+
+
+def without_plan(row: Row) -> Row:
+    """A column is missing."""
+    return {name: value for name, value in row.items() if name != "plan"}
+
+
+def encoded(row: Row) -> bytes:
+    """Returns a record."""
+    features = {
+        name: tf.train.Feature(float_list=tf.train.FloatList(value=[value]))
+        if isinstance(value, float)
+        else tf.train.Feature(bytes_list=tf.train.BytesList(value=[value]))
+        for name, value in row.items()
+    }
+    content: bytes = tf.train.Example(features=tf.train.Features(feature=features)).SerializeToString()
+    return content
+
+
+def write(folder: Path, spans: Mapping[str, Iterable[Row]]) -> Any:
+    """Writes an Examples artifact as Ingest does; returns it."""
+    shards, classes = [], {split: {"no": 0, "yes": 0} for split in ("train", "eval", "test")}
+    for span, records in spans.items():
+        listed = list(records)
+        edge = len(listed) * 7 // 10
+        for split, part in (("train", listed[:edge]), ("eval", listed[edge::2]), ("test", listed[edge + 1 :: 2])):
+            name = f"Split-{split}/data_tfrecord-{span}-00000-of-00001"
+            (folder / name).parent.mkdir(parents=True, exist_ok=True)
+            with TFRecordWriter(folder / name) as file:
+                file.write([[encoded(row)] for row in part])
+            shards.append(manifest.Shard(split, name, len(part), file.size, file.checksum))
+            for row in part:
+                classes[split][row["label"].decode()] += 1
+    total = sum(shard.records for shard in shards)
+    made = manifest.Manifest("", total, manifest.SourceTotals(), tuple(shards), classes, 0, {}, 0, ())
+    manifest.write(folder, made, ())
+    return artifact(standard_artifacts.Examples, folder)
+
+
+def artifact(kind: Any, folder: Path) -> Any:
+    """Returns an artifact in a folder."""
+    made = kind()
+    made.uri = str(folder)
+    if kind is standard_artifacts.Examples:
+        made.split_names = artifact_utils.encode_split_names(["train", "eval", "test"])
+        examples_utils.set_payload_format(made, example_gen_pb2.FORMAT_TF_EXAMPLE)
+    return made
+
+
+def statistics(examples: Any, span: str, folder: Path) -> Path:
+    """Runs StatisticsGen, and its audit."""
+    made = artifact(standard_artifacts.ExampleStatistics, folder)
+    SpanStatisticsExecutor().Do({"examples": [examples]}, {"statistics": [made]}, {"span": span})
+    audited = audit("StatisticsGen", {"examples": Path(examples.uri)}, {"statistics": folder}, {"span": span})
+    read = sum(manifest.read(Path(examples.uri)).records_of(span).values())
+    assert audited.entry == Entry("StatisticsGen", read, read)
+    return folder
+
+
+@pytest.fixture(scope="module")
+def live(tmp_path_factory: pytest.TempPathFactory, fitted: str) -> LiveSpan:
+    """What the live model was made from."""
+    home = tmp_path_factory.mktemp("live")
+    examples = write(home / "examples", {"s00001": rows(1), "s00002": rows(2)})
+    found = statistics(examples, "", home / "statistics")
+    return LiveSpan("s00003", "runs/a/Trainer/model/7", str(found), examples.uri, fitted)
+
+
+@pytest.fixture(scope="module")
+def fitted(tmp_path_factory: pytest.TempPathFactory) -> str:
+    """The live model's vocabulary, fitted by Transform's own code."""
+    import apache_beam as beam
+    import tensorflow_transform.beam as tft_beam
+    from tensorflow_transform.tf_metadata import dataset_metadata, schema_utils
+
+    folder = tmp_path_factory.mktemp("graph")
+    spec = {"text": tf.io.FixedLenFeature([], tf.string)}
+    metadata = dataset_metadata.DatasetMetadata(schema_utils.schema_from_feature_spec(spec))
+    texts = [{"text": row["text"].decode()} for row in rows(1)]
+
+    def preprocess(inputs: Any) -> Any:
+        from components.fitting import text
+
+        return text.fit(inputs, [COLUMNS[2]], Fit())
+
+    with beam.Pipeline() as pipeline, tft_beam.Context(temp_dir=str(folder / "tmp")):
+        result = (pipeline | beam.Create(texts), metadata) | tft_beam.AnalyzeDataset(preprocess)
+        _ = result | tft_beam.WriteTransformFn(str(folder / "graph"))
+    return str(folder / "graph")
+
+
+@pytest.fixture
+def run_gate(tmp_path: Path, live: LiveSpan) -> Callable[..., dict[str, Any]]:
+    """Runs StatisticsGen and the Gate on a third span; returns the verdict."""
+
+    def run(change: Callable[[Row], Row], accepted: Iterable[str] = (), count: int = 300, **settings: Any) -> Any:
+        newest = [change(row) for row in rows(3, count)]
+        examples = write(tmp_path / "examples", {"s00001": rows(1), "s00002": rows(2), "s00003": newest})
+        found = statistics(examples, "s00003", tmp_path / "statistics")
+        for split in ("train", "eval", "test"):
+            (tmp_path / "anomalies" / f"Split-{split}").mkdir(parents=True)
+            (tmp_path / "anomalies" / f"Split-{split}" / "SchemaDiff.pb").write_bytes(
+                anomalies_pb2.Anomalies().SerializeToString()
+            )
+        (tmp_path / "verdict").mkdir()
+        against = replace(live, accepted=tuple(Acceptance(each, "me", "why", "now") for each in accepted))
+        gate.Gate.test_call(
+            examples=examples,
+            statistics=artifact(standard_artifacts.ExampleStatistics, found),
+            anomalies=artifact(standard_artifacts.ExampleAnomalies, tmp_path / "anomalies"),
+            verdict=artifact(gate.GateVerdict, tmp_path / "verdict"),
+            settings=Gate(**settings).model_dump_json(),
+            columns=orjson.dumps([column.to_dict() for column in COLUMNS]).decode(),
+            schema_file="schema.pbtxt",
+            live=against.to_json(),
+        )
+        return orjson.loads((tmp_path / "verdict" / "verdict.json").read_bytes())["drift"]
+
+    return run
+
+
+def test_a_span_like_the_one_before_passes(run_gate: Callable[..., Any]) -> None:
+    """Every column is measured, and nothing is above its threshold."""
+    found = run_gate(dict)
+
+    assert {each["id"] for each in found["measures"]} == {
+        *(f"missing:{name}" for name in ("age", "plan", "text", "label")),
+        *(f"drift:{name}" for name in ("age", "plan", "text", "label")), "classes:label", "records:span",
+    }  # fmt: skip
+    assert [each["id"] for each in found["measures"] if each["open"]] == []
+
+
+@pytest.mark.parametrize(
+    ("change", "finding", "shown"),
+    [
+        (older, "drift:age", r"\n      Split-train/data_tfrecord-s00003-00000-of-00001 record \d+: \d\d"),
+        (with_new_tokens, "drift:text", r"(?s)\d% of the tokens are not in the live.* record \d+: 'word"),
+        (mostly_yes, "drift:label", r"'(yes|no)' in \d+\.\d% of the records, was \d+\.\d%"),
+        (without_plan, "missing:plan", r"missing in 100\.0% of the records.*\n      \S+ record \d+: missing"),
+    ],
+)  # fmt: skip
+def test_drift_stops_the_run(
+    run_gate: Callable[..., Any], change: Callable[[Row], Row], finding: str, shown: str
+) -> None:
+    """C5: finding, value, threshold, records that show it, and how to accept it; nothing else is found."""
+    with pytest.raises(GateStopped) as stopped:
+        run_gate(change)
+    message = str(stopped.value)
+
+    assert re.findall(r"(?m)^    (\S+:\S+) is [\d.]+, expected at most [\d.]+ \(gate\.", message) == [finding]
+    assert re.search(shown, message), message
+    assert f'penstock run … --accept {finding} --because "why"' in message
+    assert stopped.value.drift is not None
+    assert [each["id"] for each in stopped.value.drift["measures"] if each["open"]] == [finding]
+
+
+def test_an_accepted_finding_passes(run_gate: Callable[..., Any]) -> None:
+    """The verdict says who accepted it, and why; one that was not found is noted."""
+    found = run_gate(older, accepted=["drift:age", "drift:plan"])
+
+    assert [(each["finding"], each["who"], each["because"]) for each in found["accepted"]] == [
+        ("drift:age", "me", "why"), ("drift:plan", "me", "why"),
+    ]  # fmt: skip
+    assert found["notes"] == ["--accept drift:plan: no such finding"]
+
+
+def test_another_finding_than_the_accepted_one_stops_the_run(run_gate: Callable[..., Any]) -> None:
+    """Accepting is by finding."""
+    with pytest.raises(GateStopped, match="drift:age is"):
+        run_gate(older, accepted=["missing:age"])
+
+
+def test_drift_may_be_a_warning_or_not_compared(run_gate: Callable[..., Any]) -> None:
+    """gate.drift = warn passes, and the verdict has the finding."""
+    found = run_gate(older, drift="warn")
+
+    assert [each["id"] for each in found["measures"] if each["open"]] == ["drift:age"]
+
+
+def test_too_few_records_are_a_finding(run_gate: Callable[..., Any]) -> None:
+    """Chance explains the columns of 50 records, not their number."""
+    with pytest.raises(GateStopped, match=r"records:span is 6, expected at most 5 \(gate.max_record_ratio\): 50 "):
+        run_gate(dict, count=50)
+
+
+def test_only_the_shards_of_the_span_are_read() -> None:
+    """By the names of shards; a split without a shard of the span is left out."""
+    ends = (
+        ("train", "s00001-00000"),
+        ("train", "s00012-f00001-00000"),
+        ("eval", "s00012-00000"),
+        ("test", "s00001-0000"),
+    )
+    shards = [manifest.Shard(split, f"Split-{split}/data_tfrecord-{end}-of-00001", 1, 1, "") for split, end in ends]
+
+    assert split_patterns(shards, "s00012") == {"eval": "Split-eval/*-s00012-*", "train": "Split-train/*-s00012-*"}
