@@ -3,7 +3,7 @@
     absent: import ─► ImportError ─► the library goes on without the package
     afterwards the packages can be imported again, by a user's code
 
-It saves 0.9 s of every run that has something to do (docs/adr/0045-load-tfx-without-optional-packages.md).
+It saves 0.7 s of every run that has something to do (docs/adr/0045-load-tfx-without-optional-packages.md).
 """
 
 import contextlib
@@ -11,8 +11,7 @@ import sys
 from collections.abc import Iterator
 
 _OPTIONAL = (
-    "IPython",  # imported by Keras and TFDV, to show things in notebooks
-    "sklearn",  # by Keras, for its wrappers, and nltk; with it comes scipy.stats
+    "sklearn",  # imported by Keras, for its wrappers, and nltk; with it comes scipy.stats
     "google.cloud.bigquery",  # the next four by Beam, for sources and sinks
     "google.cloud.bigquery_storage_v1",
     "google.cloud.pubsub",
