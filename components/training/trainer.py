@@ -45,7 +45,7 @@ from components.training.hardware.devices import Devices
 HISTORY = "history.json"
 PROOF = "proof.json"
 # Records over all epochs up to which the proof's process starts before training: it saves 2 s, and holds 0.4 GB.
-_SHORT = 500_000
+_SHORT = 100_000
 
 
 def run_fn(args: FnArgs) -> None:
