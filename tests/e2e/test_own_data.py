@@ -219,7 +219,7 @@ def test_a_csv_file_without_a_header_is_noticed(tmp_path: Path, make_pipeline: A
     """A17: the run says how it read the first line."""
     data_set = DATA_SETS["csv without a header"]
     data = data_set.write(tmp_path, np.random.default_rng(5))
-    result = make_pipeline(data, tmp_path / "root", task=data_set.task).run(*data_set.flags, "--to", "Schema")
+    result = make_pipeline(data, tmp_path / "root", task=data_set.task).run(*data_set.flags, "--to", "Ingest")
 
     assert result.code == 0, result.output
     assert "first line of news.csv read as data: '1' is a number" in result.output
