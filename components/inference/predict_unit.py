@@ -61,7 +61,7 @@ class Records:
             self.files.take(places),
             self.rows.take(places),
             self.labels.take(places),
-            self.raw,
+            lambda at, reason: self.raw(int(which[at]), reason),
         )
 
 
@@ -103,11 +103,23 @@ class _Outcome:
                     f"together: {again}; its predictions depend on their batch: export another model"
                 ) from again
         reading = self.job.reading
+        records, outputs = self._finite(records, outputs)
+        if not len(records.files):
+            return
         self.writer.write(write.batch(records.files, records.rows, records.labels, outputs, reading))
         if reading.kind == "quantity":
             self.sums.add_quantities(records.labels.to_numpy(zero_copy_only=False).astype(np.float64), outputs)
         else:
             self.sums.add_classes(_class_numbers(records.labels, reading.classes), outputs)
+
+    def _finite(self, records: Records, outputs: npt.NDArray[np.float32]) -> tuple[Records, npt.NDArray[np.float32]]:
+        """Quarantines records whose prediction is not finite: NaN would be read as the first class."""
+        finite = np.isfinite(outputs.reshape(len(outputs), -1)).all(axis=1)
+        if finite.all():
+            return records, outputs
+        reason = "its prediction is not a finite number"
+        self.bad += [records.raw(int(at), reason) for at in np.flatnonzero(~finite)]
+        return records.take(np.flatnonzero(finite)), outputs[finite]
 
     def _without_rejected(self, records: Records, error: RejectedByModel) -> Records:
         """Finds the records that the model cannot predict, by halves; returns the others."""

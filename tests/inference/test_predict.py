@@ -275,6 +275,19 @@ class TestQuarantine:
         assert bad["position"] == "row 3"
         assert bad["reason"].startswith("the model cannot predict it: ")
 
+    def test_a_prediction_that_is_not_finite(self, request_of: Callable[..., Any], tmp_path: Path) -> None:
+        """It is quarantined, instead of being read as the first class."""
+        save_network(tmp_path / "model")
+        (tmp_path / "rows.csv").write_text("size,review\n1,a\n,b\n3,d\n")
+
+        made = predict(request_of(tmp_path / "model", tmp_path / "rows.csv", given={"max_bad_fraction": 0.5}))
+
+        assert predictions(tmp_path / "out")["row"].to_pylist() == [2, 4]
+        (bad,) = map(json.loads, (tmp_path / "out" / "quarantine.jsonl").read_text().splitlines())
+        assert bad["position"] == "row 3"
+        assert bad["reason"] == "the model cannot predict it: its prediction is not a finite number"
+        assert (made.predicted, made.quarantined) == (2, 1)
+
     def test_a_rejected_record_is_found_by_halves(
         self, saved: Any, request_of: Callable[..., Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     ) -> None:
