@@ -120,6 +120,7 @@ def test_the_newest_span(facts: RunFacts) -> None:
 
     assert "<script" not in html
     assert "span" in Page(html).sections()
+    assert "<p>drift:c was accepted by &lt;script&gt;" in html
     assert [each["id"] for each in sections.drift_rows(replace(facts, drift=drift))] == [
         f"drift:{text}", "drift:c", "drift:a",
     ]  # fmt: skip
