@@ -30,10 +30,11 @@ class Strings(Sequence[str]):
     def every(self, first: int, step: int) -> "Strings":
         """Returns every `step`-th string, from number `first` on."""
         data, starts, stops = self._data, self._ends[first:-1:step], self._ends[first + 1 :: step]
-        return Strings._of([data[start:stop] for start, stop in zip(starts, stops, strict=True)])
+        return Strings.of_encoded([data[start:stop] for start, stop in zip(starts, stops, strict=True)])
 
     @staticmethod
-    def _of(encoded: "list[bytearray]") -> "Strings":
+    def of_encoded(encoded: "Sequence[bytes | bytearray]") -> "Strings":
+        """Returns strings that are encoded as names of files are."""
         found = Strings()
         found._data, found._ends = bytearray().join(encoded), array("q", accumulate(map(len, encoded), initial=0))
         return found

@@ -104,7 +104,8 @@ def build(
 
 def source_rows(listing: Listing) -> Iterator[source_files.SourceRow]:
     """Yields the rows of the list of source files."""
-    return ((printable(item.file.path), item.size, item.identity) for item in listing.files)
+    sized = zip(listing.identities(), listing.files.sizes, strict=True)
+    return ((printable(path), size, identity) for (path, _, identity), size in sized)
 
 
 def check_labels(quarantined: Sequence[Quarantined], listed_in: Path) -> None:

@@ -60,8 +60,11 @@ class SourceFiles(Sequence[SourceFile]):
     def every(self, first: int, step: int) -> "SourceFiles":
         """Returns every `step`-th file, from number `first` on; its labels are those that they have."""
         files = SourceFiles(paths=self.paths.every(first, step))
-        for number in self._numbers[first::step]:
-            files.append_label(self.labels[number])
+        numbers = self._numbers[first::step]
+        used = sorted(set(numbers))
+        files.labels = [self.labels[number] for number in used]
+        files._known = {label: number for number, label in enumerate(files.labels)}
+        files._numbers = array("l", map({old: new for new, old in enumerate(used)}.__getitem__, numbers))
         return files
 
     def columns(self) -> tuple[bytes, bytes, bytes]:

@@ -188,7 +188,8 @@ class _StoreStats(Sequence[str]):
 
     def every(self, first: int, step: int) -> Strings:
         """Returns every `step`-th stat, from number `first` on."""
-        return Strings(map(_stat, self._sizes[first::step], self._identities.every(first, step)))
+        stats = map(_stat, self._sizes[first::step], self._identities.every(first, step))
+        return Strings.of_encoded([stat.encode() for stat in stats])
 
 
 def _stat(size: int, identity: str) -> str:
