@@ -61,16 +61,13 @@ def compare(
     names = [f"{_REUSED}{start:05d}" for start in range(0, len(reused), _SHARDS)]
     for number, name in enumerate(names):
         reports.store(artifact, name, reused[number * _SHARDS : (number + 1) * _SHARDS])
-    fresh = written | "NameUnits" >> beam.MapTuple(_first)
-    old = written.pipeline | "ReusedShards" >> beam.Create(names) | "DistributeReused" >> beam.Reshuffle()
     bits = settings.near_duplicate_bits if settings.image_check != "header" else -1
-    _ = (
-        (fresh, old)
-        | "AllUnits" >> beam.Flatten()
-        | "CutIntoBuckets" >> beam.ParDo(_CutIntoBuckets(artifact, buckets, bits))
-        | "GroupBuckets" >> beam.GroupByKey()
-        | "CompareBuckets" >> beam.ParDo(_CompareBucket(artifact, bits))
-    )
+    units = written | "NameUnits" >> beam.MapTuple(_first)
+    if names:
+        old = written.pipeline | "ReusedShards" >> beam.Create(names) | "DistributeReused" >> beam.Reshuffle()
+        units = (units, old) | "AllUnits" >> beam.Flatten()
+    cut = units | "CutIntoBuckets" >> beam.ParDo(_CutIntoBuckets(artifact, buckets, bits))
+    _ = cut | "GroupBuckets" >> beam.GroupByKey() | "CompareBuckets" >> beam.ParDo(_CompareBucket(artifact, bits))
 
 
 def _first(name: str, records: int) -> str:
