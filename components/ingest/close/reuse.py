@@ -18,7 +18,7 @@ import orjson
 from components import fingerprint, refs
 from components.ingest.close import reports
 from components.ingest.survey.survey import SpanFiles, Table
-from components.ingest.write import fingerprints
+from components.ingest.write import shards
 from components.ingest.write.report import ShardReport
 from components.records import checksum, shard_files
 from components.records.manifest import MANIFEST
@@ -98,7 +98,7 @@ def _link_intact(old: Location, artifact: Location, report: ShardReport) -> bool
     source = old / report.name
     if not source.is_file() or source.stat().st_size != report.bytes or checksum.of_file(source) != report.checksum:
         return False
-    beside = fingerprints.name_of(report.name)
+    beside = shards.fingerprints_of(report.name)
     for name in (beside, report.name) if (old / beside).is_file() else (report.name,):
         _link(old, artifact, name)
     return True
