@@ -11,7 +11,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import apache_beam as beam
-from apache_beam.options.pipeline_options import DirectOptions
 from apache_beam.runners.direct.direct_runner import DirectRunner
 
 from components import beam_workers, progress
@@ -96,7 +95,7 @@ def _work_of(job: IngestJob, span: SpanFiles, decided: Strata | None) -> _SpanWo
 def _write(job: IngestJob, todo: Sequence[FilesUnit | RowsFile], make_pipeline: Callable[[], beam.Pipeline]) -> None:
     _progress.start(len(job.found.listing.files) if job.found.table is None else 0)
     pipeline = make_pipeline()
-    if _is_local(pipeline):
+    if beam_workers.runs_here(pipeline):
         # Beam would run the units one after another in this process, and pickle them several times before: a third
         # of the whole ingest for small files.
         units.write_all(units.divide_all(todo, job.output), job.output, _progress.add)
@@ -110,12 +109,6 @@ def _write(job: IngestJob, todo: Sequence[FilesUnit | RowsFile], make_pipeline: 
         if not isinstance(pipeline.runner, DirectRunner):
             # An engine's metrics show what crosses a shuffle: so they show how many units are written.
             _ = written | "Written" >> beam.Reshuffle() | "Count" >> beam.ParDo(_CountRecords())
-
-
-def _is_local(pipeline: beam.Pipeline) -> bool:
-    """Whether the pipeline would run in this process, without workers."""
-    workers = pipeline.options.view_as(DirectOptions).direct_num_workers
-    return isinstance(pipeline.runner, DirectRunner) and workers == 1
 
 
 class _Divide(beam.DoFn):
