@@ -92,7 +92,9 @@ class Applied:
         """Returns the next result."""
         del analysis, values
         self.place += 1
-        return tf.constant(self.results[self.place - 1])
+        with tf.init_scope():
+            # Captured, as TensorFlow Transform's results are: a constant in the graph would be folded into reciprocals.
+            return tf.constant(self.results[self.place - 1])
 
 
 _pass: ContextVar[Any] = ContextVar("pass", default=None)
