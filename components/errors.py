@@ -77,7 +77,7 @@ class Cancelled(KeyboardInterrupt):
 
     def __init__(self, signum: int, note: str = "") -> None:
         super().__init__("; ".join(filter(None, [f"stopped by {signal.Signals(signum).name}", note])))
-        self.signum = signum
+        self.signum, self.note = signum, note
 
 
 def exit_code_of(error: BaseException) -> int:
