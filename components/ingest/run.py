@@ -12,7 +12,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import apache_beam as beam
-from apache_beam.options.pipeline_options import DirectOptions
 from apache_beam.runners.direct.direct_runner import DirectRunner
 
 from components import beam_workers, progress
@@ -128,7 +127,7 @@ def _write(
     """
     _progress.start(len(job.found.listing.files) if job.found.table is None else 0)
     pipeline = make_pipeline()
-    if _is_local(pipeline):
+    if beam_workers.runs_here(pipeline):
         # Beam would run the units one after another in this process, and pickle them several times before: a third
         # of the whole ingest for small files.
         units.write_all(units.divide_all(todo, job.output), job.output, _progress.add)
@@ -151,12 +150,6 @@ def _buckets(found: Survey) -> int:
     """Returns into how many buckets records are divided to be compared; rows are counted by their bytes."""
     records = len(found.listing.files) if found.table is None else found.listing.size // _ROW_BYTES
     return max(1, min(-(-records // _BUCKET_RECORDS), _MAX_BUCKETS))
-
-
-def _is_local(pipeline: beam.Pipeline) -> bool:
-    """Whether the pipeline would run in this process, without workers."""
-    workers = pipeline.options.view_as(DirectOptions).direct_num_workers
-    return isinstance(pipeline.runner, DirectRunner) and workers == 1
 
 
 class _Divide(beam.DoFn):
