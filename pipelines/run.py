@@ -29,7 +29,7 @@ from pipelines.orchestration.outcome import NodeFacts
 from pipelines.orchestration.plan import NodePlan, Plan, Request
 from pipelines.orchestration.remote import remote_root
 from pipelines.orchestration.remote.lease import Lease
-from pipelines.orchestration.runners import dataflow, engines, optional_packages
+from pipelines.orchestration.runners import dataflow, engines
 from pipelines.orchestration.store import Store
 from pipelines.report import gather, model_card
 from pipelines.report.facts import RunFacts
@@ -157,9 +157,8 @@ class _TfxRun:
         display.loading()
         gc.disable()  # collections during the imports find nothing, and take a fourth of their time
         try:
-            with optional_packages.absent():
-                from pipelines.orchestration import build
-                from pipelines.orchestration.local_runner import LocalRunner
+            from pipelines.orchestration import build
+            from pipelines.orchestration.local_runner import LocalRunner
         finally:
             gc.enable()
         gc.freeze()  # the imported modules stay: a collection that visits them again takes most of a second

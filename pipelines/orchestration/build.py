@@ -8,7 +8,7 @@ import orjson
 from google.protobuf import text_format
 from tensorflow_metadata.proto.v0 import schema_pb2
 from tfx import types
-from tfx.components import Evaluator, ExampleValidator, Transform
+from tfx.components import Evaluator, ExampleValidator
 from tfx.components.schema_gen.import_schema_gen.component import ImportSchemaGen
 from tfx.dsl.compiler import compiler
 from tfx.dsl.components.common import resolver
@@ -20,6 +20,7 @@ from tfx.types import standard_artifacts
 from components.evaluation import gate, thresholds
 from components.evaluation.baseline import LatestBlessedOfOtherData, LatestBlessedOther
 from components.evaluation.statistics import SpanStatisticsGen
+from components.fitting.component import SpanTransform
 from components.ingest.component import IngestExamples
 from components.ingest.config import IngestConfig
 from components.pretrained import component
@@ -133,7 +134,7 @@ def _training(config: RunConfig, layout: roles.Layout, examples: _Examples, chec
     assigned = assign.assign(task.parts, layout)
     common = {"label": task.label, "kind": layout.kind}
     fit_settings: dict[str, Any] = {**settings.section("transform"), **settings.select(_TEXT_LIMITS)["input"]}
-    transform = Transform(
+    transform = SpanTransform(
         examples=examples.channel,
         schema=checks.schema,
         preprocessing_fn="components.fitting.preprocessing.preprocessing_fn",
@@ -144,8 +145,8 @@ def _training(config: RunConfig, layout: roles.Layout, examples: _Examples, chec
         },
         materialize=False,  # the Trainer reads Ingest's shards, so no copy is needed
         disable_statistics=True,
-        disable_analyzer_cache=True,
-    )
+        disable_analyzer_cache=True,  # our executor keeps what was counted in each span
+    ).with_id("Transform")
     base = _base(config, examples)
     trainer = Trainer(
         examples=examples.channel,

@@ -58,7 +58,7 @@ def facts(
         **_of_ingest(
             config,
             outputs.get("Ingest", {}),
-            results.get("Transform", {}).get("note", ""),
+            results.get("Transform", {}),
             with_samples=bool(seconds),
         ),
         **trained.facts(outputs.get("Trainer", {}), lambda folder: near(config, folder)),
@@ -110,7 +110,9 @@ def _blessed(outputs: Mapping[str, Mapping[str, Artifact]]) -> bool | None:
     return None if blessing is None else blessing.properties.get("blessed") == 1
 
 
-def _of_ingest(config: RunConfig, outputs: Mapping[str, Artifact], note: str, *, with_samples: bool) -> dict[str, Any]:
+def _of_ingest(
+    config: RunConfig, outputs: Mapping[str, Artifact], fitted: Mapping[str, Any], *, with_samples: bool
+) -> dict[str, Any]:
     if "examples" not in outputs:
         return {}
     folder = outputs["examples"].uri
@@ -119,13 +121,13 @@ def _of_ingest(config: RunConfig, outputs: Mapping[str, Artifact], note: str, *,
     changed = [f"{count} images re-encoded: {why}" for why, count in written.changed.items()]
     return {
         "label": _label(written),
-        "notes": written.notes,
+        "notes": (*written.notes, *([f"Transform: {fitted['spans']}"] if "spans" in fitted else [])),
         "class_counts": written.classes,
         "records": written.records,
         "quarantined": tuple(bad[:_QUARANTINE_SHOWN]),
         "quarantine_reasons": dict(Counter(each.reason for each in bad).most_common(_REASONS_SHOWN)),
         "quarantine_path": str(folder / manifest.QUARANTINE) if bad else None,
-        "warnings": (*written.warnings_in(folder), *changed, *filter(None, [note])),
+        "warnings": (*written.warnings_in(folder), *changed, *filter(None, [fitted.get("warning")])),
         "samples": _samples(near(config, folder), written) if with_samples else (),
     }
 

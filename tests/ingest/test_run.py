@@ -192,6 +192,7 @@ class TestBytes:
         run(data, tmp_path / "two", f"--direct_num_workers={workers}", f"--direct_running_mode={mode}")
 
         assert shards(tmp_path / "one") == shards(tmp_path / "two") != {}
+        assert manifest.read(tmp_path / "one") == manifest.read(tmp_path / "two")
 
 
 class TestBadRows:
