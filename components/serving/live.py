@@ -182,8 +182,9 @@ def write(root: Location, change: Callable[[LivePointer | None], LivePointer]) -
     """
     file = root / FILE
     if isinstance(file, Path):
-        file.parent.mkdir(parents=True, exist_ok=True)
-        with filelock.FileLock(file.parent / ".live.lock"):
+        notes = file.parent / ".penstock"
+        notes.mkdir(parents=True, exist_ok=True)
+        with filelock.FileLock(notes / "live.lock"):
             pointer = change(read(root))
             durable.write_bytes(file, _content(pointer))
         return pointer

@@ -499,6 +499,26 @@ class TestLivePointer:
         assert live_model.repair(new.config(), store) == derived == live.read(new.config().root)
         assert new.due() == {}
 
+    def test_a_pointer_that_was_deleted(self, root: Root) -> None:
+        """A move that a version tells of is in its place, although the metadata knows only the pushes around it."""
+        self.run_thrice(root)
+        before = live.read(root.config().root)
+        assert before is not None
+        told = replace(before.moves[1], kind="promote", actor="ann", reason="told by the version")
+        folder = Path(told.folder)
+        (folder / "assets.extra").mkdir()
+        (folder / "assets.extra" / "provenance.json").write_bytes(
+            orjson.dumps(live.provenance(root.config().root, told))
+        )
+        (folder / "saved_model.pb").write_bytes(b"")
+        (root.config().root / "live.json").unlink()
+        repaired = live_model.repair(root.config(), Store(root.config().metadata, "image"))
+
+        assert repaired is not None
+        assert [(move.folder, move.kind) for move in repaired.moves] == [
+            (move.folder, kind) for move, kind in zip(before.moves, ("push", "promote", "push"), strict=True)
+        ]
+
 
 class TestWarmStart:
     """The base model is an input of the Trainer; blessing a model does not make its own Trainer due."""
