@@ -17,7 +17,7 @@ from components.storage.objects import ObjectPath
 from pipelines import config as run_config
 from pipelines.config import RunConfig
 from pipelines.orchestration import live_model
-from pipelines.orchestration.remote import seals
+from pipelines.orchestration.remote import remote_root, seals
 from pipelines.orchestration.store import Store
 
 Files = dict[str, bytes]
@@ -99,6 +99,8 @@ def make_served(
         home, state = root or str(tmp_path / "root"), str(tmp_path / "state") if root else None
         config = run_config.make("image", data=".", root=home, state=state, flags=flags)
         config.state.mkdir(parents=True)
+        with remote_root.held(config, wait=False, take_over=False):
+            pass  # notes whose state the folder is, as the first run does
         return Served(config, open_metadata(config.state / "metadata.db"), tmp_path / "scratch")
 
     return make

@@ -176,7 +176,7 @@ def test_a_rollback_that_is_killed(root: Any, moment: str, published: int) -> No
 
 @pytest.mark.slow
 def test_a_reader_never_loads_a_broken_version(make_served: Callable[..., Any]) -> None:
-    """It loads and asks the highest version without a pause, during 50 pushes, rollbacks and promotions."""
+    """It loads and asks the highest version without a pause, during 51 pushes, rollbacks and promotions."""
     import tensorflow as tf
 
     class Constant(tf.Module):
@@ -186,7 +186,7 @@ def test_a_reader_never_loads_a_broken_version(make_served: Callable[..., Any]) 
             super().__init__()
             self.number = tf.Variable(float(number))
 
-        @tf.function(input_signature=[])
+        @tf.function(input_signature=[], autograph=False)
         def answer(self) -> tf.Tensor:
             return self.number
 
@@ -202,25 +202,26 @@ def test_a_reader_never_loads_a_broken_version(make_served: Callable[..., Any]) 
         while not over.is_set():
             version = max(int(each.name) for each in root.config.serving.iterdir() if each.name.isdecimal())
             try:
-                loaded.append((version, float(tf.saved_model.load(str(root.config.serving / str(version))).answer())))
+                model = tf.saved_model.load(str(root.config.serving / str(version)))
+                loaded.append((version, float(model.answer())))
             except Exception as error:  # noqa: BLE001 - whatever it is, the version is broken
                 broken.append(error)
 
     reader = threading.Thread(target=poll)
     reader.start()
     try:
-        for turn in range(17):
+        for turn in range(13):
             answers[root.push(second).version] = 2.0
             answers[models.rollback(root.config, None, WHY).version] = 1.0
             answers[models.promote(root.config, "2", WHY).version] = 2.0
-            if turn < 16:
+            if turn < 12:
                 answers[models.rollback(root.config, None, WHY).version] = 1.0
     finally:
         over.set()
         reader.join()
 
     seen = [version for version, _ in loaded]
-    assert (broken, list(answers)) == ([], list(range(1, 69)))
+    assert (broken, list(answers)) == ([], list(range(1, 53)))
     assert seen == sorted(seen)
     assert len(set(seen)) > 5
     assert [(version, answers[version]) for version in seen] == loaded
