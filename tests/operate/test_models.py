@@ -275,3 +275,27 @@ class TestRows:
             (1, "previous", "missing"),
         ]
         assert rows[0]["model"]["data_digest"] == "data 2"
+
+    def test_the_command_loads_nothing_heavy_and_writes_nothing(self, root: Any) -> None:
+        """Neither does `show`; the list is the same as JSON and for people."""
+        root.pushed(1, 2)
+        before = root.files(root.config.root)
+        script = (
+            "import sys; from typer.testing import CliRunner; from pipelines.cli import app\n"
+            "for more in (['list', 'image'], ['list', 'image', '--json'], ['show', 'image', '1']):\n"
+            "    done = CliRunner().invoke(app, ['models', *more, '--root', sys.argv[1]]); print(done.output)\n"
+            "print(*{'tensorflow', 'tfx', 'keras', 'apache_beam'} & set(sys.modules), 'END')"
+        )
+        command = [sys.executable, "-c", script, str(root.config.root)]
+        out = subprocess.run(command, cwd=PROJECT, check=True, capture_output=True, text=True).stdout
+        text, _, rest = out.partition("{")
+        listed, _, shown = rest.partition("\n}\n")
+
+        assert [line.split()[:3] for line in text.splitlines()[1:3]] == [
+            ["2", "live", "push"],
+            ["1", "previous", "push"],
+        ]
+        assert [row["version"] for row in orjson.loads(f"{{{listed}}}")["versions"]] == [2, 1]
+        assert "data digest  data 1" in shown
+        assert out.endswith("\nEND\n")  # no heavy module before it
+        assert root.files(root.config.root) == before

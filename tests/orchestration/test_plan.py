@@ -793,11 +793,12 @@ class TestRequests:
         """Even if the data has changed since."""
         (root.data / "cats" / "1.png").unlink()
         planned = root.planned("train.epochs=3", request=Request(first="Trainer"))
+        live_now = root.newest("Trainer", "model")
 
         assert [(each.node.id, each.action, each.reason) for each in planned.nodes] == [
             *((name, KEPT, "before --from Trainer") for name in IDS[:6]),
             ("Trainer", RUN, f"setting train.epochs changed: {EPOCHS} to 3"),
-            ("Baseline", LOOK_UP, "no other live model"),
+            ("Baseline", LOOK_UP, f"baseline model {live_now}"),
             ("Evaluator", RUN, "after Trainer, which runs"),
             ("Pusher", RUN, "after Trainer, which runs"),
         ]
