@@ -36,7 +36,7 @@ def facts(
     blessed = _blessed(outputs)
     results = {node: execution.facts for node, execution in used.items()}
     pushed, evaluated = results.get("Pusher", {}), results.get("Evaluator", {})
-    pointer = live_model.pointer_of(config, store)
+    pointer = None if error else live_model.pointer_of(config, store)  # the error may be that it cannot be read
     classes = tuple(results.get("Transform", {}).get("classes", ()))
     found = RunFacts(
         pipeline=config.name,
