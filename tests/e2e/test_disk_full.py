@@ -1,6 +1,5 @@
 """B5: a disk that is full while each kind of artifact is written. One pipeline, one full disk after another."""
 
-import random
 import re
 import sqlite3
 from collections.abc import Callable, Iterator
@@ -13,7 +12,6 @@ import pytest
 pytestmark = [pytest.mark.e2e, pytest.mark.slow]
 
 Mounted = Callable[[Path, str], AbstractContextManager[Path]]
-QUICK = ("--label", "kind", "--set", "train.epochs=1", "--set", "evaluate.min_accuracy=0")
 # Fills the disk of the root at the first call of a function, with a real file.
 FILL = """
 import pathlib
@@ -34,15 +32,12 @@ owner.FUNCTION = fill_and_call
 
 @pytest.fixture(scope="module")
 def pipeline(
-    tmp_path_factory: pytest.TempPathFactory, make_pipeline: Callable[..., Any], mounted: Mounted
+    rows: Path, tmp_path_factory: pytest.TempPathFactory, make_pipeline: Callable[..., Any], mounted: Mounted
 ) -> Iterator[Any]:
     """A new root on a disk of its own, on a small table."""
-    home = tmp_path_factory.mktemp("full")
-    draw = random.Random(5)
-    rows = [f"{draw.gauss(3 * (row % 2), 1):.3f},{draw.choice('abc')},{'xy'[row % 2]}" for row in range(400)]
-    (home / "rows.csv").write_text("\n".join(["width,code,kind", *rows, ""]))
-    with mounted(home / "disk", "64m") as disk:
-        yield make_pipeline(home / "rows.csv", disk / "root", task="tabular")
+    disk = tmp_path_factory.mktemp("full") / "disk"
+    with mounted(disk, "64m"):
+        yield make_pipeline(rows, disk / "root", task="tabular")
 
 
 def files(folder: Path) -> list[str]:
@@ -72,12 +67,12 @@ def filling(owner: str, function: str, root: Path) -> str:
         ("Pusher", "Pusher"),
     ],
 )
-def test_output_of_a_node(pipeline: Any, mounted: Mounted, node: str, place: str) -> None:
+def test_output_of_a_node(pipeline: Any, mounted: Mounted, quick_table: tuple[str, ...], node: str, place: str) -> None:
     """B5: exit code 7, the right disk with needed and free, the node failed, and nothing under a final name."""
     folder = pipeline.root / place
     with mounted(folder, "4k"):
         (folder / "filler").write_bytes(bytes(4096))
-        result = pipeline.run(*QUICK, "--to", node)
+        result = pipeline.run(*quick_table, "--to", node)
         left = [name for name in files(folder) if name not in ("filler", ".lock")]
 
     lacking = rf"no space left on the disk at {folder}: 0.0 MB free, more than the [\d.]+ MB needed that {node} had"
@@ -88,22 +83,22 @@ def test_output_of_a_node(pipeline: Any, mounted: Mounted, node: str, place: str
     assert pipeline.newest(node).state == "FAILED"
 
 
-def test_metadata_report_and_caches(pipeline: Any) -> None:
+def test_metadata_report_and_caches(pipeline: Any, quick_table: tuple[str, ...]) -> None:
     """B5: a root that is full from the start, in the metadata or after the last node; the served model stays.
 
     B15: the run goes on without a damaged hash cache and says so once.
     """
     launch = filling("tfx.orchestration.portable.launcher", "Launcher", pipeline.root)
-    unregistered = pipeline.run(*QUICK, before=launch)
+    unregistered = pipeline.run(*quick_table, before=launch)
     (pipeline.root / "filler").unlink()
     report = filling("pipelines.report.page", "write", pipeline.root)
-    unreported = pipeline.run(*QUICK, before=report)
+    unreported = pipeline.run(*quick_table, before=report)
     served = files(pipeline.root / "serving" / "1")
-    filled = pipeline.run(*QUICK, "--force", "Pusher")
+    filled = pipeline.run(*quick_table, "--force", "Pusher")
     (pipeline.root / "filler").unlink()
     cache = pipeline.root / ".penstock" / "hashes.db"
     cache.write_bytes(cache.read_bytes()[:4096] + b"\xab" * 8192)
-    again = pipeline.run(*QUICK)
+    again = pipeline.run(*quick_table)
 
     for result in (unregistered, unreported, filled):
         disk = rf"{pipeline.root}\S*: no space left on the disk at {pipeline.root.parent}: 0.0 MB free, the data alone"

@@ -18,64 +18,29 @@ pytestmark = [pytest.mark.e2e, pytest.mark.slow]
 
 NODES = [node.id for node in graph.NODES]
 KILLS = 20
-QUICK = ("--label", "kind", "--set", "train.epochs=1", "--set", "evaluate.min_accuracy=0")
-
-# Counts what each node does with files. At the given moment, or at the end of the node, the process group is killed.
-WATCHED = """
-import atexit, json, os, pathlib, signal, sys
-from tfx.orchestration.portable import launcher
-launch, counts, now, moment = launcher.Launcher.launch, {}, [""], MOMENT
-def tick(event, arguments):
-    if event == "open" or event.startswith(("os.", "shutil.", "tempfile.")):
-        counts[now[0]] = counts.get(now[0], 0) + 1
-        if [now[0], counts[now[0]]] == moment:
-            os.killpg(0, signal.SIGKILL)
-def watched(self):
-    now[0] = self._pipeline_node.node_info.id
-    launched = launch(self)
-    if moment and moment[0] == now[0]:
-        os.killpg(0, signal.SIGKILL)
-    now[0] = ""
-    return launched
-launcher.Launcher.launch = watched
-sys.addaudithook(tick)
-atexit.register(lambda: pathlib.Path(COUNTS).write_text(json.dumps(counts)))
-"""
-
-
-def watched(counts: Path, moment: list[Any] | None = None) -> str:
-    """Returns the code that counts events, or kills at one of them."""
-    return WATCHED.replace("MOMENT", repr(moment)).replace("COUNTS", repr(str(counts)))
 
 
 @pytest.fixture(scope="module")
 def home(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A folder with a small table and a place for temporary files."""
+    """A folder with a place for temporary files."""
     folder = tmp_path_factory.mktemp("kills")
-    draw = random.Random(5)
-    rows = [f"{draw.gauss(3 * (row % 2), 1):.3f},{draw.choice('abc')},{'xy'[row % 2]}" for row in range(400)]
-    (folder / "rows.csv").write_text("\n".join(["width,code,kind", *rows, ""]))
     (folder / "temporary").mkdir()
     return folder
 
 
 @pytest.fixture(scope="module")
-def pipelines(home: Path, make_pipeline: Callable[..., Any]) -> tuple[Any, Any]:
+def pipelines(
+    home: Path, table_run: Any, quick_table: tuple[str, ...], watched: Any, make_pipeline: Callable[..., Any]
+) -> tuple[Any, Any]:
     """A pipeline that was never killed, and one that was killed 20 times, each after its last run."""
-
-    def make(name: str) -> Any:
-        environment = {"TMPDIR": str(home / "temporary")}
-        return make_pipeline(home / "rows.csv", home / name, task="tabular", environment=environment)
-
-    whole, killed = make("whole"), make("killed")
-    result = whole.run(*QUICK, before=watched(home / "counts.json"))
-    assert result.code == 0, result.output
-    for moment in moments(json.loads((home / "counts.json").read_text())):
-        ended = killed.start(*QUICK, before=watched(home / "none", moment)).wait()
+    environment = {"TMPDIR": str(home / "temporary")}
+    killed = make_pipeline(table_run.data, home / "killed", task="tabular", environment=environment)
+    for moment in moments(json.loads((table_run.root.parent / "counts.json").read_text())):
+        ended = killed.run(*quick_table, before=watched(home / "none", moment))
         assert ended.code == -signal.SIGKILL, (moment, ended.output)
-    result = killed.run(*QUICK)
+    result = killed.run(*quick_table)
     assert result.code == 0, result.output
-    return whole, killed
+    return table_run, killed
 
 
 def moments(counts: dict[str, int]) -> list[list[Any]]:
@@ -154,16 +119,18 @@ def test_leftovers_of_killed_runs_are_collected(pipelines: tuple[Any, Any], home
     assert list((home / "temporary").iterdir()) == []
 
 
-def test_schema_of_a_run_killed_in_ingest_is_not_in_force(pipelines: tuple[Any, Any], home: Path) -> None:
+def test_schema_of_a_run_killed_in_ingest_is_not_in_force(
+    pipelines: tuple[Any, Any], home: Path, quick_table: tuple[str, ...], watched: Any
+) -> None:
     """B1: --from Trainer uses the schema that the Schema node published last."""
-    whole, _ = pipelines
-    schema = output(whole, "Schema", "schema") / "schema.pbtxt"
+    _, killed = pipelines
+    schema = output(killed, "Schema", "schema") / "schema.pbtxt"
     narrow = re.sub(r'feature \{\n  name: "code".*?\n\}\n', "", schema.read_text(), flags=re.DOTALL)
     (home / "narrow.pbtxt").write_text(narrow)
     other = ("--schema", str(home / "narrow.pbtxt"), "--force", "Ingest")
-    ended = whole.start(*QUICK, *other, before=watched(home / "none", ["Ingest", 1])).wait()
-    result = whole.run(*QUICK, "--from", "Trainer", "--to", "Trainer", "--set", "train.seed=2")
-    model = output(whole, "Trainer", "model") / "Format-Serving" / "saved_model.pb"
+    ended = killed.run(*quick_table, *other, before=watched(home / "none", ["Ingest", 1]))
+    result = killed.run(*quick_table, "--from", "Trainer", "--to", "Trainer", "--set", "train.seed=2")
+    model = output(killed, "Trainer", "model") / "Format-Serving" / "saved_model.pb"
 
     assert ended.code == -signal.SIGKILL, ended.output
     assert result.code == 0, result.output

@@ -1,7 +1,6 @@
 """The root on an object store, through the command line and a real S3 server; nodes run on this machine."""
 
 import os
-import random
 import shutil
 import signal
 from collections.abc import Callable, Iterator
@@ -17,7 +16,6 @@ from pipelines.orchestration.store import Store
 
 pytestmark = [pytest.mark.e2e, pytest.mark.slow]
 
-QUICK = ("--label", "kind", "--set", "train.epochs=1", "--set", "evaluate.min_accuracy=0")
 EQUAL = ("Ingest/examples", "Schema/schema", "StatisticsGen/statistics", "Gate/verdict")
 WEIGHTS = "Format-Serving/variables/variables.data-00000-of-00001"
 # Kills the process group when the third object of an artifact is uploaded, after the first two.
@@ -47,10 +45,11 @@ class Remote:
     pipeline: Any
     root: ObjectPath
     state: Path
+    flags: tuple[str, ...]
 
     def run(self, *arguments: str, before: str = "") -> Any:
         """Runs `penstock run tabular` to its end."""
-        return self.pipeline.run("--state", str(self.state), *QUICK, *arguments, before=before)
+        return self.pipeline.run("--state", str(self.state), *self.flags, *arguments, before=before)
 
     def output(self, node: str, name: str) -> ObjectPath:
         """Returns the newest output of a node."""
@@ -62,18 +61,12 @@ class Remote:
 
 
 @pytest.fixture(scope="module")
-def rows(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A small table."""
-    file = tmp_path_factory.mktemp("table") / "rows.csv"
-    draw = random.Random(5)
-    lines = [f"{draw.gauss(3 * (row % 2), 1):.3f},{draw.choice('abc')},{'xy'[row % 2]}" for row in range(400)]
-    file.write_text("\n".join(["width,code,kind", *lines, ""]))
-    return file
-
-
-@pytest.fixture(scope="module")
 def make_remote(
-    rows: Path, make_pipeline: Callable[..., Any], s3_server: Any, tmp_path_factory: pytest.TempPathFactory
+    rows: Path,
+    quick_table: tuple[str, ...],
+    make_pipeline: Callable[..., Any],
+    s3_server: Any,
+    tmp_path_factory: pytest.TempPathFactory,
 ) -> Iterator[Callable[[], Remote]]:
     """A pipeline with an empty root on the store and an empty state folder."""
     saved = {name: os.environ.get(name) for name in s3_server.environment}
@@ -82,7 +75,7 @@ def make_remote(
     def make() -> Remote:
         root = f"{s3_server.new_bucket()}/pipelines/table"
         pipeline = make_pipeline(rows, root, task="tabular", environment=s3_server.environment)
-        return Remote(pipeline, ObjectPath(root), tmp_path_factory.mktemp("state") / "table")
+        return Remote(pipeline, ObjectPath(root), tmp_path_factory.mktemp("state") / "table", quick_table)
 
     yield make
     for name, value in saved.items():
@@ -101,22 +94,16 @@ def remote(make_remote: Callable[[], Remote]) -> Remote:
     return made
 
 
-def test_artifacts_are_on_the_store_and_equal_those_of_a_local_root(
-    remote: Remote, rows: Path, make_pipeline: Callable[..., Any], tmp_path: Path
-) -> None:
+def test_artifacts_are_on_the_store_and_equal_those_of_a_local_root(remote: Remote, table_run: Any) -> None:
     """Records, schema, statistics, verdict and weights are byte-equal; only copies and notes are on this machine."""
-    local = make_pipeline(rows, tmp_path / "root", task="tabular")
-    result = local.run(*QUICK)
-    assert result.code == 0, result.output
-
     for folder in EQUAL:
         ours = remote.output(*folder.split("/"))
-        (theirs,) = (local.root / folder).iterdir()
+        (theirs,) = (table_run.root / folder).iterdir()
         files = {path.relative_to(theirs).as_posix(): path for path in theirs.rglob("*") if path.is_file()}
         assert {name: (ours / name).read_bytes() for name in ours.files_below()} == {
             name: path.read_bytes() for name, path in files.items()
         }
-    (model,) = (local.root / "Trainer" / "model").iterdir()
+    (model,) = (table_run.root / "Trainer" / "model").iterdir()
     assert (remote.output("Trainer", "model") / WEIGHTS).read_bytes() == (model / WEIGHTS).read_bytes()
     assert not (remote.state / "Ingest").exists()
     assert {"report.html", "model_card.json", "quarantine.jsonl"} <= remote.root.files_below(1).keys()
