@@ -1,0 +1,1 @@
+"""Operates a pipeline over time: retraining when there is new data."""
