@@ -1,1 +1,1 @@
-"""Operates a pipeline over time: retraining when there is new data."""
+"""What a person or a schedule does with a pipeline: its live model, promotion, rollback."""

@@ -17,6 +17,7 @@ from components.errors import GateStopped, Late, Locked, NotBlessed, PenstockErr
 from components.ingest.survey import cached, spans, window
 from components.ingest.survey.window import Window
 from components.redact import redact
+from components.serving import live, versions
 from components.storage import paths
 from components.storage.hashing import HashCache
 from pipelines import run
@@ -200,8 +201,9 @@ class _Tick:
         return f"span {self._span}: {said.get(attempt.outcome, other)}"
 
     def _live(self) -> str:
-        newest = self._ledger.newest_served()
-        return f"version {newest.version} is live" if newest else "no version is live"
+        pointer = live.read(self._config.root)
+        pushed = [pointer.live.version] if pointer else versions.complete(self._config.serving)
+        return f"version {pushed[-1]} is live" if pushed else "no version is live"
 
 
 def _check(config: RunConfig) -> None:
