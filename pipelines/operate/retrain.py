@@ -11,22 +11,21 @@ from collections.abc import Callable, Sequence
 from contextlib import closing
 from dataclasses import dataclass, replace
 from datetime import datetime, timezone, tzinfo
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from components.errors import GateStopped, Late, Locked, NotBlessed, PenstockError, SettingsError, Skipped
-from components.ingest.survey import cached, spans, window
-from components.ingest.survey.window import Window
+from components.ingest.survey import cached, spans
 from components.redact import redact
 from components.serving import live, versions
 from components.storage import paths
 from components.storage.hashing import HashCache
-from pipelines import run
 from pipelines.config import RunConfig
-from pipelines.operate import ticks
+from pipelines.operate import ticks, window
 from pipelines.operate.ticks import Attempt, Outcome, TickLedger
-from pipelines.orchestration.plan import Request
-from pipelines.orchestration.remote import remote_root
-from pipelines.run import RunResult
+from pipelines.operate.window import Window
+
+if TYPE_CHECKING:
+    from pipelines.run import RunResult
 
 _POLL_SECONDS = 10.0
 _LIVE, _NONE = "live", "none"
@@ -70,8 +69,8 @@ def retrain(config: RunConfig, request: RetrainRequest, say: Say, pause: Callabl
         pause: waits for some seconds.
     """
     _check(config)
-    remote_root.prepare(config)
-    paths.prepare(config.data, config.beam_args)
+    for place in (config.data, str(config.root), str(config.serving)):
+        paths.prepare(place, config.beam_args)
     started, ledger = _now(), ticks.of(config)
     found = _resolve(config, request, request.span)
     tick = _Tick(config, request, ledger, found, started, say)
@@ -111,9 +110,15 @@ class _Tick:
         self._start = _start(config, self._ledger, self._ledger.trained(self._span, self._key))
         config = _with(config, "train", warm_start=self._start.warm_start)
         self._announce()
+        return self._run(config)
+
+    def _run(self, config: RunConfig) -> int:
+        from pipelines import run  # a third of the time of a tick that is done
+        from pipelines.orchestration.plan import EVERYTHING
+
         if self._request.dry_run:
-            return run.dry_run(config, Request())
-        result = run.run(config, Request(), wait=self._request.wait, take_over=self._request.take_over)
+            return run.dry_run(config, EVERYTHING)
+        result = run.run(config, EVERYTHING, wait=self._request.wait, take_over=self._request.take_over)
         before = self._ledger.newest_served()
         attempt = self.record_result(result)
         if before and (changed := _changed_classes(before.classes, attempt.classes)):
@@ -133,7 +138,7 @@ class _Tick:
         self._ledger.add(attempt)
         return attempt
 
-    def record_result(self, result: RunResult) -> Attempt:
+    def record_result(self, result: "RunResult") -> Attempt:
         """Publishes the result of the run in the ledger."""
         facts = result.facts
         if facts is None:
@@ -249,14 +254,14 @@ def _start(config: RunConfig, ledger: TickLedger, before: Attempt | None) -> _St
         return _Start(
             _NONE, f"cold start: {count} trainings since the last one (train.cold_every = {train.cold_every})"
         )
-    return _Start(
-        chosen, "warm start: from the live model, if there is one" if chosen == _LIVE else f"warm start: {chosen}"
-    )
+    return _Start(chosen, f"warm start from {'the live model, if there is one' if chosen == _LIVE else chosen}")
 
 
 def _base_text(attempt: Attempt) -> str:
     """Says what a model was trained from."""
-    return attempt.start if attempt.has_base or attempt.warm_start == _NONE else "cold start: no earlier model"
+    if attempt.has_base:
+        return f"warm start from {'the live model' if attempt.warm_start == _LIVE else attempt.warm_start}"
+    return attempt.start if attempt.warm_start == _NONE else "cold start: no earlier model"
 
 
 def _changed_classes(old: Sequence[str], new: Sequence[str]) -> str:

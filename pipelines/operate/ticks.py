@@ -16,10 +16,10 @@ import orjson
 
 from components.errors import PenstockError
 from components.ingest.survey.survey import Survey
-from components.ingest.survey.window import Window
 from components.storage import durable
 from components.storage.hashing import digest_of
 from pipelines.config import RunConfig
+from pipelines.operate.window import Window
 
 Outcome = Literal["pushed", "up to date", "not better", "gate stopped", "late", "skipped", "failed"]
 DONE: tuple[Outcome, ...] = ("pushed", "up to date", "not better")

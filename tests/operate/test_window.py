@@ -7,9 +7,9 @@ from fnmatch import fnmatchcase
 import pytest
 
 from components.errors import BadInput, Late, SettingsError
-from components.ingest.survey import window
 from components.ingest.survey.spans import Glob
-from components.ingest.survey.window import Window
+from pipelines.operate import window
+from pipelines.operate.window import Window
 
 DAYS = "logs/{YYYY}-{MM}-{DD}/v{VERSION}/*.csv"
 HOURS = "logs/{YYYY}/{MM}/{DD}.{HH}.csv"
