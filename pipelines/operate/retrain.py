@@ -19,12 +19,15 @@ from components.redact import redact
 from components.serving import live, versions
 from components.storage import paths
 from components.storage.hashing import HashCache
+from components.storage.location import Location, location
 from pipelines.config import RunConfig
 from pipelines.operate import ticks, window
 from pipelines.operate.ticks import Attempt, Outcome, TickLedger
 from pipelines.operate.window import Window
 
-if TYPE_CHECKING:
+if TYPE_CHECKING:  # at run time, imported only by a tick that is not done
+    from pipelines.operate.newest_span import Scores
+    from pipelines.report.facts import RunFacts
     from pipelines.run import RunResult
 
 _POLL_SECONDS = 10.0
@@ -94,6 +97,8 @@ class _Tick:
 
     def go(self, pause: Callable[[float], None]) -> int:
         settings = self._config.settings.ingest
+        if self._window.is_late:
+            self._require_newest()
         self._window = self._waited_for(pause)
         if self._window.is_late and settings.late == "skip":
             raise Skipped(f"span {self._span} is skipped, because it is not there: {self._place} (ingest.late = skip)")
@@ -118,9 +123,11 @@ class _Tick:
 
         if self._request.dry_run:
             return run.dry_run(config, EVERYTHING)
+        live_before = self._live_folder()
         result = run.run(config, EVERYTHING, wait=self._request.wait, take_over=self._request.take_over)
+        scores = self._compared(config, result, live_before)
         before = self._ledger.newest_served()
-        attempt = self.record_result(result)
+        attempt = self.record_result(result, scores)
         if before and (changed := _changed_classes(before.classes, attempt.classes)):
             self._say(changed)
         self._say(self._last_line(attempt))
@@ -138,17 +145,36 @@ class _Tick:
         self._ledger.add(attempt)
         return attempt
 
-    def record_result(self, result: "RunResult") -> Attempt:
+    def _compared(self, config: RunConfig, result: "RunResult", live_before: Location | None) -> "Scores":
+        """Returns the scores of the new model and of the live one, the newest span apart, and says them."""
+        from pipelines.operate import newest_span
+
+        # If the Evaluator has not run, this model may be the live one already: a call before was killed after the push.
+        if result.exit_code not in (0, NotBlessed.exit_code) or "Evaluator" not in _ran(result.facts):
+            return {}
+        try:
+            scores = newest_span.compare(config, self._window.spans[-1], live_before)
+        except ValueError as reason:
+            self._say(f"the newest span is not compared apart: {reason}")
+            return {}
+        if scores:
+            self._say(newest_span.text(scores))
+        return scores
+
+    def record_result(self, result: "RunResult", scores: "Scores") -> Attempt:
         """Publishes the result of the run in the ledger."""
         facts = result.facts
         if facts is None:
             return self.record("failed", "failed before its first node", result.exit_code)
-        ran = {node.id for node in facts.nodes if node.state == "ran"}
-        outcome = _outcome_of(result.exit_code) if result.exit_code else "pushed" if "Pusher" in ran else "up to date"
+        outcome = _outcome_of(result.exit_code)
+        if result.exit_code == 0:
+            outcome = "pushed" if "Pusher" in _ran(facts) else "up to date"
+        is_first = self._ledger.trained(self._span, self._key) is None  # the Trainer may have run in a killed call
         return self.record(
             outcome, facts.outcome, result.exit_code,
-            has_base=bool(facts.warm_start), has_trained="Trainer" in ran and outcome in ticks.DONE,
+            has_base=bool(facts.warm_start), has_trained=outcome in ticks.DONE and is_first,
             version=facts.model_version or "", classes=facts.classes, metrics=dict(facts.metrics),
+            scores=scores,
         )  # fmt: skip
 
     @property
@@ -206,9 +232,14 @@ class _Tick:
         return f"span {self._span}: {said.get(attempt.outcome, other)}"
 
     def _live(self) -> str:
-        pointer = live.read(self._config.root)
-        pushed = [pointer.live.version] if pointer else versions.complete(self._config.serving)
-        return f"version {pushed[-1]} is live" if pushed else "no version is live"
+        folder = self._live_folder()
+        return f"version {folder.name} is live" if folder else "no version is live"
+
+    def _live_folder(self) -> Location | None:
+        if pointer := live.read(self._config.root):
+            return location(pointer.live.folder)
+        pushed = versions.complete(self._config.serving)
+        return self._config.serving / str(pushed[-1]) if pushed else None
 
 
 def _check(config: RunConfig) -> None:
@@ -275,6 +306,11 @@ def _changed_classes(old: Sequence[str], new: Sequence[str]) -> str:
         "a renamed class counts as both" if appeared and vanished else "",
     ]
     return f"classes: {'; '.join(filter(None, parts))}"
+
+
+def _ran(facts: "RunFacts | None") -> set[str]:
+    """Returns the nodes that ran, and were not up to date."""
+    return {node.id for node in facts.nodes if node.state == "ran"} if facts else set()
 
 
 def _outcome_of(code: int) -> Outcome:

@@ -46,10 +46,11 @@ class Attempt:
     warm_start: str = ""  # the setting that the tick trained with: live, none or a folder
     start: str = ""  # why: "cold start: …"
     has_base: bool = False  # whether training started from the weights of another model
-    has_trained: bool = False  # in this attempt
+    has_trained: bool = False  # the first attempt of its key with a verdict: what later cold starts are counted from
     version: str = ""  # that was pushed
     classes: tuple[str, ...] = ()
     metrics: Mapping[str, float] = field(default_factory=dict)
+    scores: Mapping[str, Mapping[str, float | None]] = field(default_factory=dict)  # of the newest span, and of all
     repeated: int = 0  # how often the same outcome followed without a change
 
 

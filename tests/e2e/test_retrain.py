@@ -2,6 +2,7 @@
 
 import csv
 import random
+import re
 import signal
 from collections.abc import Sequence
 from pathlib import Path
@@ -60,6 +61,12 @@ def test_days_are_retrained(tmp_path: Path, make_pipeline: Any) -> None:
     assert "span 2024-03-01 is not there: no file " in late.output
     assert "1 older spans of its window 2024-02-28..2024-03-02 are missing, 0 allowed" in gap.output
     assert "span 2024-03-01: window 2024-02-28..2024-03-01, 3 spans" in second.output
+    assert re.search(
+        r"^newest span: accuracy 0\.\d{4} \(live 0\.\d{4}\) on (\d+) test records; "
+        r"window: accuracy 0\.\d{4} \(live 0\.\d{4}\) on (\d+) test records$",
+        second.output,
+        re.MULTILINE,
+    )
     assert second.output.splitlines()[-2:] == [
         "classes: new: butterfly (weights start from random values)",
         "span 2024-03-01: pushed version 2, warm start from the live model",
