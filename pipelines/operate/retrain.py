@@ -168,7 +168,7 @@ class _Tick:
             return self.record("failed", "failed before its first node", result.exit_code)
         outcome = _outcome_of(result.exit_code)
         if result.exit_code == 0:
-            outcome = "pushed" if "Pusher" in _ran(facts) else "up to date"
+            outcome = "pushed" if "Pusher" in _ran(facts) and facts.model_version else "up to date"
         is_first = self._ledger.trained(self._span, self._key) is None  # the Trainer may have run in a killed call
         return self.record(
             outcome, facts.outcome, result.exit_code,

@@ -1,5 +1,7 @@
 """A retraining that need not run, or must not, says why; those that run are in tests/e2e/test_retrain.py."""
 
+import subprocess
+import sys
 from collections.abc import Callable
 from datetime import datetime, timezone
 from pathlib import Path
@@ -17,6 +19,9 @@ from pipelines.operate import retrain, ticks, window
 from pipelines.operate.retrain import RetrainRequest
 from pipelines.operate.ticks import Attempt
 from pipelines.orchestration import lock
+from pipelines.orchestration.outcome import NodeFacts
+from pipelines.report.facts import RunFacts
+from pipelines.run import RunResult
 
 FRESH = "weights start from random values"
 
@@ -227,3 +232,58 @@ def test_the_spans_are_chosen_by_the_window(data: Data) -> None:
         data.config("ingest.gaps=some")
 
     assert data.attempts() == []
+
+
+@pytest.mark.parametrize(
+    ("code", "ran", "outcome", "has_trained", "line"),
+    [
+        (0, ["Trainer", "Evaluator", "Pusher"], "pushed", True, "pushed version 7, cold start: no earlier model"),
+        (0, ["Pusher"], "pushed", True, "pushed version 7, cold start: no earlier model"),
+        (0, [], "up to date", True, "up to date, version 7 is live"),
+        (3, ["Trainer", "Evaluator", "Pusher"], "not better", True, "not better: because; version 7 is live"),
+        (5, ["Ingest"], "gate stopped", False, "gate stopped: because; version 7 is live"),
+        (143, ["Ingest"], "failed", False, "failed: because; version 7 is live"),
+    ],
+)
+def test_the_result_of_a_run_is_in_the_ledger_and_in_the_last_line(
+    data: Data, code: int, ran: list[str], outcome: str, has_trained: bool, line: str
+) -> None:
+    """A model counts as trained by its tick once, also if a killed call trained it."""
+    data.write("2026-11-03")
+    other = data.record(day="2026-11-02")  # and version 7 is live
+    chosen, request = data.config(), RetrainRequest("2026-11-03")
+    found = retrain._resolve(chosen, request, request.span)
+    tick = retrain._Tick(chosen, request, ticks.of(chosen), found, other.ended, data.said.append)
+    facts = RunFacts(
+        "tabular", "tabular", "", 1.0, "failed: because" if code else "blessed", code,
+        tuple(NodeFacts(name, "ran", 1.0, "") for name in ran), model_version="7", classes=("a", "b"),
+    )  # fmt: skip
+
+    first = tick.record_result(RunResult(code, facts), {})
+    second = tick.record_result(RunResult(code, facts), {})
+
+    assert (first.outcome, first.has_trained, second.has_trained) == (outcome, has_trained, False)
+    assert tick._last_line(first) == f"span 2026-11-03: {line}"
+    assert data.attempts()[0] == (outcome, code)
+
+
+def test_a_done_tick_imports_nothing_heavy(data: Data) -> None:
+    """It is answered within about a second, without TensorFlow and without the metadata."""
+    data.write("2026-11-03")
+    data.record()
+    chosen = data.config()
+    arguments = ["retrain", "tabular", "--data", chosen.data, "--root", str(chosen.root), "--span", "2026-11-03"]
+    script = (
+        "import atexit, sys; atexit.register(lambda: print(*sys.modules)); "
+        f"sys.argv[1:] = {arguments!r}; from pipelines.cli import main; main()"
+    )
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
+    said, _, modules = done.stdout.partition("\n")
+
+    assert said == "done: span 2026-11-03, version 7 is live"
+    assert {name.split(".")[0] for name in modules.split()} & {
+        "tensorflow",
+        "tfx",
+        "apache_beam",
+        "ml_metadata",
+    } == set()
