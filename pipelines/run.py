@@ -25,7 +25,7 @@ from pipelines import log
 from pipelines.config import RunConfig
 from pipelines.console import Display
 from pipelines.engine import jobs
-from pipelines.orchestration import disk, leftovers, lock, plan, schema, workers
+from pipelines.orchestration import disk, leftovers, live_model, lock, plan, schema, workers
 from pipelines.orchestration.outcome import NodeFacts
 from pipelines.orchestration.plan import NodePlan, Plan, Request
 from pipelines.orchestration.remote import remote_root
@@ -83,6 +83,7 @@ def run(
         display.closed(store.close_open_executions("FAILED"))
         jobs.end_left(config.notes, progress.say)
         leftovers.collect(config, store)
+        live_model.repair(config, store)
         with closing(HashCache(config.hash_cache)) as cache:
             planned = plan.make(config, store, cache, request)
         leftovers.collect_checkpoints(config, store, planned)

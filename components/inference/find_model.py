@@ -9,10 +9,11 @@ from dataclasses import dataclass
 
 from components.errors import SettingsError
 from components.pretrained.artifacts import READING, SERVING
+from components.serving import live as live_pointer
 from components.serving import reading, versions
 from components.serving.reading import Reading
 from components.serving.store_push import MODEL
-from components.storage.location import Location
+from components.storage.location import Location, location
 
 _EXPECTED = (
     "expected a model that Penstock exported, such as runs/image/serving/1, or a serving folder such as "
@@ -37,9 +38,17 @@ def find(place: Location) -> ModelFolder:
     return ModelFolder(folder, version, versions.digest_of(folder), _reading(folder))
 
 
-def live(serving: Location) -> Location:
-    """Returns the folder of the live version: the newest one that was pushed, until there is a live pointer."""
-    return serving
+def live(root: Location | None, serving: Location) -> Location:
+    """Returns the folder of the live version of a pipeline, by its live pointer; without one, its serving folder.
+
+    Args:
+        root: of the pipeline; None if only its serving folder is known.
+        serving: folder that it pushes to.
+    """
+    pointer = live_pointer.read(root) if root else None
+    missing = live_pointer.unrecorded(pointer, root, serving) if root else ()
+    moves = (*(pointer.moves if pointer else ()), *missing)
+    return location(moves[-1].folder) if moves else serving
 
 
 def _model_folder(place: Location) -> Location:

@@ -21,6 +21,7 @@ if TYPE_CHECKING:
 
 MANIFEST = "manifest.json"
 QUARANTINE = "quarantine.jsonl"
+SPANS = "spans"  # folder with one file per span, in the artifact of data with spans
 NEAR_DUPLICATES = "near_duplicates.jsonl"
 
 

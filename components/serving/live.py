@@ -20,6 +20,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any, Literal, get_args
 
+import filelock
 import orjson
 
 from components.errors import BadInput, PenstockError
@@ -92,6 +93,11 @@ class LivePointer:
         """The versions that a rollback can lead to, newest first: those that were not rolled back themselves."""
         return tuple(self.moves[index] for index in reversed(self._replayed[0][:-1]))
 
+    @property
+    def rolled_back(self) -> tuple[Move, ...]:
+        """The versions that rollbacks undid, oldest first."""
+        return tuple(self.moves[index] for index in sorted(self._replayed[1]))
+
     def has_withdrawn(self, artifact: int) -> bool:
         """Whether a person put another model in the place of this one: no run pushes it again, a promotion does."""
         newest = max((at for at, move in enumerate(self.moves) if move.model.artifact == artifact), default=None)
@@ -144,12 +150,11 @@ def _models(moves: Sequence[Move]) -> list[LiveModel]:
     return [moves[index].model for index in reversed(_replay(moves)[0])]
 
 
-def moved(pointer: LivePointer | None, move: Move, pipeline: str) -> LivePointer:
-    """Returns the pointer after a move; the same one if it has this version already."""
+def follow(pointer: LivePointer | None, moves: Sequence[Move], pipeline: str) -> LivePointer:
+    """Returns the pointer after more moves, at least one; a version that it has already is not added again."""
     known = pointer.moves if pointer else ()
-    if any(each.folder == move.folder for each in known):
-        return LivePointer(pipeline, known)
-    return LivePointer(pipeline, (*known, move))
+    folders = {move.folder for move in known}
+    return LivePointer(pipeline, (*known, *(move for move in moves if move.folder not in folders)))
 
 
 def read(root: Location) -> LivePointer | None:
@@ -177,8 +182,11 @@ def write(root: Location, change: Callable[[LivePointer | None], LivePointer]) -
     """
     file = root / FILE
     if isinstance(file, Path):
-        pointer = change(read(root))
-        durable.write_bytes(file, _content(pointer))
+        notes = file.parent / ".penstock"
+        notes.mkdir(parents=True, exist_ok=True)
+        with filelock.FileLock(notes / "live.lock"):
+            pointer = change(read(root))
+            durable.write_bytes(file, _content(pointer))
         return pointer
     for _ in range(_ATTEMPTS):
         identity = file.stat().identity if file.is_file() else ""
@@ -189,27 +197,15 @@ def write(root: Location, change: Callable[[LivePointer | None], LivePointer]) -
     raise PenstockError(f"{file}: another process changes it all the time; run again when no other run works on {root}")
 
 
-def record(root: Location, move: Move, pipeline: str) -> LivePointer:
-    """Adds a move to the live pointer, after its version was published."""
-    return write(root, lambda pointer: moved(pointer, move, pipeline))
-
-
 def unrecorded(pointer: LivePointer | None, root: Location, serving: Location) -> tuple[Move, ...]:
     """Returns the moves to versions of this pipeline that are complete, and that the pointer does not have yet.
 
     Only versions above those that it has: a version that another machine completes late was never the highest.
     """
     known = [move.version for move in (pointer.moves if pointer else ()) if move.serving == str(serving)]
-    newer = [version for version in versions.complete(serving) if version > max(known, default=0)]
+    newer = versions.complete(serving, above=max(known, default=0))
     found = [_move_of(serving / str(version), root) for version in newer]
     return tuple(move for move in found if move is not None)
-
-
-def follow(pointer: LivePointer | None, moves: Sequence[Move], pipeline: str) -> LivePointer | None:
-    """Returns the pointer after several moves."""
-    for move in moves:
-        pointer = moved(pointer, move, pipeline)
-    return pointer
 
 
 def provenance(root: Location, move: Move) -> dict[str, Any]:

@@ -12,13 +12,14 @@ from components.storage.location import Location
 _CHUNK = 8 << 20  # bytes of a model's file in memory
 
 
-def complete(serving: Location) -> list[int]:
-    """Returns the versions of a serving folder that are complete, lowest first."""
+def complete(serving: Location, above: int = 0) -> list[int]:
+    """Returns the versions of a serving folder that are complete, lowest first; only those above a number."""
     if not isinstance(serving, Path):
-        return store_push.versions(serving)
+        return store_push.versions(serving, above)
     if not serving.is_dir():
         return []
-    return sorted(int(each.name) for each in serving.iterdir() if each.name.isdecimal() and (each / MODEL).is_file())
+    numbers = sorted(int(each.name) for each in serving.iterdir() if each.name.isdecimal())
+    return [number for number in numbers if number > above and (serving / str(number) / MODEL).is_file()]
 
 
 def digest_of(model: Location) -> str:

@@ -118,7 +118,7 @@ class Train(Section):
     warm_start: LocalPath = pydantic.Field(
         "none",
         min_length=1,
-        description="model whose weights training starts from. none: random weights; live: the latest blessed model "
+        description="model whose weights training starts from. none: random weights; live: the latest live model "
         "of this pipeline that was not trained on this very data; else the folder of a model that Penstock pushed or "
         "exported, such as serving/1",
     )

@@ -9,6 +9,7 @@ import typer
 from pipelines.cli.bench import bench, tune
 from pipelines.cli.engine import engine
 from pipelines.cli.look import doctor, inspect
+from pipelines.cli.models import models
 from pipelines.cli.packages import package, stage
 from pipelines.cli.predict import predict
 from pipelines.cli.retrain import retrain
@@ -25,7 +26,7 @@ app.command()(run)
 app.command("train-worker")(train_worker)
 for command in (retrain, predict, ingest, package, stage, inspect, doctor):
     app.command()(command)
-for name, group in {"bench": bench, "tune": tune, "engine": engine}.items():
+for name, group in {"models": models, "bench": bench, "tune": tune, "engine": engine}.items():
     app.add_typer(group, name=name)
 
 

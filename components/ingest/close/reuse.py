@@ -21,14 +21,13 @@ from components.ingest.survey.survey import SpanFiles, Table
 from components.ingest.write import fingerprints
 from components.ingest.write.report import ShardReport
 from components.records import checksum, shard_files
-from components.records.manifest import MANIFEST
+from components.records.manifest import MANIFEST, SPANS
 from components.settings.ingest import Ingest
 from components.storage import durable
 from components.storage.hashing import digest_of
 from components.storage.location import Location
 from components.storage.objects import ObjectPath
 
-_FOLDER = "spans"
 _OF_ALL_SPANS = ("spans", "window", "late", "gaps", "max_bad_fraction", "near_duplicate_bits")  # settings
 _LIBRARIES = ("numpy", "pillow", "pyarrow", "tensorflow")
 
@@ -81,7 +80,7 @@ def _artifacts(folder: Location) -> list[Location]:
 
 
 def _file_of(artifact: Location, span: SpanFiles) -> Location:
-    return artifact / _FOLDER / f"{span.span.name}.json"
+    return artifact / SPANS / f"{span.span.name}.json"
 
 
 def _read(artifact: Location, span: SpanFiles) -> dict[str, Any]:
