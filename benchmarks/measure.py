@@ -25,6 +25,7 @@ class Measured:
 
     seconds: float  # of the work alone: imports and set-up of the process are not in it
     peak_mb: float
+    cpu: float = 0.0  # seconds of the process without its children
 
 
 def in_turn(contenders: Mapping[str, Sequence[str]], rounds: int) -> dict[str, list[Measured]]:
@@ -40,11 +41,11 @@ def in_turn(contenders: Mapping[str, Sequence[str]], rounds: int) -> dict[str, l
 def report(work: Callable[[], object]) -> None:
     """Runs the work in this process and reports time and memory to the parent."""
     with _Children() as children:
-        begun = time.perf_counter()
+        begun, cpu = time.perf_counter(), time.process_time()
         work()
-        seconds = time.perf_counter() - begun
+        seconds, cpu = time.perf_counter() - begun, time.process_time() - cpu
     peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024 + children.peak_mb
-    print(_MARK, json.dumps({"seconds": seconds, "peak_mb": peak}))
+    print(_MARK, json.dumps({"seconds": seconds, "peak_mb": peak, "cpu": cpu}))
 
 
 class _Children:
@@ -85,8 +86,12 @@ class _Children:
 
 
 def median(runs: Sequence[Measured]) -> Measured:
-    """Returns the median time, and the highest peak."""
-    return Measured(statistics.median(run.seconds for run in runs), max(run.peak_mb for run in runs))
+    """Returns the median times, and the highest peak."""
+    return Measured(
+        statistics.median(run.seconds for run in runs),
+        max(run.peak_mb for run in runs),
+        statistics.median(run.cpu for run in runs),
+    )
 
 
 def _run(arguments: Sequence[str]) -> Measured:

@@ -26,6 +26,8 @@ from components.inference.read_files import RawFileReader, Rejection
 from components.inference.units import PredictFiles, PredictJob, RangeUnit, Unit, UnitReport
 from components.inference.write import PredictionWriter
 from components.ingest.write.image_column import ImageColumn
+from components.records import ledger
+from components.records.ledger import Entry
 from components.records.quarantine import Quarantined, printable
 from components.storage import durable
 
@@ -59,7 +61,7 @@ class Records:
             self.files.take(places),
             self.rows.take(places),
             self.labels.take(places),
-            self.raw,
+            lambda at, reason: self.raw(int(which[at]), reason),
         )
 
 
@@ -71,20 +73,21 @@ class _Outcome:
     model: LoadedModel
     writer: PredictionWriter
     stop: threading.Event
-    read: int = 0
+    read: int = 0  # records, as counted where the data is read
     bad: list[Quarantined] = field(default_factory=list)
     sums: MetricSums = field(default_factory=MetricSums)
 
     def add_bad(self, found: Sequence[Quarantined]) -> None:
-        self.read += len(found)
         self.bad += found
+
+    def check(self, unit: str) -> None:
+        """Compares what was read with what was written and quarantined, which are counted apart."""
+        ledger.check(Entry(f"predict, work unit {unit}", self.read, self.writer.records, len(self.bad)))
 
     def predict(self, records: Records) -> None:
         if self.stop.is_set():
             raise Cancelled(signal.SIGINT)  # another thread has failed, or was interrupted, and raises the reason
-        count = len(records.files)
-        self.read += count
-        if not count:
+        if not len(records.files):
             return
         try:
             outputs = self.model.predict(records.arguments)
@@ -100,11 +103,23 @@ class _Outcome:
                     f"together: {again}; its predictions depend on their batch: export another model"
                 ) from again
         reading = self.job.reading
+        records, outputs = self._finite(records, outputs)
+        if not len(records.files):
+            return
         self.writer.write(write.batch(records.files, records.rows, records.labels, outputs, reading))
         if reading.kind == "quantity":
             self.sums.add_quantities(records.labels.to_numpy(zero_copy_only=False).astype(np.float64), outputs)
         else:
             self.sums.add_classes(_class_numbers(records.labels, reading.classes), outputs)
+
+    def _finite(self, records: Records, outputs: npt.NDArray[np.float32]) -> tuple[Records, npt.NDArray[np.float32]]:
+        """Quarantines records whose prediction is not finite: NaN would be read as the first class."""
+        finite = np.isfinite(outputs.reshape(len(outputs), -1)).all(axis=1)
+        if finite.all():
+            return records, outputs
+        reason = "its prediction is not a finite number"
+        self.bad += [records.raw(int(at), reason) for at in np.flatnonzero(~finite)]
+        return records.take(np.flatnonzero(finite)), outputs[finite]
 
     def _without_rejected(self, records: Records, error: RejectedByModel) -> Records:
         """Finds the records that the model cannot predict, by halves; returns the others."""
@@ -155,6 +170,7 @@ def predict(unit: Unit, job: PredictJob, stop: threading.Event | None = None) ->
                 _predict_range(unit, job, outcome)
             else:
                 _predict_files(unit, job, outcome)
+        outcome.check(unit.name)
         size = path.stat().st_size
     bad = tuple(outcome.bad)
     report = UnitReport(unit.name, outcome.read, writer.records, size, writer.checksum, bad, outcome.sums)
@@ -181,13 +197,20 @@ def _predict_range(unit: RangeUnit, job: PredictJob, outcome: _Outcome) -> None:
     def quarantined(position: str, reason: str, raw: bytes) -> Quarantined:
         return Quarantined.of(name, reason, position, raw if len(outcome.bad) < _MAX_RAW else b"")
 
-    found = columns.source.read(unit.home / unit.part.path, unit.part, columns.schema)
+    found = _counted(columns.source.read(unit.home / unit.part.path, unit.part, columns.schema), outcome)
     for batch, images in _with_images(unit, job, found, lambda bad: outcome.add_bad([quarantined(*bad)])):
         good, bad = _complete(batch, job)
         outcome.add_bad([quarantined(*each) for each in bad])
         for start in range(0, len(good), step):
             which = good[start : start + step]
             outcome.predict(_records(batch, images, which, job, name, quarantined))
+
+
+def _counted(found: "Iterator[RowBatch]", outcome: _Outcome) -> "Iterator[RowBatch]":
+    """Yields batches as the source reads them, and counts their rows, the bad ones included."""
+    for rows in found:
+        outcome.read += rows.columns.num_rows + len(rows.bad)
+        yield rows
 
 
 def _with_images(
@@ -296,6 +319,7 @@ def _predict_files(unit: PredictFiles, job: PredictJob, outcome: _Outcome) -> No
     names, classes = units.files_of(unit, job.work), set(job.reading.classes)
     (argument,) = job.reading.arguments
     for read in RawFileReader(job, unit).batches(names):
+        outcome.read += len(read.names)
         outcome.add_bad([each for each in read.contents if isinstance(each, Quarantined)])
         kept = [(n, c) for n, c in zip(read.names, read.contents, strict=True) if isinstance(c, bytes)]
         if not kept:

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 from components.errors import BadInput
 from components.inference.data import file_argument
 from components.inference.units import PredictFiles, PredictJob
-from components.ingest.images.checks import ImageChecker
+from components.ingest.images import checks
 from components.ingest.sources import SourceFile, text_folder
 from components.records.quarantine import Quarantined, Rejected, printable
 from components.storage import transfers
@@ -50,7 +50,7 @@ class Rejection:
         try:
             if self.is_image:
                 full = self.settings.model_copy(update={"image_check": "full"})
-                ImageChecker(None, full).check(content, "")
+                checks.check(content, full, hashed=False)
         except Rejected as error:
             return Quarantined.of(path, str(error), error.position, content)
         return Quarantined.of(path, f"the model cannot predict it: {reason}", "", content)
@@ -63,7 +63,6 @@ class RawFileReader:
         argument = file_argument(job.reading)
         self._is_image = argument is not None and argument.role == "image"
         self._unit, self._settings = unit, job.settings
-        self._checks = ImageChecker(None, job.settings)
 
     def batches(self, names: Sequence[str]) -> Iterator[FileRead]:
         """Reads files in batches that are bounded in files and bytes."""
@@ -88,7 +87,7 @@ class RawFileReader:
             return Quarantined(path, f"more than max_file_mb = {self._settings.max_file_mb}")
         try:
             if self._is_image:
-                return self._checks.check(content, "").content
+                return checks.check(content, self._settings, hashed=False).content
             text = text_folder.SOURCE.read(SourceFile(name, ""), content, self._settings).columns["text"]
             return text if isinstance(text, bytes) else b""
         except Rejected as reason:

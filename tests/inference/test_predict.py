@@ -13,11 +13,12 @@ import pytest
 import tensorflow as tf
 
 from components.errors import BadInput, PenstockError, SettingsError
+from components.inference import run, units
 from components.inference.model import LoadedModel, RejectedByModel
 from components.records import checksum
-from components.serving.reading import Argument
+from components.serving.reading import Argument, Reading
 from pipelines.predict import predict
-from tests.inference.conftest import png
+from tests.inference.conftest import CLASSES, png
 
 TABLE = (Argument("size", "size", "number", "float"), Argument("name_", "name", "category", "text"))
 ROWS = [(1.5, "a", "high"), (None, "bb", "low"), (4.0, "", "high")]
@@ -274,6 +275,19 @@ class TestQuarantine:
         assert bad["position"] == "row 3"
         assert bad["reason"].startswith("the model cannot predict it: ")
 
+    def test_a_prediction_that_is_not_finite(self, request_of: Callable[..., Any], tmp_path: Path) -> None:
+        """It is quarantined, instead of being read as the first class."""
+        save_network(tmp_path / "model")
+        (tmp_path / "rows.csv").write_text("size,review\n1,a\n,b\n3,d\n")
+
+        made = predict(request_of(tmp_path / "model", tmp_path / "rows.csv", given={"max_bad_fraction": 0.5}))
+
+        assert predictions(tmp_path / "out")["row"].to_pylist() == [2, 4]
+        (bad,) = map(json.loads, (tmp_path / "out" / "quarantine.jsonl").read_text().splitlines())
+        assert bad["position"] == "row 3"
+        assert bad["reason"] == "the model cannot predict it: its prediction is not a finite number"
+        assert (made.predicted, made.quarantined) == (2, 1)
+
     def test_a_rejected_record_is_found_by_halves(
         self, saved: Any, request_of: Callable[..., Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     ) -> None:
@@ -474,17 +488,49 @@ class TestErrors:
             predict(request_of(saved(IMAGE), tmp_path / "photos"))
 
 
-@pytest.mark.slow
-def test_worker_processes_write_the_same_bytes(saved: Any, request_of: Callable[..., Any], tmp_path: Path) -> None:
-    """All files, the manifest included, on one thread per core and in Beam's worker processes."""
-    lines = [f"{number % 7},{'n' * (number % 5)},{('low', 'high')[number % 2]}\n" for number in range(3000)]
-    for part in range(3):
-        (tmp_path / f"rows-{part}.csv").write_text("size,name,kind\n" + "".join(lines[part::3]) + "bad\n")
-    model = saved(TABLE, label_source="kind")
-    workers = ("--direct_running_mode=multi_processing", "--direct_num_workers=2")
-    for out, flags in {"one": (), "two": workers}.items():
-        predict(request_of(model, str(tmp_path / "*.csv"), out=tmp_path / out, beam_args=flags))
+def save_network(folder: Path) -> None:
+    """Saves a network of two dense layers, whose last digits depend on the number of rows that it gets at once."""
+    arguments = (Argument("size", "size", "number", "float"), Argument("review", "review", "text", "text"))
+    random = np.random.default_rng(3)
+    module = tf.Module()
+    module.first, module.second = (
+        tf.Variable(random.normal(size=shape), dtype=tf.float32) for shape in [(9, 64), (64, 2)]
+    )
 
-    one, two = ({f.name: f.read_bytes() for f in (tmp_path / out).iterdir()} for out in ("one", "two"))
-    assert len(one) == 5
-    assert one == two
+    def raw(size: Any, review: Any) -> dict[str, Any]:
+        codes = tf.io.decode_raw(review, tf.uint8, fixed_length=8)
+        inputs = tf.concat([size[:, tf.newaxis], tf.cast(codes, tf.float32) / 128], axis=1)
+        return {"probabilities": tf.nn.softmax(tf.nn.relu(inputs @ module.first) @ module.second / 8)}
+
+    specs = {"size": tf.TensorSpec([None], tf.float32, "size"), "review": tf.TensorSpec([None], tf.string, "review")}
+    module.raw = tf.function(raw, autograph=False)
+    tf.saved_model.save(module, str(folder), signatures={"raw": module.raw.get_concrete_function(**specs)})
+    Reading(arguments, "label", "class", CLASSES, label_source="kind").write(folder)
+
+
+@pytest.mark.slow
+def test_any_number_of_workers_writes_the_same_bytes(
+    request_of: Callable[..., Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Of several ranges per file and batches per range: one, two and four threads, and Beam's worker processes."""
+    save_network(tmp_path / "model")
+    monkeypatch.setattr(units, "_LEAST_BYTES", 16_000)
+    for part in range(2):
+        rows = [
+            f"{number % 7},{'xyz'[number % 3] * (number % 9)},{CLASSES[number % 2]}\n" for number in range(part, 5000)
+        ]
+        (tmp_path / f"rows-{part}.csv").write_text("size,review,kind\n" + "".join(rows) + "bad\n")
+    data = str(tmp_path / "*.csv")
+    for threads in (1, 2, 4):
+        monkeypatch.setattr(run, "_CORES", threads)
+        predict(request_of(tmp_path / "model", data, out=tmp_path / str(threads)))
+    flags = ("--direct_running_mode=multi_processing", "--direct_num_workers=2")
+    made = predict(request_of(tmp_path / "model", data, out=tmp_path / "processes", beam_args=flags))
+
+    one, *others = (
+        {file.name: file.read_bytes() for file in (tmp_path / out).iterdir()} for out in ("1", "2", "4", "processes")
+    )
+    assert len(made.files) > 4
+    assert min(file.records for file in made.files) > 2 * 256  # the rows of a batch
+    assert (made.predicted, made.quarantined) == (9999, 2)
+    assert others == [one] * 3

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from components.errors import BadInput, LedgerMismatch, Locked, SettingsError
-from components.inference import close, find_model, units
+from components.inference import close, find_model, predict_unit, units
 from components.inference.data import Data
 from components.inference.read_files import RawFileReader
 from components.serving.reading import Argument
@@ -93,6 +93,19 @@ def test_a_lost_file_stops_it(
 
     with pytest.raises(LedgerMismatch, match=message):
         predict(request_of(saved((Argument("text", "text", "text", "text"),), "quantity"), tmp_path / "texts"))
+
+    assert not (tmp_path / "out").exists()
+
+
+def test_a_lost_row_stops_it(
+    saved: Any, request_of: Callable[..., Any], rows: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A16: rows are counted where they are read, apart from what is written and quarantined."""
+    complete = predict_unit._complete
+    monkeypatch.setattr(predict_unit, "_complete", lambda *given: (complete(*given)[0][1:], []))
+
+    with pytest.raises(LedgerMismatch, match=r"predict, work unit 00000-00000: 1 records lost"):
+        predict(request_of(saved(TABLE), rows))
 
     assert not (tmp_path / "out").exists()
 

@@ -13,7 +13,7 @@ import pytest
 from numpy.typing import NDArray
 from PIL import Image
 
-from components.ingest.images import ImageRejected, check_image
+from components.ingest.images import CheckedImage, ImageRejected, check_image
 from components.native import build
 from components.native.check import checker
 from components.settings.ingest import Ingest
@@ -144,10 +144,10 @@ def seeds(photo: Photo, jpeg: Encode) -> Iterator[bytes]:
             yield jpeg(photo(128, 150), **{"quality": 40, **REGULAR.get(kind, {}), **OTHERS.get(kind, {})})
 
 
-def outcome(content: bytes) -> object:
+def outcome(content: bytes, *, hashed: bool = True) -> object:
     """Returns the checked image, or the reason for rejecting it and the position."""
     try:
-        return check_image(content, Ingest(max_pixels=1_000_000))
+        return check_image(content, Ingest(max_pixels=1_000_000), hashed=hashed)
     except ImageRejected as error:
         return str(error), error.at
 
@@ -165,6 +165,19 @@ def test_the_verdict_on_damaged_files_is_that_of_libjpeg(
     assert found == expected
     assert len(files) > 4_000
     # Enough files are accepted and enough are rejected.
+    assert 0.1 < sum(isinstance(each, tuple) for each in found) / len(files) < 0.8
+
+
+def test_the_verdict_on_small_files_is_the_same_without_a_hash(photo: Photo, jpeg: Encode) -> None:
+    """With a hash they are decoded by libjpeg, at more than an eighth of the size; the reasons are equal, too."""
+    draw = random.Random(8)
+    whole = [jpeg(photo(*size), **kind) for size in [(33, 47), (8, 9)] for kind in REGULAR.values()]
+    files = [*whole, *(damaged(file, draw) for file in whole if len(file) > 750 for _ in range(60))]
+
+    found = [outcome(file, hashed=False) for file in files]
+
+    assert found == [outcome(file) for file in files]
+    assert all(isinstance(each, CheckedImage) and each.perceptual_hash is None for each in found[: len(whole)])
     assert 0.1 < sum(isinstance(each, tuple) for each in found) / len(files) < 0.8
 
 

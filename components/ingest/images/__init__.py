@@ -51,19 +51,20 @@ _HEAD_BYTES: Final = 24
 _EXPECTED: Final = "expected JPEG, PNG, GIF, WebP, AVIF, JPEG 2000, BMP or TIFF"
 
 
-def check_image(content: bytes, settings: "Ingest") -> CheckedImage:
+def check_image(content: bytes, settings: "Ingest", *, hashed: bool = True) -> CheckedImage:
     """Returns `content` as an image to train on.
 
     Args:
         content: A whole file, possibly hostile.
         settings: Limits, how much of the file is read, and in which format it is stored.
+        hashed: Whether the perceptual hash is needed; a check without it is faster.
 
     Raises:
         ImageRejected: The content is no image, is damaged, or exceeds a limit. Nothing else is raised.
     """
     source_format = _format_of(content, settings)
     try:
-        return _check(content, source_format, settings)
+        return _check(content, source_format, settings, hashed=hashed)
     except ImageRejected:
         raise
     except Exception as error:
@@ -71,16 +72,16 @@ def check_image(content: bytes, settings: "Ingest") -> CheckedImage:
         raise ImageRejected(f"{source_format} cannot be decoded: {_one_line(error)}") from error
 
 
-def _check(content: bytes, source_format: str, settings: "Ingest") -> CheckedImage:
+def _check(content: bytes, source_format: str, settings: "Ingest", *, hashed: bool) -> CheckedImage:
     """Checks the content with the module of its format, which imports Pillow's decoder when it is first needed."""
     if source_format == "JPEG":
         from components.ingest.images.jpeg import check_jpeg
 
-        return check_jpeg(content, settings)
+        return check_jpeg(content, settings, hashed=hashed)
     if source_format == "PNG":
         from components.ingest.images.png import check_png
 
-        return check_png(content, settings)
+        return check_png(content, settings, hashed=hashed)
     from components.ingest.images.convert import convert
 
     return convert(content, source_format, settings)

@@ -40,10 +40,10 @@ class Verdict(NamedTuple):
     position: str = ""
 
 
-def check(content: bytes, settings: "Ingest") -> CheckedImage:
+def check(content: bytes, settings: "Ingest", *, hashed: bool = True) -> CheckedImage:
     """Checks one image; raises Rejected with the reason, and with the position of damage if it is known."""
     try:
-        return check_image(content, settings)
+        return check_image(content, settings, hashed=hashed)
     except ImageRejected as error:
         raise Rejected(str(error), "" if error.at is None else f"byte {error.at}") from error
 

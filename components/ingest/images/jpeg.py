@@ -87,7 +87,7 @@ class _Jpeg:
         return b"".join([view[start:end] for start, end in [(0, 2), *kept, (self.header[-1].end, self.stop)]])
 
 
-def check_jpeg(content: bytes, settings: "Ingest") -> CheckedImage:
+def check_jpeg(content: bytes, settings: "Ingest", *, hashed: bool = True) -> CheckedImage:
     """Keeps an upright gray or colour JPEG; re-encodes the others, and those that the settings resize."""
     full = settings.image_check == "full"
     jpeg = _read(content, full=full)
@@ -98,7 +98,7 @@ def check_jpeg(content: bytes, settings: "Ingest") -> CheckedImage:
     changed += ["CMYK"] if components == _CMYK_COMPONENTS else []
     if changed or is_resized(width, height, settings):
         return store(_decode(jpeg, settings), "JPEG", jpeg.orientation, changed, settings)
-    return CheckedImage(content, width, height, "JPEG", "", _check_pixels(jpeg) if full else None)
+    return CheckedImage(content, width, height, "JPEG", "", _check_pixels(jpeg, hashed=hashed) if full else None)
 
 
 def _decode(jpeg: _Jpeg, settings: "Ingest") -> JpegImageFile:
@@ -113,18 +113,24 @@ def _decode(jpeg: _Jpeg, settings: "Ingest") -> JpegImageFile:
     return image
 
 
-def _check_pixels(jpeg: _Jpeg) -> int | None:
-    """Returns the perceptual hash; reads all coded data, but computes one pixel in 64 where that is enough to hash."""
+def _check_pixels(jpeg: _Jpeg, *, hashed: bool = True) -> int | None:
+    """Returns the perceptual hash; reads all coded data, but computes one pixel in 64 where that is enough to hash.
+
+    Without a hash, that is enough for an image of any size.
+    """
     width, height = jpeg.frame.width, jpeg.frame.height
     scale = next((each for each in (checker.SCALE, 4, 2) if min(width, height) // each >= perceptual_hash.SIDE), 1)
     size = -(-width // scale), -(-height // scale)
-    regular = checker.regular_gray(jpeg.content, jpeg.stop, width, height) if scale == checker.SCALE else None
+    eighth = scale == checker.SCALE or not hashed
+    regular = checker.regular_gray(jpeg.content, jpeg.stop, width, height) if eighth else None
+    if regular is not None and not hashed:
+        return None
     if regular is not None:
         gray = Image.frombytes("L", size, regular)
     else:
         gray = _gray(jpeg.content, size, scale)
         _check_not_cut(jpeg, gray, scale)
-    return perceptual_hash.perceptual_hash(gray, (width / scale, height / scale))
+    return perceptual_hash.perceptual_hash(gray, (width / scale, height / scale)) if hashed else None
 
 
 def _gray(content: bytes, size: tuple[int, int], scale: int) -> Image.Image:

@@ -106,7 +106,7 @@ class _Png:
         return next((self.content[start:end] for start, end in self.chunks.get(name, ())), b"")
 
 
-def check_png(content: bytes, settings: "Ingest") -> CheckedImage:
+def check_png(content: bytes, settings: "Ingest", *, hashed: bool = True) -> CheckedImage:
     """Keeps an upright opaque PNG; re-encodes the others, and those that the settings resize."""
     full = settings.image_check == "full"
     png = _read(content, full=full)
@@ -129,7 +129,7 @@ def check_png(content: bytes, settings: "Ingest") -> CheckedImage:
     image.info.pop("transparency", None)  # no pixel uses it now, but Pillow would warn about it
     if changed or resized:
         return store(opaque or image, "PNG", orientation, changed, settings)
-    return CheckedImage(content, width, height, "PNG", "", perceptual_hash(gray_or_rgb(image)))
+    return CheckedImage(content, width, height, "PNG", "", perceptual_hash(gray_or_rgb(image)) if hashed else None)
 
 
 def _check_inflated(png: _Png) -> None:
