@@ -123,6 +123,14 @@ class Train(Section):
         "exported, such as serving/1",
     )
 
+    cold_every: int = pydantic.Field(
+        0,
+        ge=0,
+        description="`penstock retrain` starts from random weights after so many trainings that descend from one "
+        "another; 0: never, apart from the first",
+        json_schema_extra=NOT_IN_KEY,
+    )
+
     @pydantic.field_validator("step")
     @classmethod
     def _is_reference(cls, step: str) -> str:
