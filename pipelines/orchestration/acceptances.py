@@ -5,10 +5,7 @@
 Other data, such as the next span, is another state: nothing is accepted for it.
 """
 
-import getpass
-import os
 import re
-import socket
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from datetime import datetime, timezone
@@ -17,11 +14,11 @@ from typing import Any
 import orjson
 
 from components.errors import BadInput, SettingsError
+from components.serving import live
 from components.storage import durable
 from pipelines.config import RunConfig
 
 FILE = "accepted.json"
-ACTOR = "PENSTOCK_ACTOR"
 _FINDING = re.compile(r"(drift|missing|classes|records):.+", re.DOTALL)
 
 
@@ -41,7 +38,7 @@ def make(config: RunConfig, data: str, span: str, findings: Iterable[str], becau
     present = {each["finding"] for each in known}
     now = datetime.now(timezone.utc).isoformat(timespec="seconds")
     new = [
-        {"finding": finding, "who": _actor(), "because": because, "when": now}
+        {"finding": finding, "who": live.actor(), "because": because, "when": now}
         for finding in dict.fromkeys(findings)
         if _checked(finding, because) not in present
     ]
@@ -79,14 +76,3 @@ def _checked(finding: str, because: str) -> str:
     if not because.strip():
         raise SettingsError(f'--accept {finding}: expected a reason, which is recorded: --because "why it is right"')
     return finding
-
-
-def _actor() -> str:
-    """Returns who accepts: PENSTOCK_ACTOR, or user@host."""
-    if named := os.environ.get(ACTOR, ""):
-        return named
-    try:
-        user = getpass.getuser()
-    except (KeyError, OSError):  # a container's user has no name
-        user = str(os.getuid())
-    return f"{user}@{socket.gethostname()}"

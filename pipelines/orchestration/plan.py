@@ -9,6 +9,7 @@ import path nor whether an artifact's files have changed.
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 from typing import Any
 
 from components.errors import BadInput, SettingsError
@@ -17,12 +18,13 @@ from components.ingest.survey.survey import Survey
 from components.pretrained.find import find_model
 from components.records import manifest, source_files
 from components.records.quarantine import printable
+from components.serving.live import LivePointer
 from components.storage import paths
 from components.storage.hashing import HashCache, digest_of
 from components.storage.location import Location, location
 from components.training.base import base_model
 from pipelines.config import RunConfig
-from pipelines.orchestration import acceptances, graph, keys, reasons, spans
+from pipelines.orchestration import acceptances, graph, keys, live_model, reasons, spans
 from pipelines.orchestration import schema as curated
 from pipelines.orchestration.graph import Node
 from pipelines.orchestration.remote import seals
@@ -31,8 +33,8 @@ from pipelines.orchestration.store import Artifact, Execution, Store
 
 RUN, CACHED, KEPT, LOOK_UP, SKIP = "run", "cached", "kept", "look up", "skip"
 FORCED = "forced by --force"
-_LOOKED_UP = "looked up in every run"
 _MOST_EXPLAINED = 1_000_000  # files whose changes are named: each takes half a kilobyte
+_NEW = -1  # id of a model that is not trained yet
 
 
 @dataclass(frozen=True)
@@ -123,10 +125,12 @@ class _Planner:
 
     def _look_up(self, node: Node) -> NodePlan:
         if node.id != "Base":
-            return NodePlan(node, LOOK_UP, _LOOKED_UP)
-        found = self._store.base_model(self.decided["Ingest"].fingerprint["data_digest"])
+            baseline = self._baseline()
+            return NodePlan(node, LOOK_UP, f"baseline model {baseline.uri}" if baseline else "no other live model")
+        pointer, data = self._pointer, self.decided["Ingest"].fingerprint["data_digest"]
+        found = self._store.base_model(pointer.bases(data)) if pointer else None
         if found is None:
-            return NodePlan(node, LOOK_UP, "no blessed model was trained on other data")
+            return NodePlan(node, LOOK_UP, "no live model was trained on other data")
         reason, sealed = f"base model {found.uri}", seals.read(self._config, found.uri)
         if broken := self._broken_folder(found.uri):
             self._broken_base = reason = f"{reason} was tampered with: {broken}"
@@ -172,7 +176,7 @@ class _Planner:
             return {}
         ingest = self.decided["Ingest"]
         data = ingest.fingerprint["data_digest"]
-        self._live = spans.find_live(self._config, self._store, data, self._newest_span(ingest))
+        self._live = spans.find_live(self._config, self._store, self._pointer, data, self._newest_span(ingest))
         if node.id == "StatisticsGen":
             return {"span": self._live.span if self._live else ""}
         if self._live is None or self._config.settings.gate.drift == "off":
@@ -197,7 +201,8 @@ class _Planner:
     def _same_inputs(self, node: Node, execution: Execution) -> bool:
         """Whether an execution read the artifacts that this plan's upstream nodes provide."""
         available = {artifact.id for up in node.upstream for artifact in self.decided[up].outputs}
-        baseline = self._baseline() if "Baseline" in node.upstream else set()
+        found = self._baseline() if "Baseline" in node.upstream else None
+        baseline = {found.id} if found else set()
         read = self._store.input_ids(execution.id)
         return baseline <= read <= available | baseline
 
@@ -246,11 +251,19 @@ class _Planner:
             return {"live_span_digest": self._live.digest, "accepted": [each["finding"] for each in self.accepted.all]}
         return {}
 
-    def _baseline(self) -> set[int]:
-        """Returns the model that the candidate is compared with, as the Baseline node looks it up."""
-        (candidate,) = [artifact.id for artifact in self.decided["Trainer"].outputs if artifact.name == "model"]
-        latest = self._store.latest_blessed_model(other_than=candidate)
-        return {latest} if latest is not None else set()
+    def _baseline(self) -> Artifact | None:
+        """Returns the model that the candidate is compared with, as the Baseline node looks it up.
+
+        If the Trainer runs, its model is a new one, and it is not known whether the two can be compared.
+        """
+        if self._pointer is None:
+            return None
+        candidate = next((each for each in self.decided["Trainer"].outputs if each.name == "model"), None)
+        return self._store.baseline(self._pointer.baselines(candidate.id if candidate else _NEW), candidate)
+
+    @cached_property
+    def _pointer(self) -> LivePointer | None:
+        return live_model.pointer_of(self._config, self._store)
 
     def _survey(self) -> Survey:
         if self._found is None:
@@ -280,7 +293,7 @@ class _Planner:
         """Says which input differs from that of an execution with the same key."""
         read = self._store.input_ids(same_key.id)
         candidate = {a.id for a in self.decided["Trainer"].outputs} if "Baseline" in node.upstream else set()
-        return "another blessed model to compare with" if candidate & read else reasons.OTHER_INPUTS
+        return "another live model to compare with" if candidate & read else reasons.OTHER_INPUTS
 
     def _explain_data(self, newest: Execution) -> str:
         (examples,) = self._store.outputs(newest.id)

@@ -5,6 +5,7 @@ from dataclasses import dataclass
 
 import orjson
 
+from components.serving.live import LivePointer
 from components.storage.hashing import digest_of
 from components.storage.location import Location
 from pipelines.config import RunConfig
@@ -29,16 +30,19 @@ class LiveArtifacts:
         return orjson.dumps({"span": self.span, **places, "accepted": list(accepted)}).decode()
 
 
-def find_live(config: RunConfig, store: Store, data_digest: str, span: str) -> LiveArtifacts | None:
+def find_live(
+    config: RunConfig, store: Store, pointer: LivePointer | None, data_digest: str, span: str
+) -> LiveArtifacts | None:
     """Returns what the newest span is compared with; None for the first model, and for data without spans.
 
     Args:
         config: the run.
         store: its metadata.
+        pointer: to the live model.
         data_digest: of the data of this run: a model that was trained on it is not compared with itself.
         span: name of the newest span.
     """
-    model = store.base_model(data_digest) if span else None
+    model = store.base_model(pointer.bases(data_digest)) if span and pointer else None
     made = store.made_from(model.id) if model else {}
     if model is None or not {"statistics", "examples", "transform_graph"} <= made.keys():
         return None

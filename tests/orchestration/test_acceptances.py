@@ -5,6 +5,7 @@ from pathlib import Path
 import pytest
 
 from components.errors import BadInput, SettingsError
+from components.serving import live
 from pipelines import config as run_config
 from pipelines.config import RunConfig
 from pipelines.orchestration import acceptances
@@ -13,7 +14,7 @@ from pipelines.orchestration import acceptances
 @pytest.fixture
 def config(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> RunConfig:
     """A run of somebody."""
-    monkeypatch.setenv(acceptances.ACTOR, "ada")
+    monkeypatch.setenv(live.ACTOR, "ada")
     return run_config.make("image", data=str(tmp_path), root=str(tmp_path / "root"))
 
 

@@ -28,6 +28,7 @@ from components.storage.hashing import digest_of
 from components.storage.location import Location
 from components.storage.objects import ObjectPath
 
+_OF_ALL_SPANS = ("spans", "window", "late", "gaps", "max_bad_fraction", "near_duplicate_bits")  # settings
 _LIBRARIES = ("numpy", "pillow", "pyarrow", "tensorflow")
 
 
@@ -36,7 +37,7 @@ def key_of(span: SpanFiles, table: Table | None, settings: Ingest, strata: str =
     depends_on = {
         "data": span.listing.digest,
         "strata": strata,
-        "settings": settings.model_dump(mode="json", exclude={"spans", "max_bad_fraction", "near_duplicate_bits"}),
+        "settings": settings.model_dump(mode="json", exclude={*_OF_ALL_SPANS}),
         "columns": [str(table.schema), table.label, table.images, repr(table.source)] if table else [],
         "code": fingerprint.sources(["components.ingest.units", refs.module_of(span.located.source)]),
         "libraries": {name: metadata.version(name) for name in _LIBRARIES},
