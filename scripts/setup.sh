@@ -155,7 +155,7 @@ install_penstock() {
     "$uv" pip install --quiet --python "$python" --no-deps --no-build-isolation --editable .
 }
 
-# compileall writes bytecode even if PYTHONDONTWRITEBYTECODE is set. Without it a run takes 2 s longer.
+# compileall writes bytecode even if PYTHONDONTWRITEBYTECODE is set.
 compile_own() {
     : >"$compiled.new" # before it reads the files: one that is saved meanwhile is newer
     say "compiling our own packages to bytecode"

@@ -17,13 +17,13 @@ from tfx.proto.orchestration import pipeline_pb2
 from tfx.types import standard_artifacts
 
 from components.evaluation import gate, thresholds
-from components.evaluation.baseline import LatestBlessedOfOtherData, LatestBlessedOther
 from components.fitting.component import SpanTransform
 from components.ingest.component import IngestExamples
 from components.ingest.config import IngestConfig
 from components.pretrained import component
 from components.pretrained.find import find_model
 from components.records import roles
+from components.serving.baseline import LiveOfOtherData, LiveOther
 from components.serving.pusher import Pusher
 from components.storage.hashing import HashCache
 from components.tasks import assign
@@ -171,9 +171,9 @@ def _base(config: RunConfig, examples: _Examples) -> tuple[Any, ...]:
         found = base_model.find(warm_start, HashCache(config.hash_cache, read_only=True))
         return (BaseModel(path=found.path, digest=found.digest).with_id("Base"),)
     node = resolver.Resolver(
-        strategy_class=LatestBlessedOfOtherData,
+        strategy_class=LiveOfOtherData,
+        config={"root": str(config.root)},
         model=types.Channel(type=standard_artifacts.Model),
-        model_blessing=types.Channel(type=standard_artifacts.ModelBlessing),
         examples=examples.channel,
     )
     return (node.with_id("Base"),)
@@ -183,9 +183,9 @@ def _release(config: RunConfig, layout: roles.Layout, examples: _Examples, train
     """Returns the nodes that compare the trained model with thresholds and baseline, and push it."""
     model = trainer.outputs["model"]
     baseline = resolver.Resolver(
-        strategy_class=LatestBlessedOther,
+        strategy_class=LiveOther,
+        config={"root": str(config.root)},
         model=types.Channel(type=standard_artifacts.Model),
-        model_blessing=types.Channel(type=standard_artifacts.ModelBlessing),
         candidate=model,
     ).with_id("Baseline")
     evaluator = Evaluator(
@@ -203,6 +203,6 @@ def _release(config: RunConfig, layout: roles.Layout, examples: _Examples, train
             filesystem=pusher_pb2.PushDestination.Filesystem(base_directory=str(config.serving))
         ),
         # Written into the pushed folder, so that another pipeline can find out what it builds on.
-        custom_config={"pipeline": config.name, "metadata": str(config.metadata)},
+        custom_config={"pipeline": config.name, "metadata": str(config.metadata), "root": str(config.root)},
     )
     return baseline, evaluator, pusher

@@ -3,6 +3,7 @@
 import csv
 import json
 import random
+import re
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -28,7 +29,7 @@ def write_texts(file: Path, classes: Sequence[str], seed: int) -> None:
 
 
 def test_new_data_starts_from_the_last_blessed_model(tmp_path: Path, make_pipeline: Any) -> None:
-    """With one class and its words new; what was mapped is reported, and a third run has nothing to do."""
+    """With one class and its words new; a third run has nothing to do; after a rollback, the next starts from it."""
     pipeline = make_pipeline(tmp_path / "data", tmp_path / "root", task="text")
     write_texts(pipeline.data / "1.csv", ["red", "blue", "green"], 1)
     first = pipeline.run(*LIVE)
@@ -54,3 +55,16 @@ def test_new_data_starts_from_the_last_blessed_model(tmp_path: Path, make_pipeli
 
     assert from_folder.code == 0, from_folder.output
     assert f"warm start from {pipeline.root}/serving/1: weights 2 copied, 3 mapped (" in from_folder.output
+
+    command = ("models", "rollback", "text", "--root", str(pipeline.root), "--reason", "pink is wrong")
+    rolled_back = pipeline.server.run(*command)
+    after = pipeline.run(*LIVE)
+    write_texts(pipeline.data / "3.csv", ["red", "blue", "green"], 3)
+    planned = pipeline.run(*LIVE, "--dry-run")
+
+    assert rolled_back.code == 0, rolled_back.output
+    assert "version 3 is live: version 1, model" in rolled_back.output
+    assert "nothing to do" in after.output
+    assert re.search(r"pushed as version 2; version 3 is live \(rollback by \S+: pink is wrong\)", after.output)
+    assert planned.reason("Base") == f"base model {model.uri}"
+    assert planned.reason("Baseline") == f"baseline model {model.uri}"

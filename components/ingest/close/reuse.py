@@ -18,7 +18,7 @@ import orjson
 from components import fingerprint, refs
 from components.ingest.close import reports
 from components.ingest.survey.survey import SpanFiles, Table
-from components.ingest.write import fingerprints
+from components.ingest.write import shards
 from components.ingest.write.report import ShardReport
 from components.records import checksum, shard_files, spans
 from components.records.manifest import MANIFEST
@@ -28,6 +28,7 @@ from components.storage.hashing import digest_of
 from components.storage.location import Location
 from components.storage.objects import ObjectPath
 
+_OF_ALL_SPANS = ("spans", "window", "late", "gaps", "max_bad_fraction", "near_duplicate_bits")  # settings
 _LIBRARIES = ("numpy", "pillow", "pyarrow", "tensorflow")
 
 
@@ -36,7 +37,7 @@ def key_of(span: SpanFiles, table: Table | None, settings: Ingest, strata: str =
     depends_on = {
         "data": span.listing.digest,
         "strata": strata,
-        "settings": settings.model_dump(mode="json", exclude={"spans", "max_bad_fraction", "near_duplicate_bits"}),
+        "settings": settings.model_dump(mode="json", exclude={*_OF_ALL_SPANS}),
         "columns": [str(table.schema), table.label, table.images, repr(table.source)] if table else [],
         "code": fingerprint.sources(["components.ingest.units", refs.module_of(span.located.source)]),
         "libraries": {name: metadata.version(name) for name in _LIBRARIES},
@@ -97,7 +98,7 @@ def _link_intact(old: Location, artifact: Location, report: ShardReport) -> bool
     source = old / report.name
     if not source.is_file() or source.stat().st_size != report.bytes or checksum.of_file(source) != report.checksum:
         return False
-    beside = fingerprints.name_of(report.name)
+    beside = shards.fingerprints_of(report.name)
     for name in (beside, report.name) if (old / beside).is_file() else (report.name,):
         _link(old, artifact, name)
     return True
