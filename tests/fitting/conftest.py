@@ -39,7 +39,7 @@ def fit(tmp_path_factory: pytest.TempPathFactory) -> Fit:
 def _fit(folder: Path, shard: Shard, spec: dict[str, Any], function: Preprocess, graph: str) -> None:
     analyzer = ShardAnalyzer(text_format.MessageToString(schema_utils.schema_from_feature_spec(spec)), function)
     counted = analyzer.start()
-    analyzer.add(folder, shard, counted)
+    analyzer.add(folder, [shard], counted)
     results = Path(f"{graph}-results")
     trace.write(results, analyzer.analyses, counted)
 

@@ -91,14 +91,14 @@ def _analyze(
 
 def _of_span(job: AnalysisJob, analyzer: ShardAnalyzer, span: SpanShards, *, is_local: bool) -> list[Accumulator]:
     total = analyzer.start()
+    if is_local:
+        analyzer.add(job.examples, span.shards, total)
+        return total
     for shard in span.shards:
-        if is_local:
-            analyzer.add(job.examples, shard, total)
-        else:
-            part = analyzer.start()
-            kept.load(_file_of(job, shard).read_bytes(), part)
-            for whole, each in zip(total, part, strict=True):
-                whole.merge(each)
+        part = analyzer.start()
+        kept.load(_file_of(job, shard).read_bytes(), part)
+        for whole, each in zip(total, part, strict=True):
+            whole.merge(each)
     return total
 
 
@@ -117,6 +117,6 @@ class _AnalyzeShard(beam.DoFn):
 
     def process(self, shard: Shard) -> tuple[()]:
         counted = self._analyzer.start()
-        self._analyzer.add(self._job.examples, shard, counted)
+        self._analyzer.add(self._job.examples, [shard], counted)
         durable.write_bytes(_file_of(self._job, shard), kept.dump(counted))
         return ()

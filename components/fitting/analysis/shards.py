@@ -7,6 +7,7 @@ import os
 import tempfile
 import threading
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import ExitStack
 from typing import Any
 
 import tensorflow as tf
@@ -68,17 +69,19 @@ class ShardAnalyzer:
         """Returns an accumulator without values for each analysis."""
         return [analysis.start() for analysis in self.analyses]
 
-    def add(self, examples: Location, shard: Shard, accumulators: Sequence[Accumulator]) -> None:
-        """Adds the values of all records of a shard."""
-        if not (shard.records and self.analyses):
+    def add(self, examples: Location, shards: Sequence[Shard], accumulators: Sequence[Accumulator]) -> None:
+        """Adds the values of all records of shards, in one dataset: each costs a quarter of a second to set up."""
+        records, size = sum(shard.records for shard in shards), sum(shard.bytes for shard in shards)
+        if not (records and self.analyses):
             return
-        size = max(1, min(_MOST_RECORDS, _BATCH_BYTES * shard.records // max(1, shard.bytes)))
-        with local_copy(examples / shard.name) as file:
-            records = tf.data.TFRecordDataset(str(file), "GZIP" if file.suffix == ".gz" else "").batch(size)
-            batches = records.map(self._of_batch, os.cpu_count(), deterministic=False).prefetch(1)
-            for batch in batches.as_numpy_iterator():
-                for accumulator, values in zip(accumulators, batch, strict=True):
-                    accumulator.add(*values)
+        batch = max(1, min(_MOST_RECORDS, _BATCH_BYTES * records // max(1, size)))
+        with ExitStack() as copies:
+            files = [str(copies.enter_context(local_copy(examples / each.name))) for each in shards if each.records]
+            stored = tf.data.TFRecordDataset(files, "GZIP" if files[0].endswith(".gz") else "").batch(batch)
+            batches = stored.map(self._of_batch, os.cpu_count(), deterministic=False).prefetch(1)
+            for values in batches.as_numpy_iterator():
+                for accumulator, each in zip(accumulators, values, strict=True):
+                    accumulator.add(*each)
 
     def _of_batch(self, records: Any) -> Any:
         columns = tf.io.parse_example(records, self._spec)
