@@ -1,4 +1,4 @@
-"""The node Transform: our exact analysis of the train split, then TFX's executor, which has only the graph to trace.
+"""The node Transform: our exact analysis of the train split, then the graph, with the results in it.
 
     examples ─► analysis, span by span ─► results ─► preprocessing_fn ─► transform_graph
 
@@ -23,7 +23,7 @@ from tfx.utils import io_utils
 
 from components import progress
 from components.fitting import preprocessing
-from components.fitting.analysis import run, trace
+from components.fitting.analysis import run, trace, transform_graph
 from components.fitting.analysis.kept import Kept
 from components.fitting.analysis.run import AnalysisJob
 from components.fitting.analysis.shards import ShardAnalyzer
@@ -38,7 +38,7 @@ _NOT_COUNTED = (KEPT, FINGERPRINT, preprocessing.RESULTS)  # values of custom_co
 
 
 class SpanTransformExecutor(executor.Executor):
-    """Analyzes the spans that were not analyzed before, then lets TFX write the graph."""
+    """Analyzes the spans that were not analyzed before, then writes the graph."""
 
     def Do(  # noqa: N802 - TFX's name
         self,
@@ -59,9 +59,13 @@ class SpanTransformExecutor(executor.Executor):
         for span, reason in found.rejected.items():
             progress.warn(f"Transform: what was kept of span {span} {reason}; the span was analyzed again")
         trace.write(work, analyzer.analyses, found.total)
-        with_results = json.dumps({**config, preprocessing.RESULTS: str(work)})
-        properties = {**exec_properties, standard_component_specs.CUSTOM_CONFIG_KEY: with_results}
-        super().Do(input_dict, output_dict, properties)
+        with_results = {**config, preprocessing.RESULTS: str(work)}
+        if analyzer.uses_tft:
+            custom = {standard_component_specs.CUSTOM_CONFIG_KEY: json.dumps(with_results)}
+            super().Do(input_dict, output_dict, {**exec_properties, **custom})
+        else:
+            apply = partial(preprocessing.preprocessing_fn, custom_config=with_results)
+            transform_graph.write(job.schema, apply, graph.uri)
         durable.remove(work)
         if store is not None:
             run.keep(store, found)

@@ -13,7 +13,7 @@ from typing import Any
 import tensorflow as tf
 from google.protobuf import text_format
 from tensorflow_metadata.proto.v0 import schema_pb2
-from tensorflow_transform import annotators, graph_context
+from tensorflow_transform import analyzer_nodes, annotators, graph_context
 from tensorflow_transform.tf_metadata import schema_utils
 
 from components.fitting.analysis import trace
@@ -38,9 +38,8 @@ class ShardAnalyzer:
             schema: of the records, as text.
             fit: returns the transformed columns.
         """
-        parsed = text_format.Parse(schema, schema_pb2.Schema())
-        specs = schema_utils.schema_as_feature_spec(parsed).feature_spec
-        types = {name: _type_of(spec) for name, spec in specs.items()}
+        specs = specs_of(parsed(schema))
+        types = types_of(specs)
         collected: list[trace.Collected] = []
 
         def collect(*flat: Any) -> None:
@@ -58,6 +57,7 @@ class ShardAnalyzer:
         with _TRACING:
             traced = tf.compat.v1.wrap_function(collect, tf.nest.flatten(types, expand_composites=True))
         self.analyses = collected[0].analyses
+        self.uses_tft = bool(traced.graph.get_collection(analyzer_nodes.TENSOR_REPLACEMENTS))
         reached = trace.reached([value for values in collected[0].values for value in values])
         inputs = tf.nest.pack_sequence_as(types, traced.inputs, expand_composites=True)
         used = {name: value for name, value in inputs.items() if any(each.op in reached for each in _flat(value))}
@@ -91,6 +91,22 @@ class ShardAnalyzer:
 def _flat(structure: Any) -> list[Any]:
     found: list[Any] = tf.nest.flatten(structure, expand_composites=True)
     return found
+
+
+def parsed(schema: str) -> schema_pb2.Schema:
+    """Returns a schema that was written as text."""
+    return text_format.Parse(schema, schema_pb2.Schema())
+
+
+def specs_of(schema: schema_pb2.Schema) -> dict[str, Any]:
+    """Returns how TensorFlow parses each column."""
+    found: dict[str, Any] = schema_utils.schema_as_feature_spec(schema).feature_spec
+    return found
+
+
+def types_of(specs: Mapping[str, Any]) -> dict[str, Any]:
+    """Returns the type of each parsed column of a batch."""
+    return {name: _type_of(spec) for name, spec in specs.items()}
 
 
 def _type_of(spec: Any) -> Any:
