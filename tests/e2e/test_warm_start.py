@@ -9,7 +9,8 @@ from typing import Any
 
 import pytest
 
-pytestmark = [pytest.mark.e2e, pytest.mark.slow]
+# tests/training/test_warm_start.py tests in `make test` which weights are copied and mapped.
+pytestmark = [pytest.mark.e2e, pytest.mark.slow, pytest.mark.all]
 
 LIVE = ("--set", "train.warm_start=live")
 
@@ -27,9 +28,15 @@ def write_texts(file: Path, classes: Sequence[str], seed: int) -> None:
             rows.writerow([" ".join([*words, f"{name}{number % 12}"]), name])
 
 
-def test_new_data_starts_from_the_last_blessed_model(tmp_path: Path, make_pipeline: Any) -> None:
+@pytest.fixture(scope="module")
+def pipeline(tmp_path_factory: pytest.TempPathFactory, make_pipeline: Any) -> Any:
+    """A pipeline of texts that has not run."""
+    home = tmp_path_factory.mktemp("warm")
+    return make_pipeline(home / "data", home / "root", task="text")
+
+
+def test_new_data_starts_from_the_last_blessed_model(pipeline: Any) -> None:
     """With one class and its words new; what was mapped is reported, and a third run has nothing to do."""
-    pipeline = make_pipeline(tmp_path / "data", tmp_path / "root", task="text")
     write_texts(pipeline.data / "1.csv", ["red", "blue", "green"], 1)
     first = pipeline.run(*LIVE)
     (model,) = (a for a in pipeline.store().outputs(pipeline.newest("Trainer").id) if a.name == "model")
@@ -50,6 +57,9 @@ def test_new_data_starts_from_the_last_blessed_model(tmp_path: Path, make_pipeli
     assert "nothing to do" in third.output
     assert third.reason("Base") == f"base model {model.uri}"
 
+
+def test_training_starts_from_a_served_model(pipeline: Any) -> None:
+    """Of the pipeline that the test above has run twice."""
     from_folder = pipeline.run("--set", f"train.warm_start={pipeline.root}/serving/1", "--to", "Trainer")
 
     assert from_folder.code == 0, from_folder.output

@@ -12,7 +12,7 @@ import random
 import signal
 import subprocess
 import sys
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property, partial
 from itertools import islice
@@ -271,12 +271,19 @@ def refitted(task_runs: Callable[[str], TaskRun]) -> str:
     return "refitted"
 
 
-every_task = pytest.mark.parametrize("name", NAMES)
+def each(names: Iterable[str]) -> Any:
+    """Parametrizes a test with tasks; those whose parts other tasks have run only in `make test-all`."""
+    return pytest.mark.parametrize(
+        "name", [pytest.param(name, marks=() if name in EVERY_PART else pytest.mark.all) for name in names]
+    )
+
+
+every_task = each(NAMES)
 
 
 def having(part: tasks.Part) -> Any:
     """Parametrizes a test with all tasks that have a part."""
-    return pytest.mark.parametrize("name", [name for name in NAMES if part in tasks.get(name).parts])
+    return each(name for name in NAMES if part in tasks.get(name).parts)
 
 
 class TestRecords:
@@ -334,6 +341,7 @@ class TestFitting:
 
         assert set().union(*(parts[name] for name in EVERY_PART)) == set().union(*parts.values())
 
+    @pytest.mark.all
     @pytest.mark.parametrize("name", EVERY_PART)
     def test_two_processes_fit_the_same(self, task_run: TaskRun, refitted: str, name: str) -> None:
         """D2: the same vocabularies, and bit-identical outputs for all records."""
@@ -369,6 +377,7 @@ class TestTraining:
         assert 5 < steps < 14, name  # an epoch ends in between
         assert resumed == whole[5:]
 
+    @pytest.mark.all
     @pytest.mark.parametrize("name", EVERY_PART)
     def test_one_seed_gives_equal_weights(self, task_run: TaskRun, refitted: str, name: str) -> None:
         """D2: a second training, on the graph that was fitted again, gives bit-identical weights."""
@@ -405,7 +414,7 @@ class TestKills:
 
     @pytest.mark.parametrize(
         ("name", "kills"),
-        [("image", 3), *(pytest.param(name, 20, marks=pytest.mark.all) for name in ("image", "text"))],
+        [("tensor", 3), *(pytest.param(name, 20, marks=pytest.mark.all) for name in ("image", "text"))],
     )
     def test_kills_at_any_moment_change_nothing(self, task_run: TaskRun, tmp_path: Path, name: str, kills: int) -> None:
         """B3, B4: weights, optimizer, metrics, best epoch, history and counts of records are bit-identical."""

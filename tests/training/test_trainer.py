@@ -188,6 +188,7 @@ class TestRun:
         assert history(run[0])["batch"] == batch
         assert history(run[0])["devices"] == {"names": ["CPU:0"], "workers": 1, "replicas": 1}
 
+    @pytest.mark.all
     def test_two_devices_train_in_a_process_of_their_own(self, home: Path, tmp_path: Path) -> None:
         """Its history and weights come back, its progress and messages are passed on, and the model is exported."""
         reports: list[Progress] = []
@@ -260,6 +261,7 @@ class TestRun:
         ]
         assert {each.total for each in run[1]} == {160}
 
+    @pytest.mark.all
     def test_a_resume_is_announced_once_and_continues_everything(
         self, home: Path, run: tuple[Path, list[Progress]], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     ) -> None:
@@ -288,6 +290,7 @@ class TestRun:
             assert shown["epoch_loss"] == straight["epoch_loss"]
 
 
+@pytest.mark.all
 @pytest.mark.usefixtures("fragile_model")
 def test_mixed_precision_and_xla_train_a_model_that_is_exported_in_float32(
     home: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
@@ -373,7 +376,10 @@ class TestFaults:
         assert not (tmp_path / "out").exists()
 
     @pytest.mark.usefixtures("fragile_model")
-    @pytest.mark.parametrize("batch_size", [16, 40], ids=["within an epoch", "in the last step"])
+    @pytest.mark.parametrize(
+        "batch_size",
+        [pytest.param(16, id="within an epoch"), pytest.param(40, id="in the last step", marks=pytest.mark.all)],
+    )
     def test_a_loss_that_is_not_finite_stops_the_run(self, home: Path, tmp_path: Path, batch_size: int) -> None:
         """A9: the message gives advice, and no model is exported."""
         hot = arguments(home, tmp_path, batch_size, learning_rate=1e30, epochs=1)
