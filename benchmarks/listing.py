@@ -1,6 +1,7 @@
-"""Listing of many objects by the survey: time and memory of the submitting process.
+"""Listing of many objects and their work list: time and memory of the submitting process.
 
-    synthetic S3 server (a process of its own, which makes up keys) ◄─ HTTP ─ obstore ◄─ ObjectPath ◄─ detect, find
+    synthetic S3 server (a process of its own, which makes up keys) ◄─ HTTP ─ obstore ◄─ ObjectPath ◄─ survey ─► units
+                                                                                 digest, list of source files ─┘
 
     series    0.1, 1 and 10 million objects in 100 classes       10 million: under 300 s and 2,000 MB; linear
 
@@ -16,6 +17,7 @@ import http.server
 import os
 import subprocess
 import sys
+import tempfile
 import urllib.parse
 from pathlib import Path
 from typing import IO, cast
@@ -88,20 +90,28 @@ def serve(count: int) -> None:
 
 
 def take() -> None:
-    """Lists all objects as the survey does, in this process."""
-    from components import refs
-    from components.ingest.survey import detect
+    """Does in this process what the submitter does for all objects: survey, work list, list of source files."""
+    from components.ingest import units
+    from components.ingest.close import manifest
+    from components.ingest.survey import survey
+    from components.records import source_files
+    from components.settings.ingest import Ingest
+    from components.storage.hashing import HashCache
 
-    def listing() -> None:
-        located = detect.locate("s3://bucket/data")
-        found = refs.load(located.source).find(located.home, located.entries)
-        print(f"{len(found.files):,} files in {len(found.files.labels)} classes", file=sys.stderr)
+    def submit(artifact: Path) -> None:
+        settings = Ingest()
+        found = survey.take("s3://bucket/data", settings, HashCache(None))
+        todo = [unit for span in found.spans for unit in units.of_files(span, settings, artifact)]
+        source_files.write(artifact, manifest.source_rows(found.listing))
+        said = f"{found.digest[:8]}: {sum(len(unit.numbers) for unit in todo):,} files in {len(todo)} work units"
+        print(said, file=sys.stderr)
 
-    measure.report(listing)
+    with tempfile.TemporaryDirectory() as home:
+        measure.report(lambda: submit(Path(home)))
 
 
 def run(count: int) -> measure.Measured:
-    """Measures the listing of so many objects."""
+    """Measures the survey and the work list of so many objects."""
     command = [sys.executable, "-m", _ME, "--serve", str(count)]
     server = subprocess.Popen(command, stdout=subprocess.PIPE, text=True, cwd=HOME)
     try:

@@ -12,8 +12,11 @@ import contextlib
 import shlex
 from typing import Any
 
+import apache_beam as beam
 import grpc  # type: ignore[import-untyped]
 import grpc._server as grpc_server  # type: ignore[import-untyped]
+from apache_beam.options.pipeline_options import DirectOptions
+from apache_beam.runners.direct.direct_runner import DirectRunner
 from apache_beam.runners.portability.fn_api_runner import worker_handlers
 from apache_beam.transforms.environments import SubprocessSDKEnvironment
 
@@ -34,6 +37,12 @@ def prepare() -> None:
         _end_with_a_dead_worker()
         _listen_on_loopback()
         _isolate_workers()
+
+
+def runs_here(pipeline: beam.Pipeline) -> bool:
+    """Whether a pipeline would run in this process, without workers."""
+    workers = pipeline.options.view_as(DirectOptions).direct_num_workers
+    return isinstance(pipeline.runner, DirectRunner) and workers == 1
 
 
 def _listen_on_loopback() -> None:

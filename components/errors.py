@@ -8,6 +8,8 @@
     ├── LedgerMismatch         6  records in ≠ records out + quarantined
     ├── DiskFull               7  the disk is full
     ├── NotFinite              8  training diverged: a loss or a weight is not finite
+    ├── Late                   9  a span that should be there is missing
+    ├── Skipped               10  the retraining of a span was left out, as the settings ask
     └── Locked                75  another run uses the pipeline root
     Cancelled            130/143  Ctrl-C / SIGTERM
 
@@ -66,6 +68,18 @@ class NotFinite(PenstockError):
     exit_code = 8
 
 
+class Late(PenstockError):
+    """A span that should be there by the calendar is missing."""
+
+    exit_code = 9
+
+
+class Skipped(PenstockError):
+    """The retraining of a span was left out: its span is late, or older than that of the live model."""
+
+    exit_code = 10
+
+
 class Locked(PenstockError):
     """Another run uses the same pipeline root."""
 
@@ -77,7 +91,7 @@ class Cancelled(KeyboardInterrupt):
 
     def __init__(self, signum: int, note: str = "") -> None:
         super().__init__("; ".join(filter(None, [f"stopped by {signal.Signals(signum).name}", note])))
-        self.signum = signum
+        self.signum, self.note = signum, note
 
 
 def exit_code_of(error: BaseException) -> int:

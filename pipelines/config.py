@@ -92,6 +92,11 @@ class RunConfig:
         return self.notes / "checks.db"
 
     @property
+    def spans(self) -> Path:
+        """Folder of what Transform has counted in each span."""
+        return self.notes / "spans"
+
+    @property
     def checkpoints(self) -> Path:
         """Folder of the Trainer's checkpoints, one folder per cache key."""
         return self.state / "checkpoints"

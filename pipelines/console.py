@@ -283,7 +283,7 @@ def _summary_rows(facts: RunFacts, config: RunConfig) -> list[tuple[str, str]]:
 
 
 def _span_text(span: Span) -> str:
-    return f"{span.number}" + (f" version {span.version}" if span.version is not None else "")
+    return span.text + (f" version {span.version}" if span.version is not None else "")
 
 
 def _by_type(columns: Iterable[tuple[str, str, str]]) -> list[tuple[str, str]]:

@@ -10,6 +10,7 @@ import sys
 import time
 import traceback
 from contextlib import closing, suppress
+from dataclasses import dataclass
 from datetime import datetime, timezone
 from pathlib import Path
 from typing import Any, TextIO
@@ -24,7 +25,7 @@ from pipelines import log
 from pipelines.config import RunConfig
 from pipelines.console import Display
 from pipelines.engine import jobs
-from pipelines.orchestration import disk, leftovers, lock, plan, schema, workers
+from pipelines.orchestration import disk, leftovers, live_model, lock, plan, schema, workers
 from pipelines.orchestration.outcome import NodeFacts
 from pipelines.orchestration.plan import NodePlan, Plan, Request
 from pipelines.orchestration.remote import remote_root
@@ -45,10 +46,18 @@ def dry_run(config: RunConfig, request: Request, out: TextIO = sys.stdout) -> in
     return 0
 
 
+@dataclass(frozen=True)
+class RunResult:
+    """How a run ended."""
+
+    exit_code: int
+    facts: RunFacts | None = None  # None if it failed before its first node
+
+
 def run(
     config: RunConfig, request: Request, *, wait: bool = False, take_over: bool = False, compiled: Any = None
-) -> int:
-    """Brings the pipeline up to date and returns the exit code.
+) -> RunResult:
+    """Brings the pipeline up to date; errors of its nodes are shown and decide the exit code.
 
     Args:
         config: which pipeline, on which data, in which root.
@@ -74,14 +83,16 @@ def run(
         display.closed(store.close_open_executions("FAILED"))
         jobs.end_left(config.notes, progress.say)
         leftovers.collect(config, store)
+        live_model.repair(config, store)
         with closing(HashCache(config.hash_cache)) as cache:
             planned = plan.make(config, store, cache, request)
         leftovers.collect_checkpoints(config, store, planned)
         if not planned.due and compiled is None:
-            codes.append(_nothing_due(config, store, planned, display))
+            result = _nothing_due(config, store, planned, display)
         else:
-            codes.append(_TfxRun(config, store, planned, lease).go(compiled))
-    return codes[0]
+            result = _TfxRun(config, store, planned, lease).go(compiled)
+        codes.append(result.exit_code)
+    return result
 
 
 def _publish_schema(planned: Plan, display: Display) -> None:
@@ -89,14 +100,14 @@ def _publish_schema(planned: Plan, display: Display) -> None:
         display.schema(planned.schema)
 
 
-def _nothing_due(config: RunConfig, store: Store, planned: Plan, display: Display) -> int:
+def _nothing_due(config: RunConfig, store: Store, planned: Plan, display: Display) -> RunResult:
     nodes = tuple(NodeFacts(p.node.id, p.action, 0.0, p.reason) for p in planned.nodes)
     facts = gather.facts(config, store, planned, nodes, started=_now(), seconds=0.0, error=None)
     display.plan(planned, config)
     _publish_schema(planned, display)
     model_card.write_served(facts, config)
     display.summary(facts, config)
-    return facts.exit_code
+    return RunResult(facts.exit_code, facts)
 
 
 class _TfxRun:
@@ -109,7 +120,7 @@ class _TfxRun:
         self._started, self._begun = _now(), time.monotonic()
         self._log = config.logs / f"{datetime.now(timezone.utc):%Y%m%d-%H%M%S}.log"
 
-    def go(self, compiled: Any) -> int:
+    def go(self, compiled: Any) -> RunResult:
         log.prepare_environment()
         with log.diverted(self._log) as user:
             display = Display(user)
@@ -118,14 +129,14 @@ class _TfxRun:
                 if isinstance(error, KeyboardInterrupt):
                     display.say(f"{error}: no node had started")
                 display.failure(error, self._log)
-                return exit_code_of(error)
+                return RunResult(exit_code_of(error))
             facts = self._facts(error)
             if (unwritten := self._write_report(facts)) and error is None:
                 error, facts = unwritten, self._facts(unwritten)
             display.summary(facts, self._config)
             if error is not None:
                 display.failure(error, self._log)
-            return facts.exit_code
+            return RunResult(facts.exit_code, facts)
 
     def _attempt(self, compiled: Any, display: Display) -> BaseException | None:
         try:

@@ -46,7 +46,7 @@ class PenstockRunner(local_dag_runner.LocalDagRunner):
     def run_with_ir(self, pipeline: pipeline_pb2.Pipeline, run_options: object = None, **_: object) -> None:
         """Runs the compiled pipeline."""
         del run_options
-        self.exit_code = run.run(self._config, Request(), compiled=pipeline)
+        self.exit_code = run.run(self._config, Request(), compiled=pipeline).exit_code
 
 
 def main(task: str) -> None:

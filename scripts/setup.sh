@@ -1,8 +1,8 @@
 #!/usr/bin/env bash
 # Makes .venv from requirements.lock, or with CUDA from requirements-gpu.lock, once.
 #
-#   stamp matches? ── yes ──► done, in milliseconds
-#        │ no
+#   stamp matches? ── yes ──► our own files changed? ── no ──► done, in milliseconds
+#        │ no                          └─ yes ──► bytecode
 #        ▼
 #   g++ there? ─► uv ─► Python 3.10 ─► .venv ─► locked packages ─► penstock itself ─► bytecode ─► native op ─► stamp
 #
@@ -18,8 +18,10 @@ cd "$(dirname "${BASH_SOURCE[0]}")/.."
 readonly uv_version=0.13.7
 readonly venv=.venv
 readonly stamp=$venv/.penstock-ready
+readonly compiled=$venv/.penstock-compiled
 readonly chosen=.tools/chosen-lock # outlives a set-up that fails
 readonly python=$venv/bin/python
+readonly own=(components pipelines schemas data)
 
 # Paths of another Python must not reach the builds.
 unset PYTHONHOME PYTHONPATH
@@ -155,9 +157,14 @@ install_penstock() {
 
 # compileall writes bytecode even if PYTHONDONTWRITEBYTECODE is set.
 compile_own() {
+    : >"$compiled.new" # before it reads the files: one that is saved meanwhile is newer
     say "compiling our own packages to bytecode"
-    "$python" -m compileall -q components pipelines schemas data || say "some files could not be compiled; continuing"
+    "$python" -m compileall -q "${own[@]}" || say "some files could not be compiled; continuing"
+    mv "$compiled.new" "$compiled"
 }
+
+# A pull or a checkout gives the files that it changes the present time.
+is_compiled() { [[ -e $compiled && -z $(find "${own[@]}" -name '*.py' -newer "$compiled" -print -quit) ]]; }
 
 # The native JPEG libraries make training and ingest faster; everything works without them. `penstock doctor` reports
 # whether they are built.
@@ -185,7 +192,11 @@ set_up() {
 main() {
     case ${1:-} in
         --uv) find_uv || { take_turn; install_uv; find_uv; } ;;
-        '') lock=$(choose_lock); is_ready || { take_turn; is_ready || set_up; } ;;
+        '')
+            lock=$(choose_lock)
+            is_ready || { take_turn; is_ready || set_up; }
+            is_compiled || compile_own
+            ;;
         *) fail "unknown argument '$1'; expected none, or --uv" ;;
     esac
 }

@@ -27,9 +27,6 @@ import pytest
 # Hundreds of processes import our modules: their bytecode is kept, whatever PYTHONDONTWRITEBYTECODE says.
 _ASKED, sys.dont_write_bytecode = sys.dont_write_bytecode, False
 
-# Collections while modules are imported and tests are collected would find nothing to free: test processes keep both.
-gc.disable()
-
 # oneDNN's AMX kernels for bfloat16 crash in virtual machines that announce AMX and do not allow it.
 os.environ.setdefault("ONEDNN_MAX_CPU_ISA", "AVX512_CORE_FP16")
 # While it is imported, TensorFlow prints a dozen lines about CUDA, some of them as errors.
@@ -49,6 +46,16 @@ hypothesis.settings.register_profile("suite", derandomize=True, database=None, d
 hypothesis.settings.load_profile("suite")
 
 
+@pytest.hookimpl(wrapper=True)
+def pytest_collection() -> Iterator[None]:
+    """Imports modules and collects tests without looking for garbage: a test process keeps both."""
+    gc.disable()
+    try:
+        return (yield)
+    finally:
+        gc.enable()
+
+
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Moves the longest files to the front: short ones then keep both workers busy to the end."""
 
@@ -63,7 +70,6 @@ def pytest_collection_finish() -> None:
     """Does what a run does after its imports: collections skip modules, and Beam inspects a class once."""
     sys.dont_write_bytecode = _ASKED  # modules that a test writes have none: two versions may have one size and second
     gc.freeze()
-    gc.enable()
     if "apache_beam" in sys.modules:
         from pipelines.orchestration.runners import beam_translation
 

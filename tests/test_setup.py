@@ -112,7 +112,21 @@ class Tree:
             shutil.copy(ROOT / name, self.root / name)
         for name in FLAT_FOLDERS:
             (self.root / name).mkdir(exist_ok=True)
-        for name in ("bash", "sh", "cat", "cut", "dirname", "grep", "ln", "mkdir", "mv", "rm", "sha256sum", "flock"):
+        for name in (
+            "bash",
+            "sh",
+            "cat",
+            "cut",
+            "dirname",
+            "find",
+            "grep",
+            "ln",
+            "mkdir",
+            "mv",
+            "rm",
+            "sha256sum",
+            "flock",
+        ):
             self.command(name, f'#!/bin/sh\nexec {shutil.which(name)} "$@"\n')
         self.command("g++", "#!/bin/sh\n")
         self.command("uv", FAKE_UV)
@@ -161,6 +175,19 @@ class TestSetup:
 
         assert (second.returncode, second.stdout, second.stderr) == (0, "", "")
         assert tree.calls.read_text() == ""
+
+    def test_changed_code_is_compiled(self, tree: Tree) -> None:
+        """After a pull: bytecode and no installation, even if Python may not write bytecode itself."""
+        assert tree.setup().returncode == 0
+        os.utime(tree.root / ".venv" / ".penstock-compiled", (0, 0))
+        module = tree.root / "components" / "pulled.py"
+        module.write_text("")
+        pulled, again = tree.setup(), tree.setup()
+
+        assert pulled.stderr == "setup: compiling our own packages to bytecode\n"
+        assert len(list(module.parent.glob("__pycache__/pulled.*.pyc"))) == 1
+        assert tree.calls.read_text() == ""
+        assert again.stderr == ""
 
     def test_packages_are_checked_by_hash_and_compiled(self, tree: Tree) -> None:
         """Hashes are enforced, for build dependencies as well."""

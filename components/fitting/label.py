@@ -7,9 +7,9 @@ quantities                     ─► mean and standard deviation, for the regre
 from typing import Any
 
 import tensorflow as tf
-import tensorflow_transform as tft
 
-from components.fitting import escaping, moments, names
+from components.fitting import escaping, names
+from components.fitting.analysis import moments, vocabulary
 from components.records.roles import Kind
 
 
@@ -20,14 +20,14 @@ def fit(label: Any, key: str, kind: Kind) -> dict[str, Any]:
 
 def _classes(label: Any, key: str) -> dict[str, Any]:
     label = escaping.escape(label)
-    tft.vocabulary(label, vocab_filename=names.LABEL_COUNTS, store_frequency=True)
-    index = tft.compute_and_apply_vocabulary(label, vocab_filename=names.LABEL_VOCABULARY)
-    return {key: tf.cast(index, tf.int64)}
+    vocabulary.fit(label, names.LABEL_COUNTS, counts=True)
+    vocabulary.fit(label, names.LABEL_VOCABULARY)
+    return {key: vocabulary.apply(label, names.LABEL_VOCABULARY)}
 
 
 def _quantity(label: Any, key: str) -> dict[str, Any]:
     value = tf.cast(label, tf.float32)
     ones = tf.ones_like(value)
-    tft.vocabulary(tf.fill(tf.shape(value), "all"), vocab_filename=names.LABEL_COUNTS, store_frequency=True)
+    vocabulary.fit(tf.fill(tf.shape(value), "all"), names.LABEL_COUNTS, counts=True)
     mean, variance = moments.fit(value[:, tf.newaxis], 1)
     return {key: value, names.LABEL_MEAN: ones * mean, names.LABEL_DEVIATION: ones * tf.sqrt(variance)}

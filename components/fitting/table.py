@@ -12,10 +12,10 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 import tensorflow as tf
-import tensorflow_transform as tft
 
 from components.features import dates
-from components.fitting import escaping, moments, names, quantiles
+from components.fitting import escaping, names
+from components.fitting.analysis import moments, quantiles, vocabulary
 from components.records.roles import MISSING, Column
 from components.settings.transform import Transform
 
@@ -71,10 +71,6 @@ def _category(values: Any, place: int, settings: Transform) -> Any:
     if values.dtype != tf.string:
         # A missing value becomes the empty string, which is in no vocabulary.
         values = tf.where(tf.equal(values, int(MISSING["int64"])), "", tf.strings.as_string(values))
-    ids = tft.compute_and_apply_vocabulary(
-        escaping.escape(values),
-        default_value=_UNKNOWN,
-        top_k=settings.categories,
-        vocab_filename=names.category_vocabulary(place),
-    )
-    return tf.cast(ids, tf.int64)
+    escaped, name = escaping.escape(values), names.category_vocabulary(place)
+    vocabulary.fit(escaped, name, settings.categories)
+    return vocabulary.apply(escaped, name, default_value=_UNKNOWN)

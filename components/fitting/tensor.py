@@ -11,7 +11,7 @@ from typing import Any
 import tensorflow as tf
 
 from components.features.tensor import TensorFeature
-from components.fitting import moments
+from components.fitting.analysis import moments
 from components.fitting.names import mean_of, variance_of
 from components.records.roles import Column
 from components.settings.transform import Transform

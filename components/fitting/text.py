@@ -3,10 +3,8 @@
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-import tensorflow as tf
-import tensorflow_transform as tft
-
 from components.features.text import bounded, tokens, truncated
+from components.fitting.analysis import vocabulary
 from components.fitting.names import token_vocabulary
 from components.records.roles import Column
 from components.settings.transform import Fit
@@ -22,11 +20,6 @@ def fit(inputs: Mapping[str, Any], columns: Sequence[Column], settings: Fit) -> 
 
 def _token_ids(texts: Any, name: str, settings: Fit) -> Any:
     limits = settings.max_tokens, settings.truncate
-    ids = tft.compute_and_apply_vocabulary(
-        truncated(tokens(bounded(texts, *limits), settings.tokens, settings.lower, settings.ngrams), *limits),
-        top_k=settings.vocabulary,
-        frequency_threshold=settings.min_count,
-        num_oov_buckets=settings.unknown_buckets,
-        vocab_filename=name,
-    )
-    return tf.cast(ids, tf.int64)
+    found = truncated(tokens(bounded(texts, *limits), settings.tokens, settings.lower, settings.ngrams), *limits)
+    vocabulary.fit(found, name, settings.vocabulary, settings.min_count)
+    return vocabulary.apply(found, name, unknown_buckets=settings.unknown_buckets)

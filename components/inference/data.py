@@ -163,7 +163,7 @@ def _listed(home: Place, pattern: str) -> Iterator[tuple[str, str | None]]:
             raise BadInput(f"{error.filename}: cannot be listed: {error.strerror}; check its permissions") from error
         return
     found = home.files_below() if not pattern else (detect.relative(each, home) for each in home.glob(pattern))
-    for name in sorted(set(map(class_folders.to_hidden, found)), key=lambda each: each.split("/")):
+    for name in sorted(set(map(class_folders.to_hidden, found))):
         yield name, None
 
 

@@ -21,8 +21,8 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from components.errors import PenstockError, SettingsError
-from components.inference import find_model
 from components.records.roles import MISSING
+from components.serving import versions
 from components.serving.reading import Argument, Reading
 from components.storage import transfers
 from components.storage.location import location
@@ -86,7 +86,7 @@ def _load(path: str, digest: str, reading: Reading) -> LoadedModel:
         tf.config.threading.set_intra_op_parallelism_threads(1)
         tf.config.threading.set_inter_op_parallelism_threads(os.cpu_count() or 1)
     with _local_copy(path) as folder:
-        if find_model.digest_of(Path(folder)) != digest:
+        if versions.digest_of(Path(folder)) != digest:
             raise PenstockError(f"model {path}: its files changed after it was found; run again")
         try:
             model = tf.saved_model.load(folder)

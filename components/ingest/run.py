@@ -2,7 +2,8 @@
 
 survey ─► spans ─┬─ unchanged since an earlier ingest ─► its shards are linked ───────────────────┐
                  └─ work list ─► Beam: divide ─► distribute ─► write ─► shards and reports ───────┴─► manifest,
-                                                                                          quarantine, schema
+                                                                  └─► compare: duplicates             quarantine,
+                                                                                                      schema
 """
 
 from collections.abc import Callable, Sequence
@@ -11,18 +12,20 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import apache_beam as beam
-from apache_beam.options.pipeline_options import DirectOptions
 from apache_beam.runners.direct.direct_runner import DirectRunner
 
 from components import beam_workers, progress
 from components.errors import BadInput
 from components.ingest import units
-from components.ingest.close import duplicates, manifest, reports, reuse
+from components.ingest.close import compare, compare_on_beam, duplicates, manifest, near_duplicates, reports, reuse
+from components.ingest.close.compare import Compared
+from components.ingest.close.near_duplicates import FoundImage, NearFound
 from components.ingest.survey import identity, schema
-from components.ingest.survey.survey import SpanFiles, Survey, Table
-from components.ingest.units import FilesUnit, Output, RowsFile, Unit
-from components.ingest.write import fingerprints, labels, strata
+from components.ingest.survey.survey import SpanFiles, Survey
+from components.ingest.units import FilesUnit, Output, RowsFile, RowsUnit, Unit
+from components.ingest.write import labels, strata
 from components.ingest.write.report import ShardReport
+from components.ingest.write.shards import FINGERPRINTS
 from components.ingest.write.strata import Strata
 from components.progress import Progress
 from components.records.manifest import Manifest
@@ -30,6 +33,9 @@ from components.storage import durable
 
 if TYPE_CHECKING:
     from components.storage.location import Location
+
+_ROW_BYTES = 64  # about, of a row of a table
+_BUCKET_RECORDS, _MAX_BUCKETS = 1 << 20, 4096  # that are compared by one worker at once: 16 MB of fingerprints
 
 
 @dataclass(frozen=True)
@@ -45,21 +51,23 @@ class IngestJob:
 def run(job: IngestJob, make_pipeline: Callable[[], beam.Pipeline], survey_again: Callable[[], Survey]) -> Manifest:
     """Ingests the data and returns its manifest."""
     job.quarantine_list.unlink(missing_ok=True)  # of an earlier attempt
-    durable.remove(job.output.artifact / reports.FOLDER)
+    artifact = job.output.artifact
+    durable.remove(artifact / reports.FOLDER)
     job = replace(job, output=replace(job.output, table=job.found.table))
     decided = _stratify(job, make_pipeline) if job.output.settings.splits.stratify else None
     work = [_work_of(job, span, decided) for span in job.found.spans]
     todo = [item for each in work for item in each.todo]
-    if todo:
-        _write(job, todo, make_pipeline)
-    found = [report for each in work for report in _collect(job.output.artifact, each)]
+    compared = _write(job, todo, make_pipeline, [r for each in work for r in each.reused or ()]) if todo else False
+    found = [report for each in work for report in _collect(artifact, each)]
+    manifest.check_failures(found)
+    same = compare.collect(artifact, found) if compared else compare.here(artifact, found, job.output.settings)
     for folder in (reports.FOLDER, strata.FOLDER):
-        durable.remove(job.output.artifact / folder)
+        durable.remove(artifact / folder)
     # A file that is a record was compared with the survey when it was read; a range of rows was not.
     table = job.found.table
     if table is not None and survey_again().digest != job.found.digest:
         raise BadInput(f"{job.found.data}: changed while it was being ingested; run again when nothing writes to it")
-    return _close(job, found) if table is None else _close_rows(job, table, found)
+    return _close(job, found, same)
 
 
 @dataclass(frozen=True)
@@ -75,32 +83,55 @@ class _SpanWork:
 def _stratify(job: IngestJob, make_pipeline: Callable[[], beam.Pipeline]) -> Strata:
     """Returns where each class is divided, over all spans; this reads rows a second time."""
     found, output = job.found, job.output
-    if found.table is None:
-        return strata.decide(strata.of_files(found.listing.files, output.settings.splits), output.settings.splits)
-    todo = [file for span in found.spans for file in units.of_rows(span, output.settings, units.PlacesUnit)]
+    todo: list[FilesUnit | RowsFile] = []
+    for span in found.spans:
+        todo += _todo(job, span, units.FilePlacesUnit, units.PlacesUnit)
     _write(job, todo, make_pipeline)
-    places = strata.collect(output.artifact, _names(output.artifact, todo))
-    decided = strata.decide(places, output.settings.splits)
+    names = _names(output.artifact, todo)
+    manifest.check_failures(reports.collect(output.artifact, names))
+    decided = strata.decide(strata.collect(output.artifact, names), output.settings.splits)
     decided.save(output.artifact)
     return decided
+
+
+def _todo(
+    job: IngestJob, span: SpanFiles, files: type[FilesUnit] = FilesUnit, rows: type[RowsUnit] = RowsUnit
+) -> Sequence[FilesUnit | RowsFile]:
+    """Returns the work list of one span; work units read the strata themselves."""
+    settings = job.output.settings
+    if job.found.table is not None:
+        return units.of_rows(span, settings, rows)
+    return units.of_files(span, settings, job.output.artifact, files)
 
 
 def _work_of(job: IngestJob, span: SpanFiles, decided: Strata | None) -> _SpanWork:
     table, settings = job.found.table, job.output.settings
     key = reuse.key_of(span, table, settings, decided.digest if decided else "") if span.span.name else ""
     reused = reuse.link_shards(span, key, job.earlier, job.output.artifact) if key and job.earlier else None
-    work = units.of_span(span, table is not None, settings, decided) if reused is None else ()
-    return _SpanWork(span, key, reused, work)
+    return _SpanWork(span, key, reused, _todo(job, span) if reused is None else ())
 
 
-def _write(job: IngestJob, todo: Sequence[FilesUnit | RowsFile], make_pipeline: Callable[[], beam.Pipeline]) -> None:
+def _write(
+    job: IngestJob,
+    todo: Sequence[FilesUnit | RowsFile],
+    make_pipeline: Callable[[], beam.Pipeline],
+    reused: Sequence[ShardReport] | None = None,
+) -> bool:
+    """Writes all work units; returns whether workers have compared the records, too.
+
+    Args:
+        job: of the ingest.
+        todo: the work list.
+        make_pipeline: makes the Beam pipeline.
+        reused: reports of the shards of other spans, to be compared with the new ones; None if nothing is compared.
+    """
     _progress.start(len(job.found.listing.files) if job.found.table is None else 0)
     pipeline = make_pipeline()
-    if _is_local(pipeline):
+    if beam_workers.runs_here(pipeline):
         # Beam would run the units one after another in this process, and pickle them several times before: a third
         # of the whole ingest for small files.
         units.write_all(units.divide_all(todo, job.output), job.output, _progress.add)
-        return
+        return False
     beam_workers.prepare()
     output = job.output.for_workers()
     with pipeline:
@@ -110,12 +141,15 @@ def _write(job: IngestJob, todo: Sequence[FilesUnit | RowsFile], make_pipeline: 
         if not isinstance(pipeline.runner, DirectRunner):
             # An engine's metrics show what crosses a shuffle: so they show how many units are written.
             _ = written | "Written" >> beam.Reshuffle() | "Count" >> beam.ParDo(_CountRecords())
+        if reused is not None:
+            compare_on_beam.compare(written, output.artifact, reused, output.settings, _buckets(job.found))
+    return reused is not None
 
 
-def _is_local(pipeline: beam.Pipeline) -> bool:
-    """Whether the pipeline would run in this process, without workers."""
-    workers = pipeline.options.view_as(DirectOptions).direct_num_workers
-    return isinstance(pipeline.runner, DirectRunner) and workers == 1
+def _buckets(found: Survey) -> int:
+    """Returns into how many buckets records are divided to be compared; rows are counted by their bytes."""
+    records = len(found.listing.files) if found.table is None else found.listing.size // _ROW_BYTES
+    return max(1, min(-(-records // _BUCKET_RECORDS), _MAX_BUCKETS))
 
 
 class _Divide(beam.DoFn):
@@ -134,8 +168,8 @@ class _WriteUnit(beam.DoFn):
     def __init__(self, output: Output) -> None:
         self._output = output
 
-    def process(self, unit: Unit) -> tuple[int]:
-        return (units.write(unit, self._output),)
+    def process(self, unit: Unit) -> tuple[tuple[str, int]]:
+        return ((unit.name, units.write(unit, self._output)),)
 
 
 class _CountRecords(beam.DoFn):
@@ -144,8 +178,8 @@ class _CountRecords(beam.DoFn):
     def __init__(self) -> None:
         self._records = beam.metrics.Metrics.counter("ingest", "records")
 
-    def process(self, records: int) -> tuple[()]:
-        self._records.inc(records)
+    def process(self, written: tuple[str, int]) -> tuple[()]:
+        self._records.inc(written[1])
         return ()
 
 
@@ -169,22 +203,27 @@ def _with_prefix(report: ShardReport, prefix: str) -> ShardReport:
     return replace(report, quarantined=tuple(replace(bad, path=prefix + bad.path) for bad in report.quarantined))
 
 
-def _close(job: IngestJob, found: Sequence[ShardReport], warnings: Sequence[str] = ()) -> Manifest:
-    survey, output = job.found, job.output
-    return manifest.close(
-        output.artifact, survey.listing, found, output.settings, job.quarantine_list, survey.table, warnings
-    )
+def _close(job: IngestJob, found: Sequence[ShardReport], same: Compared) -> Manifest:
+    """Builds the manifest, with warnings about duplicates; of rows, writes the inferred schema as well."""
+    survey, artifact, settings, table = job.found, job.output.artifact, job.output.settings, job.found.table
+    if not survey.spans[0].span.name:
+        durable.remove(artifact / FINGERPRINTS)  # only spans are reused, and their fingerprints with them
+    if table is None:
+        warnings = same.exact.warnings(survey.path_of)
+    else:
+        warnings = [*table.warnings, *_empty_texts(found), *labels.warnings(found)]
+        warnings += same.exact.warnings(duplicates.row_name, identity.left_out(table.schema, table.label))
+        schema.write(artifact / "schema.pbtxt", table.schema, table.label, table.images)
+    near = near_duplicates.named(same.near, _image_name(survey, same.near))
+    every = [*warnings, *(near_duplicates.applies(found, settings) or ())]
+    return manifest.close(artifact, survey.listing, found, settings, job.quarantine_list, table, every, near)
 
 
-def _close_rows(job: IngestJob, table: Table, found: Sequence[ShardReport]) -> Manifest:
-    """Builds the manifest of rows, with warnings about duplicates, and writes the inferred schema."""
-    artifact = job.output.artifact
-    repeated = duplicates.find(artifact, [report.name for report in found if report.name])
-    if not job.found.spans[0].span.name:
-        durable.remove(artifact / fingerprints.FOLDER)  # only spans are reused, and their fingerprints with them
-    same = repeated.warnings(identity.left_out(table.schema, table.label))
-    schema.write(artifact / "schema.pbtxt", table.schema, table.label, table.images)
-    return _close(job, found, [*table.warnings, *_empty_texts(found), *labels.warnings(found), *same])
+def _image_name(survey: Survey, near: NearFound) -> Callable[[FoundImage], str]:
+    if survey.table is None:
+        return lambda image: survey.path_of(image.shard, image.number)
+    known = near_duplicates.names_of(survey.listing, near)
+    return lambda image: known.get(image.content, "")
 
 
 def _empty_texts(found: Sequence[ShardReport]) -> list[str]:

@@ -1,10 +1,11 @@
 """Work units: what one Beam element reads and writes, decided before any byte is moved.
 
-    one span ─┬─ a file is a record ─► shards assigned by content hash ───► one work unit per shard
-              └─ files of rows ─► each divided by a worker ─► one work unit per range, one shard per split
+    one span ─┬─ a file is a record ─► every n-th file ──────────► one work unit ─┐
+              └─ files of rows ─► each divided by a worker ─► one work unit per range ─┴─► one shard per split
 
-A range is named by the number of its file and its own: no count over all files is needed. No record crosses a shuffle,
-and a retried bundle writes the same files again.
+Files are divided by the listing alone: by their number and size, not by their content, which only workers read. A range
+is named by the number of its file and its own: no count over all files is needed. No record crosses a shuffle, and a
+retried bundle writes the same files again.
 
 Beam, TensorFlow, Arrow and pydantic are not imported at the top: a worker process, which writes units of files, does
 without them and so starts in 0.1 s.
@@ -25,17 +26,19 @@ from components.ingest.pool import Pool
 from components.ingest.survey.detect import Place
 from components.ingest.write import files, shards
 from components.ingest.write.report import ShardReport
-from components.ingest.write.shards import ShardFiles
+from components.ingest.write.shards import PlainSplits
+from components.storage import transfers
 
 if TYPE_CHECKING:
     from components.ingest.sources.rows import Range
     from components.ingest.survey.survey import SpanFiles, Table
     from components.ingest.write.rows import RangeReader
-    from components.ingest.write.strata import Strata
     from components.settings.ingest import Ingest
     from components.storage.location import Location
 
 _MIN_RANGE = 256 << 10  # bytes: a smaller range costs more to start than to read
+_MOST_FILES = 20_000  # per unit: their list has about 2 MB, and a worker that is lost loses minutes, not hours
+_LISTS = 16  # that are written to a store at once
 _MANY_FILES, _MANY_BYTES = 2_000, 64 << 20  # from either of them on, starting worker processes pays
 _CORES = os.cpu_count() or 1
 
@@ -61,26 +64,55 @@ class Output:
 
     def plain(self) -> "Output":
         """Returns the output with settings that a worker process can read without importing pydantic."""
-        return replace(self, settings=cast("Ingest", SimpleNamespace(**self.settings.model_dump())))
+        splits = self.settings.splits
+        plain = PlainSplits(splits.fractions(), splits.salt, splits.stratify)
+        settings = SimpleNamespace(**{**self.settings.model_dump(), "splits": plain})
+        return replace(self, settings=cast("Ingest", settings))
 
 
 @dataclass(frozen=True)
 class FilesUnit:
-    """One shard of records that are files."""
+    """Some of the files of a span: a shard for each split that it has records of. Their list travels as a file."""
 
-    shard: ShardFiles
-    source: str
+    shard: str  # end of the shards' names
     home: Place
+    source: str
+    numbers: range  # of its files, in the listing of the span
+    bytes: int
 
     @property
     def name(self) -> str:
-        """Name of the shard."""
-        return self.shard.name
+        """Number of the unit."""
+        return f"files-{self.shard}"
 
     def write(self, output: Output) -> Sequence[ShardReport]:
-        """Reads, checks and writes the files of the shard."""
+        """Reads, checks and writes the files."""
+        return files.write_unit(self._reader(output), self.shard, output.artifact)
+
+    def _reader(self, output: Output) -> files.UnitReader:
+        listed = reports.files_of(output.artifact, self.shard)
         source = refs.load(self.source)
-        return [files.write_shard(self.shard, source, self.home, output.artifact, output.settings, output.checks)]
+        return files.UnitReader(listed, self.numbers, source, self.home, output.settings, output.checks)
+
+
+@dataclass(frozen=True)
+class FilePlacesUnit(FilesUnit):
+    """Some files, read for their places and classes: stratified splits need those of all data."""
+
+    @property
+    def name(self) -> str:
+        """Number of the unit."""
+        return f"places-{self.shard}"
+
+    def write(self, output: Output) -> Sequence[ShardReport]:
+        """Hashes the files and stores places and classes."""
+        from components.ingest.write import strata
+
+        try:
+            strata.store(output.artifact, self.name, self._reader(output).places())
+        except files.InputChangedError as error:
+            return [ShardReport(failure=str(error))]
+        return ()
 
 
 @dataclass(frozen=True)
@@ -238,20 +270,34 @@ def _write_concurrently(
 
 def _is_long(units: Sequence[Unit]) -> bool:
     """Whether these files take long enough to start worker processes."""
-    listed = [item for unit in units if isinstance(unit, FilesUnit) for item in unit.shard.files]
-    return len(listed) >= _MANY_FILES or sum(item.size for item in listed) >= _MANY_BYTES
+    listed = [unit for unit in units if isinstance(unit, FilesUnit)]
+    return sum(len(unit.numbers) for unit in listed) >= _MANY_FILES or sum(unit.bytes for unit in listed) >= _MANY_BYTES
 
 
-def of_span(
-    span: "SpanFiles", is_table: bool, settings: "Ingest", strata: "Strata | None" = None
-) -> "Sequence[FilesUnit | RowsFile]":
-    """Returns the work list of one span; work units of rows read the strata themselves."""
-    if is_table:
-        return of_rows(span, settings)
-    files = span.listing.files
-    splits = strata.splits_of_files(files, settings.splits) if strata else None
-    assigned = shards.assign(files, settings, span.span.name, splits)
-    return [FilesUnit(shard, span.located.source, span.located.home) for shard in assigned]
+def of_files(
+    span: "SpanFiles", settings: "Ingest", artifact: "Location", kind: type[FilesUnit] = FilesUnit
+) -> list[FilesUnit]:
+    """Returns the work units of one span of files that are records, and stores the list of each.
+
+    Every n-th file of the listing is in one unit, so each unit has its share of every class: classes are listed one
+    after the other, and the input pipeline mixes shards, but not what is far apart in one.
+    """
+    listed = span.listing.files
+    count = _unit_count(len(listed), span.listing.size, settings)
+
+    def unit(number: int) -> FilesUnit:
+        mine = listed.every(number, count)
+        shard = shards.numbered(number, count, span.span.name)
+        reports.store_files(artifact, shard, mine)
+        numbers = range(number, len(listed), count)
+        return kind(shard, span.located.home, span.located.source, numbers, sum(mine.sizes))
+
+    return transfers.each(unit, range(count), 1 if isinstance(artifact, Path) else _LISTS)
+
+
+def _unit_count(files: int, size: int, settings: "Ingest") -> int:
+    by_size = -(-size // (settings.shard_mb << 20))
+    return max(1, min(files, max(by_size, -(-files // _MOST_FILES), settings.min_shards)))
 
 
 def of_rows(span: "SpanFiles", settings: "Ingest", kind: type[RowsUnit] = RowsUnit) -> list[RowsFile]:

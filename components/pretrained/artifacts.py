@@ -13,6 +13,8 @@ WEIGHTS = Path("assets.extra") / "weights.json"  # in an exported SavedModel: na
 READING = Path("assets.extra") / "reading.json"  # in an exported SavedModel: how raw data becomes its arguments
 DATA_DIGEST = "input_fingerprint"  # property of Examples artifacts: digest of the data; the name is TFX's
 TRAINED_ON = "trained_on"  # property of Model artifacts: digest of the data that it was trained on
+SPANS = "spans"  # property of Model artifacts: names of the spans that it was trained on; empty without spans
+RUN = "run"  # property of Model artifacts: id of the run that trained it
 _SHOWN = 5  # classes in a message
 _PRETRAINED_BEFORE = PRETRAINED.with_name("looked_at_by.txt")  # its name in models of before 0.2
 

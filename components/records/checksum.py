@@ -1,7 +1,7 @@
 """The checksum of a shard: CRC32C, which finds bytes that were lost or changed by accident.
 
 TFRecord has it for every record, and storage services for every object. A cryptographic digest takes six times as
-long, at every ingest and before every training; the seal protects against changes on purpose.
+long, at every ingest and before every training. It does not protect against changes on purpose.
 """
 
 from pathlib import Path
@@ -12,6 +12,7 @@ import google_crc32c
 if TYPE_CHECKING:
     from components.storage.paths import DataPath
 
+_PREFIX = "crc32c:"
 _CHUNK = 1 << 20
 _REQUEST = 8 << 20  # bytes per request of a remote file
 
@@ -30,6 +31,11 @@ def of_file(path: "DataPath") -> str:
     return formatted(crc)
 
 
+def is_checksum(digest: str) -> bool:
+    """Whether a digest is a checksum of this kind, and not a hash."""
+    return digest.startswith(_PREFIX)
+
+
 def formatted(crc: int) -> str:
     """Returns a CRC32C as manifests hold it, such as crc32c:0a1b2c3d."""
-    return f"crc32c:{crc:08x}"
+    return f"{_PREFIX}{crc:08x}"

@@ -3,6 +3,9 @@
     node finishes ─► seal(folder) ─► <root>/.penstock/seals/<digest of uri>.json ─► published in MLMD
     next run      ─► broken(folder, seal) ─► None, or the reason why the artifact cannot be reused
 
+The digest of a shard is the checksum that its writer has computed and the manifest holds: a shard is not read again to
+seal it. Other files are hashed. Both are kept by stat, so that an unchanged file is not read to compare it either.
+
 Seals are stored beside the artifacts, not inside them: TFX components read every file in their input folders.
 On an object store, the etag that the store gave to each object is part of the seal: one listing then tells whether the
 artifact is unchanged, and nothing is read.
@@ -14,6 +17,7 @@ from pathlib import Path
 
 import orjson
 
+from components.records import checksum, manifest
 from components.storage import durable
 from components.storage.hashing import HashCache, HashedFile, digest_of
 from components.storage.uri_path import RemoteStat
@@ -23,7 +27,7 @@ from components.storage.uri_path import RemoteStat
 class Seal:
     """Relative path, size and digest of every file of an artifact."""
 
-    files: tuple[HashedFile, ...]  # with an empty digest where only the store has read the file
+    files: tuple[HashedFile, ...]  # the digest of a shard is its checksum; empty where only the store has read the file
     etags: Mapping[str, str] = field(default_factory=dict)  # of the objects, by relative path; empty on this machine
 
     @property
@@ -39,7 +43,27 @@ class Seal:
 
 def seal(folder: Path, cache: HashCache) -> Seal:
     """Returns the seal of a folder."""
-    return Seal(tuple(cache.hash_files(folder, _files_below(folder))))
+    names = _files_below(folder)
+    written = {name: digest for name, digest in checksums_in(folder).items() if name in set(names)}
+    cache.remember_checksums(folder, written)
+    return Seal(tuple(digests(folder, {name: written.get(name, "") for name in names}, cache)))
+
+
+def checksums_in(folder: Path) -> dict[str, str]:
+    """Returns the checksums that the writers of the shards of an artifact have computed, by its manifest."""
+    try:
+        shards = manifest.read(folder).shards
+    except (OSError, ValueError, KeyError, TypeError, AttributeError):  # most artifacts have none
+        return {}
+    return {shard.name: shard.checksum for shard in shards}
+
+
+def digests(folder: Path, expected: Mapping[str, str], cache: HashCache) -> list[HashedFile]:
+    """Returns size and digest of files in the order of their names, each of the kind that is expected of it."""
+    shards = [name for name, digest in expected.items() if checksum.is_checksum(digest)]
+    others = [name for name, digest in expected.items() if not checksum.is_checksum(digest)]
+    found = [*cache.checksum_files(folder, shards, checksum.of_file), *cache.hash_files(folder, others)]
+    return sorted(found, key=lambda file: file.path)
 
 
 def write(path: Path, sealed: Seal) -> None:
@@ -79,8 +103,8 @@ def broken(folder: Path, sealed: Seal, cache: HashCache) -> str | None:
     expected = {file.path: file for file in sealed.files}
     if reason := _other_names(expected.keys(), set(_files_below(folder))):
         return reason
-    found = cache.hash_files(folder, expected)
-    altered = [file.path for file in found if file.sha256 != expected[file.path].sha256]
+    found = digests(folder, {path: file.sha256 for path, file in expected.items()}, cache)
+    altered = [file.path for file in found if file != expected[file.path]]
     return _name_first("altered", altered) if altered else None
 
 

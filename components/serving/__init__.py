@@ -1,1 +1,1 @@
-"""The served model: its SavedModel export, and the Pusher that publishes it."""
+"""The served model: its SavedModel export, the Pusher that publishes it, and the live pointer."""

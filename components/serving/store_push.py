@@ -14,7 +14,7 @@ import os
 import re
 import socket
 import uuid
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -25,7 +25,8 @@ import psutil
 
 from components.errors import PenstockError
 from components.pretrained.artifacts import PROVENANCE
-from components.storage import transfers
+from components.storage import paths, transfers
+from components.storage.location import Location
 from components.storage.objects import ObjectPath
 from components.storage.uri_path import RemoteStat
 
@@ -36,18 +37,18 @@ _OLD = 3600.0  # seconds after which a claim from another machine counts as give
 _PARALLEL = 8
 
 
-def push(model: Path, serving: ObjectPath, provenance: Mapping[str, Any] | None = None) -> ObjectPath:
+def push(model: Location, serving: ObjectPath, provenance: Mapping[str, Any] | None = None) -> ObjectPath:
     """Writes `model` under the next version below `serving`, and returns the version's folder."""
     version, claim = _claim(serving, max(_sweep(serving), default=0) + 1)
     target = serving / str(version)
-    files = {path.relative_to(model).as_posix(): path for path in model.rglob("*") if path.is_file()}
-    transfers.each(lambda name: (target / name).upload(files[name]), sorted(files.keys() - {MODEL}), _PARALLEL)
+    files = _files_of(model)
+    _put_all(model, target, files - {MODEL})
     if provenance:
         (target / PROVENANCE.as_posix()).write_bytes(orjson.dumps(dict(provenance)))
     try:
         claim = claim.advance("finishing")
         if MODEL in files:
-            (target / MODEL).upload(files[MODEL])
+            _put(model / MODEL, target / MODEL)
         claim.advance("complete", target.files_below())
     except PenstockError:
         found = _read(claim.path)
@@ -59,9 +60,29 @@ def push(model: Path, serving: ObjectPath, provenance: Mapping[str, Any] | None 
     return target
 
 
-def versions(serving: ObjectPath) -> list[int]:
-    """Returns the versions that are complete, lowest first."""
-    return sorted(version for version, claim in _claims(serving).items() if claim.state == "complete")
+def versions(serving: ObjectPath, above: int = 0) -> list[int]:
+    """Returns the versions that are complete, lowest first; only those above a number."""
+    return sorted(version for version, claim in _claims(serving, above).items() if claim.state == "complete")
+
+
+def copy(model: Location, target: ObjectPath) -> None:
+    """Copies the files of a model into a folder on a store, without its provenance."""
+    _put_all(model, target, _files_of(model))
+
+
+def _files_of(model: Location) -> set[str]:
+    return set(paths.files_below(model)) - {PROVENANCE.as_posix()}
+
+
+def _put_all(source: Location, target: ObjectPath, names: Iterable[str]) -> None:
+    transfers.each(lambda name: _put(source / name, target / name), sorted(names), _PARALLEL)
+
+
+def _put(source: Location, target: ObjectPath) -> None:
+    if isinstance(source, Path):
+        target.upload(source)
+    else:
+        source.copy_to(target)
 
 
 @dataclass(frozen=True)
@@ -96,10 +117,10 @@ def _read(path: ObjectPath) -> _Claim:
     return _Claim(path, identity, orjson.loads(path.read_bytes()))
 
 
-def _claims(serving: ObjectPath) -> dict[int, _Claim]:
+def _claims(serving: ObjectPath, above: int = 0) -> dict[int, _Claim]:
     home = serving / CLAIMS
-    found = {name: _CLAIM.fullmatch(name) for name in home.files_below(1)}
-    return {int(match["version"]): _read(home / name) for name, match in found.items() if match}
+    found = {int(match["version"]): name for name in home.files_below(1) if (match := _CLAIM.fullmatch(name))}
+    return {version: _read(home / name) for version, name in found.items() if version > above}
 
 
 def _claim(serving: ObjectPath, version: int) -> tuple[int, _Claim]:

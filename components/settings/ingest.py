@@ -1,10 +1,11 @@
 """Settings of Ingest."""
 
+import re
 from typing import Any, Literal
 
 import pydantic
 
-from components.settings.section import Names, Section
+from components.settings.section import NOT_IN_KEY, Names, Section
 from components.settings.splits import Splits
 
 ColumnType = Literal["int", "float", "bool", "text", "bytes"]
@@ -36,7 +37,28 @@ class Ingest(Section):
         "none", description="compression of shards of rows; shards with images are never compressed"
     )
     spans: str = pydantic.Field(
-        "all", description="which spans of a {SPAN} pattern to read: all, latest, last N, or a range such as 3-7"
+        "all",
+        description="which spans of a {SPAN} or {YYYY}-{MM}-{DD} pattern to read: all, latest, last N, a range such as "
+        "3-7 or 2026-11-01..2026-11-14 (those of them that are there), or a list, separated by commas (all of them)",
+        json_schema_extra=NOT_IN_KEY,  # the digest of the data has the spans that were read
+    )
+    window: str = pydantic.Field(
+        "growing",
+        description="spans that `penstock retrain` trains on, counted on the calendar: last N up to its own span, "
+        "growing: from the first one on, or a range such as 3-9 or 2026-11-01..2026-11-14",
+        json_schema_extra=NOT_IN_KEY,
+    )
+    late: Literal["wait", "skip", "fail"] = pydantic.Field(
+        "fail",
+        description="what `penstock retrain` does if its own span is missing: wait for it (--timeout), skip the "
+        "retraining (exit code 10), or fail (exit code 9)",
+        json_schema_extra=NOT_IN_KEY,
+    )
+    gaps: str = pydantic.Field(
+        "fail",
+        description="what `penstock retrain` does if older spans of its window are missing: fail (exit code 9), or "
+        "'allow N': train without at most N of them",
+        json_schema_extra=NOT_IN_KEY,
     )
     header: Literal["auto", "yes", "no"] = pydantic.Field(
         "auto",
@@ -92,6 +114,13 @@ class Ingest(Section):
         le=8,
         description="maximum difference of two near duplicates, in bits of the 64-bit perceptual hash (0–8); -1: off",
     )
+
+    @pydantic.field_validator("gaps")
+    @classmethod
+    def _is_number_of_gaps(cls, gaps: str) -> str:
+        if not re.fullmatch(r"fail|allow [1-9][0-9]{0,8}", gaps):
+            raise ValueError("expected fail or 'allow N'")
+        return gaps
 
     def split_rule(self) -> dict[str, Any]:
         """Returns the settings that decide the split of a record, as plain values."""

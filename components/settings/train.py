@@ -118,9 +118,17 @@ class Train(Section):
     warm_start: LocalPath = pydantic.Field(
         "none",
         min_length=1,
-        description="model whose weights training starts from. none: random weights; live: the latest blessed model "
+        description="model whose weights training starts from. none: random weights; live: the latest live model "
         "of this pipeline that was not trained on this very data; else the folder of a model that Penstock pushed or "
         "exported, such as serving/1",
+    )
+
+    cold_every: int = pydantic.Field(
+        0,
+        ge=0,
+        description="`penstock retrain` starts from random weights after so many trainings that descend from one "
+        "another; 0: never, apart from the first",
+        json_schema_extra=NOT_IN_KEY,
     )
 
     @pydantic.field_validator("step")

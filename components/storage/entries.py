@@ -1,9 +1,9 @@
 """What a listing of a remote folder shows, in columns: names, sizes, times and identities, not an object per file."""
 
 from array import array
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
-from itertools import compress
+from itertools import compress, zip_longest
 from typing import TYPE_CHECKING
 
 from components.storage.objects import ObjectPath
@@ -27,10 +27,16 @@ class Entries:
     def below(folder: "UriPath") -> "Entries":
         """Lists all files below a folder, once; sorted by name."""
         found, last, is_sorted = Entries(), "", True
-        for name, stat in folder.entries() if isinstance(folder, ObjectPath) else folder.files_below().items():
+        for name, stat in _listed(folder):
             found.append(name, stat)
             is_sorted, last = is_sorted and last < name, name
         return found if is_sorted else found.of(sorted(found.names), folder)
+
+    def is_current(self, folder: "UriPath") -> bool:
+        """Whether the folder has the same files with the same stats; one page of its listing at a time is in memory."""
+        stats = map(RemoteStat, self.sizes, self.times, self.identities)
+        known = zip(self.names, stats, strict=True)
+        return all(one == other for one, other in zip_longest(known, _listed(folder)))
 
     def append(self, name: str, stat: RemoteStat) -> None:
         """Adds a file."""
@@ -63,3 +69,7 @@ class Entries:
         """Returns size, time and identity of some files."""
         part = slice(start, stop)
         return list(map(RemoteStat, self.sizes[part], self.times[part], self.identities[part]))
+
+
+def _listed(folder: "UriPath") -> Iterable[tuple[str, RemoteStat]]:
+    return folder.entries() if isinstance(folder, ObjectPath) else folder.files_below().items()

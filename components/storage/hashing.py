@@ -13,7 +13,7 @@ changes with the content. On other filesystems, size and time are all there is; 
 import hashlib
 import os
 import time
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -108,6 +108,34 @@ class HashCache:
             for name, stat, digest, key, sure in zip(names, found, digests, stat_keys, settled, strict=True)
         ]
 
+    def checksum_files(self, folder: Path, names: Sequence[str], checksum: Callable[[Path], str]) -> list[HashedFile]:
+        """Returns size and checksum of each file; files with an unknown stat are read."""
+        found = stats(folder, names)
+        keys = [_checksum_key(folder, name) for name in names]
+        cached = self._cache.get(keys)
+        known = [_digest(cached.get(key, b""), stat_key(stat)) for key, stat in zip(keys, found, strict=True)]
+        with ThreadPoolExecutor(os.cpu_count()) as pool:
+            read = dict(pool.map(lambda name: (name, checksum(folder / name)), _without(known, names)))
+        self._remember(folder, read, dict(zip(names, found, strict=True)))
+        return [
+            HashedFile(name, stat.st_size, digest or read[name])
+            for name, stat, digest in zip(names, found, known, strict=True)
+        ]
+
+    def remember_checksums(self, folder: Path, checksums: Mapping[str, str]) -> None:
+        """Keeps the checksums of files that were just written, so that they are not read for them."""
+        self._remember(folder, checksums, dict(zip(checksums, stats(folder, list(checksums)), strict=True)))
+
+    def _remember(self, folder: Path, checksums: Mapping[str, str], found: Mapping[str, DataStat]) -> None:
+        now = time.time_ns()
+        settled = {name: digest for name, digest in checksums.items() if _is_settled(found[name], now)}
+        self._cache.put(
+            {
+                _checksum_key(folder, name): f"{stat_key(found[name])} {digest}".encode()
+                for name, digest in settled.items()
+            }
+        )
+
     def close(self) -> None:
         """Closes the file."""
         self._cache.close()
@@ -146,6 +174,15 @@ def stat_key(stat: DataStat) -> str:
     if not isinstance(stat, os.stat_result):
         return f"{stat.st_size}:{stat.identity.replace(' ', '_') or stat.st_mtime_ns}"
     return f"{stat.st_size}:{stat.st_mtime_ns}:{stat.st_ctime_ns}:{stat.st_ino}"
+
+
+def _checksum_key(folder: Path, name: str) -> bytes:
+    return b"checksum " + os.fsencode(f"{folder}/{name}")
+
+
+def _without(digests: Sequence[str], names: Sequence[str]) -> list[str]:
+    """Returns the names that have no digest."""
+    return [name for name, digest in zip(names, digests, strict=True) if not digest]
 
 
 def _has_identity(stat: DataStat) -> bool:

@@ -180,6 +180,20 @@ class ObjectPath(UriPath):
         content = self._small(min(limit, _PART))
         return super().read_at_most(limit) if content is None else content
 
+    def read_version(self) -> tuple[bytes, RemoteStat]:
+        """Returns the whole content, and the stat of the version that was read."""
+
+        def small(store: Any) -> tuple[bytes | None, RemoteStat]:
+            found = store.get(self.key)
+            stat = _stat_of(found.meta)
+            return (bytes(found.bytes()) if stat.st_size <= _PART else None), stat
+
+        content, stat = ask(self.uri, small)
+        if content is not None:
+            return content, stat
+        with _ObjectStream(self) as stream:
+            return stream.readall(), stream.stat
+
     def _small(self, most: int) -> bytes | None:
         """Returns the whole content if it has at most so many bytes; a larger one is not transferred."""
         if not self.key:
@@ -283,6 +297,7 @@ class _ObjectStream(io.RawIOBase):
         super().__init__()
         found = path._head()  # noqa: SLF001 - same module
         self._path, self._size, self._etag, self._at = path, found["size"], found["e_tag"], 0
+        self.stat = _stat_of(found)
 
     def readinto(self, buffer: Any) -> int:
         """Reads the next bytes by one request."""

@@ -8,6 +8,7 @@ NumPy and Arrow are not used: worker processes do without them and so start soon
 
 from array import array
 from collections.abc import Iterable, Iterator, Sequence
+from itertools import accumulate
 from typing import overload
 
 _NAMES = "utf-8", "surrogateescape"  # any name of a file; as `os.fsencode`, which takes twice as long
@@ -25,6 +26,29 @@ class Strings(Sequence[str]):
         """Adds a string at the end."""
         self._data += text.encode(*_NAMES)
         self._ends.append(len(self._data))
+
+    def every(self, first: int, step: int) -> "Strings":
+        """Returns every `step`-th string, from number `first` on."""
+        data, starts, stops = self._data, self._ends[first:-1:step], self._ends[first + 1 :: step]
+        return Strings.of_encoded([data[start:stop] for start, stop in zip(starts, stops, strict=True)])
+
+    @staticmethod
+    def of_encoded(encoded: "Sequence[bytes | bytearray]") -> "Strings":
+        """Returns strings that are encoded as names of files are."""
+        found = Strings()
+        found._data, found._ends = bytearray().join(encoded), array("q", accumulate(map(len, encoded), initial=0))
+        return found
+
+    def columns(self) -> tuple[bytes, bytes]:
+        """Returns the block of bytes and where each string ends, for `of_columns`."""
+        return bytes(self._data), self._ends.tobytes()
+
+    @staticmethod
+    def of_columns(data: bytes, ends: bytes) -> "Strings":
+        """Returns strings from what `columns` has returned."""
+        found = Strings()
+        found._data, found._ends = bytearray(data), array("q", ends)
+        return found
 
     def __len__(self) -> int:
         return len(self._ends) - 1

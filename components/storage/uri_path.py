@@ -12,7 +12,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
 from pathlib import PurePosixPath
-from typing import BinaryIO, Literal
+from typing import BinaryIO, Literal, NamedTuple
 
 from typing_extensions import Self
 
@@ -23,8 +23,7 @@ REQUEST = 1 << 20  # bytes per request, at least: reading a header must not fetc
 LONG_REQUEST = 8 << 20  # bytes per request of a file that is read whole
 
 
-@dataclass(frozen=True)
-class RemoteStat:
+class RemoteStat(NamedTuple):  # made ten million times in a large listing, in half the time of a frozen dataclass
     """Size, time and identity of a remote file."""
 
     st_size: int

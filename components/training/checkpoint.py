@@ -134,8 +134,12 @@ class Checkpoints:
             self._writing = None
 
     def saved(self) -> str:
-        """Returns what the last checkpoint holds, for the message of a stopped training; empty without one."""
-        return f"saved at {self._described}; run again to continue" if self._folder and self._described else ""
+        """Returns what the last checkpoint holds, for the message of a stopped training; empty if there is none here.
+
+        A worker that does not write it cannot know.
+        """
+        is_known = self._folder and self._writes and self._described
+        return f"saved at {self._described}; run again to continue" if is_known else ""
 
     def advice(self) -> str:
         """Returns what to do about a training that diverged, and which checkpoint is left."""

@@ -18,7 +18,10 @@ from tfx.types import artifact_utils, standard_artifacts, standard_component_spe
 from tfx.types.component_spec import ChannelParameter
 from tfx.utils import json_utils
 
-from components.pretrained.artifacts import DATA_DIGEST, SERVING, TRAINED_ON
+from components.pretrained.artifacts import DATA_DIGEST, RUN, SERVING, SPANS, TRAINED_ON
+from components.records import spans
+from components.storage import paths
+from components.storage.location import Location, location
 from components.training.base import base_model as base_models
 
 _PRETRAINED = "pretrained_model"
@@ -34,6 +37,11 @@ def BaseModel(  # noqa: N802 - TFX's way
     base_models.copy(base_models.FoundModel(path, digest), Path(model.uri) / SERVING)
     model.set_string_custom_property("source", path)
     model.set_string_custom_property("sha256", digest)
+
+
+def spans_of(examples: Location) -> list[str]:
+    """Returns the names of the spans of an Examples artifact; none for data without spans."""
+    return sorted(name.removesuffix(".json") for name in paths.files_below(examples / spans.FOLDER))
 
 
 class _TrainerSpec(standard_component_specs.TrainerSpec):
@@ -57,6 +65,8 @@ class TrainerExecutor(GenericExecutor):
         examples = artifact_utils.get_single_instance(input_dict["examples"])
         model = artifact_utils.get_single_instance(output_dict["model"])
         model.set_string_custom_property(TRAINED_ON, examples.get_string_custom_property(DATA_DIGEST))
+        model.set_string_custom_property(SPANS, ",".join(spans_of(location(examples.uri))))
+        model.set_string_custom_property(RUN, self._context.pipeline_run_id or "")
 
     def _GetFnArgs(  # noqa: N802 - TFX's name
         self,

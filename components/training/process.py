@@ -6,6 +6,7 @@
 The process reports progress, messages and warnings as lines of JSON, and ends with the exit code of its error.
 """
 
+import contextlib
 import signal
 import subprocess
 import tempfile
@@ -60,29 +61,39 @@ def run(command: Sequence[str]) -> None:
     """Runs a command to its end; raises the error that it reports."""
     # The process ends when its standard input does, so also if this process is killed.
     with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, start_new_session=True) as child:
-        error: Exception = PenstockError("the training process was killed, possibly because it ran out of memory")
+        error: BaseException = PenstockError("the training process was killed, possibly because it ran out of memory")
         try:
             for line in child.stdout or ():
                 error = _relay(orjson.loads(line)) or error
+        except KeyboardInterrupt as stopped:
+            ended = _end(child)
+            if isinstance(ended, Cancelled):  # it says what its checkpoint holds; which signal, this process knows
+                raise Cancelled(getattr(stopped, "signum", signal.SIGINT), ended.note) from None
+            raise
         except BaseException:
             _end(child)
             raise
-        if (code := child.wait()) in _SIGNALLED:
+        if (code := child.wait()) in _SIGNALLED and not isinstance(error, Cancelled):
             raise _SIGNALLED[code]
         if code:
             raise error
 
 
-def _end(child: subprocess.Popen[bytes]) -> None:
-    """Asks the process to write a checkpoint and to end."""
+def _end(child: subprocess.Popen[bytes]) -> BaseException | None:
+    """Asks the process to write a checkpoint and to end; returns the last error that it reports, if there is one."""
     child.terminate()
     try:
         child.wait(_END_SECONDS)  # its standard input stays open meanwhile
     except subprocess.TimeoutExpired:
         child.kill()
+    error = None
+    for line in child.stdout or ():
+        with contextlib.suppress(orjson.JSONDecodeError):  # the signal came while its first part was read
+            error = _relay(orjson.loads(line)) or error
+    return error
 
 
-def _relay(message: Mapping[str, Any]) -> Exception | None:
+def _relay(message: Mapping[str, Any]) -> BaseException | None:
     """Passes on what the process reports; returns its error, if it is one."""
     match message:
         case {"progress": values}:
@@ -91,6 +102,8 @@ def _relay(message: Mapping[str, Any]) -> Exception | None:
             progress.say(text)
         case {"warning": text}:
             progress.warn(text)
+        case {"cancelled": [signum, note]}:
+            return Cancelled(signum, note)
         case {"error": [name, text]}:
             kind = getattr(errors, name, None)
             return kind(text) if kind else PenstockError(f"{name}: {text}")

@@ -16,7 +16,7 @@ import orjson
 import tensorflow as tf
 
 from components import fingerprint, progress
-from components.errors import PenstockError, exit_code_of
+from components.errors import Cancelled, PenstockError, exit_code_of
 from components.settings.train import Train
 from components.storage.hashing import digest_of
 from components.training import checkpoint, trainer
@@ -132,7 +132,9 @@ def main() -> NoReturn:
         checkpoint.write(result, {"history": history}, [variable.numpy() for variable in model.variables])
 
     def report(error: BaseException) -> None:
-        if isinstance(error, Exception):
+        if isinstance(error, Cancelled):
+            send(cancelled=[error.signum, error.note])
+        elif isinstance(error, Exception):
             send(error=[type(error).__name__, str(error)])
 
     end(train, report)

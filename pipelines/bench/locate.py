@@ -70,7 +70,7 @@ def _newest_or_run(config: RunConfig, node: str, inside: str) -> Path:
 
     found = newest(config, node, inside)
     if found is None:
-        if run.run(config, Request(last=node)):
+        if run.run(config, Request(last=node)).exit_code:
             raise PenstockError(f"nothing to measure: {node} failed in {config.root}; see the messages above")
         found = newest(config, node, inside)
     if found is None:

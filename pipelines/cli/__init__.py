@@ -9,8 +9,10 @@ import typer
 from pipelines.cli.bench import bench, tune
 from pipelines.cli.engine import engine
 from pipelines.cli.look import doctor, inspect
+from pipelines.cli.models import models
 from pipelines.cli.packages import package, stage
 from pipelines.cli.predict import predict
+from pipelines.cli.retrain import retrain
 from pipelines.cli.run import ingest, run, train_worker
 
 app = typer.Typer(
@@ -22,9 +24,9 @@ app = typer.Typer(
 )
 app.command()(run)
 app.command("train-worker")(train_worker)
-for command in (predict, ingest, package, stage, inspect, doctor):
+for command in (retrain, predict, ingest, package, stage, inspect, doctor):
     app.command()(command)
-for name, group in {"bench": bench, "tune": tune, "engine": engine}.items():
+for name, group in {"models": models, "bench": bench, "tune": tune, "engine": engine}.items():
     app.add_typer(group, name=name)
 
 

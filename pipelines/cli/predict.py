@@ -10,6 +10,7 @@ if TYPE_CHECKING:
     from components.settings.tree import Settings
     from components.storage.location import Location
 
+    _Places = tuple[Location | None, Location]  # root, serving folder
 _LIVE = "live"
 
 
@@ -17,7 +18,7 @@ def predict(
     model: Annotated[
         str,
         typer.Argument(
-            metavar="MODEL", help="An exported model, a serving folder, or live: the newest version of --root."
+            metavar="MODEL", help="An exported model, a serving folder, or live: the live version of --root."
         ),
     ],
     data: Annotated[
@@ -47,9 +48,9 @@ def predict(
     from pipelines.console import Display
 
     log.prepare_environment()
-    settings, serving = _settings(task, root, name, settings_file, settings_flags(flags, label, runner))
+    settings, home = _settings(task, root, name, settings_file, settings_flags(flags, label, runner))
     request = predict_alone.PredictRequest(
-        _model(model, serving),
+        _model(model, home),
         config.data_of(data),
         config.place("--out", out),
         settings.ingest.model_dump(exclude_unset=True),
@@ -72,34 +73,35 @@ def predict(
 
 def _settings(
     task: str | None, root: str | None, name: str | None, settings_file: str | None, flags: list[str]
-) -> tuple["Settings", "Location | None"]:
-    """Returns the settings, and the serving folder of the pipeline that the flags name, if they name one."""
+) -> tuple["Settings", "_Places | None"]:
+    """Returns the settings, and root and serving folder of the pipeline that the flags name, if they name one."""
     from components.errors import SettingsError
     from components.settings import tree
     from pipelines import config
 
     if task:
         chosen = config.make(task, data=".", root=root, name=name, settings_file=settings_file, flags=flags)
-        return chosen.settings, chosen.serving
+        return chosen.settings, (chosen.root, chosen.serving)
     if settings_file:
         raise SettingsError("--settings: a settings file has one table per task; name the task, such as --task image")
     settings = config.load_settings(map(tree.parse_flag, flags))
-    if settings.push.directory:
-        return settings, config.place("push.directory", settings.push.directory)
     home: Any = root or (f"runs/{name}" if name else None)
-    return settings, config.place("--root", home) / "serving" if home else None
+    place = config.place("--root", home) if home else None
+    if settings.push.directory:
+        return settings, (place, config.place("push.directory", settings.push.directory))
+    return settings, (place, place / "serving") if place else None
 
 
-def _model(text: str, serving: "Location | None") -> "Location":
+def _model(text: str, home: "_Places | None") -> "Location":
     from components.errors import SettingsError
     from components.inference import find_model
     from pipelines import config
 
     if text != _LIVE:
         return config.place("MODEL", text)
-    if serving is None:
+    if home is None:
         raise SettingsError("live: of which pipeline? name it with --root runs/NAME, --name NAME or --task TASK")
-    return find_model.live(serving)
+    return find_model.live(*home)
 
 
 def _format(text: str) -> Any:

@@ -67,7 +67,7 @@ def run(
     request = Request(first, last, frozenset(force or ()))
     if dry_run:
         raise typer.Exit(execute.dry_run(chosen, request))
-    raise typer.Exit(execute.run(chosen, request, wait=wait, take_over=take_over))
+    raise typer.Exit(execute.run(chosen, request, wait=wait, take_over=take_over).exit_code)
 
 
 def train_worker(

@@ -5,8 +5,7 @@
                                                    └─ our ObjectPath ─────┘
 
 Only for a process that builds jobs and ends: registries of file systems are changed in place. TensorFlow's own gs://
-has no registry in Python. Transform writes graphs with it while its pipeline is built, so its folder of temporary files
-is local, in the job as well.
+has no registry in Python; no node uses it while its pipeline is built.
 """
 
 import shutil
@@ -14,7 +13,6 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-import tensorflow_transform.beam as tft_beam
 from apache_beam.io.filesystem import FileMetadata, FileSystem
 from apache_beam.io.filesystems import FileSystems
 from apache_beam.io.localfilesystem import LocalFileSystem
@@ -45,12 +43,6 @@ def mount(folder: Path) -> None:
         del scheme
         return LocalStore(folder / bucket, mkdir=True)
 
-    context = tft_beam.Context.__init__
-
-    def with_local_folder(self: Any, temp_dir: str, **named: Any) -> None:
-        context(self, temp_dir=_local(temp_dir, folder), **named)
-
-    tft_beam.Context.__init__ = with_local_folder
     FileSystems.get_filesystem = staticmethod(of_beam)
     registry.get_filesystem_for_path = of_tfx
     object_stores.client = of_bucket

@@ -55,13 +55,25 @@ def records_read(inputs: Uris) -> int:
     return sum(shard.bytes for shard in manifest.read(examples).shards) if examples else 0
 
 
-def audit(node: str, inputs: Uris, outputs: Uris, custom_config: str = "") -> Audit:
-    """Returns the counts of a node; raises LedgerMismatch if records were lost or added."""
+def audit(
+    node: str, inputs: Uris, outputs: Uris, custom_config: str = "", properties: Mapping[str, Any] | None = None
+) -> Audit:
+    """Returns the counts of a node; raises LedgerMismatch if records were lost or added.
+
+    Args:
+        node: its name.
+        inputs: what it has read.
+        outputs: what it has written.
+        custom_config: of the node.
+        properties: custom properties that it gave to its outputs.
+    """
     audited = _AUDITS[node](inputs, outputs) if node in _AUDITS else Audit()
     if audited.entry is not None:
         ledger.check(audited.entry)
     if node == "Transform" and custom_config:
-        return Audit(audited.entry, {**audited.facts, **_truncated_texts(inputs, orjson.loads(custom_config))})
+        facts = {**audited.facts, **_truncated_texts(inputs, orjson.loads(custom_config)), **_spans(properties or {})}
+        notes = "; ".join(filter(None, [facts.get("spans"), facts.get("warning")]))
+        return Audit(audited.entry, {**facts, "note": notes})
     return audited
 
 
@@ -102,8 +114,17 @@ def _transform(inputs: Uris, outputs: Uris) -> Audit:
     return Audit(ledger.Entry("Transform", train, sum(fitted.label_counts(output).values())), facts)
 
 
+def _spans(properties: Mapping[str, Any]) -> dict[str, Any]:
+    """Returns how many spans Transform has read; nothing if the data has no spans."""
+    read, reused, rejected = (properties.get(name) for name in ("spans_analyzed", "spans_reused", "spans_rejected"))
+    if read is None or reused is None:
+        return {}
+    again = f" ({rejected} again: what was kept of it was damaged)" if rejected else ""
+    return {"spans": f"{read} of {read + reused} spans analyzed{again}, {reused} kept from earlier runs"}
+
+
 def _truncated_texts(inputs: Uris, config: Mapping[str, Any]) -> dict[str, Any]:
-    """Returns the number of texts per split that are longer than the model's maximum, and a note if there are any."""
+    """Returns the number of texts per split that are longer than the model's maximum, and a warning about them."""
     texts = [column["name"] for _, columns in config["parts"] for column in columns if column["role"] == "text"]
     if not texts:
         return {}
@@ -114,7 +135,7 @@ def _truncated_texts(inputs: Uris, config: Mapping[str, Any]) -> dict[str, Any]:
     counts = truncation.count(inputs["examples"], texts, settings)
     splits = ", ".join(f"{split} {count:,}" for split, count in counts.items() if count)
     note = f"{sum(counts.values()):,} texts cut to input.max_tokens = {settings.max_tokens:,} ({splits})"
-    return {"truncated": counts, "note": note if splits else ""}
+    return {"truncated": counts, "warning": note if splits else ""}
 
 
 def _trainer(inputs: Uris, outputs: Uris) -> Audit:

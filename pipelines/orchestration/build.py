@@ -7,7 +7,7 @@ from typing import Any
 from google.protobuf import text_format
 from tensorflow_metadata.proto.v0 import schema_pb2
 from tfx import types
-from tfx.components import Evaluator, ExampleValidator, StatisticsGen, Transform
+from tfx.components import Evaluator, ExampleValidator, StatisticsGen
 from tfx.components.schema_gen.import_schema_gen.component import ImportSchemaGen
 from tfx.dsl.compiler import compiler
 from tfx.dsl.components.common import resolver
@@ -17,12 +17,13 @@ from tfx.proto.orchestration import pipeline_pb2
 from tfx.types import standard_artifacts
 
 from components.evaluation import gate, thresholds
-from components.evaluation.baseline import LatestBlessedOfOtherData, LatestBlessedOther
+from components.fitting.component import SpanTransform
 from components.ingest.component import IngestExamples
 from components.ingest.config import IngestConfig
 from components.pretrained import component
 from components.pretrained.find import find_model
 from components.records import roles
+from components.serving.baseline import LiveOfOtherData, LiveOther
 from components.serving.pusher import Pusher
 from components.storage.hashing import HashCache
 from components.tasks import assign
@@ -128,7 +129,7 @@ def _training(config: RunConfig, layout: roles.Layout, examples: _Examples, chec
     assigned = assign.assign(task.parts, layout)
     common = {"label": task.label, "kind": layout.kind}
     fit_settings: dict[str, Any] = {**settings.section("transform"), **settings.select(_TEXT_LIMITS)["input"]}
-    transform = Transform(
+    transform = SpanTransform(
         examples=examples.channel,
         schema=checks.schema,
         preprocessing_fn="components.fitting.preprocessing.preprocessing_fn",
@@ -139,8 +140,8 @@ def _training(config: RunConfig, layout: roles.Layout, examples: _Examples, chec
         },
         materialize=False,  # the Trainer reads Ingest's shards, so no copy is needed
         disable_statistics=True,
-        disable_analyzer_cache=True,
-    )
+        disable_analyzer_cache=True,  # our executor keeps what was counted in each span
+    ).with_id("Transform")
     base = _base(config, examples)
     trainer = Trainer(
         examples=examples.channel,
@@ -170,9 +171,9 @@ def _base(config: RunConfig, examples: _Examples) -> tuple[Any, ...]:
         found = base_model.find(warm_start, HashCache(config.hash_cache, read_only=True))
         return (BaseModel(path=found.path, digest=found.digest).with_id("Base"),)
     node = resolver.Resolver(
-        strategy_class=LatestBlessedOfOtherData,
+        strategy_class=LiveOfOtherData,
+        config={"root": str(config.root)},
         model=types.Channel(type=standard_artifacts.Model),
-        model_blessing=types.Channel(type=standard_artifacts.ModelBlessing),
         examples=examples.channel,
     )
     return (node.with_id("Base"),)
@@ -182,9 +183,9 @@ def _release(config: RunConfig, layout: roles.Layout, examples: _Examples, train
     """Returns the nodes that compare the trained model with thresholds and baseline, and push it."""
     model = trainer.outputs["model"]
     baseline = resolver.Resolver(
-        strategy_class=LatestBlessedOther,
+        strategy_class=LiveOther,
+        config={"root": str(config.root)},
         model=types.Channel(type=standard_artifacts.Model),
-        model_blessing=types.Channel(type=standard_artifacts.ModelBlessing),
         candidate=model,
     ).with_id("Baseline")
     evaluator = Evaluator(
@@ -202,6 +203,6 @@ def _release(config: RunConfig, layout: roles.Layout, examples: _Examples, train
             filesystem=pusher_pb2.PushDestination.Filesystem(base_directory=str(config.serving))
         ),
         # Written into the pushed folder, so that another pipeline can find out what it builds on.
-        custom_config={"pipeline": config.name, "metadata": str(config.metadata)},
+        custom_config={"pipeline": config.name, "metadata": str(config.metadata), "root": str(config.root)},
     )
     return baseline, evaluator, pusher

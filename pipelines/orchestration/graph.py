@@ -51,10 +51,10 @@ NODES = (
         "Transform",
         upstream=("Ingest", "Schema"),
         after=("Gate",),
-        code=("components.fitting.preprocessing",),
+        code=("components.fitting.component", "components.fitting.preprocessing"),
         parts=("fits", "label"),
         settings=("transform", "input.max_tokens", "input.truncate"),
-        packages=("tensorflow-transform", "tensorflow", "tfx"),
+        packages=("tensorflow-transform", "tensorflow", "tfx", "numpy", "pyarrow"),
     ),
     Node(
         "Trainer",

@@ -46,6 +46,12 @@ def make(node: Node, config: RunConfig, upstream: Mapping[str, str], source: str
     return {**parts, "made_with": made_with, "key": key}
 
 
+def without_data(fingerprint: Mapping[str, Any]) -> str:
+    """Returns a digest of a node's own code, settings and libraries: of all that its data does not decide."""
+    own = {name: fingerprint[name] for name in ("settings", "parts", "code", "packages")}
+    return digest_of([orjson.dumps(own, option=orjson.OPT_SORT_KEYS).decode()])
+
+
 def versions(packages: tuple[str, ...]) -> dict[str, str]:
     """Returns the installed version of each package."""
     return {name: version(name) for name in packages}

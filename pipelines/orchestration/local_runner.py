@@ -7,7 +7,7 @@ for each node:  up to date ─► its outputs are published again, in state CACH
 """
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from datetime import datetime
 from functools import partial
 from pathlib import Path
@@ -32,10 +32,11 @@ from tfx.types import artifact_utils
 
 from components import beam_workers
 from components.errors import PenstockError
+from components.fitting import component as transform
 from components.storage import durable
 from pipelines import metadata_server
 from pipelines.config import RunConfig
-from pipelines.orchestration import disk, plan, store
+from pipelines.orchestration import disk, keys, plan, store
 from pipelines.orchestration.audit import Audit, ShardCheck, audit, records_read
 from pipelines.orchestration.outcome import NodeFacts
 from pipelines.orchestration.plan import NodePlan, Plan
@@ -112,6 +113,8 @@ class LocalRunner:
         node_id = node.node_info.id
         if node_id == "Trainer":
             self._provide_checkpoints(planned, node)
+        if node_id == "Transform":
+            self._provide_spans(planned, node)
         inspector = _Inspector(self._config, self._shards, self._stager, self._engine)
         info = launcher.Launcher(
             pipeline_node=node,
@@ -132,10 +135,21 @@ class LocalRunner:
         folder = self._config.checkpoints_of(planned.fingerprint["key"])
         if planned.reason == plan.FORCED:
             durable.remove(folder)
-        parameter = node.parameters.parameters["custom_config"]
-        custom = orjson.loads(parameter.field_value.string_value)
-        custom.update(checkpoints=str(folder), job=str(self._config.job))
-        parameter.field_value.string_value = orjson.dumps(custom).decode()
+        _configure(node, {"checkpoints": str(folder), "job": str(self._config.job)})
+
+    def _provide_spans(self, planned: NodePlan, node: Any) -> None:
+        """Tells Transform where it keeps what it has counted in each span; a forced one counts all again."""
+        if planned.reason == plan.FORCED:
+            durable.remove(self._config.spans)
+        kept = {transform.KEPT: str(self._config.spans), transform.FINGERPRINT: keys.without_data(planned.fingerprint)}
+        _configure(node, kept)
+
+
+def _configure(node: Any, values: Mapping[str, str]) -> None:
+    """Adds values to a node's custom_config."""
+    parameter = node.parameters.parameters["custom_config"]
+    custom = orjson.loads(parameter.field_value.string_value)
+    parameter.field_value.string_value = orjson.dumps({**custom, **values}).decode()
 
 
 class _Inspector:
@@ -196,9 +210,19 @@ class _Inspector:
         output = run(info)
         staged.wrote()
         custom_config = info.exec_properties.get("custom_config", "")
-        self.audited = audit(node_id, staged.inputs, staged.outputs, custom_config)
+        self.audited = audit(node_id, staged.inputs, staged.outputs, custom_config, _properties(output))
         staged.publish(output, self.audited.facts.get("destination") or "")
         return output
+
+
+def _properties(output: Any) -> dict[str, Any]:
+    """Returns the custom properties that the executor gave to its output artifacts."""
+    artifacts = [each for found in output.output_artifacts.values() for each in found.artifacts]
+    return {
+        name: getattr(value, value.WhichOneof("value"))
+        for artifact in artifacts
+        for name, value in artifact.custom_properties.items()
+    }
 
 
 def _needed(staged: Staged) -> str:

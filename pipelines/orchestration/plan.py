@@ -9,6 +9,7 @@ import path nor whether an artifact's files have changed.
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import Any
 
 from components.errors import BadInput, SettingsError
@@ -17,12 +18,13 @@ from components.ingest.survey.survey import Survey
 from components.pretrained.find import find_model
 from components.records import manifest, source_files
 from components.records.quarantine import printable
+from components.serving.live import LivePointer
 from components.storage import paths
 from components.storage.hashing import HashCache, digest_of
 from components.storage.location import Location, location
 from components.training.base import base_model
 from pipelines.config import RunConfig
-from pipelines.orchestration import graph, keys, reasons
+from pipelines.orchestration import graph, keys, live_model, reasons
 from pipelines.orchestration import schema as curated
 from pipelines.orchestration.graph import Node
 from pipelines.orchestration.remote import seals
@@ -31,7 +33,8 @@ from pipelines.orchestration.store import Artifact, Execution, Store
 
 RUN, CACHED, KEPT, LOOK_UP, SKIP = "run", "cached", "kept", "look up", "skip"
 FORCED = "forced by --force"
-_LOOKED_UP = "looked up in every run"
+_MOST_EXPLAINED = 1_000_000  # files whose changes are named: each takes half a kilobyte
+_NEW = -1  # id of a model that is not trained yet
 
 
 @dataclass(frozen=True)
@@ -111,10 +114,12 @@ class _Planner:
 
     def _look_up(self, node: Node) -> NodePlan:
         if node.id != "Base":
-            return NodePlan(node, LOOK_UP, _LOOKED_UP)
-        found = self._store.base_model(self.decided["Ingest"].fingerprint["data_digest"])
+            baseline = self._baseline()
+            return NodePlan(node, LOOK_UP, f"baseline model {baseline.uri}" if baseline else "no other live model")
+        pointer, data = self._pointer, self.decided["Ingest"].fingerprint["data_digest"]
+        found = self._store.base_model(pointer.bases(data)) if pointer else None
         if found is None:
-            return NodePlan(node, LOOK_UP, "no blessed model was trained on other data")
+            return NodePlan(node, LOOK_UP, "no live model was trained on other data")
         reason, sealed = f"base model {found.uri}", seals.read(self._config, found.uri)
         if broken := self._broken_folder(found.uri):
             self._broken_base = reason = f"{reason} was tampered with: {broken}"
@@ -156,7 +161,8 @@ class _Planner:
     def _same_inputs(self, node: Node, execution: Execution) -> bool:
         """Whether an execution read the artifacts that this plan's upstream nodes provide."""
         available = {artifact.id for up in node.upstream for artifact in self.decided[up].outputs}
-        baseline = self._baseline() if "Baseline" in node.upstream else set()
+        found = self._baseline() if "Baseline" in node.upstream else None
+        baseline = {found.id} if found else set()
         read = self._store.input_ids(execution.id)
         return baseline <= read <= available | baseline
 
@@ -197,11 +203,19 @@ class _Planner:
             return {"serving": str(self._config.serving)}
         return {}
 
-    def _baseline(self) -> set[int]:
-        """Returns the model that the candidate is compared with, as the Baseline node looks it up."""
-        (candidate,) = [artifact.id for artifact in self.decided["Trainer"].outputs if artifact.name == "model"]
-        latest = self._store.latest_blessed_model(other_than=candidate)
-        return {latest} if latest is not None else set()
+    def _baseline(self) -> Artifact | None:
+        """Returns the model that the candidate is compared with, as the Baseline node looks it up.
+
+        If the Trainer runs, its model is a new one, and it is not known whether the two can be compared.
+        """
+        if self._pointer is None:
+            return None
+        candidate = next((each for each in self.decided["Trainer"].outputs if each.name == "model"), None)
+        return self._store.baseline(self._pointer.baselines(candidate.id if candidate else _NEW), candidate)
+
+    @cached_property
+    def _pointer(self) -> LivePointer | None:
+        return live_model.pointer_of(self._config, self._store)
 
     def _survey(self) -> Survey:
         if self._found is None:
@@ -231,16 +245,18 @@ class _Planner:
         """Says which input differs from that of an execution with the same key."""
         read = self._store.input_ids(same_key.id)
         candidate = {a.id for a in self.decided["Trainer"].outputs} if "Baseline" in node.upstream else set()
-        return "another blessed model to compare with" if candidate & read else reasons.OTHER_INPUTS
+        return "another live model to compare with" if candidate & read else reasons.OTHER_INPUTS
 
     def _explain_data(self, newest: Execution) -> str:
         (examples,) = self._store.outputs(newest.id)
         try:
             files = manifest.read(examples.uri).sources.files
+            if max(files, len(self._survey().listing.files)) > _MOST_EXPLAINED:
+                return "data changed"
             old = {path: digest for path, _, digest in source_files.read(examples.uri, files)}
         except (OSError, ValueError, KeyError, TypeError):
             return "data changed"
-        new = {printable(item.file.path): item.identity for item in self._survey().listing.files}
+        new = {printable(path): identity for path, _, identity in self._survey().listing.identities()}
         return reasons.data_difference(old, new)
 
 

@@ -6,9 +6,9 @@ and `facts` record the result (`audit.py`).
 
 import sqlite3
 import uuid
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import closing, suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -18,8 +18,9 @@ from ml_metadata.metadata_store import metadata_store
 from ml_metadata.proto import metadata_store_pb2 as pb
 
 from components.errors import BadInput, PenstockError, SettingsError
-from components.pretrained.artifacts import TRAINED_ON, are_comparable, difference
+from components.pretrained.artifacts import are_comparable, difference
 from components.redact import redact
+from components.serving.live import LiveModel
 from components.storage.location import Location, location
 from pipelines import metadata_server
 from pipelines.metadata_server import Server
@@ -43,6 +44,7 @@ class Execution:
     fingerprint: dict[str, Any]
     ledger: dict[str, Any] | None
     facts: dict[str, Any]
+    updated: int = 0  # milliseconds since 1970
 
 
 @dataclass(frozen=True)
@@ -85,36 +87,44 @@ class Store:
         found = self._store.get_artifacts_by_id(list(keys))
         return sorted((_artifact(artifact, keys[artifact.id]) for artifact in found), key=lambda a: (a.name, a.id))
 
-    def latest_blessed_model(self, other_than: int) -> int | None:
-        """Returns the id of the newest blessed model that can be compared with `other_than` and is another one."""
-        blessed = self._blessed()
-        folders = {model.id: model.uri for model in self._artifacts({*blessed, other_than}, "model")}
-        candidate = folders.get(other_than)
-        # Newest first: the models may be on an object store, and each comparison reads files of two of them.
-        newest = sorted(blessed - {other_than}, reverse=True)
-        return next((each for each in newest if _is_comparable(folders.get(each), candidate)), None)
+    def baseline(self, models: Sequence[LiveModel], candidate: Artifact | None) -> Artifact | None:
+        """Returns the first of some models that still exists and can be compared with a candidate, if given."""
+        # One after the other: the models may be on an object store, and each comparison reads files of two of them.
+        existing = self._existing(models)
+        found = (each for each in existing if candidate is None or are_comparable(each.uri, candidate.uri))
+        return next(found, None)
 
-    def not_compared(self, candidate: Artifact) -> str:
-        """Says why a model cannot be compared with the newest other blessed one; empty if it can, or there is none."""
-        newest = max(self._blessed() - {candidate.id}, default=None)
-        found = self._artifacts({newest}, "model") if newest is not None else []
-        reason = difference(found[0].uri, candidate.uri) if found else ""
-        return f"not compared with the latest blessed model: {reason}" if reason else ""
+    def not_compared(self, models: Sequence[LiveModel], candidate: Artifact) -> str:
+        """Says why a candidate cannot be compared with the first of some models; empty if it can, or there is none."""
+        first = next(iter(self._existing(models)), None)
+        reason = difference(first.uri, candidate.uri) if first else ""
+        return f"not compared with the live model: {reason}" if reason else ""
 
-    def base_model(self, data_digest: str) -> Artifact | None:
-        """Returns the newest blessed model that was not trained on the data of this digest."""
-        trained = [m for m in self._artifacts(self._blessed(), "base_model") if m.live and m.properties.get(TRAINED_ON)]
-        others = [model for model in trained if model.properties[TRAINED_ON] != data_digest]
-        return max(others, key=lambda model: model.id, default=None)
+    def base_model(self, models: Sequence[LiveModel]) -> Artifact | None:
+        """Returns the first of some models that still exists."""
+        first = next(iter(self._existing(models)), None)
+        return replace(first, name="base_model") if first else None
 
-    def _blessed(self) -> set[int]:
+    def blessed(self) -> set[int]:
         """Returns the ids of all blessed models."""
         made = (artifact for execution in self.finished("Evaluator") for artifact in self.outputs(execution.id))
         blessings = (artifact.properties for artifact in made if artifact.name == "blessing")
         return {each["current_model_id"] for each in blessings if each.get("blessed") == 1}
 
-    def _artifacts(self, ids: set[int], name: str) -> list[Artifact]:
+    def trained_model(self, folder: Location) -> Artifact | None:
+        """Returns the Model artifact of this pipeline's Trainer that is in a folder."""
+        made = (artifact for execution in self.finished("Trainer") for artifact in self.outputs(execution.id))
+        return next((each for each in made if each.name == "model" and each.uri == folder), None)
+
+    def artifacts(self, ids: Iterable[int], name: str) -> list[Artifact]:
+        """Returns the artifacts with these ids, as far as they are known; `name` is the key they are listed under."""
         return [_artifact(artifact, name) for artifact in self._store.get_artifacts_by_id(sorted(ids))]
+
+    def _existing(self, models: Sequence[LiveModel]) -> list[Artifact]:
+        """Returns the artifacts of models that the metadata knows and that were not deleted, in order."""
+        known = {found.id: found for found in self.artifacts({model.artifact for model in models}, "model")}
+        found = [(known.get(model.artifact), model) for model in models]
+        return [each for each, model in found if each is not None and each.live and str(each.uri) == model.uri]
 
     def close_open_executions(self, state: str) -> list[str]:
         """Marks executions that a killed run left open; requires the root's lock. Returns their nodes."""
@@ -224,11 +234,8 @@ def _execution(execution: Any, node: str) -> Execution:
         fingerprint=_json(properties, FINGERPRINT) or {},
         ledger=_json(properties, LEDGER),
         facts=_json(properties, FACTS) or {},
+        updated=execution.last_update_time_since_epoch,
     )
-
-
-def _is_comparable(model: Location | None, other: Location | None) -> bool:
-    return model is None or other is None or are_comparable(model, other)
 
 
 def _artifact(artifact: Any, key: str) -> Artifact:

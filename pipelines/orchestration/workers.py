@@ -16,7 +16,7 @@ from typing import NoReturn
 
 import orjson
 
-from components.errors import PenstockError, SettingsError, exit_code_of
+from components.errors import Cancelled, PenstockError, SettingsError, exit_code_of
 from components.redact import redact
 from components.storage import durable
 from components.training import interrupt
@@ -99,7 +99,10 @@ def _join(config: RunConfig, show: Callable[[str], None]) -> NoReturn:
             say(f"worker {me}: done")
 
         worker.end(
-            train, lambda error: say(redact(f"penstock: {error}" if isinstance(error, PenstockError) else repr(error)))
+            train,
+            lambda error: say(
+                redact(f"penstock: {error}" if isinstance(error, PenstockError | Cancelled) else repr(error))
+            ),
         )
 
 

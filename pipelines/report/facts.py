@@ -72,5 +72,6 @@ class RunFacts:
     blessed: bool | None = None
     model_path: str | None = None
     model_version: str | None = None
+    live_version: int | None = None  # of the pipeline, which may be another one
     proof: Mapping[str, Any] = field(default_factory=dict)  # proof.json: whether the export predicts as training does
     card: Mapping[str, Any] = field(default_factory=dict)  # the model card; empty without a model

@@ -10,9 +10,10 @@ from components.errors import NotBlessed, exit_code_of
 from components.records import manifest
 from components.records.ledger import Entry
 from components.redact import redact
+from components.serving.live import Move
 from components.storage.location import Location
 from pipelines.config import RunConfig
-from pipelines.orchestration import plan
+from pipelines.orchestration import live_model, plan
 from pipelines.orchestration.outcome import NodeFacts
 from pipelines.orchestration.plan import Plan
 from pipelines.orchestration.remote.mirror import near
@@ -35,13 +36,14 @@ def facts(
     blessed = _blessed(outputs)
     results = {node: execution.facts for node, execution in used.items()}
     pushed, evaluated = results.get("Pusher", {}), results.get("Evaluator", {})
+    pointer = None if error else live_model.pointer_of(config, store)  # the error may be that it cannot be read
     classes = tuple(results.get("Transform", {}).get("classes", ()))
     found = RunFacts(
         pipeline=config.name,
         task=config.task.name,
         started=started,
         seconds=seconds,
-        outcome=_outcome(planned, blessed, pushed, evaluated, error),
+        outcome=_outcome(planned, blessed, pushed, evaluated, error, pointer.live if pointer else None),
         exit_code=exit_code_of(error) if error else NotBlessed.exit_code if blessed is False else 0,
         nodes=nodes,
         ledger=tuple(Entry(**e.ledger) for e in used.values() if e.ledger),
@@ -54,16 +56,18 @@ def facts(
         samples_per_second=results.get("Trainer", {}).get("samples_per_second"),
         model_path=pushed.get("destination"),
         model_version=pushed.get("version"),
+        live_version=pointer.live.version if pointer else None,
         **_of_ingest(
             config,
             outputs.get("Ingest", {}),
-            results.get("Transform", {}).get("note", ""),
+            results.get("Transform", {}),
             with_samples=bool(seconds),
         ),
         **trained.facts(outputs.get("Trainer", {}), lambda folder: near(config, folder)),
     )
-    if "Evaluator" in used and (model := outputs.get("Trainer", {}).get("model")):
-        found = replace(found, warnings=(*found.warnings, *filter(None, [store.not_compared(model)])))
+    if pointer and "Evaluator" in used and (model := outputs.get("Trainer", {}).get("model")):
+        note = store.not_compared(pointer.baselines(model.id), model)
+        found = replace(found, warnings=(*found.warnings, *filter(None, [note])))
     return replace(found, card=model_card.make(config, found, used, outputs))
 
 
@@ -87,16 +91,25 @@ def _outcome(
     pushed: Mapping[str, Any],
     evaluated: Mapping[str, Any],
     error: BaseException | None,
+    live: Move | None,
 ) -> str:
     if error is not None:
         kind = "cancelled" if isinstance(error, KeyboardInterrupt) else "failed"
         return f"{kind}: {(redact(str(error)) or type(error).__name__).splitlines()[0].removesuffix(':')}"
     if blessed is False:
         return "not blessed: " + "; ".join(evaluated.get("failures") or evaluated.get("tfma_failures", ()))
+    other = f"; version {live.version} is live ({_moved(live)})" if live else ""
+    if pushed.get("withdrawn"):
+        return f"blessed, not pushed, because this model was withdrawn (penstock models promote brings it back){other}"
     if pushed.get("pushed"):
-        return f"blessed and pushed as version {pushed['version']}"
+        is_live = live is None or live.folder == pushed["destination"]
+        return f"blessed and pushed as version {pushed['version']}{'' if is_live else other}"
     skipped = [each.reason for each in planned.nodes if each.action == plan.SKIP]
     return f"stopped as requested ({skipped[0]})" if skipped else "finished"
+
+
+def _moved(move: Move) -> str:
+    return f"{move.kind} by {move.actor}: {move.reason}" if move.actor else move.kind
 
 
 def _blessed(outputs: Mapping[str, Mapping[str, Artifact]]) -> bool | None:
@@ -104,7 +117,9 @@ def _blessed(outputs: Mapping[str, Mapping[str, Artifact]]) -> bool | None:
     return None if blessing is None else blessing.properties.get("blessed") == 1
 
 
-def _of_ingest(config: RunConfig, outputs: Mapping[str, Artifact], note: str, *, with_samples: bool) -> dict[str, Any]:
+def _of_ingest(
+    config: RunConfig, outputs: Mapping[str, Artifact], fitted: Mapping[str, Any], *, with_samples: bool
+) -> dict[str, Any]:
     if "examples" not in outputs:
         return {}
     folder = outputs["examples"].uri
@@ -113,13 +128,13 @@ def _of_ingest(config: RunConfig, outputs: Mapping[str, Artifact], note: str, *,
     changed = [f"{count} images re-encoded: {why}" for why, count in written.changed.items()]
     return {
         "label": _label(written),
-        "notes": written.notes,
+        "notes": (*written.notes, *([f"Transform: {fitted['spans']}"] if "spans" in fitted else [])),
         "class_counts": written.classes,
         "records": written.records,
         "quarantined": tuple(bad[:_QUARANTINE_SHOWN]),
         "quarantine_reasons": dict(Counter(each.reason for each in bad).most_common(_REASONS_SHOWN)),
         "quarantine_path": str(folder / manifest.QUARANTINE) if bad else None,
-        "warnings": (*written.warnings_in(folder), *changed, *filter(None, [note])),
+        "warnings": (*written.warnings_in(folder), *changed, *filter(None, [fitted.get("warning")])),
         "samples": _samples(near(config, folder), written) if with_samples else (),
     }
 

@@ -45,6 +45,7 @@ def make(config: RunConfig, facts: RunFacts, used: Mapping[str, Execution], outp
             "classes": list(facts.classes),  # none: it predicts a quantity
             "blessed": facts.blessed,
             "version": facts.model_version,
+            "live_version": facts.live_version,
         },
         "data": {
             "digest": ingested.data_digest,
@@ -90,19 +91,31 @@ def make(config: RunConfig, facts: RunFacts, used: Mapping[str, Execution], outp
 def write(facts: RunFacts, config: RunConfig) -> None:
     """Writes the card of a run, and of its pushed version."""
     if facts.card:
-        durable.write_bytes(config.state / FILE, _content(facts))
+        durable.write_bytes(config.state / FILE, _content(facts.card))
         write_served(facts, config)
 
 
 def write_served(facts: RunFacts, config: RunConfig) -> None:
     """Writes the card of the pushed version if it has none: the run that pushed it may have been killed before."""
-    file = config.serving / f"model_card-{facts.model_version}.json"
+    file = config.serving / name_of(facts.model_version)
     if facts.card and facts.model_version and not file.exists():
-        durable.write_bytes(file, _content(facts))
+        durable.write_bytes(file, _content(facts.card))
 
 
-def _content(facts: RunFacts) -> bytes:
-    return orjson.dumps(facts.card, option=orjson.OPT_INDENT_2 | orjson.OPT_NON_STR_KEYS)
+def write_again(card: Location, target: Location, version: int) -> None:
+    """Writes the card of a version that was published again under another number."""
+    content = orjson.loads(card.read_bytes())
+    content["model"] |= {"version": str(version), "live_version": version}
+    durable.write_bytes(target, _content(content))
+
+
+def name_of(version: object) -> str:
+    """Returns the name of the card of a version, in its serving folder."""
+    return f"model_card-{version}.json"
+
+
+def _content(card: Mapping[str, Any]) -> bytes:
+    return orjson.dumps(card, option=orjson.OPT_INDENT_2 | orjson.OPT_NON_STR_KEYS)
 
 
 def _settings(used: Mapping[str, Execution]) -> dict[str, dict[str, Any]]:

@@ -41,7 +41,7 @@ TRANSFORMS = {
         for what in ("TFXIORead", "GenerateStatistics", "WriteStatsOutput")
         for split in ("train", "eval", "test")
     },
-    "Transform": {"TFXIOReadAndDecode[AnalysisIndex0]", "Analyze", "WriteMetadata", "WriteTransformFn"},
+    "Transform": {"Shards", "Analyze"},
     "Evaluator": {"ReadFromTFRecordToArrow[test][0]", "FlattenExamples", "ExtractEvaluateAndWriteResults"},
     "Extract": {"Shards", "Embed"},
 }
@@ -224,16 +224,15 @@ def test_workers_read_and_write_on_the_store(staged: Path) -> None:
     assert "gs://my-bucket/data" in found["Ingest"]
 
 
-def test_only_temporary_files_of_transform_are_local(staged: Path, tabular: Any) -> None:
-    """No job names the sample. TensorFlow itself writes Transform's temporary files, so they are in the mirror."""
+def test_no_job_names_a_file_of_this_machine(staged: Path, tabular: Any) -> None:
+    """Neither the sample nor the mirror."""
     sample = re.escape(str(tabular.root.parent)).encode()
     mirrored = {node: Job(staged / node, "tabular").find(rb"/penstock-stage-\w+/mirror[\w./-]*") for node in NODES}
 
     assert {node: Job(staged / node, "tabular").find(sample + rb"/(?:root|data)/[A-Z][\w./-]*") for node in NODES} == {
         node: set() for node in NODES
     }
-    assert [node for node, names in mirrored.items() if names] == ["Transform"]
-    assert all("/.temp_path/" in name for name in mirrored["Transform"])
+    assert [node for node, names in mirrored.items() if names] == []
 
 
 def test_a_node_that_has_not_run_stops_the_staging(

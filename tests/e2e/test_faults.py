@@ -197,11 +197,11 @@ def test_input_that_vanishes_stops_the_run(pipeline: Any) -> None:
     vanish = (
         "import pathlib\n"
         "from components.ingest.write import files\n"
-        "whole = files.write_shard\n"
-        "def write_shard(*arguments):\n"
+        "whole = files.write_unit\n"
+        "def write_unit(*arguments):\n"
         f"    pathlib.Path({str(victim)!r}).unlink(missing_ok=True)\n"
         "    return whole(*arguments)\n"
-        "files.write_shard = write_shard"
+        "files.write_unit = write_unit"
     )
     result = pipeline.run(before=vanish)
 

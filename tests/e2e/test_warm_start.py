@@ -3,13 +3,14 @@
 import csv
 import json
 import random
+import re
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-# tests/training/test_warm_start.py tests in `make test` which weights are copied and mapped.
+# `make test` has one warm start, of test_retrain.py; tests/training/test_warm_start.py tests what is copied and mapped.
 pytestmark = [pytest.mark.e2e, pytest.mark.slow, pytest.mark.all]
 
 LIVE = ("--set", "train.warm_start=live")
@@ -28,15 +29,9 @@ def write_texts(file: Path, classes: Sequence[str], seed: int) -> None:
             rows.writerow([" ".join([*words, f"{name}{number % 12}"]), name])
 
 
-@pytest.fixture(scope="module")
-def pipeline(tmp_path_factory: pytest.TempPathFactory, make_pipeline: Any) -> Any:
-    """A pipeline of texts that has not run."""
-    home = tmp_path_factory.mktemp("warm")
-    return make_pipeline(home / "data", home / "root", task="text")
-
-
-def test_new_data_starts_from_the_last_blessed_model(pipeline: Any) -> None:
-    """With one class and its words new; what was mapped is reported, and a third run has nothing to do."""
+def test_new_data_starts_from_the_last_blessed_model(tmp_path: Path, make_pipeline: Any) -> None:
+    """With one class and its words new; a third run has nothing to do; after a rollback, the next starts from it."""
+    pipeline = make_pipeline(tmp_path / "data", tmp_path / "root", task="text")
     write_texts(pipeline.data / "1.csv", ["red", "blue", "green"], 1)
     first = pipeline.run(*LIVE)
     (model,) = (a for a in pipeline.store().outputs(pipeline.newest("Trainer").id) if a.name == "model")
@@ -57,10 +52,20 @@ def test_new_data_starts_from_the_last_blessed_model(pipeline: Any) -> None:
     assert "nothing to do" in third.output
     assert third.reason("Base") == f"base model {model.uri}"
 
-
-def test_training_starts_from_a_served_model(pipeline: Any) -> None:
-    """Of the pipeline that the test above has run twice."""
     from_folder = pipeline.run("--set", f"train.warm_start={pipeline.root}/serving/1", "--to", "Trainer")
 
     assert from_folder.code == 0, from_folder.output
     assert f"warm start from {pipeline.root}/serving/1: weights 2 copied, 3 mapped (" in from_folder.output
+
+    command = ("models", "rollback", "text", "--root", str(pipeline.root), "--reason", "pink is wrong")
+    rolled_back = pipeline.server.run(*command)
+    after = pipeline.run(*LIVE)
+    write_texts(pipeline.data / "3.csv", ["red", "blue", "green"], 3)
+    planned = pipeline.run(*LIVE, "--dry-run")
+
+    assert rolled_back.code == 0, rolled_back.output
+    assert "version 3 is live: version 1, model" in rolled_back.output
+    assert "nothing to do" in after.output
+    assert re.search(r"pushed as version 2; version 3 is live \(rollback by \S+: pink is wrong\)", after.output)
+    assert planned.reason("Base") == f"base model {model.uri}"
+    assert planned.reason("Baseline") == f"baseline model {model.uri}"

@@ -1,16 +1,21 @@
-"""Fits columns with Transform and Beam, with several functions per pipeline because Beam starts slowly."""
+"""Fits columns as the executor does, without Beam: one shard, analyzed, then a graph with the results."""
 
 from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
 from typing import Any
 
-import apache_beam as beam
 import numpy as np
 import pytest
 import tensorflow as tf
-import tensorflow_transform.beam as tft_beam
-from tensorflow_transform.tf_metadata import dataset_metadata, schema_utils
+from google.protobuf import text_format
+from tensorflow_transform import impl_helper
+from tensorflow_transform.tf_metadata import schema_utils
 
-Preprocess = Callable[[dict[str, Any]], dict[str, Any]]
+from components.fitting.analysis import trace
+from components.fitting.analysis.shards import ShardAnalyzer
+from components.records.manifest import Shard
+
+Preprocess = Callable[[Any], dict[str, Any]]
 Fit = Callable[[Mapping[str, Sequence[Any]], Mapping[str, Preprocess]], dict[str, str]]
 
 
@@ -22,19 +27,46 @@ def fit(tmp_path_factory: pytest.TempPathFactory) -> Fit:
         folder = tmp_path_factory.mktemp("fitted")
         typed = {name: _typed(values) for name, values in columns.items()}
         spec = {name: tf.io.FixedLenFeature([], _dtype(values)) for name, values in typed.items()}
-        metadata = dataset_metadata.DatasetMetadata(schema_utils.schema_from_feature_spec(spec))
-        records = [dict(zip(typed, row, strict=True)) for row in zip(*typed.values(), strict=True)]
+        shard = _write(folder, typed)
         graphs = {name: str(folder / f"graph-{place}") for place, name in enumerate(functions)}
-        with beam.Pipeline() as pipeline:
-            rows = pipeline | beam.Create(records)
-            for name, function in functions.items():
-                # In a shared folder, one function would overwrite the vocabularies of another.
-                with tft_beam.Context(temp_dir=f"{graphs[name]}-temporary"):
-                    fitted = (rows, metadata) | f"fit {name}" >> tft_beam.AnalyzeDataset(function)
-                    _ = fitted | f"write {name}" >> tft_beam.WriteTransformFn(graphs[name])
+        for name, function in functions.items():
+            _fit(folder, shard, spec, function, graphs[name])
         return graphs
 
     return run
+
+
+def _fit(folder: Path, shard: Shard, spec: dict[str, Any], function: Preprocess, graph: str) -> None:
+    analyzer = ShardAnalyzer(text_format.MessageToString(schema_utils.schema_from_feature_spec(spec)), function)
+    counted = analyzer.start()
+    analyzer.add(folder, shard, counted)
+    results = Path(f"{graph}-results")
+    trace.write(results, analyzer.analyses, counted)
+
+    def with_results(inputs: Any) -> dict[str, Any]:
+        with trace.applying(results):
+            return function(inputs)
+
+    types = {name: tf.TensorSpec([None], each.dtype) for name, each in spec.items()}
+    impl_helper.analyze_in_place(with_results, False, spec, types, graph)
+
+
+def _write(folder: Path, columns: Mapping[str, list[Any]]) -> Shard:
+    file = folder / "shard"
+    with tf.io.TFRecordWriter(str(file)) as writer:
+        for row in zip(*columns.values(), strict=True):
+            features = {name: _feature(value) for name, value in zip(columns, row, strict=True)}
+            writer.write(tf.train.Example(features=tf.train.Features(feature=features)).SerializeToString())
+    rows = len(next(iter(columns.values())))
+    return Shard("train", file.name, rows, file.stat().st_size, "")
+
+
+def _feature(value: Any) -> Any:
+    if isinstance(value, bytes):
+        return tf.train.Feature(bytes_list=tf.train.BytesList(value=[value]))
+    if isinstance(value, np.floating):
+        return tf.train.Feature(float_list=tf.train.FloatList(value=[value]))
+    return tf.train.Feature(int64_list=tf.train.Int64List(value=[value]))
 
 
 def _typed(values: Sequence[Any]) -> list[Any]:

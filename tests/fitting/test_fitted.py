@@ -36,7 +36,7 @@ CONFIG: dict[str, Any] = {
 
 def preprocess(inputs: dict[str, Any]) -> dict[str, Any]:
     """Calls the entry point as the pipeline does."""
-    return preprocessing.preprocessing_fn(inputs, CONFIG)
+    return preprocessing.fit_all(inputs, CONFIG)
 
 
 @pytest.fixture(scope="module")

@@ -1,8 +1,6 @@
 """Mean and variance are exact and do not depend on order, batches or the number of workers."""
 
-import pickle
 from fractions import Fraction
-from functools import partial
 from typing import Any
 
 import numpy as np
@@ -11,8 +9,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as arrays
 
-from components.fitting.combine import CombineRows
-from components.fitting.moments import Sums
+from components.fitting.analysis import kept
+from components.fitting.analysis.moments import Sums
 
 RANDOM = np.random.default_rng(7)
 ROWS = 3000
@@ -35,14 +33,14 @@ VALUES = np.stack(list(COLUMNS.values()), axis=1).astype(np.float32)
 
 def moments(values: Any, workers: int = 1, batches: int = 1) -> Any:
     """Returns the moments of batches that several workers have summed and sent."""
-    combine = CombineRows(partial(Sums, values.shape[1]))
-    found = []
+    whole = Sums(values.shape[1])
     for part in np.array_split(values, workers):
-        sums = combine.create_accumulator()
+        counted, sent = Sums(values.shape[1]), Sums(values.shape[1])
         for batch in np.array_split(part, batches):
-            sums = combine.add_input(sums, (batch,))
-        found.append(pickle.loads(pickle.dumps(sums)))  # noqa: S301 - our own
-    return combine.extract_output(combine.merge_accumulators(found))
+            counted.add(batch)
+        kept.load(kept.dump([counted]), [sent])
+        whole.merge(sent)
+    return whole.result()
 
 
 def by_fractions(values: Any) -> tuple[float, float]:

@@ -1,17 +1,18 @@
 """Transform fits an index for every class name, and counts the records."""
 
+from collections.abc import Callable
 from typing import Any
 
-import apache_beam as beam
 import pytest
 import tensorflow as tf
 import tensorflow_transform as tft
-import tensorflow_transform.beam as tft_beam
-from tensorflow_transform.tf_metadata import dataset_metadata, schema_utils
+from google.protobuf import text_format
+from tensorflow_transform.tf_metadata import schema_utils
 
 from components.fitting import fitted, preprocessing
+from components.fitting.analysis.shards import ShardAnalyzer
 
-pytestmark = pytest.mark.slow  # starts Beam
+pytestmark = pytest.mark.slow  # traces graphs
 
 # Records per class; names that a text file, a split at spaces or a decoder would damage.
 COUNTS = {
@@ -37,22 +38,16 @@ COLUMNS = {
 }
 
 
-def preprocess(inputs: dict[str, Any]) -> dict[str, Any]:
-    """Calls the entry point as the pipeline does."""
-    return preprocessing.preprocessing_fn(inputs, CONFIG)
+def fit_all(inputs: Any) -> dict[str, Any]:
+    """Calls the fit functions as the executor does."""
+    return preprocessing.fit_all(inputs, CONFIG)
 
 
 @pytest.fixture(scope="module")
-def graph(tmp_path_factory: pytest.TempPathFactory) -> str:
+def graph(fit: Callable[..., dict[str, str]]) -> str:
     """The graph, fitted on records of these classes."""
-    folder = tmp_path_factory.mktemp("fitted")
-    spec = {"label": tf.io.FixedLenFeature([], tf.string)}
-    metadata = dataset_metadata.DatasetMetadata(schema_utils.schema_from_feature_spec(spec))
-    records = [{"label": label.encode()} for label, count in sorted(COUNTS.items()) for _ in range(count)]
-    with beam.Pipeline() as pipeline, tft_beam.Context(temp_dir=str(folder / "temporary")):
-        fitted = (pipeline | beam.Create(records), metadata) | tft_beam.AnalyzeDataset(preprocess)
-        _ = fitted | tft_beam.WriteTransformFn(str(folder / "graph"))
-    return str(folder / "graph")
+    labels = [label for label, count in sorted(COUNTS.items()) for _ in range(count)]
+    return fit({"label": labels}, {"graph": fit_all})["graph"]
 
 
 def indices(graph: str, labels: list[str]) -> list[int]:
@@ -85,9 +80,7 @@ def test_every_fitted_record_is_counted(graph: str) -> None:
 
 def test_fitting_reads_nothing_but_labels() -> None:
     """Transform analyzes neither images nor ids."""
-    assert tft.get_analyze_input_columns(preprocess, COLUMNS) == ["label"]
+    spec = {name: tf.io.FixedLenFeature([], each.dtype) for name, each in COLUMNS.items()}
+    schema = text_format.MessageToString(schema_utils.schema_from_feature_spec(spec))
 
-
-def test_only_labels_are_transformed() -> None:
-    """The graph needs no other input."""
-    assert tft.get_transform_input_columns(preprocess, COLUMNS) == ["label"]
+    assert ShardAnalyzer(schema, fit_all).columns == ("label",)

@@ -1,7 +1,5 @@
 """Quantile bucket edges: exact for few distinct values, close for many, and independent of order."""
 
-import pickle
-from functools import partial
 from typing import Any
 
 import numpy as np
@@ -10,8 +8,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as arrays
 
-from components.fitting.combine import CombineRows
-from components.fitting.quantiles import ValueCounts
+from components.fitting.analysis import kept
+from components.fitting.analysis.quantiles import ValueCounts
 
 pytestmark = pytest.mark.slow
 
@@ -33,14 +31,14 @@ VALUES = np.stack(list(COLUMNS.values()), axis=1).astype(np.float32)
 
 def edges(values: Any, workers: int = 1, batches: int = 1, buckets: int = BUCKETS) -> Any:
     """Returns the edges of batches that several workers have counted and sent."""
-    combine = CombineRows(partial(ValueCounts, values.shape[1], buckets))
-    found = []
+    whole = ValueCounts(values.shape[1], buckets)
     for part in np.array_split(values, workers):
-        counts = combine.create_accumulator()
+        counted, sent = ValueCounts(values.shape[1], buckets), ValueCounts(values.shape[1], buckets)
         for batch in np.array_split(part, batches):
-            counts = combine.add_input(counts, (batch,))
-        found.append(pickle.loads(pickle.dumps(counts)))  # noqa: S301 - our own
-    return combine.extract_output(combine.merge_accumulators(found))
+            counted.add(batch)
+        kept.load(kept.dump([counted]), [sent])
+        whole.merge(sent)
+    return whole.result()
 
 
 @pytest.fixture(scope="module")

@@ -8,6 +8,8 @@ import pytest
 
 from components.errors import SettingsError
 from components.inference import find_model
+from components.serving import live
+from components.serving.live import LiveModel, Move
 from components.serving.reading import Argument, Reading
 
 command = importlib.import_module("pipelines.cli.predict")  # the package has a command of this name
@@ -57,3 +59,12 @@ def test_live_is_below_the_root(flags: dict[str, Any], expected: str, monkeypatc
     _, serving = command._settings(**chosen)
 
     assert command._model("live", serving) == tmp_path / expected
+
+
+def test_live_is_what_the_pointer_says(serving: Path, tmp_path: Path) -> None:
+    """Not the highest version of the serving folder, which another pipeline may share."""
+    move = Move("push", str(serving / "2"), live.now(), "ann", "", LiveModel(1, "model"))
+    live.write(tmp_path, lambda pointer: live.follow(pointer, [move], "image"))
+
+    assert find_model.live(tmp_path, serving) == serving / "2"
+    assert find_model.live(None, serving) == serving

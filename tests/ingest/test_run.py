@@ -192,6 +192,7 @@ class TestBytes:
         run(data, tmp_path / "two", f"--direct_num_workers={workers}", f"--direct_running_mode={mode}")
 
         assert shards(tmp_path / "one") == shards(tmp_path / "two") != {}
+        assert manifest.read(tmp_path / "one") == manifest.read(tmp_path / "two")
 
 
 class TestBadRows:
@@ -296,6 +297,27 @@ class TestSpans:
         run(pattern, tmp_path / "out")
 
         assert min(int(str(record["number"])) for record in records(tmp_path / "out")) == 500
+
+    def test_a_corrected_old_day_is_read_again_alone(self, tmp_path: Path) -> None:
+        """Its higher version; the shards of the other days are links, whatever the window is."""
+        days = {"2024-02-28": 1, "2024-02-29": 2, "2024-03-01": 3}
+        for day, number in days.items():
+            (tmp_path / "data" / day / "v1").mkdir(parents=True)
+            write_table(tmp_path / "data" / day / "v1" / "t.csv", 100, first=1000 * number)
+        pattern = str(tmp_path / "data" / "{YYYY}-{MM}-{DD}" / "v{VERSION}" / "*.csv")
+        run(pattern, tmp_path / "one", window="last 3")
+        (tmp_path / "data" / "2024-02-29" / "v2").mkdir()
+        write_table(tmp_path / "data" / "2024-02-29" / "v2" / "t.csv", 100, first=9000)
+        run(pattern, tmp_path / "two", earlier=tmp_path / "one", spans="2024-02-29,2024-03-01")
+        old, new = (
+            {p.name: p.stat().st_ino for p in (tmp_path / out).rglob("data_tfrecord-*")} for out in ("one", "two")
+        )
+        read = {name.split("-")[1] for name, inode in new.items() if old.get(name) != inode}
+
+        assert ({name.split("-")[1] for name in new}, read) == ({"s20240229", "s20240301"}, {"s20240229"})
+        assert sorted(int(str(record["number"])) for record in records(tmp_path / "two")) == [
+            *range(3000, 3100), *range(9000, 9100),
+        ]  # fmt: skip
 
     def test_other_settings_reuse_nothing(self, tmp_path: Path) -> None:
         """The shards have other splits."""

@@ -123,9 +123,10 @@ def test_images_from_a_store_to_a_store(
     made = run(str(tmp_path / "data"), here, tmp_path / "notes", max_bad_fraction=0.1)
     on_store = run(str(upload(tmp_path / "data")), there, tmp_path / "notes", max_bad_fraction=0.1)
 
-    assert content(there) == content(here)
-    assert on_store == made
+    assert without_manifest(there) == without_manifest(here)
+    assert replace(on_store, data_digest=made.data_digest) == made
     assert made.quarantined == 1
+    assert [path for path, _, _ in source_files.read(there, 41)] == [path for path, _, _ in source_files.read(here, 41)]
 
 
 def test_an_unchanged_span_is_copied_on_the_store(

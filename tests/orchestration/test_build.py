@@ -89,9 +89,9 @@ class TestNodes:
         """TFX runs no executor for them."""
         assert {node.id for node in graph.NODES if node.resolves} == set(IDS) - set(executors)
 
-    def test_the_baseline_is_the_latest_blessed_other_model(self, nodes: dict[str, Any]) -> None:
+    def test_the_baseline_is_the_live_model(self, nodes: dict[str, Any]) -> None:
         """By our own strategy: TFX's strategy would compare a blessed candidate with itself."""
-        assert "components.evaluation.baseline.LatestBlessedOther" in str(nodes["Baseline"].inputs)
+        assert "components.serving.baseline.LiveOther" in str(nodes["Baseline"].inputs)
 
 
 @pytest.mark.parametrize("extract", [(), ("extract.model=NetLike", "extract.where=beam")], ids=["alone", "extract"])
@@ -111,7 +111,7 @@ def test_base_is_wired_as_the_table_says(
     wired = {each.pipeline_node.node_info.id: {*each.pipeline_node.upstream_nodes} for each in compiled.nodes}
 
     assert wired == {node.id: {*node.upstream, *node.after} for node in graph.nodes(warm.settings)}
-    assert "components.evaluation.baseline.LatestBlessedOfOtherData" in str(compiled)
+    assert "components.serving.baseline.LiveOfOtherData" in str(compiled)
 
 
 class TestCache:
@@ -136,7 +136,7 @@ class TestCache:
         assert {
             name: found - set(graph.entry_modules(graph.find(name), config.task)) for name, found in ours.items()
         } == {name: set() for name in IDS}
-        assert sum(map(len, ours.values())) == 6
+        assert sum(map(len, ours.values())) == 7
 
 
 class TestWiring:

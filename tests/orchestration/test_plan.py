@@ -7,10 +7,11 @@ import os
 import shutil
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cache
 from pathlib import Path
 
+import orjson
 import pytest
 
 from components import fingerprint
@@ -20,11 +21,13 @@ from components.ingest.sources.image_folder import SOURCE
 from components.ingest.survey import listing
 from components.native import build as native
 from components.records import manifest, seal, source_files
+from components.serving import live
+from components.serving.live import Move
 from components.settings.tree import Settings
 from components.storage.hashing import HashCache
 from pipelines import config as run_config
 from pipelines.config import RunConfig
-from pipelines.orchestration import graph, keys, plan
+from pipelines.orchestration import graph, keys, live_model, plan
 from pipelines.orchestration import schema as curated
 from pipelines.orchestration.plan import (
     CACHED,
@@ -79,6 +82,7 @@ class Root:
     blessed: bool = True
     done_nodes: list[str] = field(default_factory=list)
     trained_on: str = ""
+    records_moves: bool = True  # False: as before there was a live pointer
 
     def config(self, *flags: str) -> RunConfig:
         """Returns the configuration of a run on this root."""
@@ -134,13 +138,23 @@ class Root:
             properties=self._properties(each, made, served),
             fingerprint=each.fingerprint,
         )
+        if served and self.records_moves:
+            self.move("push", made["model"], str(served[0]))
         return ids
+
+    def move(self, kind: live.Kind, model: int, folder: str = "", source: str = "") -> None:
+        """Moves the live pointer, as a push or a command does."""
+        (found,) = Store(self.config().metadata, "image").artifacts({model}, "model")
+        folder = folder or f"{self.config().serving}/{100 + len(self.done_nodes)}"
+        move = Move(kind, folder, live.now(), "ann@host", "", live_model.lineage(found), source)
+        live.write(self.config().root, lambda pointer: live.follow(pointer, [move], "image"))
 
     def _baseline(self, node: str, config: RunConfig, made: Mapping[str, int]) -> list[int]:
         if node != "Evaluator":
             return []
-        latest = Store(config.metadata, config.name).latest_blessed_model(other_than=made["model"])
-        return [] if latest is None else [latest]
+        pointer = live_model.pointer_of(config, Store(config.metadata, config.name))
+        models = pointer.baselines(made["model"]) if pointer else []
+        return [model.artifact for model in models[:1]]
 
     def _properties(self, each: NodePlan, made: Mapping[str, int], served: list[Path]) -> dict[str, str | int]:
         if each.node.id == "Ingest":
@@ -247,7 +261,7 @@ class TestUpToDate:
             ("Gate", CACHED, "same inputs, settings, code; outputs intact"),
             ("Transform", CACHED, "same inputs, settings, code, libraries; outputs intact"),
             ("Trainer", CACHED, "same inputs, settings, code, libraries; outputs intact"),
-            ("Baseline", LOOK_UP, "looked up in every run"),
+            ("Baseline", LOOK_UP, "no other live model"),
             ("Evaluator", CACHED, "same inputs, settings, code, libraries; outputs intact"),
             ("Pusher", CACHED, "same inputs, settings, code; outputs intact"),
         ]
@@ -401,11 +415,109 @@ class TestChanges:
 
         assert root.due() == after({"Ingest": "data changed: 1 removed (cats/1.png)"})
 
-    def test_another_blessed_model(self, root: Root) -> None:
-        """The same candidate is compared again if another model was blessed since."""
+    def test_another_live_model(self, root: Root) -> None:
+        """The same candidate is compared again if another model was pushed since."""
         root.run("train.epochs=3")
 
-        assert root.due() == after({"Evaluator": "another blessed model to compare with"})
+        assert root.due() == after({"Evaluator": "another live model to compare with"})
+
+
+class TestLivePointer:
+    """What a moved pointer makes due: the nodes that read it, and no others."""
+
+    def run_thrice(self, root: Root) -> list[int]:
+        """Pushes models of three data sets; returns their ids."""
+        for name in ("8.png", "9.png"):
+            (root.data / "cats" / name).write_text(name)
+            root.run()
+        pointer = live.read(root.config().root)
+        assert pointer is not None
+        return [move.model.artifact for move in pointer.moves]
+
+    def test_a_rollback_makes_nothing_due(self, root: Root) -> None:
+        """The model that was rolled back has its verdict, and is not pushed again."""
+        models = self.run_thrice(root)
+        pointer = live.read(root.config().root)
+        assert pointer is not None
+        root.move("rollback", models[0], source=pointer.moves[0].folder)
+
+        assert root.due() == {}
+        assert root.planned("train.epochs=3").of("Baseline").reason == f"baseline model {pointer.moves[0].model.uri}"
+
+    def test_after_a_rollback_a_new_model_is_compared_with_the_one_that_is_live(self, root: Root) -> None:
+        """Not with the newest blessed one; and its push makes nothing due."""
+        models = self.run_thrice(root)
+        pointer = live.read(root.config().root)
+        assert pointer is not None
+        root.move("rollback", models[0], source=pointer.moves[0].folder)
+        root.run("train.epochs=3")
+        store = Store(root.config().metadata, "image")
+        read = store.input_ids(next(store.finished("Evaluator")).id)
+
+        assert read & set(models) == {models[0]}
+        assert root.due("train.epochs=3") == {}
+
+    def test_a_promotion_makes_nothing_due(self, root: Root) -> None:
+        """A person has decided; the model of the present settings is not pushed again."""
+        models = self.run_thrice(root)
+        root.move("promote", models[0])
+
+        assert root.due() == {}
+
+    def test_a_killed_push_is_repaired(self, root: Root) -> None:
+        """The version is there with its provenance, and live.json does not know it."""
+        pushed = live.read(root.config().root)
+        assert pushed is not None
+        folder = root.config().state / "serving" / "900"
+        move = replace(pushed.live, folder=str(folder), reason="killed after it was published")
+        (folder / "assets.extra").mkdir(parents=True)
+        (folder / "assets.extra" / "provenance.json").write_bytes(
+            orjson.dumps(live.provenance(root.config().root, move))
+        )
+        incomplete = live_model.repair(root.config(), Store(root.config().metadata, "image"))
+        (folder / "saved_model.pb").write_bytes(b"")
+        repaired = live_model.repair(root.config(), Store(root.config().metadata, "image"))
+
+        assert incomplete == pushed
+        assert repaired == live.read(root.config().root) == replace(pushed, moves=(*pushed.moves, move))
+
+    def test_a_pipeline_that_pushed_before_there_was_a_pointer(self, new: Root) -> None:
+        """It is derived from the metadata, once: nothing is due, and the next model has the right baseline."""
+        new.records_moves = False
+        new.run()
+        (new.data / "cats" / "9.png").write_text("one more cat")
+        new.run()
+        store = Store(new.config().metadata, "image")
+        derived = live_model.pointer_of(new.config(), store)
+
+        assert derived is not None
+        assert [(move.kind, Path(move.folder).name) for move in derived.moves] == [
+            ("push", str(at + 1)) for at, node in enumerate(new.done_nodes) if node == "Pusher"
+        ]
+        assert [bool(move.model.digest and move.model.data_digest) for move in derived.moves] == [True, True]
+        assert live.read(new.config().root) is None
+        assert live_model.repair(new.config(), store) == derived == live.read(new.config().root)
+        assert new.due() == {}
+
+    def test_a_pointer_that_was_deleted(self, root: Root) -> None:
+        """A move that a version tells of is in its place, although the metadata knows only the pushes around it."""
+        self.run_thrice(root)
+        before = live.read(root.config().root)
+        assert before is not None
+        told = replace(before.moves[1], kind="promote", actor="ann", reason="told by the version")
+        folder = Path(told.folder)
+        (folder / "assets.extra").mkdir()
+        (folder / "assets.extra" / "provenance.json").write_bytes(
+            orjson.dumps(live.provenance(root.config().root, told))
+        )
+        (folder / "saved_model.pb").write_bytes(b"")
+        (root.config().root / "live.json").unlink()
+        repaired = live_model.repair(root.config(), Store(root.config().metadata, "image"))
+
+        assert repaired is not None
+        assert [(move.folder, move.kind) for move in repaired.moves] == [
+            (move.folder, kind) for move, kind in zip(before.moves, ("push", "promote", "push"), strict=True)
+        ]
 
 
 class TestWarmStart:
@@ -430,7 +542,7 @@ class TestWarmStart:
         new.run(self.LIVE)
 
         assert new.due(self.LIVE) == {}
-        assert self.base(new) == ("no blessed model was trained on other data", [])
+        assert self.base(new) == ("no live model was trained on other data", [])
 
     def test_new_data_starts_from_the_model_of_the_old(self, new: Root) -> None:
         """The Trainer runs because of the data, reads the base model, and is then up to date."""
@@ -443,6 +555,20 @@ class TestWarmStart:
 
         assert (due["Trainer"], new.due(self.LIVE)) == ("after Ingest, which runs", {})
         assert (reason, len(read)) == (f"base model {old}", 1)
+
+    def test_after_a_rollback_training_starts_from_the_live_model(self, new: Root) -> None:
+        """The model that was rolled back is no base, although its data is the newest."""
+        new.run(self.LIVE)
+        first = live.read(new.config().root)
+        assert first is not None
+        (new.data / "cats" / "8.png").write_text("one more cat")
+        new.run(self.LIVE)
+        new.move("rollback", first.live.model.artifact, source=first.live.folder)
+        due = new.due(self.LIVE)
+        (new.data / "cats" / "9.png").write_text("and one more")
+
+        assert due == {}
+        assert new.planned(self.LIVE).of("Base").reason == f"base model {first.live.model.uri}"
 
     def test_another_setting_starts_from_the_same_base(self, new: Root) -> None:
         """Not from the model that was trained on this very data with the other setting."""
@@ -667,11 +793,12 @@ class TestRequests:
         """Even if the data has changed since."""
         (root.data / "cats" / "1.png").unlink()
         planned = root.planned("train.epochs=3", request=Request(first="Trainer"))
+        live_now = root.newest("Trainer", "model")
 
         assert [(each.node.id, each.action, each.reason) for each in planned.nodes] == [
             *((name, KEPT, "before --from Trainer") for name in IDS[:6]),
             ("Trainer", RUN, f"setting train.epochs changed: {EPOCHS} to 3"),
-            ("Baseline", LOOK_UP, "looked up in every run"),
+            ("Baseline", LOOK_UP, f"baseline model {live_now}"),
             ("Evaluator", RUN, "after Trainer, which runs"),
             ("Pusher", RUN, "after Trainer, which runs"),
         ]

@@ -6,11 +6,13 @@ import subprocess
 import sys
 from collections.abc import Callable
 from contextlib import closing
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from components.errors import PenstockError
+from components.serving.live import LiveModel
 from pipelines.orchestration.store import Artifact, Store
 
 CLASSES = "it predicts other classes (it lacks 0, 1, 2, 3, 4 and 2 more)"
@@ -98,7 +100,7 @@ class TestEmpty:
         store = Store(database, "image")
 
         assert (list(store.executions("Ingest")), store.outputs(1), store.input_ids(1)) == ([], [], set())
-        assert (store.latest_blessed_model(other_than=0), store.close_open_executions("FAILED")) == (None, [])
+        assert (store.blessed(), store.close_open_executions("FAILED")) == (set(), [])
         assert not database.exists()
 
     def test_a_new_store_has_no_executions(self, database: Path) -> None:
@@ -253,8 +255,8 @@ class TestClosing:
         assert [artifact.id for artifact in store.outputs(number)] == [ids["examples"]]
 
 
-class TestBlessedModel:
-    """The baseline model that a candidate is compared with."""
+class TestModels:
+    """Blessed models, and the baseline model that a candidate is compared with."""
 
     @pytest.fixture
     def bless(self, record: Record, tmp_path: Path) -> Callable[..., None]:
@@ -266,45 +268,53 @@ class TestBlessedModel:
 
         return evaluate
 
-    def test_without_a_blessing_there_is_none(self, record: Record, database: Path) -> None:
-        """The first model is compared with the metric thresholds alone."""
-        record("Evaluator", state="FAILED")
+    @pytest.fixture
+    def train(self, record: Record, tmp_path: Path) -> Callable[..., LiveModel]:
+        """Records a Model artifact with some files."""
 
-        assert Store(database, "image").latest_blessed_model(other_than=1) is None
+        def made(name: str, live: bool = True, **files: str) -> LiveModel:
+            for file, content in files.items():
+                path = (
+                    tmp_path
+                    / name
+                    / "Format-Serving"
+                    / {"labels": "assets", "pretrained.txt": "assets.extra"}[file]
+                    / file
+                )
+                path.parent.mkdir(parents=True)
+                path.write_text(content)
+            _, ids = record("Trainer", outputs={"model": tmp_path / name}, live=live)
+            return LiveModel(ids["model"], str(tmp_path / name))
 
-    def test_the_newest_blessed_model_is_found(self, bless: Callable[..., None], database: Path) -> None:
-        """The highest id wins."""
-        bless(10)
-        bless(20)
+        return made
 
-        assert Store(database, "image").latest_blessed_model(other_than=30) == 20
-
-    def test_a_model_that_was_not_blessed_is_skipped(self, bless: Callable[..., None], database: Path) -> None:
-        """It never served."""
+    def test_only_finished_evaluations_bless(self, bless: Callable[..., None], database: Path) -> None:
+        """A killed evaluator may have left a blessing behind."""
         bless(10)
         bless(20, blessed=0)
+        bless(30, state="FAILED")
 
-        assert Store(database, "image").latest_blessed_model(other_than=30) == 10
+        assert Store(database, "image").blessed() == {10}
 
-    def test_the_candidate_is_not_compared_with_itself(self, bless: Callable[..., None], database: Path) -> None:
-        """It may have been blessed in an earlier run."""
-        bless(10)
-        bless(20)
-
-        assert Store(database, "image").latest_blessed_model(other_than=20) == 10
-
-    def test_a_model_that_reads_other_records_is_skipped(
-        self, bless: Callable[..., None], record: Record, database: Path, tmp_path: Path
+    def test_the_first_model_that_can_be_compared_is_the_baseline(
+        self, train: Callable[..., LiveModel], database: Path
     ) -> None:
-        """It reads embeddings of a pretrained model, the candidate reads images."""
-        made = [record("Trainer", outputs={"model": tmp_path / name})[1]["model"] for name in ("a", "b", "c")]
-        note = tmp_path / "b" / "Format-Serving" / "assets.extra" / "pretrained.txt"
-        note.parent.mkdir(parents=True)
-        note.write_text("digest")
-        bless(made[0])
-        bless(made[1])
+        """Not one that was deleted, is elsewhere by now, or reads embeddings of a pretrained model."""
+        models = [
+            train("deleted", live=False),
+            replace(train("moved"), uri="elsewhere"),
+            LiveModel(999, "unknown"),
+            train("embeds", **{"pretrained.txt": "digest"}),
+            train("good"),
+            train("older"),
+        ]
+        store = Store(database, "image")
+        candidate = Artifact(0, "model", Path("candidate"), live=True, properties={})
+        found = store.baseline(models, candidate)
 
-        assert Store(database, "image").latest_blessed_model(other_than=made[2]) == made[0]
+        assert found is not None
+        assert found.uri.name == "good"
+        assert store.baseline([], candidate) is None
 
     @pytest.mark.parametrize(
         ("classes", "reason"),
@@ -316,25 +326,14 @@ class TestBlessedModel:
         ids=["the same", "others", "many"],
     )
     def test_a_model_that_is_not_compared_is_named(
-        self, bless: Callable[..., None], record: Record, database: Path, tmp_path: Path, classes: str, reason: str
+        self, train: Callable[..., LiveModel], database: Path, tmp_path: Path, classes: str, reason: str
     ) -> None:
         """The missing comparison has a reason."""
-        made = [record("Trainer", outputs={"model": tmp_path / name})[1]["model"] for name in ("a", "b")]
-        for name, content in (("a", "dog\ncat\n"), ("b", classes)):
-            labels = tmp_path / name / "Format-Serving" / "assets" / "labels"
-            labels.parent.mkdir(parents=True)
-            labels.write_text(content)
-        bless(made[0])
-        store = Store(database, "image")
-        said = store.not_compared(Artifact(made[1], "model", tmp_path / "b", live=True, properties={}))
+        live, other = train("a", labels="dog\ncat\n"), train("b", labels=classes)
+        candidate = Artifact(other.artifact, "model", tmp_path / "b", live=True, properties={})
+        said = Store(database, "image").not_compared([live], candidate)
 
-        assert said == (f"not compared with the latest blessed model: {reason}" if reason else "")
-
-    def test_an_unfinished_evaluation_blesses_nothing(self, bless: Callable[..., None], database: Path) -> None:
-        """A killed evaluator may have left a blessing behind."""
-        bless(10, state="FAILED")
-
-        assert Store(database, "image").latest_blessed_model(other_than=30) is None
+        assert said == (f"not compared with the live model: {reason}" if reason else "")
 
 
 def test_a_database_has_an_id_of_its_own(tmp_path: Path) -> None:

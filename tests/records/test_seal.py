@@ -8,8 +8,12 @@ from pathlib import Path
 import orjson
 import pytest
 
+from components.records import checksum, manifest
+from components.records.manifest import Manifest, Shard, SourceTotals
 from components.records.seal import Seal, broken, read, seal, write
-from components.storage.hashing import HashCache
+from components.records.tfrecord import TFRecordWriter
+from components.storage import hashing
+from components.storage.hashing import HashCache, sha256_of
 
 
 @pytest.fixture
@@ -165,3 +169,64 @@ def test_an_edited_seal_is_none(tmp_path: Path, sealed: Seal) -> None:
     (tmp_path / "1.json").write_bytes(orjson.dumps(stored))
 
     assert read(tmp_path / "1.json") is None
+
+
+class TestShards:
+    """The writer has computed the checksum of a shard: it is not read to seal it, nor while its stat is the same."""
+
+    @pytest.fixture
+    def examples(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+        """An artifact with one shard, whose files count as settled at once."""
+        monkeypatch.setattr(hashing, "_SETTLED_NS", -(10**9))
+        folder, name = tmp_path / "examples", "Split-train/data_tfrecord-00000-of-00001"
+        (folder / "Split-train").mkdir(parents=True)
+        with TFRecordWriter(folder / name) as writer:
+            writer.write([[b"record"]] * 9)
+        shard = Shard("train", name, 9, writer.size, writer.checksum)
+        made = Manifest("", 9, SourceTotals(), (shard,), {"train": {}}, 0, {}, 0, ())
+        manifest.write(folder, made, [])
+        return folder
+
+    @pytest.fixture
+    def unread(self, monkeypatch: pytest.MonkeyPatch) -> list[Path]:
+        """Shards that are read."""
+        read, of_file = list[Path](), checksum.of_file
+
+        def of_file_and_note(path: Path) -> str:
+            read.append(path)
+            return of_file(path)
+
+        monkeypatch.setattr(checksum, "of_file", of_file_and_note)
+        return read
+
+    def test_the_digest_is_the_checksum_of_the_writer(
+        self, examples: Path, cache: HashCache, unread: list[Path]
+    ) -> None:
+        """The manifest itself is hashed."""
+        (shard,) = manifest.read(examples).shards
+        made = seal(examples, cache)
+
+        assert {file.path: file.sha256 for file in made.files} == {
+            shard.name: shard.checksum,
+            "manifest.json": sha256_of(examples / "manifest.json"),
+            "quarantine.jsonl": sha256_of(examples / "quarantine.jsonl"),
+        }
+        assert (broken(examples, made, cache), unread) == (None, [])
+
+    def test_an_altered_shard_is_named(self, examples: Path, cache: HashCache) -> None:
+        """A14: its size and mtime are the old ones, and its ctime cannot be."""
+        made, shard = seal(examples, cache), examples / manifest.read(examples).shards[0].name
+        content, before = bytearray(shard.read_bytes()), shard.stat()
+        content[20] ^= 1
+        shard.write_bytes(content)
+        os.utime(shard, ns=(before.st_atime_ns, before.st_mtime_ns))
+
+        assert broken(examples, made, cache) == "Split-train/data_tfrecord-00000-of-00001 altered"
+
+    def test_a_touched_shard_is_read_once(self, examples: Path, cache: HashCache, unread: list[Path]) -> None:
+        """It is the same, and its new stat is known then."""
+        made, shard = seal(examples, cache), examples / manifest.read(examples).shards[0].name
+        os.utime(shard)
+
+        assert [broken(examples, made, cache) for _ in range(2)] == [None, None]
+        assert unread == [shard]

@@ -80,4 +80,5 @@ def facts() -> RunFacts:
         blessed=True,
         model_path="serving/digits/3",
         model_version="3",
+        live_version=4,
     )

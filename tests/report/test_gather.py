@@ -1,12 +1,15 @@
 """Facts that are read from the artifacts of a run."""
 
 from pathlib import Path
+from typing import Any
 
 import orjson
 import pytest
 
 from components.records import manifest
 from components.records.manifest import Manifest
+from components.serving.live import LiveModel, Move
+from pipelines.orchestration.plan import Plan
 from pipelines.orchestration.store import Artifact
 from pipelines.report import gather, trained
 from pipelines.report.facts import TrainingFacts
@@ -104,3 +107,28 @@ def test_an_older_history_is_no_error() -> None:
 def test_the_confusion_matrix_has_only_classes() -> None:
     """A prediction that is not finite (-2) and a label that is no class (-1) are not counted as the last classes."""
     assert gather._confusion(2, [(0, 0, 3), (0, -2, 4), (-1, 1, 5), (1, 0, 6)]) == ((3, 0), (6, 0))
+
+
+@pytest.mark.parametrize(
+    ("pushed", "expected"),
+    [
+        ({"pushed": True, "version": "4", "destination": "/serving/4"}, "blessed and pushed as version 4"),
+        (
+            {"pushed": True, "version": "3", "destination": "/serving/3"},
+            "blessed and pushed as version 3; version 4 is live (rollback by ann: bad labels)",
+        ),
+        (
+            {"pushed": False, "withdrawn": True},
+            (
+                "blessed, not pushed, because this model was withdrawn (penstock models promote brings it back); "
+                "version 4 is live (rollback by ann: bad labels)"
+            ),
+        ),
+    ],
+    ids=["live", "rolled back", "withdrawn"],
+)
+def test_the_outcome_names_another_live_version(pushed: dict[str, Any], expected: str) -> None:
+    """Not the version that the run pushed is in use, but the one of a rollback."""
+    live = Move("rollback", "/serving/4", "", "ann", "bad labels", LiveModel(1, "model"))
+
+    assert gather._outcome(Plan(()), True, pushed, {}, None, live) == expected

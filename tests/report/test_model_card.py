@@ -97,7 +97,7 @@ def test_a_card_has_data_metrics_proof_lineage_settings_and_versions(card: Any) 
         "pipeline": "digits",
         "task": "image",
         "run_started": "2025-11-14T09:26:53Z",
-        "model": {"label": "kind", "classes": ["0", "1", "2"], "blessed": True, "version": "3"},
+        "model": {"label": "kind", "classes": ["0", "1", "2"], "blessed": True, "version": "3", "live_version": 4},
         "data": {
             "digest": "d1",
             "files": 1,

@@ -6,6 +6,7 @@ import subprocess
 import sys
 import threading
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +18,12 @@ from tfx.types.artifact import Artifact
 from tfx.utils import proto_utils
 
 from components.errors import DiskFull
-from components.serving.pusher import PushExecutor, push
+from components.serving import live, publish
+from components.serving import versions as versions_of
+from components.serving.disk_push import push
+from components.serving.live import LiveModel, Move
+from components.serving.publish import Home
+from components.serving.pusher import PushExecutor
 
 PROJECT = Path(__file__).resolve().parents[2]
 FILES = {
@@ -31,15 +37,15 @@ FILES = {
 HALF_A_PUSH = """
 import shutil, sys, time
 from pathlib import Path
-from components.serving import pusher
+from components.serving import disk_push
 
 def half(source, target, **_):
     shutil.copyfile(Path(source, "saved_model.pb"), Path(target, "saved_model.pb"))
     print("copying", flush=True)
     time.sleep(600)
 
-pusher.shutil.copytree = half
-pusher.push(Path(sys.argv[1]), Path(sys.argv[2]))
+disk_push.shutil.copytree = half
+disk_push.push(Path(sys.argv[1]), Path(sys.argv[2]))
 """
 
 
@@ -185,16 +191,23 @@ def artifact(kind: type[Artifact], uri: Path) -> Any:
 def execute(tmp_path: Path, model: Path, serving: Path) -> Callable[[bool], Any]:
     """Runs the executor as TFX does, on a blessed or an unblessed model; returns the PushedModel."""
     shutil.copytree(model, tmp_path / "trained" / "Format-Serving")
+    custom = {"pipeline": "image", "metadata": "some.db", "root": str(tmp_path)}
 
     def do(blessed: bool) -> Any:
         blessing = artifact(standard_artifacts.ModelBlessing, tmp_path / "blessing")
         blessing.set_int_custom_property("blessed", int(blessed))
+        trained = artifact(standard_artifacts.Model, tmp_path / "trained")
+        for name, value in {"trained_on": "data", "spans": "s00003,s00004", "run": "monday"}.items():
+            trained.set_string_custom_property(name, value)
         pushed = artifact(standard_artifacts.PushedModel, tmp_path / "pushed")
         destination = pusher_pb2.PushDestination(filesystem={"base_directory": str(serving)})
         PushExecutor().Do(
-            {"model": [artifact(standard_artifacts.Model, tmp_path / "trained")], "model_blessing": [blessing]},
+            {"model": [trained], "model_blessing": [blessing]},
             {"pushed_model": [pushed]},
-            {"push_destination": proto_utils.proto_to_json(destination), "custom_config": '{"pipeline": "image"}'},
+            {
+                "push_destination": proto_utils.proto_to_json(destination),
+                "custom_config": orjson.dumps(custom).decode(),
+            },
         )
         return pushed
 
@@ -218,11 +231,38 @@ class TestExecutor:
     def test_a_pushed_model_has_its_provenance(
         self, execute: Callable[[bool], Any], serving: Path, tmp_path: Path
     ) -> None:
-        """For another pipeline that uses it as a pretrained model."""
+        """For another pipeline that uses it as a pretrained model, and for the live pointer."""
         execute(True)
         provenance = orjson.loads((serving / "1" / "assets.extra" / "provenance.json").read_bytes())
+        pointer = live.read(tmp_path)
+        del provenance["move"]
 
-        assert provenance == {"pipeline": "image", "id": 0, "uri": str(tmp_path / "trained")}
+        assert provenance == {
+            "pipeline": "image",
+            "metadata": "some.db",
+            "root": str(tmp_path),
+            "id": 0,
+            "uri": str(tmp_path / "trained"),
+        }
+        assert pointer is not None
+        assert pointer.live.model == LiveModel(
+            0, str(tmp_path / "trained"), versions_of.digest_of(tmp_path / "trained" / "Format-Serving"),
+            "data", ("s00003", "s00004"), "monday",
+        )  # fmt: skip
+
+    def test_a_model_that_was_withdrawn_is_not_pushed(
+        self, execute: Callable[[bool], Any], model: Path, serving: Path, tmp_path: Path
+    ) -> None:
+        """A run with other settings of the Evaluator would otherwise undo a rollback."""
+        home = Home("image", tmp_path, serving, "some.db")
+        other = Move("push", "", live.now(), "ann", "", LiveModel(9, "other"))
+        first = publish.publish(model, home, other)
+        execute(True)
+        publish.publish(model, home, replace(other, kind="rollback", source=first.folder))
+        pushed = execute(True)
+
+        assert orjson.loads(Path(pushed.uri, "pushed.json").read_bytes()) == {"pushed": False, "withdrawn": True}
+        assert versions(serving) == ["1", "2", "3"]
 
     def test_an_unblessed_model_is_not_pushed(self, execute: Callable[[bool], Any], serving: Path) -> None:
         """C6: the serving folder is not created, and pushed.json says so."""

@@ -24,8 +24,7 @@ from components.ingest.sources import Found, image_folder, text_folder
 from components.ingest.sources.csv import csv_rows
 from components.ingest.sources.rows import BadRow, Range, RowSource
 from components.ingest.survey import listing
-from components.ingest.write.files import write_shard
-from components.ingest.write.shards import ShardFiles
+from components.ingest.write.files import UnitReader, write_unit
 from components.settings.ingest import Ingest
 from components.storage import paths
 from components.storage.hashing import HashCache
@@ -276,10 +275,12 @@ def test_remote_files_become_records(ground: Any, remote: Remote, tmp_path: Path
     ground.timed = True
     there = remote(ground.folder / "set")
     files = listing.take(image_folder.SOURCE, there, HashCache(None)).files
-    report = write_shard(ShardFiles("train", 0, 1, files), image_folder.SOURCE, there, tmp_path, Ingest())
+    reader = UnitReader(files, range(len(files)), image_folder.SOURCE, there, Ingest())
+    made = write_unit(reader, "00000-of-00001", tmp_path)
 
     assert all(item.stat for item in files)
-    assert (report.failure, report.records, len(report.quarantined)) == ("", 3, 1)
+    assert made[0].failure == ""
+    assert (sum(report.records for report in made), len(made[0].quarantined)) == (3, 1)
 
 
 @pytest.mark.parametrize("module", ["image_folder", "text_folder"])

@@ -51,13 +51,15 @@ def test_a_killed_process_is_reported() -> None:
 
 
 def test_the_signal_of_another_worker_ends_the_run() -> None:
-    """All workers have written a checkpoint and end with 143."""
-    with pytest.raises(Cancelled, match="SIGTERM"):
+    """All workers have written a checkpoint and end with 143; the message says where the next run continues."""
+    with pytest.raises(Cancelled, match=r"^stopped by SIGTERM; saved at epoch 2, step 3; run again to continue$"):
+        run("""print('{"cancelled": [15, "saved at epoch 2, step 3; run again to continue"]}'); sys.exit(143)""")
+    with pytest.raises(Cancelled, match=r"^stopped by SIGTERM$"):
         run("sys.exit(143)")
 
 
 def test_a_signal_leaves_time_for_a_checkpoint(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """B2: SIGTERM and Ctrl-C are passed on, and the process is waited for."""
+    """B2: Ctrl-C is passed on, the process is waited for, and the message says where the next run continues."""
 
     def interrupt(_: Progress) -> None:
         raise KeyboardInterrupt
@@ -65,12 +67,15 @@ def test_a_signal_leaves_time_for_a_checkpoint(tmp_path: Path, monkeypatch: pyte
     monkeypatch.setattr(progress, "_listeners", [interrupt])
     program = (
         "import pathlib, signal\n"
-        "def save(*_): pathlib.Path(sys.argv[1]).write_text('saved'); sys.exit(143)\n"
+        "def save(*_):\n"
+        "    pathlib.Path(sys.argv[1]).write_text('saved')\n"
+        """    print('{"cancelled": [15, "saved at epoch 1, step 5; run again to continue"]}')\n"""
+        "    sys.exit(143)\n"
         "signal.signal(signal.SIGTERM, save)\n"
         """print('{"progress": [1]}', flush=True)\n"""
         "sys.stdin.read(); sys.exit(1)"
     )
-    with pytest.raises(KeyboardInterrupt):
+    with pytest.raises(Cancelled, match=r"^stopped by SIGINT; saved at epoch 1, step 5; run again to continue$"):
         run(program, str(tmp_path / "checkpoint"))
 
     assert (tmp_path / "checkpoint").read_text() == "saved"

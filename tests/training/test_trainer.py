@@ -28,8 +28,9 @@ from components.fitting import preprocessing
 from components.ingest.close import manifest as closing
 from components.ingest.sources.image_folder import SOURCE
 from components.ingest.survey import listing
-from components.ingest.write.files import write_shard
-from components.ingest.write.shards import ShardFiles
+from components.ingest.survey.listed_files import ListedFiles
+from components.ingest.write.files import UnitReader, write_unit
+from components.ingest.write.shards import PlainSplits, numbered
 from components.models import joined
 from components.progress import Progress
 from components.records import manifest
@@ -68,9 +69,12 @@ def ingest(data: Path, examples: Path) -> None:
     found = listing.take(SOURCE, data, HashCache(None))
     reports = []
     for split in COUNTS:
-        files = [item for item in found.files if f"/{split}-" in item.file.path]
-        plans = [ShardFiles(split, index, 2, tuple(files[index::2])) for index in range(2)]
-        reports += [write_shard(plan, SOURCE, data, examples, Ingest()) for plan in plans]
+        files = ListedFiles(item for item in found.files if f"/{split}-" in item.file.path)
+        settings = Ingest().model_copy(update={"splits": PlainSplits(((split, 1.0),), "", stratify=False)})
+        for index in range(2):
+            mine = files.every(index, 2)
+            reader = UnitReader(mine, range(len(mine)), SOURCE, data, settings)
+            reports += write_unit(reader, numbered(index, 2), examples)
     manifest.write(examples, *closing.build(found, reports))
 
 

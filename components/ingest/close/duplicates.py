@@ -3,27 +3,31 @@
     shard ─► (content, label, number) of each record ─► sorted runs in a file ─┐
                                                            … of all shards ────┴─► bucket by bucket ─► duplicates
 
-A bucket is a part of the range of fingerprints that fits in memory, for up to 130 million records of any size. Two
-records count as equal if 64 bits of their content are: among two million records, the chance of one error is one in
-ten million; among ten billion, about three errors are expected.
+A bucket is a part of the range of fingerprints that fits in memory. On one machine the buckets are read one after
+another; on an engine each is one element (`compare_on_beam.py`). Two records count as equal if 64 bits of their content
+are: among two million records, the chance of one error is one in ten million; among ten billion, about three errors
+are expected.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import numpy as np
 import numpy.typing as npt
 
-from components.ingest.write.fingerprints import FOLDER, ROW, Hashes, Rows, file_name, groups
+from components.ingest.write.fingerprints import ROW, Hashes, Rows, groups
+from components.ingest.write.shards import FINGERPRINTS, fingerprints_of
 from components.storage.local_copy import local_copy
 
 if TYPE_CHECKING:
     from components.storage.location import Location
 
 _BUCKET, _MAX_BUCKETS = 1 << 19, 256  # rows per bucket, and maximum number of buckets
-Place = tuple[str, int]  # shard, and the record's number in it, from 0
+Place = tuple[str, int]  # shard, and the number of the record; see fingerprints.py
+Piece = tuple[str, Rows]  # shard, and some of its fingerprints
 
 
 @dataclass(frozen=True)
@@ -36,38 +40,68 @@ class Duplicates:
     example: tuple[Place, Place] | None = None
     conflict: tuple[Place, Place] | None = None  # an example of two labels
 
-    def warnings(self, left_out: Sequence[str] = ()) -> list[str]:
-        """Returns warnings for the manifest, one line each; `left_out` are the columns that were not compared."""
+    def warnings(self, name_of: Callable[[str, int], str], left_out: Sequence[str] = ()) -> list[str]:
+        """Returns warnings for the manifest, one line each.
+
+        Args:
+            name_of: returns the name of a record, by its place.
+            left_out: the columns that were not compared.
+        """
         note = f"; not compared: {', '.join(left_out)}" if left_out else ""
-        return describe(self.extra, self.groups, _shown(self.example), self.conflicts, _shown(self.conflict), note)
+        examples = {
+            f"{self.extra} exact duplicates in {self.groups} groups, each kept within one split": self.example,
+            f"{self.conflicts} groups of equal records have different labels": self.conflict,
+        }
+        return [
+            f"{counts}, such as {' = '.join(name_of(*place) for place in places)}{note}"
+            for counts, places in examples.items()
+            if places
+        ]
 
 
-def describe(extra: int, groups: int, example: str, conflicts: int, conflict: str, note: str = "") -> list[str]:
-    """Returns warnings about equal records; none without an example."""
-    examples = {
-        f"{extra} exact duplicates in {groups} groups, each kept within one split": example,
-        f"{conflicts} groups of equal records have different labels": conflict,
-    }
-    return [f"{counts}, such as {shown}{note}" for counts, shown in examples.items() if shown]
+def row_name(shard: str, number: int) -> str:
+    """Returns the name of a record that was a row."""
+    return f"{shard} record {number + 1}"
+
+
+def edges_of(buckets: int) -> Hashes:
+    """Returns the fingerprints at which all buckets but the first begin."""
+    return np.array([(number << 64) // buckets for number in range(1, buckets)], np.uint64)
 
 
 def find(artifact: "Location", shards: Sequence[str]) -> Duplicates:
     """Compares all records of these shards; a shard without fingerprints is left out."""
-    with local_copy(artifact / FOLDER) as folder:
+    with local_copy(artifact / FINGERPRINTS) as folder:
         return _find(folder, shards)
 
 
 def _find(folder: Path, shards: Sequence[str]) -> Duplicates:
-    runs = [run for number, shard in enumerate(shards) for run in _runs(folder / file_name(shard), number)]
+    runs = [run for shard in shards for run in _runs(folder / Path(fingerprints_of(shard)).name, shard)]
     buckets = min(max(1, -(-sum(run.rows for run in runs) // _BUCKET)), _MAX_BUCKETS)
-    edges = np.array([(number << 64) // buckets for number in range(1, buckets)], np.uint64)
-    cuts = [_cuts(run, edges) for run in runs]
-    found = []
-    for bucket in range(buckets):
-        pieces = [(run, int(cut[bucket]), int(cut[bucket + 1])) for run, cut in zip(runs, cuts, strict=True)]
-        found.append(_compare(pieces, shards))
+    cuts = [_cuts(run, edges_of(buckets)) for run in runs]
+    found = [
+        compare([run.piece(*cut[bucket : bucket + 2].tolist()) for run, cut in zip(runs, cuts, strict=True)])
+        for bucket in range(buckets)
+    ]
+    return total(found, sum(run.left_out for run in runs))
+
+
+def divide(artifact: "Location", shard: str, buckets: int) -> Iterator[tuple[int, int, bytes]]:
+    """Yields the fingerprints of a shard by bucket, and with them how many equal ones were left out."""
+    with local_copy(artifact / fingerprints_of(shard)) as file:
+        for run in _runs(file, shard):
+            left_out, cuts = run.left_out, _cuts(run, edges_of(buckets)).tolist()
+            rows = run.read(0, run.rows)
+            for bucket, (start, stop) in enumerate(pairwise(cuts)):
+                if start < stop:
+                    yield bucket, left_out, rows[start:stop].tobytes()
+                    left_out = 0
+
+
+def total(found: Sequence[Duplicates], left_out: int) -> Duplicates:
+    """Adds up the duplicates of all buckets, in their order."""
     return Duplicates(
-        extra=sum(run.left_out for run in runs) + sum(each.extra for each in found),
+        extra=left_out + sum(each.extra for each in found),
         groups=sum(each.groups for each in found),
         conflicts=sum(each.conflicts for each in found),
         example=next((each.example for each in found if each.example), None),
@@ -83,15 +117,18 @@ class _SortedRun:
     first: int
     rows: int
     left_out: int  # rows of records that are in it twice already
-    shard: int
+    shard: str
 
     def read(self, start: int, stop: int) -> Rows:
         # Not memory-mapped: mapped pages count as memory in use.
         return np.fromfile(self.path, ROW, stop - start, offset=(self.first + start) * ROW.itemsize)
 
+    def piece(self, start: int, stop: int) -> Piece:
+        return self.shard, self.read(start, stop)
 
-def _runs(path: Path, shard: int) -> Iterator[_SortedRun]:
-    total = path.stat().st_size // ROW.itemsize if path.exists() else 0
+
+def _runs(path: Path, shard: str) -> Iterator[_SortedRun]:
+    total = path.stat().st_size // ROW.itemsize if path.is_file() else 0
     at = 0
     while at < total:
         [(left_out, _, rows)] = np.fromfile(path, ROW, 1, offset=at * ROW.itemsize).tolist()
@@ -105,9 +142,9 @@ def _cuts(run: _SortedRun, edges: Hashes) -> npt.NDArray[np.int64]:
     return np.array([0, *inner, run.rows], np.int64)
 
 
-def _compare(pieces: Sequence[tuple[_SortedRun, int, int]], shards: Sequence[str]) -> Duplicates:
-    """Returns the duplicates of one bucket."""
-    taken = [run.read(start, stop) for run, start, stop in pieces]
+def compare(pieces: Sequence[Piece]) -> Duplicates:
+    """Returns the duplicates of one bucket, the same whatever the order of its pieces."""
+    taken = [rows for _, rows in pieces]
     rows = np.concatenate(taken) if taken else np.empty(0, ROW)
     contents = np.sort(rows["content"])
     repeated = contents[1:][contents[1:] == contents[:-1]]
@@ -115,7 +152,9 @@ def _compare(pieces: Sequence[tuple[_SortedRun, int, int]], shards: Sequence[str
         return Duplicates()
     same = np.flatnonzero(_is_in(rows["content"], repeated))
     piece = np.searchsorted(np.cumsum([len(each) for each in taken]), same, side="right")
-    of = np.array([run.shard for run, _, _ in pieces])[piece]
+    shards = sorted({shard for shard, _ in pieces})
+    number_of = {shard: number for number, shard in enumerate(shards)}
+    of = np.array([number_of[shard] for shard, _ in pieces])[piece]
     rows = rows[same]
     order = np.lexsort((rows["number"], of, rows["label"], rows["content"]))
     return _count(rows[order], [shards[number] for number in of[order]])
@@ -144,7 +183,3 @@ def _count(rows: Rows, shards: Sequence[str]) -> Duplicates:
         example=example(int(starts[sizes > 1][0]) + 1) if (sizes > 1).any() else None,
         conflict=example(int(starts[conflicts][0])) if conflicts.any() else None,
     )
-
-
-def _shown(places: tuple[Place, Place] | None) -> str:
-    return " = ".join(f"{shard} record {number + 1}" for shard, number in places or ())

@@ -10,7 +10,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from components.errors import BadInput
-from components.ingest.close import duplicates, near_duplicates
+from components.ingest.close import near_duplicates
+from components.ingest.close.near_duplicates import NearDuplicates
 from components.ingest.survey.listing import Listing
 from components.ingest.survey.survey import Table
 from components.ingest.write.report import ShardReport
@@ -23,6 +24,7 @@ from components.settings.splits import SPLITS
 if TYPE_CHECKING:
     from components.storage.location import Location
 
+NO_NEAR = NearDuplicates()
 _SHOWN = 5  # quarantined records named in a message
 
 
@@ -34,6 +36,7 @@ def close(
     quarantine_list: Path,
     table: Table | None = None,
     warnings: Sequence[str] = (),
+    near: NearDuplicates = NO_NEAR,
 ) -> Manifest:
     """Builds the manifest, checks it, and writes it into the artifact.
 
@@ -45,12 +48,10 @@ def close(
         quarantine_list: a second copy of the quarantine list, which stays if the run stops.
         table: the columns, if a file has many records.
         warnings: of other checks.
+        near: images in different splits that look the same.
     """
-    for report in reports:
-        if report.failure:
-            raise BadInput(f"{report.failure}; nothing after it was run")
-    near, near_warnings = near_duplicates.check(listing, reports, settings)
-    built, quarantined = build(listing, reports, table, [*warnings, *near_warnings])
+    check_failures(reports)
+    built, quarantined = build(listing, reports, table, [*warnings, *near.warnings(settings.near_duplicate_bits)])
     manifest.write_quarantine(quarantine_list, quarantined)
     if settings.unlabelled == "stop":
         check_labels(quarantined, quarantine_list)
@@ -62,6 +63,13 @@ def close(
     source_files.write(artifact, source_rows(listing))
     manifest.write(artifact, built, quarantined)
     return built
+
+
+def check_failures(reports: Sequence[ShardReport]) -> None:
+    """Stops the run if a work unit says that its input has changed."""
+    for report in reports:
+        if report.failure:
+            raise BadInput(f"{report.failure}; nothing after it was run")
 
 
 def build(
@@ -85,7 +93,7 @@ def build(
         quarantined=len(quarantined),
         changed=dict(sorted(_sum(report.changed for report in reports).items())),
         median_side=_median(_sum(report.sides for report in reports if report.split == "train")),
-        warnings=(*_duplicates(listing), *warnings),
+        warnings=tuple(warnings),
         label=table.label if table else "label",
         label_source=table.label_source if table else "",
         image_source=table.images if table else "",
@@ -96,7 +104,8 @@ def build(
 
 def source_rows(listing: Listing) -> Iterator[source_files.SourceRow]:
     """Yields the rows of the list of source files."""
-    return ((printable(item.file.path), item.size, item.identity) for item in listing.files)
+    sized = zip(listing.identities(), listing.files.sizes, strict=True)
+    return ((printable(path), size, identity) for (path, _, identity), size in sized)
 
 
 def check_labels(quarantined: Sequence[Quarantined], listed_in: Path) -> None:
@@ -146,13 +155,3 @@ def _median(counts: Counter[Any]) -> int:
         if seen >= half:
             return int(value)
     return 0
-
-
-def _duplicates(listing: Listing) -> list[str]:
-    """Returns warnings about files with the same bytes."""
-    groups = listing.duplicates()
-    conflicts = [group for group in groups if len({item.file.label for item in group}) > 1]
-    firsts = ([item for group in found[:1] for item in group] for found in (groups, conflicts))
-    example, conflict = (" = ".join(printable(item.file.path) for item in first) for first in firsts)
-    extra = sum(len(group) - 1 for group in groups)
-    return duplicates.describe(extra, len(groups), example, len(conflicts), conflict)

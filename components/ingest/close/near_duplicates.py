@@ -6,13 +6,16 @@ Hashes that differ in at most `bits` of their 64 bits are found without comparin
 `bits + k` bands: at least k of them must be equal. So for every choice of k bands the hashes are sorted by these alone,
 and only neighbours with the same key are compared. k is chosen so that a key has 16 bits or more: among 200,000
 images a few share it by chance.
+
+On an engine, one choice and some of its keys are one bucket (`compare_on_beam.py`). A pair that is equal in several
+choices is counted in the first of them.
 """
 
 import base64
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import chain, combinations, islice, pairwise
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -33,7 +36,8 @@ _BITS = 64
 _MAX_LISTED = 10_000  # pairs
 _MAX_COMPARED = 50_000_000  # takes a few seconds, even if all images look alike
 _MAX_FOUND = 1_000_000  # pairs of perceptual hashes
-_ROW = np.dtype([("content", "<u8"), ("perceptual_hash", "<u8")])  # as report.pack_hashes writes them
+_ROW = np.dtype([("content", "<u8"), ("perceptual_hash", "<u8"), ("number", "<u4")])  # see report.pack_hashes
+_SPREAD = np.uint64(0x9E3779B97F4A7C15)  # multiplied with a key, its upper bits depend on all of the key's
 _ONES = np.array([number.bit_count() for number in range(256)], np.uint8)
 
 Hashes = npt.NDArray[np.uint64]
@@ -72,13 +76,54 @@ class NearDuplicates:
         return [f"{some}{self.count:,} pairs of images in different splits {same}, {example}; {where}"]
 
 
+class FoundImage(NamedTuple):
+    """An image of a pair, in the order in which pairs are listed."""
+
+    perceptual_hash: int
+    content: int  # start of its SHA-256
+    split: int
+    shard: str
+    number: int  # of its file in the listing, if a file is a record
+
+
+@dataclass(frozen=True)
+class NearFound:
+    """Pairs of images before they are named; those of several buckets can be added up."""
+
+    count: int = 0
+    pairs: tuple[tuple[FoundImage, FoundImage], ...] = ()
+    complete: bool = True
+
+
+@dataclass(frozen=True)
+class PackedImages:
+    """The images of one shard, or some of them."""
+
+    shard: str
+    split: str
+    rows: bytes  # as report.pack_hashes packs them
+
+
 @dataclass(frozen=True)
 class HashedImages:
-    """Images with their content, perceptual hash and split; each content once."""
+    """Images with their content, perceptual hash and split, sorted by content; each content once."""
 
     contents: Hashes
     hashes: Hashes
     splits: Numbers
+    numbers: Numbers  # of the files
+    of: Numbers  # which of the shards
+    shards: Sequence[str]
+
+    def image(self, at: int) -> FoundImage:
+        """Returns one of them."""
+        return FoundImage(
+            int(self.hashes[at]),
+            int(self.contents[at]),
+            int(self.splits[at]),
+            self.shards[self.of[at]],
+            int(self.numbers[at]),
+        )
 
 
 @dataclass(frozen=True)
@@ -96,15 +141,65 @@ class _Groups:
         return members
 
 
-def check(listing: Listing, reports: Sequence[ShardReport], settings: Ingest) -> tuple[NearDuplicates, list[str]]:
-    """Compares the images of all shards; returns the near duplicates, and warnings for the manifest."""
+def applies(reports: Sequence[ShardReport], settings: Ingest) -> list[str] | None:
+    """Returns a warning if images were not decoded, none if they are to be compared, and None if they are not."""
     if settings.near_duplicate_bits < 0:
-        return NearDuplicates(), []
+        return None
     if settings.image_check == "header" and any(side for report in reports for side in report.sides):
-        return NearDuplicates(), ["near duplicates were not searched: ingest.image_check = header decodes no image"]
-    images = _images(reports)
-    found = find(images, _paths(listing, images), settings.near_duplicate_bits)
-    return found, found.warnings(settings.near_duplicate_bits)
+        return ["near duplicates were not searched: ingest.image_check = header decodes no image"]
+    return []
+
+
+def of_reports(reports: Sequence[ShardReport]) -> list[PackedImages]:
+    """Returns the images of all shards."""
+    filled = [report for report in reports if report.perceptual_hashes]
+    return [PackedImages(each.name, each.split, base64.b64decode(each.perceptual_hashes)) for each in filled]
+
+
+def divide(images: PackedImages, bits: int, buckets: int) -> Iterator[tuple[int, int, PackedImages]]:
+    """Yields images by the number of a set of bits and by bucket: near ones are together at least once."""
+    rows = np.frombuffer(images.rows, _ROW)
+    for number, mask in enumerate(_masks(bits)):
+        which = ((rows["perceptual_hash"] & mask) * _SPREAD >> np.uint64(32)) % np.uint64(buckets)
+        order = np.argsort(which, kind="stable")
+        starts = np.searchsorted(which[order], np.arange(buckets + 1, dtype=np.uint64)).tolist()
+        for bucket, (start, stop) in enumerate(pairwise(starts)):
+            if start < stop:
+                part = rows[order[start:stop]].tobytes()
+                yield number, bucket, PackedImages(images.shard, images.split, part)
+
+
+def named(found: NearFound, name_of: Callable[[FoundImage], str]) -> NearDuplicates:
+    """Returns the pairs with the names of their images."""
+    return NearDuplicates(found.count, tuple(_pair(*pair, name_of) for pair in found.pairs), found.complete)
+
+
+def names_of(listing: Listing, found: NearFound) -> dict[int, str]:
+    """Returns the path of each content of these pairs; the first one if several files have the same bytes."""
+    wanted = {image.content for pair in found.pairs for image in pair}
+    known = dict[int, str]()
+    for path, _, identity in listing.identities() if wanted else ():
+        if not identity.startswith("stat ") and (content := int(identity[:16], 16)) in wanted:
+            known.setdefault(content, printable(path))
+    return known
+
+
+def total(found: Sequence[NearFound]) -> NearFound:
+    """Adds up the pairs of all buckets."""
+    pairs = sorted((pair for each in found for pair in each.pairs), key=_order)
+    complete = all(each.complete for each in found)
+    return NearFound(sum(each.count for each in found), tuple(pairs[:_MAX_LISTED]), complete)
+
+
+def _order(pair: tuple[FoundImage, FoundImage]) -> tuple[bool, int, int, int, int]:
+    one, other = pair
+    return (
+        one.perceptual_hash != other.perceptual_hash,
+        one.perceptual_hash,
+        other.perceptual_hash,
+        one.content,
+        other.content,
+    )
 
 
 def write(artifact: "Location", found: NearDuplicates) -> None:
@@ -114,29 +209,45 @@ def write(artifact: "Location", found: NearDuplicates) -> None:
         durable.write_bytes(artifact / NEAR_DUPLICATES, b"".join(lines))
 
 
-def find(images: HashedImages, paths: Sequence[str], bits: int) -> NearDuplicates:
-    """Returns all pairs in different splits whose perceptual hashes differ in at most `bits` bits."""
+def compare(images: Sequence[PackedImages], bits: int, only: int | None = None) -> NearFound:
+    """Returns all pairs in different splits whose perceptual hashes differ in at most `bits` bits.
+
+    Args:
+        images: of all shards, or those of one bucket.
+        bits: largest distance.
+        only: number of the set of bits that decides the bucket; pairs that an earlier one brings together are left out.
+    """
+    return find(_unpack(images), bits, only)
+
+
+def find(images: HashedImages, bits: int, only: int | None = None) -> NearFound:
+    """Does the same with images in columns."""
     groups = _group(images)
-    near, complete = within(groups.hashes, bits)
-    same = np.flatnonzero(groups.sizes.sum(axis=1) > 1)
+    near, complete = within(groups.hashes, bits, only)
+    same = np.flatnonzero(groups.sizes.sum(axis=1) > 1) if not only else np.empty(0, np.int64)
     pairs = np.concatenate([np.stack([same, same], axis=1), near])
     counts = _count_across(groups, pairs)
     found = chain.from_iterable(_across(images, groups, *pair) for pair in pairs[counts > 0].tolist())
-    listed = tuple(_pair(images, paths, *each) for each in islice(found, _MAX_LISTED))
-    return NearDuplicates(int(counts.sum()), listed, complete)
+    listed = tuple((images.image(one), images.image(other)) for one, other in islice(found, _MAX_LISTED))
+    return NearFound(int(counts.sum()), listed, complete)
 
 
-def within(hashes: Hashes, bits: int) -> tuple[Numbers, bool]:
+def within(hashes: Hashes, bits: int, only: int | None = None) -> tuple[Numbers, bool]:
     """Returns the indices of all pairs of hashes that differ in at most `bits` bits, and whether these are all."""
     found = np.empty(0, np.int64)
     budget, complete = _MAX_COMPARED, True
-    for mask in _masks(bits):
+    masks = list(_masks(bits))
+    for mask in masks if only is None else masks[only : only + 1]:
         fresh, budget = _neighbours(hashes, mask, bits, budget)
         found = np.unique(np.concatenate([found, fresh]))
         complete = budget >= 0 and len(found) <= _MAX_FOUND
         if not complete:
             break
-    return np.stack(np.divmod(found[:_MAX_FOUND], max(1, len(hashes))), axis=1), complete
+    pairs = np.stack(np.divmod(found[:_MAX_FOUND], max(1, len(hashes))), axis=1)
+    different = hashes[pairs[:, 0]] ^ hashes[pairs[:, 1]]
+    for mask in masks[: only or 0]:
+        pairs, different = pairs[different & mask != 0], different[different & mask != 0]
+    return pairs, complete
 
 
 def _masks(bits: int) -> Iterator[np.uint64]:
@@ -195,29 +306,26 @@ def _across(images: HashedImages, groups: _Groups, one: int, other: int) -> Iter
                 yield left, right
 
 
-def _pair(images: HashedImages, paths: Sequence[str], one: int, other: int) -> NearPair:
-    bits = int(_distance(images.hashes[[one]], images.hashes[[other]])[0])
-    (split, path), (like_split, like) = sorted((int(images.splits[each]), paths[each]) for each in (one, other))
+def _pair(one: FoundImage, other: FoundImage, name_of: Callable[[FoundImage], str]) -> NearPair:
+    bits = (one.perceptual_hash ^ other.perceptual_hash).bit_count()
+    (split, path), (like_split, like) = sorted((each.split, name_of(each)) for each in (one, other))
     return NearPair(path, SPLITS[split], like, SPLITS[like_split], bits)
 
 
-def _images(reports: Sequence[ShardReport]) -> HashedImages:
-    """Returns the images of all reports; those with the same content are one."""
-    filled = [report for report in reports if report.perceptual_hashes]
-    rows = [np.frombuffer(base64.b64decode(report.perceptual_hashes), _ROW) for report in filled]
-    splits = [np.full(len(each), SPLITS.index(report.split)) for each, report in zip(rows, filled, strict=True)]
+def _unpack(images: Sequence[PackedImages]) -> HashedImages:
+    """Returns images in columns; those with the same content are one, the same whatever the order of the shards."""
+    images = sorted(images, key=lambda each: each.shard)
+    rows = [np.frombuffer(each.rows, _ROW) for each in images]
+    sizes = list(map(len, rows))
     every = np.concatenate([*rows, np.empty(0, _ROW)])
     _, first = np.unique(every["content"], return_index=True)
-    every_split = np.concatenate([*splits, np.empty(0, int)])
-    return HashedImages(every["content"][first], every["perceptual_hash"][first], every_split[first])
-
-
-def _paths(listing: Listing, images: HashedImages) -> list[str]:
-    """Returns the path of each image; the first one if several files have the same bytes."""
-    if not len(images.contents):
-        return []
-    known = dict[int, str]()
-    for path, _, identity in listing.identities():
-        if not identity.startswith("stat "):
-            known.setdefault(int(identity[:16], 16), path)
-    return [printable(known.get(content, "")) for content in images.contents.tolist()]
+    splits = np.repeat(np.array([SPLITS.index(each.split) for each in images], np.int64), sizes)
+    shards = np.repeat(np.arange(len(images)), sizes)
+    return HashedImages(
+        every["content"][first],
+        every["perceptual_hash"][first],
+        splits[first],
+        every["number"][first].astype(np.int64),
+        shards[first],
+        [each.shard for each in images],
+    )

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 import orjson
 
 from components.errors import LedgerMismatch
+from components.ingest.survey.listed_files import ListedFiles
 from components.ingest.write.report import ShardReport
 from components.records.quarantine import Quarantined, printable
 from components.storage import durable, paths
@@ -31,6 +32,16 @@ def store(artifact: "Location", unit: str, reports: Sequence[ShardReport]) -> No
     # Renamed, so that it is whole or absent, but not synced: after a crash of the machine nothing reads it.
     # Private, because it holds the quarantined rows.
     durable.write_bytes(artifact / FOLDER / _name_of(unit), content, private=True, sync=False)
+
+
+def store_files(artifact: "Location", unit: str, files: ListedFiles) -> None:
+    """Stores the files of one work unit, which its worker reads: in the unit itself they could fill a Beam graph."""
+    durable.write_bytes(artifact / FOLDER / f"list-{unit}", files.to_bytes(), private=True, sync=False)
+
+
+def files_of(artifact: "Location", unit: str) -> ListedFiles:
+    """Returns the files of one work unit."""
+    return ListedFiles.from_bytes((artifact / FOLDER / f"list-{unit}").read_bytes())
 
 
 def store_division(artifact: "Location", file: str, ranges: "Sequence[Range]") -> None:
@@ -67,7 +78,7 @@ def collect(artifact: "Location", units: Sequence[str]) -> list[ShardReport]:
     if missing:
         raise LedgerMismatch(f"{len(missing)} of {len(units)} work units were not written, such as {missing[0]}")
     with ThreadPoolExecutor(1 if isinstance(artifact, Path) else _READS) as pool:
-        return [report for read in pool.map(lambda unit: _read(artifact, unit), units) for report in read]
+        return [report for read in pool.map(lambda unit: of_unit(artifact, unit), units) for report in read]
 
 
 def _division_of(file: str) -> str:
@@ -78,7 +89,8 @@ def _name_of(unit: str) -> str:
     return unit.replace("/", "_") + ".json"
 
 
-def _read(artifact: "Location", unit: str) -> list[ShardReport]:
+def of_unit(artifact: "Location", unit: str) -> list[ShardReport]:
+    """Returns the reports of one work unit."""
     return [from_json(stored) for stored in orjson.loads((artifact / FOLDER / _name_of(unit)).read_bytes())]
 
 

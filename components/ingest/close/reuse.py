@@ -18,9 +18,9 @@ import orjson
 from components import fingerprint, refs
 from components.ingest.close import reports
 from components.ingest.survey.survey import SpanFiles, Table
-from components.ingest.write import fingerprints
+from components.ingest.write import shards
 from components.ingest.write.report import ShardReport
-from components.records import checksum, shard_files
+from components.records import checksum, shard_files, spans
 from components.records.manifest import MANIFEST
 from components.settings.ingest import Ingest
 from components.storage import durable
@@ -28,7 +28,7 @@ from components.storage.hashing import digest_of
 from components.storage.location import Location
 from components.storage.objects import ObjectPath
 
-_FOLDER = "spans"
+_OF_ALL_SPANS = ("spans", "window", "late", "gaps", "max_bad_fraction", "near_duplicate_bits")  # settings
 _LIBRARIES = ("numpy", "pillow", "pyarrow", "tensorflow")
 
 
@@ -37,7 +37,7 @@ def key_of(span: SpanFiles, table: Table | None, settings: Ingest, strata: str =
     depends_on = {
         "data": span.listing.digest,
         "strata": strata,
-        "settings": settings.model_dump(mode="json", exclude={"spans", "max_bad_fraction", "near_duplicate_bits"}),
+        "settings": settings.model_dump(mode="json", exclude={*_OF_ALL_SPANS}),
         "columns": [str(table.schema), table.label, table.images, repr(table.source)] if table else [],
         "code": fingerprint.sources(["components.ingest.units", refs.module_of(span.located.source)]),
         "libraries": {name: metadata.version(name) for name in _LIBRARIES},
@@ -80,7 +80,7 @@ def _artifacts(folder: Location) -> list[Location]:
 
 
 def _file_of(artifact: Location, span: SpanFiles) -> Location:
-    return artifact / _FOLDER / f"{span.span.name}.json"
+    return artifact / spans.FOLDER / f"{span.span.name}.json"
 
 
 def _read(artifact: Location, span: SpanFiles) -> dict[str, Any]:
@@ -98,7 +98,7 @@ def _link_intact(old: Location, artifact: Location, report: ShardReport) -> bool
     source = old / report.name
     if not source.is_file() or source.stat().st_size != report.bytes or checksum.of_file(source) != report.checksum:
         return False
-    beside = fingerprints.name_of(report.name)
+    beside = shards.fingerprints_of(report.name)
     for name in (beside, report.name) if (old / beside).is_file() else (report.name,):
         _link(old, artifact, name)
     return True

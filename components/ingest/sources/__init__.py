@@ -57,6 +57,29 @@ class SourceFiles(Sequence[SourceFile]):
         """Yields the label of each file."""
         return map(self.labels.__getitem__, self._numbers)
 
+    def every(self, first: int, step: int) -> "SourceFiles":
+        """Returns every `step`-th file, from number `first` on; its labels are those that they have."""
+        files = SourceFiles(paths=self.paths.every(first, step))
+        numbers = self._numbers[first::step]
+        used = sorted(set(numbers))
+        files.labels = [self.labels[number] for number in used]
+        files._known = {label: number for number, label in enumerate(files.labels)}
+        files._numbers = array("l", map({old: new for new, old in enumerate(used)}.__getitem__, numbers))
+        return files
+
+    def columns(self) -> tuple[bytes, bytes, bytes]:
+        """Returns the columns but the labels' names, for `of_columns`."""
+        return *self.paths.columns(), self._numbers.tobytes()
+
+    @staticmethod
+    def of_columns(columns: Sequence[bytes], labels: Sequence[str]) -> "SourceFiles":
+        """Returns files from what `columns` has returned, and the labels."""
+        data, ends, numbers = columns
+        files = SourceFiles(paths=Strings.of_columns(data, ends))
+        files.labels, files._numbers = list(labels), array("l", numbers)
+        files._known = {label: number for number, label in enumerate(labels)}
+        return files
+
     def __len__(self) -> int:
         return len(self._numbers)
 

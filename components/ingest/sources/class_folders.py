@@ -149,11 +149,17 @@ def walk(folder: str, prefix: str) -> Iterator[tuple[str, os.DirEntry[str]]]:
     """Yields everything below that is not a folder, in order; a hidden or linked folder is yielded and not entered."""
     with os.scandir(folder) as entries:
         os.lstat(f"{folder}/.")  # fails for a folder with permission to list but not to enter
-        for entry in sorted(entries, key=lambda each: each.name):
-            if entry.is_dir(follow_symlinks=False) and not entry.name.startswith("."):
-                yield from walk(entry.path, f"{prefix}{entry.name}/")
+        # A folder by the name with a /: so whole paths are sorted, as those of a store are.
+        found = sorted((f"{each.name}/" if _is_entered(each) else each.name, each) for each in entries)
+        for name, entry in found:
+            if name.endswith("/"):
+                yield from walk(entry.path, prefix + name)
             else:
-                yield prefix + entry.name, entry
+                yield prefix + name, entry
+
+
+def _is_entered(entry: os.DirEntry[str]) -> bool:
+    return entry.is_dir(follow_symlinks=False) and not entry.name.startswith(".")
 
 
 def _local_fault(entry: os.DirEntry[str], name: str, home: Path) -> str | None:

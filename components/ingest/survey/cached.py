@@ -8,18 +8,14 @@ inferring columns, and looking up a hash for every file.
 """
 
 import os
-from collections.abc import Sequence
 from pathlib import Path
 
 from components import refs
 from components.ingest.config import Needs
-from components.ingest.sources import SourceFile
 from components.ingest.survey import detect, spans, survey
-from components.ingest.survey.listing import ListedFiles
 from components.ingest.survey.survey import NOTHING, SpanFiles, Survey
 from components.settings.ingest import Ingest
 from components.storage import paths
-from components.storage.entries import Entries
 from components.storage.hashing import HashCache, stat_key
 
 _Key = tuple[str, str, Needs]
@@ -52,37 +48,31 @@ def _is_current(known: Survey, settings: Ingest, needs: Needs) -> bool:
 
 def _is_unchanged(part: SpanFiles, needs: Needs) -> bool:
     located, listing = part.located, part.listing
+    # The stat of a file that was written just before it was hashed is empty: it might change without a new one.
+    if not all(listing.files.stats):
+        return False
+    if located.entries is not None and not isinstance(located.home, Path):
+        return located.entries.is_current(located.home)  # one object after another: no second listing in memory
     now = detect.locate(part.span.data, needs.sources)
     if now != located:
         return False
     if located.is_folder:
         found = refs.load(located.source).find(located.home, now.entries)
-        if (found.files, found.quarantined, found.ignored) != (_sources(part), listing.quarantined, listing.ignored):
+        if (found.files, found.quarantined, found.ignored) != (
+            listing.files.sources,
+            listing.quarantined,
+            listing.ignored,
+        ):
             return False
-    # The stat of a file that was written just before it was hashed is empty: it might change without a new one.
-    files = listing.files
-    stats = list(files.stats) if isinstance(files, ListedFiles) else [item.stat for item in files]
-    return all(stats) and stats == _stats(part, now.entries)
+    return list(listing.files.stats) == _stats(part)
 
 
-def _sources(part: SpanFiles) -> Sequence[SourceFile]:
-    files = part.listing.files
-    return files.sources if isinstance(files, ListedFiles) else [item.file for item in files]
-
-
-def _stats(part: SpanFiles, entries: Entries | None) -> list[str]:
-    """Returns the stats of the files as they are now; none if one of them was deleted.
-
-    Args:
-        part: the files of one span.
-        entries: what a listing of the folder has just shown, if it is remote.
-    """
-    home, names = part.located.home, [path for path, _, _ in part.listing.identities()]
+def _stats(part: SpanFiles) -> list[str]:
+    """Returns the stats of the files as they are now; none if one of them was deleted."""
+    home, names = part.located.home, part.listing.files.sources.paths
     try:
         if isinstance(home, Path):
             return [stat_key(os.stat(f"{home}/{name}")) for name in names]  # noqa: PTH116 - a Path takes longer
-        if entries is not None:
-            return list(map(stat_key, entries.of(names, home).stats()))
         return [stat_key(stat) for stat in paths.stats(home, names)]
     except OSError:
         return []

@@ -18,9 +18,10 @@ from components.ingest.config import Needs
 from components.ingest.sources import Found, SourceFile
 from components.ingest.survey import detect, listing, spans
 from components.ingest.survey.detect import Located, Place
-from components.ingest.survey.listing import ListedFiles, Listing
+from components.ingest.survey.listed_files import ListedFiles
+from components.ingest.survey.listing import Listing
 from components.ingest.survey.spans import Span
-from components.records.quarantine import Quarantined
+from components.records.quarantine import Quarantined, printable
 from components.settings.ingest import Ingest
 from components.storage import paths
 from components.storage.hashing import HashCache, digest_of
@@ -90,6 +91,12 @@ class Survey:
         """Digest that changes with any path, label or content, and with the number of a span."""
         rows = [f"{each.span.name}\0{each.prefix}\0{each.listing.digest}" for each in self.spans]
         return digest_of([self.source, *rows])
+
+    def path_of(self, shard: str, number: int) -> str:
+        """Returns the path of a record that is a file, by its shard and its number in the listing of its span."""
+        end = shard.rpartition("data_tfrecord-")[2]
+        span = next(each for each in self.spans if not each.span.name or end.startswith(f"{each.span.name}-"))
+        return printable(span.prefix + span.listing.files.sources.paths[number])
 
     @property
     def source(self) -> str:

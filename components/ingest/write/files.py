@@ -1,124 +1,222 @@
-"""Writes one shard of records that are files.
+"""Writes one work unit of records that are files: one shard for each split that it has records of.
 
-    files ─► read, compare with the survey, check ─► encode ─► TFRecord ─► renamed when it is whole
-                              └─► quarantined, with the reason and the first bytes of the file
+    files ─► read, compare with the survey ─► hash ─► split ─► check ─► encode ─► TFRecord ─► renamed when it is whole
+                                                                 └─► quarantined, with the reason and the first bytes
 
-A file is the one that was surveyed if its stat is the same; only if the stat cannot decide it is hashed again.
+A file is the one that was surveyed if its stat is the same; only if the stat cannot decide it is compared by its hash.
+A listing has one class after the other: the files of a unit are read in the order of the hashes of their paths, so that
+classes are mixed within every shard and a small shuffle buffer is enough.
 """
 
+import contextlib
 import hashlib
 import os
-from collections.abc import Iterator
-from dataclasses import replace
+import struct
+import zlib
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from components.ingest.images.checks import ImageChecker
 from components.ingest.sources import FileRecord, FileSource, ImageSource
-from components.ingest.survey.listing import ListedFile
+from components.ingest.survey.listed_files import ListedFile, ListedFiles
+from components.ingest.write import shards
 from components.ingest.write.encode_record import example_parts
 from components.ingest.write.report import ShardCounts, ShardReport
-from components.ingest.write.shards import ShardFiles
 from components.records import shard_files
 from components.records.quarantine import Quarantined, Rejected, printable
-from components.records.tfrecord import TFRecordWriter
+from components.storage import transfers
 from components.storage.hashing import stat_key
+from components.storage.objects import ObjectPath
 from components.storage.paths import DataPath
 
 if TYPE_CHECKING:
+    from components.ingest.write.strata import Rows
     from components.settings.ingest import Ingest
     from components.storage.location import Location
 
+_FINGERPRINT = struct.Struct("<QII")  # content, label, number: as fingerprints.ROW
+_AT_ONCE, _BYTES_AT_ONCE = 16, 64 << 20  # files that are requested from a store together, and their size
 
-def write_shard(
-    shard: ShardFiles,
-    source: FileSource,
-    data: DataPath,
-    artifact: "Location",
-    settings: "Ingest",
-    checks: Path | None = None,
-) -> ShardReport:
-    """Writes one shard and reports what happened to each of its files.
 
-    Args:
-        shard: the files.
+@dataclass(frozen=True)
+class UnitReader:
+    """Reads the files of one work unit.
+
+    Attributes:
+        files: the files.
+        numbers: their numbers in the listing.
         source: reads them.
         data: the folder that their paths are relative to.
-        artifact: the folder that the shard's name is relative to.
         settings: of the ingest.
         checks: cache of image checks.
     """
-    counts, quarantined = ShardCounts(), list[Quarantined]()
+
+    files: ListedFiles
+    numbers: Sequence[int]
+    source: FileSource
+    data: DataPath
+    settings: "Ingest"
+    checks: Path | None = None
+
+    def places(self) -> "Rows":
+        """Returns place and class of every file, for stratified splits; files with a known hash are not read."""
+        from components.ingest.write import strata
+
+        found = []
+        for item in self.files:
+            sha256 = item.sha256 or _content(self.data, item)[1]
+            found.append((shards.place_of(sha256, self.settings.splits.salt), strata.class_of(item.file.label)))
+        return strata.as_rows(found)
+
+    def in_order(self) -> list[tuple[int, ListedFile]]:
+        """Returns number and file, in the order of the records."""
+        found = list(zip(self.numbers, self.files, strict=True))
+        found.sort(key=lambda each: hashlib.sha256(os.fsencode(each[1].file.path)).digest())
+        return found
+
+
+def write_unit(reader: UnitReader, end: str, artifact: "Location") -> list[ShardReport]:
+    """Writes the shards of one work unit and reports what happened to each of its files.
+
+    Args:
+        reader: of the files.
+        end: end of the names of its shards, such as "00003-of-00024".
+        artifact: the folder that the shards go to.
+    """
+    quarantined, split_of = list[Quarantined](), _splitter(reader.settings, artifact)
+    made: dict[str, _Counted] = {}
     try:
-        with (
-            ImageChecker(checks, settings) as known,
-            shard_files.publish(artifact, shard.name) as temporary,
-            TFRecordWriter(temporary) as writer,
-        ):
-            reader = _FileReader(source, data, settings, known)
-            writer.write(_examples(reader, shard, counts, quarantined))
-    except _InputChangedError as error:
-        return ShardReport(shard.split, shard.name, failure=str(error))
-    return replace(counts.report(shard.split, shard.name, writer), quarantined=tuple(quarantined))
+        with ImageChecker(reader.checks, reader.settings) as known, contextlib.ExitStack() as stack:
+            written = shards.SplitShards(stack, artifact, end)
+            for each in _read_all(reader, known):
+                if isinstance(each.outcome, Quarantined):
+                    quarantined.append(each.outcome)
+                    continue
+                split = split_of(each.sha256, each.item.file.label)
+                made.setdefault(split, _Counted()).add(each, each.outcome)
+                # The id is made from the content, so that augmentation is seeded by the record, whatever its shard.
+                record = example_parts({**each.outcome.columns, "id": record_id(each.sha256)})
+                written.of(split).write([record])
+        for split, counted in made.items():
+            counted.write_fingerprints(artifact, written.name(split))
+    except InputChangedError as error:
+        return [ShardReport(failure=str(error))]
+    splits = [split for split, _ in reader.settings.splits.fractions() if split in made]
+    found = [made[split].counts.report(split, written.name(split), written.writers[split]) for split in splits]
+    first, *others = found or [ShardReport()]
+    return [replace(first, quarantined=tuple(quarantined)), *others]
 
 
-def _examples(
-    reader: "_FileReader", shard: ShardFiles, counts: ShardCounts, quarantined: list[Quarantined]
-) -> Iterator[list[bytes]]:
-    """Yields the files that are good as serialized records, and counts all of them."""
-    reader.expect(shard)
-    for item in shard.files:
-        outcome = reader.read(item)
-        if isinstance(outcome, Quarantined):
-            quarantined.append(outcome)
-            continue
-        counts.classes[item.file.label] += 1
-        counts.add(item.sha256, outcome.side, outcome.changed, outcome.perceptual_hash)
-        # The id is made from the content, so that augmentation is seeded by the record, whatever its shard.
-        yield example_parts({**outcome.columns, "id": record_id(item.sha256)})
-
-
-class _InputChangedError(Exception):
+class InputChangedError(Exception):
     """A surveyed file was deleted, or its content has changed."""
 
 
-class _FileReader:
-    """Reads files and checks them."""
+@dataclass(frozen=True)
+class _ReadFile:
+    """A file that was read."""
 
-    def __init__(self, source: FileSource, data: DataPath, settings: "Ingest", checks: ImageChecker) -> None:
-        self._source, self._data, self._settings, self._checks = source, data, settings, checks
-        self._images = source if isinstance(source, ImageSource) else None
+    number: int  # in the listing
+    item: ListedFile
+    sha256: str
+    outcome: FileRecord | Quarantined
 
-    def expect(self, shard: ShardFiles) -> None:
-        """Looks up all images of a shard in the cache of checks at once, which is faster than one by one."""
-        if self._images is not None:
-            self._checks.expect(item.sha256 for item in shard.files)
 
-    def read(self, item: ListedFile) -> FileRecord | Quarantined:
-        """Returns a file as a record, or the reason why it is none."""
-        path, limit = printable(item.file.path), self._settings.max_file_mb
-        if item.size > limit << 20:
-            return Quarantined(path, f"{item.size:,} bytes, more than max_file_mb = {limit}")
-        content = _content(self._data, item)
+class _Counted:
+    """Counts the records of one shard, and keeps their fingerprints."""
+
+    def __init__(self) -> None:
+        self.counts, self._rows = ShardCounts(), list[tuple[int, int, int]]()
+
+    def add(self, read: _ReadFile, record: FileRecord) -> None:
+        """Counts one record."""
+        label = read.item.file.label
+        self.counts.classes[label] += 1
+        self.counts.add(read.sha256, record.side, record.changed, record.perceptual_hash, read.number)
+        self._rows.append((int(read.sha256[:16], 16), zlib.crc32(label.encode()), read.number))
+
+    def write_fingerprints(self, artifact: "Location", shard: str) -> None:
+        """Writes one sorted run, as `fingerprints.FingerprintWriter` does, without NumPy."""
+        self._rows.sort()
+        content = b"".join(_FINGERPRINT.pack(*row) for row in [(0, 0, len(self._rows)), *self._rows])
+        with shard_files.publish(artifact, shards.fingerprints_of(shard)) as temporary:
+            temporary.write_bytes(content)
+
+
+def _splitter(settings: "Ingest", artifact: "Location") -> Callable[[str, str], str]:
+    """Returns a function that decides the split of a content hash and a class."""
+    splits = settings.splits
+    if not splits.stratify:
+        return lambda sha256, _: shards.split_of(sha256, splits)
+    from components.ingest.write import strata
+
+    decided = strata.Strata.load(artifact)
+    return lambda sha256, label: decided.split_of(shards.place_of(sha256, splits.salt), strata.class_of(label))
+
+
+def _read_all(reader: UnitReader, checks: ImageChecker) -> Iterator[_ReadFile]:
+    """Yields the files of a unit as records, or the reason why they are none."""
+    images = reader.source if isinstance(reader.source, ImageSource) else None
+    listed, limit = reader.in_order(), reader.settings.max_file_mb
+    if images is not None:  # all at once, which is faster than one by one
+        checks.expect(item.sha256 for _, item in listed if item.sha256)
+
+    def outcome(item: ListedFile, content: bytes, sha256: str) -> FileRecord | Quarantined:
         try:
-            if self._images is not None:
-                return self._images.record(item.file, self._checks.check(content, item.sha256))
-            return self._source.read(item.file, content, self._settings)
+            if images is not None:
+                return images.record(item.file, checks.check(content, sha256))
+            return reader.source.read(item.file, content, reader.settings)
         except Rejected as reason:
-            return Quarantined.of(path, str(reason), reason.position, content)
+            return Quarantined.of(printable(item.file.path), str(reason), reason.position, content)
+
+    for group in _groups(listed, limit << 20, isinstance(reader.data, Path)):
+        small = [item for _, item in group if item.size <= limit << 20]
+        contents = iter(_contents(reader.data, small))
+        for number, item in group:
+            if item.size > limit << 20:
+                reason = f"{item.size:,} bytes, more than max_file_mb = {limit}"
+                yield _ReadFile(number, item, "", Quarantined(printable(item.file.path), reason))
+            else:
+                content, sha256 = next(contents)
+                yield _ReadFile(number, item, sha256, outcome(item, content, sha256))
 
 
-def _content(data: DataPath, item: ListedFile) -> bytes:
-    """Returns the content of a file if it is the one that was surveyed."""
+def _groups(
+    listed: Sequence[tuple[int, ListedFile]], limit: int, is_local: bool
+) -> Iterator[Sequence[tuple[int, ListedFile]]]:
+    """Yields files that are read together: local ones one by one, those of a store many at a time, bounded in bytes."""
+    group: list[tuple[int, ListedFile]] = []
+    size = 0
+    for each in listed:
+        here = min(each[1].size, limit)
+        if group and (is_local or len(group) == _AT_ONCE or size + here > _BYTES_AT_ONCE):
+            yield group
+            group, size = [], 0
+        group.append(each)
+        size += here
+    if group:
+        yield group
+
+
+def _contents(data: DataPath, files: Sequence[ListedFile]) -> list[tuple[bytes, str]]:
+    if isinstance(data, Path):
+        return [_content(data, item) for item in files]
+    return transfers.each(lambda item: _content(data, item), files, _AT_ONCE)
+
+
+def _content(data: DataPath, item: ListedFile) -> tuple[bytes, str]:
+    """Returns the content of a file and its SHA-256, if it is the file that was surveyed."""
     name = f"{data}/{item.file.path}"
     try:
         content, stat = _read_local(name, item.size) if isinstance(data, Path) else _read_remote(data / item.file.path)
     except OSError as error:
-        raise _InputChangedError(f"{printable(name)}: cannot be read: {error.strerror}") from error
+        raise InputChangedError(f"{printable(name)}: cannot be read: {error.strerror}") from error
     same = bool(item.stat) and stat == item.stat and len(content) == item.size
-    if not same and hashlib.sha256(content).hexdigest() != item.sha256:
-        raise _InputChangedError(f"{printable(name)}: changed while it was being ingested")
-    return content
+    sha256 = item.sha256 if same and item.sha256 else hashlib.sha256(content).hexdigest()
+    if not same and sha256 != item.sha256:
+        raise InputChangedError(f"{printable(name)}: changed while it was being ingested")
+    return content, sha256
 
 
 def _read_local(name: str, size: int) -> tuple[bytes, str]:
@@ -136,6 +234,10 @@ def _read_local(name: str, size: int) -> tuple[bytes, str]:
 
 
 def _read_remote(path: DataPath) -> tuple[bytes, str]:
+    """Returns the content and the stat of the version that was read; empty if the store has none."""
+    if isinstance(path, ObjectPath):
+        content, stat = path.read_version()
+        return content, stat_key(stat)
     return path.read_bytes(), ""
 
 

@@ -1,6 +1,8 @@
 """Fingerprints of the records of a shard, in sorted runs: `close/duplicates.py` merges those of all shards.
 
-record ─► (64 bits of its content, 32 bits of its label, number in the shard) ─► sorted runs in a file
+record ─► (64 bits of its content, 32 bits of its label, number) ─► sorted runs in a file
+
+The number of a row is its place in the shard, that of a file its place in the listing.
 """
 
 import contextlib
@@ -10,12 +12,12 @@ from typing import TYPE_CHECKING, Any, BinaryIO
 import numpy as np
 import numpy.typing as npt
 
+from components.ingest.write.shards import fingerprints_of
 from components.records import shard_files
 
 if TYPE_CHECKING:
     from components.storage.location import Location
 
-FOLDER = "fingerprints"
 ROW = np.dtype([("content", "<u8"), ("label", "<u4"), ("number", "<u4")])
 _RUN = 1 << 18  # rows per sorted run, about: 4 MB
 _KEPT = 2  # rows of equal records per run: a record that occurs a million times must not fill a bucket
@@ -26,7 +28,7 @@ Rows = npt.NDArray[np.void]
 @contextlib.contextmanager
 def fingerprint_writer(artifact: "Location", shard: str) -> Iterator["FingerprintWriter"]:
     """Opens the fingerprints of a shard for writing; they are published if the block ends without an error."""
-    with shard_files.publish(artifact, name_of(shard)) as temporary, temporary.open("wb") as file:
+    with shard_files.publish(artifact, fingerprints_of(shard)) as temporary, temporary.open("wb") as file:
         writer = FingerprintWriter(file)
         yield writer
         writer.flush()
@@ -78,13 +80,3 @@ def groups(rows: Rows) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]:
     changes = (rows["content"][1:] != rows["content"][:-1]) | (rows["label"][1:] != rows["label"][:-1])
     starts = np.append(0, np.flatnonzero(changes) + 1)
     return starts, np.diff(np.append(starts, len(rows)))
-
-
-def name_of(shard: str) -> str:
-    """Returns the name of the file with the fingerprints of a shard, relative to the artifact."""
-    return f"{FOLDER}/{file_name(shard)}"
-
-
-def file_name(shard: str) -> str:
-    """Returns the same, relative to its folder."""
-    return shard.replace("/", "_")

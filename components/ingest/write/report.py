@@ -9,6 +9,9 @@ from dataclasses import dataclass, field
 from components.records.quarantine import Quarantined
 from components.records.tfrecord import TFRecordWriter
 
+NO_NUMBER = (1 << 32) - 1
+HASH_ROW = struct.Struct("<QQI")  # start of the SHA-256, perceptual hash, number of the file
+
 
 @dataclass(frozen=True)
 class ShardReport:
@@ -37,15 +40,23 @@ class ShardCounts:
     classes: Counter[str] = field(default_factory=Counter)
     sides: Counter[int] = field(default_factory=Counter)
     changed: Counter[str] = field(default_factory=Counter)
-    hashes: list[tuple[str, int]] = field(default_factory=list)
+    hashes: list[tuple[str, int, int]] = field(default_factory=list)
 
-    def add(self, sha256: str, side: int, changed: str, perceptual_hash: int | None) -> None:
-        """Counts one record; `side` is the shorter side of its image in pixels, 0 if it has none."""
+    def add(self, sha256: str, side: int, changed: str, perceptual_hash: int | None, number: int = NO_NUMBER) -> None:
+        """Counts one record.
+
+        Args:
+            sha256: of its content.
+            side: shorter side of its image in pixels; 0 if it has none.
+            changed: why its image was re-encoded.
+            perceptual_hash: of its image.
+            number: of its file in the listing of its span, if a file is a record.
+        """
         self.sides[side] += 1
         if changed:
             self.changed[changed] += 1
         if perceptual_hash is not None:
-            self.hashes.append((sha256, perceptual_hash))
+            self.hashes.append((sha256, perceptual_hash, number))
 
     def report(self, split: str, name: str, written: TFRecordWriter) -> ShardReport:
         """Returns the report; the records are those that the writer has counted, for the ledger to compare."""
@@ -62,7 +73,7 @@ class ShardCounts:
         )
 
 
-def pack_hashes(hashes: Sequence[tuple[str, int]]) -> str:
-    """Returns (sha256, perceptual hash) of images as text: as JSON numbers they would be most of a report."""
-    numbers = [number for sha256, value in hashes for number in (int(sha256[:16], 16), value)]
-    return base64.b64encode(struct.pack(f"<{len(numbers)}Q", *numbers)).decode()
+def pack_hashes(hashes: Sequence[tuple[str, int, int]]) -> str:
+    """Returns (sha256, perceptual hash, number) of images as text: JSON numbers would be most of a report."""
+    rows = (HASH_ROW.pack(int(sha256[:16], 16), value, number) for sha256, value, number in hashes)
+    return base64.b64encode(b"".join(rows)).decode()

@@ -23,8 +23,8 @@ from components.ingest.write.image_column import ImageColumn, RowsWithImages
 from components.ingest.write.keys import ColumnRoles, KeyedRows, Numbers
 from components.ingest.write.labels import LabelPolicy, is_blank
 from components.ingest.write.report import ShardCounts, ShardReport
+from components.ingest.write.shards import SplitShards
 from components.ingest.write.strata import ROW, Rows, Strata
-from components.records import shard_files
 from components.records.quarantine import Quarantined, printable
 from components.records.schema import TEXT
 from components.records.tfrecord import TFRecordWriter, frame_batch
@@ -184,14 +184,14 @@ class _RangeCounts:
 
 
 class _SplitWriters:
-    """One shard per split, opened for its first record; each is renamed when it is whole."""
+    """The shards of one range, with the fingerprints of their records."""
 
     def __init__(
         self, stack: contextlib.ExitStack, artifact: "Location", shard: str, image: str, *, gzip: bool
     ) -> None:
         self._stack, self._artifact, self._image = stack, artifact, image
-        self._end, self._gzip = f"{shard}.gz" if gzip else shard, gzip
-        self._open: dict[str, tuple[TFRecordWriter, FingerprintWriter]] = {}
+        self._shards = SplitShards(stack, artifact, shard, gzip=gzip)
+        self._fingerprints: dict[str, FingerprintWriter] = {}
 
     def write(self, keyed: KeyedRows, images: Sequence[bytes]) -> None:
         """Appends records to the shards of their splits."""
@@ -199,14 +199,14 @@ class _SplitWriters:
         for number, split in enumerate(SPLITS):
             mine = np.flatnonzero(keyed.splits == number)
             if len(mine):
-                shard, fingerprints = self._open.get(split) or self._start(split)
-                write_some(shard, mine)
-                fingerprints.add(keyed.contents[mine], keyed.labels[mine])
+                write_some(self._shards.of(split), mine)
+                self._fingerprints_of(split).add(keyed.contents[mine], keyed.labels[mine])
 
     def reports(self, counts: _RangeCounts) -> list[ShardReport]:
         """Returns the reports when the shards are closed; the first one has all rows that were quarantined."""
+        shards = self._shards
         made = [
-            counts.splits[split].report(split, self._name(split), shard) for split, (shard, _) in self._open.items()
+            counts.splits[split].report(split, shards.name(split), shard) for split, shard in shards.writers.items()
         ]
         first = made[0] if made else ShardReport()
         return [
@@ -220,14 +220,11 @@ class _SplitWriters:
             *made[1:],
         ]
 
-    def _start(self, split: str) -> tuple[TFRecordWriter, FingerprintWriter]:
-        temporary = self._stack.enter_context(shard_files.publish(self._artifact, self._name(split)))
-        fingerprints = self._stack.enter_context(fingerprint_writer(self._artifact, self._name(split)))
-        self._open[split] = self._stack.enter_context(TFRecordWriter(temporary, gzip=self._gzip)), fingerprints
-        return self._open[split]
-
-    def _name(self, split: str) -> str:
-        return f"Split-{split}/data_tfrecord-{self._end}"
+    def _fingerprints_of(self, split: str) -> FingerprintWriter:
+        if split not in self._fingerprints:
+            writer = fingerprint_writer(self._artifact, self._shards.name(split))
+            self._fingerprints[split] = self._stack.enter_context(writer)
+        return self._fingerprints[split]
 
 
 def _whole_batch(keyed: KeyedRows) -> Callable[[TFRecordWriter, Numbers], None]:

@@ -1,39 +1,25 @@
-"""The split and shard of each file: decided by content hashes alone, before any byte is moved.
+"""Names of shards, the split of a file, and the shards that one work unit writes: one per split that it has records of.
 
-    sha256 ─► place in the hash space ─► split (by fraction, or by strata.py) ─► order within the split ─► shard
+    sha256 ─► place in the hash space ─► split (by fraction, or by strata.py) ─► the unit's shard of that split
 
-So the result is the same on any machine and for any number of workers, exact duplicates share a split, and a Beam
-element is a whole shard: no record crosses a shuffle, and a retried bundle writes the same file again.
+So the split is the same on any machine and for any number of workers, exact duplicates share it, no record crosses a
+shuffle, and a retried bundle writes the same files again.
 """
 
+import contextlib
 import hashlib
-from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from components.ingest.survey.listing import ListedFile
+from components.records import shard_files
+from components.records.tfrecord import TFRecordWriter
 
 if TYPE_CHECKING:
-    from components.settings.ingest import Ingest
     from components.settings.splits import Splits
+    from components.storage.location import Location
 
 _HASH_SPACE = 1 << 64
-
-
-@dataclass(frozen=True)
-class ShardFiles:
-    """The files of one shard, in the order of its records."""
-
-    split: str
-    index: int
-    of: int
-    files: Sequence[ListedFile]
-    span: str = ""
-
-    @property
-    def name(self) -> str:
-        """File name, relative to the artifact, as TFX readers expect it."""
-        return f"Split-{self.split}/data_tfrecord-{numbered(self.index, self.of, self.span)}"
+FINGERPRINTS = "fingerprints"  # folder of an artifact
 
 
 def numbered(index: int, of: int, span: str = "") -> str:
@@ -41,12 +27,22 @@ def numbered(index: int, of: int, span: str = "") -> str:
     return f"{span}-{index:05d}-of-{of:05d}".removeprefix("-")
 
 
+def name_of(split: str, end: str) -> str:
+    """Returns the file name of a shard, relative to the artifact, as TFX readers expect it."""
+    return f"Split-{split}/data_tfrecord-{end}"
+
+
+def fingerprints_of(shard: str) -> str:
+    """Returns the name of the file with the fingerprints of a shard, relative to the artifact."""
+    return f"{FINGERPRINTS}/{shard.replace('/', '_')}"
+
+
 def place_of(sha256: str, salt: str) -> int:
     """Returns the place of a content in the hash space, 64 bits, which decides its split."""
     return int(hashlib.sha256(f"{salt}:{sha256}".encode()).hexdigest()[:16], 16)
 
 
-def split_of(sha256: str, splits: "Splits") -> str:
+def split_of(sha256: str, splits: "Splits | PlainSplits") -> str:
     """Returns the split of a content hash."""
     place, edge = place_of(sha256, splits.salt) / _HASH_SPACE, 0.0
     for name, fraction in splits.fractions():
@@ -56,24 +52,35 @@ def split_of(sha256: str, splits: "Splits") -> str:
     return name  # rounding may leave the sum of the fractions just below 1
 
 
-def assign(
-    files: Sequence[ListedFile], settings: "Ingest", span: str = "", splits: Sequence[str] | None = None
-) -> list[ShardFiles]:
-    """Assigns every file to one shard, split by split; `splits` has the split of each file if it is decided already."""
-    shards: list[ShardFiles] = []
-    by_split: dict[str, list[ListedFile]] = {split: [] for split, _ in settings.splits.fractions()}
-    # One pass: each pass over files in columns makes an object per file.
-    chosen = zip(files, splits, strict=True) if splits else ((f, split_of(f.sha256, settings.splits)) for f in files)
-    for item, split in chosen:
-        by_split[split].append(item)
-    for split, mine in by_split.items():
-        # Sorted by hash, which mixes the classes within every shard: a small shuffle buffer is enough.
-        mine.sort(key=lambda item: (item.sha256, item.file.path))
-        count = _shard_count(mine, settings)
-        shards += [ShardFiles(split, index, count, tuple(mine[index::count]), span) for index in range(count)]
-    return shards
+@dataclass(frozen=True)
+class PlainSplits:
+    """The settings of the splits, for a process that does without pydantic."""
+
+    parts: tuple[tuple[str, float], ...]
+    salt: str
+    stratify: bool
+
+    def fractions(self) -> tuple[tuple[str, float], ...]:
+        """Returns (split, fraction) in order."""
+        return self.parts
 
 
-def _shard_count(files: Sequence[ListedFile], settings: "Ingest") -> int:
-    by_bytes = -(-sum(item.size for item in files) // (settings.shard_mb << 20))
-    return max(1, min(len(files), max(by_bytes, settings.min_shards)))
+class SplitShards:
+    """One shard per split, opened for its first record; each is renamed when it is whole."""
+
+    def __init__(self, stack: contextlib.ExitStack, artifact: "Location", end: str, *, gzip: bool = False) -> None:
+        """Takes a stack that closes the shards, the artifact, and the end of the shards' names."""
+        self._stack, self._artifact = stack, artifact
+        self._end, self._gzip = f"{end}.gz" if gzip else end, gzip
+        self.writers: dict[str, TFRecordWriter] = {}  # by split
+
+    def of(self, split: str) -> TFRecordWriter:
+        """Returns the writer of the shard of a split."""
+        if split not in self.writers:
+            temporary = self._stack.enter_context(shard_files.publish(self._artifact, self.name(split)))
+            self.writers[split] = self._stack.enter_context(TFRecordWriter(temporary, gzip=self._gzip))
+        return self.writers[split]
+
+    def name(self, split: str) -> str:
+        """Returns the name of the shard of a split."""
+        return name_of(split, self._end)

@@ -18,8 +18,6 @@ from typing import TYPE_CHECKING
 import numpy as np
 import numpy.typing as npt
 
-from components.ingest.survey.listing import ListedFile
-from components.ingest.write import shards
 from components.settings.splits import SPLITS, Splits
 from components.storage import durable
 
@@ -52,10 +50,10 @@ class Strata:
         numbers: Numbers = (places[:, None] > self.edges[which]).sum(axis=1)
         return numbers
 
-    def splits_of_files(self, files: Sequence[ListedFile], splits: Splits) -> list[str]:
-        """Returns the split of each file."""
-        rows = of_files(files, splits)
-        return [SPLITS[number] for number in self.split_numbers(rows["place"], rows["class"]).tolist()]
+    def split_of(self, place: int, number: int) -> str:
+        """Returns the split of one record, by its place and the number of its class."""
+        found = self.split_numbers(np.array([place], np.uint64), np.array([number], np.uint64))
+        return SPLITS[int(found[0])]
 
     @cached_property
     def digest(self) -> str:
@@ -114,12 +112,14 @@ def share(count: int, splits: Splits) -> list[int]:
     return shares
 
 
-def of_files(files: Sequence[ListedFile], splits: Splits) -> Rows:
-    """Returns place and class of each file."""
-    labels = {item.file.label for item in files}
-    classes = {label: int.from_bytes(hashlib.sha256(label.encode()).digest()[:8], "little") for label in labels}
-    rows = [(shards.place_of(item.sha256, splits.salt), classes[item.file.label]) for item in files]
-    return np.array(rows, ROW)
+def class_of(label: str) -> int:
+    """Returns the number of a class of files, 64 bits."""
+    return int.from_bytes(hashlib.sha256(label.encode()).digest()[:8], "little")
+
+
+def as_rows(found: Sequence[tuple[int, int]]) -> Rows:
+    """Returns places and classes as rows."""
+    return np.array(found, ROW)
 
 
 def store(artifact: "Location", unit: str, rows: Rows) -> None:

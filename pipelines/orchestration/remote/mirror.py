@@ -14,6 +14,7 @@ from collections.abc import Callable, Iterable
 from pathlib import Path, PurePosixPath
 
 from components.errors import BadInput
+from components.records import checksum, seal
 from components.records.seal import Seal
 from components.storage import durable, transfers
 from components.storage.hashing import HashCache, HashedFile, sha256_of
@@ -111,10 +112,10 @@ class Mirror:
         present = {path.relative_to(target).as_posix(): path for path in target.rglob("*") if path.is_file()}
         for name in present.keys() - names:
             present[name].unlink()
-        sized = {file.path for file in expected if file.path in present and _is_size(present[file.path], file.size)}
-        digests = {file.path: file.sha256 for file in cache.hash_files(target, sorted(sized))}
-        # Without a digest, the size decides: shards have checksums in their manifest, which their readers compare.
-        return [file for file in expected if file.path not in sized or file.sha256 not in ("", digests[file.path])]
+        sized = {file for file in expected if file.path in present and _is_size(present[file.path], file.size)}
+        with_digest = {file.path: file.sha256 for file in sized if file.sha256}  # without one, the size decides
+        digests = {file.path: file.sha256 for file in seal.digests(target, with_digest, cache)}
+        return [file for file in expected if file not in sized or file.sha256 != digests.get(file.path, "")]
 
 
 def near(config: RunConfig, folder: Location) -> Location:
@@ -139,11 +140,15 @@ def _fetch(folder: ObjectPath, target: Path, file: HashedFile) -> None:
     with durable.publish_file(target / file.path, sync=False) as temporary:
         (folder / file.path).download(temporary)
         size = temporary.stat().st_size
-        if size != file.size or (file.sha256 and sha256_of(temporary) != file.sha256):
+        if size != file.size or (file.sha256 and _digest_like(file.sha256, temporary) != file.sha256):
             raise BadInput(
                 f"{folder}/{file.path}: its content is not what the node wrote ({size:,} bytes, expected "
                 f"{file.size:,}, and the digest of its seal); run again, and the node that wrote it runs again"
             )
+
+
+def _digest_like(digest: str, path: Path) -> str:
+    return checksum.of_file(path) if checksum.is_checksum(digest) else sha256_of(path)
 
 
 def _is_size(path: Path, size: int) -> bool:

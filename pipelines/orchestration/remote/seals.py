@@ -5,7 +5,9 @@ root on an object store  the same name on the store, written after the artifact:
                          and a copy in the state folder                      one listing: size and etag
 """
 
+from collections.abc import Mapping
 from pathlib import Path
+from types import MappingProxyType
 
 from components.records import seal
 from components.records.seal import Seal
@@ -13,6 +15,8 @@ from components.storage.hashing import HashCache, HashedFile, digest_of
 from components.storage.location import Location
 from components.storage.objects import ObjectPath
 from pipelines.config import RunConfig
+
+NOTHING: Mapping[str, str] = MappingProxyType({})
 
 
 def path(config: RunConfig, folder: Location) -> Path:
@@ -52,10 +56,16 @@ def remove(config: RunConfig, folder: Location) -> None:
     path(config, folder).unlink(missing_ok=True)
 
 
-def of_listing(folder: ObjectPath, known: Seal | None = None) -> Seal:
-    """Returns the seal of a folder on a store by its listing, with the digests that are known."""
+def of_listing(folder: ObjectPath, known: Seal | None = None, checksums: Mapping[str, str] = NOTHING) -> Seal:
+    """Returns the seal of a folder on a store by its listing.
+
+    Args:
+        folder: the folder.
+        known: digests of files that were read on this machine.
+        checksums: of shards that workers have written.
+    """
     listed = folder.files_below()
-    digests = {file.path: file.sha256 for file in known.files} if known else {}
+    digests = {**checksums, **({file.path: file.sha256 for file in known.files} if known else {})}
     files = [HashedFile(name, stat.st_size, digests.get(name, "")) for name, stat in sorted(listed.items())]
     return Seal(tuple(files), {name: stat.identity for name, stat in listed.items()})
 

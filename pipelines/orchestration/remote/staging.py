@@ -187,7 +187,7 @@ class RemoteStaged(Staged):
         if not self.is_remote:
             folder.remove_tree()  # objects of a number that was used before, with metadata that are gone
             upload(local, folder, [file.path for file in sealed.files], self._lease.require)
-        listed = seals.of_listing(folder, sealed)
+        listed = seals.of_listing(folder, sealed, seal.checksums_in(local))
         if listed.etags != self._written[str(folder)].etags if self.is_remote else listed.files != sealed.files:
             raise PenstockError(
                 f"{folder}: the store lists other files than the node wrote; does another program write there?"

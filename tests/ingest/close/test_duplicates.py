@@ -3,6 +3,7 @@
 from collections import Counter, defaultdict
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -10,9 +11,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from components.ingest.close import duplicates
-from components.ingest.close.duplicates import Duplicates
+from components.ingest.close.duplicates import Duplicates, row_name
 from components.ingest.write import fingerprints
-from components.ingest.write.fingerprints import Hashes, fingerprint_writer, name_of
+from components.ingest.write.fingerprints import ROW, Hashes, fingerprint_writer
+from components.ingest.write.shards import fingerprints_of
 
 Record = tuple[int, int]  # content and label
 
@@ -43,6 +45,17 @@ def counted(shards: Sequence[Sequence[Record]]) -> tuple[int, int, int]:
     return sum(several) - len(several), len(several), sum(len(each) > 1 for each in labels.values())
 
 
+def by_buckets(artifact: Path, names: Sequence[str], buckets: int) -> Duplicates:
+    """Finds duplicates as workers do: each shard is cut, each bucket is compared alone, in any order of its pieces."""
+    groups: dict[int, list[tuple[str, Any]]] = {bucket: [] for bucket in range(buckets)}
+    extra = 0
+    for name in reversed(names):
+        for bucket, left_out, rows in duplicates.divide(artifact, name, buckets):
+            groups[bucket].append((name, np.frombuffer(rows, ROW)))
+            extra += left_out
+    return duplicates.total([duplicates.compare(pieces) for pieces in groups.values()], extra)
+
+
 RECORDS = st.tuples(st.integers(0, 30), st.integers(0, 2))
 
 
@@ -56,8 +69,10 @@ def test_counts_are_those_of_all_records_together(
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(fingerprints, "_RUN", run)
         patch.setattr(duplicates, "_BUCKET", bucket)
-        found = duplicates.find(artifact, write(artifact, shards))
+        names = write(artifact, shards)
+        found = duplicates.find(artifact, names)
 
+        assert by_buckets(artifact, names, bucket) == found
     assert (found.extra, found.groups, found.conflicts) == counted(shards)
 
 
@@ -92,7 +107,7 @@ def test_warnings(tmp_path: Path) -> None:
 
     same, conflict = (f"{names[0]} record {number} = {names[1]} record {number}" for number in (2, 3))
 
-    assert duplicates.find(tmp_path, names).warnings() == [
+    assert duplicates.find(tmp_path, names).warnings(row_name) == [
         f"2 exact duplicates in 1 groups, each kept within one split, such as {same}",
         f"1 groups of equal records have different labels, such as {conflict}",
     ]
@@ -102,7 +117,7 @@ def test_records_that_are_all_different_give_no_warning(tmp_path: Path) -> None:
     """Neither do no records at all."""
     names = write(tmp_path, [[(1, 0), (2, 0)], [(3, 0)]])
 
-    assert (duplicates.find(tmp_path, names), Duplicates().warnings()) == (Duplicates(), [])
+    assert (duplicates.find(tmp_path, names), Duplicates().warnings(row_name)) == (Duplicates(), [])
 
 
 def test_one_record_a_million_times_takes_two_rows(tmp_path: Path) -> None:
@@ -110,13 +125,13 @@ def test_one_record_a_million_times_takes_two_rows(tmp_path: Path) -> None:
     names = write(tmp_path, [[(7, 1)] * 1000], step=100)
 
     assert duplicates.find(tmp_path, names).extra == 999
-    assert (tmp_path / name_of(names[0])).stat().st_size == 3 * 16  # with the row before the run
+    assert (tmp_path / fingerprints_of(names[0])).stat().st_size == 3 * 16  # with the row before the run
 
 
 def test_a_shard_without_fingerprints_is_left_out(tmp_path: Path) -> None:
     """Such as a shard of an earlier version."""
     names = write(tmp_path, [[(1, 0)], [(1, 0)]])
-    (tmp_path / name_of(names[1])).unlink()
+    (tmp_path / fingerprints_of(names[1])).unlink()
 
     assert duplicates.find(tmp_path, names) == Duplicates()
 

@@ -4,6 +4,7 @@ import io
 from collections.abc import Callable
 from pathlib import Path
 
+import apache_beam as beam
 import numpy as np
 import numpy.typing as npt
 import orjson
@@ -12,24 +13,29 @@ from hypothesis import given
 from hypothesis import strategies as st
 from PIL import Image
 
-from components.ingest.close import manifest as closing
+from components.ingest import run as ingesting
+from components.ingest.close import near_duplicates
 from components.ingest.close.near_duplicates import (
+    FoundImage,
     HashedImages,
     NearDuplicates,
     NearPair,
-    check,
+    PackedImages,
     find,
+    named,
     within,
 )
 from components.ingest.sources import SourceFile
-from components.ingest.sources.image_folder import SOURCE
-from components.ingest.survey.listing import ListedFile, Listing
+from components.ingest.survey import survey
+from components.ingest.survey.listed_files import ListedFile, ListedFiles
+from components.ingest.survey.listing import Listing
+from components.ingest.units import Output
 from components.ingest.write import shards
-from components.ingest.write.files import write_shard
 from components.ingest.write.report import ShardReport, pack_hashes
 from components.records.manifest import NEAR_DUPLICATES, Manifest
 from components.settings.ingest import Ingest
 from components.settings.splits import Splits
+from components.storage.hashing import HashCache
 from data.digits import write_image_folder
 
 Take = Callable[[Path], Listing]
@@ -49,12 +55,20 @@ def report(split: str, perceptual_hashes: str, sides: dict[int, int]) -> ShardRe
 def images(*rows: tuple[int, int]) -> HashedImages:
     """Returns images of (perceptual hash, split)."""
     hashes, splits = zip(*rows, strict=True) if rows else ((), ())
-    return HashedImages(np.arange(len(rows), dtype=np.uint64), np.array(hashes, np.uint64), np.array(splits, np.int64))
+    numbers = np.arange(len(rows))
+    of = np.zeros(len(rows), np.int64)
+    contents, in_splits = numbers.astype(np.uint64), np.array(splits, np.int64)
+    return HashedImages(contents, np.array(hashes, np.uint64), in_splits, numbers, of, ["shard"])
+
+
+def by_number(image: FoundImage) -> str:
+    """Names an image by its number."""
+    return str(image.number)
 
 
 def found(*rows: tuple[int, int], bits: int = 3) -> NearDuplicates:
     """Compares images, which are named by their numbers."""
-    return find(images(*rows), [str(number) for number in range(len(rows))], bits)
+    return named(find(images(*rows), bits), by_number)
 
 
 def brute(hashes: npt.NDArray[np.uint64], bits: int) -> list[list[int]]:
@@ -129,36 +143,59 @@ class TestPairs:
     def test_many_pairs_are_counted_and_the_first_are_listed(self) -> None:
         """Four hundred million pairs are a number, not a list."""
         many = images(*((HASH, number % 2) for number in range(40_000)))
-        made = find(many, ["x"] * 40_000, 3)
+        made = find(many, 3)
 
         assert (made.count, len(made.pairs), made.complete) == (20_000 * 20_000, 10_000, True)
 
 
-def listing(*paths: str) -> Listing:
-    """Returns files whose content is named by their number."""
-    items = (ListedFile(SourceFile(path, ""), 1, f"{number:016x}" + 48 * "0") for number, path in enumerate(paths))
-    return Listing(tuple(items), (), ())
-
-
 def packed(*hashes: tuple[int, int]) -> str:
     """Returns (number of the content, perceptual hash) as in a report."""
-    return pack_hashes([(f"{number:016x}" + 48 * "0", value) for number, value in hashes])
+    return pack_hashes([(f"{number:016x}" + 48 * "0", value, number) for number, value in hashes])
+
+
+@given(st.integers(0, 2**32), st.integers(0, 8), st.integers(1, 9))
+def test_buckets_find_the_same_pairs(seed: int, bits: int, buckets: int) -> None:
+    """On an engine, each bucket is compared alone: every pair is counted once, in the same order."""
+    random = np.random.default_rng(seed)
+    hashes = random.integers(0, 1 << 64, 6, np.uint64)
+    flips = random.integers(0, 64, (60, random.integers(1, 11)), np.uint64)
+    near = (random.choice(hashes, 60) ^ np.bitwise_xor.reduce(np.uint64(1) << flips, axis=1)).tolist()
+    reports = [
+        ShardReport(split, f"{split} {part}", perceptual_hashes=packed(*list(enumerate(near))[number + part :: 6]))
+        for number, split in enumerate(("train", "eval", "test"))
+        for part in (0, 3)
+    ]
+    everything = near_duplicates.of_reports(reports)
+    parts: dict[tuple[int, int], list[PackedImages]] = {}
+    for images in reversed(everything):
+        for number, bucket, part in near_duplicates.divide(images, bits, buckets):
+            parts.setdefault((number, bucket), []).append(part)
+    found = [near_duplicates.compare(part, bits, number) for (number, _), part in parts.items()]
+
+    assert near_duplicates.total(found) == near_duplicates.compare(everything, bits)
 
 
 class TestReports:
     """The reports of all shards are compared."""
 
-    def test_files_are_named(self) -> None:
+    def test_rows_are_named_by_their_images(self) -> None:
         """A content with two files is named by the first."""
         reports = [
-            report("train", packed((0, HASH), (1, HASH ^ 255)), {9: 2}),
-            report("eval", packed((2, HASH ^ 1)), {9: 1}),
+            report("train", packed((1, HASH), (2, HASH ^ 255)), {9: 2}),
+            report("eval", packed((3, HASH ^ 1)), {9: 1}),
         ]
-        files = Listing((*listing("a.jpg", "b.jpg", "c.jpg").files, *listing("z.jpg").files), (), ())
-        made, warnings = check(files, reports, Ingest())
+        files = ListedFiles(
+            ListedFile(SourceFile(path, ""), 1, f"{number:016x}" + 48 * "0")
+            for path, number in (("a.jpg", 1), ("b.jpg", 2), ("c.jpg", 3), ("z.jpg", 1))
+        )
+        found = near_duplicates.compare(near_duplicates.of_reports(reports), 3)
+        names = near_duplicates.names_of(Listing(files, (), ()), found)
+        made = named(found, lambda image: names[image.content])
 
         assert made == NearDuplicates(1, (NearPair("a.jpg", "train", "c.jpg", "eval", 1),))
-        assert warnings == [f"1 {SAME}, such as a.jpg (train) = c.jpg (eval); all are listed in near_duplicates.jsonl"]
+        assert made.warnings(3) == [
+            f"1 {SAME}, such as a.jpg (train) = c.jpg (eval); all are listed in near_duplicates.jsonl"
+        ]
 
     def test_an_incomplete_search_says_so(self) -> None:
         """So does a list that is not complete."""
@@ -170,13 +207,11 @@ class TestReports:
 
     def test_it_can_be_turned_off(self) -> None:
         """ingest.near_duplicate_bits = -1."""
-        reports = [report("train", packed((0, HASH)), {9: 1}), report("eval", packed((1, HASH)), {9: 1})]
-
-        assert check(listing("a", "b"), reports, Ingest(near_duplicate_bits=-1)) == (NearDuplicates(), [])
+        assert near_duplicates.applies([report("train", "", {9: 1})], Ingest(near_duplicate_bits=-1)) is None
 
     def test_a_check_of_headers_says_that_nothing_was_searched(self) -> None:
         """ingest.image_check = header."""
-        _, warnings = check(listing("a"), [report("train", "", {9: 1})], Ingest(image_check="header"))
+        warnings = near_duplicates.applies([report("train", "", {9: 1})], Ingest(image_check="header"))
 
         assert warnings == ["near duplicates were not searched: ingest.image_check = header decodes no image"]
 
@@ -185,17 +220,19 @@ class TestReports:
         """Rows have no hashes, texts have side 0, and a unit of bad rows alone has no split."""
         reports = [report("train", "", {}), report("eval", "", {0: 7}), report("", "", {})]
 
-        assert check(listing("a"), reports, Ingest.model_validate({"image_check": image_check})) == (
-            NearDuplicates(),
-            [],
-        )
+        assert near_duplicates.applies(reports, Ingest.model_validate({"image_check": image_check})) == []
+        assert near_duplicates.compare(near_duplicates.of_reports(reports), 3).count == 0
 
 
-def ingested(data: Path, artifact: Path, take: Take, settings: Ingest) -> Manifest:
-    """Ingests a folder without Beam."""
-    files = take(data)
-    reports = [write_shard(shard, SOURCE, data, artifact, settings) for shard in shards.assign(files.files, settings)]
-    return closing.close(artifact, files, reports, settings, artifact / "list")
+def ingested(data: Path, artifact: Path, settings: Ingest) -> Manifest:
+    """Ingests a folder in this process."""
+    artifact.mkdir()
+
+    def take() -> survey.Survey:
+        return survey.take(str(data), settings, HashCache(None))
+
+    job = ingesting.IngestJob(take(), Output(artifact, settings), artifact.with_suffix(".jsonl"))
+    return ingesting.run(job, beam.Pipeline, take)
 
 
 def scene(seed: int) -> Image.Image:
@@ -220,7 +257,7 @@ def test_copies_in_different_splits_give_a_warning(data: Path, tmp_path: Path, t
     for seed in range(20):
         save(scene(seed), data / "cats" / f"{seed}.jpg", quality=90)
         save(scene(seed).resize((80, 60)), data / "dogs" / f"{seed}.jpg", quality=60)
-    made = ingested(data, tmp_path / "out", take, SPLITS)
+    made = ingested(data, tmp_path / "out", SPLITS)
     split = {item.file.path: shards.split_of(item.sha256, SPLITS.splits) for item in take(data).files}
     separated = {seed for seed in range(20) if split[f"cats/{seed}.jpg"] != split[f"dogs/{seed}.jpg"]}
     lines = [orjson.loads(line) for line in (tmp_path / "out" / NEAR_DUPLICATES).read_bytes().splitlines()]
@@ -232,31 +269,28 @@ def test_copies_in_different_splits_give_a_warning(data: Path, tmp_path: Path, t
     assert [warning.partition(",")[0] for warning in made.warnings] == [f"{len(separated)} {SAME}"]
 
 
-def test_exact_copies_are_no_near_duplicates(data: Path, tmp_path: Path, take: Take) -> None:
+def test_exact_copies_are_no_near_duplicates(data: Path, tmp_path: Path) -> None:
     """They are in one split, and have a warning of their own."""
     for name in ("a", "b", "c"):
         save(scene(1), data / "cats" / f"{name}.jpg")
-    made = ingested(data, tmp_path / "out", take, SPLITS)
+    made = ingested(data, tmp_path / "out", SPLITS)
 
     assert [warning.partition(" in ")[0] for warning in made.warnings] == ["2 exact duplicates"]
     assert not (tmp_path / "out" / NEAR_DUPLICATES).exists()
 
 
-def test_blank_sheets_are_no_near_duplicates(data: Path, tmp_path: Path, take: Take) -> None:
+def test_blank_sheets_are_no_near_duplicates(data: Path, tmp_path: Path) -> None:
     """Too plain to have a perceptual hash is not the same as a copy."""
     for number in range(30):
         save(Image.new("L", (60, 40), 8 * number), data / "sheets" / f"{number}.jpg")
 
-    assert ingested(data, tmp_path / "out", take, SPLITS).warnings == ()
+    assert ingested(data, tmp_path / "out", SPLITS).warnings == ()
 
 
-def test_digits_are_not_near_duplicates(tmp_path: Path, take: Take) -> None:
+def test_digits_are_not_near_duplicates(tmp_path: Path) -> None:
     """Among 600 handwritten digits of 8 x 8 pixels hardly any pair looks the same."""
     write_image_folder(tmp_path / "digits", limit=600)
-    files, settings = take(tmp_path / "digits"), SPLITS
-    reports = [
-        write_shard(shard, SOURCE, tmp_path / "digits", tmp_path / "out", settings)
-        for shard in shards.assign(files.files, settings)
-    ]
+    ingested(tmp_path / "digits", tmp_path / "out", SPLITS)
+    listed = tmp_path / "out" / NEAR_DUPLICATES
 
-    assert check(files, reports, settings)[0].count <= 6
+    assert (len(listed.read_bytes().splitlines()) if listed.exists() else 0) <= 6

@@ -9,17 +9,21 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from components.errors import BadInput
-from components.ingest.sources import FileRecord, Found, SourceFile
+from components.ingest.sources import FileRecord, Found, SourceFile, SourceFiles
 from components.ingest.sources.image_folder import SOURCE
-from components.ingest.survey import listing
-from components.ingest.survey.listing import ListedFile, ListedFiles, Listing
+from components.ingest.survey import listed_files, listing
+from components.ingest.survey.listed_files import ListedFile, ListedFiles
+from components.ingest.survey.listing import Listing
 from components.records.quarantine import Quarantined
 from components.settings.ingest import Ingest
 from components.storage.entries import Entries
 from components.storage.hashing import HashCache
 from components.storage.paths import DataPath
+from components.storage.uri_path import RemoteStat
 
 Take = Callable[[Path], Listing]
 
@@ -39,7 +43,7 @@ def test_every_file_is_listed_with_size_and_digest(data: Path, take: Take) -> No
     (data / "README").write_bytes(b"read me")
 
     assert take(data) == Listing(
-        files=tuple(
+        files=ListedFiles(
             ListedFile(SourceFile(path, path[:4]), len(content), hashlib.sha256(content).hexdigest())
             for path, content in (("cats/1.jpg", b"one"), ("cats/2.jpg", b"two"), ("dogs/3.jpg", b"three"))
         ),
@@ -152,20 +156,6 @@ def test_the_digest_is_the_same_in_another_place(data: Path, tmp_path: Path, tak
     assert take(tmp_path / "elsewhere").digest == take(data).digest
 
 
-def test_files_with_the_same_bytes_are_grouped(data: Path, take: Take) -> None:
-    """Promise A6: exact duplicates are grouped, also across classes."""
-    shutil.copy(data / "cats" / "1.jpg", data / "dogs" / "1.jpg")
-    shutil.copy(data / "cats" / "2.jpg", data / "cats" / "4.jpg")
-    groups = [[item.file.path for item in group] for group in take(data).duplicates()]
-
-    assert groups == [["cats/1.jpg", "dogs/1.jpg"], ["cats/2.jpg", "cats/4.jpg"]]
-
-
-def test_without_equal_bytes_there_are_no_groups(data: Path, take: Take) -> None:
-    """A file is not its own duplicate."""
-    assert take(data).duplicates() == []
-
-
 class Vanishing:
     """A source whose file is gone by the time it is hashed."""
 
@@ -217,17 +207,62 @@ def test_files_that_were_not_read_are_equal_by_their_stat() -> None:
     assert ListedFile(SourceFile("a", ""), 7, "ab", "7:one") == ListedFile(SourceFile("a", ""), 7, "ab", "7:two")
 
 
-def test_files_that_were_not_read_are_no_duplicates() -> None:
-    """They have no digest to compare."""
-    files = ListedFiles([unread("a.csv", "7:one"), unread("b.csv", "7:one")])
-
-    assert (files.has_duplicates(), Listing(files, (), ()).duplicates()) == (False, [])
-
-
 def test_files_in_columns_are_read_by_index_as_in_a_loop(monkeypatch: pytest.MonkeyPatch) -> None:
     """Whether or not they were read, beyond one block of digests."""
-    monkeypatch.setattr(listing, "_BLOCK", 2)
+    monkeypatch.setattr(listed_files, "_BLOCK", 2)
     files = [ListedFile(SourceFile(f"{n}", "a"), n, f"{n:064x}", f"{n}:{n}") for n in range(5)]  # the first: not read
     columns = ListedFiles(files)
 
     assert list(columns) == [columns[at] for at in range(5)] == [replace(files[0], sha256=""), *files[1:]]
+
+
+FILES = st.lists(st.tuples(st.text(max_size=5), st.integers(0, 1 << 40), st.integers(0, 9)), max_size=30).map(
+    lambda drawn: ListedFiles(
+        ListedFile(SourceFile(f"c{known % 3}/{at} {name}", f"c{known % 3}"), size, f"{known:064x}", f"{size}:{name}")
+        for at, (name, size, known) in enumerate(drawn)
+    )
+)
+
+
+@given(files=FILES, step=st.integers(1, 7))
+def test_every_file_is_in_one_of_the_parts(files: ListedFiles, step: int) -> None:
+    """Each part has every n-th file, whole, also after it has travelled as bytes; files without a digest, too."""
+    parts = [ListedFiles.from_bytes(files.every(first, step).to_bytes()) for first in range(step)]
+
+    assert [list(part) for part in parts] == [list(files)[first::step] for first in range(step)]
+    assert [[item.stat for item in part] for part in parts] == [list(files.stats)[first::step] for first in range(step)]
+
+
+def test_a_name_that_is_not_utf8_travels() -> None:
+    """Names of files are bytes."""
+    name = os.fsdecode(b"cats/caf\xe9.jpg")
+    files = ListedFiles([ListedFile(SourceFile(name, "cats"), 1, "ab" * 32)])
+
+    assert ListedFiles.from_bytes(files.to_bytes())[0].file.path == name
+
+
+def test_files_of_a_store_have_the_columns_of_its_listing() -> None:
+    """Their stat is size and etag, and nothing was read."""
+    entries = Entries()
+    for number, name in enumerate(("cats/1.jpg", "cats/2.jpg", "dogs/3.jpg")):
+        entries.append(name, RemoteStat(number, 9, f"e{number}"))
+    sources = SourceFiles(paths=entries.names)
+    for name in entries.names:
+        sources.append_label(name[:4])
+    files = ListedFiles.on_store(sources, entries)
+
+    assert list(files.identities()) == [
+        ("cats/1.jpg", "cats", "stat 0:e0"), ("cats/2.jpg", "cats", "stat 1:e1"), ("dogs/3.jpg", "dogs", "stat 2:e2"),
+    ]  # fmt: skip
+    assert list(ListedFiles.from_bytes(files.every(1, 2).to_bytes())) == [files[1]]
+
+
+def test_paths_are_sorted_as_those_of_a_store(data: Path, take: Take) -> None:
+    """So shards are the same: whole paths, not folder by folder."""
+    for name in ("cats.2/1.jpg", "cats/a/1.jpg", "cats/a-b/1.jpg", "cats/a.jpg"):
+        (data / name).parent.mkdir(parents=True, exist_ok=True)
+        (data / name).write_bytes(b"x")
+    names = [item.file.path for item in take(data).files]
+
+    assert names == sorted(names)
+    assert names[0] == "cats.2/1.jpg"

@@ -3,7 +3,7 @@
 import base64
 import hashlib
 import os
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import replace
 from pathlib import Path
@@ -15,10 +15,11 @@ import tensorflow as tf
 from components.ingest.close import reports
 from components.ingest.images.checks import ImageChecker
 from components.ingest.sources.image_folder import SOURCE
-from components.ingest.survey.listing import ListedFile, Listing
-from components.ingest.write.files import record_id, write_shard
+from components.ingest.survey.listed_files import ListedFile, ListedFiles
+from components.ingest.survey.listing import Listing
+from components.ingest.write.files import UnitReader, record_id, write_unit
 from components.ingest.write.report import ShardReport
-from components.ingest.write.shards import ShardFiles
+from components.ingest.write.shards import PlainSplits, fingerprints_of
 from components.records import checksum
 from components.records.quarantine import Quarantined, Rejected
 from components.settings.ingest import Ingest
@@ -36,9 +37,19 @@ def fill(data: Path, files: dict[str, bytes]) -> None:
         (data / name).write_bytes(content)
 
 
-def write(files: Sequence[ListedFile], data: Path, artifact: Path) -> ShardReport:
-    """Writes one shard of these files."""
-    return write_shard(ShardFiles("train", 0, 1, files), SOURCE, data, artifact, Ingest())
+def write(
+    files: Sequence[ListedFile], data: Path, artifact: Path, checks: Path | None = None, **settings: Any
+) -> ShardReport:
+    """Writes one work unit of these files, all of which go to the training split."""
+    chosen = Ingest(**settings).model_copy(update={"splits": PlainSplits((("train", 1.0),), "", stratify=False)})
+    reader = UnitReader(ListedFiles(files), range(len(files)), SOURCE, data, chosen, checks)
+    (report,) = write_unit(reader, "00000-of-00001", artifact)
+    return report
+
+
+def in_order(files: Iterable[str]) -> list[str]:
+    """Returns paths in the order in which they are read."""
+    return sorted(files, key=lambda path: hashlib.sha256(path.encode()).digest())
 
 
 def records(artifact: Path) -> list[dict[str, Any]]:
@@ -65,27 +76,27 @@ class TestRecords:
     """What later nodes read."""
 
     def test_records_are_read_back_equal(self, data: Path, artifact: Path, take: Take, image: Image) -> None:
-        """Image bytes, label and id, in the order of the files."""
+        """Image bytes, label and id, in the order of the hashes of their paths."""
         files = {"chat noir/1.png": image(1), "dogs/2.jpg": image(2, "JPEG"), "猫/3.png": image(3)}
         fill(data, files)
         write(take(data).files, data, artifact)
 
         assert records(artifact) == [
             {
-                "image": [content],
+                "image": [files[path]],
                 "label": [path.partition("/")[0].encode()],
-                "id": [int(hashlib.sha256(content).hexdigest()[:16], 16) >> 1],
+                "id": [int(hashlib.sha256(files[path]).hexdigest()[:16], 16) >> 1],
             }
-            for path, content in files.items()
+            for path in in_order(files)
         ]
 
-    def test_many_files_keep_their_order(self, data: Path, artifact: Path, take: Take, image: Image) -> None:
-        """Whatever is buffered between."""
-        fill(data, {f"cats/{index:03d}.png": image(index) for index in range(260)})
-        files = take(data).files
-        write(files, data, artifact)
+    def test_classes_are_mixed(self, data: Path, artifact: Path, take: Take, image: Image) -> None:
+        """A listing has one class after the other: a shuffle buffer would hold one class alone."""
+        fill(data, {f"{'cats' if index < 100 else 'dogs'}/{index:03d}.png": image(index) for index in range(200)})
+        write(take(data).files, data, artifact)
+        labels = [record["label"] for record in records(artifact)]
 
-        assert [record["id"] for record in records(artifact)] == [[record_id(item.sha256)] for item in files]
+        assert all(labels[start : start + 20] != [[label]] * 20 for start in range(180) for label in (b"cats", b"dogs"))
 
     def test_an_id_is_a_positive_number(self) -> None:
         """63 bits of the hash fit into an int64 feature."""
@@ -153,44 +164,49 @@ class TestReport:
     def test_a_file_above_the_limit_is_quarantined_unread(self, data: Path, artifact: Path, take: Take) -> None:
         """Its size in the survey is enough."""
         fill(data, {"cats/1.png": bytes((1 << 20) + 1)})
-        shard = ShardFiles("train", 0, 1, take(data).files)
+        files = take(data).files
         (data / "cats" / "1.png").unlink()
-        report = write_shard(shard, SOURCE, data, artifact, Ingest(max_file_mb=1))
+        report = write(files, data, artifact, max_file_mb=1)
 
         assert report.quarantined == (Quarantined("cats/1.png", "1,048,577 bytes, more than max_file_mb = 1"),)
 
-    def test_a_shard_of_bad_files_is_empty(self, data: Path, artifact: Path, take: Take) -> None:
-        """The shard exists, with no record in it."""
+    def test_bad_files_alone_have_no_shard(self, data: Path, artifact: Path, take: Take) -> None:
+        """As for rows; the gate finds an empty split."""
         fill(data, {"cats/1.jpg": b"<html>"})
         report = write(take(data).files, data, artifact)
 
-        assert (report.records, report.bytes, len(report.quarantined)) == (0, 0, 1)
-        assert records(artifact) == []
+        assert (report.name, report.records, len(report.quarantined)) == ("", 0, 1)
+        assert not artifact.exists()
 
-    def test_a_shard_of_no_files_is_empty(self, data: Path, artifact: Path) -> None:
-        """Readers find a file for an empty split."""
-        report = write((), data, artifact)
+    def test_each_split_has_a_shard(self, data: Path, artifact: Path, take: Take, image: Image) -> None:
+        """A6: the content decides; equal bytes are in one split. What was quarantined is reported once."""
+        fill(data, {f"{label}/{number}.png": image(number) for number in range(60) for label in ("cats", "dogs")})
+        (data / "cats" / "bad.png").write_bytes(b"no image")
+        files = take(data).files
+        reader = UnitReader(files, range(len(files)), SOURCE, data, Ingest())
+        made = write_unit(reader, "00000-of-00001", artifact)
+        shards = [report.name for report in made]
 
-        assert (report.records, report.bytes, report.checksum) == (0, 0, checksum.of_bytes(b""))
-        assert published(artifact) == [NAME]
+        assert shards == [f"Split-{split}/data_tfrecord-00000-of-00001" for split in ("train", "eval", "test")]
+        assert [report.classes["cats"] == report.classes["dogs"] > 0 for report in made] == [True] * 3
+        assert [len(report.quarantined) for report in made] == [1, 0, 0]
+        assert published(artifact) == sorted([*shards, *map(fingerprints_of, shards)])
 
     def test_a_report_is_read_back_unchanged(self, data: Path, artifact: Path, take: Take, image: Image) -> None:
         """Reports are files beside the shards."""
         fill(data, {"cats/1.png": image(1), "cats/2.jpg": b"<html>"})
-        shard = ShardFiles("train", 0, 1, take(data).files)
-        report = write_shard(shard, SOURCE, data, artifact, Ingest())
-        reports.store(artifact, shard.name, [report])
+        report = write(take(data).files, data, artifact)
+        reports.store(artifact, "files-0", [report])
 
-        assert reports.collect(artifact, [shard.name]) == [report]
+        assert reports.collect(artifact, ["files-0"]) == [report]
 
     def test_a_bad_file_whose_name_is_not_utf8_is_reported(
         self, data: Path, artifact: Path, take: Take, image: Image
     ) -> None:
         """With the byte escaped, as for files that are quarantined by the survey."""
         fill(data, {"cats/1.png": image(1), os.fsdecode(b"cats/caf\xe9.jpg"): b""})
-        shard = ShardFiles("train", 0, 1, take(data).files)
-        reports.store(artifact, shard.name, [write_shard(shard, SOURCE, data, artifact, Ingest())])
-        (collected,) = reports.collect(artifact, [shard.name])
+        reports.store(artifact, "files-0", [write(take(data).files, data, artifact)])
+        (collected,) = reports.collect(artifact, ["files-0"])
 
         assert [bad.path for bad in collected.quarantined] == ["cats/caf\\xe9.jpg"]
 
@@ -200,10 +216,10 @@ class TestReport:
         """Like any other failure."""
         name = os.fsdecode(b"cats/caf\xe9.png")
         fill(data, {name: image(1)})
-        shard = ShardFiles("train", 0, 1, take(data).files)
+        files = take(data).files
         (data / name).unlink()
-        reports.store(artifact, shard.name, [write_shard(shard, SOURCE, data, artifact, Ingest())])
-        (collected,) = reports.collect(artifact, [shard.name])
+        reports.store(artifact, "files-0", [write(files, data, artifact)])
+        (collected,) = reports.collect(artifact, ["files-0"])
 
         assert collected.failure == f"{data}/cats/caf\\xe9.png: cannot be read: No such file or directory"
 
@@ -214,11 +230,10 @@ class TestStored:
     def test_raw_pixels_are_stored_and_counted(self, data: Path, artifact: Path, take: Take, image: Image) -> None:
         """The report says why the bytes are not those of the file."""
         fill(data, {"cats/1.png": image(1, size=(20, 10)), "cats/2.png": image(2, size=(6, 4))})
-        shard = ShardFiles("train", 0, 1, take(data).files)
-        report = write_shard(shard, SOURCE, data, artifact, Ingest(store="raw", store_side=8))
+        report = write(take(data).files, data, artifact, store="raw", store_side=8)
         images = [record["image"] for record in records(artifact)]
 
-        assert images == [
+        assert sorted(images, reverse=True) == [
             [b"P6 00016 00008 255\n" + bytes([1, 0, 7]) * 128],
             [b"P6 00006 00004 255\n" + bytes([2, 0, 7]) * 24],
         ]
@@ -228,7 +243,7 @@ class TestStored:
         """Augmentation is the same for any stored size."""
         fill(data, {"cats/1.png": image(1)})
         (item,) = take(data).files
-        write_shard(ShardFiles("train", 0, 1, (item,)), SOURCE, data, artifact, Ingest(store="raw"))
+        write((item,), data, artifact, store="raw")
 
         assert [record["id"] for record in records(artifact)] == [[record_id(item.sha256)]]
 
@@ -242,11 +257,10 @@ class TestCachedChecks:
         """A false result in the cache is used; without the cache the image is checked."""
         fill(data, {"cats/1.png": image(1)})
         (item,) = take(data).files
-        shard = ShardFiles("train", 0, 1, (item,))
         with ImageChecker(tmp_path / "checks.db", Ingest()) as checks:
             checks.check(image(1, size=(50, 30)), item.sha256)
-        known = write_shard(shard, SOURCE, data, artifact, Ingest(), tmp_path / "checks.db")
-        unknown = write_shard(shard, SOURCE, data, artifact, Ingest())
+        known = write((item,), data, artifact, tmp_path / "checks.db")
+        unknown = write((item,), data, artifact)
 
         assert (known.sides, unknown.sides) == ({30: 1}, {4: 1})
 
@@ -256,7 +270,7 @@ class TestCachedChecks:
         """Good and bad ones."""
         fill(data, {"cats/1.png": image(1), "cats/2.jpg": b"<html>"})
         good, bad = take(data).files
-        write_shard(ShardFiles("train", 0, 1, (good, bad)), SOURCE, data, artifact, Ingest(), tmp_path / "checks.db")
+        write((good, bad), data, artifact, tmp_path / "checks.db")
         with ImageChecker(tmp_path / "checks.db", Ingest()) as checks:
             assert checks.check(b"no image", good.sha256).content == b"no image"
             with pytest.raises(Rejected, match="starts with '<html>'"):

@@ -7,16 +7,14 @@ differently in each run, and no seed could reproduce a model. Sums of integers a
 """
 
 import math
-from functools import partial
+from dataclasses import dataclass
 from typing import Any
 
-import apache_beam as beam
 import numpy as np
-import tensorflow as tf
-import tensorflow_transform as tft
 from numpy.typing import NDArray
 
-from components.fitting.combine import CombineRows
+from components.fitting.analysis import trace
+from components.fitting.analysis.trace import Arrays
 
 _BITS = 24  # the precision of float32; an int64 can sum 2^39 such parts
 _CHUNK = 1 << 16  # values per step, so that they stay in the CPU cache
@@ -26,9 +24,28 @@ Integers = NDArray[np.int64]
 
 def fit(values: Any, width: int) -> tuple[Any, Any]:
     """Returns mean and variance of each of `width` float32 columns, non-finite values excluded; NaN without values."""
-    combine = beam.CombineGlobally(CombineRows(partial(Sums, width)))
-    (found,) = tft.experimental.ptransform_analyzer([values], combine, [tf.float32], [[2, width]])
+    found = trace.result(Moments(width), values)
     return found[0], found[1]
+
+
+@dataclass(frozen=True)
+class Moments:
+    """Mean and variance of `width` columns."""
+
+    width: int
+
+    def start(self) -> "Sums":
+        """Returns sums of nothing."""
+        return Sums(self.width)
+
+    def constant(self, counted: "Sums") -> NDArray[Any]:
+        """Returns the moments."""
+        return counted.result()
+
+    def files(self, counted: "Sums") -> dict[str, bytes]:
+        """Returns no file."""
+        del counted
+        return {}
 
 
 class Sums:
@@ -59,6 +76,22 @@ class Sums:
         self.counts += other.counts
         _merge(self.values, other.values)
         _merge(self.squares, other.squares)
+
+    def arrays(self) -> dict[str, NDArray[Any]]:
+        """Returns counts and sums as integers."""
+        found = {"counts": self.counts}
+        for name, sums in (("values", self.values), ("squares", self.squares)):
+            places = sorted(sums)
+            found[f"{name}_places"] = np.array(places, np.int64)
+            found[name] = np.array([sums[place] for place in places], np.int64).reshape(-1, len(self.counts))
+        return found
+
+    def load(self, arrays: Arrays) -> None:
+        """Replaces counts and sums by what `arrays` returned."""
+        self.counts = arrays["counts"]
+        self.values, self.squares = (
+            dict(zip(arrays[f"{name}_places"].tolist(), arrays[name], strict=True)) for name in ("values", "squares")
+        )
 
     def result(self) -> NDArray[np.float32]:
         """Returns a row of means and a row of variances, rounded once, at the end."""

@@ -7,16 +7,14 @@ more bits than the whole. Counts stay exact. Up to 16,384 distinct values per co
 neighbouring values share a key.
 """
 
-from functools import partial
+from dataclasses import dataclass
 from typing import Any
 
-import apache_beam as beam
 import numpy as np
-import tensorflow as tf
-import tensorflow_transform as tft
 from numpy.typing import NDArray
 
-from components.fitting.combine import CombineRows
+from components.fitting.analysis import trace
+from components.fitting.analysis.trace import Arrays
 
 _MAX_KEYS = 1 << 14  # distinct keys per column
 _CHUNK = 1 << 16  # rows counted together, because sorting takes most of the time
@@ -26,9 +24,28 @@ Keys = NDArray[np.uint32]
 
 def fit(values: Any, width: int, buckets: int) -> Any:
     """Returns the edges between buckets, [width, buckets - 1], without non-finite values."""
-    combine = beam.CombineGlobally(CombineRows(partial(ValueCounts, width, buckets)))
-    (found,) = tft.experimental.ptransform_analyzer([values], combine, [tf.float32], [[width, buckets - 1]])
-    return found
+    return trace.result(Quantiles(width, buckets), values)
+
+
+@dataclass(frozen=True)
+class Quantiles:
+    """Edges of equally full buckets, for `width` columns."""
+
+    width: int
+    buckets: int
+
+    def start(self) -> "ValueCounts":
+        """Returns counts of nothing."""
+        return ValueCounts(self.width, self.buckets)
+
+    def constant(self, counted: "ValueCounts") -> NDArray[Any]:
+        """Returns the edges."""
+        return counted.result()
+
+    def files(self, counted: "ValueCounts") -> dict[str, bytes]:
+        """Returns no file."""
+        del counted
+        return {}
 
 
 class ValueCounts:
@@ -40,11 +57,6 @@ class ValueCounts:
         self.columns = [KeyCounts() for _ in range(width)]
         self._pending: list[Any] = []
 
-    def __getstate__(self) -> dict[str, Any]:
-        """Counts the pending rows before the accumulator is sent to another worker."""
-        self.count_pending()
-        return self.__dict__
-
     def add(self, rows: Any) -> None:
         """Adds a matrix of float32."""
         self._pending.append(rows)
@@ -55,6 +67,24 @@ class ValueCounts:
         """Returns the bucket edges of every column."""
         self.count_pending()
         return np.stack([column.edges(self._buckets) for column in self.columns])
+
+    def arrays(self) -> dict[str, NDArray[Any]]:
+        """Returns keys and counts of all columns, one column after another."""
+        self.count_pending()
+        return {
+            "bits": np.array([column.bits for column in self.columns], np.int64),
+            "sizes": np.array([len(column.keys) for column in self.columns], np.int64),
+            "keys": np.concatenate([column.keys for column in self.columns]),
+            "counts": np.concatenate([column.counts for column in self.columns]),
+        }
+
+    def load(self, arrays: Arrays) -> None:
+        """Replaces keys and counts by what `arrays` returned."""
+        ends = np.cumsum(arrays["sizes"])[:-1]
+        split = (np.split(arrays[name], ends) for name in ("keys", "counts"))
+        self._pending = []
+        for column, bits, keys, counts in zip(self.columns, arrays["bits"].tolist(), *split, strict=True):
+            column.bits, column.keys, column.counts = bits, keys, counts
 
     def merge(self, other: "ValueCounts") -> None:
         """Adds the counts of another worker."""

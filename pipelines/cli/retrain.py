@@ -1,0 +1,101 @@
+"""The command that follows data over time: one retraining, for one span."""
+
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from pipelines.cli.options import (
+    BeamArgs,
+    Data,
+    Label,
+    Metadata,
+    Name,
+    Root,
+    Runner,
+    Schema,
+    Set,
+    SettingsFile,
+    State,
+    TakeOver,
+    TaskName,
+    Wait,
+    settings_flags,
+)
+
+if TYPE_CHECKING:
+    from datetime import tzinfo
+
+_SIX_HOURS = 6 * 3600.0
+
+
+def retrain(
+    task: TaskName,
+    beam_args: BeamArgs = None,
+    span: Annotated[
+        str | None,
+        typer.Option(
+            metavar="SPAN",
+            help="The span to train up to: 7, 2026-11-14 or 2026-11-14T05. Default: the newest that is due, the last "
+            "day or hour that is over, or the highest number.",
+        ),
+    ] = None,
+    zone: Annotated[str, typer.Option("--timezone", metavar="ZONE", help="Time zone of the days and hours.")] = "UTC",
+    timeout: Annotated[
+        float, typer.Option(metavar="SECONDS", min=0, help="With ingest.late=wait: how long to wait for the span.")
+    ] = _SIX_HOURS,
+    again: Annotated[
+        bool, typer.Option("--again", help="Also if the span is done, or older than that of the newest model.")
+    ] = False,
+    data: Data = None,
+    root: Root = None,
+    state: State = None,
+    metadata: Metadata = None,
+    name: Name = None,
+    schema: Schema = None,
+    label: Label = "",
+    settings_file: SettingsFile = None,
+    flags: Set = None,
+    dry_run: Annotated[
+        bool, typer.Option("--dry-run", help="Print the window and which nodes would run; change nothing.")
+    ] = False,
+    wait: Wait = False,
+    take_over: TakeOver = False,
+    runner: Runner = None,
+) -> None:
+    """Train on the window of a span, and push the model if it is good enough; done spans are left alone."""
+    from pipelines import config
+    from pipelines.operate import retrain as operate
+
+    chosen = config.make(
+        task,
+        data=data,
+        root=root,
+        state=state,
+        metadata=metadata,
+        name=name,
+        schema=schema,
+        settings_file=settings_file,
+        flags=settings_flags(flags, label, runner),
+        beam_args=beam_args or (),
+    )
+    request = operate.RetrainRequest(
+        span=span,
+        zone=_zone(zone),
+        timeout=timeout,
+        again=again,
+        dry_run=dry_run,
+        wait=wait,
+        take_over=take_over,
+    )
+    raise typer.Exit(operate.retrain(chosen, request, typer.echo))
+
+
+def _zone(name: str) -> "tzinfo":
+    from zoneinfo import ZoneInfo
+
+    from components.errors import SettingsError
+
+    try:
+        return ZoneInfo(name)
+    except (ValueError, OSError, LookupError):
+        raise SettingsError(f"--timezone {name}: unknown; expected a name such as UTC or Europe/Berlin") from None

@@ -1,0 +1,321 @@
+"""`penstock retrain`: one tick, from the span that is due to a model that is live, or a reason why not.
+
+    span ─► window ─► late? gaps? ─► survey ─► key ─► done before? ─┬─ yes ─► say so
+                                                                    └─ no ──► run the pipeline on these spans ─► ledger
+
+The run is that of `penstock run`, with the window's spans in `ingest.spans` and a warm start from the live model.
+"""
+
+import time
+from collections.abc import Callable, Sequence
+from contextlib import closing
+from dataclasses import dataclass, replace
+from datetime import datetime, timezone, tzinfo
+from typing import TYPE_CHECKING, Any
+
+from components.errors import GateStopped, Late, Locked, NotBlessed, PenstockError, SettingsError, Skipped
+from components.ingest.survey import cached, spans
+from components.redact import redact
+from components.serving import live, versions
+from components.storage import paths
+from components.storage.hashing import HashCache
+from components.storage.location import Location, location
+from pipelines.config import RunConfig
+from pipelines.operate import ticks, window
+from pipelines.operate.ticks import Attempt, Outcome, TickLedger
+from pipelines.operate.window import Window
+
+if TYPE_CHECKING:  # at run time, imported only by a tick that is not done
+    from pipelines.operate.newest_span import Scores
+    from pipelines.report.facts import RunFacts
+    from pipelines.run import RunResult
+
+_POLL_SECONDS = 10.0
+_LIVE, _NONE = "live", "none"
+_OUTCOMES: dict[int, Outcome] = {
+    NotBlessed.exit_code: "not better",
+    GateStopped.exit_code: "gate stopped",
+    Late.exit_code: "late",
+    Skipped.exit_code: "skipped",
+}
+Say = Callable[[str], None]
+
+
+@dataclass(frozen=True)
+class RetrainRequest:
+    """Which tick, and how to wait for it."""
+
+    span: str | None = None  # None: the newest that is due
+    zone: tzinfo = timezone.utc  # of dates
+    timeout: float = 0  # seconds to wait for the span
+    again: bool = False  # even if the tick is done, or older than the live model
+    dry_run: bool = False
+    wait: bool = False  # for another run on the same root
+    take_over: bool = False
+
+
+@dataclass(frozen=True)
+class _Start:
+    """What training starts from."""
+
+    warm_start: str  # the setting
+    text: str  # why
+
+
+def retrain(config: RunConfig, request: RetrainRequest, say: Say, pause: Callable[[float], None] = time.sleep) -> int:
+    """Brings the model up to date with one span, and returns the exit code.
+
+    Args:
+        config: the pipeline; its data is a pattern of spans.
+        request: the tick.
+        say: prints a line.
+        pause: waits for some seconds.
+    """
+    _check(config)
+    for place in (config.data, str(config.root), str(config.serving)):
+        paths.prepare(place, config.beam_args)
+    started, ledger = _now(), ticks.of(config)
+    found = _resolve(config, request, request.span)
+    tick = _Tick(config, request, ledger, found, started, say)
+    try:
+        return tick.go(pause)
+    except Locked:  # by a run that may be this very tick
+        raise
+    except PenstockError as error:
+        if not request.dry_run:
+            tick.record(_outcome_of(error.exit_code), redact(str(error)), error.exit_code)
+        raise
+
+
+class _Tick:
+    def __init__(
+        self, config: RunConfig, request: RetrainRequest, ledger: TickLedger, found: Window, started: str, say: Say
+    ) -> None:
+        self._config, self._request, self._ledger, self._window = config, request, ledger, found
+        self._started, self._say, self._key = started, say, ""
+        self._start = _Start("", "")
+
+    def go(self, pause: Callable[[float], None]) -> int:
+        settings = self._config.settings.ingest
+        if self._window.is_late:
+            self._require_newest()
+        self._window = self._waited_for(pause)
+        if self._window.is_late and settings.late == "skip":
+            raise Skipped(f"span {self._span} is skipped, because it is not there: {self._place} (ingest.late = skip)")
+        window.check(self._window, settings.gaps)
+        config = _pinned(self._config, self._window)
+        with closing(HashCache(config.hash_cache, read_only=self._request.dry_run)) as cache:
+            found = cached.take(config.data, config.settings.ingest, cache, config.needs)
+        self._key = ticks.key_of(config, self._window, found)
+        done = self._ledger.done(self._span, self._key)
+        if done and not self._request.again and self._is_served(done):
+            self._say(self._done_line(done))
+            return done.exit_code
+        self._require_newest()
+        self._start = _start(config, self._ledger, self._ledger.trained(self._span, self._key))
+        config = _with(config, "train", warm_start=self._start.warm_start)
+        self._announce()
+        return self._run(config)
+
+    def _run(self, config: RunConfig) -> int:
+        from pipelines import run  # a third of the time of a tick that is done
+        from pipelines.orchestration.plan import EVERYTHING
+
+        if self._request.dry_run:
+            return run.dry_run(config, EVERYTHING)
+        live_before = self._live_folder()
+        result = run.run(config, EVERYTHING, wait=self._request.wait, take_over=self._request.take_over)
+        scores = self._compared(config, result, live_before)
+        before = self._ledger.newest_served()
+        attempt = self.record_result(result, scores)
+        if before and (changed := _changed_classes(before.classes, attempt.classes)):
+            self._say(changed)
+        self._say(self._last_line(attempt))
+        return result.exit_code
+
+    def record(self, outcome: Outcome, reason: str, exit_code: int, **more: Any) -> Attempt:
+        """Publishes this attempt in the ledger."""
+        attempt = Attempt(
+            span=self._span, place=self._window.tick, key=self._key, outcome=outcome, reason=reason,
+            exit_code=exit_code, started=self._started, ended=_now(),
+            spans=tuple((span.text, span.version) for span in self._window.spans),
+            missing=tuple(self._window.gaps_text.split(", ")) if self._window.gaps else (),
+            warm_start=self._start.warm_start, start=self._start.text, **more,
+        )  # fmt: skip
+        self._ledger.add(attempt)
+        return attempt
+
+    def _compared(self, config: RunConfig, result: "RunResult", live_before: Location | None) -> "Scores":
+        """Returns the scores of the new model and of the live one, the newest span apart, and says them."""
+        from pipelines.operate import newest_span
+
+        # If the Evaluator has not run, this model may be the live one already: a call before was killed after the push.
+        if result.exit_code not in (0, NotBlessed.exit_code) or "Evaluator" not in _ran(result.facts):
+            return {}
+        try:
+            scores = newest_span.compare(config, self._window.spans[-1], live_before)
+        except ValueError as reason:
+            self._say(f"the newest span is not compared apart: {reason}")
+            return {}
+        if scores:
+            self._say(newest_span.text(scores))
+        return scores
+
+    def record_result(self, result: "RunResult", scores: "Scores") -> Attempt:
+        """Publishes the result of the run in the ledger."""
+        facts = result.facts
+        if facts is None:
+            return self.record("failed", "failed before its first node", result.exit_code)
+        outcome = _outcome_of(result.exit_code)
+        if result.exit_code == 0:
+            outcome = "pushed" if "Pusher" in _ran(facts) and facts.model_version else "up to date"
+        is_first = self._ledger.trained(self._span, self._key) is None  # the Trainer may have run in a killed call
+        return self.record(
+            outcome, facts.outcome, result.exit_code,
+            has_base=bool(facts.warm_start), has_trained=outcome in ticks.DONE and is_first,
+            version=facts.model_version or "", classes=facts.classes, metrics=dict(facts.metrics),
+            scores=scores,
+        )  # fmt: skip
+
+    @property
+    def _span(self) -> str:
+        return self._window.tick_text
+
+    @property
+    def _place(self) -> str:
+        return f"no file {spans.filled(self._window.data, self._window.tick, self._window.unit)}"
+
+    def _waited_for(self, pause: Callable[[float], None]) -> Window:
+        """Returns the window once its own span is there, or the time is up."""
+        found = self._window
+        if not found.is_late or self._config.settings.ingest.late != "wait" or self._request.dry_run:
+            return found
+        self._say(f"waiting for span {self._span} for {self._request.timeout:,.0f} s: {self._place}")
+        end = time.monotonic() + self._request.timeout
+        while (left := end - time.monotonic()) > 0:
+            pause(min(_POLL_SECONDS, left))
+            found = _resolve(self._config, self._request, self._span)
+            if not found.is_late:
+                break
+        return found
+
+    def _is_served(self, done: Attempt) -> bool:
+        """Whether the version that a tick pushed is still in the serving folder."""
+        return not done.version or (self._config.serving / done.version).is_dir()
+
+    def _require_newest(self) -> None:
+        newest = self._ledger.newest_served()
+        if newest and newest.place > self._window.tick and not self._request.again:
+            raise Skipped(
+                f"span {self._span} is skipped: version {newest.version} was trained up to span {newest.span}, and a "
+                "model of an older window would replace it; train it all the same with --again"
+            )
+
+    def _announce(self) -> None:
+        found = self._window
+        self._say(f"span {self._span}: window {found.text}, {len(found.spans)} spans")
+        if found.gaps:
+            self._say(f"missing: {found.gaps_text} (ingest.gaps = {self._config.settings.ingest.gaps})")
+        self._say(self._start.text)
+
+    def _done_line(self, done: Attempt) -> str:
+        if done.outcome == "not better":
+            return f"done: span {self._span} gave no better model ({done.reason}); {self._live()}"
+        return f"done: span {self._span}, {self._live()}"
+
+    def _last_line(self, attempt: Attempt) -> str:
+        said = {
+            "pushed": f"pushed version {attempt.version}, {_base_text(attempt)}",
+            "up to date": f"up to date, {self._live()}",
+        }
+        other = f"{attempt.outcome}: {attempt.reason.removeprefix('failed: ')}; {self._live()}"
+        return f"span {self._span}: {said.get(attempt.outcome, other)}"
+
+    def _live(self) -> str:
+        folder = self._live_folder()
+        return f"version {folder.name} is live" if folder else "no version is live"
+
+    def _live_folder(self) -> Location | None:
+        if pointer := live.read(self._config.root):
+            return location(pointer.live.folder)
+        pushed = versions.complete(self._config.serving)
+        return self._config.serving / str(pushed[-1]) if pushed else None
+
+
+def _check(config: RunConfig) -> None:
+    """Rejects a data without spans and a selection of spans that contradicts the window."""
+    if "spans" in config.settings.ingest.model_fields_set:
+        raise SettingsError(
+            f"ingest.spans = {config.settings.ingest.spans}: `penstock retrain` chooses the spans itself, by "
+            "ingest.window; leave ingest.spans out"
+        )
+
+
+def _resolve(config: RunConfig, request: RetrainRequest, span: str | None) -> Window:
+    rule, now = config.settings.ingest.window, datetime.now(request.zone)
+    return window.resolve(config.data, rule, span, paths.matches, now)
+
+
+def _pinned(config: RunConfig, found: Window) -> RunConfig:
+    """Returns the configuration of a run on exactly the spans of a window."""
+    return _with(config, "ingest", spans=found.selection)
+
+
+def _with(config: RunConfig, section: str, **values: Any) -> RunConfig:
+    """Returns a configuration with other settings in one section."""
+    changed = getattr(config.settings, section).model_copy(update=values)
+    return replace(config, settings=config.settings.model_copy(update={section: changed}))
+
+
+def _start(config: RunConfig, ledger: TickLedger, before: Attempt | None) -> _Start:
+    """Returns what training starts from; a tick that has trained before starts from the same.
+
+    Args:
+        config: the pipeline.
+        ledger: the earlier ticks.
+        before: the attempt of this tick that has trained.
+    """
+    train = config.settings.train
+    chosen = train.warm_start if "warm_start" in train.model_fields_set else _LIVE
+    if before is not None:
+        return _Start(before.warm_start, before.start)
+    if chosen == _NONE:
+        return _Start(_NONE, "cold start: train.warm_start = none")
+    if train.cold_every and (count := ledger.trained_since_cold_start()) >= train.cold_every:
+        return _Start(
+            _NONE, f"cold start: {count} trainings since the last one (train.cold_every = {train.cold_every})"
+        )
+    return _Start(chosen, f"warm start from {'the live model, if there is one' if chosen == _LIVE else chosen}")
+
+
+def _base_text(attempt: Attempt) -> str:
+    """Says what a model was trained from."""
+    if attempt.has_base:
+        return f"warm start from {'the live model' if attempt.warm_start == _LIVE else attempt.warm_start}"
+    return attempt.start if attempt.warm_start == _NONE else "cold start: no earlier model"
+
+
+def _changed_classes(old: Sequence[str], new: Sequence[str]) -> str:
+    """Says which classes appeared and vanished, and what a warm start does with them; empty if none did."""
+    appeared, vanished = sorted({*new} - {*old}), sorted({*old} - {*new})
+    if not old or not new or not (appeared or vanished):
+        return ""
+    parts = [
+        f"new: {', '.join(appeared)} (weights start from random values)" if appeared else "",
+        f"gone: {', '.join(vanished)} (weights dropped)" if vanished else "",
+        "a renamed class counts as both" if appeared and vanished else "",
+    ]
+    return f"classes: {'; '.join(filter(None, parts))}"
+
+
+def _ran(facts: "RunFacts | None") -> set[str]:
+    """Returns the nodes that ran, and were not up to date."""
+    return {node.id for node in facts.nodes if node.state == "ran"} if facts else set()
+
+
+def _outcome_of(code: int) -> Outcome:
+    return _OUTCOMES.get(code, "failed")
+
+
+def _now() -> str:
+    return datetime.now(timezone.utc).isoformat(timespec="milliseconds")

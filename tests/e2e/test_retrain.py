@@ -1,0 +1,74 @@
+"""Days of data, one retraining each, as a schedule calls it."""
+
+import csv
+import random
+import re
+import signal
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+pytestmark = [pytest.mark.e2e, pytest.mark.slow]
+
+SETTINGS = ("--set", "train.epochs=4", "--set", "evaluate.max_drop=1", "--set", "evaluate.min_accuracy=0")
+
+
+def write_day(folder: Path, day: str, version: int, classes: Sequence[str]) -> None:
+    """Writes 150 rows, whose size tells the class."""
+    file, chosen = folder / day / f"v{version}" / "a.csv", random.Random(f"{day} {version}")
+    file.parent.mkdir(parents=True)
+    with file.open("w", newline="") as stream:
+        rows = csv.writer(stream)
+        rows.writerow(["size", "label"])
+        for number in range(150):
+            name = classes[number % len(classes)]
+            rows.writerow([round(chosen.gauss(3 * len(name), 0.6), 3), name])
+
+
+def test_days_are_retrained(tmp_path: Path, make_pipeline: Any) -> None:
+    """C7: a killed call goes on, a second one does nothing, and a late day or a gap is named.
+
+    The next day has a new class, and a correction of an old day: the other old day is not read again.
+    """
+    data, root = tmp_path / "data", tmp_path / "root"
+    pipeline = make_pipeline(Path(f"{data}/{{YYYY}}-{{MM}}-{{DD}}/v{{VERSION}}/*.csv"), root, task="tabular")
+
+    def arguments(day: str) -> list[str]:
+        return ["retrain", *pipeline.arguments(*SETTINGS, "--span", day)[1:]]
+
+    write_day(data, "2024-02-28", 1, ["ant", "wasp"])
+    write_day(data, "2024-02-29", 1, ["ant", "wasp"])
+    killed = pipeline.server.start_command(*arguments("2024-02-29"))
+    pipeline.wait_until_running("Trainer", killed)
+    killed.stop(signal.SIGKILL)
+    first = pipeline.server.run(*arguments("2024-02-29"))
+    again = pipeline.server.run(*arguments("2024-02-29"))
+    late = pipeline.server.run(*arguments("2024-03-01"))
+    write_day(data, "2024-03-02", 1, ["ant", "wasp"])
+    gap = pipeline.server.run(*arguments("2024-03-02"))
+    old = {shard.name: shard.stat().st_ino for shard in (root / "Ingest").rglob("data_tfrecord-*")}
+    write_day(data, "2024-02-29", 2, ["ant", "wasp"])
+    write_day(data, "2024-03-01", 1, ["ant", "wasp", "butterfly"])
+    second = pipeline.server.run(*arguments("2024-03-01"))
+    linked = {shard.name for shard in (root / "Ingest").rglob("data_tfrecord-*") if shard.stat().st_nlink > 1}
+
+    assert [each.code for each in (first, again, late, gap, second)] == [0, 0, 9, 9, 0], first.output + second.output
+    assert "an earlier run was killed in this node" in first.output
+    assert first.output.splitlines()[-1] == "span 2024-02-29: pushed version 1, cold start: no earlier model"
+    assert again.output == "done: span 2024-02-29, version 1 is live\n"
+    assert "span 2024-03-01 is not there: no file " in late.output
+    assert "1 older spans of its window 2024-02-28..2024-03-02 are missing, 0 allowed" in gap.output
+    assert "span 2024-03-01: window 2024-02-28..2024-03-01, 3 spans" in second.output
+    assert re.search(
+        r"^newest span: accuracy [01]\.\d{4} \(live 0\.\d{4}\) on \d+ test records; "
+        r"window: accuracy [01]\.\d{4} \(live 0\.\d{4}\) on \d+ test records$",
+        second.output,
+        re.MULTILINE,
+    )
+    assert second.output.splitlines()[-2:] == [
+        "classes: new: butterfly (weights start from random values)",
+        "span 2024-03-01: pushed version 2, warm start from the live model",
+    ]
+    assert linked == {name for name in old if "s20240228" in name}
