@@ -36,6 +36,10 @@ from tfx_bsl.tfxio import tf_example_record
 from components import features as modalities
 from components import refs, tasks
 from components.fitting import preprocessing
+from components.fitting.analysis import run as analysis
+from components.fitting.analysis import trace
+from components.fitting.analysis.run import AnalysisJob
+from components.fitting.analysis.shards import ShardAnalyzer
 from components.fitting.fitted import Fitted
 from components.ingest import run
 from components.ingest.survey import survey
@@ -191,6 +195,17 @@ def ingest(config: run_config.RunConfig, found: survey.Survey, artifact: Path, *
     run.run(job, lambda: beam.Pipeline(options=PipelineOptions(list(beam_args))), lambda: found)
 
 
+def analyzed(task_run: TaskRun, folder: str, *beam_args: str) -> Path:
+    """Returns the folder with the results of the analyses of a task's train split."""
+    work, schema = task_run.home / folder, text_format.MessageToString(task_run.schema)
+    work.mkdir()
+    job = AnalysisJob(task_run.examples, work, schema, partial(preprocessing.fit_all, custom_config=task_run.fitting))
+    analyzer = ShardAnalyzer(schema, job.fit)
+    found = analysis.run(job, analyzer, None, lambda: beam.Pipeline(options=PipelineOptions(list(beam_args))))
+    trace.write(work, analyzer.analyses, found.total)
+    return work
+
+
 def fit(wanted: Mapping[str, TaskRun], folder: str, *beam_args: str) -> None:
     """Fits on the train splits of several tasks, as Transform does."""
     with beam.Pipeline(options=PipelineOptions(list(beam_args))) as pipeline:
@@ -200,7 +215,9 @@ def fit(wanted: Mapping[str, TaskRun], folder: str, *beam_args: str) -> None:
             ]
             columns = [LABEL, *(column["name"] for _, columns in task_run.fitting["parts"] for column in columns)]
             source = tf_example_record.TFExampleRecord(shards, schema=task_run.schema).Project(columns)
-            preprocess = partial(preprocessing.preprocessing_fn, custom_config=task_run.fitting)
+            work = analyzed(task_run, f"{folder}-analysis", *beam_args)
+            config = {**task_run.fitting, preprocessing.RESULTS: str(work)}
+            preprocess = partial(preprocessing.preprocessing_fn, custom_config=config)
             with tft_beam.Context(temp_dir=str(task_run.home / f"{folder}-temporary")):
                 read = pipeline | f"read {name}" >> source.BeamSource(), source.TensorAdapterConfig()
                 fitted = read | f"fit {name}" >> tft_beam.AnalyzeDataset(preprocess)

@@ -8,23 +8,26 @@ import re
 import shutil
 import signal
 from collections.abc import Callable, Iterator
+from functools import partial
 from pathlib import Path
 from typing import Any
 
-import apache_beam as beam
 import keras
 import numpy as np
 import orjson
 import pytest
 import tensorflow as tf
-import tensorflow_transform.beam as tft_beam
+from google.protobuf import text_format
 from PIL import Image
-from tensorflow_transform.tf_metadata import dataset_metadata, schema_utils
+from tensorflow_transform import impl_helper
+from tensorflow_transform.tf_metadata import schema_utils
 from tfx.components.trainer.fn_args_utils import FnArgs
 
 from components import progress
 from components.errors import BadInput, Cancelled, NotFinite, PenstockError
 from components.fitting import preprocessing
+from components.fitting.analysis import trace
+from components.fitting.analysis.shards import ShardAnalyzer
 from components.ingest.close import manifest as closing
 from components.ingest.sources.image_folder import SOURCE
 from components.ingest.survey import listing
@@ -34,6 +37,7 @@ from components.ingest.write.shards import PlainSplits, numbered
 from components.models import joined
 from components.progress import Progress
 from components.records import manifest
+from components.records.manifest import Shard
 from components.records.roles import Column, Layout
 from components.settings.ingest import Ingest
 from components.settings.input import Input
@@ -79,17 +83,23 @@ def ingest(data: Path, examples: Path) -> None:
 
 
 def fit_labels(folder: Path) -> None:
-    """Fits the label vocabulary with Beam, as Transform does."""
+    """Fits the label vocabulary on three records, as Transform does."""
     custom = {"label": "label", "kind": "class", "parts": [], "settings": {}}
-    metadata = dataset_metadata.DatasetMetadata(
-        schema_utils.schema_from_feature_spec({"label": tf.io.FixedLenFeature([], tf.string)})
-    )
-    with beam.Pipeline() as pipeline, tft_beam.Context(temp_dir=str(folder / "temporary")):
-        records = pipeline | beam.Create([{"label": b"bright"}, {"label": b"bright"}, {"label": b"dark"}])
-        fitted = (records, metadata) | tft_beam.AnalyzeDataset(
-            lambda inputs: preprocessing.preprocessing_fn(inputs, custom)
-        )
-        _ = fitted | tft_beam.WriteTransformFn(str(folder / "graph"))
+    spec = {"label": tf.io.FixedLenFeature([], tf.string)}
+    file, results = folder / "labels", folder / "results"
+    with tf.io.TFRecordWriter(str(file)) as writer:
+        for label in (b"bright", b"bright", b"dark"):
+            feature = {"label": tf.train.Feature(bytes_list=tf.train.BytesList(value=[label]))}
+            writer.write(tf.train.Example(features=tf.train.Features(feature=feature)).SerializeToString())
+    schema = text_format.MessageToString(schema_utils.schema_from_feature_spec(spec))
+    analyzer = ShardAnalyzer(schema, partial(preprocessing.fit_all, custom_config=custom))
+    counted = analyzer.start()
+    analyzer.add(folder, Shard("train", file.name, 3, file.stat().st_size, ""), counted)
+    trace.write(results, analyzer.analyses, counted)
+    with_results = {**custom, preprocessing.RESULTS: str(results)}
+    preprocess = partial(preprocessing.preprocessing_fn, custom_config=with_results)
+    types = {"label": tf.TensorSpec([None], tf.string)}
+    impl_helper.analyze_in_place(preprocess, False, spec, types, str(folder / "graph"))
 
 
 def arguments(home: Path, out: Path, batch_size: int = 16, **train: Any) -> FnArgs:
