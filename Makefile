@@ -26,7 +26,7 @@ test: setup  ## run the tests that every change must pass, in WORKERS (default: 
 test-fast: setup  ## run the quick tests: no pipeline, no training, no long fuzzing
 	@$(PYTEST) -m "not slow and not e2e and not all and not engine" $(ARGS)
 
-test-all: setup  ## run all tests but those of engines, with long fuzzing and the benchmarks' own tests
+test-all: setup  ## run all tests but those of engines, with further data and tasks, worker processes and long fuzzing
 	@$(PYTEST) -m "not engine" $(ARGS)
 
 test-engines: setup  ## run the tests on a real Flink cluster (Java, Maven; object stores: Go)

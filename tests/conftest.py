@@ -46,6 +46,16 @@ hypothesis.settings.register_profile("suite", derandomize=True, database=None, d
 hypothesis.settings.load_profile("suite")
 
 
+@pytest.hookimpl(wrapper=True)
+def pytest_collection() -> Iterator[None]:
+    """Imports modules and collects tests without looking for garbage: a test process keeps both."""
+    gc.disable()
+    try:
+        return (yield)
+    finally:
+        gc.enable()
+
+
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Moves the longest files to the front: short ones then keep both workers busy to the end."""
 

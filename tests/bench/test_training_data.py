@@ -17,7 +17,7 @@ from pipelines.bench import reencode, training_data, tutorial
 from pipelines.bench.training_data import TrainingData
 
 RECORDS, BATCH, SIZE = 40, 8, 32
-pytestmark = pytest.mark.slow  # each test builds a tf.data graph
+pytestmark = [pytest.mark.slow, pytest.mark.all]  # each test builds a tf.data graph
 
 
 def load(artifact: Path) -> TrainingData:

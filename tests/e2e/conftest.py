@@ -164,10 +164,11 @@ class Pipeline:
     code: Path = PROJECT  # folder that components/ and pipelines/ are imported from
     environment: dict[str, str] = field(default_factory=dict)
     task: str = "image"
+    flags: tuple[str, ...] = ()  # of every run
 
     def arguments(self, *more: str) -> list[str]:
         """Returns the arguments of `penstock` for this pipeline."""
-        return ["run", self.task, "--data", str(self.data), "--root", str(self.root), *more]
+        return ["run", self.task, "--data", str(self.data), "--root", str(self.root), *self.flags, *more]
 
     def run(self, *arguments: str, before: str = "") -> Result:
         """Runs `penstock run TASK` to its end; `before` is Python code to run first, which injects a fault."""

@@ -14,7 +14,7 @@ from typing import Any
 
 import pytest
 
-pytestmark = [pytest.mark.e2e, pytest.mark.slow]
+pytestmark = [pytest.mark.e2e, pytest.mark.slow, pytest.mark.all]
 
 PROJECT = Path(__file__).resolve().parents[2]
 COPIED = ("components", "data", "pipelines", "schemas", "pyproject.toml")

@@ -30,19 +30,6 @@ def endless(*arguments):
 Executor.Do = endless
 """
 
-# Training receives a signal while its third call runs.
-SIGNAL_IN_TRAINING = """
-import os, signal
-from components.training.calls import Calls
-call, calls = Calls.__call__, []
-def third(self, iterator, left):
-    calls.append(self)
-    if len(calls) == 3:
-        os.kill(os.getpid(), signal.SIGTERM)
-    return call(self, iterator, left)
-Calls.__call__ = third
-"""
-
 
 @pytest.fixture
 def pipeline(some_digits: Path, tmp_path: Path, make_pipeline: Callable[..., Any]) -> Any:
@@ -86,24 +73,6 @@ def test_stopped_run_closes_its_executions(pipeline: Any, signum: signal.Signals
 
     assert result.code == code, result.output
     assert states(pipeline)["StatisticsGen"] == "CANCELED"
-
-
-def test_stopped_training_continues_in_the_next_run(tmp_path: Path, make_pipeline: Callable[..., Any]) -> None:
-    """B2: SIGTERM within an epoch: checkpoint, state cancelled, exit code 143; the next run finishes and removes it."""
-    rows = [f"{row}.5,{'xy'[row % 2]}" for row in range(400)]
-    (tmp_path / "rows.csv").write_text("\n".join(["width,kind", *rows, ""]))
-    pipeline = make_pipeline(tmp_path / "rows.csv", tmp_path / "root", task="tabular")
-    quick = ("--label", "kind", "--set", "train.epochs=2", "--set", "train.steps_per_call=1", "--to", "Trainer")
-    stopped = pipeline.run(*quick, before=SIGNAL_IN_TRAINING)
-    left = [path.name for path in (pipeline.root / "checkpoints").glob("*/*")]
-    state = states(pipeline).get("Trainer")
-    again = pipeline.run(*quick)
-
-    assert stopped.code == 143, stopped.output
-    assert (state, left) == ("CANCELED", ["checkpoint"])
-    assert again.code == 0, again.output
-    assert re.search(r"resumed at epoch 1, step 3 \(stopped by SIGTERM at \d\d:\d\d:\d\d\)", again.output)
-    assert list((pipeline.root / "checkpoints").iterdir()) == []
 
 
 def test_second_run_on_a_root_is_rejected_or_waits(pipeline: Any, tmp_path: Path, wait_for: Any) -> None:
@@ -241,6 +210,7 @@ def test_input_that_vanishes_stops_the_run(pipeline: Any) -> None:
     assert states(pipeline) == {"Ingest": "FAILED"}
 
 
+@pytest.mark.all
 def test_beam_flags_change_no_byte(pipeline: Any, tmp_path: Path, make_pipeline: Any) -> None:
     """Flags after `--` reach Beam, and two worker processes write the same shards as one thread."""
     other = make_pipeline(pipeline.data, tmp_path / "other")
@@ -274,6 +244,7 @@ def test_root_without_write_permission_is_named(pipeline: Any, make_pipeline: An
     assert "cannot be written: Permission denied; choose another --root" in result.output
 
 
+@pytest.mark.all
 def test_terminal_shows_only_our_lines(pipeline: Any) -> None:
     """The installed command shows a progress line and one line per node; what libraries print is in the log file."""
     reader, writer = pty.openpty()

@@ -40,6 +40,7 @@ def test_csv_file_becomes_shards(tmp_path: Path) -> None:
     assert found == [{"n": n, "half": n / 2, "kind": ("a", "ü,b")[n % 2].encode()} for n in range(500)]
 
 
+@pytest.mark.all
 def test_hash_seed_changes_no_byte(tmp_path: Path) -> None:
     """D2: two Python processes that iterate over sets in different orders write the same files."""
     rows = [{"text": f"text {n}", "kind": "ab"[n % 2], f"c{n % 7}": n} for n in range(500)]

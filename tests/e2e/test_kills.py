@@ -1,10 +1,12 @@
-"""B1: SIGKILL at 20 seeded moments over the whole chain, at least one in every node, each followed by another run."""
+"""B1, B2: SIGKILL at seeded moments over the whole chain, in every node, each followed by another run; SIGTERM.
+
+`make test` kills each node once, `make test-all` twice.
+"""
 
 import json
 import random
 import re
 import signal
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -17,25 +19,42 @@ from pipelines.orchestration import graph
 pytestmark = [pytest.mark.e2e, pytest.mark.slow]
 
 NODES = [node.id for node in graph.NODES]
-KILLS = 20
+# Training receives a signal while its third call runs.
+SIGNAL_IN_TRAINING = """
+import os, signal
+from components.training.calls import Calls
+call, calls = Calls.__call__, []
+def third(self, iterator, left):
+    calls.append(self)
+    if len(calls) == 3:
+        os.kill(os.getpid(), signal.SIGTERM)
+    return call(self, iterator, left)
+Calls.__call__ = third
+"""
+
+
+@pytest.fixture(scope="module", params=[1, pytest.param(2, marks=pytest.mark.all)])
+def kills(request: pytest.FixtureRequest) -> int:
+    """How often each node is killed."""
+    return int(request.param)
 
 
 @pytest.fixture(scope="module")
-def home(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def home(tmp_path_factory: pytest.TempPathFactory, kills: int) -> Path:
     """A folder with a place for temporary files."""
-    folder = tmp_path_factory.mktemp("kills")
+    folder = tmp_path_factory.mktemp(f"kills-{kills}-")
     (folder / "temporary").mkdir()
     return folder
 
 
 @pytest.fixture(scope="module")
 def pipelines(
-    home: Path, table_run: Any, quick_table: tuple[str, ...], watched: Any, make_pipeline: Callable[..., Any]
+    home: Path, kills: int, table_run: Any, quick_table: tuple[str, ...], watched: Any, make_pipeline: Any
 ) -> tuple[Any, Any]:
-    """A pipeline that was never killed, and one that was killed 20 times, each after its last run."""
+    """A pipeline that was never killed, and one that was killed, each after its last run."""
     environment = {"TMPDIR": str(home / "temporary")}
     killed = make_pipeline(table_run.data, home / "killed", task="tabular", environment=environment)
-    for moment in moments(json.loads((table_run.root.parent / "counts.json").read_text())):
+    for moment in moments(json.loads((table_run.root.parent / "counts.json").read_text()), kills):
         ended = killed.run(*quick_table, before=watched(home / "none", moment))
         assert ended.code == -signal.SIGKILL, (moment, ended.output)
     result = killed.run(*quick_table)
@@ -43,17 +62,13 @@ def pipelines(
     return table_run, killed
 
 
-def moments(counts: dict[str, int]) -> list[list[Any]]:
+def moments(counts: dict[str, int], kills: int) -> list[list[Any]]:
     """Returns nodes with the number of the event to be killed at, in the order of the chain.
 
     Only of the first 80 %: a later run may have fewer events.
     """
     draw = random.Random(7)
-    return [
-        [node, draw.randint(1, max(1, counts.get(node, 1) * 4 // 5))]
-        for node in NODES
-        for _ in range(KILLS // len(NODES))
-    ]
+    return [[node, draw.randint(1, max(1, counts.get(node, 1) * 4 // 5))] for node in NODES for _ in range(kills)]
 
 
 def finished(pipeline: Any, node: str) -> Any:
@@ -100,13 +115,13 @@ def test_runs_after_kills_lead_to_the_same_result(pipelines: tuple[Any, Any]) ->
     assert results(killed) == results(whole)
 
 
-def test_killed_executions_are_marked_failed(pipelines: tuple[Any, Any]) -> None:
+def test_killed_executions_are_marked_failed(pipelines: tuple[Any, Any], kills: int) -> None:
     """B1: no execution stays open, and each node has finished once."""
     _, killed = pipelines
     found = {node: [each.state for each in killed.store().executions(node)] for node in NODES if node != "Baseline"}
     states = {node: sorted(state for state in each if state != "CACHED") for node, each in found.items()}
 
-    assert states == {node: ["COMPLETE", "FAILED", "FAILED"] for node in states}
+    assert states == {node: ["COMPLETE", *["FAILED"] * kills] for node in states}
 
 
 def test_leftovers_of_killed_runs_are_collected(pipelines: tuple[Any, Any], home: Path) -> None:
@@ -117,6 +132,22 @@ def test_leftovers_of_killed_runs_are_collected(pipelines: tuple[Any, Any], home
     assert files(killed.root) == files(whole.root)
     assert len(outputs) == len(set(outputs))
     assert list((home / "temporary").iterdir()) == []
+
+
+def test_stopped_training_continues_in_the_next_run(pipelines: tuple[Any, Any], quick_table: tuple[str, ...]) -> None:
+    """B2: SIGTERM within an epoch: checkpoint, state cancelled, exit code 143; the next run finishes and removes it."""
+    _, pipeline = pipelines
+    longer = (*quick_table, "--set", "train.epochs=2", "--set", "train.steps_per_call=1", "--to", "Trainer")
+    stopped = pipeline.run(*longer, before=SIGNAL_IN_TRAINING)
+    left = [path.name for path in (pipeline.root / "checkpoints").glob("*/*")]
+    state = pipeline.newest("Trainer").state
+    again = pipeline.run(*longer)
+
+    assert stopped.code == 143, stopped.output
+    assert (state, left) == ("CANCELED", ["checkpoint"])
+    assert again.code == 0, again.output
+    assert re.search(r"resumed at epoch 1, step 3 \(stopped by SIGTERM at \d\d:\d\d:\d\d\)", again.output)
+    assert list((pipeline.root / "checkpoints").iterdir()) == []
 
 
 def test_schema_of_a_run_killed_in_ingest_is_not_in_force(

@@ -166,6 +166,7 @@ def test_a_store_that_refuses_the_credentials(remote: Remote) -> None:
     assert "Traceback" not in result.output
 
 
+@pytest.mark.all
 def test_training_from_the_store(remote: Remote) -> None:
     """With input.copy_shards=never TensorFlow reads the shards; the weights and the exit code are the same."""
     before = remote.output("Trainer", "model")

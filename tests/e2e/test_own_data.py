@@ -184,14 +184,7 @@ class FirstRun:
     result: Any
 
 
-# Each adds a task, a head or a size, and no promise.
-LONG = {"csv without a header", "parquet, regression", "images of 1,000 classes", "npz", "jsonl with images"}
-
-
-@pytest.fixture(
-    scope="module",
-    params=[pytest.param(name, marks=pytest.mark.all if name in LONG else ()) for name in DATA_SETS],
-)
+@pytest.fixture(scope="module", params=[pytest.param(name, marks=pytest.mark.all) for name in DATA_SETS])
 def first_run(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory, make_pipeline: Any) -> FirstRun:
     """A first run on each data set."""
     home, data_set = tmp_path_factory.mktemp("own"), DATA_SETS[request.param]
@@ -200,14 +193,34 @@ def first_run(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathF
     return FirstRun(data_set, pipeline, pipeline.run(*data_set.flags))
 
 
+@pytest.fixture(scope="module")
+def fitted_reviews(tmp_path_factory: pytest.TempPathFactory, make_pipeline: Any) -> FirstRun:
+    """A first run on the texts with nulls, up to Transform."""
+    home, data_set = tmp_path_factory.mktemp("own"), DATA_SETS["jsonl with nulls"]
+    data = data_set.write(home, np.random.default_rng(5))
+    pipeline = make_pipeline(data, home / "root", task=data_set.task)
+    return FirstRun(data_set, pipeline, pipeline.run(*data_set.flags, "--to", "Transform"))
+
+
 def test_run_ends_with_a_pushed_model(first_run: FirstRun) -> None:
     """The exit code is 0, with the default metric thresholds."""
     assert first_run.result.code == 0, first_run.result.output
     assert "blessed and pushed as version 1" in first_run.result.output
 
 
-def test_records_without_a_label_are_quarantined(first_run: FirstRun) -> None:
+def test_no_other_record_is_quarantined(first_run: FirstRun) -> None:
+    """Than those without a label."""
+    assert_unlabelled(first_run)
+
+
+def test_records_without_a_label_are_quarantined(fitted_reviews: FirstRun) -> None:
     """A17: with their line and the reason; no other record is."""
+    assert fitted_reviews.result.code == 0, fitted_reviews.result.output
+    assert_unlabelled(fitted_reviews)
+
+
+def assert_unlabelled(first_run: FirstRun) -> None:
+    """Compares the quarantine with the records that have no label."""
     listed = (first_run.pipeline.root / "quarantine.jsonl").read_text().splitlines()
     found = [json.loads(line) for line in listed]
 
@@ -238,6 +251,7 @@ def test_model_uses_the_names_of_the_data(first_run: FirstRun) -> None:
     assert set(pipeline.newest("Transform").facts.get("classes", ())) == expected.classes
 
 
+@pytest.mark.all
 @pytest.mark.parametrize("first_run", ["csv with gaps and dates"], indirect=True)
 def test_inferred_schema_is_a_file_that_the_user_can_edit(first_run: FirstRun) -> None:
     """The run prints its path."""
@@ -247,11 +261,10 @@ def test_inferred_schema_is_a_file_that_the_user_can_edit(first_run: FirstRun) -
     assert 'tag: "date"' in schema.read_text()
 
 
-@pytest.mark.parametrize("first_run", ["jsonl with nulls"], indirect=True)
-def test_truncated_texts_are_shown(first_run: FirstRun) -> None:
+def test_truncated_texts_are_shown(fitted_reviews: FirstRun) -> None:
     """A11: counted per split, in the line of Transform, the summary and the report."""
     note = r"\d+ texts cut to input\.max_tokens = 20 \(train \d+, eval \d+, test \d+\)"
 
-    assert re.search(rf"^✓ Transform .*; {note}$", first_run.result.output, re.MULTILINE)
-    assert re.search(rf"^  warning +{note}$", first_run.result.output, re.MULTILINE)
-    assert re.search(note, (first_run.pipeline.root / "report.html").read_text())
+    assert re.search(rf"^✓ Transform .*; {note}$", fitted_reviews.result.output, re.MULTILINE)
+    assert re.search(rf"^  warning +{note}$", fitted_reviews.result.output, re.MULTILINE)
+    assert re.search(note, (fitted_reviews.pipeline.root / "report.html").read_text())

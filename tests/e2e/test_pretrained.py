@@ -23,14 +23,14 @@ Run = Callable[..., str]
 def home(tmp_path_factory: pytest.TempPathFactory, tfx_runs: Path) -> Path:
     """A folder with a copy of an image pipeline, and the data of a pipeline of questions that uses its pushed model."""
     folder = tmp_path_factory.mktemp("pretrained") / "home"
-    write_questions(folder / "questions", 400)
+    write_questions(folder / "questions", 200)
     shutil.copytree(tfx_runs / "root", folder / "image", symlinks=True)
     return folder
 
 
 @pytest.fixture(scope="module")
 def run_questions(home: Path, make_pipeline: Any) -> Run:
-    """Runs the pipeline of questions, which must succeed, and returns what it printed."""
+    """Runs the pipeline of questions, which must succeed, and returns what it printed; Extract has run."""
 
     def run(*arguments: str, root: str = "questions run") -> str:
         pipeline = make_pipeline(home / "questions", home / root, task="multimodal")
@@ -38,14 +38,21 @@ def run_questions(home: Path, make_pipeline: Any) -> Run:
         assert result.code == 0, result.output
         return result.output
 
-    run()
+    run("--to", "Extract")
     return run
 
 
 @pytest.fixture
 def root(home: Path, run_questions: Run) -> Path:
-    """The root of the finished pipeline of questions."""
+    """The root of the pipeline of questions."""
     del run_questions
+    return home / "questions run"
+
+
+@pytest.fixture(scope="module")
+def pushed(home: Path, run_questions: Run) -> Path:
+    """The root of the finished pipeline of questions."""
+    run_questions()
     return home / "questions run"
 
 
@@ -61,9 +68,12 @@ def test_lineage_continues_in_the_other_pipeline(home: Path, root: Path, tfx_run
     (trained,) = models(home / "image")
     imported = models(root)[0]
     lineage = {key: each.string_value for key, each in imported.custom_properties.items() if key.startswith("source")}
+    pushed = lineage.pop("source_move")  # of the serving folder, with its time
 
+    assert "blessed by the Evaluator" in pushed
     assert lineage == {
         "source": f"{home}/image/serving/1",
+        "source_root": f"{tfx_runs}/root",
         "source_pipeline": "image",
         "source_metadata": f"{tfx_runs}/root/metadata.db",
         "source_id": str(trained.id),
@@ -71,12 +81,13 @@ def test_lineage_continues_in_the_other_pipeline(home: Path, root: Path, tfx_run
     }
 
 
-def test_records_hold_features_and_the_served_model_takes_images(root: Path) -> None:
+@pytest.mark.all
+def test_records_hold_features_and_the_served_model_takes_images(pushed: Path) -> None:
     """D1: the served model predicts the same from an image as from the features that Beam extracted from it."""
-    served = tf.saved_model.load(str(root / "serving" / "1"))
-    records = first_records(root / "Extract" / "extracted")
+    served = tf.saved_model.load(str(pushed / "serving" / "1"))
+    records = first_records(pushed / "Extract" / "extracted")
     extracted = [tf.train.Example.FromString(record).features.feature for record in records]
-    ingested = map(tf.train.Example.FromString, first_records(root / "Ingest" / "examples"))
+    ingested = map(tf.train.Example.FromString, first_records(pushed / "Ingest" / "examples"))
     columns = [each.features.feature for each in ingested]
     by_records = served.signatures["serving_default"](examples=tf.constant(records))["probabilities"]
     by_raw = served.signatures["raw"](
@@ -100,7 +111,7 @@ def first_records(artifacts: Path) -> list[bytes]:
 def test_extraction_runs_again_only_if_the_model_changes(home: Path, run_questions: Run, restored: Any) -> None:
     """Other content of the model at the same path runs the Extractor and what follows it."""
     with restored(home):
-        again = run_questions()
+        again = run_questions("--to", "Extract")
         (home / "image" / "serving" / "1" / "assets" / "new.txt").write_text("content that was not there before")
         changed = run_questions("--dry-run")
 
@@ -156,8 +167,11 @@ def test_model_can_be_finetuned(home: Path, run_questions: Run) -> None:
 
 
 @pytest.mark.all
-def test_model_on_images_may_follow_a_model_on_features(home: Path, run_questions: Run, restored: Any) -> None:
+def test_model_on_images_may_follow_a_model_on_features(
+    home: Path, pushed: Path, run_questions: Run, restored: Any
+) -> None:
     """In the same root, the blessed model cannot read the new model's records and is not used as baseline."""
+    del pushed
     with restored(home):
         output = run_questions("--set", "extract.where=frozen")
 

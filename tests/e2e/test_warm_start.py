@@ -10,7 +10,8 @@ from typing import Any
 
 import pytest
 
-pytestmark = [pytest.mark.e2e, pytest.mark.slow]
+# `make test` has one warm start, of test_retrain.py; tests/training/test_warm_start.py tests what is copied and mapped.
+pytestmark = [pytest.mark.e2e, pytest.mark.slow, pytest.mark.all]
 
 LIVE = ("--set", "train.warm_start=live")
 

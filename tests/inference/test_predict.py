@@ -508,11 +508,15 @@ def save_network(folder: Path) -> None:
     Reading(arguments, "label", "class", CLASSES, label_source="kind").write(folder)
 
 
+PROCESSES = ("--direct_running_mode=multi_processing", "--direct_num_workers=2")
+
+
 @pytest.mark.slow
+@pytest.mark.parametrize("flags", [(), pytest.param(PROCESSES, marks=pytest.mark.all)], ids=["threads", "processes"])
 def test_any_number_of_workers_writes_the_same_bytes(
-    request_of: Callable[..., Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    request_of: Callable[..., Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, flags: tuple[str, ...]
 ) -> None:
-    """Of several ranges per file and batches per range: one, two and four threads, and Beam's worker processes."""
+    """Of several ranges per file and batches per range: one, two and four threads, or Beam's worker processes."""
     save_network(tmp_path / "model")
     monkeypatch.setattr(units, "_LEAST_BYTES", 16_000)
     for part in range(2):
@@ -524,11 +528,10 @@ def test_any_number_of_workers_writes_the_same_bytes(
     for threads in (1, 2, 4):
         monkeypatch.setattr(run, "_CORES", threads)
         predict(request_of(tmp_path / "model", data, out=tmp_path / str(threads)))
-    flags = ("--direct_running_mode=multi_processing", "--direct_num_workers=2")
-    made = predict(request_of(tmp_path / "model", data, out=tmp_path / "processes", beam_args=flags))
+    made = predict(request_of(tmp_path / "model", data, out=tmp_path / "more", beam_args=flags))
 
     one, *others = (
-        {file.name: file.read_bytes() for file in (tmp_path / out).iterdir()} for out in ("1", "2", "4", "processes")
+        {file.name: file.read_bytes() for file in (tmp_path / out).iterdir()} for out in ("1", "2", "4", "more")
     )
     assert len(made.files) > 4
     assert min(file.records for file in made.files) > 2 * 256  # the rows of a batch

@@ -184,7 +184,7 @@ class TestBytes:
 
     @pytest.mark.parametrize(
         ("mode", "workers"),
-        [("multi_threading", 2), ("multi_threading", 4), pytest.param("multi_processing", 2, marks=pytest.mark.slow)],
+        [("multi_threading", 2), ("multi_threading", 4), pytest.param("multi_processing", 2, marks=pytest.mark.all)],
     )  # starting Beam's worker processes takes ten seconds
     def test_beam_workers_write_the_same_bytes(self, data: Path, tmp_path: Path, mode: str, workers: int) -> None:
         """Several workers of Beam and this process alone agree."""

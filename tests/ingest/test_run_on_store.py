@@ -160,7 +160,7 @@ def test_an_unchanged_span_is_copied_on_the_store(
     assert made == fresh
 
 
-@pytest.mark.slow
+@pytest.mark.all
 def test_workers_of_beam_write_to_the_store(
     upload: Callable[[Path], ObjectPath], s3_bucket: str, tmp_path: Path, image: Callable[..., bytes]
 ) -> None:

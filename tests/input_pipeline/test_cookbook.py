@@ -18,7 +18,7 @@ def blocks(page: str) -> list[tuple[int, str]]:
     return [(page.count("\n", 0, block.start(1)), block[1]) for block in found]
 
 
-@pytest.mark.slow
+@pytest.mark.all
 def test_every_code_block_runs(tmp_path: Path) -> None:
     """As one program; a failure has the line number of the page."""
     lines = [""] * PAGE.read_text().count("\n")

@@ -13,6 +13,9 @@ from components.input_pipeline import Position, RecordFile, Worker
 
 pytestmark = pytest.mark.slow
 
+MORE_POSITIONS = [pytest.param(kind, 4, marks=pytest.mark.all) for kind in ("text", "image")]
+MORE_WORKERS = [pytest.param(kind, 3, marks=pytest.mark.all) for kind in ("text", "image")]
+
 
 def labels(batches: list[tuple[bytes, tuple[int, ...], bytes]]) -> list[tuple[int, ...]]:
     """Returns the records of each epoch of seven batches."""
@@ -27,7 +30,9 @@ class TestSeed:
         """Four epochs differ from each other and from the stored order."""
         assert len({*labels(baselines(records)), tuple(range(97))}) == 5
 
-    @pytest.mark.parametrize("settings", [{"parallel": 1}, {"parallel": 8}], ids=str)
+    @pytest.mark.parametrize(
+        "settings", [pytest.param({"parallel": 1}, marks=pytest.mark.all), {"parallel": 8}], ids=str
+    )
     def test_the_number_of_threads_does_not_matter(self, records: Any, baselines: Any, settings: Any) -> None:
         """Batches are equal byte for byte over two epochs, augmentation included."""
         found = records.content(records.reader(augment=True, **settings).training(records.files), 14)
@@ -85,7 +90,7 @@ class TestResume:
     """Training continues where it was stopped."""
 
     @pytest.mark.slow
-    @pytest.mark.parametrize(("kind", "positions"), [("number", 8), ("text", 4), ("image", 4)])
+    @pytest.mark.parametrize(("kind", "positions"), [("number", 8), *MORE_POSITIONS])
     def test_at_random_positions_the_next_batches_follow(
         self, kinds: Any, baselines: Any, kind: str, positions: int
     ) -> None:
@@ -134,7 +139,7 @@ class TestWorkers:
     """Several workers share the records."""
 
     @pytest.mark.slow
-    @pytest.mark.parametrize(("kind", "count"), [("number", 5), ("text", 3), ("image", 3)])
+    @pytest.mark.parametrize(("kind", "count"), [("number", 5), *MORE_WORKERS])
     def test_all_workers_together_read_every_record_once_per_epoch(self, kinds: Any, kind: str, count: int) -> None:
         """By whole shards if they divide evenly, else by records; in the fastest order too."""
         records = kinds[kind]

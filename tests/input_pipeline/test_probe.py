@@ -51,7 +51,7 @@ class TestExplain:
     @pytest.mark.slow
     def test_large_images_should_be_stored_smaller(self, tmp_path: Path) -> None:
         """The gain of storing them smaller is measured, and so is the number of cores needed."""
-        said = probe.explain(images(), shards(tmp_path, jpeg(1000)), 0.5, rate=2000, seconds=0.1)
+        said = probe.explain(images(), shards(tmp_path, jpeg(640)), 0.5, rate=2000, seconds=0.1)
 
         wanted = r"input-bound 50 %: decoding is the limit; .*store at 256 px \(\d+\.\dx\).*"
         assert re.fullmatch(wanted, said), said

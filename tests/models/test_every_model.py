@@ -24,6 +24,9 @@ def test_outputs_are_probabilities(case: Any, untrained: Any) -> None:
     np.testing.assert_allclose(found.sum(axis=1), [1, 1], atol=1e-6)
 
 
+@pytest.mark.parametrize(
+    "case", ["image", "text", "tensor", "row", "table", pytest.param("joined", marks=pytest.mark.all)], indirect=True
+)
 def test_a_model_can_memorize_sixteen_records(case: Any) -> None:
     """After sixty steps, it predicts all of them right in inference mode."""
     model, records = case.model(jit_compile=False), case.batch()

@@ -12,7 +12,7 @@ import random
 import signal
 import subprocess
 import sys
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property, partial
 from itertools import islice
@@ -36,6 +36,10 @@ from tfx_bsl.tfxio import tf_example_record
 from components import features as modalities
 from components import refs, tasks
 from components.fitting import preprocessing
+from components.fitting.analysis import run as analysis
+from components.fitting.analysis import trace
+from components.fitting.analysis.run import AnalysisJob
+from components.fitting.analysis.shards import ShardAnalyzer
 from components.fitting.fitted import Fitted
 from components.ingest import run
 from components.ingest.survey import survey
@@ -191,6 +195,17 @@ def ingest(config: run_config.RunConfig, found: survey.Survey, artifact: Path, *
     run.run(job, lambda: beam.Pipeline(options=PipelineOptions(list(beam_args))), lambda: found)
 
 
+def analyzed(task_run: TaskRun, folder: str, *beam_args: str) -> Path:
+    """Returns the folder with the results of the analyses of a task's train split."""
+    work, schema = task_run.home / folder, text_format.MessageToString(task_run.schema)
+    work.mkdir()
+    job = AnalysisJob(task_run.examples, work, schema, partial(preprocessing.fit_all, custom_config=task_run.fitting))
+    analyzer = ShardAnalyzer(schema, job.fit)
+    found = analysis.run(job, analyzer, None, lambda: beam.Pipeline(options=PipelineOptions(list(beam_args))))
+    trace.write(work, analyzer.analyses, found.total)
+    return work
+
+
 def fit(wanted: Mapping[str, TaskRun], folder: str, *beam_args: str) -> None:
     """Fits on the train splits of several tasks, as Transform does."""
     with beam.Pipeline(options=PipelineOptions(list(beam_args))) as pipeline:
@@ -200,7 +215,9 @@ def fit(wanted: Mapping[str, TaskRun], folder: str, *beam_args: str) -> None:
             ]
             columns = [LABEL, *(column["name"] for _, columns in task_run.fitting["parts"] for column in columns)]
             source = tf_example_record.TFExampleRecord(shards, schema=task_run.schema).Project(columns)
-            preprocess = partial(preprocessing.preprocessing_fn, custom_config=task_run.fitting)
+            work = analyzed(task_run, f"{folder}-analysis", *beam_args)
+            config = {**task_run.fitting, preprocessing.RESULTS: str(work)}
+            preprocess = partial(preprocessing.preprocessing_fn, custom_config=config)
             with tft_beam.Context(temp_dir=str(task_run.home / f"{folder}-temporary")):
                 read = pipeline | f"read {name}" >> source.BeamSource(), source.TensorAdapterConfig()
                 fitted = read | f"fit {name}" >> tft_beam.AnalyzeDataset(preprocess)
@@ -271,12 +288,19 @@ def refitted(task_runs: Callable[[str], TaskRun]) -> str:
     return "refitted"
 
 
-every_task = pytest.mark.parametrize("name", NAMES)
+def each(names: Iterable[str]) -> Any:
+    """Parametrizes a test with tasks; those whose parts other tasks have run only in `make test-all`."""
+    return pytest.mark.parametrize(
+        "name", [pytest.param(name, marks=() if name in EVERY_PART else pytest.mark.all) for name in names]
+    )
+
+
+every_task = each(NAMES)
 
 
 def having(part: tasks.Part) -> Any:
     """Parametrizes a test with all tasks that have a part."""
-    return pytest.mark.parametrize("name", [name for name in NAMES if part in tasks.get(name).parts])
+    return each(name for name in NAMES if part in tasks.get(name).parts)
 
 
 class TestRecords:
@@ -334,6 +358,7 @@ class TestFitting:
 
         assert set().union(*(parts[name] for name in EVERY_PART)) == set().union(*parts.values())
 
+    @pytest.mark.all
     @pytest.mark.parametrize("name", EVERY_PART)
     def test_two_processes_fit_the_same(self, task_run: TaskRun, refitted: str, name: str) -> None:
         """D2: the same vocabularies, and bit-identical outputs for all records."""
@@ -369,6 +394,7 @@ class TestTraining:
         assert 5 < steps < 14, name  # an epoch ends in between
         assert resumed == whole[5:]
 
+    @pytest.mark.all
     @pytest.mark.parametrize("name", EVERY_PART)
     def test_one_seed_gives_equal_weights(self, task_run: TaskRun, refitted: str, name: str) -> None:
         """D2: a second training, on the graph that was fitted again, gives bit-identical weights."""
@@ -405,7 +431,7 @@ class TestKills:
 
     @pytest.mark.parametrize(
         ("name", "kills"),
-        [("image", 3), *(pytest.param(name, 20, marks=pytest.mark.all) for name in ("image", "text"))],
+        [("tensor", 3), *(pytest.param(name, 20, marks=pytest.mark.all) for name in ("image", "text"))],
     )
     def test_kills_at_any_moment_change_nothing(self, task_run: TaskRun, tmp_path: Path, name: str, kills: int) -> None:
         """B3, B4: weights, optimizer, metrics, best epoch, history and counts of records are bit-identical."""

@@ -128,7 +128,7 @@ def straight(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return home
 
 
-@pytest.mark.slow
+@pytest.mark.all
 class TestTwoWorkers:
     """Two processes on this machine."""
 
@@ -162,7 +162,6 @@ class TestTwoWorkers:
 
         assert losses(two) == pytest.approx(losses(one), abs=1e-5)
 
-    @pytest.mark.all
     def test_a_killed_worker_and_a_restart_change_nothing(self, straight: Path, tmp_path: Path) -> None:
         """B3: the other worker ends too, and both continue from the chief's checkpoint, bit for bit."""
         saved = {**SHARED, "checkpoints": str(tmp_path / "checkpoints")}

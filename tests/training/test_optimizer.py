@@ -255,7 +255,7 @@ def test_good_steps_double_the_scale(monkeypatch: pytest.MonkeyPatch) -> None:
     assert found == [2.0**15, 2.0**14, 2.0**14, 2.0**15]
 
 
-@pytest.mark.slow
+@pytest.mark.all
 def test_two_replicas_give_the_weights_of_one_device() -> None:
     """With clipping and decay, and with accumulation, too: gradients are added over replicas before all of these."""
     words = [sys.executable, "-m", "tests.training.optimizer_replicas"]

@@ -8,23 +8,26 @@ import re
 import shutil
 import signal
 from collections.abc import Callable, Iterator
+from functools import partial
 from pathlib import Path
 from typing import Any
 
-import apache_beam as beam
 import keras
 import numpy as np
 import orjson
 import pytest
 import tensorflow as tf
-import tensorflow_transform.beam as tft_beam
+from google.protobuf import text_format
 from PIL import Image
-from tensorflow_transform.tf_metadata import dataset_metadata, schema_utils
+from tensorflow_transform import impl_helper
+from tensorflow_transform.tf_metadata import schema_utils
 from tfx.components.trainer.fn_args_utils import FnArgs
 
 from components import progress
 from components.errors import BadInput, Cancelled, NotFinite, PenstockError
 from components.fitting import preprocessing
+from components.fitting.analysis import trace
+from components.fitting.analysis.shards import ShardAnalyzer
 from components.ingest.close import manifest as closing
 from components.ingest.sources.image_folder import SOURCE
 from components.ingest.survey import listing
@@ -34,6 +37,7 @@ from components.ingest.write.shards import PlainSplits, numbered
 from components.models import joined
 from components.progress import Progress
 from components.records import manifest
+from components.records.manifest import Shard
 from components.records.roles import Column, Layout
 from components.settings.ingest import Ingest
 from components.settings.input import Input
@@ -79,17 +83,23 @@ def ingest(data: Path, examples: Path) -> None:
 
 
 def fit_labels(folder: Path) -> None:
-    """Fits the label vocabulary with Beam, as Transform does."""
+    """Fits the label vocabulary on three records, as Transform does."""
     custom = {"label": "label", "kind": "class", "parts": [], "settings": {}}
-    metadata = dataset_metadata.DatasetMetadata(
-        schema_utils.schema_from_feature_spec({"label": tf.io.FixedLenFeature([], tf.string)})
-    )
-    with beam.Pipeline() as pipeline, tft_beam.Context(temp_dir=str(folder / "temporary")):
-        records = pipeline | beam.Create([{"label": b"bright"}, {"label": b"bright"}, {"label": b"dark"}])
-        fitted = (records, metadata) | tft_beam.AnalyzeDataset(
-            lambda inputs: preprocessing.preprocessing_fn(inputs, custom)
-        )
-        _ = fitted | tft_beam.WriteTransformFn(str(folder / "graph"))
+    spec = {"label": tf.io.FixedLenFeature([], tf.string)}
+    file, results = folder / "labels", folder / "results"
+    with tf.io.TFRecordWriter(str(file)) as writer:
+        for label in (b"bright", b"bright", b"dark"):
+            feature = {"label": tf.train.Feature(bytes_list=tf.train.BytesList(value=[label]))}
+            writer.write(tf.train.Example(features=tf.train.Features(feature=feature)).SerializeToString())
+    schema = text_format.MessageToString(schema_utils.schema_from_feature_spec(spec))
+    analyzer = ShardAnalyzer(schema, partial(preprocessing.fit_all, custom_config=custom))
+    counted = analyzer.start()
+    analyzer.add(folder, Shard("train", file.name, 3, file.stat().st_size, ""), counted)
+    trace.write(results, analyzer.analyses, counted)
+    with_results = {**custom, preprocessing.RESULTS: str(results)}
+    preprocess = partial(preprocessing.preprocessing_fn, custom_config=with_results)
+    types = {"label": tf.TensorSpec([None], tf.string)}
+    impl_helper.analyze_in_place(preprocess, False, spec, types, str(folder / "graph"))
 
 
 def arguments(home: Path, out: Path, batch_size: int = 16, **train: Any) -> FnArgs:
@@ -192,6 +202,7 @@ class TestRun:
         assert history(run[0])["batch"] == batch
         assert history(run[0])["devices"] == {"names": ["CPU:0"], "workers": 1, "replicas": 1}
 
+    @pytest.mark.all
     def test_two_devices_train_in_a_process_of_their_own(self, home: Path, tmp_path: Path) -> None:
         """Its history and weights come back, its progress and messages are passed on, and the model is exported."""
         reports: list[Progress] = []
@@ -264,6 +275,7 @@ class TestRun:
         ]
         assert {each.total for each in run[1]} == {160}
 
+    @pytest.mark.all
     def test_a_resume_is_announced_once_and_continues_everything(
         self, home: Path, run: tuple[Path, list[Progress]], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     ) -> None:
@@ -292,6 +304,7 @@ class TestRun:
             assert shown["epoch_loss"] == straight["epoch_loss"]
 
 
+@pytest.mark.all
 @pytest.mark.usefixtures("fragile_model")
 def test_mixed_precision_and_xla_train_a_model_that_is_exported_in_float32(
     home: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
@@ -377,7 +390,10 @@ class TestFaults:
         assert not (tmp_path / "out").exists()
 
     @pytest.mark.usefixtures("fragile_model")
-    @pytest.mark.parametrize("batch_size", [16, 40], ids=["within an epoch", "in the last step"])
+    @pytest.mark.parametrize(
+        "batch_size",
+        [pytest.param(16, id="within an epoch"), pytest.param(40, id="in the last step", marks=pytest.mark.all)],
+    )
     def test_a_loss_that_is_not_finite_stops_the_run(self, home: Path, tmp_path: Path, batch_size: int) -> None:
         """A9: the message gives advice, and no model is exported."""
         hot = arguments(home, tmp_path, batch_size, learning_rate=1e30, epochs=1)

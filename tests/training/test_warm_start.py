@@ -199,7 +199,7 @@ def trained(model: Any, records: tuple[Any, Any], steps: int, held_out: tuple[An
     return float(model.evaluate(*held_out, verbose=0)[1])
 
 
-@pytest.mark.slow
+@pytest.mark.all
 def test_training_reaches_the_accuracy_of_a_cold_start_in_half_the_steps(tmp_path: Path) -> None:
     """On new data with a permuted, grown vocabulary and a new class, measured on records that were not trained."""
     random, steps = np.random.default_rng(5), 32

@@ -112,7 +112,7 @@ def _rows(source: RowFormat, path: Path) -> int:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("typed", [True, False])
+@pytest.mark.parametrize("typed", [True, pytest.param(False, marks=pytest.mark.all)])
 def test_parquet_rows_below_the_limit(tmp_path: Path, typed: bool) -> None:
     """D10: 1,200 rows of 1 MB in 1 KB are all read, a few at a time."""
     parquet(tmp_path / "bomb.parquet", MEGA, 1200, typed=typed)

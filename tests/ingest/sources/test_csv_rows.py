@@ -207,6 +207,7 @@ class TestAnyText:
         for target in TARGETS:
             assert read(SOURCE, path, texts(*names), target) == (named(names, expected), [])
 
+    @pytest.mark.all
     @settings(max_examples=60, deadline=None)
     @given(TABLES)
     def test_by_pandas(self, tmp_path_factory: pytest.TempPathFactory, rows: list[list[str]]) -> None:
@@ -220,6 +221,7 @@ class TestAnyText:
         for target in TARGETS:
             assert read(SOURCE, path, texts(*names), target) == (named(names, rows), [])
 
+    @pytest.mark.all
     @settings(max_examples=60, deadline=None)
     @given(
         st.lists(
