@@ -271,13 +271,15 @@ class TestSpans:
         assert manifest.read(tmp_path / "two") == manifest.read(tmp_path / "new")
         assert manifest.read_quarantine(tmp_path / "two") == manifest.read_quarantine(tmp_path / "new") != []
 
+    @pytest.mark.parametrize("folder", ["Split-train", "fingerprints"])
     @pytest.mark.parametrize("how", ["altered", "deleted"])
-    def test_a_damaged_shard_is_not_reused(self, tmp_path: Path, how: str) -> None:
-        """A14: a flipped bit or a missing file, and the span is read again."""
+    def test_a_damaged_shard_is_not_reused(self, tmp_path: Path, how: str, folder: str) -> None:
+        """A14: a flipped bit or a missing file, also of the fingerprints, and the span is read again."""
         pattern = write_spans(tmp_path / "data", 1)
         run(pattern, tmp_path / "one")
         expected = shards(tmp_path / "one")
-        victim = max((tmp_path / "one").rglob("data_tfrecord-*"))
+        victim = max((tmp_path / "one" / folder).iterdir())
+        old = victim.read_bytes()
         if how == "deleted":
             victim.unlink()
         else:
@@ -287,6 +289,7 @@ class TestSpans:
         run(pattern, tmp_path / "two", earlier=tmp_path / "one")
 
         assert shards(tmp_path / "two") == expected
+        assert (tmp_path / "two" / folder / victim.name).read_bytes() == old
 
     def test_the_highest_version_of_a_span_is_read(self, tmp_path: Path) -> None:
         """A corrected span replaces the old one."""

@@ -44,8 +44,13 @@ class ComparedBucket:
 
 
 def here(artifact: "Location", found: Sequence[ShardReport], settings: "Ingest") -> Compared:
-    """Compares the records of all shards in this process."""
-    exact = duplicates.find(artifact, [report.name for report in found if report.name])
+    """Compares the records of all shards in this process.
+
+    Raises:
+        LedgerMismatch: Records were not compared.
+    """
+    exact, compared = duplicates.find(artifact, [report.name for report in found if report.name])
+    _check_counts(compared, found)
     if near_duplicates.applies(found, settings) != []:
         return Compared(exact)
     return Compared(exact, near_duplicates.compare(near_duplicates.of_reports(found), settings.near_duplicate_bits))
@@ -66,11 +71,15 @@ def collect(artifact: "Location", found: Sequence[ShardReport]) -> Compared:
     folder = artifact / reports.FOLDER
     names = sorted(name for name in paths.files_below(folder) if name.startswith(_PREFIX))
     results = transfers.each(lambda name: _from_json((folder / name).read_bytes()), names, _READS)
-    records, compared = sum(report.records for report in found), sum(each.records for each in results)
-    if records != compared:
-        raise LedgerMismatch(f"{compared:,} of {records:,} records were compared to find duplicates: run again")
+    _check_counts(sum(each.records for each in results), found)
     exact = duplicates.total([each.compared.exact for each in results], sum(each.left_out for each in results))
     return Compared(exact, near_duplicates.total([each.compared.near for each in results]))
+
+
+def _check_counts(compared: int, found: Sequence[ShardReport]) -> None:
+    records = sum(report.records for report in found)
+    if records != compared:
+        raise LedgerMismatch(f"{compared:,} of {records:,} records were compared to find duplicates: run again")
 
 
 def _from_json(content: bytes) -> ComparedBucket:

@@ -69,13 +69,13 @@ def edges_of(buckets: int) -> Hashes:
     return np.array([(number << 64) // buckets for number in range(1, buckets)], np.uint64)
 
 
-def find(artifact: "Location", shards: Sequence[str]) -> Duplicates:
-    """Compares all records of these shards; a shard without fingerprints is left out."""
+def find(artifact: "Location", shards: Sequence[str]) -> tuple[Duplicates, int]:
+    """Compares the records of these shards, and returns how many they are; a shard without fingerprints is left out."""
     with local_copy(artifact / FINGERPRINTS) as folder:
         return _find(folder, shards)
 
 
-def _find(folder: Path, shards: Sequence[str]) -> Duplicates:
+def _find(folder: Path, shards: Sequence[str]) -> tuple[Duplicates, int]:
     runs = [run for shard in shards for run in _runs(folder / Path(fingerprints_of(shard)).name, shard)]
     buckets = min(max(1, -(-sum(run.rows for run in runs) // _BUCKET)), _MAX_BUCKETS)
     cuts = [_cuts(run, edges_of(buckets)) for run in runs]
@@ -83,7 +83,8 @@ def _find(folder: Path, shards: Sequence[str]) -> Duplicates:
         compare([run.piece(*cut[bucket : bucket + 2].tolist()) for run, cut in zip(runs, cuts, strict=True)])
         for bucket in range(buckets)
     ]
-    return total(found, sum(run.left_out for run in runs))
+    left_out = sum(run.left_out for run in runs)
+    return total(found, left_out), left_out + sum(run.rows for run in runs)
 
 
 def divide(artifact: "Location", shard: str, buckets: int) -> Iterator[tuple[int, int, bytes]]:

@@ -2,8 +2,8 @@
 
     artifact/spans/s00003.json   key (content, settings, columns, code, libraries), and the reports of its shards
 
-A shard is linked, or copied where the filesystem has no links, after its bytes were compared with its checksum. An
-object store copies it on its own side.
+A shard and its fingerprints are linked, or copied where the filesystem has no links, after their bytes were compared
+with their checksums. An object store copies them on its own side.
 """
 
 import os
@@ -92,16 +92,20 @@ def _read(artifact: Location, span: SpanFiles) -> dict[str, Any]:
 
 
 def _link_intact(old: Location, artifact: Location, report: ShardReport) -> bool:
-    """Links one shard and its fingerprints; False if the shard is missing or not what was written."""
+    """Links one shard and its fingerprints; False if one of them is missing or not what was written."""
     if not report.name:
         return True  # a range with no good row has no shard
-    source = old / report.name
-    if not source.is_file() or source.stat().st_size != report.bytes or checksum.of_file(source) != report.checksum:
-        return False
     beside = shards.fingerprints_of(report.name)
-    for name in (beside, report.name) if (old / beside).is_file() else (report.name,):
+    expected = {beside: report.fingerprints, report.name: report.checksum}
+    if not all(_is_intact(old / name, digest) for name, digest in expected.items()):
+        return False
+    for name in expected:
         _link(old, artifact, name)
     return True
+
+
+def _is_intact(file: Location, digest: str) -> bool:
+    return file.is_file() and checksum.of_file(file) == digest
 
 
 def _link(old: Location, artifact: Location, name: str) -> None:

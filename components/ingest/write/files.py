@@ -24,7 +24,7 @@ from components.ingest.survey.listed_files import ListedFile, ListedFiles
 from components.ingest.write import shards
 from components.ingest.write.encode_record import example_parts
 from components.ingest.write.report import ShardCounts, ShardReport
-from components.records import shard_files
+from components.records import checksum, shard_files
 from components.records.quarantine import Quarantined, Rejected, printable
 from components.storage import transfers
 from components.storage.hashing import stat_key
@@ -99,12 +99,14 @@ def write_unit(reader: UnitReader, end: str, artifact: "Location") -> list[Shard
                 # The id is made from the content, so that augmentation is seeded by the record, whatever its shard.
                 record = example_parts({**each.outcome.columns, "id": record_id(each.sha256)})
                 written.of(split).write([record])
-        for split, counted in made.items():
-            counted.write_fingerprints(artifact, written.name(split))
+        fingerprints = {split: each.write_fingerprints(artifact, written.name(split)) for split, each in made.items()}
     except InputChangedError as error:
         return [ShardReport(failure=str(error))]
     splits = [split for split, _ in reader.settings.splits.fractions() if split in made]
-    found = [made[split].counts.report(split, written.name(split), written.writers[split]) for split in splits]
+    found = [
+        made[split].counts.report(split, written.name(split), written.writers[split], fingerprints[split])
+        for split in splits
+    ]
     first, *others = found or [ShardReport()]
     return [replace(first, quarantined=tuple(quarantined)), *others]
 
@@ -136,12 +138,13 @@ class _Counted:
         self.counts.add(read.sha256, record.side, record.changed, record.perceptual_hash, read.number)
         self._rows.append((int(read.sha256[:16], 16), zlib.crc32(label.encode()), read.number))
 
-    def write_fingerprints(self, artifact: "Location", shard: str) -> None:
-        """Writes one sorted run, as `fingerprints.FingerprintWriter` does, without NumPy."""
+    def write_fingerprints(self, artifact: "Location", shard: str) -> str:
+        """Writes one sorted run, as `fingerprints.FingerprintWriter` does, without NumPy; returns the checksum."""
         self._rows.sort()
         content = b"".join(_FINGERPRINT.pack(*row) for row in [(0, 0, len(self._rows)), *self._rows])
         with shard_files.publish(artifact, shards.fingerprints_of(shard)) as temporary:
             temporary.write_bytes(content)
+        return checksum.of_bytes(content)
 
 
 def _splitter(settings: "Ingest", artifact: "Location") -> Callable[[str, str], str]:

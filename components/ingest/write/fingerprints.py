@@ -9,11 +9,12 @@ import contextlib
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any, BinaryIO
 
+import google_crc32c
 import numpy as np
 import numpy.typing as npt
 
 from components.ingest.write.shards import fingerprints_of
-from components.records import shard_files
+from components.records import checksum, shard_files
 
 if TYPE_CHECKING:
     from components.storage.location import Location
@@ -41,6 +42,7 @@ class FingerprintWriter:
         self._file = file
         self._pending: list[Rows] = []  # rows of the next run
         self._pending_rows, self._count = 0, 0
+        self._crc = 0
 
     def add(self, contents: Hashes, labels: npt.NDArray[np.unsignedinteger[Any]]) -> None:
         """Adds the next records of the shard; 32 bits are enough to see that one content has two labels."""
@@ -53,11 +55,18 @@ class FingerprintWriter:
         if self._pending_rows >= _RUN:
             self.flush()
 
+    @property
+    def checksum(self) -> str:
+        """Checksum of the file, when it is closed."""
+        return checksum.formatted(self._crc)
+
     def flush(self) -> None:
         """Writes the pending rows as a sorted run; the row before it has its length and the number of rows left out."""
         if self._pending:
             run = _sorted(np.concatenate(self._pending))
-            self._file.write(np.array([(self._pending_rows - len(run), 0, len(run))], ROW).tobytes() + run.tobytes())
+            content = np.array([(self._pending_rows - len(run), 0, len(run))], ROW).tobytes() + run.tobytes()
+            self._file.write(content)
+            self._crc = google_crc32c.extend(self._crc, content)
         self._pending, self._pending_rows = [], 0
 
 

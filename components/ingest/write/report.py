@@ -31,6 +31,7 @@ class ShardReport:
     named_unlabelled: int = 0  # of them, rows with a label like the class of rows without one
     empty_texts: int = 0  # rows among them that were kept without a text
     perceptual_hashes: str = ""  # of its images, as `pack_hashes` returns them
+    fingerprints: str = ""  # checksum of the file with the fingerprints of its records
 
 
 @dataclass
@@ -58,14 +59,22 @@ class ShardCounts:
         if perceptual_hash is not None:
             self.hashes.append((sha256, perceptual_hash, number))
 
-    def report(self, split: str, name: str, written: TFRecordWriter) -> ShardReport:
-        """Returns the report; the records are those that the writer has counted, for the ledger to compare."""
+    def report(self, split: str, name: str, written: TFRecordWriter, fingerprints: str) -> ShardReport:
+        """Returns the report; the records are those that the writer has counted, for the ledger to compare.
+
+        Args:
+            split: of the shard.
+            name: of the shard.
+            written: its writer, closed.
+            fingerprints: checksum of the file with the fingerprints of its records.
+        """
         return ShardReport(
             split=split,
             name=name,
             records=written.records,
             bytes=written.size,
             checksum=written.checksum,
+            fingerprints=fingerprints,
             classes=dict(self.classes),
             sides=dict(self.sides),
             changed=dict(self.changed),

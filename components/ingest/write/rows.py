@@ -206,7 +206,8 @@ class _SplitWriters:
         """Returns the reports when the shards are closed; the first one has all rows that were quarantined."""
         shards = self._shards
         made = [
-            counts.splits[split].report(split, shards.name(split), shard) for split, shard in shards.writers.items()
+            counts.splits[split].report(split, shards.name(split), shard, self._fingerprints[split].checksum)
+            for split, shard in shards.writers.items()
         ]
         first = made[0] if made else ShardReport()
         return [

@@ -10,11 +10,14 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from components.ingest.close import duplicates
+from components.errors import LedgerMismatch
+from components.ingest.close import compare, duplicates
 from components.ingest.close.duplicates import Duplicates, row_name
 from components.ingest.write import fingerprints
 from components.ingest.write.fingerprints import ROW, Hashes, fingerprint_writer
+from components.ingest.write.report import ShardReport
 from components.ingest.write.shards import fingerprints_of
+from components.settings.ingest import Ingest
 
 Record = tuple[int, int]  # content and label
 
@@ -70,7 +73,7 @@ def test_counts_are_those_of_all_records_together(
         patch.setattr(fingerprints, "_RUN", run)
         patch.setattr(duplicates, "_BUCKET", bucket)
         names = write(artifact, shards)
-        found = duplicates.find(artifact, names)
+        found = duplicates.find(artifact, names)[0]
 
         assert by_buckets(artifact, names, bucket) == found
     assert (found.extra, found.groups, found.conflicts) == counted(shards)
@@ -88,7 +91,7 @@ def test_an_example_names_two_records_that_are_the_same(
         patch.setattr(fingerprints, "_RUN", run)
         patch.setattr(duplicates, "_BUCKET", bucket)
         names = write(artifact, shards)
-        found = duplicates.find(artifact, names)
+        found = duplicates.find(artifact, names)[0]
     records = dict(zip(names, shards, strict=True))
     if found.example:
         (one, other) = found.example
@@ -107,7 +110,7 @@ def test_warnings(tmp_path: Path) -> None:
 
     same, conflict = (f"{names[0]} record {number} = {names[1]} record {number}" for number in (2, 3))
 
-    assert duplicates.find(tmp_path, names).warnings(row_name) == [
+    assert duplicates.find(tmp_path, names)[0].warnings(row_name) == [
         f"2 exact duplicates in 1 groups, each kept within one split, such as {same}",
         f"1 groups of equal records have different labels, such as {conflict}",
     ]
@@ -117,14 +120,14 @@ def test_records_that_are_all_different_give_no_warning(tmp_path: Path) -> None:
     """Neither do no records at all."""
     names = write(tmp_path, [[(1, 0), (2, 0)], [(3, 0)]])
 
-    assert (duplicates.find(tmp_path, names), Duplicates().warnings(row_name)) == (Duplicates(), [])
+    assert (duplicates.find(tmp_path, names)[0], Duplicates().warnings(row_name)) == (Duplicates(), [])
 
 
 def test_one_record_a_million_times_takes_two_rows(tmp_path: Path) -> None:
     """A constant table must not fill the memory of the merge."""
     names = write(tmp_path, [[(7, 1)] * 1000], step=100)
 
-    assert duplicates.find(tmp_path, names).extra == 999
+    assert duplicates.find(tmp_path, names)[0].extra == 999
     assert (tmp_path / fingerprints_of(names[0])).stat().st_size == 3 * 16  # with the row before the run
 
 
@@ -133,7 +136,7 @@ def test_a_shard_without_fingerprints_is_left_out(tmp_path: Path) -> None:
     names = write(tmp_path, [[(1, 0)], [(1, 0)]])
     (tmp_path / fingerprints_of(names[1])).unlink()
 
-    assert duplicates.find(tmp_path, names) == Duplicates()
+    assert duplicates.find(tmp_path, names)[0] == Duplicates()
 
 
 def test_a_failed_shard_leaves_nothing(tmp_path: Path) -> None:
@@ -151,3 +154,15 @@ def test_a_full_disk_leaves_nothing(tiny_disk: Path) -> None:
         writer.add(many, many.astype(np.uint32))
 
     assert list((tiny_disk / "fingerprints").iterdir()) == []
+
+
+def test_records_that_are_not_compared_stop_the_ingest(tmp_path: Path) -> None:
+    """Without its fingerprints a shard would have no duplicates."""
+    names = write(tmp_path, [[(1, 1), (2, 1)], [(1, 1)]])
+    reported = [ShardReport("train", name, records) for name, records in zip(names, (2, 1), strict=True)]
+    settings = Ingest(near_duplicate_bits=-1)
+    assert compare.here(tmp_path, reported, settings).exact.extra == 1
+    (tmp_path / fingerprints_of(names[1])).unlink()
+
+    with pytest.raises(LedgerMismatch, match=r"2 of 3 records were compared"):
+        compare.here(tmp_path, reported, settings)

@@ -125,6 +125,7 @@ class TestReport:
             records=3,
             bytes=len(content),
             checksum=checksum.of_bytes(content),
+            fingerprints=checksum.of_file(artifact / fingerprints_of(NAME)),
             classes={"cats": 2, "dogs": 1},
             sides={4: 1, 8: 2},
             changed={"BMP": 1},

@@ -269,7 +269,7 @@ class TestReport:
         rows = [[f"text {n}", "x"] for n in range(300)]
         path = table(tmp_path / "a.csv", [["text", "label"], *rows, ["text 5", "x"], ["text 7", "y"]])
         reports = write(path, artifact, pieces=3, splits=HALVES)
-        found = duplicates.find(artifact, [report.name for report in reports])
+        found, _ = duplicates.find(artifact, [report.name for report in reports])
         shards = {report.name: list(tf.data.TFRecordDataset(str(artifact / report.name))) for report in reports}
         assert found.example is not None
         one, other = (shards[shard][number].numpy() for shard, number in found.example)
