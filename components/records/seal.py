@@ -44,7 +44,8 @@ class Seal:
 def seal(folder: Path, cache: HashCache) -> Seal:
     """Returns the seal of a folder."""
     names = _files_below(folder)
-    written = {name: digest for name, digest in checksums_in(folder).items() if name in set(names)}
+    present = set(names)
+    written = {name: digest for name, digest in checksums_in(folder).items() if name in present}
     cache.remember_checksums(folder, written)
     return Seal(tuple(digests(folder, {name: written.get(name, "") for name in names}, cache)))
 

@@ -33,10 +33,10 @@ class Entries:
         return found if is_sorted else found.of(sorted(found.names), folder)
 
     def is_current(self, folder: "UriPath") -> bool:
-        """Whether the folder has the same files with the same stats; one page of its listing at a time is in memory."""
+        """Whether the folder has the same files with the same stats; of a store, one page at a time is in memory."""
         stats = map(RemoteStat, self.sizes, self.times, self.identities)
         known = zip(self.names, stats, strict=True)
-        return all(one == other for one, other in zip_longest(known, _listed(folder)))
+        return all(one == other for one, other in zip_longest(known, _in_order(folder)))
 
     def append(self, name: str, stat: RemoteStat) -> None:
         """Adds a file."""
@@ -69,6 +69,11 @@ class Entries:
         """Returns size, time and identity of some files."""
         part = slice(start, stop)
         return list(map(RemoteStat, self.sizes[part], self.times[part], self.identities[part]))
+
+
+def _in_order(folder: "UriPath") -> Iterable[tuple[str, RemoteStat]]:
+    """Returns all files sorted by name: object stores list them so, other filesystems in any order."""
+    return _listed(folder) if isinstance(folder, ObjectPath) else sorted(_listed(folder))
 
 
 def _listed(folder: "UriPath") -> Iterable[tuple[str, RemoteStat]]:

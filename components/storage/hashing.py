@@ -110,13 +110,13 @@ class HashCache:
 
     def checksum_files(self, folder: Path, names: Sequence[str], checksum: Callable[[Path], str]) -> list[HashedFile]:
         """Returns size and checksum of each file; files with an unknown stat are read."""
-        found = stats(folder, names)
+        found, now = stats(folder, names), time.time_ns()
         keys = [_checksum_key(folder, name) for name in names]
         cached = self._cache.get(keys)
         known = [_digest(cached.get(key, b""), stat_key(stat)) for key, stat in zip(keys, found, strict=True)]
         with ThreadPoolExecutor(os.cpu_count()) as pool:
             read = dict(pool.map(lambda name: (name, checksum(folder / name)), _without(known, names)))
-        self._remember(folder, read, dict(zip(names, found, strict=True)))
+        self._remember(folder, read, dict(zip(names, found, strict=True)), now)
         return [
             HashedFile(name, stat.st_size, digest or read[name])
             for name, stat, digest in zip(names, found, known, strict=True)
@@ -124,10 +124,11 @@ class HashCache:
 
     def remember_checksums(self, folder: Path, checksums: Mapping[str, str]) -> None:
         """Keeps the checksums of files that were just written, so that they are not read for them."""
-        self._remember(folder, checksums, dict(zip(checksums, stats(folder, list(checksums)), strict=True)))
+        found, now = stats(folder, list(checksums)), time.time_ns()
+        self._remember(folder, checksums, dict(zip(checksums, found, strict=True)), now)
 
-    def _remember(self, folder: Path, checksums: Mapping[str, str], found: Mapping[str, DataStat]) -> None:
-        now = time.time_ns()
+    def _remember(self, folder: Path, checksums: Mapping[str, str], found: Mapping[str, DataStat], now: int) -> None:
+        """Keeps checksums of files whose stats were taken at `now`, before the files were read."""
         settled = {name: digest for name, digest in checksums.items() if _is_settled(found[name], now)}
         self._cache.put(
             {

@@ -23,6 +23,7 @@ from components.ingest.sources.csv import csv_rows
 from components.ingest.sources.parquet import parquet_rows
 from components.ingest.survey import listing
 from components.storage import paths
+from components.storage.entries import Entries
 from components.storage.hashing import HashCache
 from components.storage.remote_path import RemotePath
 
@@ -123,6 +124,19 @@ def test_files_are_listed(served: Served) -> None:
     assert ((home / "y1").is_dir(), (home / "y1").is_file()) == (True, False)
     assert ((home / "a.csv").is_dir(), (home / "a.csv").is_file()) == (False, True)
     assert not (home / "none").exists()
+
+
+def test_a_listing_is_current_until_a_file_changes(served: Served) -> None:
+    """Files are listed before folders, and are sorted in the columns."""
+    folder, home, _ = served
+    (folder / "a").mkdir()
+    for name in ("a/b.csv", "z.csv"):
+        (folder / name).write_text(name)
+    entries = Entries.below(home)
+    before = entries.is_current(home)
+    (folder / "z.csv").write_text("longer than before")
+
+    assert (before, entries.is_current(home)) == (True, False)
 
 
 def test_hdfs_uris_may_have_three_slashes(served: Served) -> None:

@@ -249,3 +249,23 @@ class TestIdentity:
 
         assert found == expected
         assert [file.stat for file in found] == ["", ""]
+
+
+def test_a_file_that_was_just_written_before_a_long_reading_is_read_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It might have been written once more within one tick of the clock, after its first bytes were read."""
+    (tmp_path / "shard").write_bytes(b"one")
+    now, read = [(tmp_path / "shard").stat().st_ctime_ns], list[Path]()
+    monkeypatch.setattr(hashing.time, "time_ns", lambda: now[0])
+
+    def slowly(path: Path) -> str:
+        read.append(path)
+        now[0] += 10**9
+        return "crc32c:00000000"
+
+    cache = HashCache(None)
+    for _ in range(3):
+        cache.checksum_files(tmp_path, ["shard"], slowly)
+
+    assert len(read) == 2

@@ -8,6 +8,7 @@ inferring columns, and looking up a hash for every file.
 """
 
 import os
+from collections.abc import Iterable
 from pathlib import Path
 
 from components import refs
@@ -64,15 +65,15 @@ def _is_unchanged(part: SpanFiles, needs: Needs) -> bool:
             listing.ignored,
         ):
             return False
-    return list(listing.files.stats) == _stats(part)
-
-
-def _stats(part: SpanFiles) -> list[str]:
-    """Returns the stats of the files as they are now; none if one of them was deleted."""
-    home, names = part.located.home, part.listing.files.sources.paths
     try:
-        if isinstance(home, Path):
-            return [stat_key(os.stat(f"{home}/{name}")) for name in names]  # noqa: PTH116 - a Path takes longer
-        return [stat_key(stat) for stat in paths.stats(home, names)]
-    except OSError:
-        return []
+        return all(before == now for before, now in zip(listing.files.stats, _stats(part), strict=True))
+    except OSError:  # a file was deleted
+        return False
+
+
+def _stats(part: SpanFiles) -> Iterable[str]:
+    """Returns the stats of the files as they are now, of local ones never all at once."""
+    home, names = part.located.home, part.listing.files.sources.paths
+    if isinstance(home, Path):
+        return (stat_key(os.stat(f"{home}/{name}")) for name in names)  # noqa: PTH116 - a Path takes longer
+    return map(stat_key, paths.stats(home, names))
