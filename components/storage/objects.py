@@ -14,7 +14,7 @@ import contextlib
 import errno
 import io
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, BinaryIO, Literal
@@ -180,12 +180,14 @@ class ObjectPath(UriPath):
         content = self._small(min(limit, _PART))
         return super().read_at_most(limit) if content is None else content
 
-    def read_version(self) -> tuple[bytes, RemoteStat]:
-        """Returns the whole content, and the stat of the version that was read."""
+    def read_version(self, is_wanted: Callable[[RemoteStat], bool]) -> tuple[bytes, RemoteStat]:
+        """Returns the whole content, and the stat of the version that was read; no content if it is not wanted."""
 
         def small(store: Any) -> tuple[bytes | None, RemoteStat]:
             found = store.get(self.key)
             stat = _stat_of(found.meta)
+            if not is_wanted(stat):
+                return b"", stat
             return (bytes(found.bytes()) if stat.st_size <= _PART else None), stat
 
         content, stat = ask(self.uri, small)

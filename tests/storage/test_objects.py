@@ -218,6 +218,14 @@ class TestListing:
 class TestContent:
     """Reading and writing."""
 
+    def test_a_version_that_is_not_wanted_is_not_read(self, home: ObjectPath) -> None:
+        """Its stat is known before its content."""
+        (home / "a").write_bytes(b"content")
+        stat = (home / "a").stat()
+
+        assert (home / "a").read_version(lambda found: found == stat) == (b"content", stat)
+        assert (home / "a").read_version(lambda found: found != stat) == (b"", stat)
+
     def test_any_range_is_read_as_from_a_local_file(self, home: ObjectPath, tmp_path: Path) -> None:
         """20 MB, uploaded in parts; any offset, any length, from both ends."""
         local, again = tmp_path / "large", tmp_path / "again"

@@ -15,6 +15,7 @@ import struct
 import zlib
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
+from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -61,14 +62,36 @@ class UnitReader:
     checks: Path | None = None
 
     def places(self) -> "Rows":
-        """Returns place and class of every file, for stratified splits; files with a known hash are not read."""
+        """Returns place and class of every file that becomes a record, for stratified splits.
+
+        Files with a known hash are not read, nor are those that are too large.
+        """
         from components.ingest.write import strata
 
-        found = []
-        for item in self.files:
-            sha256 = item.sha256 or _content(self.data, item)[1]
-            found.append((shards.place_of(sha256, self.settings.splits.salt), strata.class_of(item.file.label)))
-        return strata.as_rows(found)
+        salt, limit = self.settings.splits.salt, self.settings.max_file_mb << 20
+        small = [(number, item) for number, item in zip(self.numbers, self.files, strict=True) if item.size <= limit]
+        unknown = [each for each in small if not each[1].sha256]
+        digests = chain(
+            ((item, item.sha256) for _, item in small if item.sha256),
+            ((item, content[1]) for _, item, content in self.contents(unknown) if content),
+        )
+        return strata.as_rows(
+            [(shards.place_of(each, salt), strata.class_of(item.file.label)) for item, each in digests]
+        )
+
+    def contents(
+        self, listed: Sequence[tuple[int, ListedFile]]
+    ) -> Iterator[tuple[int, ListedFile, tuple[bytes, str] | None]]:
+        """Yields files with content and SHA-256; None instead if a file is larger than `max_file_mb`: it is not read.
+
+        Local files are read one by one, those of a store many at a time, bounded in bytes.
+        """
+        limit, is_local = self.settings.max_file_mb << 20, isinstance(self.data, Path)
+        for group in _groups(listed, limit, is_local):
+            small = [item for _, item in group if item.size <= limit]
+            found = iter(_contents(self.data, small))
+            for number, item in group:
+                yield number, item, next(found) if item.size <= limit else None
 
     def in_order(self) -> list[tuple[int, ListedFile]]:
         """Returns number and file, in the order of the records."""
@@ -173,16 +196,12 @@ def _read_all(reader: UnitReader, checks: ImageChecker) -> Iterator[_ReadFile]:
         except Rejected as reason:
             return Quarantined.of(printable(item.file.path), str(reason), reason.position, content)
 
-    for group in _groups(listed, limit << 20, isinstance(reader.data, Path)):
-        small = [item for _, item in group if item.size <= limit << 20]
-        contents = iter(_contents(reader.data, small))
-        for number, item in group:
-            if item.size > limit << 20:
-                reason = f"{item.size:,} bytes, more than max_file_mb = {limit}"
-                yield _ReadFile(number, item, "", Quarantined(printable(item.file.path), reason))
-            else:
-                content, sha256 = next(contents)
-                yield _ReadFile(number, item, sha256, outcome(item, content, sha256))
+    for number, item, found in reader.contents(listed):
+        if found is None:
+            reason = f"{item.size:,} bytes, more than max_file_mb = {limit}"
+            yield _ReadFile(number, item, "", Quarantined(printable(item.file.path), reason))
+        else:
+            yield _ReadFile(number, item, found[1], outcome(item, *found))
 
 
 def _groups(
@@ -212,7 +231,9 @@ def _content(data: DataPath, item: ListedFile) -> tuple[bytes, str]:
     """Returns the content of a file and its SHA-256, if it is the file that was surveyed."""
     name = f"{data}/{item.file.path}"
     try:
-        content, stat = _read_local(name, item.size) if isinstance(data, Path) else _read_remote(data / item.file.path)
+        content, stat = (
+            _read_local(name, item.size) if isinstance(data, Path) else _read_remote(data / item.file.path, item)
+        )
     except OSError as error:
         raise InputChangedError(f"{printable(name)}: cannot be read: {error.strerror}") from error
     same = bool(item.stat) and stat == item.stat and len(content) == item.size
@@ -236,10 +257,13 @@ def _read_local(name: str, size: int) -> tuple[bytes, str]:
         os.close(descriptor)
 
 
-def _read_remote(path: DataPath) -> tuple[bytes, str]:
-    """Returns the content and the stat of the version that was read; empty if the store has none."""
+def _read_remote(path: DataPath, item: ListedFile) -> tuple[bytes, str]:
+    """Returns the content and the stat of the version that was read; empty if the store has none.
+
+    Nothing is read of an object with another stat than in the survey, unless a hash can show that it is the same.
+    """
     if isinstance(path, ObjectPath):
-        content, stat = path.read_version()
+        content, stat = path.read_version(lambda stat: bool(item.sha256) or stat_key(stat) == item.stat)
         return content, stat_key(stat)
     return path.read_bytes(), ""
 

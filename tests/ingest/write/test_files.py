@@ -14,12 +14,13 @@ import tensorflow as tf
 
 from components.ingest.close import reports
 from components.ingest.images.checks import ImageChecker
+from components.ingest.sources import SourceFile
 from components.ingest.sources.image_folder import SOURCE
 from components.ingest.survey.listed_files import ListedFile, ListedFiles
 from components.ingest.survey.listing import Listing
 from components.ingest.write.files import UnitReader, record_id, write_unit
 from components.ingest.write.report import ShardReport
-from components.ingest.write.shards import PlainSplits, fingerprints_of
+from components.ingest.write.shards import PlainSplits, fingerprints_of, place_of
 from components.records import checksum
 from components.records.quarantine import Quarantined, Rejected
 from components.settings.ingest import Ingest
@@ -170,6 +171,17 @@ class TestReport:
         report = write(files, data, artifact, max_file_mb=1)
 
         assert report.quarantined == (Quarantined("cats/1.png", "1,048,577 bytes, more than max_file_mb = 1"),)
+
+    def test_a_file_that_is_too_large_has_no_place(self, data: Path, image: Image) -> None:
+        """Stratified splits rank records: it becomes none, and is not read to be hashed."""
+        fill(data, {"cats/1.png": image(1)})
+        stat = (data / "cats" / "1.png").stat()
+        small = ListedFile(SourceFile("cats/1.png", "cats"), stat.st_size, "", stat_key(stat))
+        missing = ListedFile(SourceFile("cats/2.png", "cats"), (1 << 20) + 1, "")
+        reader = UnitReader(ListedFiles([small, missing]), range(2), SOURCE, data, Ingest(max_file_mb=1))
+        place = place_of(hashlib.sha256(image(1)).hexdigest(), Ingest().splits.salt)
+
+        assert reader.places()["place"].tolist() == [place]
 
     def test_bad_files_alone_have_no_shard(self, data: Path, artifact: Path, take: Take) -> None:
         """As for rows; the gate finds an empty split."""
