@@ -225,7 +225,7 @@ def _with_images(
                 bad((each.position, each.reason, each.raw))
             yield _numbered(rows), ()
         return
-    with ImageColumn(unit.part, columns.images, columns.schema, unit.home, job.settings, None) as reader:
+    with ImageColumn(unit.part, columns.images, columns.schema, unit.home, job.settings, None, hashed=False) as reader:
         for rows in found:
             for each in rows.bad:
                 bad((each.position, each.reason, each.raw))

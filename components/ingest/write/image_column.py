@@ -16,7 +16,7 @@ from pathlib import Path
 
 import pyarrow as pa
 
-from components.ingest.images import CheckedImage
+from components.ingest.images import CheckedImage, checks
 from components.ingest.images.checks import ImageChecker
 from components.ingest.sources.rows import BadRow, Range, RowBatch
 from components.ingest.survey import references
@@ -35,7 +35,7 @@ class RowImage:
     """An image that a row refers to, checked."""
 
     checked: CheckedImage
-    sha256: str  # of the file
+    sha256: str  # of the file; empty if it was not hashed
 
 
 @dataclass(frozen=True)
@@ -64,12 +64,22 @@ class ImageColumn:
     """Reads the images of one range of rows."""
 
     def __init__(
-        self, part: Range, column: str, schema: pa.Schema, data: DataPath, settings: Ingest, checks: Path | None
+        self,
+        part: Range,
+        column: str,
+        schema: pa.Schema,
+        data: DataPath,
+        settings: Ingest,
+        known: Path | None,
+        *,
+        hashed: bool = True,
     ) -> None:
+        """Takes the range, the column with the paths, and where they lead; no image is hashed if `hashed` is false."""
+        self._settings, self._hashed = settings, hashed
         self._column, self._limit = column, settings.max_file_mb
         self._place = schema.get_field_index(column)
         self._folder, self._finder = posixpath.dirname(part.path), references.ImageFinder(data)
-        self._checks = ImageChecker(checks, settings)
+        self._checks = ImageChecker(known, settings)
 
     def __enter__(self) -> "ImageColumn":
         # Threads: reading, hashing and decoding release Python's lock.
@@ -111,6 +121,8 @@ class ImageColumn:
             return Rejected(f"image {image.path!r}: {image.size:,} bytes, more than max_file_mb = {self._limit}")
         try:
             content = references.read(image, self._limit << 20)
+            if not self._hashed:
+                return RowImage(checks.check(content, self._settings, hashed=False), "")
             sha256 = hashlib.sha256(content).hexdigest()
             return RowImage(self._checks.check(content, sha256), sha256)
         except Rejected as reason:
