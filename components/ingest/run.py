@@ -8,8 +8,9 @@ survey ─► spans ─┬─ unchanged since an earlier ingest ─► its shard
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
+from functools import cache
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 import apache_beam as beam
 from apache_beam.runners.direct.direct_runner import DirectRunner
@@ -22,7 +23,7 @@ from components.ingest.close.compare import Compared
 from components.ingest.close.near_duplicates import FoundImage, NearFound
 from components.ingest.survey import identity, schema
 from components.ingest.survey.survey import SpanFiles, Survey
-from components.ingest.units import FilesUnit, Output, RowsFile, RowsUnit, Unit
+from components.ingest.units import FilesUnit, Output, RowsFile, Unit
 from components.ingest.write import labels, strata
 from components.ingest.write.report import ShardReport
 from components.ingest.write.shards import FINGERPRINTS
@@ -34,7 +35,8 @@ from components.storage import durable
 if TYPE_CHECKING:
     from components.storage.location import Location
 
-_ROW_BYTES = 64  # about, of a row of a table
+_ROW_BYTES = 64  # of a short row of a table: a worker must be able to hold a bucket, too many are cheap
+_TodoOf: TypeAlias = Callable[[int], Sequence[FilesUnit | RowsFile]]  # work list of a span, by its number
 _BUCKET_RECORDS, _MAX_BUCKETS = 1 << 20, 4096  # that are compared by one worker at once: 16 MB of fingerprints
 
 
@@ -54,8 +56,9 @@ def run(job: IngestJob, make_pipeline: Callable[[], beam.Pipeline], survey_again
     artifact = job.output.artifact
     durable.remove(artifact / reports.FOLDER)
     job = replace(job, output=replace(job.output, table=job.found.table))
-    decided = _stratify(job, make_pipeline) if job.output.settings.splits.stratify else None
-    work = [_work_of(job, span, decided) for span in job.found.spans]
+    todo_of = cache(lambda number: _todo(job, job.found.spans[number]))  # lists of files are written once
+    decided = _stratify(job, todo_of, make_pipeline) if job.output.settings.splits.stratify else None
+    work = [_work_of(job, number, decided, todo_of) for number in range(len(job.found.spans))]
     todo = [item for each in work for item in each.todo]
     compared = _write(job, todo, make_pipeline, [r for each in work for r in each.reused or ()]) if todo else False
     found = [report for each in work for report in _collect(artifact, each)]
@@ -80,12 +83,10 @@ class _SpanWork:
     todo: Sequence[FilesUnit | RowsFile]
 
 
-def _stratify(job: IngestJob, make_pipeline: Callable[[], beam.Pipeline]) -> Strata:
+def _stratify(job: IngestJob, todo_of: _TodoOf, make_pipeline: Callable[[], beam.Pipeline]) -> Strata:
     """Returns where each class is divided, over all spans; this reads rows a second time."""
-    found, output = job.found, job.output
-    todo: list[FilesUnit | RowsFile] = []
-    for span in found.spans:
-        todo += _todo(job, span, units.FilePlacesUnit, units.PlacesUnit)
+    output = job.output
+    todo = [units.places_of(item) for number in range(len(job.found.spans)) for item in todo_of(number)]
     _write(job, todo, make_pipeline)
     names = _names(output.artifact, todo)
     manifest.check_failures(reports.collect(output.artifact, names))
@@ -94,21 +95,19 @@ def _stratify(job: IngestJob, make_pipeline: Callable[[], beam.Pipeline]) -> Str
     return decided
 
 
-def _todo(
-    job: IngestJob, span: SpanFiles, files: type[FilesUnit] = FilesUnit, rows: type[RowsUnit] = RowsUnit
-) -> Sequence[FilesUnit | RowsFile]:
+def _todo(job: IngestJob, span: SpanFiles) -> Sequence[FilesUnit | RowsFile]:
     """Returns the work list of one span; work units read the strata themselves."""
     settings = job.output.settings
     if job.found.table is not None:
-        return units.of_rows(span, settings, rows)
-    return units.of_files(span, settings, job.output.artifact, files)
+        return units.of_rows(span, settings)
+    return units.of_files(span, settings, job.output.artifact)
 
 
-def _work_of(job: IngestJob, span: SpanFiles, decided: Strata | None) -> _SpanWork:
-    table, settings = job.found.table, job.output.settings
+def _work_of(job: IngestJob, number: int, decided: Strata | None, todo_of: _TodoOf) -> _SpanWork:
+    span, table, settings = job.found.spans[number], job.found.table, job.output.settings
     key = reuse.key_of(span, table, settings, decided.digest if decided else "") if span.span.name else ""
     reused = reuse.link_shards(span, key, job.earlier, job.output.artifact) if key and job.earlier else None
-    return _SpanWork(span, key, reused, _todo(job, span) if reused is None else ())
+    return _SpanWork(span, key, reused, todo_of(number) if reused is None else ())
 
 
 def _write(
@@ -147,8 +146,11 @@ def _write(
 
 
 def _buckets(found: Survey) -> int:
-    """Returns into how many buckets records are divided to be compared; rows are counted by their bytes."""
-    records = len(found.listing.files) if found.table is None else found.listing.size // _ROW_BYTES
+    """Returns into how many buckets records are divided to be compared; rows are counted by the bytes of files."""
+    if found.table is None:
+        records = len(found.listing.files)
+    else:
+        records = sum(map(units.bytes_of_rows, found.spans)) // _ROW_BYTES
     return max(1, min(-(-records // _BUCKET_RECORDS), _MAX_BUCKETS))
 
 

@@ -274,9 +274,14 @@ def _is_long(units: Sequence[Unit]) -> bool:
     return sum(len(unit.numbers) for unit in listed) >= _MANY_FILES or sum(unit.bytes for unit in listed) >= _MANY_BYTES
 
 
-def of_files(
-    span: "SpanFiles", settings: "Ingest", artifact: "Location", kind: type[FilesUnit] = FilesUnit
-) -> list[FilesUnit]:
+def places_of(item: FilesUnit | RowsFile) -> FilesUnit | RowsFile:
+    """Returns an element of the work list that reads places and classes instead of writing shards."""
+    if isinstance(item, RowsFile):
+        return replace(item, kind=PlacesUnit)
+    return FilePlacesUnit(item.shard, item.home, item.source, item.numbers, item.bytes)
+
+
+def of_files(span: "SpanFiles", settings: "Ingest", artifact: "Location") -> list[FilesUnit]:
     """Returns the work units of one span of files that are records, and stores the list of each.
 
     Every n-th file of the listing is in one unit, so each unit has its share of every class: classes are listed one
@@ -290,7 +295,7 @@ def of_files(
         shard = shards.numbered(number, count, span.span.name)
         reports.store_files(artifact, shard, mine)
         numbers = range(number, len(listed), count)
-        return kind(shard, span.located.home, span.located.source, numbers, sum(mine.sizes))
+        return FilesUnit(shard, span.located.home, span.located.source, numbers, sum(mine.sizes))
 
     return transfers.each(unit, range(count), 1 if isinstance(artifact, Path) else _LISTS)
 
@@ -300,17 +305,21 @@ def _unit_count(files: int, size: int, settings: "Ingest") -> int:
     return max(1, min(files, max(by_size, -(-files // _MOST_FILES), settings.min_shards)))
 
 
-def of_rows(span: "SpanFiles", settings: "Ingest", kind: type[RowsUnit] = RowsUnit) -> list[RowsFile]:
+def of_rows(span: "SpanFiles", settings: "Ingest") -> list[RowsFile]:
     """Returns the files of one span of rows, to be divided into ranges of `shard_mb`, at least `min_shards` of them."""
-    sizes = {item.file.path: item.size for item in span.listing.files}
-    rows = sum(sizes[name] for name in span.located.files)
-    target = _range_bytes(rows, sum(sizes.values()), settings)
+    target = _range_bytes(bytes_of_rows(span), span.listing.size, settings)
     names = span.located.files
     numbers = [f"f{number:05d}" for number in range(len(names))] if len(names) > 1 else [""]
     return [
-        RowsFile(name, span.located.home, f"{span.span.name}-{number}".strip("-"), target, kind)
+        RowsFile(name, span.located.home, f"{span.span.name}-{number}".strip("-"), target)
         for name, number in zip(names, numbers, strict=True)
     ]
+
+
+def bytes_of_rows(span: "SpanFiles") -> int:
+    """Returns the bytes of the files of rows, without those that rows refer to."""
+    names = set(span.located.files)
+    return sum(item.size for item in span.listing.files if item.file.path in names)
 
 
 def _range_bytes(rows: int, everything: int, settings: "Ingest") -> int:
