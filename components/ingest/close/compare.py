@@ -53,7 +53,7 @@ def here(artifact: "Location", found: Sequence[ShardReport], settings: "Ingest")
     _check_counts(compared, found)
     if near_duplicates.applies(found, settings) != []:
         return Compared(exact)
-    return Compared(exact, near_duplicates.compare(near_duplicates.of_reports(found), settings.near_duplicate_bits))
+    return Compared(exact, near_duplicates.find_all(near_duplicates.of_reports(found), settings.near_duplicate_bits))
 
 
 def store(artifact: "Location", bucket: str, result: ComparedBucket) -> None:
@@ -70,10 +70,16 @@ def collect(artifact: "Location", found: Sequence[ShardReport]) -> Compared:
     """
     folder = artifact / reports.FOLDER
     names = sorted(name for name in paths.files_below(folder) if name.startswith(_PREFIX))
-    results = transfers.each(lambda name: _from_json((folder / name).read_bytes()), names, _READS)
-    _check_counts(sum(each.records for each in results), found)
-    exact = duplicates.total([each.compared.exact for each in results], sum(each.left_out for each in results))
-    return Compared(exact, near_duplicates.total([each.compared.near for each in results]))
+    records, exact, near = 0, Duplicates(), _NOTHING
+    for start in range(0, len(names), _READS):  # not all at once: each may list thousands of pairs
+        read = transfers.each(
+            lambda name: _from_json((folder / name).read_bytes()), names[start : start + _READS], _READS
+        )
+        records += sum(each.records for each in read)
+        exact = duplicates.total([exact, *(each.compared.exact for each in read)], sum(each.left_out for each in read))
+        near = near_duplicates.total([near, *(each.compared.near for each in read)])
+    _check_counts(records, found)
+    return Compared(exact, near)
 
 
 def _check_counts(compared: int, found: Sequence[ShardReport]) -> None:

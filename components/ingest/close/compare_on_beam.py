@@ -9,7 +9,6 @@ bits are equal: for each choice of bits that may be equal, an image is in the bu
 """
 
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, TypeAlias
 
 import apache_beam as beam
@@ -28,18 +27,10 @@ if TYPE_CHECKING:
     from components.storage.location import Location
 
 _Key: TypeAlias = tuple[int, int]  # number of a set of bits, or _EXACT; bucket
-_EXACT, _NEAR_BUCKETS = -1, 64
+_Piece: TypeAlias = tuple[str, int, str, bytes]  # shard, equal fingerprints left out, split, rows; Beam has its coder
+_EXACT = -1
 _REUSED = "reused-"  # begins the names of the reports of reused shards
 _SHARDS = 64  # reused ones per element
-
-
-@dataclass(frozen=True)
-class _Piece:
-    """Fingerprints of one shard in one bucket."""
-
-    shard: str
-    left_out: int  # equal ones that were not stored
-    rows: bytes
 
 
 def compare(
@@ -81,14 +72,15 @@ class _CutIntoBuckets(beam.DoFn):
     def __init__(self, artifact: "Location", buckets: int, bits: int) -> None:
         self._artifact, self._buckets, self._bits = artifact, buckets, bits
 
-    def process(self, name: str) -> Iterator[tuple[_Key, _Piece | PackedImages]]:
+    def process(self, name: str) -> Iterator[tuple[_Key, _Piece]]:
         found = [report for report in reports.of_unit(self._artifact, name) if report.name]
         for report in found:
             for bucket, left_out, rows in duplicates.divide(self._artifact, report.name, self._buckets):
-                yield (_EXACT, bucket), _Piece(report.name, left_out, rows)
+                yield (_EXACT, bucket), (report.name, left_out, report.split, rows)
         for images in near_duplicates.of_reports(found) if self._bits >= 0 else ():
-            for number, bucket, part in near_duplicates.divide(images, self._bits, _NEAR_BUCKETS):
-                yield (number, bucket), part
+            for number in range(near_duplicates.choices(self._bits)):
+                for bucket, part in near_duplicates.divide(images, self._bits, number):
+                    yield (number, bucket), (part.shard, 0, part.split, part.rows)
 
 
 class _CompareBucket(beam.DoFn):
@@ -97,18 +89,17 @@ class _CompareBucket(beam.DoFn):
     def __init__(self, artifact: "Location", bits: int) -> None:
         self._artifact, self._bits = artifact, bits
 
-    def process(self, group: tuple[_Key, Iterable[_Piece | PackedImages]]) -> tuple[()]:
+    def process(self, group: tuple[_Key, Iterable[_Piece]]) -> tuple[()]:
         (kind, bucket), found = group
-        parts = list(found)
-        pieces = [each for each in parts if isinstance(each, _Piece)]
-        images = [each for each in parts if isinstance(each, PackedImages)]
-        left_out = sum(piece.left_out for piece in pieces)
-        rows = [(piece.shard, np.frombuffer(piece.rows, ROW)) for piece in pieces]
-        records = left_out + sum(len(each) for _, each in rows)
-        if kind == _EXACT:
-            compared = Compared(duplicates.compare(rows))
-        else:
-            compared = Compared(Duplicates(), near_duplicates.compare(images, self._bits, kind))
         # Zeros first: results are added up in the order of their names.
-        results.store(self._artifact, f"{kind + 1:03d}-{bucket:05d}", ComparedBucket(records, left_out, compared))
+        results.store(self._artifact, f"{kind + 1:03d}-{bucket:05d}", self._compared(kind, list(found)))
         return ()
+
+    def _compared(self, kind: int, pieces: Sequence[_Piece]) -> ComparedBucket:
+        if kind != _EXACT:
+            images = [PackedImages(shard, split, rows) for shard, _, split, rows in pieces]
+            return ComparedBucket(0, 0, Compared(Duplicates(), near_duplicates.compare(images, self._bits, kind)))
+        left_out = sum(left_out for _, left_out, _, _ in pieces)
+        fingerprints = [(shard, np.frombuffer(rows, ROW)) for shard, _, _, rows in pieces]
+        records = left_out + sum(len(rows) for _, rows in fingerprints)
+        return ComparedBucket(records, left_out, Compared(duplicates.compare(fingerprints)))

@@ -7,8 +7,9 @@ Hashes that differ in at most `bits` of their 64 bits are found without comparin
 and only neighbours with the same key are compared. k is chosen so that a key has 16 bits or more: among 200,000
 images a few share it by chance.
 
-On an engine, one choice and some of its keys are one bucket (`compare_on_beam.py`). A pair that is equal in several
-choices is counted in the first of them.
+One choice and some of its keys are one bucket. On one machine the buckets are compared one after another; on an engine
+each is one element (`compare_on_beam.py`). What is found is the same, because limits apply to each bucket. A pair that
+is equal in several choices is counted in the first of them.
 """
 
 import base64
@@ -34,8 +35,9 @@ if TYPE_CHECKING:
 
 _BITS = 64
 _MAX_LISTED = 10_000  # pairs
-_MAX_COMPARED = 50_000_000  # takes a few seconds, even if all images look alike
-_MAX_FOUND = 1_000_000  # pairs of perceptual hashes
+_BUCKETS = 64  # of each choice of bits
+_MAX_COMPARED = 50_000_000  # per bucket: takes a few seconds, even if all images look alike
+_MAX_FOUND = 1_000_000  # pairs of perceptual hashes, per bucket
 _ROW = np.dtype([("content", "<u8"), ("perceptual_hash", "<u8"), ("number", "<u4")])  # see report.pack_hashes
 _SPREAD = np.uint64(0x9E3779B97F4A7C15)  # multiplied with a key, its upper bits depend on all of the key's
 _ONES = np.array([number.bit_count() for number in range(256)], np.uint8)
@@ -156,17 +158,34 @@ def of_reports(reports: Sequence[ShardReport]) -> list[PackedImages]:
     return [PackedImages(each.name, each.split, base64.b64decode(each.perceptual_hashes)) for each in filled]
 
 
-def divide(images: PackedImages, bits: int, buckets: int) -> Iterator[tuple[int, int, PackedImages]]:
-    """Yields images by the number of a set of bits and by bucket: near ones are together at least once."""
-    rows = np.frombuffer(images.rows, _ROW)
-    for number, mask in enumerate(_masks(bits)):
-        which = ((rows["perceptual_hash"] & mask) * _SPREAD >> np.uint64(32)) % np.uint64(buckets)
-        order = np.argsort(which, kind="stable")
-        starts = np.searchsorted(which[order], np.arange(buckets + 1, dtype=np.uint64)).tolist()
-        for bucket, (start, stop) in enumerate(pairwise(starts)):
-            if start < stop:
-                part = rows[order[start:stop]].tobytes()
-                yield number, bucket, PackedImages(images.shard, images.split, part)
+def find_all(images: Sequence[PackedImages], bits: int) -> NearFound:
+    """Compares all images in this process, bucket after bucket."""
+    found = NearFound()
+    for number in range(choices(bits)):
+        buckets: dict[int, list[PackedImages]] = {}
+        for each in images:
+            for bucket, part in divide(each, bits, number):
+                buckets.setdefault(bucket, []).append(part)
+        for parts in buckets.values():
+            found = total([found, compare(parts, bits, number)])
+    return found
+
+
+def choices(bits: int) -> int:
+    """Returns the number of sets of bits that may be equal."""
+    return sum(1 for _ in _masks(bits))
+
+
+def divide(images: PackedImages, bits: int, number: int) -> Iterator[tuple[int, PackedImages]]:
+    """Yields images by bucket of one set of bits: near ones are together in at least one set."""
+    rows, mask = np.frombuffer(images.rows, _ROW), list(_masks(bits))[number]
+    upper = (rows["perceptual_hash"] & mask) * _SPREAD >> np.uint64(32)
+    which = upper * np.uint64(_BUCKETS) >> np.uint64(32)  # by the uppermost bits: lower ones depend on fewer
+    order = np.argsort(which, kind="stable")
+    starts = np.searchsorted(which[order], np.arange(_BUCKETS + 1, dtype=np.uint64)).tolist()
+    for bucket, (start, stop) in enumerate(pairwise(starts)):
+        if start < stop:
+            yield bucket, PackedImages(images.shard, images.split, rows[order[start:stop]].tobytes())
 
 
 def named(found: NearFound, name_of: Callable[[FoundImage], str]) -> NearDuplicates:
@@ -209,22 +228,22 @@ def write(artifact: "Location", found: NearDuplicates) -> None:
         durable.write_bytes(artifact / NEAR_DUPLICATES, b"".join(lines))
 
 
-def compare(images: Sequence[PackedImages], bits: int, only: int | None = None) -> NearFound:
-    """Returns all pairs in different splits whose perceptual hashes differ in at most `bits` bits.
+def compare(images: Sequence[PackedImages], bits: int, number: int) -> NearFound:
+    """Returns the pairs of one bucket in different splits whose perceptual hashes differ in at most `bits` bits.
 
     Args:
-        images: of all shards, or those of one bucket.
+        images: those of one bucket.
         bits: largest distance.
-        only: number of the set of bits that decides the bucket; pairs that an earlier one brings together are left out.
+        number: of the set of bits that decides the bucket; pairs that an earlier one brings together are left out.
     """
-    return find(_unpack(images), bits, only)
+    return find(_unpack(images), bits, number)
 
 
-def find(images: HashedImages, bits: int, only: int | None = None) -> NearFound:
+def find(images: HashedImages, bits: int, number: int) -> NearFound:
     """Does the same with images in columns."""
     groups = _group(images)
-    near, complete = within(groups.hashes, bits, only)
-    same = np.flatnonzero(groups.sizes.sum(axis=1) > 1) if not only else np.empty(0, np.int64)
+    near, complete = within(groups.hashes, bits, number)
+    same = np.empty(0, np.int64) if number else np.flatnonzero(groups.sizes.sum(axis=1) > 1)
     pairs = np.concatenate([np.stack([same, same], axis=1), near])
     counts = _count_across(groups, pairs)
     found = chain.from_iterable(_across(images, groups, *pair) for pair in pairs[counts > 0].tolist())
@@ -232,20 +251,18 @@ def find(images: HashedImages, bits: int, only: int | None = None) -> NearFound:
     return NearFound(int(counts.sum()), listed, complete)
 
 
-def within(hashes: Hashes, bits: int, only: int | None = None) -> tuple[Numbers, bool]:
-    """Returns the indices of all pairs of hashes that differ in at most `bits` bits, and whether these are all."""
-    found = np.empty(0, np.int64)
-    budget, complete = _MAX_COMPARED, True
+def within(hashes: Hashes, bits: int, number: int) -> tuple[Numbers, bool]:
+    """Returns the indices of pairs of hashes that differ in at most `bits` bits, and whether these are all.
+
+    They are equal in a set of bits, and in no earlier one.
+    """
     masks = list(_masks(bits))
-    for mask in masks if only is None else masks[only : only + 1]:
-        fresh, budget = _neighbours(hashes, mask, bits, budget)
-        found = np.unique(np.concatenate([found, fresh]))
-        complete = budget >= 0 and len(found) <= _MAX_FOUND
-        if not complete:
-            break
+    found, budget = _neighbours(hashes, masks[number], bits, _MAX_COMPARED)
+    found = np.unique(found)
+    complete = budget >= 0 and len(found) <= _MAX_FOUND
     pairs = np.stack(np.divmod(found[:_MAX_FOUND], max(1, len(hashes))), axis=1)
     different = hashes[pairs[:, 0]] ^ hashes[pairs[:, 1]]
-    for mask in masks[: only or 0]:
+    for mask in masks[:number]:
         pairs, different = pairs[different & mask != 0], different[different & mask != 0]
     return pairs, complete
 

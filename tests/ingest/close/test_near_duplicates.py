@@ -9,7 +9,7 @@ import numpy as np
 import numpy.typing as npt
 import orjson
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from PIL import Image
 
@@ -21,6 +21,7 @@ from components.ingest.close.near_duplicates import (
     NearDuplicates,
     NearPair,
     PackedImages,
+    choices,
     find,
     named,
     within,
@@ -68,7 +69,8 @@ def by_number(image: FoundImage) -> str:
 
 def found(*rows: tuple[int, int], bits: int = 3) -> NearDuplicates:
     """Compares images, which are named by their numbers."""
-    return named(find(images(*rows), bits), by_number)
+    every = [find(images(*rows), bits, number) for number in range(choices(bits))]
+    return named(near_duplicates.total(every), by_number)
 
 
 def brute(hashes: npt.NDArray[np.uint64], bits: int) -> list[list[int]]:
@@ -84,6 +86,7 @@ def brute(hashes: npt.NDArray[np.uint64], bits: int) -> list[list[int]]:
 class TestWithin:
     """The search."""
 
+    @settings(max_examples=30, deadline=None)
     @given(st.integers(0, 2**32), st.integers(0, 8))
     def test_it_finds_what_comparing_all_with_all_finds(self, seed: int, bits: int) -> None:
         """For every distance that can be set, among hashes of which many are near."""
@@ -92,22 +95,22 @@ class TestWithin:
         flips = random.integers(0, 64, (90, random.integers(1, 11)), np.uint64)
         near = random.choice(hashes, 90) ^ np.bitwise_xor.reduce(np.uint64(1) << flips, axis=1)
         every = np.unique(np.concatenate([hashes, near]))
-        pairs, complete = within(every, bits)
+        found = [within(every, bits, number) for number in range(choices(bits))]
 
-        assert complete
-        assert pairs.tolist() == brute(every, bits)
+        assert all(complete for _, complete in found)
+        assert sorted(pair for pairs, _ in found for pair in pairs.tolist()) == brute(every, bits)
 
     @pytest.mark.parametrize("count", [0, 1])
     def test_few_hashes(self, count: int) -> None:
         """One image or none makes no pair."""
-        pairs, complete = within(np.arange(count, dtype=np.uint64), 3)
+        pairs, complete = within(np.arange(count, dtype=np.uint64), 3, 0)
 
         assert (pairs.tolist(), complete) == ([], True)
 
     def test_a_search_among_hashes_that_are_all_near_stops(self, monkeypatch: pytest.MonkeyPatch) -> None:
         """And says that it is incomplete."""
         monkeypatch.setattr("components.ingest.close.near_duplicates._MAX_COMPARED", 500_000)
-        pairs, complete = within(np.arange(60_000, dtype=np.uint64), 8)
+        pairs, complete = within(np.arange(60_000, dtype=np.uint64) << np.uint64(40), 8, 0)
 
         assert not complete
         assert 0 < len(pairs) <= 1_000_000
@@ -143,7 +146,7 @@ class TestPairs:
     def test_many_pairs_are_counted_and_the_first_are_listed(self) -> None:
         """Four hundred million pairs are a number, not a list."""
         many = images(*((HASH, number % 2) for number in range(40_000)))
-        made = find(many, 3)
+        made = find(many, 3, 0)
 
         assert (made.count, len(made.pairs), made.complete) == (20_000 * 20_000, 10_000, True)
 
@@ -153,9 +156,10 @@ def packed(*hashes: tuple[int, int]) -> str:
     return pack_hashes([(f"{number:016x}" + 48 * "0", value, number) for number, value in hashes])
 
 
-@given(st.integers(0, 2**32), st.integers(0, 8), st.integers(1, 9))
-def test_buckets_find_the_same_pairs(seed: int, bits: int, buckets: int) -> None:
-    """On an engine, each bucket is compared alone: every pair is counted once, in the same order."""
+@settings(max_examples=15, deadline=None)
+@given(st.integers(0, 2**32), st.integers(0, 4))
+def test_buckets_find_the_same_pairs(seed: int, bits: int) -> None:
+    """Whatever the order of its pieces: every pair is counted once, in the same order."""
     random = np.random.default_rng(seed)
     hashes = random.integers(0, 1 << 64, 6, np.uint64)
     flips = random.integers(0, 64, (60, random.integers(1, 11)), np.uint64)
@@ -168,11 +172,27 @@ def test_buckets_find_the_same_pairs(seed: int, bits: int, buckets: int) -> None
     everything = near_duplicates.of_reports(reports)
     parts: dict[tuple[int, int], list[PackedImages]] = {}
     for images in reversed(everything):
-        for number, bucket, part in near_duplicates.divide(images, bits, buckets):
-            parts.setdefault((number, bucket), []).append(part)
+        for number in range(choices(bits)):
+            for bucket, part in near_duplicates.divide(images, bits, number):
+                parts.setdefault((number, bucket), []).append(part)
     found = [near_duplicates.compare(part, bits, number) for (number, _), part in parts.items()]
 
-    assert near_duplicates.total(found) == near_duplicates.compare(everything, bits)
+    at_once = [near_duplicates.compare(everything, bits, number) for number in range(choices(bits))]
+    assert near_duplicates.total(found) == near_duplicates.find_all(everything, bits) == near_duplicates.total(at_once)
+
+
+def test_a_limit_is_the_same_on_one_machine_and_on_an_engine(monkeypatch: pytest.MonkeyPatch) -> None:
+    """D2: it applies to each bucket, so the warning does not depend on the runner."""
+    monkeypatch.setattr("components.ingest.close.near_duplicates._MAX_COMPARED", 20)
+    # 40 pairs with 40 keys: together more than the limit, in each bucket far fewer.
+    hashes = [(2 * key + low, key << 48 | key << 16 | low) for key in range(1, 41) for low in (0, 1)]
+    reports = [
+        ShardReport(split, split, perceptual_hashes=packed(*hashes[at::2]))
+        for at, split in enumerate(("train", "eval"))
+    ]
+    found = near_duplicates.find_all(near_duplicates.of_reports(reports), 1)
+
+    assert (found.count, found.complete) == (40, True)
 
 
 class TestReports:
@@ -188,7 +208,7 @@ class TestReports:
             ListedFile(SourceFile(path, ""), 1, f"{number:016x}" + 48 * "0")
             for path, number in (("a.jpg", 1), ("b.jpg", 2), ("c.jpg", 3), ("z.jpg", 1))
         )
-        found = near_duplicates.compare(near_duplicates.of_reports(reports), 3)
+        found = near_duplicates.find_all(near_duplicates.of_reports(reports), 3)
         names = near_duplicates.names_of(Listing(files, (), ()), found)
         made = named(found, lambda image: names[image.content])
 
@@ -221,7 +241,7 @@ class TestReports:
         reports = [report("train", "", {}), report("eval", "", {0: 7}), report("", "", {})]
 
         assert near_duplicates.applies(reports, Ingest.model_validate({"image_check": image_check})) == []
-        assert near_duplicates.compare(near_duplicates.of_reports(reports), 3).count == 0
+        assert near_duplicates.find_all(near_duplicates.of_reports(reports), 3).count == 0
 
 
 def ingested(data: Path, artifact: Path, settings: Ingest) -> Manifest:
