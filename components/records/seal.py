@@ -33,7 +33,7 @@ class Seal:
     @property
     def digest(self) -> str:
         """Digest of the whole folder."""
-        return digest_of(f"{file.path}\0{file.sha256 or self.etags.get(file.path, '')}" for file in self.files)
+        return digest_of(f"{file.path}\0{file.digest or self.etags.get(file.path, '')}" for file in self.files)
 
     @property
     def size(self) -> int:
@@ -74,7 +74,7 @@ def write(path: Path, sealed: Seal) -> None:
 
 def to_bytes(sealed: Seal) -> bytes:
     """Returns a seal as it is stored."""
-    rows = [[file.path, file.size, file.sha256] for file in sealed.files]
+    rows = [[file.path, file.size, file.digest] for file in sealed.files]
     etags = {"etags": dict(sealed.etags)} if sealed.etags else {}
     return orjson.dumps({"digest": sealed.digest, "files": rows, **etags})
 
@@ -104,7 +104,7 @@ def broken(folder: Path, sealed: Seal, cache: HashCache) -> str | None:
     expected = {file.path: file for file in sealed.files}
     if reason := _other_names(expected.keys(), set(_files_below(folder))):
         return reason
-    found = digests(folder, {path: file.sha256 for path, file in expected.items()}, cache)
+    found = digests(folder, {path: file.digest for path, file in expected.items()}, cache)
     altered = [file.path for file in found if file != expected[file.path]]
     return _name_first("altered", altered) if altered else None
 

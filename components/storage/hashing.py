@@ -40,7 +40,7 @@ class HashedFile:
 
     path: str  # relative to the hashed folder, with forward slashes
     size: int
-    sha256: str
+    digest: str  # its SHA-256, or the checksum of a shard; empty if it was not read
     stat: str = field(default="", compare=False)  # while it stays the same, so does the content; empty: unknown
 
 

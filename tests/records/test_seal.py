@@ -206,7 +206,7 @@ class TestShards:
         (shard,) = manifest.read(examples).shards
         made = seal(examples, cache)
 
-        assert {file.path: file.sha256 for file in made.files} == {
+        assert {file.path: file.digest for file in made.files} == {
             shard.name: shard.checksum,
             "manifest.json": sha256_of(examples / "manifest.json"),
             "quarantine.jsonl": sha256_of(examples / "quarantine.jsonl"),

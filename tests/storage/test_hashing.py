@@ -122,7 +122,7 @@ def test_a_file_changed_right_after_it_was_hashed_is_hashed_again(tmp_path: Path
     for turn in range(100):
         for content in (b"a%02d" % turn, b"b%02d" % turn):
             (data / "a.jpg").write_bytes(content)
-            found += [item.sha256 for item in cache.hash_files(data, ["a.jpg"])]
+            found += [item.digest for item in cache.hash_files(data, ["a.jpg"])]
             expected.append(sha256(content))
 
     assert found == expected
@@ -233,7 +233,7 @@ class TestIdentity:
         os.utime(tmp_path / "a.jpg", ns=(old.st_atime_ns, old.st_mtime_ns))
         (after,) = HashCache(None).identify_files(tmp_path, ["a.jpg"])
 
-        assert (after.size, after.sha256) == (before.size, before.sha256) == (3, "")
+        assert (after.size, after.digest) == (before.size, before.digest) == (3, "")
         assert after.stat != before.stat
 
     def test_large_data_with_a_time_in_the_future_is_hashed(
@@ -257,7 +257,7 @@ def test_a_file_that_was_just_written_before_a_long_reading_is_read_again(
     """It might have been written once more within one tick of the clock, after its first bytes were read."""
     (tmp_path / "shard").write_bytes(b"one")
     now, read = [(tmp_path / "shard").stat().st_ctime_ns], list[Path]()
-    monkeypatch.setattr(hashing.time, "time_ns", lambda: now[0])
+    monkeypatch.setattr(time, "time_ns", lambda: now[0])
 
     def slowly(path: Path) -> str:
         read.append(path)

@@ -106,7 +106,7 @@ def _identified(
     files = ListedFiles(sources=sources)
     try:
         for item in identify(sources.paths, _entries_of(found, data, sources.paths)):
-            files.append(item.size, item.sha256, item.stat)
+            files.append(item.size, item.digest, item.stat)
     except OSError as error:
         raise BadInput(f"{error.filename}: cannot be read: {error.strerror}; nothing was ingested") from error
     return Listing(files, found.quarantined, found.ignored)

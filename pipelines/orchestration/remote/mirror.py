@@ -113,9 +113,9 @@ class Mirror:
         for name in present.keys() - names:
             present[name].unlink()
         sized = {file for file in expected if file.path in present and _is_size(present[file.path], file.size)}
-        with_digest = {file.path: file.sha256 for file in sized if file.sha256}  # without one, the size decides
-        digests = {file.path: file.sha256 for file in seal.digests(target, with_digest, cache)}
-        return [file for file in expected if file not in sized or file.sha256 != digests.get(file.path, "")]
+        with_digest = {file.path: file.digest for file in sized if file.digest}  # without one, the size decides
+        digests = {file.path: file.digest for file in seal.digests(target, with_digest, cache)}
+        return [file for file in expected if file not in sized or file.digest != digests.get(file.path, "")]
 
 
 def near(config: RunConfig, folder: Location) -> Location:
@@ -140,7 +140,7 @@ def _fetch(folder: ObjectPath, target: Path, file: HashedFile) -> None:
     with durable.publish_file(target / file.path, sync=False) as temporary:
         (folder / file.path).download(temporary)
         size = temporary.stat().st_size
-        if size != file.size or (file.sha256 and _digest_like(file.sha256, temporary) != file.sha256):
+        if size != file.size or (file.digest and _digest_like(file.digest, temporary) != file.digest):
             raise BadInput(
                 f"{folder}/{file.path}: its content is not what the node wrote ({size:,} bytes, expected "
                 f"{file.size:,}, and the digest of its seal); run again, and the node that wrote it runs again"

@@ -65,7 +65,7 @@ def of_listing(folder: ObjectPath, known: Seal | None = None, checksums: Mapping
         checksums: of shards that workers have written.
     """
     listed = folder.files_below()
-    digests = {**checksums, **({file.path: file.sha256 for file in known.files} if known else {})}
+    digests = {**checksums, **({file.path: file.digest for file in known.files} if known else {})}
     files = [HashedFile(name, stat.st_size, digests.get(name, "")) for name, stat in sorted(listed.items())]
     return Seal(tuple(files), {name: stat.identity for name, stat in listed.items()})
 
