@@ -68,7 +68,7 @@ class SpanTransformExecutor(executor.Executor):
             transform_graph.write(job.schema, apply, graph.uri)
         durable.remove(work)
         if store is not None:
-            run.keep(store, found)
+            store.collect(found.spans)
         if any(span.key for span in found.spans):
             graph.set_int_custom_property(SPANS_ANALYZED, len(found.new))
             graph.set_int_custom_property(SPANS_REUSED, len(found.spans) - len(found.new))

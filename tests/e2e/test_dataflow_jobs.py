@@ -35,7 +35,7 @@ CLOUD = {
 }
 GRAPH_LIMIT = 20_000_000  # bytes that Dataflow accepts
 TRANSFORMS = {
-    "Ingest": {"WorkUnits", "WriteShards"},
+    "Ingest": {"WorkList", "Divide", "WriteShards"},
     "StatisticsGen": {
         f"{what}[{split}]"
         for what in ("TFXIORead", "GenerateStatistics", "WriteStatsOutput")

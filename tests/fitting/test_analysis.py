@@ -1,6 +1,8 @@
 """Spans are analyzed once, and their merged results are those of all records."""
 
-from collections.abc import Callable
+import gc
+import weakref
+from collections.abc import Callable, Sequence
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -18,13 +20,14 @@ from tensorflow_transform.tf_metadata import dataset_metadata, schema_utils
 from components.errors import SettingsError
 from components.features.text import tokens
 from components.fitting import preprocessing
-from components.fitting.analysis import moments, run, trace, vocabulary
+from components.fitting.analysis import moments, run, shards, trace, vocabulary
 from components.fitting.analysis.kept import Kept
 from components.fitting.analysis.run import AnalysisJob, Analyzed
 from components.fitting.analysis.shards import ShardAnalyzer
 from components.records import checksum, manifest
 from components.records.manifest import Manifest, Shard, SourceTotals
 from components.records.roles import Column
+from components.records.spans import SpanShards
 
 pytestmark = pytest.mark.slow  # traces graphs
 
@@ -112,10 +115,7 @@ def store(tmp_path: Path) -> Kept:
 def analyzed(examples: Path, analyzer: ShardAnalyzer, store: Kept | None, *flags: str) -> Analyzed:
     """Analyzes a data set, and keeps what was counted."""
     job = AnalysisJob(examples, examples.parent / "work", SCHEMA, FIT)
-    found = run.run(job, analyzer, store, lambda: beam.Pipeline(options=PipelineOptions(list(flags))))
-    if store is not None:
-        run.keep(store, found)
-    return found
+    return run.run(job, analyzer, store, lambda: beam.Pipeline(options=PipelineOptions(list(flags))))
 
 
 def results(found: Analyzed, analyzer: ShardAnalyzer, folder: Path) -> dict[str, bytes]:
@@ -210,9 +210,49 @@ def test_spans_that_have_left_the_data_are_deleted(examples: Path, analyzer: Sha
     (store.folder).mkdir()
     (store.folder / "s00000.bin").write_bytes(b"")
 
-    analyzed(examples, analyzer, store)
+    store.collect(analyzed(examples, analyzer, store).spans)
 
     assert sorted(file.name for file in store.folder.iterdir()) == [f"{name}.bin" for name in NAMES]
+
+
+def test_a_span_that_cannot_be_kept_is_named(
+    examples: Path, analyzer: ShardAnalyzer, store: Kept, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """B15: on a full or read-only disk the run goes on, with the same results, and the others are kept."""
+    (store.folder / "s00002.bin").mkdir(parents=True)
+
+    found = analyzed(examples, analyzer, store)
+
+    assert [*analyzed(examples, analyzer, store).new] == ["s00002"]
+    assert f"span s00002 cannot be kept in {store.folder} (Is a directory); the next Tr" in capsys.readouterr().err
+    assert results(found, analyzer, tmp_path / "a") == results(
+        analyzed(examples, analyzer, None), analyzer, tmp_path / "b"
+    )
+
+
+def test_one_span_at_a_time_is_in_memory(examples: Path, analyzer: ShardAnalyzer, store: Kept) -> None:
+    """What is loaded is merged into the total before the next span is loaded."""
+    analyzed(examples, analyzer, store)
+    alive: list[weakref.ref[Any]] = []
+    most = 0
+
+    class Counting(Kept):
+        def load(self, span: SpanShards, accumulators: Sequence[Any]) -> str:
+            nonlocal most
+            most = max(most, sum(each() is not None for each in alive))
+            alive.append(weakref.ref(accumulators[0]))
+            return super().load(span, accumulators)
+
+    analyzed(examples, analyzer, Counting(store.folder, store.fingerprint))
+
+    assert (len(alive), most) == (3, 0)
+
+
+def test_records_of_compressed_shards_are_read_in_smaller_batches() -> None:
+    """The manifest has their compressed bytes; 4 MiB of records are a batch."""
+    sizes = [shards._batch_size([Shard("train", name, 10_000, 40 << 20, "")]) for name in ("a", "a.gz")]
+
+    assert sizes == [1000, 125]
 
 
 def test_vocabularies_are_those_of_tensorflow_transform(
@@ -240,13 +280,68 @@ def test_vocabularies_are_those_of_tensorflow_transform(
     assert {file.name: found[file.name] for file in assets} == {file.name: file.read_bytes() for file in assets}
 
 
-def test_an_analysis_of_a_fitted_result_is_rejected() -> None:
-    """All are done in one pass."""
+INNER: dict[str, Callable[[Any], Any]] = {
+    "ours": lambda inputs: inputs["size"] - moments.fit(inputs["size"][:, tf.newaxis], 1)[0],
+    "our vocabulary": lambda inputs: vocabulary.apply(inputs["label"], "w"),
+    "TensorFlow Transform's": lambda inputs: inputs["size"] - tft.mean(inputs["size"]),
+    "its vocabulary": lambda inputs: tft.compute_and_apply_vocabulary(inputs["label"]),
+    "its buckets": lambda inputs: tft.bucketize(inputs["size"], 3),
+}
+
+
+@pytest.mark.parametrize("inner", INNER)
+def test_an_analysis_of_a_fitted_result_is_rejected(inner: str) -> None:
+    """All are done in one pass, in which TensorFlow Transform's analyzers have no result either."""
 
     def fit(inputs: Any) -> dict[str, Any]:
-        mean, _ = moments.fit(inputs["size"][:, tf.newaxis], 1)
-        vocabulary.fit(tf.strings.as_string(inputs["size"] - mean), "v")
+        vocabulary.fit(tf.strings.as_string(INNER[inner](inputs)), "v")
         return {}
 
-    with pytest.raises(SettingsError, match="depends on the result of another analysis"):
+    with pytest.raises(SettingsError, match=r"depends on the result of another analysis.*Only the outer one"):
         ShardAnalyzer(SCHEMA, fit)
+
+
+OUTSIDE = tf.constant([b"no"])
+
+
+def _table() -> Any:
+    pairs = tf.lookup.KeyValueTensorInitializer([b"yes"], [b"y"])
+    return tf.lookup.StaticHashTable(pairs, b"?")
+
+
+CAPTURES: dict[str, tuple[Callable[[Any], Any], set[bytes]]] = {
+    "a constant of the module": (
+        lambda inputs: tf.boolean_mask(inputs["label"], inputs["label"] != OUTSIDE),
+        {b"yes", b"two?lines"},
+    ),
+    "a lookup table": (
+        lambda inputs: tft.make_and_track_object(_table, name="pairs").lookup(inputs["label"]),
+        {b"y", b"?"},
+    ),
+    "an analyzer of TensorFlow Transform in the output": (
+        lambda inputs: [inputs["label"], tft.compute_and_apply_vocabulary(inputs["label"])][0],
+        {b"yes", b"no", b"two?lines"},
+    ),
+    "an analyzer of TensorFlow Transform of a fitted result": (
+        lambda inputs: [inputs["label"], tft.mean(INNER["ours"](inputs))][0],
+        {b"yes", b"no", b"two?lines"},
+    ),
+}
+
+
+@pytest.mark.parametrize("captured", CAPTURES)
+def test_fit_functions_may_use_what_is_outside_of_the_graph(examples: Path, captured: str) -> None:
+    """These are no columns of the records; a table lives as long as the analyzer."""
+    use, expected = CAPTURES[captured]
+
+    def fit(inputs: Any) -> dict[str, Any]:
+        vocabulary.fit(tf.strings.regex_replace(use(inputs), "\n", "?"), "v")
+        return {}
+
+    analyzer = ShardAnalyzer(SCHEMA, fit)
+    counted = analyzer.start()
+    gc.collect()
+    analyzer.add(examples, manifest.read(examples).shards_of("train"), counted)
+
+    found: Any = counted[-1]
+    assert {token for token, _ in found.ordered()} == expected

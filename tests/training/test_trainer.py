@@ -94,7 +94,7 @@ def fit_labels(folder: Path) -> None:
     schema = text_format.MessageToString(schema_utils.schema_from_feature_spec(spec))
     analyzer = ShardAnalyzer(schema, partial(preprocessing.fit_all, custom_config=custom))
     counted = analyzer.start()
-    analyzer.add(folder, Shard("train", file.name, 3, file.stat().st_size, ""), counted)
+    analyzer.add(folder, [Shard("train", file.name, 3, file.stat().st_size, "")], counted)
     trace.write(results, analyzer.analyses, counted)
     with_results = {**custom, preprocessing.RESULTS: str(results)}
     preprocess = partial(preprocessing.preprocessing_fn, custom_config=with_results)
@@ -342,9 +342,9 @@ def fragile_model(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def flip(shard: Path) -> None:
-    """Flips one bit in the middle."""
+    """Flips one bit in the middle of the first record's data, which follow its length and the length's checksum."""
     content = bytearray(shard.read_bytes())
-    content[len(content) // 2] ^= 1
+    content[12 + int.from_bytes(content[:8], "little") // 2] ^= 1
     shard.write_bytes(content)
 
 

@@ -6,6 +6,7 @@ The key is a digest of all that the counts depend on: the content of the span, a
 versions of Transform. A file with another key, or another digest than its content, is not used.
 """
 
+import contextlib
 import hashlib
 import io
 from collections.abc import Iterable, Sequence
@@ -60,11 +61,12 @@ class Kept:
         durable.write_bytes(self._file(span), orjson.dumps(header) + b"\n" + content, private=True)
 
     def collect(self, spans: Iterable[SpanShards]) -> None:
-        """Deletes what belongs to no span of the data."""
+        """Deletes what belongs to no span of the data, where the disk allows it."""
         present = {self._file(span) for span in spans if span.key}
         for file in self.folder.glob("*") if self.folder.is_dir() else ():
             if file not in present:
-                durable.remove(file)
+                with contextlib.suppress(OSError):
+                    durable.remove(file)
 
     def _file(self, span: SpanShards) -> Path:
         return self.folder / f"{span.name}{_SUFFIX}"

@@ -1,16 +1,18 @@
 """Analyzes the train split: a span that was analyzed before is loaded, the shards of the others are read.
 
-spans ─┬─ kept, and intact ───────────────────────────────────────────────┐
-       └─ else: shards ─┬─ in this process ──────────────────────┬─► span ┴─► merged ─► results for the graph
+spans ─┬─ kept, and intact ────────────────────────────────────────────────────────┐
+       └─ else: shards ─┬─ in this process ───────────────────────┬─► span ─► kept ┴─► merged ─► results for the graph
                         └─ on Beam, one element per shard ─► file ┘
+
+One span at a time is in memory, beside all that are merged.
 """
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 import apache_beam as beam
 
-from components import beam_workers
+from components import beam_workers, progress
 from components.fitting.analysis import kept
 from components.fitting.analysis.kept import Kept
 from components.fitting.analysis.shards import Fit, ShardAnalyzer
@@ -40,16 +42,16 @@ class Analyzed:
 
     total: Sequence[Accumulator]
     spans: tuple[SpanShards, ...]
-    new: Mapping[str, Sequence[Accumulator]]  # by the name of the span: of those that were read now
+    new: tuple[str, ...]  # names of the spans that were read now
     rejected: Mapping[str, str]  # by the name of the span: why what was kept was not used
 
 
 def run(
     job: AnalysisJob, analyzer: ShardAnalyzer, store: Kept | None, make_pipeline: Callable[[], beam.Pipeline]
 ) -> Analyzed:
-    """Returns what all analyses have counted in the train split."""
+    """Returns what all analyses have counted in the train split; keeps what was counted in each new span."""
     found = tuple(spans.of_split(job.examples, manifest.read(job.examples), _SPLIT))
-    counted: dict[str, Sequence[Accumulator]] = {}
+    total = analyzer.start()
     reasons: dict[str, str] = {}
     for span in found:
         accumulators = analyzer.start()
@@ -57,28 +59,35 @@ def run(
         if reason:
             reasons[span.name] = reason
         else:
-            counted[span.name] = accumulators
+            _merge(total, accumulators)
     todo = [span for span in found if span.name in reasons]
-    new = _analyze(job, analyzer, todo, make_pipeline) if todo else {}
-    total = analyzer.start()
-    for span in found:
-        for whole, part in zip(total, {**counted, **new}[span.name], strict=True):
-            whole.merge(part)
-    return Analyzed(total, found, new, {name: why for name, why in reasons.items() if why not in ("new", "changed")})
+    for span, counted in _analyze(job, analyzer, todo, make_pipeline) if todo else ():
+        _merge(total, counted)
+        if store and span.key:
+            _keep(store, span, counted)
+    rejected = {name: why for name, why in reasons.items() if why not in ("new", "changed")}
+    return Analyzed(total, found, tuple(reasons), rejected)
 
 
-def keep(store: Kept, found: Analyzed) -> None:
-    """Stores what was counted in each new span, and deletes what belongs to spans that have left the data."""
-    for span in found.spans:
-        if span.key and span.name in found.new:
-            store.store(span, found.new[span.name])
-    store.collect(found.spans)
+def _keep(store: Kept, span: SpanShards, counted: Sequence[Accumulator]) -> None:
+    try:
+        store.store(span, counted)
+    except OSError as error:
+        progress.warn(
+            f"Transform: what was counted in span {span.name} cannot be kept in {store.folder} ({error.strerror}); "
+            "the next Transform reads the span again"
+        )
+
+
+def _merge(total: Sequence[Accumulator], counted: Sequence[Accumulator]) -> None:
+    for whole, part in zip(total, counted, strict=True):
+        whole.merge(part)
 
 
 def _analyze(
     job: AnalysisJob, analyzer: ShardAnalyzer, todo: Sequence[SpanShards], make_pipeline: Callable[[], beam.Pipeline]
-) -> dict[str, Sequence[Accumulator]]:
-    """Returns what was counted in each of the spans."""
+) -> Iterator[tuple[SpanShards, list[Accumulator]]]:
+    """Yields each of the spans with what was counted in it."""
     pipeline = make_pipeline()
     is_local = beam_workers.runs_here(pipeline)
     if not is_local:
@@ -86,7 +95,8 @@ def _analyze(
         work = [shard for span in todo for shard in span.shards]
         with pipeline:
             _ = pipeline | "Shards" >> beam.Create(work, reshuffle=True) | "Analyze" >> beam.ParDo(_AnalyzeShard(job))
-    return {span.name: _of_span(job, analyzer, span, is_local=is_local) for span in todo}
+    for span in todo:
+        yield span, _of_span(job, analyzer, span, is_local=is_local)
 
 
 def _of_span(job: AnalysisJob, analyzer: ShardAnalyzer, span: SpanShards, *, is_local: bool) -> list[Accumulator]:
@@ -97,8 +107,7 @@ def _of_span(job: AnalysisJob, analyzer: ShardAnalyzer, span: SpanShards, *, is_
     for shard in span.shards:
         part = analyzer.start()
         kept.load(_file_of(job, shard).read_bytes(), part)
-        for whole, each in zip(total, part, strict=True):
-            whole.merge(each)
+        _merge(total, part)
     return total
 
 

@@ -24,6 +24,8 @@ from components.storage.location import Location
 
 Fit = Callable[[Mapping[str, Any]], Mapping[str, Any]]
 _BATCH_BYTES, _MOST_RECORDS = 4 << 20, 4096  # of serialized records; larger batches were not faster
+_GZIP = 8  # times smaller than its content, as an estimate
+_BATCHES = 3  # at most at once in memory; tokens take many times the bytes of their records
 
 _TRACING = threading.Lock()  # TensorFlow Transform keeps what it traces in variables of its modules
 
@@ -41,6 +43,7 @@ class ShardAnalyzer:
         specs = specs_of(parsed(schema))
         types = types_of(specs)
         collected: list[trace.Collected] = []
+        self._tracked = annotators.ObjectTracker()  # a lookup table is deleted with the last reference to it
 
         def collect(*flat: Any) -> None:
             inputs = tf.nest.pack_sequence_as(types, flat, expand_composites=True)
@@ -48,18 +51,21 @@ class ShardAnalyzer:
             with (
                 tempfile.TemporaryDirectory(prefix="penstock-trace-") as folder,
                 graph_context.TFGraphContext(tf.Module(), folder, {}),
-                annotators.object_tracker_scope(annotators.ObjectTracker()),
+                annotators.object_tracker_scope(self._tracked),
                 trace.collecting() as found,
             ):
                 fit(inputs)
+                sinks = tf.compat.v1.get_collection(analyzer_nodes.ALL_REPLACEMENTS)
+                found.require_independent(sink.tensor.op for sink in sinks)
             collected.append(found)
 
         with _TRACING:
-            traced = tf.compat.v1.wrap_function(collect, tf.nest.flatten(types, expand_composites=True))
+            traced = tf.compat.v1.wrap_function(collect, _flat(types))
         self.analyses = collected[0].analyses
         self.uses_tft = bool(traced.graph.get_collection(analyzer_nodes.TENSOR_REPLACEMENTS))
         reached = trace.reached([value for values in collected[0].values for value in values])
-        inputs = tf.nest.pack_sequence_as(types, traced.inputs, expand_composites=True)
+        # After the columns, the inputs of the traced function are what it captures: tables, tensors outside of it.
+        inputs = tf.nest.pack_sequence_as(types, traced.inputs[: len(_flat(types))], expand_composites=True)
         used = {name: value for name, value in inputs.items() if any(each.op in reached for each in _flat(value))}
         self.columns = tuple(used)
         self._spec = {name: specs[name] for name in used}
@@ -71,14 +77,14 @@ class ShardAnalyzer:
 
     def add(self, examples: Location, shards: Sequence[Shard], accumulators: Sequence[Accumulator]) -> None:
         """Adds the values of all records of shards, in one dataset: each costs a quarter of a second to set up."""
-        records, size = sum(shard.records for shard in shards), sum(shard.bytes for shard in shards)
-        if not (records and self.analyses):
+        if not (self.analyses and any(shard.records for shard in shards)):
             return
-        batch = max(1, min(_MOST_RECORDS, _BATCH_BYTES * records // max(1, size)))
         with ExitStack() as copies:
             files = [str(copies.enter_context(local_copy(examples / each.name))) for each in shards if each.records]
-            stored = tf.data.TFRecordDataset(files, "GZIP" if files[0].endswith(".gz") else "").batch(batch)
-            batches = stored.map(self._of_batch, os.cpu_count(), deterministic=False).prefetch(1)
+            stored = tf.data.TFRecordDataset(files, "GZIP" if files[0].endswith(".gz") else "").batch(
+                _batch_size(shards)
+            )
+            batches = stored.map(self._of_batch, min(_BATCHES, os.cpu_count() or 1), deterministic=False)
             for values in batches.as_numpy_iterator():
                 for accumulator, each in zip(accumulators, values, strict=True):
                     accumulator.add(*each)
@@ -86,6 +92,12 @@ class ShardAnalyzer:
     def _of_batch(self, records: Any) -> Any:
         columns = tf.io.parse_example(records, self._spec)
         return tuple(map(tuple, self._values(*_flat(columns))))
+
+
+def _batch_size(shards: Sequence[Shard]) -> int:
+    """Returns how many records of the shards are a batch."""
+    size = sum(shard.bytes * (_GZIP if shard.name.endswith(".gz") else 1) for shard in shards)
+    return max(1, min(_MOST_RECORDS, _BATCH_BYTES * sum(shard.records for shard in shards) // max(1, size)))
 
 
 def _flat(structure: Any) -> list[Any]:

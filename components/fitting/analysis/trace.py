@@ -7,7 +7,7 @@ Fit functions call `moments.fit`, `quantiles.fit` and `vocabulary.fit`, which ca
 """
 
 import io
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass, field
@@ -66,17 +66,27 @@ class Collected:
         """Notes an analysis; returns a constant of the right shape."""
         self.analyses.append(analysis)
         self.values.append(values)
-        self._results.append(tf.identity(tf.constant(analysis.constant(analysis.start()))))
-        return self._results[-1]
+        return self.stand_in(tf.constant(analysis.constant(analysis.start())))
 
-    def require_independent(self) -> None:
-        """Raises SettingsError if an analysis reads the result of another one: all are done in one pass."""
-        results = {each.op for each in self._results}
+    def stand_in(self, value: Any) -> Any:
+        """Returns a value that stands for one that is not known yet; no analysis may read it."""
+        value = tf.identity(value)
+        self._results.append(getattr(value, "flat_values", value))
+        return value
+
+    def require_independent(self, others: Iterable[Any] = ()) -> None:
+        """Raises SettingsError if an analysis reads a result of another one: all are done in one pass.
+
+        Args:
+            others: operations that stand for the results of analyzers of TensorFlow Transform.
+        """
+        results = {*(each.op for each in self._results), *others}
         for analysis, values in zip(self.analyses, self.values, strict=True):
             if results & reached(values):
                 raise SettingsError(
-                    f"{analysis!r} depends on the result of another analysis; expected values of columns alone: "
-                    "compute one of them with an analyzer of TensorFlow Transform (tft.mean, tft.quantiles …)"
+                    f"{analysis!r} depends on the result of another analysis; expected values of columns alone. "
+                    "Only the outer one, which reads the result, can be an analyzer of TensorFlow Transform "
+                    "(tft.mean, tft.quantiles …), or both"
                 )
 
 
@@ -108,6 +118,11 @@ def result(analysis: Analysis, *values: Any) -> Any:
     return present.result(analysis, values)
 
 
+def stand_in(value: Any) -> Any:
+    """Returns a value that stands for one of `folder` while values are collected; no analysis may read it."""
+    return _pass.get().stand_in(value)
+
+
 def folder() -> Location | None:
     """Returns the folder of the fitted files; None while values are collected."""
     present = _pass.get()
@@ -119,7 +134,6 @@ def collecting() -> Iterator[Collected]:
     """Collects the analyses of the fit functions that are called in the block."""
     with using(Collected()) as found:
         yield found
-    found.require_independent()
 
 
 @contextmanager
