@@ -14,7 +14,9 @@ import orjson
 import pytest
 
 from components.errors import BadInput, Locked, NotBlessed, SettingsError
-from components.serving import live
+from components.inference import find_model
+from components.serving import live, versions
+from pipelines import config as run_config
 from pipelines.operate import models
 from pipelines.operate.models import Wish
 from pipelines.orchestration import lock
@@ -226,6 +228,26 @@ def test_a_reader_never_loads_a_broken_version(make_served: Callable[..., Any]) 
     assert len(set(seen)) > 5
     assert [(version, answers[version]) for version in seen] == loaded
     assert [version for version, _, _ in history(root)] == list(answers)
+
+
+def test_a_push_into_a_serving_folder_that_was_deleted(root: Any) -> None:
+    """Its version is above those of the record, so the pointer moves to it; no version is used twice."""
+    root.pushed(1, 2, 3)
+    shutil.rmtree(root.config.serving)
+    move = root.push(root.train(4))
+
+    assert history(root)[-1] == (4, "push", 4)
+    assert (move.version, versions.complete(root.config.serving)) == (4, [4])
+    assert find_model.live(root.config.root, root.config.serving, "image") == root.config.serving / "4"
+
+
+def test_the_pointer_of_another_pipeline(root: Any) -> None:
+    """Two names in one root would move each other's live model."""
+    root.pushed(1, 2)
+    other = run_config.make("tabular", data=".", root=str(root.config.root))
+    for act in (models.pointer_of, lambda config: models.rollback(config, None, WHY)):
+        with pytest.raises(SettingsError, match=r"live\.json: the live model is one of pipeline 'image', expected"):
+            act(other)
 
 
 def test_pushes_at_once(root: Any) -> None:
