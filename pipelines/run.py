@@ -9,6 +9,7 @@ import socket
 import sys
 import time
 import traceback
+from collections.abc import Callable
 from contextlib import closing, suppress
 from dataclasses import dataclass
 from datetime import datetime, timezone
@@ -55,7 +56,13 @@ class RunResult:
 
 
 def run(
-    config: RunConfig, request: Request, *, wait: bool = False, take_over: bool = False, compiled: Any = None
+    config: RunConfig,
+    request: Request,
+    *,
+    wait: bool = False,
+    take_over: bool = False,
+    compiled: Any = None,
+    settled: Callable[[], RunConfig] | None = None,
 ) -> RunResult:
     """Brings the pipeline up to date; errors of its nodes are shown and decide the exit code.
 
@@ -65,6 +72,7 @@ def run(
         wait: whether to wait for another run on the same root.
         take_over: whether to take the lock of a root on an object store from a run that has ended elsewhere.
         compiled: the pipeline's IR if the `tfx` CLI has compiled it; up-to-date nodes are then recorded as well.
+        settled: returns the configuration in force, from what is known once no other run works on the root.
     """
     remote_root.prepare(config)
     dataflow.check_run(config)
@@ -84,6 +92,8 @@ def run(
         jobs.end_left(config.notes, progress.say)
         leftovers.collect(config, store)
         live_model.repair(config, store)
+        if settled is not None:
+            config = settled()
         with closing(HashCache(config.hash_cache)) as cache:
             planned = plan.make(config, store, cache, request)
         leftovers.collect_checkpoints(config, store, planned)
