@@ -5,7 +5,6 @@ lock ─► clean up after a killed run ─► plan ─► nothing due: print wh
 """
 
 import gc
-import socket
 import sys
 import time
 import traceback
@@ -86,7 +85,7 @@ def run(
     ):
         store = Store(config.metadata, config.name, read_only=False)
         if config.server is not None:
-            store.claim(_identity(config))
+            store.claim(lock.identity_of(config))
         display = Display(sys.stdout)
         display.closed(store.close_open_executions("FAILED"))
         jobs.end_left(config.notes, progress.say)
@@ -174,7 +173,7 @@ class _TfxRun:
         return self._lease is not None and self._lease.is_lost
 
     def _run_nodes(self, compiled: Any, display: Display) -> None:
-        engine = engines.prepare_run(self._config, self._plan, _identity(self._config))
+        engine = engines.prepare_run(self._config, self._plan, lock.identity_of(self._config))
         display.loading()
         gc.disable()  # collections during the imports find nothing, and take a fourth of their time
         try:
@@ -246,11 +245,6 @@ class _TfxRun:
 def _needed(config: RunConfig) -> str:
     cache = HashCache(config.hash_cache, read_only=True)
     return disk.needed_for(cached.take(config.data, config.settings.ingest, cache, config.needs))
-
-
-def _identity(config: RunConfig) -> str:
-    """Returns what tells the root from all others, those of other machines included."""
-    return str(config.root) if config.store else f"{socket.gethostname()}:{config.root}"
 
 
 def _now() -> str:

@@ -13,6 +13,7 @@ that the next command or run adds to the record. A version that is not complete 
 import getpass
 import os
 import socket
+import unicodedata
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass
 from datetime import datetime, timezone
@@ -33,6 +34,7 @@ FILE = "live.json"
 ACTOR = "PENSTOCK_ACTOR"
 _FORMAT = 1
 _ATTEMPTS = 5  # of a conditional write; only pipelines that share a root without its lock need a second one
+_NOT_IN_A_LINE = ("Cc", "Cs", "Zl", "Zp")  # control characters, bytes that are no UTF-8, line separators
 Kind = Literal["push", "promote", "rollback"]
 
 
@@ -268,12 +270,24 @@ def provenance(root: Location, move: Move) -> dict[str, Any]:
 def actor(named: str = "") -> str:
     """Returns who moves the pointer: a name that was given, PENSTOCK_ACTOR, or user@host."""
     if chosen := named or os.environ.get(ACTOR, ""):
-        return chosen
+        return one_line("--actor" if named else ACTOR, chosen)
     try:
         user = getpass.getuser()
     except (KeyError, OSError):  # a container's user has no name
         user = str(os.getuid())
     return f"{user}@{socket.gethostname()}"
+
+
+def one_line(name: str, text: str) -> str:
+    """Returns a text for the record; raises SettingsError if it cannot be printed as one line.
+
+    Args:
+        name: where it comes from, for the message.
+        text: what a person wrote.
+    """
+    if any(unicodedata.category(each) in _NOT_IN_A_LINE for each in text):
+        raise SettingsError(f"{name}: expected one line of UTF-8 without control characters (got {text!a})")
+    return text
 
 
 def now() -> str:

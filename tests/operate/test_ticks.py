@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 from components.errors import PenstockError
+from components.storage import durable
 from pipelines.operate.ticks import Attempt, Outcome, TickLedger
 
 FIRST = Attempt(
@@ -31,7 +32,9 @@ def written(folder: Path, *attempts: Attempt) -> TickLedger:
 
 
 def test_an_attempt_is_read_as_it_was_written(tmp_path: Path) -> None:
-    """One file per span, and nothing else in the folder."""
+    """One file per span, and nothing else in the folder, not even what a killed writer left."""
+    (tmp_path / "ticks").mkdir()
+    durable.temporary_of(tmp_path / "ticks" / "7.json").touch()
     ledger = written(tmp_path / "ticks", FIRST)
 
     assert ledger.done("2026-11-14", "k") == FIRST
