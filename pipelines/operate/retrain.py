@@ -20,7 +20,7 @@ from components.serving import live
 from components.serving.live import LivePointer
 from components.storage import paths
 from components.storage.hashing import HashCache
-from components.storage.location import Location
+from components.storage.location import Location, location
 from pipelines.config import RunConfig
 from pipelines.operate import ticks, window
 from pipelines.operate.ticks import Attempt, Outcome, TickLedger
@@ -105,7 +105,6 @@ class _Tick:
         if self._window.is_late:
             self._require_newest()
         self._window = self._waited_for(pause)
-        self._look()
         if self._window.is_late and settings.late == "skip":
             raise Skipped(f"span {self._span} is skipped, because it is not there: {self._place} (ingest.late = skip)")
         window.check(self._window, settings.gaps)
@@ -220,6 +219,7 @@ class _Tick:
             found = _resolve(self._config, self._request, self._span)
             if not found.is_late:
                 break
+        self._look()
         return found
 
     def _is_withdrawn(self, version: str | None) -> bool:
@@ -230,7 +230,9 @@ class _Tick:
         return any(pointer.has_withdrawn(each.model.artifact) for each in pointer.moves if str(each.version) == version)
 
     def _holds(self, done: Attempt) -> bool:
-        """Whether a verdict still holds: its version is served, and the one that it lost against was not undone."""
+        """Whether a verdict still holds: its version is served, and what it was made against was not undone."""
+        if done.outcome == "withdrawn":
+            return done.against == str(self._folder_before or "")
         undone = {move.folder for move in (self._before.rolled_back if self._before else ())}
         if done.outcome == "not better" and done.against in undone:
             return False
@@ -286,7 +288,8 @@ class _Tick:
 
     def _look(self) -> None:
         """Notes what is live before the run."""
-        self._before, self._folder_before = self._pointer(), self._live_folder()
+        self._before = self._pointer()
+        self._folder_before = location(self._before.live.folder) if self._before else self._live_folder()
 
     def _pointer(self) -> LivePointer | None:
         return live.current(self._config.root, self._config.serving, self._config.name)

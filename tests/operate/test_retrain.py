@@ -390,3 +390,15 @@ def test_the_schema_of_the_root_is_part_of_the_key(data: Data) -> None:
     own.write_bytes(content + b'default_environment: "SERVING"\n')
     with lock.hold(data.config().notes, wait=False), pytest.raises(Locked):
         data.retrain()
+
+
+def test_a_withdrawn_model_stays_withdrawn_until_another_version_is_live(data: Data) -> None:
+    """A promotion may have brought it back: the tick is looked at again."""
+    data.write("2026-11-03")
+    data.move("push", 1, "2026-11-01")
+    data.record(outcome="withdrawn", version="", against=str(data.home / "root" / "serving" / "1"))
+    assert data.retrain() == 0
+    assert "its model was withdrawn" in data.said[-1]
+    data.move("promote", 2, "2026-11-02")
+    with lock.hold(data.config().notes, wait=False), pytest.raises(Locked):
+        data.retrain()
