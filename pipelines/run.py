@@ -5,10 +5,10 @@ lock ─► clean up after a killed run ─► plan ─► nothing due: print wh
 """
 
 import gc
-import socket
 import sys
 import time
 import traceback
+from collections.abc import Callable
 from contextlib import closing, suppress
 from dataclasses import dataclass
 from datetime import datetime, timezone
@@ -55,7 +55,13 @@ class RunResult:
 
 
 def run(
-    config: RunConfig, request: Request, *, wait: bool = False, take_over: bool = False, compiled: Any = None
+    config: RunConfig,
+    request: Request,
+    *,
+    wait: bool = False,
+    take_over: bool = False,
+    compiled: Any = None,
+    settled: Callable[[], RunConfig] | None = None,
 ) -> RunResult:
     """Brings the pipeline up to date; errors of its nodes are shown and decide the exit code.
 
@@ -65,6 +71,7 @@ def run(
         wait: whether to wait for another run on the same root.
         take_over: whether to take the lock of a root on an object store from a run that has ended elsewhere.
         compiled: the pipeline's IR if the `tfx` CLI has compiled it; up-to-date nodes are then recorded as well.
+        settled: returns the configuration in force, from what is known once no other run works on the root.
     """
     remote_root.prepare(config)
     dataflow.check_run(config)
@@ -78,12 +85,14 @@ def run(
     ):
         store = Store(config.metadata, config.name, read_only=False)
         if config.server is not None:
-            store.claim(_identity(config))
+            store.claim(lock.identity_of(config))
         display = Display(sys.stdout)
         display.closed(store.close_open_executions("FAILED"))
         jobs.end_left(config.notes, progress.say)
         leftovers.collect(config, store)
         live_model.repair(config, store)
+        if settled is not None:
+            config = settled()
         with closing(HashCache(config.hash_cache)) as cache:
             planned = plan.make(config, store, cache, request)
         leftovers.collect_checkpoints(config, store, planned)
@@ -164,7 +173,7 @@ class _TfxRun:
         return self._lease is not None and self._lease.is_lost
 
     def _run_nodes(self, compiled: Any, display: Display) -> None:
-        engine = engines.prepare_run(self._config, self._plan, _identity(self._config))
+        engine = engines.prepare_run(self._config, self._plan, lock.identity_of(self._config))
         display.loading()
         gc.disable()  # collections during the imports find nothing, and take a fourth of their time
         try:
@@ -236,11 +245,6 @@ class _TfxRun:
 def _needed(config: RunConfig) -> str:
     cache = HashCache(config.hash_cache, read_only=True)
     return disk.needed_for(cached.take(config.data, config.settings.ingest, cache, config.needs))
-
-
-def _identity(config: RunConfig) -> str:
-    """Returns what tells the root from all others, those of other machines included."""
-    return str(config.root) if config.store else f"{socket.gethostname()}:{config.root}"
 
 
 def _now() -> str:

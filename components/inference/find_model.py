@@ -13,7 +13,7 @@ from components.serving import live as live_pointer
 from components.serving import reading, versions
 from components.serving.reading import Reading
 from components.serving.store_push import MODEL
-from components.storage.location import Location, location
+from components.storage.location import Location
 
 _EXPECTED = (
     "expected a model that Penstock exported, such as runs/image/serving/1, or a serving folder such as "
@@ -38,17 +38,23 @@ def find(place: Location) -> ModelFolder:
     return ModelFolder(folder, version, versions.digest_of(folder), _reading(folder))
 
 
-def live(root: Location | None, serving: Location) -> Location:
-    """Returns the folder of the live version of a pipeline, by its live pointer; without one, its serving folder.
+def live(root: Location | None, serving: Location, pipeline: str = "") -> Location:
+    """Returns the folder of the live version of a pipeline, by its live pointer; its serving folder if that is empty.
 
     Args:
         root: of the pipeline; None if only its serving folder is known.
         serving: folder that it pushes to.
+        pipeline: its name; empty if it is not known.
     """
-    pointer = live_pointer.read(root) if root else None
-    missing = live_pointer.unrecorded(pointer, root, serving) if root else ()
-    moves = (*(pointer.moves if pointer else ()), *missing)
-    return location(moves[-1].folder) if moves else serving
+    if root is None:
+        return serving
+    folder = live_pointer.folder_of(root, serving, pipeline)
+    if folder is None and versions.complete(serving):
+        raise SettingsError(
+            f"live: none of the versions in {serving} is known to be one of the pipeline in {root}; name the pipeline "
+            "with --task TASK, or its model"
+        )
+    return folder or serving
 
 
 def _model_folder(place: Location) -> Location:

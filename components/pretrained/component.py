@@ -51,7 +51,8 @@ def Extractor(  # noqa: N802
     model.set_string_custom_property("source", path)
     model.set_string_custom_property("sha256", digest)
     for key, value in _provenance(Path(path)).items():
-        model.set_string_custom_property(f"source_{key}", str(value))
+        if not isinstance(value, dict):  # the move is a record of the serving folder
+            model.set_string_custom_property(f"source_{key}", str(value))
 
 
 def _provenance(path: Path) -> dict[str, Any]:

@@ -24,14 +24,21 @@ _BLOCK = 4096  # bytes: the space that a small file takes
 _HIGHEST = ".highest-version"  # a version is never used twice, even if its folder is deleted
 
 
-def push(model: Location, serving: Path, provenance: Mapping[str, Any] | None = None) -> Path:
-    """Copies `model` to the next version below `serving`, with its provenance, and returns the new folder."""
+def push(model: Location, serving: Path, provenance: Mapping[str, Any] | None = None, above: int = 0) -> Path:
+    """Copies `model` to the next version below `serving`, with its provenance, and returns the new folder.
+
+    Args:
+        model: the files.
+        serving: folder of the versions.
+        provenance: what the version says about itself.
+        above: a version that was used, even if nothing in the folder tells so.
+    """
     serving.mkdir(parents=True, exist_ok=True)
     # Several pipelines may share a serving folder: one of them pushes at a time.
     with filelock.FileLock(serving / ".lock"):
         durable.sweep(serving)
         _check_space(model, serving)
-        version = _next_version(serving)
+        version = max(_next_version(serving), above + 1)
         durable.write_bytes(serving / _HIGHEST, str(version).encode())
         target = serving / str(version)
         with durable.publish_folder(target) as temporary:

@@ -13,6 +13,7 @@ that the next command or run adds to the record. A version that is not complete 
 import getpass
 import os
 import socket
+import unicodedata
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass
 from datetime import datetime, timezone
@@ -23,16 +24,17 @@ from typing import Any, Literal, get_args
 import filelock
 import orjson
 
-from components.errors import BadInput, PenstockError
+from components.errors import BadInput, PenstockError, SettingsError
 from components.pretrained.artifacts import PROVENANCE
 from components.serving import versions
 from components.storage import durable
-from components.storage.location import Location
+from components.storage.location import Location, location
 
 FILE = "live.json"
 ACTOR = "PENSTOCK_ACTOR"
 _FORMAT = 1
 _ATTEMPTS = 5  # of a conditional write; only pipelines that share a root without its lock need a second one
+_NOT_IN_A_LINE = ("Cc", "Cs", "Zl", "Zp")  # control characters, bytes that are no UTF-8, line separators
 Kind = Literal["push", "promote", "rollback"]
 
 
@@ -117,8 +119,16 @@ class LivePointer:
         return [model for model in _models(before) if model.artifact != candidate]
 
     def bases(self, data_digest: str) -> list[LiveModel]:
-        """Returns the models that a training on this data can start from, best first: those of other data."""
-        return [model for model in _models(self.moves) if model.data_digest not in ("", data_digest)]
+        """Returns the models that a training on this data can start from, best first: those of other data.
+
+        If the newest model of this data was withdrawn, they are what they were before its push, so that a rollback
+        past its base does not make its Trainer due again, which would push another model of the same data.
+        """
+        before = self.moves
+        own = [move.model.artifact for move in self.moves if data_digest and move.model.data_digest == data_digest]
+        if own and self.has_withdrawn(own[-1]):
+            before = self.moves[: self._decided_at(own[-1])]
+        return [model for model in _models(before) if model.data_digest not in ("", data_digest)]
 
     def _decided_at(self, artifact: int) -> int:
         """Returns the place of the newest push of a model, or of its first move if a run never pushed it."""
@@ -173,6 +183,44 @@ def read(root: Location) -> LivePointer | None:
         ) from None
 
 
+def read_of(root: Location, pipeline: str) -> LivePointer | None:
+    """Returns the live pointer of a root; raises SettingsError if it is that of another pipeline."""
+    pointer = read(root)
+    if pointer is not None and pipeline not in ("", pointer.pipeline):
+        raise SettingsError(
+            f"{root / FILE}: the live model is one of pipeline {pointer.pipeline!r}, expected {pipeline!r}; a root has "
+            f"one pipeline: choose another --root, or --name {pointer.pipeline}"
+        )
+    return pointer
+
+
+def current(root: Location, serving: Location, pipeline: str) -> LivePointer | None:
+    """Returns the live pointer with the versions that are not recorded yet; writes nothing.
+
+    Args:
+        root: of the pipeline.
+        serving: folder that it pushes to.
+        pipeline: its name; empty if only its root is known.
+    """
+    known = read_of(root, pipeline)
+    missing = unrecorded(known, root, serving, pipeline)
+    return follow(known, missing, pipeline) if missing else known
+
+
+def folder_of(root: Location, serving: Location, pipeline: str) -> Location | None:
+    """Returns the folder of the live version of a pipeline, or None.
+
+    If nothing was recorded, it is the highest version that names the pipeline: others may push to the same folder.
+    """
+    if pointer := current(root, serving, pipeline):
+        return location(pointer.live.folder)
+    is_own = not pipeline and serving == root / "serving"
+    for version in reversed(versions.complete(serving)):
+        if is_own or (pipeline and _provenance(serving / str(version)).get("pipeline") == pipeline):
+            return serving / str(version)
+    return None
+
+
 def write(root: Location, change: Callable[[LivePointer | None], LivePointer]) -> LivePointer:
     """Changes the live pointer, whole or not at all, and returns the new one.
 
@@ -197,14 +245,18 @@ def write(root: Location, change: Callable[[LivePointer | None], LivePointer]) -
     raise PenstockError(f"{file}: another process changes it all the time; run again when no other run works on {root}")
 
 
-def unrecorded(pointer: LivePointer | None, root: Location, serving: Location) -> tuple[Move, ...]:
+def highest(pointer: LivePointer | None, serving: Location) -> int:
+    """Returns the highest version that the pointer has in a serving folder, 0 if none: a push goes above it."""
+    return max((move.version for move in (pointer.moves if pointer else ()) if move.serving == str(serving)), default=0)
+
+
+def unrecorded(pointer: LivePointer | None, root: Location, serving: Location, pipeline: str) -> tuple[Move, ...]:
     """Returns the moves to versions of this pipeline that are complete, and that the pointer does not have yet.
 
     Only versions above those that it has: a version that another machine completes late was never the highest.
     """
-    known = [move.version for move in (pointer.moves if pointer else ()) if move.serving == str(serving)]
-    newer = versions.complete(serving, above=max(known, default=0))
-    found = [_move_of(serving / str(version), root) for version in newer]
+    newer = versions.complete(serving, above=highest(pointer, serving))
+    found = [_move_of(serving / str(version), root, pipeline) for version in newer]
     return tuple(move for move in found if move is not None)
 
 
@@ -218,7 +270,7 @@ def provenance(root: Location, move: Move) -> dict[str, Any]:
 def actor(named: str = "") -> str:
     """Returns who moves the pointer: a name that was given, PENSTOCK_ACTOR, or user@host."""
     if chosen := named or os.environ.get(ACTOR, ""):
-        return chosen
+        return one_line("--actor" if named else ACTOR, chosen)
     try:
         user = getpass.getuser()
     except (KeyError, OSError):  # a container's user has no name
@@ -226,17 +278,40 @@ def actor(named: str = "") -> str:
     return f"{user}@{socket.gethostname()}"
 
 
+def one_line(name: str, text: str) -> str:
+    """Returns a text for the record; raises SettingsError if it cannot be printed as one line.
+
+    Args:
+        name: where it comes from, for the message.
+        text: what a person wrote.
+    """
+    if any(unicodedata.category(each) in _NOT_IN_A_LINE for each in text):
+        raise SettingsError(f"{name}: expected one line of UTF-8 without control characters (got {text!a})")
+    return text
+
+
 def now() -> str:
     """Returns the time of a move, in UTC."""
     return datetime.now(timezone.utc).isoformat(timespec="seconds")
 
 
-def _move_of(folder: Location, root: Location) -> Move | None:
-    """Returns the move that a published version tells of; None if another pipeline or program published it."""
+def _provenance(folder: Location) -> dict[str, Any]:
+    """Returns what a published version says about itself; empty if another program published it."""
     try:
         stored = orjson.loads((folder / PROVENANCE.as_posix()).read_bytes())
-        return _move({**stored["move"], "folder": str(folder)}) if stored.get("root") == str(root) else None
-    except (FileNotFoundError, ValueError, KeyError, TypeError, AttributeError):
+    except (FileNotFoundError, ValueError):
+        return {}
+    return stored if isinstance(stored, dict) else {}
+
+
+def _move_of(folder: Location, root: Location, pipeline: str) -> Move | None:
+    """Returns the move that a published version tells of; None if another pipeline or program published it."""
+    stored = _provenance(folder)
+    if stored.get("root") != str(root) or (pipeline and stored.get("pipeline", pipeline) != pipeline):
+        return None
+    try:
+        return _move({**stored["move"], "folder": str(folder)})
+    except (ValueError, KeyError, TypeError, AttributeError):
         return None
 
 

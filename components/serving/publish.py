@@ -9,6 +9,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from pathlib import Path
 
+from components.errors import PenstockError
 from components.serving import disk_push, live, store_push
 from components.serving.live import LivePointer, Move
 from components.storage.location import Location
@@ -25,7 +26,10 @@ class Home:
 
 
 def publish(files: Location, home: Home, move: Move) -> Move:
-    """Publishes the files of a model, records the move, and returns it with its folder; requires the root's lock."""
+    """Publishes the files of a model, records the move, and returns it with its folder; requires the root's lock.
+
+    Its version is above all that were recorded, also if their folders and the serving folder's own count are deleted.
+    """
     provenance = {
         "pipeline": home.pipeline,
         "metadata": home.metadata,
@@ -33,12 +37,18 @@ def publish(files: Location, home: Home, move: Move) -> Move:
         "uri": move.model.uri,
         **live.provenance(home.root, move),
     }
+    above = live.highest(live.read_of(home.root, home.pipeline), home.serving)
     folder: Location
     if isinstance(home.serving, Path):
-        folder = disk_push.push(files, home.serving, provenance)
+        folder = disk_push.push(files, home.serving, provenance, above)
     else:
-        folder = store_push.push(files, home.serving, provenance)
-    catch_up(home)
+        folder = store_push.push(files, home.serving, provenance, above)
+    pointer = catch_up(home)
+    if pointer is None or all(known.folder != str(folder) for known in pointer.moves):
+        raise PenstockError(
+            f"{folder}: it was published, but is not in {home.root / live.FILE}; expected it there: something else "
+            "changes the serving folder or that file. Run again when nothing else does"
+        )
     return replace(move, folder=str(folder))
 
 
@@ -49,7 +59,7 @@ def catch_up(home: Home, derived: Callable[[], tuple[Move, ...]] = tuple) -> Liv
         home: of the pipeline.
         derived: returns the moves of before there was a live.json; called if there is none.
     """
-    pointer = live.read(home.root)
+    pointer = live.read_of(home.root, home.pipeline)
     missing = missing_moves(pointer, home, derived)
     if not missing:
         return pointer
@@ -60,7 +70,7 @@ def missing_moves(
     pointer: LivePointer | None, home: Home, derived: Callable[[], tuple[Move, ...]] = tuple
 ) -> tuple[Move, ...]:
     """Returns the moves that `catch_up` would record."""
-    found = live.unrecorded(pointer, home.root, home.serving)
+    found = live.unrecorded(pointer, home.root, home.serving, home.pipeline)
     told = {move.folder for move in found}
     before = [move for move in derived() if move.folder not in told] if pointer is None else []
     in_one_folder = len({move.serving for move in (*before, *found)}) == 1

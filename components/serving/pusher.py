@@ -45,7 +45,7 @@ class PushExecutor(tfx_pusher.Executor):
         serving = location(destination.filesystem.base_directory)
         home = Home(custom["pipeline"], location(custom["root"]), serving, custom["metadata"])
         model = artifact_utils.get_single_instance(input_dict[standard_component_specs.MODEL_KEY])
-        pointer = live.read(home.root)
+        pointer = live.read_of(home.root, home.pipeline)
         if pointer is not None and pointer.has_withdrawn(model.id):
             self._MarkNotPushed(pushed)
             _write_outcome(pushed, {"pushed": False, "withdrawn": True})

@@ -37,9 +37,11 @@ _OLD = 3600.0  # seconds after which a claim from another machine counts as give
 _PARALLEL = 8
 
 
-def push(model: Location, serving: ObjectPath, provenance: Mapping[str, Any] | None = None) -> ObjectPath:
-    """Writes `model` under the next version below `serving`, and returns the version's folder."""
-    version, claim = _claim(serving, max(_sweep(serving), default=0) + 1)
+def push(
+    model: Location, serving: ObjectPath, provenance: Mapping[str, Any] | None = None, above: int = 0
+) -> ObjectPath:
+    """Writes `model` under the next version below `serving`, also above a given one; returns the version's folder."""
+    version, claim = _claim(serving, max({above, *_sweep(serving)}) + 1)
     target = serving / str(version)
     files = _files_of(model)
     _put_all(model, target, files - {MODEL})

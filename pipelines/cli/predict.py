@@ -10,7 +10,7 @@ if TYPE_CHECKING:
     from components.settings.tree import Settings
     from components.storage.location import Location
 
-    _Places = tuple[Location | None, Location]  # root, serving folder
+    _Places = tuple[Location | None, Location, str]  # root, serving folder, name of the pipeline if it is known
 _LIVE = "live"
 
 
@@ -81,15 +81,15 @@ def _settings(
 
     if task:
         chosen = config.make(task, data=".", root=root, name=name, settings_file=settings_file, flags=flags)
-        return chosen.settings, (chosen.root, chosen.serving)
+        return chosen.settings, (chosen.root, chosen.serving, chosen.name)
     if settings_file:
         raise SettingsError("--settings: a settings file has one table per task; name the task, such as --task image")
     settings = config.load_settings(map(tree.parse_flag, flags))
     home: Any = root or (f"runs/{name}" if name else None)
     place = config.place("--root", home) if home else None
     if settings.push.directory:
-        return settings, (place, config.place("push.directory", settings.push.directory))
-    return settings, (place, place / "serving") if place else None
+        return settings, (place, config.place("push.directory", settings.push.directory), name or "")
+    return settings, (place, place / "serving", name or "") if place else None
 
 
 def _model(text: str, home: "_Places | None") -> "Location":

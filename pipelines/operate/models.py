@@ -34,6 +34,10 @@ class Wish:
     wait: bool = False  # for a run on the same root
     take_over: bool = False  # the lock of a root on an object store
 
+    def __post_init__(self) -> None:
+        """Rejects a reason that would not be one line of the list."""
+        live.one_line("--reason", self.reason)
+
 
 @dataclass(frozen=True)
 class _Target:
@@ -77,6 +81,7 @@ def rollback(config: RunConfig, to: int | None, wish: Wish) -> Move:
     """Publishes an earlier version again as the next one; by default the one before the live version."""
     with _opened(config, wish) as (store, pointer):
         target = _earlier(pointer, to)
+        _require_other(pointer, f"version {target.version}", target.model)
         if target.model.artifact not in store.blessed():
             raise NotBlessed(
                 f"version {target.version}: its model was not blessed; expected a blessed model: promote it with "
@@ -90,8 +95,7 @@ def promote(config: RunConfig, model: str, wish: Wish) -> Move:
     """Publishes a version, or a model that the pipeline trained, as the next version."""
     with _opened(config, wish) as (store, pointer):
         target = _named(config, store, pointer, model)
-        if target.model.artifact == pointer.live.model.artifact:
-            raise SettingsError(f"{target.name}: its model is live already, as version {pointer.live.version}")
+        _require_other(pointer, target.name, target.model)
         if target.model.artifact not in store.blessed() and not (wish.force and wish.reason):
             raise NotBlessed(
                 f"{target.name}: not blessed by the Evaluator; expected a blessed model: choose another one, or "
@@ -111,7 +115,10 @@ def _opened(config: RunConfig, wish: Wish) -> Iterator[tuple[Store, LivePointer]
         lock.hold(config.notes, wait=wish.wait, flag=flag),
         remote_root.held(config, wait=wish.wait, take_over=wish.take_over) as lease,
     ):
-        store = Store(config.metadata, config.name)
+        store = Store(config.metadata, config.name, read_only=config.server is None)
+        if config.server is not None:
+            _required(live_model.pointer_of(config, store), config)  # else a wrong name would be claimed for good
+            store.claim(lock.identity_of(config))
         pointer = _required(live_model.repair(config, store), config)
         if lease is not None:
             lease.require()
@@ -140,6 +147,11 @@ def _earlier(pointer: LivePointer, to: int | None) -> Move:
             "was rolled back comes back with penstock models promote"
         )
     return found
+
+
+def _require_other(pointer: LivePointer, name: str, model: LiveModel) -> None:
+    if model.artifact == pointer.live.model.artifact:
+        raise SettingsError(f"{name}: its model is live already, as version {pointer.live.version}")
 
 
 def _named(config: RunConfig, store: Store, pointer: LivePointer, model: str) -> _Target:

@@ -14,9 +14,10 @@ from datetime import datetime, timezone, tzinfo
 from typing import TYPE_CHECKING, Any
 
 from components.errors import GateStopped, Late, Locked, NotBlessed, PenstockError, SettingsError, Skipped
-from components.ingest.survey import cached, spans
+from components.ingest.survey import cached, span_unit, spans
 from components.redact import redact
-from components.serving import live, versions
+from components.serving import live
+from components.serving.live import LivePointer
 from components.storage import paths
 from components.storage.hashing import HashCache
 from components.storage.location import Location, location
@@ -38,6 +39,7 @@ _OUTCOMES: dict[int, Outcome] = {
     Late.exit_code: "late",
     Skipped.exit_code: "skipped",
 }
+_WITHDRAWN = "its model was withdrawn, and is not pushed (penstock models promote brings it back)"
 Say = Callable[[str], None]
 
 
@@ -96,6 +98,7 @@ class _Tick:
         self._config, self._request, self._ledger, self._window = config, request, ledger, found
         self._started, self._say, self._key = started, say, ""
         self._start = _Start("", "")
+        self._look()
 
     def go(self, pause: Callable[[float], None]) -> int:
         settings = self._config.settings.ingest
@@ -108,16 +111,27 @@ class _Tick:
         config = _pinned(self._config, self._window)
         with closing(HashCache(config.hash_cache, read_only=self._request.dry_run)) as cache:
             found = cached.take(config.data, config.settings.ingest, cache, config.needs)
-        self._key = ticks.key_of(config, self._window, found)
+            self._key = ticks.key_of(config, self._window, found, cache)
         done = self._ledger.done(self._span, self._key)
-        if done and not self._request.again and self._is_served(done):
+        if done and not self._request.again and self._holds(done):
             self._say(self._done_line(done))
             return done.exit_code
         self._require_newest()
-        self._start = _start(config, self._ledger, self._ledger.trained(self._span, self._key))
-        config = _with(config, "train", warm_start=self._start.warm_start)
+        self._start = self._chosen(config)
         self._announce()
         return self._run(config)
+
+    def _chosen(self, config: RunConfig) -> _Start:
+        return _start(config, self._ledger, self._ledger.trained(self._span, self._key))
+
+    def _settled(self, config: RunConfig) -> RunConfig:
+        """Decides again under the lock of the root: other calls may have trained and pushed before this one had it."""
+        self._look()
+        self._require_newest()
+        if (chosen := self._chosen(config)) != self._start:
+            self._start = chosen
+            self._say(chosen.text)
+        return _with(config, "train", warm_start=chosen.warm_start)
 
     def _run(self, config: RunConfig) -> int:
         from pipelines import run  # a third of the time of a tick that is done
@@ -125,12 +139,15 @@ class _Tick:
 
         nodes = Request(accept=self._request.accept, because=self._request.because)
         if self._request.dry_run:
-            return run.dry_run(config, nodes)
-        live_before = self._live_folder()
-        result = run.run(config, nodes, wait=self._request.wait, take_over=self._request.take_over)
-        scores = self._compared(config, result, live_before)
-        before = self._ledger.newest_served()
-        attempt = self.record_result(result, scores)
+            return run.dry_run(_with(config, "train", warm_start=self._start.warm_start), nodes)
+        result = run.run(
+            config, nodes, wait=self._request.wait, take_over=self._request.take_over,
+            settled=lambda: self._settled(config),
+        )  # fmt: skip
+        before = self._ledger.served(self._versions_before())
+        attempt = self.record_result(result)  # first: a process that is killed while it compares has its verdict
+        if scores := self._compared(config, result):
+            self._ledger.add_scores(attempt, scores)
         if before and (changed := _changed_classes(before.classes, attempt.classes)):
             self._say(changed)
         self._say(self._last_line(attempt))
@@ -143,12 +160,13 @@ class _Tick:
             exit_code=exit_code, started=self._started, ended=_now(),
             spans=tuple((span.text, span.version) for span in self._window.spans),
             missing=tuple(self._window.gaps_text.split(", ")) if self._window.gaps else (),
-            warm_start=self._start.warm_start, start=self._start.text, **more,
+            warm_start=self._start.warm_start, start=self._start.text,
+            against=str(self._folder_before or ""), **more,
         )  # fmt: skip
         self._ledger.add(attempt)
         return attempt
 
-    def _compared(self, config: RunConfig, result: "RunResult", live_before: Location | None) -> "Scores":
+    def _compared(self, config: RunConfig, result: "RunResult") -> "Scores":
         """Returns the scores of the new model and of the live one, the newest span apart, and says them."""
         from pipelines.operate import newest_span
 
@@ -156,28 +174,29 @@ class _Tick:
         if result.exit_code not in (0, NotBlessed.exit_code) or "Evaluator" not in _ran(result.facts):
             return {}
         try:
-            scores = newest_span.compare(config, self._window.spans[-1], live_before)
-        except ValueError as reason:
-            self._say(f"the newest span is not compared apart: {reason}")
+            scores = newest_span.compare(config, self._window.spans[-1], self._folder_before)
+        except Exception as reason:  # noqa: BLE001 - it decides nothing: the verdict stands
+            self._say(f"the newest span is not compared apart: {redact(str(reason)) or type(reason).__name__}")
             return {}
         if scores:
             self._say(newest_span.text(scores))
         return scores
 
-    def record_result(self, result: "RunResult", scores: "Scores") -> Attempt:
+    def record_result(self, result: "RunResult") -> Attempt:
         """Publishes the result of the run in the ledger."""
         facts = result.facts
         if facts is None:
             return self.record("failed", "failed before its first node", result.exit_code)
         outcome = _outcome_of(result.exit_code)
         if result.exit_code == 0:
-            outcome = "pushed" if "Pusher" in _ran(facts) and facts.model_version else "up to date"
+            outcome = "pushed" if "Pusher" in _ran(facts) else "up to date"
+            if self._is_withdrawn(facts.model_version):
+                outcome = "withdrawn"
         is_first = self._ledger.trained(self._span, self._key) is None  # the Trainer may have run in a killed call
         return self.record(
             outcome, facts.outcome, result.exit_code,
             has_base=bool(facts.warm_start), has_trained=outcome in ticks.DONE and is_first,
             version=facts.model_version or "", classes=facts.classes, metrics=dict(facts.metrics),
-            scores=scores,
         )  # fmt: skip
 
     @property
@@ -200,19 +219,42 @@ class _Tick:
             found = _resolve(self._config, self._request, self._span)
             if not found.is_late:
                 break
+        self._look()
         return found
 
-    def _is_served(self, done: Attempt) -> bool:
-        """Whether the version that a tick pushed is still in the serving folder."""
+    def _is_withdrawn(self, version: str | None) -> bool:
+        """Whether the model of a run that ended well is not pushed, or no longer, because a person withdrew it."""
+        pointer = self._pointer()
+        if not version or pointer is None:
+            return not version
+        return any(pointer.has_withdrawn(each.model.artifact) for each in pointer.moves if str(each.version) == version)
+
+    def _holds(self, done: Attempt) -> bool:
+        """Whether a verdict still holds: its version is served, and what it was made against was not undone."""
+        if done.outcome == "withdrawn":
+            return done.against == str(self._folder_before or "")
+        undone = {move.folder for move in (self._before.rolled_back if self._before else ())}
+        if done.outcome == "not better" and done.against in undone:
+            return False
         return not done.version or (self._config.serving / done.version).is_dir()
 
     def _require_newest(self) -> None:
-        newest = self._ledger.newest_served()
-        if newest and newest.place > self._window.tick and not self._request.again:
+        newest, unit = self._before, self._window.unit
+        places = [spans.place_of(name, unit) for name in (newest.live.model.spans if newest else ())]
+        last = max((place for place in places if place is not None), default=None)
+        if newest and last is not None and last > self._window.tick and not self._request.again:
             raise Skipped(
-                f"span {self._span} is skipped: version {newest.version} was trained up to span {newest.span}, and a "
-                "model of an older window would replace it; train it all the same with --again"
+                f"span {self._span} is skipped: version {newest.live.version} was trained up to span "
+                f"{span_unit.text(last, unit)}, and a model of an older window would replace it; train it all "
+                "the same with --again"
             )
+
+    def _versions_before(self) -> set[str]:
+        """Returns the versions that had the model that was live before the run."""
+        if self._before is None:
+            return set()
+        model = self._before.live.model.artifact
+        return {str(move.version) for move in self._before.moves if move.model.artifact == model}
 
     def _announce(self) -> None:
         found = self._window
@@ -224,12 +266,15 @@ class _Tick:
     def _done_line(self, done: Attempt) -> str:
         if done.outcome == "not better":
             return f"done: span {self._span} gave no better model ({done.reason}); {self._live()}"
+        if done.outcome == "withdrawn":
+            return f"done: span {self._span}, {_WITHDRAWN}; {self._live()}"
         return f"done: span {self._span}, {self._live()}"
 
     def _last_line(self, attempt: Attempt) -> str:
         said = {
             "pushed": f"pushed version {attempt.version}, {_base_text(attempt)}",
             "up to date": f"up to date, {self._live()}",
+            "withdrawn": f"{_WITHDRAWN}; {self._live()}",
         }
         other = f"{attempt.outcome}: {attempt.reason.removeprefix('failed: ')}; {self._live()}"
         return f"span {self._span}: {said.get(attempt.outcome, other)}"
@@ -239,10 +284,15 @@ class _Tick:
         return f"version {folder.name} is live" if folder else "no version is live"
 
     def _live_folder(self) -> Location | None:
-        if pointer := live.read(self._config.root):
-            return location(pointer.live.folder)
-        pushed = versions.complete(self._config.serving)
-        return self._config.serving / str(pushed[-1]) if pushed else None
+        return live.folder_of(self._config.root, self._config.serving, self._config.name)
+
+    def _look(self) -> None:
+        """Notes what is live before the run."""
+        self._before = self._pointer()
+        self._folder_before = location(self._before.live.folder) if self._before else self._live_folder()
+
+    def _pointer(self) -> LivePointer | None:
+        return live.current(self._config.root, self._config.serving, self._config.name)
 
 
 def _check(config: RunConfig) -> None:

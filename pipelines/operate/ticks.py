@@ -7,22 +7,24 @@ versions, content and settings; not by the code, so that an update of Penstock t
 """
 
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Container, Iterable, Mapping
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any, Literal
 
+import filelock
 import orjson
 
 from components.errors import PenstockError
 from components.ingest.survey.survey import Survey
 from components.storage import durable
-from components.storage.hashing import digest_of
-from pipelines.config import RunConfig
+from components.storage.hashing import HashCache, digest_of
+from pipelines.config import HOME, RunConfig
 from pipelines.operate.window import Window
+from pipelines.orchestration import schema
 
-Outcome = Literal["pushed", "up to date", "not better", "gate stopped", "late", "skipped", "failed"]
-DONE: tuple[Outcome, ...] = ("pushed", "up to date", "not better")
+Outcome = Literal["pushed", "up to date", "withdrawn", "not better", "gate stopped", "late", "skipped", "failed"]
+DONE: tuple[Outcome, ...] = ("pushed", "up to date", "withdrawn", "not better")
 SERVED: tuple[Outcome, ...] = ("pushed", "up to date")
 
 _FILE = re.compile(r"[\dT-]+\.json", re.ASCII)
@@ -48,6 +50,7 @@ class Attempt:
     has_base: bool = False  # whether training started from the weights of another model
     has_trained: bool = False  # the first attempt of its key with a verdict: what later cold starts are counted from
     version: str = ""  # that was pushed
+    against: str = ""  # folder of the version that was live before
     classes: tuple[str, ...] = ()
     metrics: Mapping[str, float] = field(default_factory=dict)
     scores: Mapping[str, Mapping[str, float | None]] = field(default_factory=dict)  # of the newest span, and of all
@@ -55,46 +58,67 @@ class Attempt:
 
 
 class TickLedger:
-    """All attempts of one pipeline."""
+    """All attempts of one pipeline; read again for every question, because other calls may write it."""
 
     def __init__(self, folder: Path) -> None:
-        """Reads the ledger in a folder, which need not exist."""
+        """Opens the ledger in a folder, which need not exist."""
         self._folder = folder
-        files = sorted(folder.iterdir()) if folder.is_dir() else ()
-        self._ticks = {file.stem: _read(file) for file in files if _FILE.fullmatch(file.name)}
+
+    def of_span(self, span: str) -> list[Attempt]:
+        """Returns every attempt for a span, oldest first."""
+        file = self._folder / f"{span}.json"
+        return _read(file) if file.exists() else []
 
     def add(self, attempt: Attempt) -> None:
         """Publishes an attempt; one that only repeats the last one of its tick is counted there."""
-        known = self._ticks.get(attempt.span, [])
-        if known and _same(known[-1], attempt):
-            known = [*known[:-1], replace(known[-1], ended=attempt.ended, repeated=known[-1].repeated + 1)]
-        else:
-            known = [*known, attempt]
-        self._ticks[attempt.span] = known
-        content = orjson.dumps([asdict(each) for each in known], option=orjson.OPT_INDENT_2)
-        durable.write_bytes(self._folder / f"{attempt.span}.json", content, private=True)
+
+        def added(known: list[Attempt]) -> list[Attempt]:
+            if known and _same(known[-1], attempt):
+                return [*known[:-1], replace(known[-1], ended=attempt.ended, repeated=known[-1].repeated + 1)]
+            return [*known, attempt]
+
+        self._change(attempt.span, added)
+
+    def add_scores(self, attempt: Attempt, scores: Mapping[str, Mapping[str, float | None]]) -> None:
+        """Publishes the scores of an attempt that was added before."""
+        this = (attempt.key, attempt.started)
+        self._change(
+            attempt.span,
+            lambda known: [
+                replace(each, scores=scores) if (each.key, each.started) == this else each for each in known
+            ],
+        )
 
     def done(self, span: str, key: str) -> Attempt | None:
-        """Returns the newest attempt that completed a tick of this key."""
-        return _newest(each for each in self._ticks.get(span, ()) if each.key == key and each.outcome in DONE)
+        """Returns the newest verdict on a span if it is one on this key: a correction that was withdrawn is due."""
+        verdict = _newest(each for each in self.of_span(span) if each.outcome in DONE)
+        return verdict if verdict and verdict.key == key else None
 
     def trained(self, span: str, key: str) -> Attempt | None:
         """Returns the newest attempt of a tick of this key that trained a model."""
-        return _newest(each for each in self._ticks.get(span, ()) if each.key == key and each.has_trained)
+        return _newest(each for each in self.of_span(span) if each.key == key and each.has_trained)
 
-    def newest_served(self) -> Attempt | None:
-        """Returns the attempt of the newest span whose model was pushed, and of that span the last one."""
-        served = [each for each in self._all() if each.outcome in SERVED]
-        return max(served, key=lambda each: (each.place, each.ended), default=None)
+    def served(self, versions: Container[str]) -> Attempt | None:
+        """Returns the newest attempt whose model was pushed as one of these versions."""
+        return _newest(each for each in self._all() if each.outcome in SERVED and each.version in versions)
 
     def trained_since_cold_start(self) -> int:
         """Returns how many models in a row descend from the last cold start, that one included."""
-        trained = sorted((each for each in self._all() if each.has_trained), key=lambda each: each.ended)
+        trained = sorted((each for each in self._all() if each.has_trained), key=lambda each: each.started)
         cold = [at for at, each in enumerate(trained) if not each.has_base]
         return len(trained) - cold[-1] if cold else len(trained)
 
     def _all(self) -> Iterable[Attempt]:
-        return (each for attempts in self._ticks.values() for each in attempts)
+        files = sorted(self._folder.iterdir()) if self._folder.is_dir() else ()
+        return (each for file in files if _FILE.fullmatch(file.name) for each in _read(file))
+
+    def _change(self, span: str, change: Callable[[list[Attempt]], list[Attempt]]) -> None:
+        """Changes the attempts of a span, one process at a time: they are written without the root's lock."""
+        self._folder.mkdir(parents=True, exist_ok=True)
+        with filelock.FileLock(self._folder.with_name(f"{self._folder.name}.lock")):
+            durable.sweep(self._folder)
+            content = orjson.dumps([asdict(each) for each in change(self.of_span(span))], option=orjson.OPT_INDENT_2)
+            durable.write_bytes(self._folder / f"{span}.json", content, private=True)
 
 
 def of(config: RunConfig) -> TickLedger:
@@ -102,7 +126,7 @@ def of(config: RunConfig) -> TickLedger:
     return TickLedger(config.notes / "ticks" / config.name)
 
 
-def key_of(config: RunConfig, window: Window, found: Survey) -> str:
+def key_of(config: RunConfig, window: Window, found: Survey, cache: HashCache) -> str:
     """Returns the key of a tick: a digest of all that its model depends on, but the code and the base model."""
     sections = [name for name in type(config.settings).model_fields if name not in _NOT_THE_MODEL]
     depends_on = {
@@ -111,9 +135,24 @@ def key_of(config: RunConfig, window: Window, found: Survey) -> str:
         "spans": [[span.text, span.version] for span in window.spans],
         "data": found.digest,
         "settings": config.settings.select(sections),
-        "schema": config.schema,
+        "files": _files(config, found, cache),
     }
     return digest_of([orjson.dumps(depends_on, option=orjson.OPT_SORT_KEYS).decode()])
+
+
+def _files(config: RunConfig, found: Survey, cache: HashCache) -> list[str]:
+    """Returns the content of the files that the settings name: the schema that people may edit, and other models."""
+    curated = schema.find(config, found)
+    files = ["" if curated.file == HOME / config.task.schema else digest_of([curated.content.decode()])]
+    if config.settings.extract.model:
+        from components.pretrained.find import find_model
+
+        files.append(find_model(config.settings.extract, cache).digest)
+    if config.settings.train.warm_start not in ("", "live", "none"):
+        from components.training.base import base_model
+
+        files.append(base_model.find(config.settings.train.warm_start, cache).digest)
+    return files
 
 
 def _read(file: Path) -> list[Attempt]:
@@ -134,7 +173,8 @@ def _attempt(values: Mapping[str, Any]) -> Attempt:
 
 
 def _same(old: Attempt, new: Attempt) -> bool:
-    return not new.has_trained and (old.key, old.outcome, old.reason) == (new.key, new.outcome, new.reason)
+    same = (old.key, old.outcome, old.reason, old.against) == (new.key, new.outcome, new.reason, new.against)
+    return same and not new.has_trained
 
 
 def _newest(attempts: Iterable[Attempt]) -> Attempt | None:

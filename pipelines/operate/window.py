@@ -17,6 +17,7 @@ from components.ingest.survey.span_unit import Unit
 from components.ingest.survey.spans import Glob, Span
 
 _LAST = re.compile(r"last ([1-9]\d*)", re.ASCII)
+_LONGEST = 100_000  # spans of 'last N': hours of eleven years
 _EXPECTED = "expected 'last N', growing, or a range such as 3-9 or 2026-11-01..2026-11-14"
 
 
@@ -82,12 +83,15 @@ def resolve(data: str, rule: str, tick: str | None, glob: Glob, now: datetime) -
             "'logs/{YYYY}-{MM}-{DD}/*.csv'"
         )
     bounds = _bounds(rule, unit)
-    found = spans.everything(data, glob)
+    there = spans.with_files(data, glob)
+    numbers = {number for number, _ in there}
+    newest = spans.everything(data, glob)
+    found = {number: span for number, span in newest.items() if number in numbers}
     place = _given(tick, unit) if tick is not None else _newest_due(data, unit, bounds, found, now)
     first = _first(rule, place, unit, bounds, found)
-    there = [found[number] for number in sorted(found) if first <= number <= place]
-    # A folder is there before the files in it, and a new version of a span before its files.
-    return Window(data, place, unit, first, tuple(span for span in there if any(glob(span.data))))
+    in_window = [found[number] for number in sorted(found) if first <= number <= place]
+    # A new version of a span is there before its files: until then the span is missing, and no older version is taken.
+    return Window(data, place, unit, first, tuple(s for s in in_window if (s.number, s.version) in there))
 
 
 def check(window: Window, gaps: str) -> None:
@@ -109,7 +113,11 @@ def check(window: Window, gaps: str) -> None:
 
 def _bounds(rule: str, unit: Unit) -> tuple[int, int] | None:
     """Returns first and last span of a fixed window; None for one that moves with the tick."""
-    if rule == "growing" or _LAST.fullmatch(rule):
+    if moving := _LAST.fullmatch(rule):
+        if len(moving[1]) > len(str(_LONGEST)) or int(moving[1]) > _LONGEST:
+            raise SettingsError(f"setting ingest.window: expected 'last N' with N up to {_LONGEST:,} (got {rule!r})")
+        return None
+    if rule == "growing":
         return None
     try:
         bounds = spans.range_of(rule, unit)
@@ -146,6 +154,5 @@ def _first(rule: str, place: int, unit: Unit, bounds: tuple[int, int] | None, fo
             raise SettingsError(f"span {span_unit.text(place, unit)} is outside of ingest.window = {rule}")
         return bounds[0]
     if moving := _LAST.fullmatch(rule):
-        first = place - int(moving[1]) + 1
-        return max(0, first) if unit == "number" else first
+        return max(place - int(moving[1]) + 1, span_unit.earliest(unit))
     return min((number for number in found if number <= place), default=place)

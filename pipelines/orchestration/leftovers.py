@@ -20,6 +20,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
+from components.serving import live
 from components.storage import durable
 from components.storage.hashing import digest_of
 from pipelines.config import RunConfig
@@ -35,7 +36,8 @@ _LOCK = ".lock"  # in a folder of temporary files
 def collect(config: RunConfig, store: Store) -> None:
     """Deletes the leftovers in a pipeline root, but for checkpoints."""
     # In the root by name: an ingest with --out in this folder may be running.
-    durable.sweep(config.state, *(file.name for file in (config.report, config.quarantine_list, schema.own(config))))
+    known = (config.report, config.quarantine_list, schema.own(config))
+    durable.sweep(config.state, live.FILE, *(file.name for file in known))
     for folder in (config.notes, config.notes / "seals"):
         durable.sweep(folder)
     if config.store is not None:

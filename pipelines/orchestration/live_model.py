@@ -28,7 +28,7 @@ def home_of(config: RunConfig) -> Home:
 
 def pointer_of(config: RunConfig, store: Store) -> LivePointer | None:
     """Returns the live pointer as `repair` would write it; writes nothing."""
-    known = live.read(config.root)
+    known = live.read_of(config.root, config.name)
     missing = publish.missing_moves(known, home_of(config), _derived(config, store))
     return live.follow(known, missing, config.name) if missing else known
 

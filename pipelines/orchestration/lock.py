@@ -1,6 +1,7 @@
 """One run at a time per pipeline root. The kernel releases the lock when its holder ends, however it ends."""
 
 import os
+import socket
 import sys
 import tempfile
 import time
@@ -15,6 +16,7 @@ import orjson
 from components.errors import BadInput, Locked
 from components.redact import redact
 from components.storage import durable
+from pipelines.config import RunConfig
 from pipelines.orchestration import disk
 
 _FOREVER = -1
@@ -42,6 +44,11 @@ def hold(notes: Path, *, wait: bool = False, place: Path | None = None, flag: st
     finally:
         (notes / "holder.json").unlink(missing_ok=True)
         lock.release()
+
+
+def identity_of(config: RunConfig) -> str:
+    """Returns what tells the root from all others, those of other machines included."""
+    return str(config.root) if config.store else f"{socket.gethostname()}:{config.root}"
 
 
 def _prepared(notes: Path, place: Path, flag: str) -> Path:

@@ -68,3 +68,14 @@ def test_live_is_what_the_pointer_says(serving: Path, tmp_path: Path) -> None:
 
     assert find_model.live(tmp_path, serving) == serving / "2"
     assert find_model.live(None, serving) == serving
+
+
+def test_a_version_of_another_pipeline_is_not_live(serving: Path, tmp_path: Path) -> None:
+    """Before the first push to a shared folder; a version that names the pipeline is, if nothing was recorded."""
+    root = tmp_path / "root"
+    (serving / "2" / "assets.extra" / "provenance.json").write_text('{"pipeline": "mine"}')
+
+    assert find_model.live(root, serving, "mine") == serving / "2"
+    for name in ("other", ""):
+        with pytest.raises(SettingsError, match=r"none of the versions in .* is known to be one of the pipeline in"):
+            find_model.live(root, serving, name)

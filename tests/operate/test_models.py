@@ -14,10 +14,14 @@ import orjson
 import pytest
 
 from components.errors import BadInput, Locked, NotBlessed, SettingsError
-from components.serving import live
+from components.inference import find_model
+from components.serving import live, versions
+from components.storage import durable
+from pipelines import config as run_config
 from pipelines.operate import models
 from pipelines.operate.models import Wish
-from pipelines.orchestration import lock
+from pipelines.orchestration import leftovers, lock
+from pipelines.orchestration.store import Store
 
 PROJECT = Path(__file__).resolve().parents[2]
 WHY = Wish("bad labels")
@@ -226,6 +230,53 @@ def test_a_reader_never_loads_a_broken_version(make_served: Callable[..., Any]) 
     assert len(set(seen)) > 5
     assert [(version, answers[version]) for version in seen] == loaded
     assert [version for version, _, _ in history(root)] == list(answers)
+
+
+def test_a_push_into_a_serving_folder_that_was_deleted(root: Any) -> None:
+    """Its version is above those of the record, so the pointer moves to it; no version is used twice."""
+    root.pushed(1, 2, 3)
+    shutil.rmtree(root.config.serving)
+    move = root.push(root.train(4))
+
+    assert history(root)[-1] == (4, "push", 4)
+    assert (move.version, versions.complete(root.config.serving)) == (4, [4])
+    assert find_model.live(root.config.root, root.config.serving, "image") == root.config.serving / "4"
+
+
+def test_the_pointer_of_another_pipeline(root: Any) -> None:
+    """Two names in one root would move each other's live model."""
+    root.pushed(1, 2)
+    other = run_config.make("tabular", data=".", root=str(root.config.root))
+    for act in (models.pointer_of, lambda config: models.rollback(config, None, WHY)):
+        with pytest.raises(SettingsError, match=r"live\.json: the live model is one of pipeline 'image', expected"):
+            act(other)
+
+
+@pytest.mark.parametrize("text", ["a\n9  live", "\x1b[31m", "bad \udcff", "a\u2028b"])
+def test_a_reason_or_an_actor_that_is_not_one_line(text: str) -> None:
+    """It would look like another version in the list, or could not be written."""
+    with pytest.raises(SettingsError, match="--reason: expected one line of UTF-8 without control characters"):
+        Wish(text)
+    with pytest.raises(SettingsError, match="--actor: expected one line"):
+        live.actor(text)
+
+
+def test_a_rollback_to_the_live_model(root: Any) -> None:
+    """An earlier version may have it: the pipeline returned to earlier settings."""
+    first = root.train(1)
+    for model in (first, root.train(2), first):
+        root.push(model)
+    with pytest.raises(SettingsError, match="version 1: its model is live already, as version 3"):
+        models.rollback(root.config, 1, WHY)
+
+
+def test_what_killed_writers_left_is_deleted(root: Any) -> None:
+    """Temporary files of the live pointer, by the next run; those of the ledger, by its next writer."""
+    left = durable.temporary_of(root.config.root / "live.json")
+    left.touch()
+    leftovers.collect(root.config, Store(root.config.metadata, "image"))
+
+    assert not left.exists()
 
 
 def test_pushes_at_once(root: Any) -> None:

@@ -11,14 +11,16 @@ import pytest
 
 from components.errors import BadInput, Late, Locked, PenstockError, SettingsError, Skipped
 from components.ingest.survey import cached
+from components.serving import live
+from components.serving.live import LiveModel, Move
 from components.storage import paths
 from components.storage.hashing import HashCache
-from pipelines import config
+from pipelines import config, run
 from pipelines.config import RunConfig
 from pipelines.operate import retrain, ticks, window
 from pipelines.operate.retrain import RetrainRequest
 from pipelines.operate.ticks import Attempt
-from pipelines.orchestration import lock
+from pipelines.orchestration import lock, schema
 from pipelines.orchestration.outcome import NodeFacts
 from pipelines.report.facts import RunFacts
 from pipelines.run import RunResult
@@ -51,25 +53,37 @@ class Data:
 
     def attempts(self, span: str = "2026-11-03") -> list[tuple[str, int]]:
         """Returns outcome and exit code of each recorded attempt."""
-        return [(each.outcome, each.exit_code) for each in ticks.of(self.config())._ticks.get(span, [])]
+        return [(each.outcome, each.exit_code) for each in ticks.of(self.config()).of_span(span)]
 
     def record(self, *flags: str, day: str = "2026-11-03", **values: Any) -> Attempt:
         """Writes into the ledger that the day was retrained."""
         chosen, now = self.config(*flags), datetime.now(timezone.utc)
         found = window.resolve(chosen.data, chosen.settings.ingest.window, day, paths.matches, now)
         pinned = retrain._pinned(chosen, found)
-        survey = cached.take(pinned.data, pinned.settings.ingest, HashCache(None), pinned.needs)
+        cache = HashCache(None)
+        survey = cached.take(pinned.data, pinned.settings.ingest, cache, pinned.needs)
         attempt = Attempt(
             **{
-                "span": day, "place": found.tick, "key": ticks.key_of(pinned, found, survey), "outcome": "pushed",
-                "reason": "pushed as version 7", "exit_code": 0, "started": "", "ended": "2026-11-04T06:00:00",
-                "version": "7", **values,
+                "span": day, "place": found.tick, "key": ticks.key_of(pinned, found, survey, cache),
+                "outcome": "pushed", "reason": "pushed as version 7", "exit_code": 0, "started": "",
+                "ended": "2026-11-04T06:00:00", "version": "7", **values,
             }
         )  # fmt: skip
         ticks.of(chosen).add(attempt)
-        (self.home / "root" / "serving" / "7").mkdir(parents=True)
-        (self.home / "root" / "serving" / "7" / "saved_model.pb").touch()
+        if attempt.version:
+            self.move("push", int(attempt.version), day)
         return attempt
+
+    def move(self, kind: live.Kind, version: int, day: str, source: str = "") -> None:
+        """Makes a version live, which was trained up to a day."""
+        folder = self.home / "root" / "serving" / str(version)
+        folder.mkdir(parents=True)
+        (folder / "saved_model.pb").touch()
+        number = int(source or version)
+        model = LiveModel(number, f"model {number}", spans=("s20261101", f"s{day.replace('-', '')}"))
+        source = str(folder.with_name(source)) if source else ""
+        move = Move(kind, str(folder), live.now(), "ann", "bad labels", model, source)
+        live.write(self.home / "root", lambda pointer: live.follow(pointer, [move], "tabular"))
 
 
 @pytest.fixture
@@ -259,8 +273,8 @@ def test_the_result_of_a_run_is_in_the_ledger_and_in_the_last_line(
         tuple(NodeFacts(name, "ran", 1.0, "") for name in ran), model_version="7", classes=("a", "b"),
     )  # fmt: skip
 
-    first = tick.record_result(RunResult(code, facts), {})
-    second = tick.record_result(RunResult(code, facts), {})
+    first = tick.record_result(RunResult(code, facts))
+    second = tick.record_result(RunResult(code, facts))
 
     assert (first.outcome, first.has_trained, second.has_trained) == (outcome, has_trained, False)
     assert tick._last_line(first) == f"span 2026-11-03: {line}"
@@ -287,3 +301,104 @@ def test_a_done_tick_imports_nothing_heavy(data: Data) -> None:
         "apache_beam",
         "ml_metadata",
     } == set()
+
+
+def test_a_call_that_waited_decides_again(data: Data, monkeypatch: pytest.MonkeyPatch) -> None:
+    """C7: while it waited for the root, another call has served a newer span."""
+    data.write("2026-11-03", "2026-11-04")
+
+    def waits(*_: Any, settled: Callable[[], RunConfig], **__: Any) -> None:
+        data.record(day="2026-11-04", version="9")
+        settled()
+
+    monkeypatch.setattr(run, "run", waits)
+    with pytest.raises(Skipped, match=r"version 9 was trained up to span 2026-11-04"):
+        data.retrain()
+    assert data.attempts() == [("skipped", 10)]
+
+
+def test_a_call_that_waited_for_its_span_decides_again(data: Data) -> None:
+    """C7: another call has served a newer span in the meantime."""
+
+    def arrives(_: float) -> None:
+        data.write("2026-11-03", "2026-11-04")
+        data.record(day="2026-11-04", version="9")
+
+    with pytest.raises(Skipped, match=r"version 9 was trained up to span 2026-11-04"):
+        data.retrain("ingest.late=wait", pause=arrives)
+
+
+def test_the_live_model_decides_what_is_older(data: Data) -> None:
+    """Not the newest one that was ever pushed, which was rolled back; and without a ledger, too."""
+    data.write("2026-11-03", "2026-11-04")
+    data.move("push", 1, "2026-11-02")
+    data.move("push", 2, "2026-11-04")
+    with pytest.raises(Skipped, match=r"version 2 was trained up to span 2026-11-04"):
+        data.retrain()
+    data.move("rollback", 3, "2026-11-02", source="1")
+    with lock.hold(data.config().notes, wait=False), pytest.raises(Locked):
+        data.retrain()
+
+
+def test_a_verdict_against_a_version_that_was_rolled_back(data: Data) -> None:
+    """The tick is due: its model may be better than the one that is live now."""
+    data.write("2026-11-03")
+    data.move("push", 1, "2026-11-01")
+    data.move("push", 2, "2026-11-02")
+    serving = data.home / "root" / "serving"
+    data.record(outcome="not better", exit_code=3, version="", against=str(serving / "2"))
+    assert data.retrain() == 3
+    data.move("rollback", 3, "2026-11-01", source="1")
+    with lock.hold(data.config().notes, wait=False), pytest.raises(Locked):
+        data.retrain()
+
+
+@pytest.mark.parametrize(("version", "is_pushed"), [(None, False), ("2", True)], ids=["not pushed", "rolled back"])
+def test_a_withdrawn_model_is_an_outcome_of_its_own(data: Data, version: str | None, is_pushed: bool) -> None:
+    """Its tick is done, and serves nothing."""
+    data.write("2026-11-03")
+    data.move("push", 1, "2026-11-01")
+    if is_pushed:
+        data.move("push", 2, "2026-11-02")
+        data.move("rollback", 3, "2026-11-01", source="1")
+    chosen, request = data.config(), RetrainRequest("2026-11-03")
+    tick = retrain._Tick(
+        chosen, request, ticks.of(chosen), retrain._resolve(chosen, request, request.span), "", data.said.append
+    )
+    nodes = (NodeFacts("Pusher", "ran", 1.0, ""),)
+    attempt = tick.record_result(
+        RunResult(0, RunFacts("tabular", "tabular", "", 1.0, "blessed", 0, nodes, model_version=version))
+    )
+
+    assert (attempt.outcome, ticks.of(chosen).served({"2"})) == ("withdrawn", None)
+    assert tick._last_line(attempt) == (
+        "span 2026-11-03: its model was withdrawn, and is not pushed (penstock models promote brings it back); "
+        f"version {3 if is_pushed else 1} is live"
+    )
+
+
+def test_the_schema_of_the_root_is_part_of_the_key(data: Data) -> None:
+    """By its content, as a person edits it; the name of the file does not matter."""
+    data.write("2026-11-03")
+    data.record()
+    chosen = data.config()
+    found = cached.take(f"{data.home}/2026-11-03/*.csv", chosen.settings.ingest, HashCache(None), chosen.needs)
+    content = schema.find(chosen, found).content
+    own = data.home / "root" / "schema.pbtxt"
+    own.write_bytes(content)
+    assert data.retrain() == 0
+    own.write_bytes(content + b'default_environment: "SERVING"\n')
+    with lock.hold(data.config().notes, wait=False), pytest.raises(Locked):
+        data.retrain()
+
+
+def test_a_withdrawn_model_stays_withdrawn_until_another_version_is_live(data: Data) -> None:
+    """A promotion may have brought it back: the tick is looked at again."""
+    data.write("2026-11-03")
+    data.move("push", 1, "2026-11-01")
+    data.record(outcome="withdrawn", version="", against=str(data.home / "root" / "serving" / "1"))
+    assert data.retrain() == 0
+    assert "its model was withdrawn" in data.said[-1]
+    data.move("promote", 2, "2026-11-02")
+    with lock.hold(data.config().notes, wait=False), pytest.raises(Locked):
+        data.retrain()

@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 from components.errors import PenstockError
+from components.storage import durable
 from pipelines.operate.ticks import Attempt, Outcome, TickLedger
 
 FIRST = Attempt(
@@ -18,8 +19,9 @@ FIRST = Attempt(
 
 
 def later(minutes: int, **values: Any) -> Attempt:
-    """Returns an attempt like the first one, which ended some minutes after it."""
-    return replace(FIRST, ended=f"2026-11-15T06:{minutes + 1:02d}:00.000+00:00", **values)
+    """Returns an attempt like the first one, which started and ended some minutes after it."""
+    times = {name: f"2026-11-15T06:{minutes + more:02d}:00.000+00:00" for name, more in (("started", 0), ("ended", 1))}
+    return replace(FIRST, **{**times, **values})
 
 
 def written(folder: Path, *attempts: Attempt) -> TickLedger:
@@ -30,7 +32,9 @@ def written(folder: Path, *attempts: Attempt) -> TickLedger:
 
 
 def test_an_attempt_is_read_as_it_was_written(tmp_path: Path) -> None:
-    """One file per span, and nothing else in the folder."""
+    """One file per span, and nothing else in the folder, not even what a killed writer left."""
+    (tmp_path / "ticks").mkdir()
+    durable.temporary_of(tmp_path / "ticks" / "7.json").touch()
     ledger = written(tmp_path / "ticks", FIRST)
 
     assert ledger.done("2026-11-14", "k") == FIRST
@@ -58,23 +62,43 @@ def test_a_repeated_outcome_is_counted(tmp_path: Path) -> None:
     ledger = written(tmp_path, late, later(1, outcome="late", has_trained=False), later(2), later(3))
 
     assert ledger.done("2026-11-14", "k") == later(3)
-    assert TickLedger(tmp_path)._ticks["2026-11-14"] == [
+    assert ledger.of_span("2026-11-14") == [
         replace(late, ended=later(1).ended, repeated=1), later(2), later(3),
     ]  # fmt: skip
 
 
-def test_the_newest_span_that_was_pushed(tmp_path: Path) -> None:
-    """By the calendar, not by the time of the training; of a corrected span the last attempt."""
+def test_the_attempt_that_a_served_model_is_from(tmp_path: Path) -> None:
+    """By its versions; the newest of them."""
     ledger = written(
         tmp_path,
         FIRST,
         later(1, version="8"),
         later(2, span="2026-11-12", place=20769, version="9"),
-        later(3, span="2026-11-15", place=20772, outcome="not better", version=""),
+        later(3, span="2026-11-15", place=20772, outcome="not better", version="8"),
     )
 
-    assert ledger.newest_served() == later(1, version="8")
-    assert TickLedger(tmp_path / "none").newest_served() is None
+    assert (ledger.served({"7", "8"}), ledger.served({"9"}), ledger.served({"10"})) == (
+        later(1, version="8"), later(2, span="2026-11-12", place=20769, version="9"), None,
+    )  # fmt: skip
+
+
+def test_a_correction_that_was_withdrawn_is_due(tmp_path: Path) -> None:
+    """The newest verdict of the span decides: the model of another content is live."""
+    ledger = written(tmp_path, FIRST, later(1, key="corrected", version="8"), later(2, outcome="failed"))
+
+    assert (ledger.done("2026-11-14", "k"), ledger.done("2026-11-14", "corrected")) == (
+        None, later(1, key="corrected", version="8"),
+    )  # fmt: skip
+
+
+def test_two_calls_do_not_erase_each_others_attempts(tmp_path: Path) -> None:
+    """Each reads the file again before it adds one; scores follow later."""
+    first, second = TickLedger(tmp_path), TickLedger(tmp_path)
+    first.add(FIRST)
+    second.add(later(1, key="other", started="2026-11-15T06:00:30.000+00:00"))
+    first.add_scores(FIRST, {"window": {"records": 3.0}})
+
+    assert [each.scores for each in second.of_span("2026-11-14")] == [{"window": {"records": 3.0}}, {}]
 
 
 def test_trainings_since_the_last_cold_start_are_counted(tmp_path: Path) -> None:
@@ -98,4 +122,4 @@ def test_a_damaged_ledger_is_named(tmp_path: Path, content: str) -> None:
     with pytest.raises(
         PenstockError, match=r"7\.json: the ledger of this tick cannot be read.*; restore it, or delete"
     ):
-        TickLedger(tmp_path)
+        TickLedger(tmp_path).of_span("7")

@@ -100,6 +100,20 @@ def test_a_folder_without_files_is_a_missing_span() -> None:
     assert found.is_late
 
 
+def test_a_folder_without_files_does_not_begin_the_window() -> None:
+    """Nor is it the newest number; but an older version is not taken for a newer one without files."""
+    first = window.resolve(DAYS, "growing", None, among([*LEAP, "logs/2024-01-01/v1"]), NOW)
+    newest = window.resolve("logs/{SPAN}/*.csv", "growing", None, among(["logs/1/a.csv", "logs/2"]), NOW)
+    corrected = window.resolve(DAYS, "growing", None, among([*LEAP, "logs/2024-02-27/v2"]), NOW)
+
+    assert (first.text, newest.tick, corrected.gaps_text) == ("2024-02-27..2024-03-01", 1, "2024-02-27")
+
+
+def test_a_window_ends_with_the_calendar() -> None:
+    """The first day is that of the year 1."""
+    assert window.resolve(DAYS, "last 100000", "0001-01-03", among([]), NOW).text == "0001-01-01..0001-01-03"
+
+
 @pytest.mark.parametrize(("gaps", "allowed"), [("fail", 0), ("allow 1", 1), ("allow 2", None), ("allow 3", None)])
 def test_gaps_are_named_or_allowed(gaps: str, allowed: int | None) -> None:
     """C7: the message has every older span that is missing."""
@@ -121,6 +135,7 @@ def test_gaps_are_named_or_allowed(gaps: str, allowed: int | None) -> None:
     ("data", "rule", "tick", "message"),
     [
         (DAYS, "last 0", None, "setting ingest.window: expected 'last N', growing, or a range"),
+        (DAYS, "last 800000", None, r"setting ingest.window: expected 'last N' with N up to 100,000 \(got"),
         (DAYS, "3-9", None, "setting ingest.window: expected a date, such as 2026-11-14"),
         (DAYS, "2024-02-30..2024-03-01", None, "setting ingest.window: no such date: day is out of range for month"),
         (NUMBERS, "9-3", None, "setting ingest.window: the first span of the range is after its last"),

@@ -444,6 +444,24 @@ class TestLivePointer:
         assert root.due() == {}
         assert root.planned("train.epochs=3").of("Baseline").reason == f"baseline model {pointer.moves[0].model.uri}"
 
+    def test_a_rollback_past_the_base_makes_nothing_due(self, root: Root) -> None:
+        """Another model of the data whose model was withdrawn would be pushed; other data starts from the live one."""
+        warm = "train.warm_start=live"
+        root.run(warm)
+        for name in ("8.png", "9.png"):
+            (root.data / "cats" / name).write_text(name)
+            root.run(warm)
+        pointer = live.read(root.config().root)
+        assert pointer is not None
+        first, second = pointer.moves[0].model, pointer.moves[-2].model
+        root.move("rollback", first.artifact, source=pointer.moves[0].folder)
+        bases = [root.planned(warm).of("Base").reason]
+        assert root.due(warm) == {}
+        (root.data / "cats" / "7.png").write_text("7")
+        bases.append(root.planned(warm).of("Base").reason)
+
+        assert bases == [f"base model {second.uri}", f"base model {first.uri}"]
+
     def test_after_a_rollback_a_new_model_is_compared_with_the_one_that_is_live(self, root: Root) -> None:
         """Not with the newest blessed one; and its push makes nothing due."""
         models = self.run_thrice(root)

@@ -93,12 +93,15 @@ def test_a_new_model_is_compared_with_the_live_one(history: list[str], baselines
     [
         (["push 10", "push 20"], [20, 10]),
         (["push 10", "push 30"], [10]),
-        (["push 10", "push 20", "push 30", "rollback 10 to 1"], [10]),
+        (["push 10", "push 20", "push 30", "rollback 10 to 1"], [20, 10]),
+        (["push 10", "push 20", "push 30", "rollback 10 to 1", "push 40"], [20, 10]),
+        (["push 10", "push 20", "push 30", "rollback 10 to 1", "promote 30"], [10]),
+        (["push 10", "push 20", "rollback 10 to 1"], [10]),
         (["push 30"], []),
     ],
 )
 def test_training_starts_from_a_model_of_other_data(history: list[str], bases: list[int]) -> None:
-    """So that a push does not make its own Trainer due; and never from one that was rolled back."""
+    """Never from one that was rolled back; but the base of data whose own model was withdrawn stays what it was."""
     assert [model.artifact for model in pointer(*history).bases("data of 30")] == bases
 
 

@@ -84,6 +84,7 @@ def test_racing_pushes_get_numbers_of_their_own(model: Path, serving: ObjectPath
     assert all(len(target.files_below()) == 4 for target in targets)
     assert store_push.versions(serving) == [1, 2, 3, 4, 5, 6]
     assert store_push.push(model, serving).name == "7"
+    assert store_push.push(model, serving, above=8).name == "9"
 
 
 @pytest.mark.parametrize("moment", ["fingerprint.pb", "saved_model.pb"])

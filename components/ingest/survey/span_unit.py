@@ -54,6 +54,12 @@ def text(place: int, unit: Unit) -> str:
     return f"{written}T{hour:02d}" if unit == "hour" else written
 
 
+def earliest(unit: Unit) -> int:
+    """Returns the first place of a line: 0, or the first of January of the year 1."""
+    days = (date.min - _EPOCH).days
+    return 0 if unit == "number" else days * _DAY_HOURS if unit == "hour" else days
+
+
 def last_complete(now: datetime, unit: Unit) -> int:
     """Returns the last day or hour that is over at a time, in its own time zone."""
     today = (now.date() - _EPOCH).days

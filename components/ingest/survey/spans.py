@@ -19,6 +19,7 @@ Glob = Callable[[str], Iterable[str]]
 
 _FIELD = re.compile(r"\{(?:(SPAN|VERSION)(?::([1-9]))?|(YYYY|MM|DD|HH))\}")
 _NAMES = re.compile(r"\{(SPAN|VERSION|YYYY|MM|DD|HH)")
+_NAME = re.compile(r"s(\d{5,})(T\d{2})?", re.ASCII)
 _ITEM = r"\d+|\d{4}-\d{2}-\d{2}(?:T\d{2})?"
 _RANGE = re.compile(rf"(?P<first>{_ITEM})\.\.(?P<final>{_ITEM})|(?P<low>\d+)-(?P<high>\d+)", re.ASCII)
 _SELECTION = re.compile(
@@ -80,6 +81,27 @@ def everything(data: str, glob: Glob) -> dict[int, Span]:
     for span in sorted(found, key=lambda span: span.version or 0, reverse=True):  # stable: the first path of equal ones
         newest.setdefault(span.number or 0, span)
     return newest
+
+
+def with_files(data: str, glob: Glob) -> set[tuple[int | None, int | None]]:
+    """Returns number and version of every span that a file is there of: folders are there before their files."""
+    head = _head(data)
+    matcher, depth = _matcher(head), head.count("/") + 1
+    found = {"/".join(path.split("/")[:depth]) for path in glob(as_pattern(data))}
+    spans = [_span(data, match) for path in found if (match := matcher.fullmatch(path))]
+    return {(span.number, span.version) for span in spans}
+
+
+def place_of(name: str, unit: Unit) -> int | None:
+    """Returns the place of a span by its `Span.name`; None if it is not one in this unit."""
+    found = _NAME.fullmatch(name)
+    if not found:
+        return None
+    digits, hour = found[1], found[2] or ""
+    try:
+        return span_unit.parse(digits if unit == "number" else f"{digits[:4]}-{digits[4:6]}-{digits[6:]}{hour}", unit)
+    except ValueError:
+        return None
 
 
 def as_pattern(data: str) -> str:
