@@ -94,7 +94,7 @@ def fit_labels(folder: Path) -> None:
     schema = text_format.MessageToString(schema_utils.schema_from_feature_spec(spec))
     analyzer = ShardAnalyzer(schema, partial(preprocessing.fit_all, custom_config=custom))
     counted = analyzer.start()
-    analyzer.add(folder, Shard("train", file.name, 3, file.stat().st_size, ""), counted)
+    analyzer.add(folder, [Shard("train", file.name, 3, file.stat().st_size, "")], counted)
     trace.write(results, analyzer.analyses, counted)
     with_results = {**custom, preprocessing.RESULTS: str(results)}
     preprocess = partial(preprocessing.preprocessing_fn, custom_config=with_results)
