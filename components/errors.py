@@ -51,7 +51,7 @@ class GateStopped(PenstockError):
     exit_code = 5
 
     def __init__(self, message: str, drift: Mapping[str, Any] | None = None) -> None:
-        """Takes the message, and how the newest span was compared, for the report."""
+        """Takes the message, and how the new spans were compared, for the report."""
         super().__init__(message)
         self.drift = drift
 

@@ -3,6 +3,7 @@
     each record ─► both models ─► Paired: who is right, or the squared errors ─► change ≥ -allowed drop?
 
 The allowed drop is what the settings allow, or what chance explains on the records of the slice, whichever is larger.
+Of R², chance explains at most five times what the settings allow, and nothing on fewer than eight records.
 ADR 51 explains the rule.
 """
 
@@ -17,7 +18,8 @@ from scipy import stats
 
 CHANGE, ALLOWED = "change", "allowed_drop"
 _WORST = 1e6  # JSON has no infinity
-_LEAST_RECORDS = 8  # fewer squared errors say nothing about their distribution
+LEAST_RECORDS = 8  # fewer squared errors say nothing about their distribution
+MOST_CHANCE = 5.0  # times what is set: one wild record makes the spread of squared errors as large as it likes
 
 
 @dataclass(frozen=True)
@@ -89,12 +91,12 @@ def allowed_drop(kind: str, paired: Paired, max_drop: float, confidence: float) 
     if kind == "class":  # squared_difference: the records that exactly one of the two models gets right
         chance = (1 + float(stats.norm.ppf(confidence)) * math.sqrt(paired.squared_difference)) / paired.records
         return max(max_drop, chance)
-    if paired.records < _LEAST_RECORDS:
-        return _WORST
+    if paired.records < LEAST_RECORDS:
+        return max_drop
     spread = max(0.0, paired.squared_difference - paired.difference**2 / paired.records)
     t = float(stats.t.ppf(confidence, paired.records - 1))
     chance = t * math.sqrt(spread * paired.records / (paired.records - 1)) / _scale(kind, paired)
-    return max(max_drop, min(chance, _WORST))
+    return max(max_drop, min(chance, MOST_CHANCE * max_drop))
 
 
 def _scale(kind: str, paired: Paired) -> float:

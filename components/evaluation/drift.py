@@ -1,13 +1,13 @@
-"""Compares the newest span with the span that the live model was made from: pure functions, statistics in, values out.
+"""Compares the new spans with the data of the live model: pure functions, statistics in, values out.
 
-    numbers                mean distance of the deciles / distance from the first to the last decile of the live span
-    categories, labels     largest change of a relative frequency (L-infinity)
+    numbers                mean distance of the deciles / distance from the first to the last decile of the live data
+    categories, labels     largest change of a relative frequency (L-infinity), or share of records with a new value
     texts                  change of the share of tokens that the live model's vocabulary does not have
     all columns            change of the share of missing values
-    classes                classes that appear or vanish
-    records                ratio to the median of the other spans
+    classes                classes that the live model does not know, or that vanish
+    records                ratio of each new span to the median of the other spans
 
-What chance explains on as many records as there are is added to each threshold.
+What chance explains on as many records as there are is added to the thresholds of the first four.
 """
 
 import math
@@ -28,7 +28,7 @@ _SHOWN = 5  # classes in a message
 
 @dataclass(frozen=True)
 class Summary:
-    """A column in the statistics of one span."""
+    """A column in the statistics of some spans."""
 
     records: int
     missing: int
@@ -81,7 +81,7 @@ def _summary(feature: Any, records: int) -> Summary:
             return Summary(records, records)
         edges = [quantiles.buckets[0].low_value, *(bucket.high_value for bucket in quantiles.buckets)]
         not_a_number = min(quantiles.num_nan, stats.common_stats.num_non_missing)
-        return Summary(records, missing + not_a_number, tuple(edges) if all(map(math.isfinite, edges)) else ())
+        return Summary(records, missing + not_a_number, tuple(edges) if all(map(math.isfinite, edges[1:-1])) else ())
     if kind == "string_stats":
         counts = {bucket.label: bucket.sample_count for bucket in stats.rank_histogram.buckets}
         return Summary(records, missing, counts=counts)
@@ -89,26 +89,67 @@ def _summary(feature: Any, records: int) -> Summary:
 
 
 def compare(
-    live: Mapping[str, Summary], new: Mapping[str, Summary], columns: Iterable[Column], label: str, settings: Gate
+    live: Mapping[str, Summary],
+    new: Mapping[str, Summary],
+    columns: Iterable[Column],
+    label: str,
+    settings: Gate,
+    classes: tuple[Summary, Summary] | None = None,
 ) -> list[Measure]:
-    """Returns the measures of all columns and of the label; texts and images have only missing values here."""
+    """Returns the measures of all columns and of the label; texts, dates and images have only missing values here.
+
+    Args:
+        live: the columns in the statistics of the live model's data.
+        new: those of the new spans.
+        columns: without the label.
+        label: empty if there is none.
+        settings: the thresholds.
+        classes: of all records of the live model, and of the new spans; None: as far as the statistics have them.
+    """
     found = []
-    for name, role in [*((each.name, each.role) for each in columns if each.role != "unused"), (label, "label")]:
+    for name, role in _roles(columns, label):
         if name not in live and name not in new:
             continue
         before, after = live.get(name, _absent(live)), new.get(name, _absent(new))
         if not before.records or not after.records:
             continue
         found.append(missing(name, before, after, settings))
+        if role == "label" and classes:
+            before, after = classes
         if not before.present or not after.present:
             continue
-        if before.deciles and after.deciles:
-            found.append(_numbers(name, before, after, settings))
-        elif role in ("category", "label", "date") and before.counts and after.counts:
+        if _are_categories(role, before, after):
             found.append(_categories(name, before, after, settings, is_label=role == "label"))
             if role == "label":
                 found.append(_classes(name, before, after, settings))
+        elif role in ("number", "label") and before.deciles and after.deciles:
+            found.append(_numbers(name, before, after, settings))
     return found
+
+
+def not_compared(live: Mapping[str, Summary], new: Mapping[str, Summary], columns: Iterable[Column]) -> list[str]:
+    """Returns a note for each number and category whose values could not be compared, though both sides have some."""
+    notes = []
+    for name, role in _roles(columns, ""):
+        if role not in ("number", "category") or name not in live or name not in new:
+            continue
+        before, after = live[name], new[name]
+        can = (before.deciles and after.deciles) if role == "number" else _are_categories(role, before, after)
+        if before.present and after.present and not can:
+            why = "a tenth of its values or more are infinite" if role == "number" else "its values were not counted"
+            notes.append(f"{name} was not compared: {why}")
+    return notes
+
+
+def _roles(columns: Iterable[Column], label: str) -> list[tuple[str, str]]:
+    return [
+        *((each.name, each.role) for each in columns if each.role != "unused"),
+        *([(label, "label")] if label else []),
+    ]
+
+
+def _are_categories(role: str, before: Summary, after: Summary) -> bool:
+    return role in ("category", "label") and bool(before.counts and after.counts)
 
 
 def _absent(summaries: Mapping[str, Summary]) -> Summary:
@@ -122,7 +163,7 @@ def missing(name: str, before: Summary, after: Summary, settings: Gate) -> Measu
     shares = [each.missing / each.records for each in (before, after)]
     value = abs(shares[1] - shares[0])
     threshold = settings.max_missing_change + _chance(shares, before.records, after.records)
-    detail = f"missing in {shares[1]:.1%} of the records, {shares[0]:.1%} in the live model's span"
+    detail = f"missing in {shares[1]:.1%} of the records, {shares[0]:.1%} in the live model's data"
     return Measure("missing", name, value, threshold, "gate.max_missing_change", detail)
 
 
@@ -135,18 +176,24 @@ def _numbers(name: str, before: Summary, after: Summary, settings: Gate) -> Meas
 
 
 def quantile_distance(before: Sequence[float], after: Sequence[float]) -> float:
-    """Returns the mean distance of inner quantiles, relative to the spread of those before."""
+    """Returns the mean distance of inner quantiles, relative to the spread of those before.
+
+    Without a spread, such as that of a number that is nearly always 0: the share of quantiles with another value.
+    """
     inner = before[1:-1] or before, after[1:-1] or after
     if len(inner[0]) != len(inner[1]):
         inner = (inner[0][0], inner[0][-1]), (inner[1][0], inner[1][-1])
-    distance = sum(abs(b - a) for a, b in zip(*inner, strict=True)) / len(inner[0])
-    spread = (inner[0][-1] - inner[0][0]) or (before[-1] - before[0])
-    if not spread:  # all values were equal
-        return _FAR if distance else 0.0
-    return min(distance / spread, _FAR)
+    spread = inner[0][-1] - inner[0][0]
+    if not spread:
+        return sum(each != inner[0][0] for each in inner[1]) / len(inner[1])
+    return min(sum(abs(b - a) for a, b in zip(*inner, strict=True)) / len(inner[0]) / spread, _FAR)
 
 
 def _categories(name: str, before: Summary, after: Summary, settings: Gate, *, is_label: bool) -> Measure:
+    """Returns the largest change of a relative frequency, or the share of records whose value is new, if that is more.
+
+    Where all values are rare, none of them changes much though all are replaced.
+    """
     default, key = (settings.max_label_drift, "max_label_drift") if is_label else (
         settings.max_category_drift, "max_category_drift",
     )  # fmt: skip
@@ -156,12 +203,32 @@ def _categories(name: str, before: Summary, after: Summary, settings: Gate, *, i
         (abs(shares[1].get(each, 0) - shares[0].get(each, 0)), each) for each in {*shares[0], *shares[1]}
     )
     pair = [each.get(worst, 0.0) for each in shares]
+    chance = _chance(pair, before.present, after.present)
     detail = f"{worst!r} in {pair[1]:.1%} of the records, was {pair[0]:.1%}"
-    return Measure("drift", name, value, limit + _chance(pair, before.present, after.present), setting, detail)
+    expected, unseen = _new_values(before), 1 - sum(share for each, share in shares[1].items() if each in shares[0])
+    chance_of_new = _chance((expected, unseen), before.present, after.present)
+    if round(unseen - expected - chance_of_new, 9) > round(value - chance, 9):
+        value, chance = unseen - expected, chance_of_new
+        new = sorted((each for each in shares[1] if each not in shares[0]), key=lambda each: -shares[1][each])
+        such = f", such as {', '.join(map(repr, new[:_SHOWN]))}" if new else ""
+        detail = (
+            f"{unseen:.1%} of the records have a value that the live model's data lacks{such}; usually {expected:.1%}"
+        )
+    return Measure("drift", name, value, limit + chance, setting, detail)
+
+
+def _new_values(summary: Summary) -> float:
+    """Returns the share of further records whose value would be new: by those that occur once (Good-Turing).
+
+    TFDV counts only the most frequent values; records with others have a value that cannot be known.
+    """
+    counts = (summary.counts or {}).values()
+    once = sum(1 for count in counts if count == 1)
+    return min(1.0, max(0.0, 1 - sum(counts) / summary.present) + once / summary.present)
 
 
 def _classes(name: str, before: Summary, after: Summary, settings: Gate) -> Measure:
-    """Returns the number of classes that appear, or vanish and are too frequent to be missing by chance."""
+    """Returns the number of classes that the live model does not know, or that vanish and not by chance."""
     known, present = before.counts or {}, after.counts or {}
     new = sorted(each for each in present if each not in known)
     gone = sorted(
@@ -178,31 +245,40 @@ def _classes(name: str, before: Summary, after: Summary, settings: Gate) -> Meas
     )
 
 
+def no_records(what: str, detail: str) -> Measure:
+    """Returns a finding: records are missing, so that something could not be compared."""
+    return Measure("records", what, 1.0, 0.0, "gate.drift", detail)
+
+
 def texts(name: str, shares: tuple[float, float], tokens: tuple[int, int], settings: Gate) -> Measure:
     """Returns the change of the share of out-of-vocabulary tokens.
 
     Args:
         name: the column.
-        shares: of held-out texts of the live model's span, and of the newest span.
+        shares: of held-out texts of the live model's data, and of the new spans.
         tokens: how many tokens each share was counted on.
         settings: the thresholds.
     """
     limit, setting = _limit(name, settings.max_new_tokens, "max_new_tokens", settings)
     detail = (
         f"{shares[1]:.1%} of the tokens are not in the live model's vocabulary, "
-        f"{shares[0]:.1%} in held-out texts of its own span"
+        f"{shares[0]:.1%} in its own held-out texts"
     )
     return Measure("drift", name, shares[1] - shares[0], limit + _chance(shares, *tokens), setting, detail)
 
 
-def number_of_records(newest: int, others: Sequence[int], settings: Gate) -> list[Measure]:
-    """Returns how many times more, or fewer, records the newest span has; nothing without enough other spans."""
-    if len(others) < _OTHER_SPANS:
+def number_of_records(new: Mapping[str, int], others: Sequence[int], settings: Gate) -> list[Measure]:
+    """Returns how many times more, or fewer, records the most unusual new span has; nothing without enough others."""
+    if len(others) < _OTHER_SPANS or not new:
         return []
     usual = median(others)
-    ratio = _FAR if not newest or not usual else max(newest / usual, usual / newest)
-    detail = f"{newest:,} records, usually {usual:,.0f} (median of {len(others)} spans)"
-    return [Measure("records", "span", min(ratio, _FAR), settings.max_record_ratio, "gate.max_record_ratio", detail)]
+    ratios = {
+        name: _FAR if not count or not usual else max(count / usual, usual / count) for name, count in new.items()
+    }
+    worst = max(ratios, key=ratios.__getitem__)
+    detail = f"{worst}: {new[worst]:,} records, usually {usual:,.0f} (median of {len(others)} spans)"
+    ratio = min(ratios[worst], _FAR)
+    return [Measure("records", "span", ratio, settings.max_record_ratio, "gate.max_record_ratio", detail)]
 
 
 def _limit(column: str, default: float, key: str, settings: Gate) -> tuple[float, str]:

@@ -72,6 +72,8 @@ def Gate(  # noqa: N802 - a TFX component
         problems += lines
     elif lines:
         progress.warn("\n".join(lines))
+    for note in compared.notes if compared else ():
+        progress.warn(f"Gate: {note}")
     if problems:
         table = [class_table(counts)] if has_classes and unfit else []
         message = "\n".join(["the data is not fit for training:", *problems, *table])

@@ -1,11 +1,13 @@
-"""What is new in the newest span, compared with the span of the live model: the part of the Gate that reads files.
+"""How the new spans differ from the data of the live model: the part of the Gate that reads files.
 
-statistics of both spans ─► drift.compare ──────────────┐
+statistics of both ──────► drift.compare ──────────────┐
 samples of texts, the live model's vocabulary ─► texts ─┼► measures ─► findings, without those that were accepted
 manifest ─► number of records ──────────────────────────┘                  └► a few records that show each
 """
 
 import math
+import shlex
+from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
@@ -16,7 +18,7 @@ import orjson
 from components.evaluation import drift, span_sample
 from components.evaluation.drift import Measure, Summary
 from components.evaluation.span_sample import SampledRecord
-from components.records import manifest
+from components.records import manifest, spans
 from components.records.manifest import Manifest
 from components.records.roles import Layout
 from components.settings.gate import Gate
@@ -42,9 +44,8 @@ class Acceptance:
 
 @dataclass(frozen=True)
 class LiveSpan:
-    """What the plan found: the newest span, and the artifacts that the live model was made from."""
+    """What the plan found: the artifacts that the live model was made from."""
 
-    span: str
     model: str
     statistics: str
     examples: str
@@ -66,9 +67,9 @@ class LiveSpan:
 
 @dataclass(frozen=True)
 class NewSpan:
-    """The newest span compared with that of the live model."""
+    """The new spans compared with the data of the live model."""
 
-    span: str
+    spans: tuple[str, ...]
     model: str
     measures: tuple[Measure, ...]
     accepted: tuple[Acceptance, ...]
@@ -85,12 +86,13 @@ class NewSpan:
         if not self.open:
             return []
         shown = [line for each in self.open for line in _lines(each)]
-        ids = " ".join(f"--accept {each.id}" for each in self.open)
+        named, verb = spans.named(self.spans), "differ" if len(self.spans) > 1 else "differs"
+        ids = " ".join(f"--accept {shlex.quote(each.id)}" for each in self.open)
         advice = (
-            f"  (correct the data of span {self.span}; or accept these findings for this data alone: "
+            f"  (correct the data of {named}; or accept these findings for this data alone: "
             f'penstock run … {ids} --because "why"; or change the settings)'
         )
-        return [f"  span {self.span} differs from the span of the live model, {self.model}:", *shown, advice]
+        return [f"  new {named} {verb} from the data of the live model, {self.model}:", *shown, advice]
 
     def to_json(self) -> dict[str, Any]:
         """Returns plain values, for the verdict and the report."""
@@ -99,7 +101,7 @@ class NewSpan:
         found = {each.id for each in self.measures if each.is_finding}
         unused = [f"--accept {each.finding}: no such finding" for each in self.accepted if each.finding not in found]
         return {
-            "span": self.span,
+            "spans": list(self.spans),
             "model": self.model,
             "measures": rows,
             "accepted": [asdict(each) for each in self.accepted],
@@ -116,38 +118,66 @@ def _lines(found: Measure) -> list[str]:
 def compare(
     examples: Location, ingested: Manifest, statistics: Path, layout: Layout, live: LiveSpan, settings: Gate
 ) -> NewSpan:
-    """Compares the newest span with that of the live model.
+    """Compares the new spans with the data of the live model.
 
     Args:
-        examples: the artifact that holds the newest span, and others.
+        examples: the artifact that holds the new spans, and others.
         ingested: its manifest.
-        statistics: of the newest span.
+        statistics: of the new spans.
         layout: the columns; its label is empty if there is none.
         live: where the live model's artifacts are.
         settings: the thresholds.
     """
+    new = spans.unseen(examples, location(live.examples))
+    if not new:
+        return NewSpan(new, live.model, (), live.accepted, ("no new spans: nothing was compared",))
     with local_copy(location(live.statistics)) as folder:
         before, after = read(folder), read(statistics)
-    measures = drift.compare(before, after, layout.columns, layout.label, settings)
-    notes = [] if before and after else [f"no records in split {_SPLIT}: columns were not compared"]
-    shards = [shard for shard in ingested.shards if manifest.span_of(shard.name) == live.span]
+    classes = _classes(examples, new, live)
+    measures = drift.compare(before, after, layout.columns, layout.label, settings, classes)
+    notes = drift.not_compared(before, after, layout.columns)
+    for side, summaries in (("the new spans", after), ("the live model's statistics", before)):
+        if not summaries:
+            text = f"{side}: no records in split {_SPLIT}, so no column was compared"
+            measures.append(drift.no_records(_SPLIT, text))
+    shards = [shard for shard in ingested.shards if manifest.span_of(shard.name) in new]
     texts = [column.name for column in layout.of(["text"])]
     needs_sample = texts or any(each.is_finding for each in measures)
-    sample = span_sample.take(examples, shards, _TEXTS) if needs_sample else []
+    small = {layout.label, *(each.name for each in layout.columns if each.role not in ("image", "tensor"))}
+    sample = span_sample.take(examples, shards, _TEXTS, small) if needs_sample else []
     share_of: dict[str, ShareOf] = {}
     if texts and sample:
-        found, share_of, missing = _texts(texts, sample, live, settings)
+        found, share_of, more = _texts(texts, sample, live, settings)
         measures += found
-        notes += missing
-    others = [sum(ingested.records_of(span).values()) for span in ingested.spans if span != live.span]
-    measures += drift.number_of_records(sum(ingested.records_of(live.span).values()), others, settings)
+        notes += more
+    records = {name: sum(ingested.records_of(name).values()) for name in {*ingested.spans, *new}}
+    others = [count for name, count in records.items() if name not in new]
+    measures += drift.number_of_records({name: records[name] for name in new}, others, settings)
     shown = [
         replace(each, records=_showing(each, before.get(each.column), sample, share_of.get(each.column)))
         if each.is_finding
         else each
         for each in measures
     ]
-    return NewSpan(live.span, live.model, tuple(shown), live.accepted, tuple(notes))
+    return NewSpan(new, live.model, tuple(shown), live.accepted, tuple(notes))
+
+
+def _classes(examples: Location, new: Sequence[str], live: LiveSpan) -> tuple[Summary, Summary] | None:
+    """Returns the classes of the live model's data and of the new spans; TFDV would keep only the frequent ones.
+
+    None if the label is no class, or if the artifacts do not count classes by span, as those with embeddings.
+    """
+    home = location(live.examples)
+    if not (home / manifest.MANIFEST).is_file():
+        return None
+    known = Counter[str]()
+    for counts in manifest.read(home).classes.values():
+        known.update(counts)
+    found = spans.classes(examples, new)
+    if not +known or not +found:
+        return None
+    before, after = ({name: float(count) for name, count in each.items() if count} for each in (known, found))
+    return Summary(known.total(), 0, counts=before), Summary(found.total(), 0, counts=after)
 
 
 def read(statistics: Path) -> dict[str, Summary]:
@@ -170,16 +200,19 @@ def _texts(
     """Returns a measure per text column, how each text is judged, and what was not compared."""
     home = location(live.examples)
     if not (home / manifest.MANIFEST).is_file() or not location(live.transform).is_dir():
-        return [], {}, ["texts were not compared: the records of the live model are gone"]
+        gone = drift.no_records("live", "the live model's records or vocabulary are gone: texts were not compared")
+        return [gone], {}, []
     known = manifest.read(home)
     # The vocabulary was fitted on the train split: only other texts say how many tokens are usually unknown.
-    held_out = span_sample.take(home, [each for each in known.shards if each.split != _SPLIT], _TEXTS)
+    held_out = span_sample.take(home, [each for each in known.shards if each.split != _SPLIT], _TEXTS, columns)
     measures: list[Measure] = []
+    notes: list[str] = []
     share_of: dict[str, ShareOf] = {}
     with local_copy(location(live.transform)) as graph:
         for place, name in enumerate(columns):
             count = _unknown_tokens(str(graph), name, place)
             if count is None:
+                notes.append(f"{name} was not compared: the live model has no vocabulary of it")
                 continue
             sums = [count(_texts_of(records, name)) for records in (held_out, sample)]
             (unknown, tokens), (new_unknown, new_tokens) = [(sum(a), sum(b)) for a, b in sums]
@@ -192,7 +225,11 @@ def _texts(
                     for text, part, whole in zip(_texts_of(sample, name), *sums[1], strict=True)
                 }
                 share_of[name] = by_text.__getitem__
-    return measures, share_of, []
+            else:
+                notes.append(
+                    f"{name} was not compared: no texts in {'the new spans' if tokens else 'held-out records'}"
+                )
+    return measures, share_of, notes
 
 
 def _texts_of(records: Sequence[SampledRecord], column: str) -> list[bytes]:
@@ -230,7 +267,7 @@ def _unknown_tokens(
 def _showing(
     found: Measure, before: Summary | None, sample: Sequence[SampledRecord], share_of: ShareOf | None
 ) -> tuple[str, ...]:
-    """Returns a few records of the newest span that show a finding: those that the live model's span explains least."""
+    """Returns a few records of the new spans that show a finding: those that the live model's data explains least."""
     if found.kind == "records":
         return ()
     ranked = sorted(
@@ -249,12 +286,12 @@ def _strangeness(found: Measure, value: Any, before: Summary | None, share_of: S
         return float(found.kind == "missing" and is_missing)
     if share_of is not None:
         return share_of(value)
-    if before is None or not (before.deciles or before.counts):
+    if before is None:
         return 0.0
-    if isinstance(value, bytes):
-        counts = before.counts or {}
-        return 1 - counts.get(value.decode("utf-8", "replace"), 0.0) / max(1, before.present)
-    if not before.deciles:
+    if before.counts:
+        text = value.decode("utf-8", "replace") if isinstance(value, bytes) else str(value)
+        return 1 - before.counts.get(text, 0.0) / max(1, before.present)
+    if not before.deciles or isinstance(value, bytes):
         return 0.0
     low, high = before.deciles[_OUTSIDE], before.deciles[-1 - _OUTSIDE]
     return max(low - value, value - high, 0.0)

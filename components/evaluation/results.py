@@ -8,7 +8,7 @@ from typing import Any
 import orjson
 import tensorflow_model_analysis as tfma
 
-from components.evaluation.comparison import ALLOWED, CHANGE
+from components.evaluation.comparison import ALLOWED, CHANGE, LEAST_RECORDS, MOST_CHANCE
 from components.evaluation.metrics import ABOVE_TRIVIAL, NOT_FINITE
 from components.evaluation.thresholds import COMPARED, COMPARED_SLICES, ROUNDING
 from components.fitting import escaping
@@ -124,6 +124,8 @@ def _slice(key: Any, values: Any, metric: str) -> dict[str, Any]:
 def _worse(found: Mapping[str, Any], metric: str, config: tfma.EvalConfig) -> str:
     """Says on which slice the candidate is worse, by how much, and what was allowed."""
     limit = _limit(found["allowed"], _max_drop(config, COMPARED_SLICES), "evaluate.max_slice_drop")
+    if metric == "r2" and found["records"] < LEAST_RECORDS:
+        limit += f"; on fewer than {LEAST_RECORDS} records, nothing is added for chance"
     return (
         f"{metric} on slice {found['column']} = {found['value']} is {found['metric']:.4f}, the baseline's "
         f"{found['metric'] - found['change']:.4f}: lower by {-found['change']:.4f} on {found['records']:,} records, "
@@ -133,6 +135,8 @@ def _worse(found: Mapping[str, Any], metric: str, config: tfma.EvalConfig) -> st
 
 def _limit(allowed: float, max_drop: float, setting: str) -> str:
     """Says where an allowed drop comes from."""
+    if max_drop and math.isclose(allowed, MOST_CHANCE * max_drop):
+        return f"the most that chance may explain, {MOST_CHANCE:g} x {setting}"
     return setting if allowed <= max_drop else f"what chance explains, above {setting} = {max_drop:g}"
 
 

@@ -1,41 +1,48 @@
-"""StatisticsGen for data in spans: the statistics of the newest span, or of all spans.
+"""StatisticsGen for data in spans: the statistics of the spans that the live model's data lacks, or of all spans.
 
-    shards of the examples ─┬► all               the first model, and data without spans
-                            └► s00012-… alone    there is a model whose data had its statistics: only the newest is new
+    shards of the examples ─┬► all                    the first model, data without spans, and data without new spans
+                            └► s00011-…, s00012-…     new or changed since the live model was trained
 
-TFX's own executor computes them: a split pattern on the Examples artifact limits what it reads.
+TFX's own executor takes one file pattern per split, and a set of spans has none: so this one calls TFDV itself.
 """
 
-from collections.abc import Iterable, Mapping
+import os
+from collections.abc import Iterable, Sequence
 from copy import deepcopy
+from pathlib import Path
 from typing import Any
 
+import tensorflow_data_validation as tfdv
+from tensorflow_metadata.proto.v0 import schema_pb2
 from tfx import types
-from tfx.components.statistics_gen.executor import Executor
-from tfx.components.util import examples_utils
-from tfx.dsl.components.base import base_component, executor_spec
+from tfx.components.util import examples_utils, tfxio_utils
+from tfx.dsl.components.base import base_beam_executor, base_component, executor_spec
 from tfx.types import artifact_utils, standard_artifacts, standard_component_specs
 from tfx.types.component_spec import ExecutionParameter
-from tfx.utils import json_utils
+from tfx.utils import io_utils, json_utils
 
-from components.records import manifest
+from components.errors import GateStopped
+from components.records import manifest, spans
 from components.records.manifest import Shard
-from components.storage.location import location
+from components.records.schema import CATEGORY
+from components.storage.location import Location, location
 
-SPAN = "span"  # parameter of the node, and property of its artifact: prefix of the shards; empty: all of them
+LIVE = "live"  # parameter of the node: the live model's examples; empty: there are none
+SPANS = "spans"  # property of its artifact: the spans that it is of; empty: all of them
+_FILE = "FeatureStats.pb"
 
 
 class _SpanStatisticsSpec(standard_component_specs.StatisticsGenSpec):
-    """TFX's spec, and which span is read."""
+    """TFX's spec, and what the live model was trained on."""
 
     PARAMETERS = {  # noqa: RUF012 - TFX's way
         **standard_component_specs.StatisticsGenSpec.PARAMETERS,
-        SPAN: ExecutionParameter(type=str),
+        LIVE: ExecutionParameter(type=str),
     }
 
 
-class SpanStatisticsExecutor(Executor):
-    """TFX's executor of StatisticsGen, on the shards of one span."""
+class SpanStatisticsExecutor(base_beam_executor.BaseBeamExecutor):
+    """TFDV's statistics of all shards, or of those of the new spans."""
 
     def Do(  # noqa: N802 - TFX's name
         self,
@@ -43,19 +50,29 @@ class SpanStatisticsExecutor(Executor):
         output_dict: dict[str, list[types.Artifact]],
         exec_properties: dict[str, Any],
     ) -> None:
-        """Computes the statistics, and notes on them which span they are of."""
-        span = exec_properties[SPAN]
-        artifact_utils.get_single_instance(output_dict["statistics"]).set_string_custom_property(SPAN, span)
-        if span:
-            examples = deepcopy(artifact_utils.get_single_instance(input_dict["examples"]))
-            patterns = split_patterns(manifest.read(location(examples.uri)).shards, span)
-            examples.set_string_custom_property(*examples_utils.get_custom_split_patterns_key_and_property(patterns))
-            input_dict = {**input_dict, "examples": [examples]}
-        super().Do(input_dict, output_dict, exec_properties)
+        """Computes the statistics, and notes on them which spans they are of."""
+        self._log_startup(input_dict, output_dict, exec_properties)
+        examples = artifact_utils.get_single_instance(input_dict["examples"])
+        made = artifact_utils.get_single_instance(output_dict["statistics"])
+        new = new_spans(location(examples.uri), exec_properties[LIVE])
+        made.set_string_custom_property(SPANS, ",".join(new))
+        read = _of_spans(examples, new) if new else _of_all(examples)
+        made.split_names = artifact_utils.encode_split_names(list(read))
+        schema = _read_schema(input_dict.get("schema"))
+        with self._make_beam_pipeline() as pipeline:
+            for split, artifacts in read.items():
+                source = tfxio_utils.get_split_tfxio(artifacts, split, ["StatisticsGen"])
+                file = os.path.join(artifact_utils.get_split_uri([made], split), _FILE)  # noqa: PTH118 - perhaps a URL
+                _ = (
+                    pipeline
+                    | f"Read[{split}]" >> source.BeamSource()
+                    | f"Statistics[{split}]" >> tfdv.GenerateStatistics(tfdv.StatsOptions(schema=schema))
+                    | f"Write[{split}]" >> tfdv.WriteStatisticsToBinaryFile(file)
+                )
 
 
 class SpanStatisticsGen(base_component.BaseComponent):
-    """The node StatisticsGen; `span` is set by the plan of each run."""
+    """The node StatisticsGen; `live` is set by the plan of each run."""
 
     SPEC_CLASS = _SpanStatisticsSpec
     EXECUTOR_SPEC = executor_spec.BeamExecutorSpec(SpanStatisticsExecutor)
@@ -68,12 +85,58 @@ class SpanStatisticsGen(base_component.BaseComponent):
                 schema=schema,
                 exclude_splits=json_utils.dumps([]),
                 statistics=types.Channel(type=standard_artifacts.ExampleStatistics),
-                span="",
+                live="",
             )
         )
 
 
-def split_patterns(shards: Iterable[Shard], span: str) -> Mapping[str, str]:
-    """Returns a pattern of the shards of a span for each split that has some."""
-    found = {shard.split: shard.name for shard in shards if manifest.span_of(shard.name) == span}
-    return {split: f"{name.rpartition('/')[0]}/*-{span}-*" for split, name in sorted(found.items())}
+def new_spans(examples: Location | Path, live: str) -> tuple[str, ...]:
+    """Returns the spans whose statistics are computed; none if all records are read."""
+    return spans.unseen(examples, location(live)) if live else ()
+
+
+def split_patterns(shards: Iterable[Shard], new: Sequence[str]) -> dict[str, list[str]]:
+    """Returns a pattern per span for each split that has records of these spans."""
+    filled = {(shard.split, manifest.span_of(shard.name), shard.name.rpartition("/")[0])
+              for shard in shards if shard.records}  # fmt: skip
+    found: dict[str, list[str]] = {}
+    for split, span, folder in sorted(filled):
+        if span in new:
+            found.setdefault(split, []).append(f"{folder}/*-{span}-*")
+    return found
+
+
+def categorical(schema: schema_pb2.Schema) -> schema_pb2.Schema:
+    """Returns the schema with whole numbers that are categories marked: TFDV then counts their values."""
+    changed = schema_pb2.Schema()
+    changed.CopyFrom(schema)
+    for feature in changed.feature:
+        if feature.type == schema_pb2.INT and CATEGORY in feature.annotation.tag:
+            feature.int_domain.is_categorical = True
+    return changed
+
+
+def _of_all(examples: types.Artifact) -> dict[str, list[types.Artifact]]:
+    return {split: [examples] for split in artifact_utils.decode_split_names(examples.split_names)}
+
+
+def _of_spans(examples: types.Artifact, new: Sequence[str]) -> dict[str, list[types.Artifact]]:
+    """Returns the artifact for each span of a split, limited to its shards."""
+    patterns = split_patterns(manifest.read(location(examples.uri)).shards, new)
+    if not patterns:
+        raise GateStopped(
+            f"new {spans.named(new)}: no records, expected at least one; correct the data, or wait until it is there"
+        )
+    return {split: [_limited(examples, split, each) for each in found] for split, found in patterns.items()}
+
+
+def _limited(examples: types.Artifact, split: str, pattern: str) -> types.Artifact:
+    limited = deepcopy(examples)
+    limited.set_string_custom_property(*examples_utils.get_custom_split_patterns_key_and_property({split: pattern}))
+    return limited
+
+
+def _read_schema(found: list[types.Artifact] | None) -> schema_pb2.Schema | None:
+    if not found:
+        return None
+    return categorical(io_utils.SchemaReader().read(io_utils.get_only_uri_in_dir(artifact_utils.get_single_uri(found))))

@@ -27,7 +27,7 @@ class Evaluate(Section):
         ge=0,
         le=1,
         description="how far the metric may be below that of the baseline model (0–1); on few test records, as far as "
-        "chance explains (95 %)",
+        "chance explains (95 %); of R², up to five times this, and only from 8 records on",
     )
     max_slice_drop: float = pydantic.Field(
         0.05,

@@ -10,9 +10,10 @@ Limit = Annotated[float, pydantic.Field(ge=0)]
 
 
 class Gate(Section):
-    """What the data must satisfy before training starts, and how far its newest span may differ from the live model's.
+    """What the data must satisfy before training starts, and how far new spans may differ from the live model's data.
 
-    What chance explains on as many records as there are is added to every threshold.
+    What chance explains on as many records as there are is added to the thresholds of drift, new tokens and missing
+    values.
     """
 
     min_per_class: int = pydantic.Field(
@@ -20,17 +21,20 @@ class Gate(Section):
     )
     drift: Literal["stop", "warn", "off"] = pydantic.Field(
         "stop",
-        description="what happens if the newest span differs from the span of the live model by more than a threshold "
+        description="what happens if the new spans differ from the data of the live model by more than a threshold "
         "below: stop the run, warn, or do not compare; for data in spans",
     )
     max_number_drift: float = pydantic.Field(
         0.25,
         ge=0,
         description="how far the deciles of a number may move on average, relative to the distance from the first to "
-        "the last decile",
+        "the last decile; no distance: share of deciles with another value",
     )
     max_category_drift: float = pydantic.Field(
-        0.2, ge=0, le=1, description="how far the relative frequency of a value of a category may change (0–1)"
+        0.2,
+        ge=0,
+        le=1,
+        description="how far the relative frequency of a value of a category, or of all new values, may change (0–1)",
     )
     max_label_drift: float = pydantic.Field(
         0.2, ge=0, le=1, description="how far the relative frequency of a class may change (0–1)"
@@ -44,11 +48,13 @@ class Gate(Section):
     max_missing_change: float = pydantic.Field(
         0.1, ge=0, le=1, description="how far the share of missing values of a column may change (0–1)"
     )
-    max_class_changes: int = pydantic.Field(0, ge=0, description="maximum number of classes that appear or vanish")
+    max_class_changes: int = pydantic.Field(
+        0, ge=0, description="maximum number of classes that the live model does not know, or that vanish"
+    )
     max_record_ratio: float = pydantic.Field(
         5.0,
         ge=1,
-        description="how many times more or fewer records the newest span may have than the median of the other spans",
+        description="how many times more or fewer records a new span may have than the median of the other spans",
     )
     max_drift_of: dict[str, Limit] = pydantic.Field(
         {}, description="drift threshold of single columns, by name, such as gate.max_drift_of.age=0.5"

@@ -1,8 +1,8 @@
-"""Findings of the Gate that a person accepted: each for one state of the data, with who, why and when.
+"""Findings of the Gate that a person accepted: each for one state of the data and one live model, with who and why.
 
     penstock run … --accept drift:age --because "new tariff" ─► <state>/.penstock/accepted.json ─► plan ─► Gate's key
 
-Other data, such as the next span, is another state: nothing is accepted for it.
+Other data, such as the next span, is another state: nothing is accepted for it. Nor is it against another live model.
 """
 
 import re
@@ -24,17 +24,18 @@ _FINDING = re.compile(r"(drift|missing|classes|records):.+", re.DOTALL)
 
 @dataclass(frozen=True)
 class Accepted:
-    """The findings that were accepted for one state of the data."""
+    """The findings that were accepted for one state of the data, compared with one live model."""
 
     data: str  # digest
+    live: str  # digest of what it is compared with
     span: str
     all: tuple[Mapping[str, str], ...]  # finding, who, because, when
     is_new: bool  # one of them at least was accepted with this run
 
 
-def make(config: RunConfig, data: str, span: str, findings: Iterable[str], because: str) -> Accepted:
-    """Returns what was accepted for this data before, and the findings that are accepted now."""
-    known = [each["accepted"] for each in _read(config) if each["data"] == data]
+def make(config: RunConfig, data: str, live_digest: str, span: str, findings: Iterable[str], because: str) -> Accepted:
+    """Returns what was accepted for this data and live model before, and the findings that are accepted now."""
+    known = [each["accepted"] for each in _read(config) if _state(each) == (data, live_digest)]
     present = {each["finding"] for each in known}
     now = datetime.now(timezone.utc).isoformat(timespec="seconds")
     new = [
@@ -42,16 +43,22 @@ def make(config: RunConfig, data: str, span: str, findings: Iterable[str], becau
         for finding in dict.fromkeys(findings)
         if _checked(finding, because) not in present
     ]
-    return Accepted(data, span, tuple(sorted([*known, *new], key=lambda each: each["finding"])), bool(new))
+    return Accepted(data, live_digest, span, tuple(sorted([*known, *new], key=lambda each: each["finding"])), bool(new))
 
 
 def write(config: RunConfig, accepted: Accepted) -> None:
     """Writes down what was accepted, beside what was accepted for other data."""
     if not accepted.is_new:
         return
-    others = [each for each in _read(config) if each["data"] != accepted.data]
-    mine = [{"data": accepted.data, "span": accepted.span, "accepted": each} for each in accepted.all]
+    others = [each for each in _read(config) if _state(each) != (accepted.data, accepted.live)]
+    mine = [
+        {"data": accepted.data, "live": accepted.live, "span": accepted.span, "accepted": each} for each in accepted.all
+    ]
     durable.write_bytes(config.notes / FILE, orjson.dumps([*others, *mine], option=orjson.OPT_INDENT_2))
+
+
+def _state(stored: Mapping[str, Any]) -> tuple[str, str]:
+    return stored["data"], stored.get("live", "")
 
 
 def _read(config: RunConfig) -> list[dict[str, Any]]:

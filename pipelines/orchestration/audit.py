@@ -12,7 +12,8 @@ from typing import Any
 import orjson
 from tensorflow_metadata.proto.v0 import statistics_pb2
 
-from components.records import ledger, manifest, verify
+from components.records import ledger, manifest, spans, verify
+from components.storage.location import location
 
 Uris = Mapping[str, Any]  # path or object path: the node's input or output artifacts by name
 
@@ -74,7 +75,7 @@ def audit(
     parameters = parameters or {}
     custom_config = parameters.get("custom_config", "")
     if node == "StatisticsGen":
-        audited = _statistics(inputs, outputs, parameters.get("span", ""))
+        audited = _statistics(inputs, outputs, parameters.get("live", ""))
     else:
         audited = _AUDITS[node](inputs, outputs) if node in _AUDITS else Audit()
     if audited.entry is not None:
@@ -96,14 +97,18 @@ def _extract(inputs: Uris, outputs: Uris) -> Audit:
     return _by_split("Extract", read, written)
 
 
-def _statistics(inputs: Uris, outputs: Uris, span: str) -> Audit:
-    expected = manifest.read(inputs["examples"]).records_of(span)
+def _statistics(inputs: Uris, outputs: Uris, live: str) -> Audit:
+    """Compares with the manifest: the records of all spans, or of those that the live model's examples lack."""
+    made = manifest.read(inputs["examples"])
+    new = spans.unseen(inputs["examples"], location(live)) if live else ()
+    read = [shard for shard in made.shards if not new or manifest.span_of(shard.name) in new]
+    expected = {split: sum(each.records for each in read if each.split == split) for split in made.classes}
     counted = dict.fromkeys(expected, 0)
     for file in sorted(outputs["statistics"].glob("Split-*/FeatureStats.pb")):
         stats = statistics_pb2.DatasetFeatureStatisticsList.FromString(file.read_bytes())
         counted[file.parent.name.removeprefix("Split-")] = sum(dataset.num_examples for dataset in stats.datasets)
     audited = _by_split("StatisticsGen", expected, counted)
-    return Audit(audited.entry, {"note": f"statistics of span {span} alone"}) if span else audited
+    return Audit(audited.entry, {"note": f"statistics of new {spans.named(new)} alone"}) if new else audited
 
 
 def _gate(inputs: Uris, outputs: Uris) -> Audit:

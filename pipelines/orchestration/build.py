@@ -1,5 +1,6 @@
 """RunConfig → TFX pipeline: the only file that wires nodes. `graph.py` lists the same nodes."""
 
+from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -17,6 +18,7 @@ from tfx.proto import pusher_pb2
 from tfx.proto.orchestration import pipeline_pb2
 from tfx.types import standard_artifacts
 
+from components.errors import SettingsError
 from components.evaluation import gate, thresholds
 from components.evaluation.statistics import SpanStatisticsGen
 from components.fitting.component import SpanTransform
@@ -27,6 +29,7 @@ from components.pretrained.find import find_model
 from components.records import roles
 from components.serving.baseline import LiveOfOtherData, LiveOther
 from components.serving.pusher import Pusher
+from components.settings import names
 from components.storage.hashing import HashCache
 from components.tasks import assign
 from components.training.base import base_model
@@ -66,6 +69,7 @@ def build(config: RunConfig, schema_in_force: bytes, schema_file: Path) -> Pipel
     """Returns the TFX pipeline of one task, for records as the schema describes them; messages name its file."""
     schema = text_format.Parse(schema_in_force, schema_pb2.Schema())
     layout = roles.read(schema, config.task.label)
+    check_columns(config.settings.gate.max_drift_of, layout)
     examples = _examples(config, schema)
     checks = _checks(config, layout, examples, schema_file)
     training = _training(config, layout, examples, checks)
@@ -110,6 +114,14 @@ def _with_pretrained(config: RunConfig, schema: schema_pb2.Schema, examples: _Ex
         return _Examples(examples.channel, nodes, model, facts)
     extract = component.ExtractEmbeddings(examples.channel, model, image, settings.batch_size, trusted=source.trusted)
     return _Examples(extract.outputs["extracted"], (*nodes, extract), model, facts)
+
+
+def check_columns(thresholds_of: Iterable[str], layout: roles.Layout) -> None:
+    """Raises SettingsError if a column with its own drift threshold is not in the data."""
+    known = {layout.label, *(column.name for column in layout.columns if column.role != "unused")}
+    for name in thresholds_of:
+        if name not in known:
+            raise SettingsError(f"gate.max_drift_of.{name}: no such column; {names.nearest(name, known)}")
 
 
 def _checks(config: RunConfig, layout: roles.Layout, examples: _Examples, schema_file: Path) -> _Checks:

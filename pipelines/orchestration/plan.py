@@ -171,14 +171,16 @@ class _Planner:
         return NodePlan(node, RUN, refusal or self._explain(node, wanted), wanted, parameters=parameters)
 
     def _parameters(self, node: Node) -> Mapping[str, str]:
-        """Returns what the plan finds for a node: the span that StatisticsGen reads, what the Gate compares it with."""
+        """Returns what the plan finds for a node: the live model's data, whose spans are not new; what was accepted."""
         if node.id not in ("StatisticsGen", "Gate"):
             return {}
         ingest = self.decided["Ingest"]
         data = ingest.fingerprint["data_digest"]
-        self._live = spans.find_live(self._config, self._store, self._pointer, data, self._newest_span(ingest))
+        self._live = spans.find_live(
+            self._config, self._store, self._pointer, data, has_spans=bool(self._newest_span(ingest))
+        )
         if node.id == "StatisticsGen":
-            return {"span": self._live.span if self._live else ""}
+            return {"live": str(self._live.examples) if self._live else ""}
         if self._live is None or self._config.settings.gate.drift == "off":
             return {"live": ""}
         for folder in (self._live.statistics, self._live.transform):
@@ -188,7 +190,12 @@ class _Planner:
                     "it, or train once without the comparison: --set gate.drift=off"
                 )
         self.accepted = acceptances.make(
-            self._config, data, self._live.span, self._request.accept, self._request.because
+            self._config,
+            data,
+            self._live.digest,
+            self._newest_span(ingest),
+            self._request.accept,
+            self._request.because,
         )
         return {"live": self._live.to_json(self.accepted.all)}
 
@@ -244,9 +251,9 @@ class _Planner:
         return self._of_live_span(node)
 
     def _of_live_span(self, node: Node) -> dict[str, Any]:
-        """Returns which span a node reads, and what it compares it with."""
+        """Returns what decides which spans a node reads, and what it compares them with."""
         if node.id == "StatisticsGen":
-            return {"span": self._live.span if self._live else ""}
+            return {"live_span_digest": self._live.digest if self._live else ""}
         if node.id == "Gate" and self.accepted and self._live:
             return {"live_span_digest": self._live.digest, "accepted": [each["finding"] for each in self.accepted.all]}
         return {}

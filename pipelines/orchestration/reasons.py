@@ -15,7 +15,6 @@ _CONTENT = {
     "extractor_trusted": "trust in extract.model",
     "schema_digest": "schema",
     "serving": "serving folder",
-    "span": "newest span",
     "live_span_digest": "data of the live model",
     "accepted": "accepted findings",
 }

@@ -1,4 +1,4 @@
-"""Finds what the newest span is compared with: the artifacts that the live model was made from."""
+"""Finds what the new spans are compared with: the artifacts that the live model was made from."""
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
@@ -15,9 +15,8 @@ from pipelines.orchestration.store import Store
 
 @dataclass(frozen=True)
 class LiveArtifacts:
-    """The newest span, and what the live model was made from."""
+    """What the live model was made from."""
 
-    span: str
     model: Location
     statistics: Location
     examples: Location
@@ -27,26 +26,26 @@ class LiveArtifacts:
     def to_json(self, accepted: Iterable[Mapping[str, str]]) -> str:
         """Returns the parameter of the Gate; `new_span.LiveSpan` reads it."""
         places = {name: str(getattr(self, name)) for name in ("model", "statistics", "examples", "transform")}
-        return orjson.dumps({"span": self.span, **places, "accepted": list(accepted)}).decode()
+        return orjson.dumps({**places, "accepted": list(accepted)}).decode()
 
 
 def find_live(
-    config: RunConfig, store: Store, pointer: LivePointer | None, data_digest: str, span: str
+    config: RunConfig, store: Store, pointer: LivePointer | None, data_digest: str, *, has_spans: bool
 ) -> LiveArtifacts | None:
-    """Returns what the newest span is compared with; None for the first model, and for data without spans.
+    """Returns what the new spans are compared with; None for the first model, and for data without spans.
 
     Args:
         config: the run.
         store: its metadata.
         pointer: to the live model.
         data_digest: of the data of this run: a model that was trained on it is not compared with itself.
-        span: name of the newest span.
+        has_spans: whether the data is in spans.
     """
-    model = store.base_model(pointer.bases(data_digest)) if span and pointer else None
+    model = store.base_model(pointer.bases(data_digest)) if has_spans and pointer else None
     made = store.made_from(model.id) if model else {}
     if model is None or not {"statistics", "examples", "transform_graph"} <= made.keys():
         return None
     statistics, examples, graph = (made[name].uri for name in ("statistics", "examples", "transform_graph"))
     sealed = [seals.read(config, each) for each in (statistics, examples, graph)]
     digest = digest_of([each.digest if each else "" for each in sealed])
-    return LiveArtifacts(span, model.uri, statistics, examples, graph, digest)
+    return LiveArtifacts(model.uri, statistics, examples, graph, digest)

@@ -70,7 +70,7 @@ class RunFacts:
     warnings: tuple[str, ...] = ()  # such as duplicates with different labels
     records: Mapping[str, int] = field(default_factory=dict)  # by split
     class_counts: Mapping[str, Mapping[str, int]] = field(default_factory=dict)  # split -> class -> records
-    drift: Mapping[str, Any] = field(default_factory=dict)  # how the newest span was compared; of the Gate's verdict
+    drift: Mapping[str, Any] = field(default_factory=dict)  # how the new spans were compared; of the Gate's verdict
     samples: tuple[SampleImage, ...] = ()
     curves: Mapping[str, Mapping[str, tuple[float, ...]]] = field(default_factory=dict)  # metric -> split -> per epoch
     best_epoch: int | None = None  # counted from 0

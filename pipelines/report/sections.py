@@ -217,7 +217,7 @@ def matrix(facts: RunFacts) -> HeatMap | None:
 
 
 def drift_rows(facts: RunFacts) -> list[dict[str, Any]]:
-    """Returns the comparisons of the newest span, those nearest to their threshold, or beyond it, first."""
+    """Returns the comparisons of the new spans, those nearest to their threshold, or beyond it, first."""
     rows = []
     for each in facts.drift.get("measures", ()):
         value, threshold = each["value"], each["threshold"]

@@ -62,9 +62,9 @@ def test_equal_models_are_rarely_worse_by_chance() -> None:
     assert 0.005 < np.mean(found) <= 0.05
 
 
-@pytest.mark.parametrize(("noise", "records", "expected"), [(1.0, 200, False), (1.5, 200, True), (1.5, 7, False)])
+@pytest.mark.parametrize(("noise", "records", "expected"), [(1.0, 200, False), (1.5, 200, True), (1.5, 7, True)])
 def test_a_quantity_is_compared_by_paired_squared_errors(noise: float, records: int, *, expected: bool) -> None:
-    """Errors of the same size, and half as large again; fewer than eight records prove nothing."""
+    """Errors of the same size, and half as large again; nothing is added for chance on fewer than eight records."""
     random = np.random.default_rng(2)
     labels = random.normal(0, 5, records)
     answers = labels + noise * random.normal(0, 1, records), labels + random.normal(0, 1, records)
@@ -73,6 +73,18 @@ def test_a_quantity_is_compared_by_paired_squared_errors(noise: float, records: 
     assert is_worse("quantity", paired) is expected
     r2 = [1 - ((each - labels) ** 2).sum() / ((labels - labels.mean()) ** 2).sum() for each in answers]
     assert change("quantity", paired) == pytest.approx(r2[0] - r2[1])
+
+
+@pytest.mark.parametrize(("wild", "records"), [(1, 100_000), (2, 100_000), (6, 100_000), (1, 9)])
+def test_a_wild_record_allows_no_larger_drop(wild: int, records: int) -> None:
+    """Its squared error is most of the drop, and most of what chance would explain."""
+    labels = [float(each % 7) for each in range(records)]
+    size = (2.0 * records / wild) ** 0.5  # together a drop of R² of about a half
+    paired = total(of_quantity(y, y + size * (at < wild), y) for at, y in enumerate(labels))
+
+    assert change("quantity", paired) < -0.3
+    assert is_worse("quantity", paired)
+    assert allowed_drop("quantity", paired, 0.01, 0.995) <= 0.05
 
 
 def test_equal_labels_are_compared_by_relative_errors() -> None:

@@ -61,6 +61,16 @@ STRAIGHT = tuple(range(11))
         (category(a=50_000, ü=50_000), category(a=60_000, ü=40_000), "category", []),
         (category(a=50_000, ü=50_000), category(a=71_000, ü=29_000), "category", ["drift:größe"]),
         (category(a=75_000, ü=25_000), category(a=75_000, new=25_000), "category", ["drift:größe"]),
+        (category(**{f"a{at}": 125 for at in range(8)}), category(**{f"b{at}": 125 for at in range(8)}), "category",
+         ["drift:größe"]),  # all replaced, and none of them frequent
+        (category(**{f"a{at}": 1 for at in range(99)}), category(**{f"b{at}": 1 for at in range(99)}), "category", []),
+        (category(**{"2026-11-01": 1000}), category(**{"2026-11-02": 1000}), "date", []),
+        (category(**{"2026-11-01": 1000}), category(800, **{"2026-11-02": 200}), "date", ["missing:größe"]),
+        (number(*STRAIGHT), number(*(each + 9 for each in STRAIGHT)), "category", []),  # codes have no distance
+        (number(*[0.0] * 10, 5e3), number(*[0.0] * 9, 20.0, 5e3), "number", []),
+        (number(*[0.0] * 10, 5e3), number(*[0.0] * 4, *[20.0] * 6, 5e3), "number", ["drift:größe"]),
+        (number(*STRAIGHT), number(-math.inf, *(each + 9.0 for each in range(1, 10)), math.inf), "number",
+         ["drift:größe"]),
         (category(a=5, ü=5), category(a=8, ü=2), "category", []),  # chance
         (category(a=5, ü=5), category(a=8, ü=2), "unused", []),
         (category(cat=50_000, dog=50_000), category(cat=71_000, dog=29_000), "label", ["drift:größe"]),
@@ -74,6 +84,32 @@ def test_a_change_above_its_threshold_is_a_finding(
 ) -> None:
     """Below it, or explained by chance, it is none."""
     assert findings(before, after, role) == expected
+
+
+def test_classes_are_those_that_the_live_model_knows() -> None:
+    """Not those that the statistics have: a class that its newest span lacked, or a rare one, is not new."""
+    statistics = {"label": category(cat=500, dog=500)}
+    known, new = category(cat=500, dog=500, emu=1), category(cat=500, dog=499, emu=2)
+    found = {each.id: each.value for each in drift.compare(statistics, statistics, [], "label", SETTINGS, (known, new))}
+    assert found["classes:label"] == 0.0
+
+    found = {each.id: each.value for each in drift.compare(statistics, statistics, [], "label", SETTINGS, (new, known))}
+    assert found["classes:label"] == 0.0
+    newer = category(cat=500, dog=500, yak=1)
+    (_, _, measure) = drift.compare(statistics, statistics, [], "label", SETTINGS, (known, newer))
+    assert (measure.detail, measure.is_finding) == ("new: 'yak'", True)
+
+
+def test_what_could_not_be_compared_is_noted() -> None:
+    """A number of which a tenth or more is infinite, and a category that was not counted; others are not."""
+    columns = [Column("x", "number", "float32"), Column("c", "category", "int64"), Column("y", "number", "float32")]
+    live = {"x": number(*STRAIGHT), "c": number(*STRAIGHT), "y": number(*STRAIGHT)}
+    new = {"x": number(), "c": category(a=5), "y": number(missing=MANY)}
+
+    assert drift.not_compared(live, new, columns) == [
+        "x was not compared: a tenth of its values or more are infinite",
+        "c was not compared: its values were not counted",
+    ]
 
 
 def test_one_column_may_have_its_own_threshold() -> None:
@@ -102,7 +138,9 @@ def test_a_finding_says_what_changed() -> None:
 )  # fmt: skip
 def test_an_unusual_number_of_records(newest: int, others: list[int], expected: list[str]) -> None:
     """Five times more, or fewer, than the median of at least two other spans."""
-    assert [each.id for each in drift.number_of_records(newest, others, SETTINGS) if each.is_finding] == expected
+    assert [
+        each.id for each in drift.number_of_records({"s1": 100, "s2": newest}, others, SETTINGS) if each.is_finding
+    ] == expected
 
 
 @pytest.mark.parametrize(("share", "expected"), [(0.05, False), (0.14, False), (0.3, True)])

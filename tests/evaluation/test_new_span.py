@@ -10,7 +10,10 @@ import numpy as np
 import orjson
 import pytest
 import tensorflow as tf
-from tensorflow_metadata.proto.v0 import anomalies_pb2
+from google.protobuf import text_format
+from tensorflow_metadata.proto.v0 import anomalies_pb2, schema_pb2
+from tensorflow_transform import impl_helper
+from tensorflow_transform.tf_metadata import schema_utils
 from tfx.components.util import examples_utils
 from tfx.proto import example_gen_pb2
 from tfx.types import artifact_utils, standard_artifacts
@@ -18,7 +21,10 @@ from tfx.types import artifact_utils, standard_artifacts
 from components.errors import GateStopped
 from components.evaluation import gate
 from components.evaluation.new_span import Acceptance, LiveSpan
-from components.evaluation.statistics import SpanStatisticsExecutor, split_patterns
+from components.evaluation.statistics import SPANS, SpanStatisticsExecutor, categorical, split_patterns
+from components.fitting import text
+from components.fitting.analysis import trace
+from components.fitting.analysis.shards import ShardAnalyzer
 from components.records import manifest
 from components.records.ledger import Entry
 from components.records.roles import Column
@@ -77,7 +83,9 @@ def encoded(row: Row) -> bytes:
         else tf.train.Feature(bytes_list=tf.train.BytesList(value=[value]))
         for name, value in row.items()
     }
-    content: bytes = tf.train.Example(features=tf.train.Features(feature=features)).SerializeToString()
+    content: bytes = tf.train.Example(features=tf.train.Features(feature=features)).SerializeToString(
+        deterministic=True
+    )
     return content
 
 
@@ -111,12 +119,13 @@ def artifact(kind: Any, folder: Path) -> Any:
     return made
 
 
-def statistics(examples: Any, span: str, folder: Path) -> Path:
+def statistics(examples: Any, live: str, folder: Path) -> Path:
     """Runs StatisticsGen, and its audit."""
     made = artifact(standard_artifacts.ExampleStatistics, folder)
-    SpanStatisticsExecutor().Do({"examples": [examples]}, {"statistics": [made]}, {"span": span})
-    audited = audit("StatisticsGen", {"examples": Path(examples.uri)}, {"statistics": folder}, {"span": span})
-    read = sum(manifest.read(Path(examples.uri)).records_of(span).values())
+    SpanStatisticsExecutor().Do({"examples": [examples]}, {"statistics": [made]}, {"live": live})
+    audited = audit("StatisticsGen", {"examples": Path(examples.uri)}, {"statistics": folder}, {"live": live})
+    new = made.get_string_custom_property(SPANS).split(",")  # "": all
+    read = sum(sum(manifest.read(Path(examples.uri)).records_of(span).values()) for span in new)
     assert audited.entry == Entry("StatisticsGen", read, read)
     return folder
 
@@ -127,29 +136,32 @@ def live(tmp_path_factory: pytest.TempPathFactory, fitted: str) -> LiveSpan:
     home = tmp_path_factory.mktemp("live")
     examples = write(home / "examples", {"s00001": rows(1), "s00002": rows(2)})
     found = statistics(examples, "", home / "statistics")
-    return LiveSpan("s00003", "runs/a/Trainer/model/7", str(found), examples.uri, fitted)
+    return LiveSpan("runs/a/Trainer/model/7", str(found), examples.uri, fitted)
 
 
 @pytest.fixture(scope="module")
 def fitted(tmp_path_factory: pytest.TempPathFactory) -> str:
     """The live model's vocabulary, fitted by Transform's own code."""
-    import apache_beam as beam
-    import tensorflow_transform.beam as tft_beam
-    from tensorflow_transform.tf_metadata import dataset_metadata, schema_utils
-
     folder = tmp_path_factory.mktemp("graph")
     spec = {"text": tf.io.FixedLenFeature([], tf.string)}
-    metadata = dataset_metadata.DatasetMetadata(schema_utils.schema_from_feature_spec(spec))
-    texts = [{"text": row["text"].decode()} for row in rows(1)]
+    with TFRecordWriter(folder / "shard") as file:
+        file.write([[encoded({"text": row["text"]})] for row in rows(1)])
+    shard = manifest.Shard("train", "shard", 300, file.size, file.checksum)
 
     def preprocess(inputs: Any) -> Any:
-        from components.fitting import text
-
         return text.fit(inputs, [COLUMNS[2]], Fit())
 
-    with beam.Pipeline() as pipeline, tft_beam.Context(temp_dir=str(folder / "tmp")):
-        result = (pipeline | beam.Create(texts), metadata) | tft_beam.AnalyzeDataset(preprocess)
-        _ = result | tft_beam.WriteTransformFn(str(folder / "graph"))
+    def with_results(inputs: Any) -> Any:
+        with trace.applying(folder / "results"):
+            return preprocess(inputs)
+
+    schema = text_format.MessageToString(schema_utils.schema_from_feature_spec(spec))
+    analyzer = ShardAnalyzer(schema, preprocess)
+    counted = analyzer.start()
+    analyzer.add(folder, [shard], counted)
+    trace.write(folder / "results", analyzer.analyses, counted)
+    types = {"text": tf.TensorSpec([None], tf.string)}
+    impl_helper.analyze_in_place(with_results, False, spec, types, str(folder / "graph"))
     return str(folder / "graph")
 
 
@@ -157,10 +169,17 @@ def fitted(tmp_path_factory: pytest.TempPathFactory) -> str:
 def run_gate(tmp_path: Path, live: LiveSpan) -> Callable[..., dict[str, Any]]:
     """Runs StatisticsGen and the Gate on a third span; returns the verdict."""
 
-    def run(change: Callable[[Row], Row], accepted: Iterable[str] = (), count: int = 300, **settings: Any) -> Any:
+    def run(
+        change: Callable[[Row], Row],
+        accepted: Iterable[str] = (),
+        count: int = 300,
+        stopped: Iterable[Row] | None = None,
+        **settings: Any,
+    ) -> Any:
         newest = [change(row) for row in rows(3, count)]
-        examples = write(tmp_path / "examples", {"s00001": rows(1), "s00002": rows(2), "s00003": newest})
-        found = statistics(examples, "s00003", tmp_path / "statistics")
+        new = {"s00003": newest} if stopped is None else {"s00003": stopped, "s00004": newest}
+        examples = write(tmp_path / "examples", {"s00001": rows(1), "s00002": rows(2), **new})
+        found = statistics(examples, live.examples, tmp_path / "statistics")
         for split in ("train", "eval", "test"):
             (tmp_path / "anomalies" / f"Split-{split}").mkdir(parents=True)
             (tmp_path / "anomalies" / f"Split-{split}" / "SchemaDiff.pb").write_bytes(
@@ -243,12 +262,14 @@ def test_drift_may_be_a_warning_or_not_compared(run_gate: Callable[..., Any]) ->
 
 def test_too_few_records_are_a_finding(run_gate: Callable[..., Any]) -> None:
     """Chance explains the columns of 50 records, not their number."""
-    with pytest.raises(GateStopped, match=r"records:span is 6, expected at most 5 \(gate.max_record_ratio\): 50 "):
+    with pytest.raises(
+        GateStopped, match=r"records:span is 6, expected at most 5 \(gate.max_record_ratio\): s00003: 50 "
+    ):
         run_gate(dict, count=50)
 
 
-def test_only_the_shards_of_the_span_are_read() -> None:
-    """By the names of shards; a split without a shard of the span is left out."""
+def test_only_the_shards_of_the_new_spans_are_read() -> None:
+    """By the names of shards; a split without a shard of these spans is left out."""
     ends = (
         ("train", "s00001-00000"),
         ("train", "s00012-f00001-00000"),
@@ -257,4 +278,42 @@ def test_only_the_shards_of_the_span_are_read() -> None:
     )
     shards = [manifest.Shard(split, f"Split-{split}/data_tfrecord-{end}-of-00001", 1, 1, "") for split, end in ends]
 
-    assert split_patterns(shards, "s00012") == {"eval": "Split-eval/*-s00012-*", "train": "Split-train/*-s00012-*"}
+    assert split_patterns(shards, ["s00012"]) == {
+        "eval": ["Split-eval/*-s00012-*"], "train": ["Split-train/*-s00012-*"],
+    }  # fmt: skip
+    assert split_patterns(shards, ["s00001", "s00012"])["train"] == ["Split-train/*-s00001-*", "Split-train/*-s00012-*"]
+    assert split_patterns(shards, ["s00002"]) == {}
+
+
+def test_a_span_that_was_stopped_is_compared_the_next_day(run_gate: Callable[..., Any]) -> None:
+    """Both spans are new: the one of today does not hide the one of yesterday, not even a corrected older one."""
+    with pytest.raises(GateStopped) as stopped:
+        run_gate(dict, stopped=[older(row) for row in rows(4)])
+
+    assert "new spans s00003, s00004 differ from the data of the live model" in str(stopped.value)
+    assert "drift:age is" in str(stopped.value)
+
+
+def test_new_spans_without_records_stop_the_run(tmp_path: Path) -> None:
+    """Ingest has read the span, and all of its rows were bad: its name, and what to do."""
+    examples = write(tmp_path / "examples", {"s00001": rows(1, 20)})
+    (tmp_path / "examples" / "spans").mkdir()
+    for name in ("s00001", "s00002"):
+        (tmp_path / "examples" / "spans" / f"{name}.json").write_bytes(orjson.dumps({"key": name, "reports": []}))
+    live = write(tmp_path / "live", {"s00001": rows(1, 20)})
+    (tmp_path / "live" / "spans").mkdir()
+    (tmp_path / "live" / "spans" / "s00001.json").write_bytes(orjson.dumps({"key": "s00001", "reports": []}))
+
+    with pytest.raises(GateStopped, match=r"^new span s00002: no records, expected at least one; correct the data"):
+        statistics(examples, live.uri, tmp_path / "statistics")
+
+
+def test_values_of_whole_numbers_that_are_categories_are_counted() -> None:
+    """TFDV counts those that the schema marks; numbers, and the schema itself, stay as they are."""
+    schema = text_format.Parse(
+        'feature { name: "code" type: INT annotation { tag: "category" } } feature { name: "age" type: INT }',
+        schema_pb2.Schema(),
+    )
+
+    assert [each.int_domain.is_categorical for each in categorical(schema).feature] == [True, False]
+    assert not schema.feature[0].HasField("int_domain")

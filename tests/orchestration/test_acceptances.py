@@ -18,9 +18,9 @@ def config(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> RunConfig:
     return run_config.make("image", data=str(tmp_path), root=str(tmp_path / "root"))
 
 
-def accepted(config: RunConfig, data: str, *findings: str) -> list[tuple[str, str, str]]:
+def accepted(config: RunConfig, data: str, *findings: str, live_digest: str = "7") -> list[tuple[str, str, str]]:
     """Accepts findings as a run does; returns what is accepted for the data."""
-    made = acceptances.make(config, data, "s00003", findings, "new tariff")
+    made = acceptances.make(config, data, live_digest, "s00003", findings, "new tariff")
     config.notes.mkdir(parents=True, exist_ok=True)
     acceptances.write(config, made)
     return [(each["finding"], each["who"], each["because"]) for each in made.all]
@@ -44,6 +44,15 @@ def test_nothing_is_accepted_for_the_next_span(config: RunConfig) -> None:
     assert [each[0] for each in accepted(config, "a")] == ["drift:age"]
 
 
+def test_nothing_is_accepted_against_another_live_model(config: RunConfig) -> None:
+    """The same data may differ from it by more, and in another way."""
+    accepted(config, "a", "drift:age")
+
+    assert accepted(config, "a", live_digest="8") == []
+    assert accepted(config, "a", "missing:age", live_digest="8") == [("missing:age", "ada", "new tariff")]
+    assert [each[0] for each in accepted(config, "a")] == ["drift:age"]
+
+
 @pytest.mark.parametrize(
     ("finding", "because", "message"),
     [
@@ -55,7 +64,7 @@ def test_nothing_is_accepted_for_the_next_span(config: RunConfig) -> None:
 def test_a_finding_needs_a_name_and_a_reason(config: RunConfig, finding: str, because: str, message: str) -> None:
     """Anything else is an error of the settings."""
     with pytest.raises(SettingsError, match=message):
-        acceptances.make(config, "a", "s00003", [finding], because)
+        acceptances.make(config, "a", "7", "s00003", [finding], because)
 
 
 def test_a_damaged_file_is_named(config: RunConfig) -> None:
@@ -64,4 +73,4 @@ def test_a_damaged_file_is_named(config: RunConfig) -> None:
     (config.notes / acceptances.FILE).write_text("[")
 
     with pytest.raises(BadInput, match=r"accepted\.json: damaged"):
-        acceptances.make(config, "a", "s00003", [], "")
+        acceptances.make(config, "a", "7", "s00003", [], "")

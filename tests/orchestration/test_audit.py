@@ -161,23 +161,27 @@ class TestStatisticsGen:
 
         assert audit("StatisticsGen", examples, outputs) == Audit(Entry("StatisticsGen", 15, 15))
 
-    @pytest.mark.parametrize(("train", "lost"), [(2, False), (1, True), (8, True)])
-    def test_the_records_of_one_span_add_up(self, tmp_path: Path, train: int, *, lost: bool) -> None:
-        """A16: as many as the span has, not those of all spans."""
-        stored = manifest.read(write_examples(tmp_path / "examples"))
+    @pytest.mark.parametrize(("train", "lost"), [(4, False), (2, True), (8, True)])
+    def test_the_records_of_the_new_spans_add_up(self, tmp_path: Path, train: int, *, lost: bool) -> None:
+        """A16: as many as the spans have that the live model's records lack, not one span's, and not those of all."""
         shards = [
             manifest.Shard("train", f"Split-train/data_tfrecord-{each}-00000-of-00001", 2, 1, "") for each in SPANS
         ]
-        manifest.write(tmp_path / "examples", replace(stored, shards=tuple(shards), found=8), ())
+        for folder, held in (("examples", shards), ("live", shards[:2])):
+            stored = manifest.read(write_examples(tmp_path / folder))
+            manifest.write(tmp_path / folder, replace(stored, shards=tuple(held)), ())
+        parameters = {"live": str(tmp_path / "live")}
         outputs = write_statistics(tmp_path / "statistics", train=train)
         inputs = {"examples": tmp_path / "examples"}
 
         if lost:
             with pytest.raises(LedgerMismatch, match=r"^StatisticsGen, split train"):
-                audit("StatisticsGen", inputs, outputs, {"span": "s00003"})
+                audit("StatisticsGen", inputs, outputs, parameters)
         else:
-            audited = audit("StatisticsGen", inputs, outputs, {"span": "s00003"})
-            assert audited == Audit(Entry("StatisticsGen", 2, 2), {"note": "statistics of span s00003 alone"})
+            audited = audit("StatisticsGen", inputs, outputs, parameters)
+            assert audited == Audit(
+                Entry("StatisticsGen", 4, 4), {"note": "statistics of new spans s00002, s00003 alone"}
+            )
 
     @pytest.mark.parametrize(
         "counts",
@@ -357,7 +361,7 @@ class TestOthers:
 
         assert audit("Pusher", {}, {"pushed_model": tmp_path}) == Audit(None, note)
 
-    @pytest.mark.parametrize("drift", [None, {"span": "s00003", "measures": []}], ids=["alone", "compared"])
+    @pytest.mark.parametrize("drift", [None, {"spans": ["s00003"], "measures": []}], ids=["alone", "compared"])
     def test_the_gate_reports_what_is_new(self, tmp_path: Path, drift: dict[str, Any] | None) -> None:
         """How the newest span was compared, if it was."""
         (tmp_path / "verdict.json").write_bytes(orjson.dumps({"passed": True, "classes": {}, "drift": drift}))

@@ -10,9 +10,11 @@ from tensorflow_metadata.proto.v0 import schema_pb2
 from tfx.orchestration.local import runner_utils
 
 from components import refs, tasks
+from components.errors import SettingsError
 from components.fingerprint import PACKAGES
 from components.pretrained.find import PretrainedModel
 from components.records import roles
+from components.records.roles import Column, Layout
 from components.settings.ingest import Ingest
 from components.settings.input import Input
 from components.settings.train import Train
@@ -207,3 +209,12 @@ class TestWiring:
     def test_the_schema_is_the_one_in_force(self, config: RunConfig, nodes: dict[str, Any]) -> None:
         """The run writes it before the first node starts."""
         assert Path(parameter(nodes["Schema"], "schema_file")) == config.schema_input
+
+
+def test_a_drift_threshold_of_a_column_that_is_not_there_is_rejected() -> None:
+    """With the nearest name; the label has one too."""
+    layout = Layout("label", "class", (Column("age", "number", "float32"), Column("note", "unused", "string")))
+    build.check_columns(["age", "label"], layout)
+
+    with pytest.raises(SettingsError, match=r"^gate\.max_drift_of\.aeg: no such column; did you mean 'age'\?"):
+        build.check_columns(["aeg"], layout)

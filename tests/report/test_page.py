@@ -115,7 +115,7 @@ def test_the_newest_span(facts: RunFacts) -> None:
         {**base, "id": "drift:c", "value": 0.3, "open": False},
     ]
     acceptance = {"finding": "drift:c", "who": text, "because": text, "when": text}
-    drift = {"span": text, "model": text, "measures": measures, "accepted": [acceptance], "notes": [text]}
+    drift = {"spans": [text], "model": text, "measures": measures, "accepted": [acceptance], "notes": [text]}
     html = page.render(replace(facts, drift=drift))
 
     assert "<script" not in html
