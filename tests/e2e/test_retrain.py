@@ -52,7 +52,8 @@ def test_days_are_retrained(tmp_path: Path, make_pipeline: Any) -> None:
     old = {shard.name: shard.stat().st_ino for shard in (root / "Ingest").rglob("data_tfrecord-*")}
     write_day(data, "2024-02-29", 2, ["ant", "wasp"])
     write_day(data, "2024-03-01", 1, ["ant", "wasp", "butterfly"])
-    second = pipeline.server.run(*arguments("2024-03-01"))
+    accepted = ("--accept", "classes:label", "--accept", "drift:size", "--because", "butterflies are new")
+    second = pipeline.server.run(*arguments("2024-03-01"), *accepted)
     linked = {shard.name for shard in (root / "Ingest").rglob("data_tfrecord-*") if shard.stat().st_nlink > 1}
 
     assert [each.code for each in (first, again, late, gap, second)] == [0, 0, 9, 9, 0], first.output + second.output
@@ -61,6 +62,7 @@ def test_days_are_retrained(tmp_path: Path, make_pipeline: Any) -> None:
     assert again.output == "done: span 2024-02-29, version 1 is live\n"
     assert "span 2024-03-01 is not there: no file " in late.output
     assert "1 older spans of its window 2024-02-28..2024-03-02 are missing, 0 allowed" in gap.output
+    assert "statistics of new spans s20240229, s20240301 alone" in second.output  # corrected, and new
     assert "span 2024-03-01: window 2024-02-28..2024-03-01, 3 spans" in second.output
     assert re.search(
         r"^newest span: accuracy [01]\.\d{4} \(live 0\.\d{4}\) on \d+ test records; "
