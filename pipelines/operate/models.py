@@ -143,8 +143,8 @@ def _earlier(pointer: LivePointer, to: int | None) -> Move:
     if found is None:
         what = "rollback" if to is None else f"--to {to}"
         raise SettingsError(
-            f"{what}: no such version before the live version {pointer.live.version}; expected {known}. A version that "
-            "was rolled back comes back with penstock models promote"
+            f"{what}: no version that a rollback from version {pointer.live.version} leads to; expected {known}. A "
+            "version that was rolled back comes back with penstock models promote"
         )
     return found
 
@@ -166,13 +166,13 @@ def _named(config: RunConfig, store: Store, pointer: LivePointer, model: str) ->
     if artifact is None:
         raise SettingsError(
             f"model {place}: the Trainer of {config.name} has written no such model; expected the number of a version, "
-            f"or a folder such as {config.root}/Trainer/model/7"
+            f"or a folder of {config.root}/Trainer/model"
         )
     return _Target(f"model {place}", live_model.lineage(artifact))
 
 
 def _numbers(moves: Sequence[Move]) -> str:
-    return " or ".join(str(move.version) for move in moves) or "none: there is only one"
+    return " or ".join(str(move.version) for move in moves) or "none"
 
 
 def _publish(config: RunConfig, store: Store, target: _Target, kind: live.Kind, wish: Wish) -> Move:

@@ -7,7 +7,7 @@ versions, content and settings; not by the code, so that an update of Penstock t
 """
 
 import re
-from collections.abc import Callable, Container, Iterable, Mapping
+from collections.abc import Callable, Container, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any, Literal
@@ -134,10 +134,19 @@ def key_of(config: RunConfig, window: Window, found: Survey, cache: HashCache) -
         "span": window.tick_text,
         "spans": [[span.text, span.version] for span in window.spans],
         "data": found.digest,
-        "settings": config.settings.select(sections),
+        "settings": chosen(config, sections),
         "files": _files(config, found, cache),
     }
     return digest_of([orjson.dumps(depends_on, option=orjson.OPT_SORT_KEYS).decode()])
+
+
+def chosen(config: RunConfig, sections: Sequence[str]) -> dict[str, dict[str, Any]]:
+    """Returns the settings that are not the defaults: a version with more settings makes no tick due."""
+    defaults = type(config.settings)().select(sections)
+    return {
+        section: {name: value for name, value in values.items() if value != defaults[section][name]}
+        for section, values in config.settings.select(sections).items()
+    }
 
 
 def _files(config: RunConfig, found: Survey, cache: HashCache) -> list[str]:

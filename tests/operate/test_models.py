@@ -69,7 +69,7 @@ class TestRollback:
         assert (move.model.data_digest, move.model.spans, move.model.run) == ("data 2", ("s00002",), "run 2")
         assert models.rollback(root.config, None, WHY).version == 5
         assert root.served(5) == root.model(1)
-        with pytest.raises(SettingsError, match="no such version before the live version 5; expected none"):
+        with pytest.raises(SettingsError, match="no version that a rollback from version 5 leads to; expected none"):
             models.rollback(root.config, None, WHY)
 
     def test_to_a_version(self, root: Any) -> None:
@@ -78,7 +78,7 @@ class TestRollback:
         models.rollback(root.config, 1, WHY)
 
         assert history(root)[-1] == (4, "rollback", 1)
-        with pytest.raises(SettingsError, match=r"^--to 2: no such version before the live version 4"):
+        with pytest.raises(SettingsError, match=r"^--to 2: no version that a rollback from version 4 leads to"):
             models.rollback(root.config, 2, WHY)
 
     def test_from_the_served_version_if_the_artifact_is_gone(self, root: Any) -> None:

@@ -8,6 +8,8 @@ import pytest
 
 from components.errors import PenstockError
 from components.storage import durable
+from pipelines import config as run_config
+from pipelines.operate import ticks
 from pipelines.operate.ticks import Attempt, Outcome, TickLedger
 
 FIRST = Attempt(
@@ -123,3 +125,11 @@ def test_a_damaged_ledger_is_named(tmp_path: Path, content: str) -> None:
         PenstockError, match=r"7\.json: the ledger of this tick cannot be read.*; restore it, or delete"
     ):
         TickLedger(tmp_path).of_span("7")
+
+
+def test_a_setting_with_its_default_is_not_in_the_key(tmp_path: Path) -> None:
+    """A version of Penstock that has more settings makes no tick due; a chosen value does."""
+    settings = ["evaluate.max_drop=0.02", "ingest.window=last 3"]
+    chosen = run_config.make("tabular", data=str(tmp_path), root=str(tmp_path / "root"), flags=settings)
+
+    assert ticks.chosen(chosen, ["ingest", "evaluate"]) == {"ingest": {}, "evaluate": {"max_drop": 0.02}}
