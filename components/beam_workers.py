@@ -18,6 +18,7 @@ import grpc._server as grpc_server  # type: ignore[import-untyped]
 from apache_beam.options.pipeline_options import DirectOptions
 from apache_beam.runners.direct.direct_runner import DirectRunner
 from apache_beam.runners.portability.fn_api_runner import worker_handlers
+from apache_beam.runners.worker import data_plane
 from apache_beam.transforms.environments import SubprocessSDKEnvironment
 
 from components import helper_process
@@ -85,5 +86,17 @@ def _end_with_a_dead_worker() -> None:
         # Code that waits for a worker's data polls this, then reads the answer, which raises.
         return self._exception is not None or is_done(self)
 
+    channel: Any = data_plane._GrpcDataChannel  # noqa: SLF001
+    input_elements = channel.input_elements
+
+    def elements_until_dead(self: Any, *arguments: Any, **options: Any) -> Any:
+        try:
+            yield from input_elements(self, *arguments, **options)
+        except RuntimeError as error:
+            if self._closed:  # its stream of data broke before the other one
+                raise PenstockError(_WORKER_DIED) from error
+            raise
+
+    channel.input_elements = elements_until_dead
     connection.died, connection._read, connection.push = None, read_then_abort, push_unless_dead  # noqa: SLF001
     future.is_done = is_done_or_aborted

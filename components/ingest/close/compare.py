@@ -84,7 +84,7 @@ def collect(artifact: "Location", found: Sequence[ShardReport]) -> Compared:
 
 def _check_counts(compared: int, found: Sequence[ShardReport]) -> None:
     records = sum(report.records for report in found)
-    if records != compared:
+    if compared < records:  # more: a writer has lost records, which the ledger says
         raise LedgerMismatch(f"{compared:,} of {records:,} records were compared to find duplicates: run again")
 
 
