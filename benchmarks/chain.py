@@ -127,7 +127,7 @@ def commands(case: Case, data: Path, home: Path, before: Path | None) -> dict[st
 
 
 def compiled(folder: Path) -> None:
-    """Writes the bytecode of a checkout, which Python itself may have been told not to write."""
+    """Writes the bytecode of a checkout, even if the environment keeps Python from it."""
     subprocess.run([sys.executable, "-m", "compileall", "-q", *_PACKAGES], cwd=folder, check=False)
 
 

@@ -71,8 +71,8 @@ def missing_moves(
 ) -> tuple[Move, ...]:
     """Returns the moves that `catch_up` would record."""
     found = live.unrecorded(pointer, home.root, home.serving, home.pipeline)
-    told = {move.folder for move in found}
-    before = [move for move in derived() if move.folder not in told] if pointer is None else []
+    named = {move.folder for move in found}
+    before = [move for move in derived() if move.folder not in named] if pointer is None else []
     in_one_folder = len({move.serving for move in (*before, *found)}) == 1
     # Numbers are exact, times those of several clocks; but numbers of different folders say nothing.
     return tuple(sorted((*before, *found), key=lambda move: move.version if in_one_folder else move.time))

@@ -170,7 +170,7 @@ def _read(file: Path) -> list[Attempt]:
     except (ValueError, TypeError, KeyError) as error:
         raise PenstockError(
             f"{file}: the ledger of this tick cannot be read: {error}; restore it, or delete it: its span is then "
-            "looked at again"
+            "decided again"
         ) from None
 
 

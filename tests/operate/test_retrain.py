@@ -393,7 +393,7 @@ def test_the_schema_of_the_root_is_part_of_the_key(data: Data) -> None:
 
 
 def test_a_withdrawn_model_stays_withdrawn_until_another_version_is_live(data: Data) -> None:
-    """A promotion may have brought it back: the tick is looked at again."""
+    """A promotion may have brought it back: the tick is decided again."""
     data.write("2026-11-03")
     data.move("push", 1, "2026-11-01")
     data.record(outcome="withdrawn", version="", against=str(data.home / "root" / "serving" / "1"))

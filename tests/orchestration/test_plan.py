@@ -522,11 +522,11 @@ class TestLivePointer:
         self.run_thrice(root)
         before = live.read(root.config().root)
         assert before is not None
-        told = replace(before.moves[1], kind="promote", actor="ann", reason="told by the version")
-        folder = Path(told.folder)
+        published = replace(before.moves[1], kind="promote", actor="ann", reason="of the version")
+        folder = Path(published.folder)
         (folder / "assets.extra").mkdir()
         (folder / "assets.extra" / "provenance.json").write_bytes(
-            orjson.dumps(live.provenance(root.config().root, told))
+            orjson.dumps(live.provenance(root.config().root, published))
         )
         (folder / "saved_model.pb").write_bytes(b"")
         (root.config().root / "live.json").unlink()
