@@ -69,7 +69,7 @@ class Collected:
         return self.stand_in(tf.constant(analysis.constant(analysis.start())))
 
     def stand_in(self, value: Any) -> Any:
-        """Returns a value that stands for one that is not known yet; no analysis may read it."""
+        """Returns a value in place of one that is not known yet; no analysis may read it."""
         value = tf.identity(value)
         self._results.append(getattr(value, "flat_values", value))
         return value
@@ -78,7 +78,7 @@ class Collected:
         """Raises SettingsError if an analysis reads a result of another one: all are done in one pass.
 
         Args:
-            others: operations that stand for the results of analyzers of TensorFlow Transform.
+            others: operations in place of the results of analyzers of TensorFlow Transform.
         """
         results = {*(each.op for each in self._results), *others}
         for analysis, values in zip(self.analyses, self.values, strict=True):
@@ -119,7 +119,7 @@ def result(analysis: Analysis, *values: Any) -> Any:
 
 
 def stand_in(value: Any) -> Any:
-    """Returns a value that stands for one of `folder` while values are collected; no analysis may read it."""
+    """Returns a value in place of one of `folder` while values are collected; no analysis may read it."""
     return _pass.get().stand_in(value)
 
 
