@@ -13,6 +13,7 @@ from pipelines.cli.options import (
     Metadata,
     Name,
     Root,
+    RunId,
     Runner,
     Schema,
     Set,
@@ -21,6 +22,7 @@ from pipelines.cli.options import (
     TakeOver,
     TaskName,
     Wait,
+    origin_of,
     settings_flags,
 )
 
@@ -65,6 +67,7 @@ def retrain(
     wait: Wait = False,
     take_over: TakeOver = False,
     runner: Runner = None,
+    run_id: RunId = None,
 ) -> None:
     """Train on the window of a span, and push the model if it is good enough; done spans are left alone."""
     from pipelines import config
@@ -92,6 +95,7 @@ def retrain(
         take_over=take_over,
         accept=tuple(accept or ()),
         because=because,
+        origin=origin_of(run_id),
     )
     raise typer.Exit(operate.retrain(chosen, request, typer.echo))
 
