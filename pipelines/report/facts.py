@@ -37,6 +37,7 @@ class SliceFacts:
     records: int
     change: float | None = None  # against the baseline model, if there is one
     allowed: float | None = None  # drop
+    limit: str = ""  # why it is allowed: a setting, or chance
     passed: bool | None = None
 
 
