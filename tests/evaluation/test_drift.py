@@ -159,7 +159,8 @@ def test_what_is_compared_is_kept_for_a_chart() -> None:
     """The inner deciles of a number; of a category, the values that changed most, frequent ones first, cut short."""
     (number_,) = [each for each in measures(number(*STRAIGHT), number(*STRAIGHT), "number") if each.kind == "drift"]
     many = {f"v{at}": 10.0 for at in range(20)}
-    before, after = category(**many, a=100, b=200), category(**many, a=200, **{"c" * 999: 100})
+    before = Summary(500, 0, counts={**many, "a": 100, "b": 200})
+    after = Summary(500, 0, counts={**many, "a": 200, "c" * 999: 100})
     (values,) = [each for each in measures(before, after, "category") if each.kind == "drift"]
 
     assert number_.distributions == Distributions((), STRAIGHT[1:-1], STRAIGHT[1:-1])

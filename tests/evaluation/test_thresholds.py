@@ -199,7 +199,7 @@ class TestWithBaseline:
             "limit": "what chance explains, above evaluate.max_slice_drop = 0.1", "passed": False,
         }  # fmt: skip
         assert (near["limit"], measured[0]["compared"]["limit"]) == (
-            "evaluate.max_slice_drop", "what chance explains, above evaluate.max_drop = 0.01",
+            "evaluate.max_slice_drop", "what chance explains, above evaluate.max_drop = 0.1",
         )  # fmt: skip
         assert (near["change"], near["allowed"], near["passed"]) == (0, pytest.approx(0.1), True)
 
