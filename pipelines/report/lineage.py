@@ -10,7 +10,7 @@ from typing import Any, Literal
 
 from components.records.manifest import Manifest
 from components.serving.live import LivePointer
-from pipelines.orchestration.store import Artifact, Execution, Store
+from pipelines.orchestration.metadata.store import Artifact, Execution, Store
 
 State = Literal["made", "kept", "earlier", "missing"]  # in this run, by an earlier run, before it, not at all
 SPANS_SHOWN = 7  # the newest ones

@@ -8,7 +8,7 @@ import pytest
 from components.records.manifest import Manifest, Shard, SourceTotals
 from components.serving.live import LiveModel, LivePointer, Move
 from components.storage.location import location
-from pipelines.orchestration.store import Artifact, Execution
+from pipelines.orchestration.metadata.store import Artifact, Execution
 from pipelines.report import lineage
 from pipelines.report.facts import RunFacts
 from pipelines.report.lineage_chart import lineage_chart
