@@ -9,9 +9,9 @@ import orjson
 from components.errors import SettingsError
 from components.storage.location import Location, location
 from pipelines.config import metadata_server
+from pipelines.config.metadata_server import Server
 from pipelines.journal import calls
 from pipelines.journal.calls import Call
-from pipelines.config.metadata_server import Server
 from pipelines.orchestration.metadata.store import Store
 
 
