@@ -39,9 +39,11 @@ _STATE_SHAPES = {
 }
 
 
-def write(facts: RunFacts, path: Path) -> None:
-    """Writes the page of a run, whole or not at all."""
-    durable.write_bytes(path, redact(render(facts)).encode(), private=True)
+def write(facts: RunFacts, *paths: Path) -> None:
+    """Writes the page of a run to some files, each whole or not at all."""
+    content = redact(render(facts)).encode()
+    for path in paths:
+        durable.write_bytes(path, content, private=True)
 
 
 def render(facts: RunFacts) -> str:
