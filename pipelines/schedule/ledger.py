@@ -136,7 +136,8 @@ class ScheduleLedger:
                         db.execute(statement)
                 yield db
             except BaseException:
-                db.execute("ROLLBACK")
+                if db.in_transaction:  # a full disk has ended it
+                    db.execute("ROLLBACK")
                 raise
             db.execute("COMMIT")
 
