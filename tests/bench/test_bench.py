@@ -12,7 +12,7 @@ from components import diagnosis
 from components.diagnosis import Stage
 from components.errors import SettingsError
 from pipelines import cli
-from pipelines.bench import jobs, show, train
+from pipelines.bench import show, train
 from pipelines.bench.accelerators import Accelerator
 from pipelines.bench.bench import BenchResult
 from pipelines.bench.measurements import (
@@ -24,6 +24,7 @@ from pipelines.bench.measurements import (
     TrainMeasurement,
     TrainResult,
 )
+from pipelines.bench.processes import jobs
 from pipelines.bench.train import TrainBench
 
 NO_TENSORFLOW = ("accelerators", "bench", "jobs", "locate", "settings_file", "show", "train", "tune")
