@@ -6,6 +6,7 @@ APScheduler counts weekdays from Monday, where cron counts from Sunday (0 and 7)
 day of week both match, where either is enough for cron. So fields are read here, and APScheduler is given their values.
 """
 
+import functools
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -88,12 +89,15 @@ def local_times(fields: CronFields, after: datetime) -> Iterator[datetime]:
         now = min(found) + _MICROSECOND
 
 
+@functools.lru_cache(maxsize=64)  # APScheduler takes milliseconds to make one
 def _triggers(fields: CronFields) -> list[Any]:
     """Returns triggers that fire at all times of a cron expression: with both kinds of days, either is enough."""
-    days = {"day": _listed(fields.days)}
+    days = {"day": _written(fields.days, "day of month")}
     weekdays = {"day_of_week": ",".join(WEEKDAYS[day] for day in fields.weekdays)}
     if not fields.any_day and not fields.any_weekday:
         return [_trigger(fields, **days), _trigger(fields, **weekdays)]
+    if len(fields.weekdays) == len(WEEKDAYS):
+        return [_trigger(fields, **days)]
     return [_trigger(fields, **days, **weekdays)]
 
 
@@ -101,13 +105,14 @@ def _trigger(fields: CronFields, **more: str) -> Any:
     from apscheduler.triggers.cron import CronTrigger
 
     return CronTrigger(
-        month=_listed(fields.months), hour=_listed(fields.hours), minute=_listed(fields.minutes), second="0",
-        timezone=timezone.utc, **more,
+        month=_written(fields.months, "month"), hour=_written(fields.hours, "hour"),
+        minute=_written(fields.minutes, "minute"), second="0", timezone=timezone.utc, **more,
     )  # fmt: skip
 
 
-def _listed(values: tuple[int, ...]) -> str:
-    return ",".join(map(str, values))
+def _written(values: tuple[int, ...], name: str) -> str:
+    low, high, _ = _RANGES[name]
+    return "*" if len(values) == high - low + 1 else ",".join(map(str, values))
 
 
 def _values(name: str, field: str) -> tuple[int, ...]:

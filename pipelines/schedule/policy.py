@@ -94,5 +94,6 @@ def due(schedule: PipelineSchedule, ledger: Sequence[TickRecord], now: datetime)
     """Returns the ticks up to now that the ledger does not have, in order."""
     known = {record.tick.key for record in ledger}
     passed = [record.tick.at for record in ledger if record.tick.at <= now and not record.tick.is_by_hand]
-    found = schedule.timetable.newest(LOOK_BACK, max([schedule.since, *passed]), now)
+    start = max([schedule.since, schedule.resumed or schedule.since, *passed])
+    found = schedule.timetable.newest(LOOK_BACK, start, now) if start < now else []
     return [tick for tick in found if tick.key not in known]

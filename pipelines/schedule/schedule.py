@@ -24,10 +24,11 @@ class PipelineSchedule:
     folder: str  # working folder of the command
     rule: str  # "cron 0 3 * * *" or "every 6h"
     zone: str
-    since: datetime  # ticks before it are none of this schedule's, UTC
+    since: datetime  # what intervals are counted from; ticks before it are none of this schedule's, UTC
     overlap: Overlap = "skip"
     catch_up: CatchUp = "last"
     paused: bool = False
+    resumed: datetime | None = None  # ticks before it were not wanted, UTC
 
     @property
     def timetable(self) -> Timetable:
@@ -37,13 +38,14 @@ class PipelineSchedule:
 
     def fields(self) -> dict[str, Any]:
         """Returns what `of_fields` makes this schedule from, as JSON can hold it."""
-        return {**asdict(self), "since": self.since.isoformat()}
+        times = {"since": self.since.isoformat(), "resumed": self.resumed.isoformat() if self.resumed else None}
+        return {**asdict(self), **times}
 
 
 def of_fields(fields: Mapping[str, Any]) -> PipelineSchedule:
     """Returns the schedule that `fields` came from."""
-    given = {**fields, "arguments": tuple(fields["arguments"]), "since": datetime.fromisoformat(fields["since"])}
-    return PipelineSchedule(**given)
+    times = {name: datetime.fromisoformat(fields[name]) for name in ("since", "resumed") if fields[name]}
+    return PipelineSchedule(**{**fields, **times, "arguments": tuple(fields["arguments"])})
 
 
 def rule_of(expression: str | None, every: str | None) -> str:

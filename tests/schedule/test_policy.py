@@ -121,8 +121,8 @@ def test_a_tick_waits_for_room(nightly: Nightly, tick: MakeTick, at: At) -> None
 
 
 def test_a_paused_schedule_has_no_ticks(nightly: Nightly, tick: MakeTick, at: At) -> None:
-    """After it is resumed, those of the pause are not caught up, because they are before `since`."""
-    resumed = nightly(since=at("2026-03-12"), catch_up="all")
+    """After it is resumed, those of the pause are not caught up."""
+    resumed = nightly(resumed=at("2026-03-12"), catch_up="all")
 
     assert decided(replace(resumed, paused=True), [tick(9, "queued")], at("2026-03-20")) == {}
     assert decided(resumed, [tick(9, "pushed")], at("2026-03-12T02:00")) == {12: "running"}
