@@ -27,7 +27,7 @@ from pipelines.bench.measurements import (
 from pipelines.bench.processes import jobs
 from pipelines.bench.train import TrainBench
 
-NO_TENSORFLOW = ("accelerators", "bench", "jobs", "locate", "settings_file", "show", "train", "tune")
+NO_TENSORFLOW = ("accelerators", "bench", "processes.jobs", "locate", "settings_file", "show", "train", "tune")
 OURS = Measurement(1800.0, 1000.0, 0.01, 0.5, 0.03, 0.05, 700.0, 0.66, 0.001, 0.02)
 RESULT = BenchResult(
     facts=RecordFacts(4000, 304_000_000, ("native:1",), 600.0, "image", 64),
