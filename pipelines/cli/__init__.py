@@ -15,6 +15,7 @@ from pipelines.cli.predict import predict
 from pipelines.cli.retrain import retrain
 from pipelines.cli.run import ingest, run, train_worker
 from pipelines.cli.schedule import schedule
+from pipelines.cli.ui import ui
 
 app = typer.Typer(
     name="penstock",
@@ -25,7 +26,7 @@ app = typer.Typer(
 )
 app.command()(run)
 app.command("train-worker")(train_worker)
-for command in (retrain, predict, ingest, package, stage, inspect, doctor):
+for command in (retrain, predict, ingest, package, stage, inspect, doctor, ui):
     app.command()(command)
 for name, group in {"models": models, "schedule": schedule, "bench": bench, "tune": tune, "engine": engine}.items():
     app.add_typer(group, name=name)
