@@ -21,7 +21,7 @@ from pipelines.ui import rows
 from pipelines.ui.overview import RUNS, Overview, PipelineView
 from pipelines.watch.history import Run
 
-_MOST = {"strip": rows.STRIP, "runs": RUNS, "moves": 100}
+_MOST = {"strip": rows.STRIP, "runs": RUNS, "moves": 10}
 _COMPARED = 40  # newest runs that can be compared
 
 
@@ -46,10 +46,10 @@ def of_pipeline(found: Overview, view: PipelineView, links: Links) -> str:
     sections = (
         ("running", "Running now", view.progress is not None),
         ("schedule", "Schedule", bool(view.schedules)),
+        ("live", "Live model", view.live is not None),
         ("trends", "Trends", bool(charts)),
         ("runs", "Runs", bool(view.runs)),
         ("compare", "Compare two runs", len(view.runs) > 1),
-        ("live", "Live model", view.live is not None),
     )
     return _render(
         "pipeline.html.j2",
@@ -76,7 +76,7 @@ def _environment() -> Environment:
         last_metric=rows.last_metric,
         next_tick=rows.next_tick,
         run_strip=rows.run_strip,
-        spans=rows.spans,
+        newest_span=rows.newest_span,
     )
     return environment
 

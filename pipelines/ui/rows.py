@@ -87,7 +87,7 @@ def trends(view: PipelineView) -> list[Trend]:
 def _points(values: list[tuple[Run, float | None]]) -> Iterator[TrendPoint]:
     for run, value in values:
         if value is not None:
-            yield TrendPoint(clock(run.started).replace(",", ""), float(value), kind(run.state))
+            yield TrendPoint(clock(run.started), float(value), kind(run.state))
 
 
 def comparable(run: Run) -> dict[str, str]:
@@ -99,7 +99,6 @@ def comparable(run: Run) -> dict[str, str]:
         "duration": duration(run.seconds),
         "exit code": run.exit_code,
         "data": run.data,
-        "spans": spans(run),
         "version": run.version,
         "live at its end": run.live,
         "drift / threshold": run.drift,
@@ -111,11 +110,10 @@ def comparable(run: Run) -> dict[str, str]:
     return {fit(name, 80): _text(value) for name, value in list(found.items())[:400]}
 
 
-def spans(run: Run) -> str:
-    """Returns the spans that a retraining was given, shortened to the first and the last."""
+def newest_span(run: Run) -> str:
+    """Returns the newest of the spans that a retraining was given; other runs have none."""
     chosen = str(run.settings.get("ingest", {}).get("spans") or "")
-    parts = chosen.replace(" ", "").split(",")
-    return chosen if len(parts) == 1 else f"{parts[0]} … {parts[-1]}"
+    return chosen.rpartition(",")[2].rpartition("..")[2].strip()
 
 
 def _flat(settings: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:

@@ -7,7 +7,6 @@ from pipelines.report.formatting import fit, is_drawable, number
 from pipelines.report.line_chart import tick_labels, ticks
 
 MOST = 60  # runs in a chart
-_NAMED = 4  # runs whose time is named on the axis
 
 
 @dataclass(frozen=True)
@@ -70,13 +69,13 @@ def trend(name: str, points: Sequence[TrendPoint], limit: float | None = None) -
 
     step = (right - left - 16) / max(1, len(shown) - 1)
     xs = [left + 8 + at * step if len(shown) > 1 else (left + right) / 2 for at in range(len(shown))]
-    every = max(1, -(-len(shown) // _NAMED))
+    named = {0, (len(shown) - 1) // 2, len(shown) - 1}
     return Trend(
         name=name,
         last=number(values[-1]),
         label=f"{fit(name, 60)} over {len(shown)} runs, from {number(values[0])} to {number(values[-1])}",
         rows=tuple((y(mark), text) for mark, text in zip(marks, labels, strict=True)),
-        columns=tuple((x, p.name) for at, (x, p) in enumerate(zip(xs, shown, strict=True)) if at % every == 0),
+        columns=tuple((x, p.name) for at, (x, p) in enumerate(zip(xs, shown, strict=True)) if at in named),
         marks=tuple(
             Mark(x, y(p.value), p.kind, f"{p.name}: {number(p.value)}") for x, p in zip(xs, shown, strict=True)
         ),
