@@ -99,9 +99,9 @@ class UiServer(ThreadingHTTPServer):
 
     def shutdown_request(self, request: Any) -> None:
         """Closes a connection."""
+        super().shutdown_request(request)
         with self._guard:
             self._open.pop(request, None)
-        super().shutdown_request(request)
 
     def service_actions(self) -> None:
         """Ends connections whose time is up: each read of the library may take as long as the one before."""
