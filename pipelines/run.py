@@ -25,7 +25,7 @@ from pipelines import log
 from pipelines.config import RunConfig
 from pipelines.console import Display
 from pipelines.engine import jobs
-from pipelines.orchestration import acceptances, disk, leftovers, live_model, lock, plan, schema, workers
+from pipelines.orchestration import acceptances, disk, leftovers, live_model, lock, plan, schema, up_to_date, workers
 from pipelines.orchestration.outcome import NodeFacts
 from pipelines.orchestration.plan import NodePlan, Plan, Request
 from pipelines.orchestration.remote import remote_root
@@ -114,6 +114,7 @@ def _publish_schema(planned: Plan, display: Display) -> None:
 def _nothing_due(config: RunConfig, store: Store, planned: Plan, display: Display) -> RunResult:
     nodes = tuple(NodeFacts(p.node.id, p.action, 0.0, p.reason) for p in planned.nodes)
     facts = gather.facts(config, store, planned, nodes, started=_now(), seconds=0.0, error=None)
+    up_to_date.note(config, planned)
     display.plan(planned, config)
     _publish_schema(planned, display)
     model_card.write_served(facts, config)
