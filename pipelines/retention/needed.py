@@ -43,14 +43,16 @@ def _models(steps: Iterable[Step]) -> set[int]:
 
 
 def _served(pointer: LivePointer | None, candidates: Collection[int], history: History) -> set[int]:
-    """Returns the live and the previous model, and what the plan compares candidates with or trains them from."""
+    """Returns the live and the previous model, and the bases of candidates: the Gate compares spans with their data.
+
+    Baselines need no place here: the Evaluator has read them.
+    """
     if pointer is None:
         return set()
     found = {move.model.artifact for move in (pointer.live, pointer.previous) if move}
     data = {move.model.data_digest for move in pointer.moves if move.model.artifact in found.union(candidates)}
-    chains = [pointer.bases(digest) for digest in sorted(data)]
-    chains += [pointer.baselines(candidate) for candidate in sorted(found.union(candidates))]
-    return found | {first.artifact for chain in chains for first in _first_existing(chain, history)}
+    chains = (pointer.bases(digest) for digest in sorted(data))
+    return found | {base.artifact for chain in chains for base in _first_existing(chain, history)}
 
 
 def _first_existing(models: Iterable[LiveModel], history: History) -> list[LiveModel]:
