@@ -25,13 +25,15 @@ from pipelines import log
 from pipelines.config import RunConfig
 from pipelines.console import Display
 from pipelines.engine import jobs
-from pipelines.orchestration import acceptances, disk, leftovers, live_model, lock, plan, schema, up_to_date, workers
+from pipelines.orchestration import plan, schema, workers
+from pipelines.orchestration.metadata import acceptances, live_model
+from pipelines.orchestration.metadata.store import Store
 from pipelines.orchestration.outcome import NodeFacts
 from pipelines.orchestration.plan import NodePlan, Plan, Request
 from pipelines.orchestration.remote import remote_root
 from pipelines.orchestration.remote.lease import Lease
+from pipelines.orchestration.root import disk, leftovers, lock, up_to_date
 from pipelines.orchestration.runners import dataflow, engines
-from pipelines.orchestration.store import Store
 from pipelines.report import gather, model_card
 from pipelines.report.facts import RunFacts
 

@@ -11,9 +11,9 @@ import pytest
 from components.errors import Locked
 from pipelines import config as run_config
 from pipelines import run
+from pipelines.orchestration.metadata.store import Store
 from pipelines.orchestration.outcome import NodeFacts
 from pipelines.orchestration.remote import lease, remote_root
-from pipelines.orchestration.store import Store
 from pipelines.report import model_card, page
 
 

@@ -34,15 +34,16 @@ from components import beam_workers
 from components.errors import PenstockError
 from components.fitting import component as transform
 from components.storage import durable
-from pipelines import metadata_server
-from pipelines.config import RunConfig
-from pipelines.orchestration import disk, keys, plan, store
+from pipelines.config import RunConfig, metadata_server
+from pipelines.orchestration import keys, plan
 from pipelines.orchestration.audit import Audit, ShardCheck, audit, records_read
+from pipelines.orchestration.metadata import store
 from pipelines.orchestration.outcome import NodeFacts
 from pipelines.orchestration.plan import NodePlan, Plan
 from pipelines.orchestration.remote import object_filesystem
 from pipelines.orchestration.remote.lease import Lease
 from pipelines.orchestration.remote.staging import Staged, Stager, locations
+from pipelines.orchestration.root import disk
 from pipelines.orchestration.runners import beam_translation, engines
 
 _NO_AUDIT = Audit()

@@ -13,11 +13,12 @@ from components.redact import redact
 from components.serving.live import Move
 from components.storage.location import Location
 from pipelines.config import RunConfig
-from pipelines.orchestration import live_model, plan
+from pipelines.orchestration import plan
+from pipelines.orchestration.metadata import live_model
+from pipelines.orchestration.metadata.store import Artifact, Execution, Store
 from pipelines.orchestration.outcome import NodeFacts
 from pipelines.orchestration.plan import Plan
 from pipelines.orchestration.remote.mirror import near
-from pipelines.orchestration.store import Artifact, Execution, Store
 from pipelines.report import model_card, trained
 from pipelines.report.facts import RunFacts, SampleImage, SliceFacts, Threshold
 

@@ -15,10 +15,12 @@ from components.storage import durable
 from components.storage.location import Location
 from components.storage.objects import ObjectPath
 from pipelines.config import RunConfig
-from pipelines.orchestration import graph, live_model, lock
-from pipelines.orchestration.remote import mirror, remote_root, seals
+from pipelines.orchestration import graph
+from pipelines.orchestration.metadata import live_model, seals
+from pipelines.orchestration.metadata.store import Store
+from pipelines.orchestration.remote import mirror, remote_root
 from pipelines.orchestration.remote.lease import Lease
-from pipelines.orchestration.store import Store
+from pipelines.orchestration.root import lock
 from pipelines.retention import garbage
 from pipelines.retention.garbage import Garbage
 from pipelines.retention.sizes import DiskUse

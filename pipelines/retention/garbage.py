@@ -23,10 +23,12 @@ from components.serving.live import LivePointer
 from components.storage import durable
 from components.storage.location import Location, location
 from pipelines.config import RunConfig
-from pipelines.orchestration import graph, history, leftovers, live_model, schema, up_to_date
-from pipelines.orchestration.history import FINISHED, History
+from pipelines.orchestration import graph, schema
+from pipelines.orchestration.metadata import history, live_model
+from pipelines.orchestration.metadata.history import FINISHED, History
+from pipelines.orchestration.metadata.store import Store
 from pipelines.orchestration.remote import mirror
-from pipelines.orchestration.store import Store
+from pipelines.orchestration.root import leftovers, up_to_date
 from pipelines.retention.needed import needed
 
 SUPERSEDED, LEFTOVER, WORKING = "superseded artifact", "leftover of a run", "working files"

@@ -10,7 +10,7 @@ The lineage ends at other models: that of a base's base is not followed, or noth
 from collections.abc import Collection, Iterable, Iterator
 
 from components.serving.live import LiveModel, LivePointer
-from pipelines.orchestration.history import FINISHED, History, Keyed, Step
+from pipelines.orchestration.metadata.history import FINISHED, History, Keyed, Step
 
 _OTHER_MODELS = ("base_model", "baseline_model")  # inputs that lead to another model
 _MODEL_KEYS = ("model", *_OTHER_MODELS)

@@ -28,7 +28,7 @@ from components.fitting.analysis.shards import ShardAnalyzer
 from components.records import manifest
 from components.records.ledger import Entry
 from components.records.roles import Column
-from components.records.tfrecord import TFRecordWriter
+from components.records.tfrecord.framing import TFRecordWriter
 from components.settings.gate import Gate
 from components.settings.transform import Fit
 from pipelines.orchestration.audit import audit

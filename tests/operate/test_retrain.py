@@ -20,8 +20,9 @@ from pipelines.config import RunConfig
 from pipelines.operate import retrain, ticks, window
 from pipelines.operate.retrain import RetrainRequest
 from pipelines.operate.ticks import Attempt
-from pipelines.orchestration import lock, schema
+from pipelines.orchestration import schema
 from pipelines.orchestration.outcome import NodeFacts
+from pipelines.orchestration.root import lock
 from pipelines.report.facts import RunFacts
 from pipelines.run import RunResult
 

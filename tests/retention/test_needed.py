@@ -6,7 +6,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from components.serving.live import LiveModel, LivePointer, Move, follow
-from pipelines.orchestration.history import History, Step
+from pipelines.orchestration.metadata.history import History, Step
 from pipelines.retention.needed import needed
 
 KEPT_RUNS = 3
