@@ -25,6 +25,8 @@ from pipelines.retention import garbage
 from pipelines.retention.garbage import Garbage
 from pipelines.retention.sizes import DiskUse
 
+_SEALED = (garbage.SUPERSEDED, garbage.LEFTOVER, garbage.VERSION)
+
 
 @dataclass(frozen=True)
 class Collected:
@@ -92,21 +94,20 @@ def _delete(config: RunConfig, store: Store, found: Sequence[Garbage], lease: Le
     for each in found:
         if lease is not None:
             lease.require()
+        if each.kind in _SEALED:
+            seals.remove(config, each.place)
         if each.kind == garbage.VERSION:
-            seals.remove(config, each.place)
             versions.remove(each.place)
-            continue
-        if each.kind in (garbage.SUPERSEDED, garbage.LEFTOVER):
-            seals.remove(config, each.place)
         for place in _places(config, [each]):
             durable.remove(place)
 
 
 def _places(config: RunConfig, found: Sequence[Garbage]) -> list[Location]:
-    """Returns what is deleted, with the local copies of what is on an object store."""
-    places: list[Location] = [each.place for each in found]
-    remote = (place for place in places if isinstance(place, ObjectPath) and config.store is not None)
+    """Returns what is deleted: the garbage, its seals on this machine, and local copies of what is on a store."""
     copies = mirror.Mirror(config) if config.store is not None else None
+    places: list[Location] = [each.place for each in found]
+    places += [seals.path(config, each.place) for each in found if each.kind in _SEALED]
+    remote = [each.place for each in found if isinstance(each.place, ObjectPath)]
     return [*places, *(copies.local(place) for place in remote if copies and copies.holds(str(place)))]
 
 
