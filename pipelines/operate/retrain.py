@@ -49,6 +49,7 @@ class RetrainRequest:
 
     span: str | None = None  # None: the newest that is due
     zone: tzinfo = timezone.utc  # of dates
+    at: datetime | None = None  # when the newest span is looked up, on the clock of that zone; None: now
     timeout: float = 0  # seconds to wait for the span
     again: bool = False  # even if the tick is done, or older than the live model
     dry_run: bool = False
@@ -305,7 +306,7 @@ def _check(config: RunConfig) -> None:
 
 
 def _resolve(config: RunConfig, request: RetrainRequest, span: str | None) -> Window:
-    rule, now = config.settings.ingest.window, datetime.now(request.zone)
+    rule, now = config.settings.ingest.window, request.at or datetime.now(request.zone)
     return window.resolve(config.data, rule, span, paths.matches, now)
 
 

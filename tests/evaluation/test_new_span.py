@@ -237,6 +237,15 @@ def test_drift_stops_the_run(
     assert [each["id"] for each in stopped.value.drift["measures"] if each["open"]] == [finding]
 
 
+def test_the_new_words_are_kept_for_a_chart(run_gate: Callable[..., Any]) -> None:
+    """Words with tokens that the live model does not know, and the share of the texts that have them."""
+    found = run_gate(with_new_tokens, drift="warn")
+    (words,) = [each["distributions"] for each in found["measures"] if each["id"] == "drift:text"]
+
+    assert sorted(words["names"][:3]) == ["neu", "nouveau", "新しい"]
+    assert (words["live"][:3], words["new"][:3]) == ([0, 0, 0], [1, 1, 1])
+
+
 def test_an_accepted_finding_passes(run_gate: Callable[..., Any]) -> None:
     """The verdict says who accepted it, and why; one that was not found is noted."""
     found = run_gate(older, accepted=["drift:age", "drift:plan"])

@@ -103,6 +103,12 @@ def test_a_late_span_fails(data: Data) -> None:
     assert data.attempts() == [("late", 9)]
 
 
+def test_the_span_of_another_time_is_retrained(data: Data) -> None:
+    """At noon of the fourth day, the third one was over and is due, whatever the clock says now."""
+    with pytest.raises(Late, match="span 2026-11-03 is not there"):
+        data.retrain(span=None, at=datetime(2026, 11, 4, 12))  # noqa: DTZ001 - on the clock of the dates
+
+
 def test_a_late_span_is_skipped(data: Data) -> None:
     """C7: by policy, with an exit code of its own."""
     with pytest.raises(Skipped, match=r"span 2026-11-03 is skipped, because it is not there"):

@@ -98,6 +98,12 @@ class Store:
         events = self._store.get_events_by_execution_ids([execution_id])
         return {event.artifact_id for event in events if event.type == pb.Event.INPUT}
 
+    def inputs(self, execution_id: int) -> dict[str, Artifact]:
+        """Returns an artifact per input of an execution, by the name of the input."""
+        events = [e for e in self._store.get_events_by_execution_ids([execution_id]) if e.type == pb.Event.INPUT]
+        keys = {event.artifact_id: event.path.steps[0].key for event in events}
+        return {keys[each.id]: _artifact(each, keys[each.id]) for each in self._store.get_artifacts_by_id(list(keys))}
+
     def outputs(self, execution_id: int) -> list[Artifact]:
         """Returns the output artifacts of an execution."""
         events = self._store.get_events_by_execution_ids([execution_id])
@@ -129,9 +135,7 @@ class Store:
         The keys are those of the Trainer's inputs, and `statistics`.
         """
         made = [e.execution_id for e in self._store.get_events_by_artifact_ids([model]) if e.type == pb.Event.OUTPUT]
-        events = [e for e in self._store.get_events_by_execution_ids(made) if e.type == pb.Event.INPUT]
-        keys = {event.artifact_id: event.path.steps[0].key for event in events}
-        found = {keys[each.id]: _artifact(each, keys[each.id]) for each in self._store.get_artifacts_by_id(list(keys))}
+        found = {name: each for execution in made for name, each in self.inputs(execution).items()}
         examples = found["examples"].id if "examples" in found else None
         for execution in self.finished("StatisticsGen"):
             if examples in self.input_ids(execution.id):
