@@ -14,5 +14,5 @@ class Gc(Section):
     )
     keep_logs: int = pydantic.Field(50, ge=1, description="newest logs of runs that are kept")
     after_tick: bool = pydantic.Field(
-        True, description="whether a schedule collects after each of its ticks; other commands never do by themselves"
+        True, description="whether `penstock retrain` collects after a tick that has run; `penstock run` never does"
     )

@@ -39,5 +39,4 @@ def gc(
     done = collect.collect(chosen, dry_run=dry_run, wait=wait, take_over=take_over)
     for each in done.garbage:
         typer.echo(f"  {each.kind:<20} {each.place}")
-    for line in done.lines(dry_run=dry_run):
-        typer.echo(line)
+    typer.echo(done.text(dry_run=dry_run))

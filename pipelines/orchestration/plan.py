@@ -161,20 +161,19 @@ class _Planner:
         running = [up for up in node.upstream if self.decided[up].action == RUN]
         if running:
             return NodePlan(node, RUN, f"after {running[0]}, which runs", wanted, parameters=parameters)
-        refusal = deleted = ""
+        refusal = ""
         for execution in self._store.finished(node.id):
             if execution.fingerprint.get("key") != wanted["key"] or not self._same_inputs(node, execution):
                 continue
             outputs = tuple(self._store.outputs(execution.id))
             if not all(artifact.live for artifact in outputs):
-                deleted = "its output was deleted"
+                refusal = refusal or "its output was deleted"
                 continue
             broken = self._broken(node, outputs)
             if broken is None:
                 return NodePlan(node, CACHED, reasons.unchanged(node), wanted, execution, outputs)
             refusal = refusal or f"its output was tampered with: {broken}"
-        reason = refusal or deleted or self._explain(node, wanted)
-        return NodePlan(node, RUN, reason, wanted, parameters=parameters)
+        return NodePlan(node, RUN, refusal or self._explain(node, wanted), wanted, parameters=parameters)
 
     def _parameters(self, node: Node) -> Mapping[str, str]:
         """Returns what the plan finds for a node: the live model's data, whose spans are not new; what was accepted."""

@@ -9,7 +9,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from components.errors import Locked
+from components.redact import redact
 from components.serving import versions
 from components.storage import durable
 from components.storage.location import Location
@@ -36,13 +36,13 @@ class Collected:
     freed: int  # bytes
     kept: int
 
-    def lines(self, *, dry_run: bool) -> list[str]:
-        """Returns a summary for people."""
+    def text(self, *, dry_run: bool) -> str:
+        """Returns a line for people."""
         kinds = dict.fromkeys(each.kind for each in self.garbage)
         counts = {kind: sum(each.kind == kind for each in self.garbage) for kind in kinds}
         named = ", ".join(f"{count:,} x {kind}" for kind, count in counts.items()) or "nothing to delete"
         verb = "would free" if dry_run else "freed"
-        return [f"{verb} {self.freed / 1e6:,.1f} MB; {self.kept / 1e6:,.1f} MB stay: {named}"]
+        return f"{verb} {self.freed / 1e6:,.1f} MB; {self.kept / 1e6:,.1f} MB stay: {named}"
 
 
 def collect(config: RunConfig, *, dry_run: bool = False, wait: bool = False, take_over: bool = False) -> Collected:
@@ -76,16 +76,16 @@ def collect(config: RunConfig, *, dry_run: bool = False, wait: bool = False, tak
 
 
 def after_tick(config: RunConfig, say: Callable[[str], None]) -> Collected | None:
-    """Collects after a tick of a schedule, as `gc.after_tick` asks; None if not, or if a run has the root."""
+    """Collects after a tick, as `gc.after_tick` asks; whatever goes wrong is said, and changes nothing for the tick."""
     if not config.settings.gc.after_tick:
         return None
     try:
         done = collect(config)
-    except Locked as reason:
-        say(f"not collected: {reason}")
+    except Exception as reason:  # noqa: BLE001 - the verdict on the tick stands
+        say(f"nothing was collected: {redact(str(reason)) or type(reason).__name__}")
         return None
-    for line in done.lines(dry_run=False) if done.garbage else ():
-        say(line)
+    if any(each.kind != garbage.WORKING for each in done.garbage):
+        say(f"collected: {done.text(dry_run=False)}")
     return done
 
 
