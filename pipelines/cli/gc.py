@@ -1,14 +1,24 @@
-"""`penstock gc`: deletes what a pipeline no longer needs."""
+"""`penstock gc`: deletes what pipelines no longer need."""
 
-from typing import Annotated
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from pipelines.cli.options import Metadata, Name, Root, Set, SettingsFile, State, TakeOver, TaskName, Wait
+from components.tasks import NAMES
+from pipelines.cli.options import Metadata, Name, Root, Set, SettingsFile, State, TakeOver, Wait
+
+if TYPE_CHECKING:
+    from pipelines.config import RunConfig
 
 
 def gc(
-    task: TaskName,
+    task: Annotated[
+        str | None,
+        typer.Argument(metavar="[TASK]", help=f"The task: {', '.join(NAMES)}. Default: every pipeline below --root."),
+    ] = None,
     root: Root = None,
     state: State = None,
     metadata: Metadata = None,
@@ -26,17 +36,32 @@ def gc(
     from pipelines import config
     from pipelines.retention import collect
 
-    chosen = config.make(
-        task,
-        data=".",  # is not read
-        root=root,
-        state=state,
-        metadata=metadata,
-        name=name,
-        settings_file=settings_file,
-        flags=[*(flags or ()), *([f"gc.keep_runs={keep}"] if keep else [])],
-    )
-    done = collect.collect(chosen, dry_run=dry_run, wait=wait, take_over=take_over)
-    for each in done.garbage:
-        typer.echo(f"  {each.kind:<20} {each.place}")
-    typer.echo(done.text(dry_run=dry_run))
+    chosen = [*(flags or ()), *([f"gc.keep_runs={keep}"] if keep else [])]
+    if task is None:
+        found = list(_known(Path(root or "runs"), chosen))
+    else:
+        places = {"root": root, "state": state, "metadata": metadata, "name": name, "settings_file": settings_file}
+        found = [config.make(task, data=".", **places, flags=chosen)]  # type: ignore[arg-type]
+    for each in found:
+        done = collect.collect(each, dry_run=dry_run, wait=wait, take_over=take_over)
+        for piece in done.garbage:
+            typer.echo(f"  {piece.kind:<20} {piece.place}")
+        typer.echo(f"{each.name}: {done.text(dry_run=dry_run)}")
+
+
+def _known(folder: Path, flags: Sequence[str]) -> "Iterator[RunConfig]":
+    """Yields the pipelines below a folder, each with the settings of its newest run."""
+    from components.settings import tree
+    from pipelines import config
+    from pipelines.watch import pipelines
+
+    for each in pipelines.find(folder.absolute()):
+        call = pipelines.newest_call(each.calls)
+        if call is None:
+            typer.echo(f"{each.name} in {each.state}: left out, because it has no run with a run id; name its task")
+            continue
+        state = None if isinstance(each.root, Path) else str(each.state)
+        metadata = None if isinstance(each.metadata, Path) else str(each.metadata)
+        made = config.make(call.task, data=".", root=str(each.root), state=state, metadata=metadata, name=each.name)
+        overlays = [made.task.defaults, call.settings, *map(tree.parse_flag, flags)]
+        yield replace(made, settings=config.load_settings(overlays))

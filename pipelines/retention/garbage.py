@@ -33,6 +33,7 @@ from pipelines.retention.needed import needed
 
 SUPERSEDED, LEFTOVER, WORKING = "superseded artifact", "leftover of a run", "working files"
 VERSION, CHECKPOINTS, SPAN, LOG = "served version", "checkpoints", "counts of a span", "log"
+_LOGS = ("*.log", "schedule/*.txt")  # of runs, and of what the processes of a schedule printed
 _EXAMPLES = ("Ingest", "Extract")  # nodes whose outputs name their spans
 
 
@@ -66,8 +67,9 @@ class _Finder:
         checkpoints = leftovers.old_checkpoints(self._config, self._store)
         yield from (Garbage(CHECKPOINTS, folder) for folder in checkpoints)
         yield from self._spans()
-        logs = sorted(self._config.logs.glob("*.log"), key=lambda log: (log.stat().st_mtime, log.name))
-        yield from (Garbage(LOG, log) for log in logs[: -self._config.settings.gc.keep_logs])
+        for pattern in _LOGS:
+            logs = sorted(self._config.logs.glob(pattern), key=lambda log: (log.stat().st_mtime, log.name))
+            yield from (Garbage(LOG, log) for log in logs[: -self._config.settings.gc.keep_logs])
 
     def _artifacts(self) -> Iterator[Garbage]:
         for node in sorted({*self._store.nodes(), *(each.id for each in graph.nodes(self._config.settings))}):

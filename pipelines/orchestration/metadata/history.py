@@ -6,6 +6,7 @@ from typing import Any
 
 from ml_metadata.proto import metadata_store_pb2 as pb
 
+from pipelines.journal import run_id
 from pipelines.orchestration.metadata.store import Store
 
 FINISHED = ("COMPLETE", "CACHED")
@@ -58,10 +59,12 @@ def _steps(store: Store) -> list[Step]:
 
 
 def _runs(store: Store, mine: set[int]) -> list[frozenset[int]]:
-    """Returns the executions of each run, that with the newest execution first."""
-    contexts = store.client.get_contexts_by_type("pipeline_run")
-    found = (mine & {each.id for each in store.client.get_executions_by_context(context.id)} for context in contexts)
-    return sorted(map(frozenset, filter(None, found)), key=max, reverse=True)
+    """Returns the executions of each run, of all its calls, that with the newest execution first."""
+    found: dict[str, set[int]] = {}
+    for context in store.client.get_contexts_by_type("pipeline_run"):
+        executions = {each.id for each in store.client.get_executions_by_context(context.id)}
+        found.setdefault(run_id.of_context(context.name), set()).update(mine & executions)
+    return sorted(map(frozenset, filter(None, found.values())), key=max, reverse=True)
 
 
 def _parts(ids: list[int]) -> Iterable[Any]:
