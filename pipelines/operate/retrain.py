@@ -143,6 +143,7 @@ class _Tick:
     def _run(self, config: RunConfig) -> int:
         from pipelines import run  # a third of the time of a tick that is done
         from pipelines.orchestration.plan import Request
+        from pipelines.retention import collect
 
         nodes = Request(accept=self._request.accept, because=self._request.because)
         if self._request.dry_run:
@@ -158,6 +159,7 @@ class _Tick:
             self._ledger.add_scores(attempt, scores)
         if before and (changed := _changed_classes(before.classes, attempt.classes)):
             self._say(changed)
+        collect.after_tick(config, self._say)
         self._say(self._last_line(attempt))
         return result.exit_code
 
