@@ -2,9 +2,9 @@
 
     Ingest ─► … ─► Evaluator ─► Pusher      each task: penstock retrain --at TICK --run-id DAG_RUN --to NODE
 
-Every task asks for the pipeline up to its node, for the span of the DAG run's time. What is up to date is not run again;
-if data is corrected while the DAG runs, the nodes that it concerns run once more, instead of going on with old data. The
-last task asks for all of it, and so records the verdict.
+Every task asks for the pipeline up to its node, for the span of the DAG run's time. What is up to date is not run
+again; if data is corrected while the DAG runs, the nodes that it concerns run once more, instead of going on with old
+data. The last task asks for all of it, and so records the verdict.
 """
 
 from datetime import timedelta
