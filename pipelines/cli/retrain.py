@@ -14,6 +14,7 @@ from pipelines.cli.options import (
     Metadata,
     Name,
     Root,
+    RunId,
     Runner,
     Schema,
     Set,
@@ -23,6 +24,7 @@ from pipelines.cli.options import (
     TaskName,
     To,
     Wait,
+    origin_of,
     settings_flags,
 )
 
@@ -74,6 +76,7 @@ def retrain(
     wait: Wait = False,
     take_over: TakeOver = False,
     runner: Runner = None,
+    run_id: RunId = None,
 ) -> None:
     """Train on the window of a span, and push the model if it is good enough; done spans are left alone."""
     from pipelines import config
@@ -104,5 +107,6 @@ def retrain(
         take_over=take_over,
         accept=tuple(accept or ()),
         because=because,
+        origin=origin_of(run_id),
     )
     raise typer.Exit(operate.retrain(chosen, request, typer.echo))

@@ -8,7 +8,6 @@ for each node:  up to date ─► its outputs are published again, in state CACH
 
 import time
 from collections.abc import Callable, Mapping
-from datetime import datetime
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -61,6 +60,7 @@ class LocalRunner:
         started: Started,
         finished: Finished,
         engine: engines.Prepared,
+        context: str,
         lease: Lease | None = None,
     ) -> None:
         """Takes a plan and what runs it.
@@ -71,17 +71,17 @@ class LocalRunner:
             started: called at the start of each node.
             finished: called at its end.
             engine: runs Beam pipelines.
+            context: name of the pipeline_run context in MLMD; a new one.
             lease: lock of a root on an object store.
         """
         self._config, self._plan, self._started, self._finished = config, planned, started, finished
         self._shards, self._stager, self._engine = ShardCheck(), Stager(config, lease), engine
-        self._lease = lease
+        self._context, self._lease = context, lease
 
     def run(self, pipeline: pipeline_pb2.Pipeline) -> None:
         """Runs every node of the plan in topological order; raises what the first failing node raised."""
-        run_id = datetime.now().astimezone().isoformat()
         runtime_parameter_utils.substitute_runtime_parameter(
-            pipeline, {constants.PIPELINE_RUN_ID_PARAMETER_NAME: run_id}
+            pipeline, {constants.PIPELINE_RUN_ID_PARAMETER_NAME: self._context}
         )
         deployment = runner_utils.extract_local_deployment_config(pipeline)
         connection = metadata_server.connection(self._config.metadata)  # the compiled one has no password

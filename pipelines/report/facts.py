@@ -94,3 +94,4 @@ class RunFacts:
     live_version: int | None = None  # of the pipeline, which may be another one
     proof: Mapping[str, Any] = field(default_factory=dict)  # proof.json: whether the export predicts as training does
     card: Mapping[str, Any] = field(default_factory=dict)  # the model card; empty without a model
+    run: str = ""  # its id

@@ -31,7 +31,7 @@ _SAMPLES = 30
 
 def facts(
     config: RunConfig, store: Store, planned: Plan, nodes: tuple[NodeFacts, ...],
-    *, started: str, seconds: float, error: BaseException | None,
+    *, run: str, started: str, seconds: float, error: BaseException | None,
 ) -> RunFacts:  # fmt: skip
     """Returns the facts of a run, whether it succeeded or failed."""
     used = _executions(store, planned, nodes)
@@ -44,6 +44,7 @@ def facts(
     found = RunFacts(
         pipeline=config.name,
         task=config.task.name,
+        run=run,
         started=started,
         seconds=seconds,
         outcome=_outcome(planned, blessed, pushed, evaluated, error, pointer.live if pointer else None),

@@ -45,6 +45,7 @@ class Execution:
     ledger: dict[str, Any] | None
     facts: dict[str, Any]
     updated: int = 0  # milliseconds since 1970
+    created: int = 0  # the same
 
 
 @dataclass(frozen=True)
@@ -74,6 +75,33 @@ class Store:
     def finished(self, node: str) -> Iterator[Execution]:
         """Yields the executions that ran and succeeded, newest first."""
         return (execution for execution in self.executions(node) if execution.state == "COMPLETE")
+
+    def by_run(self, newest: int | None = None) -> dict[str, list[Execution]]:
+        """Returns the executions of each run, oldest first, by the name of its pipeline_run context, newest run first.
+
+        Args:
+            newest: how many runs; None: all.
+        """
+        prefix = f"{self._pipeline}."
+        contexts = [each for each in self._store.get_contexts_by_type("node") if each.name.startswith(prefix)]
+        nodes = {
+            execution.id: context.name.removeprefix(prefix)
+            for context in contexts
+            for execution in self._store.get_executions_by_context(context.id)
+        }
+        runs: dict[str, list[Execution]] = {}
+        # Of a server's database, also the runs of other pipelines.
+        for context in sorted(self._store.get_contexts_by_type("pipeline_run"), key=lambda each: each.id, reverse=True):
+            found = [each for each in self._store.get_executions_by_context(context.id) if each.id in nodes]
+            if found:
+                runs[context.name] = [_execution(each, nodes[each.id]) for each in sorted(found, key=lambda e: e.id)]
+            if len(runs) == newest:
+                break
+        return runs
+
+    def pipelines(self) -> list[str]:
+        """Returns the names of all pipelines in the database."""
+        return sorted(context.name for context in self._store.get_contexts_by_type("pipeline"))
 
     def input_ids(self, execution_id: int) -> set[int]:
         """Returns the ids of the artifacts that an execution read."""
@@ -254,6 +282,7 @@ def _execution(execution: Any, node: str) -> Execution:
         ledger=_json(properties, LEDGER),
         facts=_json(properties, FACTS) or {},
         updated=execution.last_update_time_since_epoch,
+        created=execution.create_time_since_epoch,
     )
 
 
