@@ -11,6 +11,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 
+import psutil
 import pytest
 
 TOOLS = Path(__file__).resolve().parents[2] / ".tools"
@@ -50,7 +51,12 @@ class Airflow:
     def command(self, *arguments: str) -> None:
         """Runs a command of Airflow."""
         done = subprocess.run(
-            [self.program, *arguments], env=self._environment, cwd=self.home, capture_output=True, text=True, check=False
+            [self.program, *arguments],
+            env=self._environment,
+            cwd=self.home,
+            capture_output=True,
+            text=True,
+            check=False,
         )
         assert done.returncode == 0, done.stdout[-3000:] + done.stderr[-3000:]
 
@@ -73,12 +79,9 @@ class Airflow:
         for process in self._processes:
             with contextlib.suppress(ProcessLookupError):
                 os.killpg(process.pid, signal.SIGTERM)
-        for process in self._processes:
-            try:
-                process.wait(30)
-            except subprocess.TimeoutExpired:
-                os.killpg(process.pid, signal.SIGKILL)
-                process.wait()
+        left = [psutil.Process(process.pid) for process in self._processes if process.poll() is None]
+        for each in psutil.wait_procs(left, timeout=30)[1]:
+            os.killpg(each.pid, signal.SIGKILL)
 
     def run(self, dag: str) -> tuple[str, dict[str, str], dict[str, int]]:
         """Triggers a DAG and waits for its end; returns its state, and state and number of tries of each task."""
@@ -88,7 +91,9 @@ class Airflow:
         while time.monotonic() < deadline:
             ((state,),) = self._query("SELECT state FROM dag_run WHERE run_id = ?", f"test-{dag}")
             if state in _ENDED:
-                rows = self._query("SELECT task_id, state, try_number FROM task_instance WHERE run_id = ?", f"test-{dag}")
+                rows = self._query(
+                    "SELECT task_id, state, try_number FROM task_instance WHERE run_id = ?", f"test-{dag}"
+                )
                 return state, {task: ended for task, ended, _ in rows}, {task: tries for task, _, tries in rows}
             time.sleep(1)
         raise AssertionError(f"{dag} did not end within {_LONGEST} s; see {self.home}")

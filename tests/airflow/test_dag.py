@@ -42,12 +42,19 @@ def export(home: Path, name: str, data: Path, dags: Path, *settings: str) -> Non
     chosen = ["train.epochs=1", "evaluate.min_accuracy=0", *settings]
     flags = [word for setting in chosen for word in ("--set", setting)]
     pattern = f"{data}/{{YYYY}}-{{MM}}-{{DD}}/*.csv"
-    for words in (["add", *names, "--data", pattern, "--cron", NEVER, *flags], ["export", "airflow", *names, "--out", str(dags)]):
+    for words in (
+        ["add", *names, "--data", pattern, "--cron", NEVER, *flags],
+        ["export", "airflow", *names, "--out", str(dags)],
+    ):
         subprocess.run([PENSTOCK, "schedule", *words], cwd=home, check=True, capture_output=True)
     (file,) = dags.glob(f"*{name}.py")
     text = file.read_text()
     assert '"retries": 2, "retry_delay": timedelta(minutes=5)' in text
-    file.write_text(text.replace('"retries": 2, "retry_delay": timedelta(minutes=5)', '"retries": 1, "retry_delay": timedelta(seconds=1)'))
+    file.write_text(
+        text.replace(
+            '"retries": 2, "retry_delay": timedelta(minutes=5)', '"retries": 1, "retry_delay": timedelta(seconds=1)'
+        )
+    )
 
 
 def test_the_scheduler_runs_the_dag(airflow: Any, tmp_path: Path) -> None:
