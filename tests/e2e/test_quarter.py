@@ -19,6 +19,7 @@ from typing import Any
 
 import pytest
 
+from components.errors import DiskFull
 from components.serving import live
 from pipelines.operate.ticks import TickLedger
 from pipelines.orchestration.metadata.store import Store
@@ -108,7 +109,8 @@ class Quarter:
         flags = [word for setting in CHOSEN for word in ("--set", setting)]
         data = home / "data" / "{YYYY}-{MM}-{DD}" / "*.csv"
         self.schedule = PipelineSchedule(
-            name="sales", task="tabular", arguments=("--data", str(data), "--root", str(root), "--name", "sales", *flags),
+            name="sales", task="tabular",
+            arguments=("--data", str(data), "--root", str(root), "--name", "sales", *flags),
             folder=str(home), rule="cron 30 2 * * *", zone="Africa/Casablanca",
             since=datetime(2026, 1, 31, 12, tzinfo=timezone.utc),
         )  # fmt: skip
@@ -193,83 +195,121 @@ def wait_until(condition: Callable[[], bool]) -> None:
         time.sleep(0.05)
 
 
+def clock_is_set_back(quarter: Quarter) -> None:
+    """By an hour, as the law says, and then by two hours, by somebody."""
+    before = len(quarter.children)
+    quarter.pass_by([SET_BACK])
+    quarter.at(SET_BACK, seconds=3601)  # the clock on the wall shows 02:30 again
+    quarter.at(SET_BACK, seconds=-7200)
+    quarter.at(SET_BACK)
+
+    assert len(quarter.children) == before + 1
+
+
+def scheduler_is_down(quarter: Quarter) -> None:
+    """For three days, until half past twelve."""
+    quarter.at(DOWN[-1], seconds=10 * 3600)
+    quarter.ended()
+
+
+def run_is_long(quarter: Quarter) -> None:
+    """It goes on when the next tick is due."""
+    quarter.at(LONG)
+    os.kill(quarter.children[-1].pid, signal.SIGSTOP)
+    quarter.at(LONG + 1)
+    os.kill(quarter.children[-1].pid, signal.SIGCONT)
+    quarter.ended()
+
+
+def run_is_killed(quarter: Quarter) -> None:
+    """In the Trainer; the scheduler starts it again."""
+    quarter.at(KILLED_RUN)
+    wait_until(quarter.is_training)
+    os.kill(quarter.children[-1].pid, signal.SIGKILL)
+    quarter.ended()
+    quarter.ended()
+
+
+def disk_is_full(quarter: Quarter, disk: Path) -> None:
+    """But for 200 KB, for one tick."""
+    free = os.statvfs(disk)
+    (disk / "ballast").write_bytes(bytes(free.f_bavail * free.f_frsize - 200_000))
+    quarter.pass_by([FULL])
+    (disk / "ballast").unlink()
+
+
+def scheduler_is_killed(quarter: Quarter) -> None:
+    """Its run goes on, and another scheduler notes how it ends."""
+    (scheduler,) = quarter.schedulers(KILLED_SCHEDULER, 1)
+    wait_until(lambda: (found := quarter.record(KILLED_SCHEDULER)) is not None and bool(found.process))
+    os.kill(scheduler.pid or 0, signal.SIGKILL)
+    scheduler.join()
+    orphan = quarter.record(KILLED_SCHEDULER)
+    assert orphan is not None
+    assert processes.is_alive(orphan.process)
+    quarter.scheduler.step()
+    wait_until(lambda: not processes.is_alive(orphan.process))
+    quarter.scheduler.step()
+
+
+def schedulers_race(quarter: Quarter) -> None:
+    """Two at the same moment: one starts the tick, the other does nothing."""
+    racing = quarter.schedulers(RACE, 2)
+    for process in racing:
+        process.join()
+
+    assert sorted(process.exitcode or 0 for process in racing) == [0, 1]
+
+
 def test_every_tick_ends_once_in_the_state_that_its_policy_names(
     tmp_path: Path, fork_server: Any, mounted: Callable[[Path, str], AbstractContextManager[Path]]
 ) -> None:
     """C1, C2, C3, C4: ninety ticks, with all that happens in a quarter, on a disk of 400 MB."""
     with mounted(tmp_path / "disk", "400m") as disk:
         quarter = Quarter(tmp_path, disk / "root", fork_server)
-        expected = dict.fromkeys(range(TICKS), "skipped") | dict.fromkeys(WITH_DATA, "pushed")
-
         quarter.pass_by(range(SET_BACK))
-        before = len(quarter.children)
-        quarter.pass_by([SET_BACK])
-        quarter.at(SET_BACK, seconds=3601)  # the clock on the wall shows 02:30 again
-        quarter.at(SET_BACK, seconds=-7200)  # somebody sets the clock back by two hours
-        quarter.at(SET_BACK)
-        assert len(quarter.children) == before + 1
-
+        clock_is_set_back(quarter)
         quarter.pass_by(range(SET_BACK + 1, DOWN[0]))
-        quarter.at(DOWN[-1], seconds=10 * 3600)  # nothing has looked at the clock for three days
-        quarter.ended()
-        expected |= dict.fromkeys(DOWN[:-1], "missed")
-
+        scheduler_is_down(quarter)
         quarter.pass_by(range(DOWN[-1] + 1, LONG))
-        quarter.at(LONG)
-        os.kill(quarter.children[-1].pid, signal.SIGSTOP)
-        quarter.at(LONG + 1)
-        os.kill(quarter.children[-1].pid, signal.SIGCONT)
-        quarter.ended()
-
+        run_is_long(quarter)
         quarter.pass_by(range(LONG + 2, KILLED_RUN))
-        quarter.at(KILLED_RUN)
-        wait_until(quarter.is_training)
-        os.kill(quarter.children[-1].pid, signal.SIGKILL)
-        quarter.ended()
-        quarter.ended()  # it was started again
-
-        quarter.pass_by(range(KILLED_RUN + 1, FULL))
-        ballast = disk / "ballast"
-        free = os.statvfs(disk)
-        ballast.write_bytes(bytes(free.f_bavail * free.f_frsize - 200_000))
-        quarter.pass_by([FULL])
-        ballast.unlink()
-        expected |= {FULL: "failed"}
-
+        run_is_killed(quarter)
+        quarter.pass_by(range(KILLED_RUN + 1, FULL))  # the clock is set forward at one of them
+        disk_is_full(quarter, disk)
         quarter.pass_by(range(FULL + 1, KILLED_SCHEDULER))
-        (scheduler,) = quarter.schedulers(KILLED_SCHEDULER, 1)
-        wait_until(lambda: (found := quarter.record(KILLED_SCHEDULER)) is not None and bool(found.process))
-        os.kill(scheduler.pid or 0, signal.SIGKILL)
-        scheduler.join()
-        orphan = quarter.record(KILLED_SCHEDULER)
-        assert orphan is not None
-        assert processes.is_alive(orphan.process)
-        quarter.scheduler.step()
-        wait_until(lambda: not processes.is_alive(orphan.process))
-        quarter.scheduler.step()
-
+        scheduler_is_killed(quarter)
         quarter.pass_by(range(KILLED_SCHEDULER + 1, RACE))
-        racing = quarter.schedulers(RACE, 2)
-        for process in racing:
-            process.join()
-        assert sorted(process.exitcode or 0 for process in racing) == [0, 1]
+        schedulers_race(quarter)
         quarter.pass_by(range(RACE + 1, TICKS))
 
-        records = quarter.ledger.ticks("sales")
-        pointer = live.current(quarter.root, quarter.root / "serving", "sales")
-        attempts = TickLedger(quarter.root / ".penstock" / "ticks" / "sales")
-        pushed = [n for n, record in enumerate(records) if record.state == "pushed"]
-        spans = [(FIRST + timedelta(days=n - 1)).isoformat() for n in pushed]
+        assert_ledger(quarter)
+        assert_agreement(quarter)
 
-        assert [each.tick for each in records] == quarter.ticks
-        assert {n: record.state for n, record in enumerate(records)} == expected
-        assert [n for n, record in enumerate(records) if record.starts > 1] == [KILLED_RUN]
-        assert (
-            records[LONG + 1].reason == f"the run of tick {records[LONG].tick.key} was still going on (--overlap skip)"
-        )
-        assert [records[n].starts for n in DOWN[:-1]] == [0, 0]
-        assert (records[FULL].exit_code, "no space left" in records[FULL].reason) == (7, True), records[FULL]
-        assert pointer is not None
-        assert [move.version for move in pointer.moves] == list(range(1, len(pushed) + 1))
-        assert [[each.outcome for each in attempts.of_span(span)] for span in spans] == [["pushed"]] * len(spans)
-        assert len({record.run_id for record in records if record.starts}) == TICKS - 3  # missed: 2, overlap: 1
+
+def assert_ledger(quarter: Quarter) -> None:
+    """Every tick is there once, in the state that the policy names, and was started as often as it should."""
+    records = quarter.ledger.ticks("sales")
+    expected = dict.fromkeys(range(TICKS), "skipped") | dict.fromkeys(WITH_DATA, "pushed")
+    expected |= dict.fromkeys(DOWN[:-1], "missed") | {FULL: "failed"}
+    starts = dict.fromkeys(range(TICKS), 1) | dict.fromkeys((*DOWN[:-1], LONG + 1), 0) | {KILLED_RUN: 2}
+
+    assert [each.tick for each in records] == quarter.ticks
+    assert {n: record.state for n, record in enumerate(records)} == expected
+    assert {n: record.starts for n, record in enumerate(records)} == starts
+    assert records[LONG + 1].reason == f"the run of tick {records[LONG].tick.key} was still going on (--overlap skip)"
+    assert records[FULL].exit_code == DiskFull.exit_code
+    assert len({record.run_id for record in records if record.starts}) == TICKS - 3
+
+
+def assert_agreement(quarter: Quarter) -> None:
+    """The live pointer and the retrainings' own ledger say the same as the ledger of ticks."""
+    records = quarter.ledger.ticks("sales")
+    pushed = [n for n, record in enumerate(records) if record.state == "pushed"]
+    spans = [(FIRST + timedelta(days=n - 1)).isoformat() for n in pushed]
+    pointer = live.current(quarter.root, quarter.root / "serving", "sales")
+    attempts = TickLedger(quarter.root / ".penstock" / "ticks" / "sales")
+
+    assert pointer is not None
+    assert [move.version for move in pointer.moves] == list(range(1, len(pushed) + 1))
+    assert [[each.outcome for each in attempts.of_span(span)] for span in spans] == [["pushed"]] * len(spans)
