@@ -5,6 +5,7 @@ import os
 import socket
 import threading
 from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
 
 import psutil
@@ -30,14 +31,13 @@ def server(root: Path) -> Iterator[UiServer]:
 def ask(server: UiServer, request: bytes) -> bytes:
     """Sends bytes and returns all that comes back."""
     with socket.create_connection(("127.0.0.1", server.server_port)) as connection:
-        connection.sendall(request)
-        connection.shutdown(socket.SHUT_WR)
         parts = []
-        try:
+        with suppress(OSError):  # the server may refuse a request before all of it was sent
+            connection.sendall(request)
+            connection.shutdown(socket.SHUT_WR)
+        with suppress(ConnectionResetError):
             while part := connection.recv(65536):
                 parts.append(part)
-        except ConnectionResetError:  # refused before all of it was read
-            pass
         return b"".join(parts)
 
 
