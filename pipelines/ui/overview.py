@@ -8,7 +8,7 @@ reason, and the others as usual.
 
 import hashlib
 import re
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
@@ -87,13 +87,34 @@ class Overview:
 
 def read(folder: Path, now: datetime) -> Overview:
     """Returns all pipelines whose root is this folder, or in it."""
-    return Overview(folder, now, tuple(_view(each, now) for each in pipelines.find(folder)))
+    return Overview(folder, now, tuple(_views(folder, now)))
 
 
 def key_of(pipeline: KnownPipeline) -> str:
     """Returns a name for the page of a pipeline: readable, and another one for each state folder and name."""
     digest = hashlib.sha256(f"{pipeline.state.absolute()}\0{pipeline.name}".encode(errors="surrogateescape"))
     return f"{re.sub(r'[^A-Za-z0-9]+', '-', pipeline.name)[:40].strip('-') or 'pipeline'}-{digest.hexdigest()[:8]}"
+
+
+def _views(folder: Path, now: datetime) -> Iterator[PipelineView]:
+    """Yields the pipelines of a folder; of a folder in which a root is damaged, root by root."""
+    try:
+        yield from (_view(each, now) for each in pipelines.find(folder))
+    except PenstockError:
+        inside = sorted(each for each in folder.iterdir() if each.is_dir()) if folder.is_dir() else []
+        if not inside or (folder / "metadata.db").exists():
+            raise
+        for root in inside:
+            yield from _of_root(root, now)
+
+
+def _of_root(root: Path, now: datetime) -> list[PipelineView]:
+    """Returns the pipelines of a root; of a damaged one, the reason."""
+    try:
+        return [_view(each, now) for each in pipelines.find(root)]
+    except PenstockError as error:
+        damaged = KnownPipeline(root.name, "", root, root, root / "serving", root / "metadata.db")
+        return [PipelineView(key_of(damaged), damaged, problem=_said(error))]
 
 
 def _view(pipeline: KnownPipeline, now: datetime) -> PipelineView:
@@ -107,8 +128,12 @@ def _view(pipeline: KnownPipeline, now: datetime) -> PipelineView:
             live.read(pipeline.root) if isinstance(pipeline.root, Path) else None,
             _schedules(pipeline, now),
         )
-    except (PenstockError, OSError) as error:
-        return PipelineView(key, pipeline, problem=redact(str(error)) or type(error).__name__)
+    except Exception as error:  # noqa: BLE001 - whatever is wrong with one pipeline, the others are shown
+        return PipelineView(key, pipeline, problem=_said(error))
+
+
+def _said(error: Exception) -> str:
+    return redact(str(error)) or type(error).__name__
 
 
 def _schedules(pipeline: KnownPipeline, now: datetime) -> tuple[ScheduleView, ...]:

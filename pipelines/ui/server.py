@@ -11,8 +11,10 @@
 
 import re
 import socket
+import sys
 import threading
 import time
+import traceback
 from contextlib import suppress
 from functools import partial
 from http import HTTPStatus
@@ -47,7 +49,6 @@ class UiServer(ThreadingHTTPServer):
     daemon_threads = True
     block_on_close = False
     request_queue_size = 64
-    allow_reuse_address = True
 
     def __init__(self, site: Site, host: str = LOOPBACK[0], port: int = 0) -> None:
         """Binds the address; raises SettingsError if it is not a loopback one, or taken.
@@ -113,8 +114,10 @@ class UiServer(ThreadingHTTPServer):
                 request.shutdown(socket.SHUT_RDWR)
 
     def handle_error(self, request: Any, client_address: Any) -> None:
-        """Says nothing about a client that went away; other errors were answered."""
+        """Says nothing about a client that went away; prints any other error."""
         del request, client_address
+        if not isinstance(sys.exc_info()[1], OSError):
+            print(redact(traceback.format_exc()), file=sys.stderr)
 
 
 class _Handler(BaseHTTPRequestHandler):

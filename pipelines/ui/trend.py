@@ -69,7 +69,7 @@ def trend(name: str, points: Sequence[TrendPoint], limit: float | None = None) -
 
     step = (right - left - 16) / max(1, len(shown) - 1)
     xs = [left + 8 + at * step if len(shown) > 1 else (left + right) / 2 for at in range(len(shown))]
-    named = {0, (len(shown) - 1) // 2, len(shown) - 1}
+    named = {0, len(shown) - 1}
     return Trend(
         name=name,
         last=number(values[-1]),

@@ -37,6 +37,16 @@ def test_a_pipeline_that_cannot_be_read(root: Path, read: Read) -> None:
     assert len(flowers.runs) == 1
 
 
+def test_metadata_that_cannot_be_read(root: Path, read: Read) -> None:
+    """A damaged database is the problem of its own row."""
+    (root / "broken").mkdir()
+    (root / "broken" / "metadata.db").write_bytes(b"no database" * 100)
+    found = {view.pipeline.name: view.problem for view in read().pipelines}
+
+    assert (found["customers"], found["flowers"]) == ("", "")
+    assert "metadata.db: cannot be read" in found["broken"]
+
+
 def test_pages_of_equal_names(tmp_path: Path) -> None:
     """Two pipelines of one name, and names that are no file names, have pages of their own."""
     for folder, name in (("a", "customers"), ("b", "customers"), ("c", "größe & co"), ("d", "größe ? co")):
