@@ -24,12 +24,12 @@ from components.storage.hashing import HashCache, digest_of
 from components.storage.location import Location, location
 from components.training.base import base_model
 from pipelines.config import RunConfig
-from pipelines.orchestration import acceptances, graph, keys, live_model, reasons, spans
+from pipelines.orchestration import graph, keys, reasons
 from pipelines.orchestration import schema as curated
 from pipelines.orchestration.graph import Node
-from pipelines.orchestration.remote import seals
+from pipelines.orchestration.metadata import acceptances, live_artifacts, live_model, seals
+from pipelines.orchestration.metadata.store import Artifact, Execution, Store
 from pipelines.orchestration.schema import Curated
-from pipelines.orchestration.store import Artifact, Execution, Store
 
 RUN, CACHED, KEPT, LOOK_UP, SKIP = "run", "cached", "kept", "look up", "skip"
 FORCED = "forced by --force"
@@ -105,7 +105,7 @@ class _Planner:
         self._wanted = {request.last, *graph.before(request.last, nodes)} if request.last else {n.id for n in nodes}
         self._found: Survey | None = None
         self._broken_base = ""
-        self._live: spans.LiveArtifacts | None = None
+        self._live: live_artifacts.LiveArtifacts | None = None
         self.schema: Curated | None = None
         self.accepted: acceptances.Accepted | None = None
         self.decided: dict[str, NodePlan] = {}
@@ -140,7 +140,9 @@ class _Planner:
     def _keep(self, node: Node) -> NodePlan:
         """Reuses the newest output of a node before --from, whatever has changed since."""
         flag = f"--from {self._request.first}"
-        kept = next((e for e in self._store.finished(node.id) if self._same_inputs(node, e)), None)
+        kept = next(
+            (e for e in self._store.finished(node.id) if self._same_inputs(node, e) and self._are_live(e)), None
+        )
         if kept is None:
             known = next(self._store.finished(node.id), None)
             reason = "has not run on its present inputs" if known else "has no output yet"
@@ -164,6 +166,9 @@ class _Planner:
             if execution.fingerprint.get("key") != wanted["key"] or not self._same_inputs(node, execution):
                 continue
             outputs = tuple(self._store.outputs(execution.id))
+            if not all(artifact.live for artifact in outputs):
+                refusal = refusal or "its output was deleted"
+                continue
             broken = self._broken(node, outputs)
             if broken is None:
                 return NodePlan(node, CACHED, reasons.unchanged(node), wanted, execution, outputs)
@@ -176,7 +181,7 @@ class _Planner:
             return {}
         ingest = self.decided["Ingest"]
         data = ingest.fingerprint["data_digest"]
-        self._live = spans.find_live(
+        self._live = live_artifacts.find_live(
             self._config, self._store, self._pointer, data, has_spans=bool(self._newest_span(ingest))
         )
         if node.id == "StatisticsGen":
@@ -213,11 +218,13 @@ class _Planner:
         read = self._store.input_ids(execution.id)
         return baseline <= read <= available | baseline
 
+    def _are_live(self, execution: Execution) -> bool:
+        """Whether no output of an execution was marked as deleted (`penstock gc`)."""
+        return all(artifact.live for artifact in self._store.outputs(execution.id))
+
     def _broken(self, node: Node, outputs: Iterable[Artifact]) -> str | None:
         """Returns what is wrong with the outputs of an execution, if anything."""
         for artifact in outputs:
-            if not artifact.live:
-                return f"{artifact.name} is not marked live in the metadata"
             if reason := self._broken_folder(artifact.uri):
                 return f"{artifact.name}: {reason}"
             pushed = artifact.properties.get("pushed_destination") if node.id == "Pusher" else None

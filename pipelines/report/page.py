@@ -14,18 +14,20 @@ import re
 from pathlib import Path
 
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
-from markupsafe import Markup
+from markupsafe import Markup, escape
 
 from components.redact import redact
 from components.storage import durable
-from pipelines.report import formatting, sections
+from pipelines.report import formatting, retraining, sections
+from pipelines.report.drift_chart import drift_charts
 from pipelines.report.facts import RunFacts
 from pipelines.report.formatting import fit
+from pipelines.report.lineage_chart import lineage_chart
 from pipelines.report.thumbnails import thumbnail
 
 MAX_SAMPLES = 60
 # Items that the page shows; the full quarantine list is a file of its own.
-_MOST = {"nodes": 60, "rows": 50, "quarantined": 20, "curves": 12, "tiles": 24}
+_MOST = {"nodes": 60, "rows": 50, "quarantined": 20, "curves": 12, "tiles": 24, "drift": 6}
 _SERIES_COLOURS = 6  # of lines and bars, in page.css
 # The marks of node states, so that they are readable without colour.
 _STATE_SHAPES = {
@@ -34,18 +36,22 @@ _STATE_SHAPES = {
     "failed": "M6.5 6.5l7 7M13.5 6.5l-7 7",
     "skipped": "M6 10h8",
     "warning": "M10 5v6.2M10 14v.6",
+    "running": "M8 6.2l5.6 3.8-5.6 3.8z",
 }
 
 
-def write(facts: RunFacts, path: Path) -> None:
-    """Writes the page of a run, whole or not at all."""
-    durable.write_bytes(path, redact(render(facts)).encode(), private=True)
+def write(facts: RunFacts, *paths: Path) -> None:
+    """Writes the page of a run to some files, each whole or not at all."""
+    content = redact(render(facts)).encode()
+    for path in paths:
+        durable.write_bytes(path, content, private=True)
 
 
 def render(facts: RunFacts) -> str:
     """Returns the page of a run as HTML."""
     seconds = [node.seconds for node in facts.nodes]
-    template = _environment().get_template("page.html.j2")
+    drift_rows, gates = sections.drift_rows(facts), retraining.gates(facts)
+    template = environment().get_template("page.html.j2")
     return template.render(
         facts=facts,
         badge=sections.badge(facts),
@@ -55,7 +61,12 @@ def render(facts: RunFacts) -> str:
         node_seconds=sum(seconds),
         quarantined_total=sections.quarantined(facts),
         balance=sections.balance(facts),
-        drift_rows=sections.drift_rows(facts),
+        drift_rows=drift_rows,
+        drift_charts=drift_charts(drift_rows, _MOST["drift"]),
+        lineage=lineage_chart(facts.lineage),
+        gates=gates,
+        decided=retraining.decided(gates),
+        against=retraining.against(facts),
         samples=[thumbnail(sample) for sample in facts.samples[:MAX_SAMPLES]],
         curves=sections.curves(facts),
         training_curves=sections.training_curves(facts),
@@ -68,9 +79,10 @@ def render(facts: RunFacts) -> str:
 
 
 @functools.cache
-def _environment() -> Environment:
+def environment(*folders: Path) -> Environment:
+    """Returns what renders our pages: the templates of the report, and those of more folders, which come first."""
     environment = Environment(
-        loader=FileSystemLoader(Path(__file__).parent),
+        loader=FileSystemLoader([*folders, Path(__file__).parent]),
         autoescape=True,
         undefined=StrictUndefined,
         finalize=_finalize,
@@ -78,14 +90,18 @@ def _environment() -> Environment:
         lstrip_blocks=True,
     )
     environment.filters.update(
+        artifact=lambda number: f"artifact {number}",
         at=formatting.coordinate,
         breakable=_breakable,
+        clock=formatting.clock,
         duration=formatting.duration,
         fit=fit,
         moment=formatting.moment,
         number=formatting.number,
         sha256=_sha256,
+        signed=retraining.signed,
         spaced=sections.spaced,
+        whole=escape,
     )
     environment.globals.update(
         most=_MOST, share=formatting.share, state_shapes=_STATE_SHAPES, series_colours=_SERIES_COLOURS
