@@ -33,9 +33,8 @@ def sparse(home: Path) -> str:
     path = home / "x.npy"
     rows = 50 * _GB // (_SIDE * _SIDE * 4)
     with path.open("wb") as file:
-        np.lib.format.write_array_header_1_0(
-            file, {"descr": "<f4", "fortran_order": False, "shape": (rows, _SIDE, _SIDE)}
-        )
+        head = {"descr": "<f4", "fortran_order": False, "shape": (rows, _SIDE, _SIDE)}
+        np.lib.format.write_array_header_1_0(file, head)  # type: ignore[no-untyped-call]
         file.truncate(file.tell() + rows * _SIDE * _SIDE * 4)
     return _divided(path)
 

@@ -19,8 +19,8 @@ from components.ingest.sources import Found, SourceFiles
 from components.records.quarantine import NO_LABEL, Quarantined, printable
 from components.storage.entries import Entries
 from components.storage.paths import DataPath
-from components.storage.strings import Strings
 from components.storage.uri_path import UriPath
+from components.strings import Strings
 
 # Both are here because a folder of texts has to recognise images too.
 IMAGE_SUFFIXES = frozenset([".jpg", ".jpeg", ".png", ".gif", ".webp", ".avif", ".jp2", ".j2k", ".bmp", ".tif", ".tiff"])
