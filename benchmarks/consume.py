@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 
 from benchmarks.contenders import BenchData
-from pipelines.bench import meter
+from pipelines.bench.processes import meter
 
 MARK = "measured:"
 _SIMULATED_AT = 0.9  # of the rate without a device

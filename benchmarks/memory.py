@@ -23,7 +23,7 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks.data import HOME
-from pipelines.bench import meter
+from pipelines.bench.processes import meter
 
 MARK = "measured:"
 _MB = 1 << 20

@@ -74,6 +74,10 @@ class Display:
             yield
         self._live = None
 
+    def run(self, run: str, call: int) -> None:
+        """Reports the id of the run, by which other commands find it."""
+        self._console.print(f"run {run}" + (f", call {call}" if call > 1 else ""))
+
     def closed(self, nodes: list[str]) -> None:
         """Reports executions that a killed run left open."""
         for node in nodes:

@@ -18,7 +18,7 @@ from components.settings.ingest import Ingest
 from components.storage import durable, paths
 from components.storage.hashing import HashCache
 from pipelines.engine import jobs
-from pipelines.orchestration import disk, leftovers, lock
+from pipelines.orchestration.root import disk, leftovers, lock
 from pipelines.orchestration.runners import engines
 
 

@@ -32,8 +32,8 @@ from components.storage import durable, paths
 from components.storage.location import Location
 from components.storage.objects import ObjectPath
 from pipelines.engine import jobs
-from pipelines.orchestration import disk, leftovers, lock
 from pipelines.orchestration.remote import lease
+from pipelines.orchestration.root import disk, leftovers, lock
 from pipelines.orchestration.runners import dataflow, engines
 from pipelines.package import wheel
 

@@ -12,6 +12,7 @@ from collections.abc import Callable
 from contextlib import closing, suppress
 from dataclasses import dataclass
 from datetime import datetime, timezone
+from functools import partial
 from pathlib import Path
 from typing import Any, TextIO
 
@@ -25,13 +26,17 @@ from pipelines import log
 from pipelines.config import RunConfig
 from pipelines.console import Display
 from pipelines.engine import jobs
-from pipelines.orchestration import acceptances, disk, leftovers, live_model, lock, plan, schema, workers
+from pipelines.journal import calls
+from pipelines.journal.calls import OpenCall, Origin
+from pipelines.orchestration import plan, schema, workers
+from pipelines.orchestration.metadata import acceptances, live_model
+from pipelines.orchestration.metadata.store import Store
 from pipelines.orchestration.outcome import NodeFacts
 from pipelines.orchestration.plan import NodePlan, Plan, Request
 from pipelines.orchestration.remote import remote_root
 from pipelines.orchestration.remote.lease import Lease
+from pipelines.orchestration.root import disk, leftovers, lock
 from pipelines.orchestration.runners import dataflow, engines
-from pipelines.orchestration.store import Store
 from pipelines.report import gather, model_card
 from pipelines.report.facts import RunFacts
 
@@ -62,6 +67,7 @@ def run(
     take_over: bool = False,
     compiled: Any = None,
     settled: Callable[[], RunConfig] | None = None,
+    origin: Origin | None = None,
 ) -> RunResult:
     """Brings the pipeline up to date; errors of its nodes are shown and decide the exit code.
 
@@ -72,13 +78,17 @@ def run(
         take_over: whether to take the lock of a root on an object store from a run that has ended elsewhere.
         compiled: the pipeline's IR if the `tfx` CLI has compiled it; up-to-date nodes are then recorded as well.
         settled: returns the configuration in force, from what is known once no other run works on the root.
+        origin: the run that this is a call of, and its command; None: a new run.
     """
     remote_root.prepare(config)
     dataflow.check_run(config)
     workers.require_chief(config)
+    explained = partial(disk.explained, lambda: disk.places_of_run(config), lambda: _needed(config))
     with (
-        disk.explained(lambda: disk.places_of_run(config), lambda: _needed(config)),
+        explained(),
         lock.hold(config.notes, wait=wait, flag="--root" if config.store is None else "--state"),
+        calls.opened(config, origin or Origin()) as call,
+        explained(),  # before the call ends, which keeps the reason
         remote_root.held(config, wait=wait, take_over=take_over) as lease,
         workers.released(config) as codes,
         leftovers.temporary_files(config.state),
@@ -87,6 +97,7 @@ def run(
         if config.server is not None:
             store.claim(lock.identity_of(config))
         display = Display(sys.stdout)
+        display.run(call.run, call.number)
         display.closed(store.close_open_executions("FAILED"))
         jobs.end_left(config.notes, progress.say)
         leftovers.collect(config, store)
@@ -99,11 +110,24 @@ def run(
         if planned.accepted is not None:
             acceptances.write(config, planned.accepted)
         if not planned.due and compiled is None:
-            result = _nothing_due(config, store, planned, display)
+            result = _nothing_due(config, store, planned, display, call)
         else:
-            result = _TfxRun(config, store, planned, lease).go(compiled)
+            result = _TfxRun(config, store, planned, lease, call).go(compiled)
         codes.append(result.exit_code)
     return result
+
+
+def _end(call: OpenCall, facts: RunFacts) -> None:
+    """Publishes how a call ended; `nothing due` if it ended well and no node ran."""
+    idle = facts.exit_code == 0 and not any(node.state == "ran" for node in facts.nodes)
+    nodes = tuple(
+        {"id": node.id, "state": node.state, "seconds": node.seconds, "reason": node.reason, "records": node.records}
+        for node in facts.nodes
+    )
+    call.end(
+        facts.exit_code, facts.outcome, nodes=nodes, records=dict(facts.records), metrics=dict(facts.metrics),
+        version=facts.model_version or "", live=facts.live_version, **({"state": "nothing due"} if idle else {}),
+    )  # fmt: skip
 
 
 def _publish_schema(planned: Plan, display: Display) -> None:
@@ -111,12 +135,13 @@ def _publish_schema(planned: Plan, display: Display) -> None:
         display.schema(planned.schema)
 
 
-def _nothing_due(config: RunConfig, store: Store, planned: Plan, display: Display) -> RunResult:
+def _nothing_due(config: RunConfig, store: Store, planned: Plan, display: Display, call: OpenCall) -> RunResult:
     nodes = tuple(NodeFacts(p.node.id, p.action, 0.0, p.reason) for p in planned.nodes)
-    facts = gather.facts(config, store, planned, nodes, started=_now(), seconds=0.0, error=None)
+    facts = gather.facts(config, store, planned, nodes, run=call.run, started=_now(), seconds=0.0, error=None)
     display.plan(planned, config)
     _publish_schema(planned, display)
     model_card.write_served(facts, config)
+    _end(call, facts)
     display.summary(facts, config)
     return RunResult(facts.exit_code, facts)
 
@@ -124,12 +149,12 @@ def _nothing_due(config: RunConfig, store: Store, planned: Plan, display: Displa
 class _TfxRun:
     """The part of a run that imports TFX."""
 
-    def __init__(self, config: RunConfig, store: Store, planned: Plan, lease: Lease | None) -> None:
-        self._config, self._store, self._plan, self._lease = config, store, planned, lease
+    def __init__(self, config: RunConfig, store: Store, planned: Plan, lease: Lease | None, call: OpenCall) -> None:
+        self._config, self._store, self._plan, self._lease, self._call = config, store, planned, lease, call
         self._nodes: list[NodeFacts] = []
         self._has_started = False  # a node
         self._started, self._begun = _now(), time.monotonic()
-        self._log = config.logs / f"{datetime.now(timezone.utc):%Y%m%d-%H%M%S}.log"
+        self._log = config.logs / f"{call.run}.log"
 
     def go(self, compiled: Any) -> RunResult:
         log.prepare_environment()
@@ -140,10 +165,13 @@ class _TfxRun:
                 if isinstance(error, KeyboardInterrupt):
                     display.say(f"{error}: no node had started")
                 display.failure(error, self._log)
+                self._call.end(exit_code_of(error), str(error) or type(error).__name__)
                 return RunResult(exit_code_of(error))
             facts = self._facts(error)
             if (unwritten := self._write_report(facts)) and error is None:
                 error, facts = unwritten, self._facts(unwritten)
+            with suppress(OSError):  # a full disk: the summary says so
+                _end(self._call, facts)
             display.summary(facts, self._config)
             if error is not None:
                 display.failure(error, self._log)
@@ -198,7 +226,7 @@ class _TfxRun:
         pipeline = compiled if compiled is not None else build.compiled(self._config, *self._schema())
         if self._plan.of("Ingest").action != plan.RUN:
             cached.forget()  # otherwise Ingest does it when it has finished
-        LocalRunner(self._config, self._plan, started, finished, engine, self._lease).run(pipeline)
+        LocalRunner(self._config, self._plan, started, finished, engine, self._call.context, self._lease).run(pipeline)
 
     def _schema(self) -> tuple[bytes, Path]:
         """Returns the schema that configures the nodes, of this plan or of a Schema node that is kept, and its file."""
@@ -216,7 +244,7 @@ class _TfxRun:
         )
         seconds = time.monotonic() - self._begun
         return gather.facts(
-            self._config, self._store, self._plan, (*self._nodes, *left),
+            self._config, self._store, self._plan, (*self._nodes, *left), run=self._call.run,
             started=self._started, seconds=seconds, error=error,
         )  # fmt: skip
 

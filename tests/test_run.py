@@ -11,10 +11,13 @@ import pytest
 from components.errors import Locked
 from pipelines import config as run_config
 from pipelines import run
+from pipelines.journal import calls
+from pipelines.orchestration.metadata.store import Store
 from pipelines.orchestration.outcome import NodeFacts
 from pipelines.orchestration.remote import lease, remote_root
-from pipelines.orchestration.store import Store
 from pipelines.report import model_card, page
+
+CALL = calls.OpenCall(Path(), (), calls.Call("20261119-014433-7f3a", 1, "", 1, "host"))
 
 
 def test_a_run_that_lost_its_lock_leaves_executions_and_reports_alone(
@@ -31,7 +34,7 @@ def test_a_run_that_lost_its_lock_leaves_executions_and_reports_alone(
     nothing: Any = None
 
     def end(held: lease.Lease) -> tuple[str, bool]:
-        ended = run._TfxRun(config, store, nothing, held)
+        ended = run._TfxRun(config, store, nothing, held, CALL)
         ended._close_executions("FAILED")
         ended._write_report(nothing)
         (execution,) = store.executions("Trainer")
@@ -71,7 +74,7 @@ def test_an_old_quarantine_list_is_not_uploaded(
     monkeypatch.setattr(page, "write", lambda *_: None)
     monkeypatch.setattr(model_card, "write", lambda *_: None)
     nothing: Any = None
-    ended = run._TfxRun(config, nothing, nothing, nothing)
+    ended = run._TfxRun(config, nothing, nothing, nothing, CALL)
     ended._nodes += [NodeFacts("Ingest", state, 0.0, "")] if state else []
     ended._write_report(nothing)
     assert (config.store / "quarantine.jsonl").is_file() is (state in ("ran", "failed"))
@@ -88,7 +91,9 @@ def test_a_run_that_lost_its_lock_starts_no_node(s3_bucket: str, tmp_path: Path)
     nothing: Any = None
     with lease.hold(config.store, "mine") as first, lease.hold(config.store, "other", take_over=True):
         first.beat()
-        runner = LocalRunner(config, nothing, lambda _: None, lambda node: ended.append(node.state), nothing, first)
+        runner = LocalRunner(
+            config, nothing, lambda _: None, lambda node: ended.append(node.state), nothing, "run", first
+        )
         with pytest.raises(Locked):
             runner._run_node(planned, nothing, nothing, nothing, nothing)
     assert ended == ["failed"]

@@ -16,7 +16,7 @@ from PIL import Image
 
 from benchmarks import native_limit
 from benchmarks.contenders import BenchData, boxes
-from pipelines.bench import meter
+from pipelines.bench.processes import meter
 
 _THREADS = 2
 _SECONDS = 8.0

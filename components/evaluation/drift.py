@@ -10,6 +10,7 @@
 What chance explains on as many records as there are is added to the thresholds of the first four.
 """
 
+import heapq
 import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -24,6 +25,7 @@ _CHANCE = 3.0  # standard deviations
 _SURELY = 1e-3  # probability that a class is missing by chance
 _OTHER_SPANS = 2  # from which a number of records can be unusual
 _SHOWN = 5  # classes in a message
+_CHARTED, _LONGEST = 8, 100  # values in a chart, characters of one
 
 
 @dataclass(frozen=True)
@@ -42,6 +44,15 @@ class Summary:
 
 
 @dataclass(frozen=True)
+class Distributions:
+    """The values of a column on both sides, for a chart: shares of named values, or, without names, deciles."""
+
+    names: tuple[str, ...]
+    live: tuple[float, ...]
+    new: tuple[float, ...]
+
+
+@dataclass(frozen=True)
 class Measure:
     """One comparison with the live model's span; a finding if the value is above the threshold."""
 
@@ -52,6 +63,7 @@ class Measure:
     setting: str  # that decides the threshold
     detail: str  # what changed, in words
     records: tuple[str, ...] = ()  # a few records that show it
+    distributions: Distributions | None = None
 
     @property
     def id(self) -> str:
@@ -172,7 +184,9 @@ def _numbers(name: str, before: Summary, after: Summary, settings: Gate) -> Meas
     limit, setting = _limit(name, settings.max_number_drift, "max_number_drift", settings)
     threshold = limit + math.sqrt(1 / before.present + 1 / after.present)
     middle = [each.deciles[len(each.deciles) // 2] for each in (before, after)]
-    return Measure("drift", name, value, threshold, setting, f"median {middle[1]:.6g}, was {middle[0]:.6g}")
+    detail = f"median {middle[1]:.6g}, was {middle[0]:.6g}"
+    shown = Distributions((), before.deciles[1:-1], after.deciles[1:-1])  # those that are compared
+    return Measure("drift", name, value, threshold, setting, detail, distributions=shown)
 
 
 def quantile_distance(before: Sequence[float], after: Sequence[float]) -> float:
@@ -214,7 +228,15 @@ def _categories(name: str, before: Summary, after: Summary, settings: Gate, *, i
         detail = (
             f"{unseen:.1%} of the records have a value that the live model's data lacks{such}; usually {expected:.1%}"
         )
-    return Measure("drift", name, value, limit + chance, setting, detail)
+    return Measure("drift", name, value, limit + chance, setting, detail, distributions=_distributions(*shares))
+
+
+def _distributions(live: Mapping[str, float], new: Mapping[str, float]) -> Distributions:
+    """Returns the shares of the values that changed most, the most frequent ones first."""
+    changed = heapq.nlargest(_CHARTED, {*live, *new}, key=lambda each: abs(new.get(each, 0) - live.get(each, 0)))
+    names = sorted(changed, key=lambda each: (-max(live.get(each, 0), new.get(each, 0)), each))
+    shown = tuple(each[:_LONGEST] for each in names)
+    return Distributions(shown, *(tuple(side.get(each, 0.0) for each in names) for side in (live, new)))
 
 
 def _new_values(summary: Summary) -> float:
@@ -250,7 +272,9 @@ def no_records(what: str, detail: str) -> Measure:
     return Measure("records", what, 1.0, 0.0, "gate.drift", detail)
 
 
-def texts(name: str, shares: tuple[float, float], tokens: tuple[int, int], settings: Gate) -> Measure:
+def texts(
+    name: str, shares: tuple[float, float], tokens: tuple[int, int], settings: Gate, words: Distributions | None = None
+) -> Measure:
     """Returns the change of the share of out-of-vocabulary tokens.
 
     Args:
@@ -258,13 +282,15 @@ def texts(name: str, shares: tuple[float, float], tokens: tuple[int, int], setti
         shares: of held-out texts of the live model's data, and of the new spans.
         tokens: how many tokens each share was counted on.
         settings: the thresholds.
+        words: the most frequent ones with unknown tokens, and the share of the texts that have them.
     """
     limit, setting = _limit(name, settings.max_new_tokens, "max_new_tokens", settings)
     detail = (
         f"{shares[1]:.1%} of the tokens are not in the live model's vocabulary, "
         f"{shares[0]:.1%} in its own held-out texts"
     )
-    return Measure("drift", name, shares[1] - shares[0], limit + _chance(shares, *tokens), setting, detail)
+    threshold = limit + _chance(shares, *tokens)
+    return Measure("drift", name, shares[1] - shares[0], threshold, setting, detail, distributions=words)
 
 
 def number_of_records(new: Mapping[str, int], others: Sequence[int], settings: Gate) -> list[Measure]:

@@ -6,6 +6,7 @@ manifest ─► number of records ───────────────�
 """
 
 import math
+import re
 import shlex
 from collections import Counter
 from collections.abc import Callable, Sequence
@@ -16,7 +17,7 @@ from typing import Any
 import orjson
 
 from components.evaluation import drift, span_sample
-from components.evaluation.drift import Measure, Summary
+from components.evaluation.drift import Distributions, Measure, Summary
 from components.evaluation.span_sample import SampledRecord
 from components.records import manifest, spans
 from components.records.manifest import Manifest
@@ -29,6 +30,8 @@ _STATISTICS = "FeatureStats.pb"
 _SPLIT = "train"  # whose statistics are compared: the largest
 _TEXTS, _SHOWING = 2000, 3
 _LONG = 60  # characters of a value that are shown
+_WORDS, _NEW_WORDS = 500, 8  # that are looked up, the most frequent ones; that are shown, of those that are unknown
+_WORD = re.compile(r"[^\W_]{1,60}")
 _OUTSIDE = 1  # decile from the end, beyond which a number shows a drift
 
 
@@ -214,16 +217,15 @@ def _texts(
             if count is None:
                 notes.append(f"{name} was not compared: the live model has no vocabulary of it")
                 continue
-            sums = [count(_texts_of(records, name)) for records in (held_out, sample)]
+            sides = [_texts_of(records, name) for records in (held_out, sample)]
+            sums = [count(each) for each in sides]
             (unknown, tokens), (new_unknown, new_tokens) = [(sum(a), sum(b)) for a, b in sums]
             if tokens and new_tokens:
                 shares = unknown / tokens, new_unknown / new_tokens
                 # Tokens of one text are not independent: the number of texts decides what chance explains.
-                measures.append(drift.texts(name, shares, (len(held_out), len(sample)), settings))
-                by_text = {
-                    text: part / max(1, whole)
-                    for text, part, whole in zip(_texts_of(sample, name), *sums[1], strict=True)
-                }
+                words = _new_words(sides[0], sides[1], count)
+                measures.append(drift.texts(name, shares, (len(held_out), len(sample)), settings, words))
+                by_text = {text: part / max(1, whole) for text, part, whole in zip(sides[1], *sums[1], strict=True)}
                 share_of[name] = by_text.__getitem__
             else:
                 notes.append(
@@ -234,6 +236,30 @@ def _texts(
 
 def _texts_of(records: Sequence[SampledRecord], column: str) -> list[bytes]:
     return [each.values[column] for each in records if isinstance(each.values.get(column), bytes)]
+
+
+def _new_words(
+    held_out: Sequence[bytes], new: Sequence[bytes], count: "Callable[[Sequence[bytes]], tuple[list[int], list[int]]]"
+) -> Distributions:
+    """Returns the most frequent words of the new texts that have unknown tokens, and the share of texts with them.
+
+    Args:
+        held_out: texts of the live model's data.
+        new: texts of the new spans.
+        count: returns the numbers of unknown tokens, and of all tokens, per text.
+    """
+    before, after = (Counter(word for text in texts for word in _words(text)) for texts in (held_out, new))
+    frequent = [word for word, _ in sorted(after.items(), key=lambda pair: (-pair[1], pair[0]))[:_WORDS]]
+    unknown, _ = count([word.encode() for word in frequent])
+    names = tuple(word for word, tokens in zip(frequent, unknown, strict=True) if tokens)[:_NEW_WORDS]
+    shares = (
+        tuple(has[word] / max(1, len(texts)) for word in names) for has, texts in ((before, held_out), (after, new))
+    )
+    return Distributions(names, *shares)
+
+
+def _words(text: bytes) -> set[str]:
+    return set(_WORD.findall(text.decode("utf-8", "replace").lower()))
 
 
 def _unknown_tokens(

@@ -48,7 +48,7 @@ def read_result(evaluation: str, classes: Sequence[str] = ()) -> dict[str, Any]:
     (overall,) = [values for key, values in result.slicing_metrics if not key]
     metric = "accuracy" if "accuracy" in overall[""][""] else "r2"
     thresholds = _thresholds(overall[""][""], metric, result.config)
-    slices = [_slice(key, values[""][""], metric) for key, values in result.slicing_metrics if key]
+    slices = [_slice(key, values[""][""], metric, result.config) for key, values in result.slicing_metrics if key]
     validated = tfma.load_validation_result(evaluation)
     confusion = _confusion(result.plots) if metric == "accuracy" else []
     found = {name: _value(overall, key) for name, key in _SHOWN[metric].items()}
@@ -56,12 +56,13 @@ def read_result(evaluation: str, classes: Sequence[str] = ()) -> dict[str, Any]:
     return {
         "metrics": {**metrics, "examples": _value(overall, _COUNT)},
         "by_class": _by_class(confusion, classes),
+        "compared": _compared(overall[""][""], result.config, COMPARED),
         "slices": slices,
         "confusion": confusion,
         "thresholds": thresholds,
         "failures": [
             *(f"{name} is {value:.4f}, expected {least}" for name, value, least, passed in thresholds if not passed),
-            *(_worse(each, metric, result.config) for each in slices if each["passed"] is False),
+            *(_worse(each, metric) for each in slices if each["passed"] is False),
         ],
         # TFMA's verdict decides the blessing; its messages are shown if the thresholds above give no reason.
         "tfma_failures": [
@@ -97,33 +98,38 @@ def _thresholds(values: Any, metric: str, config: tfma.EvalConfig) -> list[tuple
         applied = [(metric, reached, f"at least {least:g} (evaluate.min_{metric})", reached >= least - ROUNDING)]
     else:
         applied = [(metric, reached, _above_trivial(values, metric), _number(values, ABOVE_TRIVIAL) >= -ROUNDING)]
-    if f"{COMPARED}_{CHANGE}" in values:
-        change, allowed = (_number(values, f"{COMPARED}_{each}") for each in (CHANGE, ALLOWED))
-        passed = change >= -allowed - ROUNDING
-        limit = _limit(allowed, _max_drop(config, COMPARED), "evaluate.max_drop")
-        applied.append((f"{metric} change against the baseline", change, f"at least {-allowed:+.4g} ({limit})", passed))
+    compared = _compared(values, config, COMPARED)
+    if compared["passed"] is not None:
+        expected = f"at least {-compared['allowed']:+.4g} ({compared['limit']})"
+        applied.append((f"{metric} change against the baseline", compared["change"], expected, compared["passed"]))
     if not_finite := _number(values, NOT_FINITE):
         applied.append(("number of predictions that are not finite", not_finite, "0", False))
     return applied
 
 
-def _slice(key: Any, values: Any, metric: str) -> dict[str, Any]:
+def _slice(key: Any, values: Any, metric: str, config: tfma.EvalConfig) -> dict[str, Any]:
     """Returns the metric on one slice, and how it compares with the baseline model, if there is one."""
-    found = {
+    return {
         "column": str(key[0][0]),
         "value": str(key[0][1]),
         "metric": _number(values, metric),
         "records": int(_number(values, _COUNT)),
+        **_compared(values, config, COMPARED_SLICES),
     }
-    if f"{COMPARED_SLICES}_{CHANGE}" not in values:
-        return {**found, "change": None, "allowed": None, "passed": None}
-    change, allowed = (_number(values, f"{COMPARED_SLICES}_{each}") for each in (CHANGE, ALLOWED))
-    return {**found, "change": change, "allowed": allowed, "passed": change >= -allowed - ROUNDING}
 
 
-def _worse(found: Mapping[str, Any], metric: str, config: tfma.EvalConfig) -> str:
+def _compared(values: Any, config: tfma.EvalConfig, name: str) -> dict[str, Any]:
+    """Returns the change against the baseline model, the drop that is allowed, and why; None without a baseline."""
+    if f"{name}_{CHANGE}" not in values:
+        return {"change": None, "allowed": None, "limit": "", "passed": None}
+    change, allowed = (_number(values, f"{name}_{each}") for each in (CHANGE, ALLOWED))
+    limit = _limit(allowed, _max_drop(config, name), f"evaluate.max_{'slice_' if name == COMPARED_SLICES else ''}drop")
+    return {"change": change, "allowed": allowed, "limit": limit, "passed": change >= -allowed - ROUNDING}
+
+
+def _worse(found: Mapping[str, Any], metric: str) -> str:
     """Says on which slice the candidate is worse, by how much, and what was allowed."""
-    limit = _limit(found["allowed"], _max_drop(config, COMPARED_SLICES), "evaluate.max_slice_drop")
+    limit = found["limit"]
     if metric == "r2" and found["records"] < LEAST_RECORDS:
         limit += f"; on fewer than {LEAST_RECORDS} records, nothing is added for chance"
     return (

@@ -21,7 +21,7 @@ import pyarrow as pa
 
 from components.ingest.write.encode_columns import encode_columns
 from components.records import checksum
-from components.records.tfrecord import TFRecordWriter, frame_batch
+from components.records.tfrecord.framing import TFRecordWriter, frame_batch
 from components.serving.reading import Reading
 
 Format = Literal["parquet", "jsonl", "tfrecord"]

@@ -27,7 +27,7 @@ from components.features.tensor import TensorFeature
 from components.input_pipeline import artifacts, stores
 from components.input_pipeline.sharding import RecordFile, Worker
 from components.input_pipeline.stages import Reader, Records
-from components.records.tfrecord_walk import count_records
+from components.records.tfrecord.walk import count_records
 from components.settings.input import Input
 from components.settings.section import checked
 

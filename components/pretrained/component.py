@@ -31,7 +31,7 @@ from components.pretrained.load import load
 from components.records import manifest, shard_files
 from components.records.manifest import Manifest, Shard
 from components.records.roles import embedding_column
-from components.records.tfrecord import TFRecordWriter
+from components.records.tfrecord.framing import TFRecordWriter
 from components.storage import durable
 from components.storage.local_copy import local_copy
 from components.storage.location import Location, location

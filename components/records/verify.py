@@ -24,7 +24,7 @@ from components.errors import BadInput
 from components.records import checksum
 from components.records.manifest import Shard
 from components.records.quarantine import printable
-from components.records.tfrecord_walk import Fault, decompress, intact_records
+from components.records.tfrecord.walk import Fault, decompress, intact_records
 from components.settings.input import Input
 from components.storage.paths import DataPath
 

@@ -1,6 +1,6 @@
 """Selects earlier models of a pipeline by its live pointer: the baseline of a candidate, and the base of a warm start.
 
-The plan selects the same ones before TFX is imported: `pipelines/orchestration/live_model.py`.
+The plan selects the same ones before TFX is imported: `pipelines/orchestration/metadata/live_model.py`.
 """
 
 from collections.abc import Iterable, Sequence

@@ -7,8 +7,8 @@ from itertools import compress, zip_longest
 from typing import TYPE_CHECKING
 
 from components.storage.objects import ObjectPath
-from components.storage.strings import Strings
 from components.storage.uri_path import RemoteStat
+from components.strings import Strings
 
 if TYPE_CHECKING:
     from components.storage.uri_path import UriPath

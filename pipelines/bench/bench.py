@@ -13,9 +13,10 @@ from components import diagnosis
 from components.diagnosis import Demand, Remedy, Stage
 from components.errors import BadInput
 from components.records import manifest
-from pipelines.bench import jobs, measurements
+from pipelines.bench import measurements
 from pipelines.bench.accelerators import Accelerator
 from pipelines.bench.measurements import STAGES, TUTORIAL, MeasureJob, Measurement, RecordFacts, Variant
+from pipelines.bench.processes import jobs
 
 SIMULATED_SHARE = 0.9  # of the measured rate, if no device is named
 _WORTH_STORING = 1.2  # images must be this many times larger than `ingest.store_side`

@@ -11,9 +11,9 @@ from components.storage.location import Location
 from components.tasks import Task, assign
 from components.tasks.assign import Assigned
 from pipelines.config import HOME, RunConfig
-from pipelines.orchestration.remote import seals
+from pipelines.orchestration.metadata import seals
+from pipelines.orchestration.metadata.store import Store
 from pipelines.orchestration.remote.mirror import Mirror
-from pipelines.orchestration.store import Store
 
 
 def examples(config: RunConfig, given: str | None = None) -> Path:

@@ -16,8 +16,8 @@ import typer
 
 from components import diagnosis
 from components.errors import SettingsError
-from pipelines.bench import jobs
 from pipelines.bench.measurements import MeasureJob, RecordFacts, TrainMeasurement
+from pipelines.bench.processes import jobs
 
 _OTHERS = ("cpu", "one")  # for comparison with all GPUs: with one GPU the CPU, with several one of them too
 

@@ -16,8 +16,9 @@ from pathlib import Path
 import typer
 
 from components.settings.input import Input
-from pipelines.bench import jobs, measurements, settings_file
+from pipelines.bench import measurements, settings_file
 from pipelines.bench.measurements import STAGES, MeasureJob, Variant
+from pipelines.bench.processes import jobs
 from pipelines.bench.settings_file import Value
 from pipelines.config import SETTINGS_FILE
 

@@ -14,6 +14,7 @@ from pipelines.cli.packages import package, stage
 from pipelines.cli.predict import predict
 from pipelines.cli.retrain import retrain
 from pipelines.cli.run import ingest, run, train_worker
+from pipelines.cli.schedule import schedule
 
 app = typer.Typer(
     name="penstock",
@@ -26,7 +27,7 @@ app.command()(run)
 app.command("train-worker")(train_worker)
 for command in (retrain, predict, ingest, package, stage, inspect, doctor):
     app.command()(command)
-for name, group in {"models": models, "bench": bench, "tune": tune, "engine": engine}.items():
+for name, group in {"models": models, "schedule": schedule, "bench": bench, "tune": tune, "engine": engine}.items():
     app.add_typer(group, name=name)
 
 

@@ -27,7 +27,8 @@ def bench_input(
 ) -> None:
     """Measure the input pipeline: each stage, against tutorial code, with a simulated device; report the bottleneck."""
     from pipelines import config, log
-    from pipelines.bench import accelerators, bench, jobs, show
+    from pipelines.bench import accelerators, bench, show
+    from pipelines.bench.processes import jobs
 
     log.prepare_environment()
     chosen = config.make(task, data=data, root=root, name=name, settings_file=settings_file, flags=flags or ())
@@ -49,7 +50,8 @@ def bench_train(
 ) -> None:
     """Measure training: the input alone, the model alone, both together, and the share of waiting for input."""
     from pipelines import config, log
-    from pipelines.bench import jobs, show, train
+    from pipelines.bench import show, train
+    from pipelines.bench.processes import jobs
 
     log.prepare_environment()
     chosen = config.make(task, data=data, root=root, name=name, settings_file=settings_file, flags=flags or ())
@@ -74,7 +76,8 @@ def tune_input(
 ) -> None:
     """Measure settings of the input pipeline and write the fastest into your settings file."""
     from pipelines import config, log
-    from pipelines.bench import jobs, show, tune
+    from pipelines.bench import show, tune
+    from pipelines.bench.processes import jobs
 
     log.prepare_environment()
     chosen = config.make(task, data=data, root=root, name=name, settings_file=settings_file, flags=flags or ())

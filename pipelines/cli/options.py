@@ -1,10 +1,14 @@
 """Arguments and options that several commands have."""
 
-from typing import Annotated
+import sys
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from components.tasks import NAMES
+
+if TYPE_CHECKING:
+    from pipelines.journal.calls import Origin
 
 # Typer reads annotations at run time.
 TaskName = Annotated[str, typer.Argument(metavar="TASK", help=f"The task: {', '.join(NAMES)}.")]
@@ -64,6 +68,12 @@ Runner = Annotated[
     str | None,
     typer.Option(metavar="NAME", help="Where data nodes run: direct, flink or dataflow; as --set engine.runner=NAME."),
 ]
+RunId = Annotated[
+    str | None,
+    typer.Option(
+        "--run-id", metavar="ID", help="Id of the run; calls with the same id are one run. Default: a new id."
+    ),
+]
 EngineName = Annotated[str, typer.Argument(metavar="ENGINE", help="The engine: flink.")]
 BeamArgs = Annotated[list[str] | None, typer.Argument(metavar="[-- BEAM FLAGS]", help="Flags for Apache Beam.")]
 Include = Annotated[
@@ -84,3 +94,11 @@ def settings_flags(flags: list[str] | None, label: str = "", runner: str | None 
         *(flags or ()),
         *([f"engine.runner={runner}"] if runner else []),
     ]
+
+
+def origin_of(run: str | None) -> "Origin":
+    """Returns the run that this command belongs to, and the command as the user gave it."""
+    from pipelines.journal import run_id
+    from pipelines.journal.calls import Origin
+
+    return Origin(run_id.check(run) if run else run_id.new(), tuple(sys.argv[1:]))

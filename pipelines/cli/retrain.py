@@ -1,6 +1,7 @@
 """The command that follows data over time: one retraining, for one span."""
 
-from typing import TYPE_CHECKING, Annotated
+from datetime import datetime
+from typing import Annotated
 
 import typer
 
@@ -13,6 +14,7 @@ from pipelines.cli.options import (
     Metadata,
     Name,
     Root,
+    RunId,
     Runner,
     Schema,
     Set,
@@ -21,11 +23,9 @@ from pipelines.cli.options import (
     TakeOver,
     TaskName,
     Wait,
+    origin_of,
     settings_flags,
 )
-
-if TYPE_CHECKING:
-    from datetime import tzinfo
 
 _SIX_HOURS = 6 * 3600.0
 
@@ -42,6 +42,15 @@ def retrain(
         ),
     ] = None,
     zone: Annotated[str, typer.Option("--timezone", metavar="ZONE", help="Time zone of the days and hours.")] = "UTC",
+    at: Annotated[
+        datetime | None,
+        typer.Option(
+            metavar="TIME",
+            formats=["%Y-%m-%dT%H:%M:%S", "%Y-%m-%dT%H:%M"],
+            help="Without --span: the span that was due at this time of that time zone, such as 2026-11-14T03:00. "
+            "Default: now.",
+        ),
+    ] = None,
     timeout: Annotated[
         float, typer.Option(metavar="SECONDS", min=0, help="With ingest.late=wait: how long to wait for the span.")
     ] = _SIX_HOURS,
@@ -65,10 +74,12 @@ def retrain(
     wait: Wait = False,
     take_over: TakeOver = False,
     runner: Runner = None,
+    run_id: RunId = None,
 ) -> None:
     """Train on the window of a span, and push the model if it is good enough; done spans are left alone."""
     from pipelines import config
     from pipelines.operate import retrain as operate
+    from pipelines.schedule import timetable
 
     chosen = config.make(
         task,
@@ -84,7 +95,8 @@ def retrain(
     )
     request = operate.RetrainRequest(
         span=span,
-        zone=_zone(zone),
+        zone=timetable.time_zone(zone),
+        at=at,
         timeout=timeout,
         again=again,
         dry_run=dry_run,
@@ -92,16 +104,6 @@ def retrain(
         take_over=take_over,
         accept=tuple(accept or ()),
         because=because,
+        origin=origin_of(run_id),
     )
     raise typer.Exit(operate.retrain(chosen, request, typer.echo))
-
-
-def _zone(name: str) -> "tzinfo":
-    from zoneinfo import ZoneInfo
-
-    from components.errors import SettingsError
-
-    try:
-        return ZoneInfo(name)
-    except (ValueError, OSError, LookupError):
-        raise SettingsError(f"--timezone {name}: unknown; expected a name such as UTC or Europe/Berlin") from None

@@ -16,6 +16,7 @@ from pipelines.cli.options import (
     Metadata,
     Name,
     Root,
+    RunId,
     Runner,
     Schema,
     Set,
@@ -25,6 +26,7 @@ from pipelines.cli.options import (
     TaskName,
     To,
     Wait,
+    origin_of,
     settings_flags,
 )
 
@@ -50,6 +52,7 @@ def run(
     wait: Wait = False,
     take_over: TakeOver = False,
     runner: Runner = None,
+    run_id: RunId = None,
 ) -> None:
     """Bring a pipeline up to date: run the nodes that are due, and show the result."""
     from pipelines import config
@@ -71,7 +74,8 @@ def run(
     request = Request(first, last, frozenset(force or ()), tuple(accept or ()), because)
     if dry_run:
         raise typer.Exit(execute.dry_run(chosen, request))
-    raise typer.Exit(execute.run(chosen, request, wait=wait, take_over=take_over).exit_code)
+    result = execute.run(chosen, request, wait=wait, take_over=take_over, origin=origin_of(run_id))
+    raise typer.Exit(result.exit_code)
 
 
 def train_worker(

@@ -18,9 +18,10 @@ from components.storage.hashing import HashCache
 from components.storage.location import Location, location
 from pipelines import config as run_config
 from pipelines.config import RunConfig
-from pipelines.orchestration import live_model, lock
-from pipelines.orchestration.remote import remote_root, seals
-from pipelines.orchestration.store import Store
+from pipelines.orchestration.metadata import live_model, seals
+from pipelines.orchestration.metadata.store import Store
+from pipelines.orchestration.remote import remote_root
+from pipelines.orchestration.root import lock
 from pipelines.report import model_card
 
 

@@ -13,8 +13,8 @@ from components.records import manifest
 from components.storage.local_copy import local_copy
 from components.storage.location import Location
 from pipelines.config import RunConfig
+from pipelines.orchestration.metadata.store import Artifact, Store
 from pipelines.orchestration.remote.mirror import near
-from pipelines.orchestration.store import Artifact, Store
 
 if TYPE_CHECKING:
     from components.evaluation.by_span import SpanScore

@@ -9,7 +9,7 @@ The run is that of `penstock run`, with the window's spans in `ingest.spans` and
 import time
 from collections.abc import Callable, Sequence
 from contextlib import closing
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from datetime import datetime, timezone, tzinfo
 from typing import TYPE_CHECKING, Any
 
@@ -22,6 +22,8 @@ from components.storage import paths
 from components.storage.hashing import HashCache
 from components.storage.location import Location, location
 from pipelines.config import RunConfig
+from pipelines.journal import calls
+from pipelines.journal.calls import Origin
 from pipelines.operate import ticks, window
 from pipelines.operate.ticks import Attempt, Outcome, TickLedger
 from pipelines.operate.window import Window
@@ -49,6 +51,7 @@ class RetrainRequest:
 
     span: str | None = None  # None: the newest that is due
     zone: tzinfo = timezone.utc  # of dates
+    at: datetime | None = None  # when the newest span is looked up, on the clock of that zone; None: now
     timeout: float = 0  # seconds to wait for the span
     again: bool = False  # even if the tick is done, or older than the live model
     dry_run: bool = False
@@ -56,6 +59,7 @@ class RetrainRequest:
     take_over: bool = False
     accept: tuple[str, ...] = ()  # findings of the Gate
     because: str = ""
+    origin: Origin = field(default_factory=Origin)  # the run that this is a call of
 
 
 @dataclass(frozen=True)
@@ -88,6 +92,7 @@ def retrain(config: RunConfig, request: RetrainRequest, say: Say, pause: Callabl
     except PenstockError as error:
         if not request.dry_run:
             tick.record(_outcome_of(error.exit_code), redact(str(error)), error.exit_code)
+            tick.note(error.exit_code, str(error))
         raise
 
 
@@ -97,7 +102,7 @@ class _Tick:
     ) -> None:
         self._config, self._request, self._ledger, self._window = config, request, ledger, found
         self._started, self._say, self._key = started, say, ""
-        self._start = _Start("", "")
+        self._start, self._has_run = _Start("", ""), False
         self._look()
 
     def go(self, pause: Callable[[float], None]) -> int:
@@ -115,6 +120,8 @@ class _Tick:
         done = self._ledger.done(self._span, self._key)
         if done and not self._request.again and self._holds(done):
             self._say(self._done_line(done))
+            if not self._request.dry_run:
+                self.note(done.exit_code, self._done_line(done), state="nothing due" if not done.exit_code else None)
             return done.exit_code
         self._require_newest()
         self._start = self._chosen(config)
@@ -140,9 +147,10 @@ class _Tick:
         nodes = Request(accept=self._request.accept, because=self._request.because)
         if self._request.dry_run:
             return run.dry_run(_with(config, "train", warm_start=self._start.warm_start), nodes)
+        self._has_run = True
         result = run.run(
             config, nodes, wait=self._request.wait, take_over=self._request.take_over,
-            settled=lambda: self._settled(config),
+            settled=lambda: self._settled(config), origin=self._origin(),
         )  # fmt: skip
         before = self._ledger.served(self._versions_before())
         attempt = self.record_result(result)  # first: a process that is killed while it compares has its verdict
@@ -153,11 +161,26 @@ class _Tick:
         self._say(self._last_line(attempt))
         return result.exit_code
 
+    def note(self, exit_code: int, reason: str, **more: Any) -> None:
+        """Publishes this call in the journal of runs, if it ended before its run began."""
+        if self._has_run:
+            return
+        self._say(f"run {self._request.origin.run}")
+        with calls.opened(self._config, self._origin()) as call:
+            call.end(exit_code, reason, **{name: value for name, value in more.items() if value is not None})
+
+    def _origin(self) -> Origin:
+        """Returns the origin with the span in its command: started again later, it is the same tick."""
+        command = self._request.origin.command
+        if not command or self._request.span:
+            return self._request.origin
+        return replace(self._request.origin, command=(command[0], "--span", self._span, *command[1:]))
+
     def record(self, outcome: Outcome, reason: str, exit_code: int, **more: Any) -> Attempt:
         """Publishes this attempt in the ledger."""
         attempt = Attempt(
             span=self._span, place=self._window.tick, key=self._key, outcome=outcome, reason=reason,
-            exit_code=exit_code, started=self._started, ended=_now(),
+            exit_code=exit_code, started=self._started, ended=_now(), run=self._request.origin.run,
             spans=tuple((span.text, span.version) for span in self._window.spans),
             missing=tuple(self._window.gaps_text.split(", ")) if self._window.gaps else (),
             warm_start=self._start.warm_start, start=self._start.text,
@@ -305,7 +328,7 @@ def _check(config: RunConfig) -> None:
 
 
 def _resolve(config: RunConfig, request: RetrainRequest, span: str | None) -> Window:
-    rule, now = config.settings.ingest.window, datetime.now(request.zone)
+    rule, now = config.settings.ingest.window, request.at or datetime.now(request.zone)
     return window.resolve(config.data, rule, span, paths.matches, now)
 
 

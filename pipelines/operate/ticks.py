@@ -43,6 +43,7 @@ class Attempt:
     exit_code: int
     started: str  # ISO 8601, UTC
     ended: str
+    run: str = ""  # id of the run
     spans: tuple[tuple[str, int | None], ...] = ()  # that were read, with their versions
     missing: tuple[str, ...] = ()  # older spans of the window
     warm_start: str = ""  # the setting that the tick trained with: live, none or a folder

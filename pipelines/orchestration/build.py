@@ -34,9 +34,8 @@ from components.storage.hashing import HashCache
 from components.tasks import assign
 from components.training.base import base_model
 from components.training.component import BaseModel, Trainer
-from pipelines import metadata_server
-from pipelines.config import RunConfig
-from pipelines.metadata_server import Server
+from pipelines.config import RunConfig, metadata_server
+from pipelines.config.metadata_server import Server
 
 _TEXT_LIMITS = ("input.max_tokens", "input.truncate")
 

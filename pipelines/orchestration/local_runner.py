@@ -8,7 +8,6 @@ for each node:  up to date ─► its outputs are published again, in state CACH
 
 import time
 from collections.abc import Callable, Mapping
-from datetime import datetime
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -34,15 +33,16 @@ from components import beam_workers
 from components.errors import PenstockError
 from components.fitting import component as transform
 from components.storage import durable
-from pipelines import metadata_server
-from pipelines.config import RunConfig
-from pipelines.orchestration import disk, keys, plan, store
+from pipelines.config import RunConfig, metadata_server
+from pipelines.orchestration import keys, plan
 from pipelines.orchestration.audit import Audit, ShardCheck, audit, records_read
+from pipelines.orchestration.metadata import store
 from pipelines.orchestration.outcome import NodeFacts
 from pipelines.orchestration.plan import NodePlan, Plan
 from pipelines.orchestration.remote import object_filesystem
 from pipelines.orchestration.remote.lease import Lease
 from pipelines.orchestration.remote.staging import Staged, Stager, locations
+from pipelines.orchestration.root import disk
 from pipelines.orchestration.runners import beam_translation, engines
 
 _NO_AUDIT = Audit()
@@ -60,6 +60,7 @@ class LocalRunner:
         started: Started,
         finished: Finished,
         engine: engines.Prepared,
+        context: str,
         lease: Lease | None = None,
     ) -> None:
         """Takes a plan and what runs it.
@@ -70,17 +71,17 @@ class LocalRunner:
             started: called at the start of each node.
             finished: called at its end.
             engine: runs Beam pipelines.
+            context: name of the pipeline_run context in MLMD; a new one.
             lease: lock of a root on an object store.
         """
         self._config, self._plan, self._started, self._finished = config, planned, started, finished
         self._shards, self._stager, self._engine = ShardCheck(), Stager(config, lease), engine
-        self._lease = lease
+        self._context, self._lease = context, lease
 
     def run(self, pipeline: pipeline_pb2.Pipeline) -> None:
         """Runs every node of the plan in topological order; raises what the first failing node raised."""
-        run_id = datetime.now().astimezone().isoformat()
         runtime_parameter_utils.substitute_runtime_parameter(
-            pipeline, {constants.PIPELINE_RUN_ID_PARAMETER_NAME: run_id}
+            pipeline, {constants.PIPELINE_RUN_ID_PARAMETER_NAME: self._context}
         )
         deployment = runner_utils.extract_local_deployment_config(pipeline)
         connection = metadata_server.connection(self._config.metadata)  # the compiled one has no password

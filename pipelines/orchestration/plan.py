@@ -24,12 +24,12 @@ from components.storage.hashing import HashCache, digest_of
 from components.storage.location import Location, location
 from components.training.base import base_model
 from pipelines.config import RunConfig
-from pipelines.orchestration import acceptances, graph, keys, live_model, reasons, spans
+from pipelines.orchestration import graph, keys, reasons
 from pipelines.orchestration import schema as curated
 from pipelines.orchestration.graph import Node
-from pipelines.orchestration.remote import seals
+from pipelines.orchestration.metadata import acceptances, live_artifacts, live_model, seals
+from pipelines.orchestration.metadata.store import Artifact, Execution, Store
 from pipelines.orchestration.schema import Curated
-from pipelines.orchestration.store import Artifact, Execution, Store
 
 RUN, CACHED, KEPT, LOOK_UP, SKIP = "run", "cached", "kept", "look up", "skip"
 FORCED = "forced by --force"
@@ -105,7 +105,7 @@ class _Planner:
         self._wanted = {request.last, *graph.before(request.last, nodes)} if request.last else {n.id for n in nodes}
         self._found: Survey | None = None
         self._broken_base = ""
-        self._live: spans.LiveArtifacts | None = None
+        self._live: live_artifacts.LiveArtifacts | None = None
         self.schema: Curated | None = None
         self.accepted: acceptances.Accepted | None = None
         self.decided: dict[str, NodePlan] = {}
@@ -176,7 +176,7 @@ class _Planner:
             return {}
         ingest = self.decided["Ingest"]
         data = ingest.fingerprint["data_digest"]
-        self._live = spans.find_live(
+        self._live = live_artifacts.find_live(
             self._config, self._store, self._pointer, data, has_spans=bool(self._newest_span(ingest))
         )
         if node.id == "StatisticsGen":

@@ -7,6 +7,7 @@ from typing import Any
 from components.records.ledger import Entry
 from components.records.quarantine import Quarantined
 from pipelines.orchestration.outcome import NodeFacts
+from pipelines.report.lineage import Step
 
 
 @dataclass(frozen=True)
@@ -37,6 +38,7 @@ class SliceFacts:
     records: int
     change: float | None = None  # against the baseline model, if there is one
     allowed: float | None = None  # drop
+    limit: str = ""  # why it is allowed: a setting, or chance
     passed: bool | None = None
 
 
@@ -81,6 +83,9 @@ class RunFacts:
     metrics: Mapping[str, float] = field(default_factory=dict)
     thresholds: tuple[Threshold, ...] = ()
     slices: tuple[SliceFacts, ...] = ()
+    compared: SliceFacts | None = None  # the same for all test records, if there is a baseline model
+    gate_problems: tuple[str, ...] = ()  # why the Gate stopped the run, but for the comparison of the new spans
+    lineage: tuple[Step, ...] = ()
     classes: tuple[str, ...] = ()
     confusion: tuple[tuple[int, ...], ...] = ()  # rows: true class, columns: predicted class
     blessed: bool | None = None
@@ -89,3 +94,4 @@ class RunFacts:
     live_version: int | None = None  # of the pipeline, which may be another one
     proof: Mapping[str, Any] = field(default_factory=dict)  # proof.json: whether the export predicts as training does
     card: Mapping[str, Any] = field(default_factory=dict)  # the model card; empty without a model
+    run: str = ""  # its id

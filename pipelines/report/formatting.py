@@ -75,6 +75,17 @@ def moment(text: str) -> str:
     return f"{parsed.day} {parsed:%B %Y, %H:%M:%S} UTC"
 
 
+def clock(text: str) -> str:
+    """Returns an ISO 8601 time as `14 Nov 2026, 02:00`, in UTC; any other text is returned unchanged."""
+    try:
+        parsed = datetime.fromisoformat(text.strip().replace("Z", "+00:00"))
+    except ValueError:
+        return text
+    if parsed.tzinfo is not None:
+        parsed = parsed.astimezone(timezone.utc)
+    return f"{parsed.day} {parsed:%b %Y, %H:%M}"
+
+
 def coordinate(value: float) -> str:
     """Returns a coordinate of a drawing with at most two decimals."""
     return f"{value:.2f}".rstrip("0").rstrip(".")

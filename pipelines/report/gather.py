@@ -1,25 +1,28 @@
 """Gathers the facts of a run from MLMD and from the small files in its artifacts."""
 
+import itertools
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from components.errors import NotBlessed, exit_code_of
+from components.errors import GateStopped, NotBlessed, exit_code_of
 from components.records import manifest
 from components.records.ledger import Entry
 from components.redact import redact
-from components.serving.live import Move
+from components.serving.live import LivePointer, Move
 from components.storage.location import Location
 from pipelines.config import RunConfig
-from pipelines.orchestration import live_model, plan
+from pipelines.orchestration import plan
+from pipelines.orchestration.metadata import live_model
+from pipelines.orchestration.metadata.store import Artifact, Execution, Store
 from pipelines.orchestration.outcome import NodeFacts
 from pipelines.orchestration.plan import Plan
 from pipelines.orchestration.remote.mirror import near
-from pipelines.orchestration.store import Artifact, Execution, Store
-from pipelines.report import model_card, trained
+from pipelines.report import lineage, model_card, trained
 from pipelines.report.facts import RunFacts, SampleImage, SliceFacts, Threshold
+from pipelines.report.lineage import Step
 
 _QUARANTINE_SHOWN = 200
 _REASONS_SHOWN = 10
@@ -28,7 +31,7 @@ _SAMPLES = 30
 
 def facts(
     config: RunConfig, store: Store, planned: Plan, nodes: tuple[NodeFacts, ...],
-    *, started: str, seconds: float, error: BaseException | None,
+    *, run: str, started: str, seconds: float, error: BaseException | None,
 ) -> RunFacts:  # fmt: skip
     """Returns the facts of a run, whether it succeeded or failed."""
     used = _executions(store, planned, nodes)
@@ -41,6 +44,7 @@ def facts(
     found = RunFacts(
         pipeline=config.name,
         task=config.task.name,
+        run=run,
         started=started,
         seconds=seconds,
         outcome=_outcome(planned, blessed, pushed, evaluated, error, pointer.live if pointer else None),
@@ -52,6 +56,8 @@ def facts(
         metrics={name: value for name, value in evaluated.get("metrics", {}).items() if name != "examples"},
         slices=tuple(_slice(each) for each in evaluated.get("slices", ())),
         thresholds=tuple(Threshold(*each) for each in evaluated.get("thresholds", ())),
+        compared=_all_records(evaluated),
+        gate_problems=_gate_problems(error),
         blessed=blessed,
         drift=getattr(error, "drift", None) or results.get("Gate", {}).get("drift", {}),
         samples_per_second=results.get("Trainer", {}).get("samples_per_second"),
@@ -69,12 +75,54 @@ def facts(
     if pointer and "Evaluator" in used and (model := outputs.get("Trainer", {}).get("model")):
         note = store.not_compared(pointer.baselines(model.id), model)
         found = replace(found, warnings=(*found.warnings, *filter(None, [note])))
+    found = replace(found, lineage=_lineage(store, found, used, outputs, pointer))
     return replace(found, card=model_card.make(config, found, used, outputs))
 
 
 def _slice(stored: Any) -> SliceFacts:
     """Returns a slice; of an evaluation of an earlier version, which is a list, without the comparison."""
     return SliceFacts(**stored) if isinstance(stored, dict) else SliceFacts(*stored)
+
+
+def _all_records(evaluated: Mapping[str, Any]) -> SliceFacts | None:
+    """Returns how the candidate compares with the baseline model on all test records."""
+    compared, thresholds = evaluated.get("compared", {}), evaluated.get("thresholds", ())
+    if compared.get("passed") is None or not thresholds:
+        return None
+    return SliceFacts("", "", thresholds[0][1], int(evaluated["metrics"]["examples"]), **compared)
+
+
+def _gate_problems(error: BaseException | None) -> tuple[str, ...]:
+    """Returns what is wrong with the data itself, if that is why the Gate stopped the run."""
+    if not isinstance(error, GateStopped):
+        return ()
+    lines = str(error).splitlines()[1:]
+    own = itertools.takewhile(lambda line: not line.startswith("  new span"), lines)
+    return tuple(redact(line.strip()) for line in own)
+
+
+def _lineage(
+    store: Store,
+    found: RunFacts,
+    used: Mapping[str, Execution],
+    outputs: Mapping[str, Mapping[str, Artifact]],
+    pointer: LivePointer | None,
+) -> tuple[Step, ...]:
+    """Returns the lineage of the run's model, as far as the run came."""
+    examples = outputs.get("Ingest", {}).get("examples")
+    ingested = manifest.read(examples.uri) if examples else None
+    new = found.drift.get("spans") or (ingested.spans if ingested and not found.drift else ())
+    results = {node: execution.facts for node, execution in used.items()}
+    return lineage.steps(
+        store,
+        used,
+        outputs,
+        {node.id for node in found.nodes if node.state == "ran"},
+        pointer,
+        ingested=ingested,
+        new_spans=tuple(new),
+        shown=lineage.details(results, outputs.get("Transform", {}).get("transform_graph")),
+    )
 
 
 def _executions(store: Store, planned: Plan, nodes: tuple[NodeFacts, ...]) -> dict[str, Execution]:

@@ -19,7 +19,7 @@ from components.settings.tree import Settings
 from components.storage import durable
 from components.storage.location import Location
 from pipelines.config import RunConfig
-from pipelines.orchestration.store import Artifact, Execution
+from pipelines.orchestration.metadata.store import Artifact, Execution
 from pipelines.report.facts import RunFacts
 
 FILE = "model_card.json"

@@ -14,18 +14,20 @@ import re
 from pathlib import Path
 
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
-from markupsafe import Markup
+from markupsafe import Markup, escape
 
 from components.redact import redact
 from components.storage import durable
-from pipelines.report import formatting, sections
+from pipelines.report import formatting, retraining, sections
+from pipelines.report.drift_chart import drift_charts
 from pipelines.report.facts import RunFacts
 from pipelines.report.formatting import fit
+from pipelines.report.lineage_chart import lineage_chart
 from pipelines.report.thumbnails import thumbnail
 
 MAX_SAMPLES = 60
 # Items that the page shows; the full quarantine list is a file of its own.
-_MOST = {"nodes": 60, "rows": 50, "quarantined": 20, "curves": 12, "tiles": 24}
+_MOST = {"nodes": 60, "rows": 50, "quarantined": 20, "curves": 12, "tiles": 24, "drift": 6}
 _SERIES_COLOURS = 6  # of lines and bars, in page.css
 # The marks of node states, so that they are readable without colour.
 _STATE_SHAPES = {
@@ -45,6 +47,7 @@ def write(facts: RunFacts, path: Path) -> None:
 def render(facts: RunFacts) -> str:
     """Returns the page of a run as HTML."""
     seconds = [node.seconds for node in facts.nodes]
+    drift_rows, gates = sections.drift_rows(facts), retraining.gates(facts)
     template = _environment().get_template("page.html.j2")
     return template.render(
         facts=facts,
@@ -55,7 +58,12 @@ def render(facts: RunFacts) -> str:
         node_seconds=sum(seconds),
         quarantined_total=sections.quarantined(facts),
         balance=sections.balance(facts),
-        drift_rows=sections.drift_rows(facts),
+        drift_rows=drift_rows,
+        drift_charts=drift_charts(drift_rows, _MOST["drift"]),
+        lineage=lineage_chart(facts.lineage),
+        gates=gates,
+        decided=retraining.decided(gates),
+        against=retraining.against(facts),
         samples=[thumbnail(sample) for sample in facts.samples[:MAX_SAMPLES]],
         curves=sections.curves(facts),
         training_curves=sections.training_curves(facts),
@@ -78,14 +86,18 @@ def _environment() -> Environment:
         lstrip_blocks=True,
     )
     environment.filters.update(
+        artifact=lambda number: f"artifact {number}",
         at=formatting.coordinate,
         breakable=_breakable,
+        clock=formatting.clock,
         duration=formatting.duration,
         fit=fit,
         moment=formatting.moment,
         number=formatting.number,
         sha256=_sha256,
+        signed=retraining.signed,
         spaced=sections.spaced,
+        whole=escape,
     )
     environment.globals.update(
         most=_MOST, share=formatting.share, state_shapes=_STATE_SHAPES, series_colours=_SERIES_COLOURS

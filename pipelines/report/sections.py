@@ -9,6 +9,7 @@ from pipelines.report.facts import RunFacts
 from pipelines.report.formatting import fit, number
 from pipelines.report.heat_map import HeatMap, heat_map
 from pipelines.report.line_chart import LineChart, line_chart
+from pipelines.report.retraining import gates
 
 MAX_CLASSES = 30  # in the class table, and as a confusion matrix
 MAX_PAIRS = 20  # of confused classes; half as many beside a matrix
@@ -87,19 +88,22 @@ def present(facts: RunFacts) -> dict[str, str]:
     """Returns the titles of the sections that have something to show, by anchor, in the order of the page."""
     sections = (
         ("pipeline", "Pipeline", bool(facts.nodes)),
+        ("gates", "Gates", bool(gates(facts))),
+        ("lineage", "Lineage", bool(facts.lineage)),
+        ("span", "What is new in this span", bool(facts.drift)),
+        ("against", "Candidate against live model", facts.compared is not None),
         ("time", "Time per node", any(node.seconds > 0 for node in facts.nodes)),
         ("ledger", "Ledger", bool(facts.ledger)),
         ("quarantine", "Quarantine", quarantined(facts) > 0),
         ("notes", "Notes", bool(facts.notes)),
         ("warnings", "Warnings", bool(facts.warnings)),
         ("classes", "Class balance", any(facts.class_counts.values())),
-        ("span", "What is new in this span", bool(facts.drift)),
         ("samples", "Samples", bool(facts.samples)),
         ("warm_start", "Warm start", bool(facts.warm_start)),
         ("curves", "Learning curves", bool(curves(facts))),
         ("training", "Training", facts.training is not None),
         ("thresholds", "Metric thresholds", bool(facts.thresholds)),
-        ("slices", "Slices", bool(facts.slices)),
+        ("slices", "Slices", bool(facts.slices) and facts.compared is None),
         ("confusion", "Confusion matrix", bool(facts.confusion)),
         ("card", "Model card", bool(facts.card)),
     )

@@ -7,7 +7,7 @@ from typing import Any
 import orjson
 
 from components.storage.location import Location
-from pipelines.orchestration.store import Artifact
+from pipelines.orchestration.metadata.store import Artifact
 from pipelines.report.facts import TrainingFacts
 
 _NOT_CURVES = ("records", "learning_rate")

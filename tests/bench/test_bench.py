@@ -12,7 +12,7 @@ from components import diagnosis
 from components.diagnosis import Stage
 from components.errors import SettingsError
 from pipelines import cli
-from pipelines.bench import jobs, show, train
+from pipelines.bench import show, train
 from pipelines.bench.accelerators import Accelerator
 from pipelines.bench.bench import BenchResult
 from pipelines.bench.measurements import (
@@ -24,9 +24,10 @@ from pipelines.bench.measurements import (
     TrainMeasurement,
     TrainResult,
 )
+from pipelines.bench.processes import jobs
 from pipelines.bench.train import TrainBench
 
-NO_TENSORFLOW = ("accelerators", "bench", "jobs", "locate", "settings_file", "show", "train", "tune")
+NO_TENSORFLOW = ("accelerators", "bench", "processes.jobs", "locate", "settings_file", "show", "train", "tune")
 OURS = Measurement(1800.0, 1000.0, 0.01, 0.5, 0.03, 0.05, 700.0, 0.66, 0.001, 0.02)
 RESULT = BenchResult(
     facts=RecordFacts(4000, 304_000_000, ("native:1",), 600.0, "image", 64),

@@ -8,8 +8,9 @@ from typer.testing import CliRunner
 from components.settings.input import Input
 from components.settings.tree import Settings
 from pipelines import cli, config
-from pipelines.bench import jobs, show, tune
+from pipelines.bench import show, tune
 from pipelines.bench.measurements import MeasureJob, Measurement, MeasureResult, RecordFacts
+from pipelines.bench.processes import jobs
 from pipelines.bench.tune import Candidate, TuneResult
 
 CURRENT = Candidate({}, (100.0, 102.0, 98.0), 50.0)

@@ -23,7 +23,7 @@ from filelock import FileLock
 
 from data.digits import write_image_folder
 from pipelines.orchestration import graph
-from pipelines.orchestration.store import Execution, Store
+from pipelines.orchestration.metadata.store import Execution, Store
 
 QUICK_TABLE = ("--label", "kind", "--set", "train.epochs=1", "--set", "evaluate.min_accuracy=0")
 QUICK_IMAGE = "[image]\ntrain.epochs = 1\nevaluate.min_accuracy = 0\ngate.min_per_class = 0\n"

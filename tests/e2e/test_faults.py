@@ -179,7 +179,7 @@ def test_gate_stops_when_a_split_lacks_a_class(pipeline: Any) -> None:
 def test_record_lost_in_ingest_stops_the_run(pipeline: Any) -> None:
     """A16: the ledger finds a writer that drops one record of a batch, and its output is not published."""
     drop = (
-        "from components.records.tfrecord import TFRecordWriter\n"
+        "from components.records.tfrecord.framing import TFRecordWriter\n"
         "whole = TFRecordWriter.write\n"
         "TFRecordWriter.write = lambda self, records: whole(self, list(records)[:-1])"
     )

@@ -103,7 +103,11 @@ def files(root: Path) -> set[str]:
     """Returns all files in a root, with N for numbers of executions and versions, digests and times."""
     names = {path.relative_to(root).as_posix() for path in root.rglob("*") if path.is_file()}
     return {
-        re.sub(r"(?<=/)\d+(?=/)|(?<=seals/)\w+|(?<=logs/)[\d-]+|(?<=tfevents).+|(?<=model_card-)\d+", "N", name)
+        re.sub(
+            r"(?<=/)\d+(?=/)|(?<=seals/)\w+|(?<=logs/)[\w-]+|(?<=runs/image/)[\w-]+|(?<=tfevents).+|(?<=model_card-)\d+",
+            "N",
+            name,
+        )
         for name in names
     }
 

@@ -20,8 +20,8 @@ from ml_metadata.metadata_store import metadata_store
 from ml_metadata.proto import metadata_store_pb2 as pb
 
 from components.errors import BadInput, SettingsError
-from pipelines import metadata_server
-from pipelines.orchestration.store import Store
+from pipelines.config import metadata_server
+from pipelines.orchestration.metadata.store import Store
 
 pytestmark = [pytest.mark.e2e, pytest.mark.slow]
 

@@ -12,7 +12,7 @@ import orjson
 import pytest
 
 from components.storage.objects import ObjectPath
-from pipelines.orchestration.store import Store
+from pipelines.orchestration.metadata.store import Store
 
 pytestmark = [pytest.mark.e2e, pytest.mark.slow]
 

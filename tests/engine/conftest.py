@@ -19,7 +19,7 @@ import pytest
 from components.errors import PenstockError
 from pipelines.engine import cluster, install, places
 from pipelines.engine.rest import Flink, Unreachable
-from pipelines.orchestration.store import Store
+from pipelines.orchestration.metadata.store import Store
 
 PROJECT = Path(__file__).resolve().parents[2]
 PENSTOCK = Path(sys.executable).with_name("penstock")

@@ -13,7 +13,7 @@ import pytest
 
 from data.__main__ import generators
 from pipelines.engine import cluster
-from pipelines.orchestration.store import Store
+from pipelines.orchestration.metadata.store import Store
 
 pytestmark = pytest.mark.engine
 FEW = ("--set", "train.epochs=1", "--set", "evaluate.min_accuracy=0")

@@ -12,7 +12,7 @@ import pytest
 
 from components.storage.objects import ObjectPath
 from data.__main__ import generators
-from pipelines.orchestration.store import Store
+from pipelines.orchestration.metadata.store import Store
 
 pytestmark = pytest.mark.engine
 FEW = ("--set", "train.epochs=1", "--set", "evaluate.min_accuracy=0")

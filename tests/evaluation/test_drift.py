@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from components.evaluation import drift
-from components.evaluation.drift import Measure, Summary
+from components.evaluation.drift import Distributions, Measure, Summary
 from components.records.roles import Column
 from components.settings.gate import Gate
 
@@ -153,3 +153,19 @@ def test_new_tokens(share: float, *, expected: bool) -> None:
 def test_distances_are_finite() -> None:
     """JSON has no infinity."""
     assert math.isfinite(drift.quantile_distance([1e-300] * 10 + [2e-300], [1e308] * 11))
+
+
+def test_what_is_compared_is_kept_for_a_chart() -> None:
+    """The inner deciles of a number; of a category, the values that changed most, frequent ones first, cut short."""
+    (number_,) = [each for each in measures(number(*STRAIGHT), number(*STRAIGHT), "number") if each.kind == "drift"]
+    many = {f"v{at}": 10.0 for at in range(20)}
+    before = Summary(500, 0, counts={**many, "a": 100, "b": 200})
+    after = Summary(500, 0, counts={**many, "a": 200, "c" * 999: 100})
+    (values,) = [each for each in measures(before, after, "category") if each.kind == "drift"]
+
+    assert number_.distributions == Distributions((), STRAIGHT[1:-1], STRAIGHT[1:-1])
+    assert values.distributions is not None
+    assert values.distributions.names[:3] == ("a", "b", "c" * 100)
+    assert values.distributions.live[:3] == (0.2, 0.4, 0.0)
+    assert values.distributions.new[:3] == (0.4, 0.0, 0.2)
+    assert len(values.distributions.names) == 8

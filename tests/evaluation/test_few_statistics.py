@@ -16,7 +16,7 @@ from components.evaluation import few_statistics
 from components.evaluation.statistics import SpanStatisticsExecutor
 from components.records import manifest
 from components.records.schema import CATEGORY
-from components.records.tfrecord import TFRecordWriter
+from components.records.tfrecord.framing import TFRecordWriter
 
 pytestmark = pytest.mark.slow
 

@@ -28,7 +28,7 @@ from components.fitting.analysis.shards import ShardAnalyzer
 from components.records import manifest
 from components.records.ledger import Entry
 from components.records.roles import Column
-from components.records.tfrecord import TFRecordWriter
+from components.records.tfrecord.framing import TFRecordWriter
 from components.settings.gate import Gate
 from components.settings.transform import Fit
 from pipelines.orchestration.audit import audit
@@ -235,6 +235,15 @@ def test_drift_stops_the_run(
     assert f'penstock run … --accept {finding} --because "why"' in message
     assert stopped.value.drift is not None
     assert [each["id"] for each in stopped.value.drift["measures"] if each["open"]] == [finding]
+
+
+def test_the_new_words_are_kept_for_a_chart(run_gate: Callable[..., Any]) -> None:
+    """Words with tokens that the live model does not know, and the share of the texts that have them."""
+    found = run_gate(with_new_tokens, drift="warn")
+    (words,) = [each["distributions"] for each in found["measures"] if each["id"] == "drift:text"]
+
+    assert sorted(words["names"][:3]) == ["neu", "nouveau", "新しい"]
+    assert (words["live"][:3], words["new"][:3]) == ([0, 0, 0], [1, 1, 1])
 
 
 def test_an_accepted_finding_passes(run_gate: Callable[..., Any]) -> None:

@@ -6,7 +6,7 @@ import tensorflow as tf
 
 from components.evaluation import span_sample
 from components.records.manifest import Shard
-from components.records.tfrecord import TFRecordWriter
+from components.records.tfrecord.framing import TFRecordWriter
 
 IMAGE = bytes(1000)
 

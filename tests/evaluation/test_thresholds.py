@@ -196,8 +196,11 @@ class TestWithBaseline:
         assert far == {
             "column": "place", "value": "far", "metric": pytest.approx(6 / 26), "records": 26,
             "change": pytest.approx(-20 / 26), "allowed": pytest.approx((1 + 2.5758293 * 20**0.5) / 26),
-            "passed": False,
+            "limit": "what chance explains, above evaluate.max_slice_drop = 0.1", "passed": False,
         }  # fmt: skip
+        assert (near["limit"], measured[0]["compared"]["limit"]) == (
+            "evaluate.max_slice_drop", "what chance explains, above evaluate.max_drop = 0.1",
+        )  # fmt: skip
         assert (near["change"], near["allowed"], near["passed"]) == (0, pytest.approx(0.1), True)
 
     def test_every_missed_threshold_is_a_failure(self, measured: tuple[dict[str, Any], bool]) -> None:

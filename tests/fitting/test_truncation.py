@@ -7,7 +7,7 @@ import pytest
 from components.fitting import truncation
 from components.ingest.write.encode_record import example_parts
 from components.records import manifest
-from components.records.tfrecord import TFRecordWriter
+from components.records.tfrecord.framing import TFRecordWriter
 from components.settings.transform import Fit
 
 pytestmark = pytest.mark.slow

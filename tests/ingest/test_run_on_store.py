@@ -15,8 +15,9 @@ from components.ingest import run as ingesting
 from components.ingest import units
 from components.ingest.survey import survey
 from components.ingest.units import Output
-from components.records import manifest, source_files, tfrecord_walk, verify
+from components.records import manifest, source_files, verify
 from components.records.manifest import Manifest
+from components.records.tfrecord import walk
 from components.settings.ingest import Ingest
 from components.settings.splits import Splits
 from components.storage.hashing import HashCache
@@ -107,7 +108,7 @@ def test_a_table_from_a_store_to_a_store(
     ]
     assert (tmp_path / "notes" / "here.jsonl").read_bytes() == (tmp_path / "notes" / "there.jsonl").read_bytes() != b""
     verify.check(there, on_store.shards)
-    assert [tfrecord_walk.count_records(there / each.name) for each in made.shards] == [r.records for r in made.shards]
+    assert [walk.count_records(there / each.name) for each in made.shards] == [r.records for r in made.shards]
 
 
 def test_images_from_a_store_to_a_store(

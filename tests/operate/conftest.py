@@ -16,9 +16,9 @@ from components.storage.location import Location
 from components.storage.objects import ObjectPath
 from pipelines import config as run_config
 from pipelines.config import RunConfig
-from pipelines.orchestration import live_model
-from pipelines.orchestration.remote import remote_root, seals
-from pipelines.orchestration.store import Store
+from pipelines.orchestration.metadata import live_model, seals
+from pipelines.orchestration.metadata.store import Store
+from pipelines.orchestration.remote import remote_root
 
 Files = dict[str, bytes]
 Save = Callable[[int, Path], None]

@@ -20,8 +20,8 @@ from components.storage import durable
 from pipelines import config as run_config
 from pipelines.operate import models
 from pipelines.operate.models import Wish
-from pipelines.orchestration import leftovers, lock
-from pipelines.orchestration.store import Store
+from pipelines.orchestration.metadata.store import Store
+from pipelines.orchestration.root import leftovers, lock
 
 PROJECT = Path(__file__).resolve().parents[2]
 WHY = Wish("bad labels")

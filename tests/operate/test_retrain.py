@@ -17,11 +17,14 @@ from components.storage import paths
 from components.storage.hashing import HashCache
 from pipelines import config, run
 from pipelines.config import RunConfig
+from pipelines.journal import calls
+from pipelines.journal.calls import Origin
 from pipelines.operate import retrain, ticks, window
 from pipelines.operate.retrain import RetrainRequest
 from pipelines.operate.ticks import Attempt
-from pipelines.orchestration import lock, schema
+from pipelines.orchestration import schema
 from pipelines.orchestration.outcome import NodeFacts
+from pipelines.orchestration.root import lock
 from pipelines.report.facts import RunFacts
 from pipelines.run import RunResult
 
@@ -34,6 +37,11 @@ class Data:
     def __init__(self, home: Path) -> None:
         self.home = home
         self.said: list[str] = []
+        self.runs: list[str] = []  # lines with the id of a run
+
+    def say(self, line: str) -> None:
+        """Keeps a line that was said."""
+        (self.runs if line.startswith("run ") else self.said).append(line)
 
     def write(self, *days: str) -> None:
         """Writes a table per day."""
@@ -49,7 +57,7 @@ class Data:
     def retrain(self, *flags: str, pause: Callable[[float], None] = lambda _: None, **values: Any) -> int:
         """Retrains for the third day."""
         request = RetrainRequest(**{"span": "2026-11-03", "timeout": 60, **values})
-        return retrain.retrain(self.config(*flags), request, self.said.append, pause)
+        return retrain.retrain(self.config(*flags), request, self.say, pause)
 
     def attempts(self, span: str = "2026-11-03") -> list[tuple[str, int]]:
         """Returns outcome and exit code of each recorded attempt."""
@@ -100,6 +108,12 @@ def test_a_late_span_fails(data: Data) -> None:
         data.retrain()
 
     assert data.attempts() == [("late", 9)]
+
+
+def test_the_span_of_another_time_is_retrained(data: Data) -> None:
+    """At noon of the fourth day, the third one was over and is due, whatever the clock says now."""
+    with pytest.raises(Late, match="span 2026-11-03 is not there"):
+        data.retrain(span=None, at=datetime(2026, 11, 4, 12))  # noqa: DTZ001 - on the clock of the dates
 
 
 def test_a_late_span_is_skipped(data: Data) -> None:
@@ -267,7 +281,7 @@ def test_the_result_of_a_run_is_in_the_ledger_and_in_the_last_line(
     other = data.record(day="2026-11-02")  # and version 7 is live
     chosen, request = data.config(), RetrainRequest("2026-11-03")
     found = retrain._resolve(chosen, request, request.span)
-    tick = retrain._Tick(chosen, request, ticks.of(chosen), found, other.ended, data.said.append)
+    tick = retrain._Tick(chosen, request, ticks.of(chosen), found, other.ended, data.say)
     facts = RunFacts(
         "tabular", "tabular", "", 1.0, "failed: because" if code else "blessed", code,
         tuple(NodeFacts(name, "ran", 1.0, "") for name in ran), model_version="7", classes=("a", "b"),
@@ -279,6 +293,26 @@ def test_the_result_of_a_run_is_in_the_ledger_and_in_the_last_line(
     assert (first.outcome, first.has_trained, second.has_trained) == (outcome, has_trained, False)
     assert tick._last_line(first) == f"span 2026-11-03: {line}"
     assert data.attempts()[0] == (outcome, code)
+
+
+@pytest.mark.parametrize("is_late", [False, True])
+def test_a_tick_that_ends_before_its_run_is_a_run_too(data: Data, is_late: bool) -> None:
+    """It has a run id, in the journal and in the ledger, and its command names the span."""
+    origin = Origin("nightly-7", ("retrain", "tabular"))
+    if is_late:
+        with pytest.raises(Late):
+            data.retrain("ingest.late=fail", span=None, origin=origin)
+    else:
+        data.write("2026-11-03")
+        data.record()
+        data.retrain(origin=origin)
+    (call,) = calls.read(calls.folder_of(data.config().notes, "tabular") / "nightly-7.json")
+
+    assert data.runs == ["run nightly-7"]
+    assert (call.state, call.exit_code) == (("late", 9) if is_late else ("nothing due", 0))
+    if is_late:
+        assert call.command == ("retrain", "--span", call.reason.split()[1].rstrip(":"), "tabular")
+        assert [each.run for each in ticks.of(data.config()).of_span(call.command[2])] == ["nightly-7"]
 
 
 def test_a_done_tick_imports_nothing_heavy(data: Data) -> None:
@@ -363,7 +397,7 @@ def test_a_withdrawn_model_is_an_outcome_of_its_own(data: Data, version: str | N
         data.move("rollback", 3, "2026-11-01", source="1")
     chosen, request = data.config(), RetrainRequest("2026-11-03")
     tick = retrain._Tick(
-        chosen, request, ticks.of(chosen), retrain._resolve(chosen, request, request.span), "", data.said.append
+        chosen, request, ticks.of(chosen), retrain._resolve(chosen, request, request.span), "", data.say
     )
     nodes = (NodeFacts("Pusher", "ran", 1.0, ""),)
     attempt = tick.record_result(

@@ -20,7 +20,7 @@ from components.pretrained.artifacts import LABELS, SERVING
 from components.records import manifest
 from components.records.ledger import Entry
 from components.records.roles import Layout
-from components.records.tfrecord import TFRecordWriter
+from components.records.tfrecord.framing import TFRecordWriter
 from components.settings.evaluate import Evaluate
 from components.settings.transform import Fit
 from pipelines.orchestration.audit import Audit, ShardCheck, audit

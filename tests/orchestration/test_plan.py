@@ -27,8 +27,10 @@ from components.settings.tree import Settings
 from components.storage.hashing import HashCache
 from pipelines import config as run_config
 from pipelines.config import RunConfig
-from pipelines.orchestration import graph, keys, live_model, plan
+from pipelines.orchestration import graph, keys, plan
 from pipelines.orchestration import schema as curated
+from pipelines.orchestration.metadata import live_model, seals
+from pipelines.orchestration.metadata.store import Store
 from pipelines.orchestration.plan import (
     CACHED,
     KEPT,
@@ -40,8 +42,6 @@ from pipelines.orchestration.plan import (
     Request,
 )
 from pipelines.orchestration.reasons import data_difference, difference
-from pipelines.orchestration.remote import seals
-from pipelines.orchestration.store import Store
 
 Record = Callable[..., tuple[int, dict[str, int]]]
 Due = dict[str, str]

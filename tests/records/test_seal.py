@@ -11,7 +11,7 @@ import pytest
 from components.records import checksum, manifest
 from components.records.manifest import Manifest, Shard, SourceTotals
 from components.records.seal import Seal, broken, read, seal, write
-from components.records.tfrecord import TFRecordWriter
+from components.records.tfrecord.framing import TFRecordWriter
 from components.storage import hashing
 from components.storage.hashing import HashCache, sha256_of
 

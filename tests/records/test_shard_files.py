@@ -64,7 +64,7 @@ def test_any_other_listing_stops_the_run(artifact: Location, files: dict[str, by
 KILLED = """
 import pathlib, sys
 from components.records import shard_files
-from components.records.tfrecord import TFRecordWriter
+from components.records.tfrecord.framing import TFRecordWriter
 from components.storage.location import location
 with shard_files.publish(location(sys.argv[1]), sys.argv[2]) as temporary, TFRecordWriter(temporary) as file:
     file.write([[b"half of it"]])

@@ -1,6 +1,8 @@
 """A run with three classes, four epochs and one quarantined file; helpers to read SVG."""
 
 import xml.etree.ElementTree as ET
+from dataclasses import replace
+from html.parser import HTMLParser
 from io import BytesIO
 from typing import Any
 
@@ -12,14 +14,62 @@ from components.records.quarantine import Quarantined
 from pipelines.orchestration.outcome import NodeFacts
 from pipelines.report import page
 from pipelines.report.facts import RunFacts, SampleImage, SliceFacts, Threshold, TrainingFacts
+from pipelines.report.lineage import Step
 
+VOID = {"meta", "img", "br", "wbr", "link", "input", "hr"}
 EVIL = "<script>alert(1)</script>"
 
 
-def draw(macro: str, *arguments: Any) -> str:
-    """Draws with a macro of charts.html.j2."""
-    template = page._environment().get_template("charts.html.j2")
-    return str(getattr(template.module, macro)(*arguments))
+class Page(HTMLParser):
+    """The elements and the visible text of a page; fails if an element is not closed."""
+
+    def __init__(self, html: str) -> None:
+        super().__init__()
+        self.elements: list[tuple[str, dict[str, str | None]]] = []
+        self.text = ""
+        self._open: list[str] = []
+        self.feed(html)
+        self.close()
+        assert self._open == []
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        """Collects an element."""
+        self.elements.append((tag, dict(attrs)))
+        self.text += "" if tag == "wbr" else " "
+        if tag not in VOID:
+            self._open.append(tag)
+
+    def handle_startendtag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        """Collects an SVG element that closes itself."""
+        self.elements.append((tag, dict(attrs)))
+
+    def handle_endtag(self, tag: str) -> None:
+        """Checks that elements close in order."""
+        assert self._open.pop() == tag
+        self.text += " "
+
+    def handle_data(self, data: str) -> None:
+        """Collects visible text."""
+        if "style" not in self._open and "title" not in self._open:
+            self.text += data
+
+    def all(self, tag: str) -> list[dict[str, str | None]]:
+        """Returns the attributes of all elements of one kind."""
+        return [attributes for name, attributes in self.elements if name == tag]
+
+    def sections(self) -> list[str | None]:
+        """Returns the anchors of the sections, in order."""
+        return [attributes.get("id") for attributes in self.all("section")]
+
+
+def plain(facts: RunFacts) -> str:
+    """Returns the visible text with single spaces."""
+    return " ".join(Page(page.render(facts)).text.split())
+
+
+def draw(macro: str, *arguments: Any, template: str = "charts.html.j2") -> str:
+    """Draws with a macro of a template."""
+    return str(getattr(page._environment().get_template(template).module, macro)(*arguments))
 
 
 def parse(svg: str) -> ET.Element:
@@ -82,3 +132,46 @@ def facts() -> RunFacts:
         model_version="3",
         live_version=4,
     )
+
+
+def measure(name: str, value: float, live: Any = (), new: Any = (), names: Any = (), **changes: Any) -> dict[str, Any]:
+    """Returns a comparison of the Gate; its threshold is 0.2."""
+    kind, column = name.split(":")
+    return {
+        "id": name, "kind": kind, "column": column, "value": value, "threshold": 0.2, "setting": "gate.limit",
+        "detail": f"detail of {column}", "records": [], "open": value > 0.2,
+        "distributions": {"names": names, "live": live, "new": new}, **changes,
+    }  # fmt: skip
+
+
+@pytest.fixture
+def retrained(facts: RunFacts) -> RunFacts:
+    """A retraining: a number and a category that moved, a baseline model, and a lineage."""
+    measures = [
+        measure("drift:age", 0.3, tuple(range(1, 10)), tuple(range(3, 12)), open=False),
+        measure("drift:plan", 0.1, (0.75, 0.25, 0.0), (0.5, 0.0, 0.5), ("basic", "old", "family")),
+        measure("missing:age", 0.0),
+    ]
+    accepted = [{"finding": "drift:age", "who": "ana@host", "because": "a new tariff", "when": "2025-11-14T09:00:00"}]
+    return replace(
+        facts,
+        nodes=tuple(NodeFacts(name, "ran", 1.0, "") for name in ("Ingest", "Gate", "Trainer", "Evaluator", "Pusher")),
+        drift={"spans": ["s7"], "model": "m", "measures": measures, "accepted": accepted, "notes": []},
+        thresholds=(
+            Threshold("accuracy", 0.9, "at least 0.6", True),
+            Threshold("accuracy change against the baseline", -0.1, "at least -0.2", True),
+        ),
+        compared=SliceFacts("", "", 0.9, 30, -0.1, 0.2, "what chance explains, above evaluate.max_drop = 0.01", True),
+        slices=(
+            SliceFacts("length", "long", 0.8, 5, 0.2, 0.4, "what chance explains, above x", True),
+            SliceFacts("length", "short", 1.0, 25, 0.0, 0.05, "evaluate.max_slice_drop", True),
+        ),
+        lineage=(
+            Step("span s6", "span s6", "earlier", details=("40 records",)),
+            Step("span s7", "span s7", "made", details=("50 records, new",)),
+            Step("examples", "examples", "made", "3", ("90 records",), "2025-11-14T09:26:53", ("span s6", "span s7")),
+            Step("base", "base model", "earlier", "2", ("version 2",)),
+            Step("model", "model", "made", "5", (), "2025-11-14T09:27:00", ("examples", "base")),
+            Step("version", "not pushed", "missing", made_from=("model",)),
+        ),
+    )  # fmt: skip

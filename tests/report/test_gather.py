@@ -9,8 +9,8 @@ import pytest
 from components.records import manifest
 from components.records.manifest import Manifest
 from components.serving.live import LiveModel, Move
+from pipelines.orchestration.metadata.store import Artifact
 from pipelines.orchestration.plan import Plan
-from pipelines.orchestration.store import Artifact
 from pipelines.report import gather, trained
 from pipelines.report.facts import TrainingFacts
 

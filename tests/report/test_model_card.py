@@ -10,8 +10,8 @@ import pytest
 from components.records import manifest
 from components.records.manifest import Manifest, Shard
 from pipelines import config as run_config
+from pipelines.orchestration.metadata.store import Artifact, Execution
 from pipelines.orchestration.outcome import NodeFacts
-from pipelines.orchestration.store import Artifact, Execution
 from pipelines.report import model_card, page
 from pipelines.report.facts import RunFacts
 

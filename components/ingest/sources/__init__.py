@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Protocol, overload, runtime_checkable
 from components.records.quarantine import Quarantined
 from components.storage.entries import Entries
 from components.storage.paths import DataPath
-from components.storage.strings import Strings
+from components.strings import Strings
 
 if TYPE_CHECKING:  # so that worker processes start sooner
     from components.ingest.images import CheckedImage

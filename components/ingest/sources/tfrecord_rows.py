@@ -24,8 +24,8 @@ from tfx_bsl.coders.example_coder import ExamplesToRecordBatchDecoder
 from components.ingest.sources.conversion import Reasons, feature_type, is_list, row_batch
 from components.ingest.sources.rows import LimitedRows, Range, RowBatch, bad_file
 from components.ingest.sources.set_types import is_set_by_user
-from components.records.tfrecord import HEADER, length_of
-from components.records.tfrecord_walk import StoredRecord, explained, read_records, record_ends
+from components.records.tfrecord.framing import HEADER, length_of
+from components.records.tfrecord.walk import StoredRecord, explained, read_records, record_ends
 from components.storage.paths import DataPath, open_whole
 
 _SAMPLE_RECORDS, _SAMPLE_BYTES = 1000, 64 << 20  # from which the schema is inferred

@@ -15,7 +15,7 @@ from components.errors import BadInput, SettingsError
 from components.records.quarantine import printable
 from components.storage.entries import Entries
 from components.storage.paths import DataPath, data_path, matches, split_pattern
-from components.storage.strings import Strings
+from components.strings import Strings
 
 
 class Format(NamedTuple):

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, overload
 import orjson
 
 from components.ingest.sources import SourceFile, SourceFiles
-from components.storage.strings import Strings
+from components.strings import Strings
 
 if TYPE_CHECKING:
     from components.storage.entries import Entries

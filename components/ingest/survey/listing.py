@@ -18,7 +18,7 @@ from components.records.quarantine import Quarantined
 from components.storage.entries import Entries
 from components.storage.hashing import HashCache, HashedFile, digest_of
 from components.storage.paths import DataPath
-from components.storage.strings import Strings
+from components.strings import Strings
 
 _CHUNK = 50_000  # files that are hashed together
 

@@ -171,8 +171,9 @@ def _referenced(located: Located, table: Table) -> list[str]:
 
 
 def _table(located: Sequence[Located], settings: Ingest, needs: Needs) -> Table:
+    from components.ingest.sources import renames
     from components.ingest.sources.rows import Sample
-    from components.ingest.survey import columns, identity, references, renames, texts
+    from components.ingest.survey import columns, identity, references, texts
     from components.ingest.survey import label as labels
 
     known: RowFormat = refs.load(located[0].source)

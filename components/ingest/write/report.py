@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from components.records.quarantine import Quarantined
-from components.records.tfrecord import TFRecordWriter
+from components.records.tfrecord.framing import TFRecordWriter
 
 NO_NUMBER = (1 << 32) - 1
 HASH_ROW = struct.Struct("<QQI")  # start of the SHA-256, perceptual hash, number of the file

@@ -27,7 +27,7 @@ from components.ingest.write.shards import SplitShards
 from components.ingest.write.strata import ROW, Rows, Strata
 from components.records.quarantine import Quarantined, printable
 from components.records.schema import TEXT
-from components.records.tfrecord import TFRecordWriter, frame_batch
+from components.records.tfrecord.framing import TFRecordWriter, frame_batch
 from components.settings.ingest import Ingest
 from components.settings.splits import SPLITS
 from components.storage.paths import DataPath

@@ -21,7 +21,7 @@ from components.storage.hashing import HashCache, HashedFile, sha256_of
 from components.storage.location import Location
 from components.storage.objects import ObjectPath
 from pipelines.config import RunConfig
-from pipelines.orchestration.remote import seals
+from pipelines.orchestration.metadata import seals
 
 PARALLEL = 8  # objects transferred at once
 _SHARE = 0.5  # of the disk space that is free without the mirror

@@ -17,10 +17,10 @@ from components.storage import durable
 from components.storage.objects import ObjectPath
 from pipelines.config import RunConfig
 from pipelines.orchestration import graph
-from pipelines.orchestration.remote import seals
+from pipelines.orchestration.metadata import seals
+from pipelines.orchestration.metadata.store import Store
 from pipelines.orchestration.remote.mirror import Mirror
 from pipelines.orchestration.remote.staging import work_folder
-from pipelines.orchestration.store import Store
 
 _FILE = "collected.json"
 

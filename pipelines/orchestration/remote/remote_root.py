@@ -19,9 +19,9 @@ from components.errors import SettingsError
 from components.storage import durable, paths
 from components.storage.objects import ObjectPath
 from pipelines.config import RunConfig
+from pipelines.orchestration.metadata.store import Store
 from pipelines.orchestration.remote import lease
 from pipelines.orchestration.remote.lease import Lease
-from pipelines.orchestration.store import Store
 
 _FILE = "root.json"
 

@@ -25,7 +25,7 @@ from components.storage.hashing import HashCache
 from components.storage.location import REMOTE_URI, Location, location
 from components.storage.objects import ObjectPath
 from pipelines.config import RunConfig
-from pipelines.orchestration.remote import seals
+from pipelines.orchestration.metadata import seals
 from pipelines.orchestration.remote.lease import Lease
 from pipelines.orchestration.remote.mirror import Mirror, upload
 from pipelines.orchestration.runners import engines

@@ -13,7 +13,7 @@ from components.errors import BadInput
 from components.ingest.sources import tfrecord_rows
 from components.ingest.sources.rows import BadRow, Range
 from components.ingest.sources.tfrecord_rows import SOURCE
-from components.records import tfrecord
+from components.records.tfrecord import framing
 
 MB = 1 << 20
 FRAME = 16  # bytes of length and checksums around a record
@@ -350,7 +350,7 @@ def test_garbage_at_the_end_is_found(tmp_path: Path, garbage: bytes) -> None:
 def test_a_record_too_large_for_protobuf_is_rejected(tmp_path: Path) -> None:
     """Before memory is allocated for it."""
     path = tmp_path / "huge.tfrecord"
-    path.write_bytes(tfrecord.header(1 << 40) + bytes(100))
+    path.write_bytes(framing.header(1 << 40) + bytes(100))
 
     with pytest.raises(BadInput, match=r"huge\.tfrecord: the record at byte offset 0 has 1,099,511,627,776 bytes"):
         SOURCE.schema(path)

@@ -13,7 +13,8 @@ from components.storage.hashing import HashCache
 from components.storage.objects import ObjectPath
 from pipelines import config as run_config
 from pipelines.config import RunConfig
-from pipelines.orchestration.remote import mirror, seals
+from pipelines.orchestration.metadata import seals
+from pipelines.orchestration.remote import mirror
 from pipelines.orchestration.remote.mirror import Mirror
 
 FILES = {"manifest.json": b"{}", "Split-train/a": b"records", "Split-train/b": b"more records"}

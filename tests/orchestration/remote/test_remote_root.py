@@ -11,9 +11,10 @@ from components.records.seal import Seal
 from components.storage.hashing import HashedFile
 from pipelines import config as run_config
 from pipelines.config import RunConfig
-from pipelines.orchestration import leftovers
-from pipelines.orchestration.remote import remote_root, seals
-from pipelines.orchestration.store import Store
+from pipelines.orchestration.metadata import seals
+from pipelines.orchestration.metadata.store import Store
+from pipelines.orchestration.remote import remote_root
+from pipelines.orchestration.root import leftovers
 
 
 def make(root: str, state: Path | None = None, *beam_args: str) -> RunConfig:

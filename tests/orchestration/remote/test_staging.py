@@ -15,7 +15,8 @@ from components.storage import tensorflow_s3
 from components.storage.objects import ObjectPath
 from pipelines import config as run_config
 from pipelines.config import RunConfig
-from pipelines.orchestration.remote import lease, seals
+from pipelines.orchestration.metadata import seals
+from pipelines.orchestration.remote import lease
 from pipelines.orchestration.remote.staging import Staged, Stager
 from pipelines.orchestration.runners import engines
 

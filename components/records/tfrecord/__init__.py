@@ -1,0 +1,1 @@
+"""TFRecord files: framing and writer, and a reader that finds damaged records."""

@@ -1,0 +1,1 @@
+"""The processes that `penstock bench` and `penstock tune` measure in, and what runs in them."""

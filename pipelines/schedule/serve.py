@@ -1,0 +1,240 @@
+"""The scheduler: one process that wakes up and starts what is due.
+
+    step:  end   ticks whose process has ended: state, reason and exit code to the ledger
+           find  ticks that a dead scheduler left: watched if their process runs, else queued again
+           decide what is due (policy), in one transaction per schedule
+           start `penstock retrain`, one process per tick
+
+The truth is in the ledger; a scheduler that is killed at any moment loses nothing that the next one cannot find.
+"""
+
+import subprocess
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from datetime import datetime
+from pathlib import Path
+from signal import SIGKILL, SIGTERM
+
+from components.errors import Locked, PenstockError
+from pipelines.schedule import processes
+from pipelines.schedule.clock import SchedulerClock
+from pipelines.schedule.ledger import ScheduleLedger
+from pipelines.schedule.outcome import result_of
+from pipelines.schedule.policy import Decision, TickRecord, decide
+from pipelines.schedule.processes import Child, RetrainCommand, Start
+from pipelines.schedule.schedule import PipelineSchedule
+
+POLL_SECONDS = 10.0  # how soon a change of a schedule, or another scheduler's tick, is noticed
+MOST_STARTS = 3  # of a tick whose process is killed
+_PATIENCE = 30.0  # seconds for a run that is stopped: it writes a checkpoint first
+_STOPPED = "stopped with the scheduler; it goes on with the next one"
+Find = Callable[[], Sequence[Path]]
+Say = Callable[[str], None]
+Notify = Callable[[ScheduleLedger, TickRecord], None]
+_ENDED_BY_US = (-SIGTERM, 128 + SIGTERM)
+_Id = tuple[Path, str, str]
+
+
+class Scheduler:
+    """Starts the ticks of all schedules that it finds."""
+
+    def __init__(
+        self,
+        find: Find,
+        clock: SchedulerClock,
+        say: Say,
+        *,
+        start: Start = processes.start,
+        at_once: int = 1,
+        notify: Notify | None = None,
+    ) -> None:
+        """Makes a scheduler.
+
+        Args:
+            find: returns the folders that have a ledger of schedules.
+            clock: the time.
+            say: prints a line.
+            start: starts a command.
+            at_once: how many runs may go on at the same time, each on its own root.
+            notify: is given every tick that has reached its last state.
+        """
+        self._find, self._clock, self._say, self._start = find, clock, say, start
+        self._at_once, self._notify = at_once, notify
+        self._me = processes.own_identity()
+        self._children: dict[_Id, Child] = {}
+        self._errors: dict[Path, str] = {}
+        self._watched: set[_Id] = set()  # runs that go on and are this scheduler's, others' children included
+
+    def run(self) -> int:
+        """Steps until a signal stops it; returns the signal's number."""
+        while not self._clock.stopped_by:
+            wake = self.step()
+            left = (wake - self._clock.now()).total_seconds() if wake else POLL_SECONDS
+            if not self._clock.stopped_by:
+                self._clock.sleep(min(max(left, 0.0), POLL_SECONDS))
+        self.stop()
+        return self._clock.stopped_by
+
+    def step(self) -> datetime | None:
+        """Does what there is to do now; returns when the next tick is due, if any is."""
+        ledgers = [ScheduleLedger(folder) for folder in self._find()]
+        for ledger in ledgers:
+            self._guarded(ledger, self._end_and_find)
+        coming = [self._guarded(ledger, self._start_due) for ledger in ledgers]
+        return min((time for time in coming if time), default=None)
+
+    def stop(self) -> None:
+        """Stops the runs of this scheduler; their ticks are queued."""
+        ledgers = [ScheduleLedger(folder) for folder in self._find()]
+        mine = [(ledger, record) for ledger in ledgers for record in self._running(ledger) if record.owner == self._me]
+        for _, record in mine:
+            processes.send(record.process, SIGTERM)
+        for ledger, record in mine:
+            self._stop_one(ledger, record)
+
+    def run_by_hand(self, ledger: ScheduleLedger, name: str) -> TickRecord:
+        """Runs a tick of this moment to its end, and returns it; raises Locked if a tick of the root is running."""
+        schedule, now = ledger.find(name), self._clock.now()
+
+        def policy(schedule: PipelineSchedule, ticks: Sequence[TickRecord], is_alone: bool) -> Sequence[Decision]:
+            running = next((each.tick.key for each in ticks if each.state == "running"), None)
+            if running or not is_alone:
+                what = f"tick {running}" if running else "another schedule of this root"
+                raise Locked(f"{name}: the run of {what} is going on; wait for its end, and try again")
+            return [Decision(schedule.timetable.by_hand(now), "running", "run-now")]
+
+        (record,) = ledger.decide(name, now, self._me, policy)
+        self._begin(ledger, schedule, record)
+        identity = _id(ledger, record)
+        while child := self._children.get(identity):
+            with suppress(subprocess.TimeoutExpired):
+                child.wait(POLL_SECONDS)
+            if self._clock.stopped_by:
+                self.stop()
+            self._end_and_find(ledger)
+        return next(each for each in ledger.ticks(name) if each.tick.key == record.tick.key)
+
+    def _guarded(self, ledger: ScheduleLedger, work: Callable[[ScheduleLedger], datetime | None]) -> datetime | None:
+        """Goes on with the other roots if one of them cannot be read or written; what is due there stays due."""
+        try:
+            coming = work(ledger)
+        except (PenstockError, OSError) as error:
+            if self._errors.get(ledger.file) != str(error):  # said once, not every ten seconds
+                self._log("", str(error))
+            self._errors[ledger.file] = str(error)
+            return None
+        return coming
+
+    def _end_and_find(self, ledger: ScheduleLedger) -> None:
+        for record in self._running(ledger):
+            if record.owner == self._me:
+                self._look_after(ledger, record)
+            elif not processes.is_alive(record.owner):
+                self._take_over(ledger, record)
+
+    def _running(self, ledger: ScheduleLedger) -> list[TickRecord]:
+        return [record for record in ledger.open_ticks() if record.state == "running"]
+
+    def _look_after(self, ledger: ScheduleLedger, record: TickRecord) -> None:
+        if child := self._children.get(_id(ledger, record)):
+            if (code := child.poll()) is not None:
+                self._end(ledger, record, code)
+        elif not processes.is_alive(record.process):
+            self._end(ledger, record, None)
+
+    def _take_over(self, ledger: ScheduleLedger, record: TickRecord) -> None:
+        """Makes a tick of a dead scheduler this one's."""
+        mine = ledger.change(record, owner=self._me)
+        if mine is None:  # another scheduler was faster
+            return
+        self._watched.add(_id(ledger, record))
+        if processes.is_alive(record.process):
+            self._log(record.schedule, f"tick {record.tick.key}: its run goes on without the scheduler that started it")
+        else:
+            self._end(ledger, mine, None)
+
+    def _end(self, ledger: ScheduleLedger, record: TickRecord, code: int | None, *, stopping: bool = False) -> None:
+        result = result_of(code, processes.last_lines(output_of(ledger, record)))
+        state, reason, starts, now = result.state, result.reason, record.starts, self._clock.now()
+        if stopping and (code is None or code in _ENDED_BY_US):
+            state, reason, starts = None, _STOPPED, 0
+        if state is None and starts >= MOST_STARTS:
+            state, reason = "failed", f"{reason}, {starts} times"
+        if state is None:
+            ended = ledger.change(
+                record, state="queued", reason=reason, decided=now, owner="", process="", starts=starts
+            )
+        else:
+            ended = ledger.change(
+                record, state=state, reason=reason, decided=now, ended=now, exit_code=result.exit_code
+            )
+        self._children.pop(_id(ledger, record), None)
+        self._watched.discard(_id(ledger, record))
+        if ended is not None:
+            self._tell(ledger, ended)
+
+    def _start_due(self, ledger: ScheduleLedger) -> datetime | None:
+        coming = []
+        for schedule in ledger.schedules():
+            now = self._clock.now()
+            for record in ledger.decide(schedule.name, now, self._me, self._policy(now)):
+                if record.state == "running":
+                    self._begin(ledger, schedule, record)
+                else:
+                    self._tell(ledger, record)
+            if not schedule.paused:
+                coming += schedule.timetable.first(1, now)
+        return min((tick.at for tick in coming), default=None)
+
+    def _policy(self, now: datetime) -> Callable[[PipelineSchedule, Sequence[TickRecord], bool], Sequence[Decision]]:
+        has_room = len(self._watched) < self._at_once
+        return lambda schedule, ticks, is_alone: decide(schedule, ticks, now, is_free=is_alone and has_room)
+
+    def _begin(self, ledger: ScheduleLedger, schedule: PipelineSchedule, record: TickRecord) -> None:
+        identity = _id(ledger, record)
+        command = RetrainCommand(arguments_of(schedule, record), Path(schedule.folder), output_of(ledger, record))
+        self._watched.add(identity)
+        try:
+            child = self._start(command)
+        except OSError as error:
+            self._watched.discard(identity)
+            now = self._clock.now()
+            failed = ledger.change(record, state="failed", reason=str(error), decided=now, ended=now)
+            self._tell(ledger, failed or record)
+            return
+        self._children[identity] = child
+        ledger.change(record, process=processes.identity(child.pid))
+        self._log(record.schedule, f"tick {record.tick.key}: started, process {child.pid}, output in {command.output}")
+
+    def _stop_one(self, ledger: ScheduleLedger, record: TickRecord) -> None:
+        code = None
+        if child := self._children.get(_id(ledger, record)):
+            try:
+                code = child.wait(_PATIENCE)
+            except subprocess.TimeoutExpired:
+                processes.send(record.process, SIGKILL)
+        self._end(ledger, record, code, stopping=True)
+
+    def _tell(self, ledger: ScheduleLedger, record: TickRecord) -> None:
+        self._log(record.schedule, f"tick {record.tick.key}: {record.state}{': ' * bool(record.reason)}{record.reason}")
+        if self._notify and record.state not in ("queued", "running"):
+            self._notify(ledger, record)
+
+    def _log(self, name: str, what: str) -> None:
+        self._say(f"{self._clock.now():%Y-%m-%dT%H:%M:%SZ} {name}{' ' * bool(name)}{what}")
+
+
+def arguments_of(schedule: PipelineSchedule, record: TickRecord) -> tuple[str, ...]:
+    """Returns the arguments of `penstock` for a tick; the time of the tick decides which span is due."""
+    at = record.tick.local.isoformat(timespec="seconds")
+    return ("retrain", "--timezone", schedule.zone, "--at", at, "--wait", schedule.task, *schedule.arguments)
+
+
+def output_of(ledger: ScheduleLedger, record: TickRecord) -> Path:
+    """Returns the file of what the process of a tick prints."""
+    name = f"{record.schedule}-{record.tick.key.replace(':', '')}.txt"
+    return ledger.file.parent.parent / "logs" / "schedule" / name
+
+
+def _id(ledger: ScheduleLedger, record: TickRecord) -> _Id:
+    return (ledger.file, record.schedule, record.tick.key)

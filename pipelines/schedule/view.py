@@ -1,0 +1,73 @@
+"""What others may know of schedules: read only, and cheap enough for a page that is loaded often.
+
+`status`, the page and alerts ask `read`; they never open the ledger themselves.
+"""
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from pathlib import Path
+
+from pipelines.schedule import processes
+from pipelines.schedule.ledger import FILE, ScheduleLedger
+from pipelines.schedule.policy import TickRecord, due
+from pipelines.schedule.schedule import PipelineSchedule
+from pipelines.schedule.timetable import DueTick
+
+_LATE = timedelta(minutes=2)  # a scheduler decides within seconds
+
+
+@dataclass(frozen=True)
+class ScheduleView:
+    """A schedule, what comes next and what was last."""
+
+    schedule: PipelineSchedule
+    next: tuple[DueTick, ...]  # none while it is paused
+    last: tuple[TickRecord, ...]  # newest last, with the running one
+    undecided: tuple[DueTick, ...]  # due for two minutes, and no scheduler has looked at them
+
+    @property
+    def running(self) -> TickRecord | None:
+        """The tick whose run goes on."""
+        return next((each for each in self.last if each.state == "running"), None)
+
+    @property
+    def is_running(self) -> bool:
+        """Whether the process of the running tick is alive."""
+        return self.running is not None and processes.is_alive(self.running.process)
+
+    @property
+    def is_late(self) -> bool:
+        """Whether ticks are due that no scheduler looks at."""
+        return bool(self.undecided)
+
+
+def read(notes: Path, now: datetime, *, ticks: int = 14, coming: int = 5) -> list[ScheduleView]:
+    """Returns the schedules of a root, by name.
+
+    Args:
+        notes: `RunConfig.notes`, the folder `.penstock` of the state folder.
+        now: the time, UTC.
+        ticks: how many past ticks of each schedule.
+        coming: how many future ones.
+    """
+    ledger = ScheduleLedger(notes)
+    return [_view(ledger, schedule, now, ticks, coming) for schedule in ledger.schedules()]
+
+
+def folders(places: Iterable[Path]) -> list[Path]:
+    """Returns the folders with a ledger of schedules: in each place, and in each folder directly in it."""
+    found = (
+        file
+        for place in places
+        for pattern in (f".penstock/{FILE}", f"*/.penstock/{FILE}")
+        for file in place.glob(pattern)
+    )
+    return sorted({file.parent for file in found})
+
+
+def _view(ledger: ScheduleLedger, schedule: PipelineSchedule, now: datetime, ticks: int, coming: int) -> ScheduleView:
+    known = ledger.ticks(schedule.name)
+    undecided = [tick for tick in due(schedule, known, now) if now - tick.at > _LATE and not schedule.paused]
+    following = schedule.timetable.first(coming, now) if coming and not schedule.paused else []
+    return ScheduleView(schedule, tuple(following), tuple(known[-ticks:] if ticks else ()), tuple(undecided))

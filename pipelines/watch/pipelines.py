@@ -1,0 +1,111 @@
+"""Finds the pipelines below a folder: that of one root, or one that holds several roots, such as runs/."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import orjson
+
+from components.errors import SettingsError
+from components.storage.location import Location, location
+from pipelines.config import metadata_server
+from pipelines.config.metadata_server import Server
+from pipelines.journal import calls
+from pipelines.journal.calls import Call
+from pipelines.orchestration.metadata.store import Store
+
+
+@dataclass(frozen=True)
+class KnownPipeline:
+    """A pipeline, and where it keeps what."""
+
+    name: str
+    task: str  # empty if it has no run with a run id yet
+    state: Path  # its folder on this machine
+    root: Location
+    serving: Location
+    metadata: Path | Server
+
+    @property
+    def notes(self) -> Path:
+        """Folder of Penstock's own files."""
+        return self.state / ".penstock"
+
+    @property
+    def calls(self) -> Path:
+        """Folder of the calls of its runs."""
+        return calls.folder_of(self.notes, self.name)
+
+    @property
+    def logs(self) -> Path:
+        """Folder of the logs of its runs."""
+        return self.state / "logs"
+
+    @property
+    def report(self) -> Path:
+        """Report page of its newest run that ran a node."""
+        return self.state / "report.html"
+
+
+def find(folder: Path) -> list[KnownPipeline]:
+    """Returns the pipelines whose root is this folder or one in it, by folder and name; links are not followed."""
+    if not folder.is_dir():
+        raise SettingsError(f"{folder}: no such folder; expected a pipeline root, or a folder of roots such as runs")
+    inside = [each for each in folder.iterdir() if each.is_dir() and not each.is_symlink()]
+    states = [each for each in (folder, *sorted(inside)) if _is_state(each)]
+    return [pipeline for state in states for pipeline in _in(state)]
+
+
+def choose(folder: Path, name: str | None) -> KnownPipeline:
+    """Returns the pipeline below a folder that has this name, or the only one."""
+    known = find(folder)
+    found = [each for each in known if name in (None, each.name, str(each.state), each.state.name)]
+    if len(found) == 1:
+        return found[0]
+    names = ", ".join(f"{each.name} in {each.state}" for each in known) or "none"
+    wanted = f"pipeline {name}" if name else "the pipeline"
+    raise SettingsError(
+        f"{folder}: {wanted} is not one of its pipelines, or not the only one; expected one of: {names}"
+    )
+
+
+def newest_call(file_folder: Path) -> Call | None:
+    """Returns the last call of the run that was written last."""
+    files = sorted(file_folder.glob("*.json"), key=lambda file: file.stat().st_mtime, reverse=True)
+    return next((found[-1] for file in files if (found := calls.read(file))), None)
+
+
+def _is_state(folder: Path) -> bool:
+    return (folder / "metadata.db").is_file() or (folder / ".penstock" / "runs").is_dir()
+
+
+def _in(state: Path) -> Iterator[KnownPipeline]:
+    database = state / "metadata.db"
+    written = state / ".penstock" / "runs"
+    names = {each.name for each in written.iterdir() if each.is_dir()} if written.is_dir() else set()
+    if database.is_file():
+        names.update(Store(database, "").pipelines())
+    for name in sorted(names):
+        last = newest_call(calls.folder_of(state / ".penstock", name))
+        yield _pipeline(name, state, last)
+
+
+def _pipeline(name: str, state: Path, last: Call | None) -> KnownPipeline:
+    server = metadata_server.parse(last.metadata) if last and last.metadata else None
+    root = location(last.root) if last else _root(state)
+    return KnownPipeline(
+        name=name,
+        task=last.task if last else "",
+        state=state,
+        root=root,
+        serving=location(last.serving) if last else root / "serving",
+        metadata=server or state / "metadata.db",
+    )
+
+
+def _root(state: Path) -> Location:
+    """Returns the root that a folder is the state of."""
+    try:
+        return location(orjson.loads((state / ".penstock" / "root.json").read_bytes())["root"])
+    except (OSError, ValueError, KeyError):
+        return state

@@ -1,0 +1,120 @@
+"""What the history says of real runs: finished, with nothing due, in several calls, killed, failed."""
+
+import signal
+import sqlite3
+from contextlib import closing
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from pipelines.orchestration import graph
+from pipelines.watch import history, pipelines
+from pipelines.watch.history import Run
+
+pytestmark = pytest.mark.e2e
+NODES = [node.id for node in graph.NODES]
+
+
+def runs_in(root: Path) -> list[Run]:
+    """Returns the runs of the only pipeline in a root, newest first."""
+    return history.runs(pipelines.choose(root, None))
+
+
+def states(run: Run) -> dict[str, str]:
+    """Returns the state of each node."""
+    return {node.node: node.state for node in run.nodes}
+
+
+def test_a_finished_run_is_known_by_one_id_everywhere(table_run: Any) -> None:
+    """In its output, its log, the metadata, the lineage of its model and the report."""
+    (run,) = [each for each in runs_in(table_run.root) if each.nodes]
+    with closing(sqlite3.connect(table_run.root / "metadata.db")) as database:
+        contexts = database.execute(
+            "SELECT Context.name FROM Context JOIN Type ON type_id = Type.id WHERE Type.name = 'pipeline_run'"
+        ).fetchall()
+    trained = table_run.newest("Trainer")
+    (model,) = [each for each in table_run.store().outputs(trained.id) if each.name == "model"]
+
+    assert (run.state, run.exit_code, run.version, run.live) == ("succeeded", 0, "1", 1)
+    assert states(run) == dict.fromkeys(NODES, "ran")
+    assert run.records == {"train": 317, "eval": 43, "test": 40}
+    assert {node.node: node.records for node in run.nodes}["Ingest"] == 400
+    assert run.has_pushed
+    assert contexts == [(run.id,)]
+    assert model.properties["run"] == run.id
+    assert run.log == table_run.root / "logs" / f"{run.id}.log"
+    assert f"<dd>{run.id}</dd>" in (table_run.root / "report.html").read_text()
+
+
+def test_a_run_with_nothing_due_is_known_too(table_run: Any, quick_table: tuple[str, ...], restored: Any) -> None:
+    """The metadata does not have it; it has the result of the model that is live, and no log."""
+    with restored(table_run.root):
+        result = table_run.run(*quick_table, "--run-id", "again")
+        newest, before = runs_in(table_run.root)[:2]
+
+    assert result.output.splitlines()[0] == "run again"
+    assert (newest.id, newest.state, newest.exit_code, newest.nodes, newest.log) == (
+        "again",
+        "nothing due",
+        0,
+        (),
+        None,
+    )
+    assert (newest.metrics, newest.version, newest.has_pushed) == (before.metrics, "1", False)
+
+
+@pytest.fixture(scope="module")
+def in_parts(
+    rows: Path, tmp_path_factory: Any, make_pipeline: Any, quick_table: tuple[str, ...]
+) -> tuple[Path, list[Run]]:
+    """A run in four calls, the third one killed, the fourth one failed: its root, and what the history said."""
+    home = tmp_path_factory.mktemp("parts")
+    data = home / "rows.csv"
+    data.write_text(rows.read_text())
+    pipeline = make_pipeline(data, home / "root", task="tabular")
+    flags, seen = (*quick_table, "--run-id", "parts"), []
+    assert pipeline.run(*flags, "--to", "Ingest").code == 0
+    seen += runs_in(pipeline.root)
+    data.write_text(rows.read_text() + "1.5,a,x\n" * 40)
+    assert pipeline.run(*flags, "--to", "StatisticsGen").code == 0
+    seen += runs_in(pipeline.root)
+    process = pipeline.start(*flags)
+    pipeline.wait_until_running("Transform", process)
+    seen += runs_in(pipeline.root)
+    process.stop(signal.SIGKILL)
+    seen += runs_in(pipeline.root)
+    broken = "import components.fitting.component as c\nc.SpanTransformExecutor.Do = lambda *_: 1 / 0"
+    assert pipeline.run(*flags, before=broken).code == 1
+    seen += runs_in(pipeline.root)
+    return pipeline.root, seen
+
+
+def test_calls_with_one_id_are_one_run(in_parts: tuple[Path, list[Run]]) -> None:
+    """A node reads what the same call published, not what an earlier call published from other data too."""
+    _, seen = in_parts
+
+    assert [(run.id, len(run.calls)) for run in seen] == [("parts", 1), ("parts", 2), *[("parts", 3)] * 2, ("parts", 4)]
+    assert [run.state for run in seen] == ["succeeded", "succeeded", "running", "killed", "failed"]
+    assert {node.node: (node.state, node.records) for node in seen[1].nodes} == {
+        "Ingest": ("ran", 440),
+        "Schema": ("ran", None),
+        "StatisticsGen": ("ran", 440),
+    }
+
+
+def test_a_running_node_and_a_killed_one_are_named(in_parts: tuple[Path, list[Run]]) -> None:
+    """After the kill nothing says so but that the process is gone."""
+    _, (*_, running, killed, _) = in_parts
+
+    assert (running.node.node, running.exit_code, running.ended) == ("Transform", None, "")  # type: ignore[union-attr]
+    assert (states(killed)["Transform"], killed.node, killed.ended) == ("killed", None, "")
+    assert killed.reason == "the process of the run ended without a result: it was killed, or its disk was full"
+
+
+def test_a_failed_run_has_its_reason(in_parts: tuple[Path, list[Run]]) -> None:
+    """And the node that failed."""
+    _, (*_, failed) = in_parts
+
+    assert (states(failed)["Transform"], failed.exit_code) == ("failed", 1)
+    assert failed.reason == "failed: division by zero"
