@@ -31,11 +31,11 @@ from pipelines.journal.calls import OpenCall, Origin
 from pipelines.orchestration import plan, schema, workers
 from pipelines.orchestration.metadata import acceptances, live_model
 from pipelines.orchestration.metadata.store import Store
-from pipelines.orchestration.outcome import NodeFacts
+from pipelines.orchestration.outcome import NodeFacts, largest_drift
 from pipelines.orchestration.plan import NodePlan, Plan, Request
 from pipelines.orchestration.remote import remote_root
 from pipelines.orchestration.remote.lease import Lease
-from pipelines.orchestration.root import disk, leftovers, lock
+from pipelines.orchestration.root import disk, leftovers, lock, up_to_date
 from pipelines.orchestration.runners import dataflow, engines
 from pipelines.report import gather, model_card
 from pipelines.report.facts import RunFacts
@@ -126,7 +126,8 @@ def _end(call: OpenCall, facts: RunFacts) -> None:
     )
     call.end(
         facts.exit_code, facts.outcome, nodes=nodes, records=dict(facts.records), metrics=dict(facts.metrics),
-        version=facts.model_version or "", live=facts.live_version, **({"state": "nothing due"} if idle else {}),
+        drift=largest_drift(facts.drift), version=facts.model_version or "", live=facts.live_version,
+        **({"state": "nothing due"} if idle else {}),
     )  # fmt: skip
 
 
@@ -138,6 +139,7 @@ def _publish_schema(planned: Plan, display: Display) -> None:
 def _nothing_due(config: RunConfig, store: Store, planned: Plan, display: Display, call: OpenCall) -> RunResult:
     nodes = tuple(NodeFacts(p.node.id, p.action, 0.0, p.reason) for p in planned.nodes)
     facts = gather.facts(config, store, planned, nodes, run=call.run, started=_now(), seconds=0.0, error=None)
+    up_to_date.note(config, planned)
     display.plan(planned, config)
     _publish_schema(planned, display)
     model_card.write_served(facts, config)
@@ -253,7 +255,7 @@ class _TfxRun:
         from pipelines.report import page
 
         try:
-            page.write(facts, self._config.report)
+            page.write(facts, self._config.report, self._config.report_of(self._call.run))
             model_card.write(facts, self._config)
             if not self._has_lost_lock():  # else the reports on the store are those of the run that has it now
                 has_ingested = any(node.id == "Ingest" and node.state != "cached" for node in self._nodes)

@@ -8,6 +8,7 @@ import typer
 
 from pipelines.cli.bench import bench, tune
 from pipelines.cli.engine import engine
+from pipelines.cli.gc import gc
 from pipelines.cli.look import doctor, inspect
 from pipelines.cli.models import models
 from pipelines.cli.packages import package, stage
@@ -15,6 +16,7 @@ from pipelines.cli.predict import predict
 from pipelines.cli.retrain import retrain
 from pipelines.cli.run import ingest, run, train_worker
 from pipelines.cli.schedule import schedule
+from pipelines.cli.ui import ui
 
 app = typer.Typer(
     name="penstock",
@@ -25,7 +27,7 @@ app = typer.Typer(
 )
 app.command()(run)
 app.command("train-worker")(train_worker)
-for command in (retrain, predict, ingest, package, stage, inspect, doctor):
+for command in (retrain, gc, predict, ingest, package, stage, inspect, doctor, ui):
     app.command()(command)
 for name, group in {"models": models, "schedule": schedule, "bench": bench, "tune": tune, "engine": engine}.items():
     app.add_typer(group, name=name)
