@@ -22,6 +22,7 @@ from components.settings.push import Push
 from components.settings.section import NOT_IN_KEY, Section, checked
 from components.settings.train import Train
 from components.settings.transform import Transform
+from components.settings.watch import Watch
 
 # Old names of renamed settings; accepted with a warning for one release.
 RENAMED = {
@@ -50,6 +51,7 @@ class Settings(Section):
     evaluate: Evaluate = Evaluate()
     push: Push = Push()
     engine: Engine = Engine()
+    watch: Watch = Watch()
 
     def section(self, name: str) -> dict[str, Any]:
         """Returns one section as plain values, for cache keys and node parameters."""

@@ -102,6 +102,14 @@ def read(file: Path) -> list[Call]:
         raise _damaged(file) from None
 
 
+def newest_first(folder: Path) -> Iterator[list[Call]]:
+    """Yields the calls of each run, the run first whose file was written last."""
+    files = folder.glob("*.json") if folder.is_dir() else ()
+    for file in sorted(files, key=lambda each: each.stat().st_mtime_ns, reverse=True):
+        if found := read(file):
+            yield found
+
+
 def is_held(file: Path) -> bool:
     """Whether a process works on the run of a file now."""
     try:
