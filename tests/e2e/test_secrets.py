@@ -43,7 +43,8 @@ def test_secrets_are_in_no_file_of_a_run(some_digits: Path, tmp_path: Path, make
     passing = dataclasses.replace(pipeline, environment=environment)
     results = [failing.run(*flags, before=LEAK), passing.run(*flags, before=LEAK)]
     content = {path: path.read_bytes() for path in files(tmp_path / "root")}
-    logs = sorted((tmp_path / "root" / "logs").iterdir())
+    logs, events = (sorted((tmp_path / "root" / "logs").glob(f"*.{kind}")) for kind in ("log", "jsonl"))
+    journal = sorted((tmp_path / "root" / ".penstock" / "runs" / "image").iterdir())
 
     assert [result.code for result in results] == [1, 0], results
     assert not [name for name, secret in SECRETS.items() for result in results if secret in result.output]
@@ -51,6 +52,13 @@ def test_secrets_are_in_no_file_of_a_run(some_digits: Path, tmp_path: Path, make
     assert found == []
     assert [b"***" in content[path] for path in logs] == [True] * len(logs)
     assert tmp_path / "root" / "holder copy" in content
-    private = [*logs, tmp_path / "root" / "report.html", *(p for p in content if p.name == "quarantine.jsonl")]
+    assert (len(logs), len(events), len(journal)) == (2, 2, 2)
+    private = [
+        *logs,
+        *events,
+        *journal,
+        tmp_path / "root" / "report.html",
+        *(p for p in content if p.name == "quarantine.jsonl"),
+    ]
     assert {oct(stat.S_IMODE(path.stat().st_mode)) for path in private} == {"0o600"}
     assert len([path for path in private if path.name == "quarantine.jsonl"]) == 2
