@@ -69,7 +69,7 @@ def test_a_run_with_nothing_due_is_known_too(table_run: Any, quick_table: tuple[
 def in_parts(
     rows: Path, tmp_path_factory: Any, make_pipeline: Any, quick_table: tuple[str, ...], fork_server: Any
 ) -> tuple[Path, list[Run]]:
-    """A run in five calls, the third killed, the fourth failed, the fifth resumed: its root, and what the history said."""
+    """A run in five calls, the third killed, the fourth failed, the fifth resumed: its root, and its history."""
     home = tmp_path_factory.mktemp("parts")
     data = home / "rows.csv"
     data.write_text(rows.read_text())

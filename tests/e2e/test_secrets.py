@@ -61,4 +61,4 @@ def test_secrets_are_in_no_file_of_a_run(some_digits: Path, tmp_path: Path, make
         *(p for p in content if p.name == "quarantine.jsonl"),
     ]
     assert {oct(stat.S_IMODE(path.stat().st_mode)) for path in private} == {"0o600"}
-    assert len([path for path in private if path.name == "quarantine.jsonl"]) == 2
+    assert len(lists) == 2
