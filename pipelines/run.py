@@ -37,7 +37,7 @@ from pipelines.orchestration.outcome import NodeFacts
 from pipelines.orchestration.plan import NodePlan, Plan, Request
 from pipelines.orchestration.remote import remote_root
 from pipelines.orchestration.remote.lease import Lease
-from pipelines.orchestration.root import disk, leftovers, lock
+from pipelines.orchestration.root import disk, leftovers, lock, up_to_date
 from pipelines.orchestration.runners import dataflow, engines
 from pipelines.report import gather, model_card
 from pipelines.report.facts import RunFacts
@@ -141,6 +141,7 @@ def _publish_schema(planned: Plan, display: Display) -> None:
 def _nothing_due(config: RunConfig, store: Store, planned: Plan, display: Display, call: OpenCall) -> RunResult:
     nodes = tuple(NodeFacts(p.node.id, p.action, 0.0, p.reason) for p in planned.nodes)
     facts = gather.facts(config, store, planned, nodes, run=call.run, started=_now(), seconds=0.0, error=None)
+    up_to_date.note(config, planned)
     display.plan(planned, config)
     _publish_schema(planned, display)
     model_card.write_served(facts, config)

@@ -1,5 +1,6 @@
 #!/usr/bin/env bash
-# Builds a server that the tests need, once, from Go's module proxy, and prints the path of its program.
+# Installs a program that tests need, once, and prints its path: servers from Go's module proxy, Airflow in an
+# environment of its own.
 #
 #   .tools/bin/versitygw-1.8.0 there? ── yes ──► print its path, in milliseconds
 #        │ no
@@ -11,6 +12,7 @@
 #
 #   scripts/tools.sh versitygw          a real S3 server (2 minutes the first time, 61 MB)
 #   scripts/tools.sh fake-gcs-server    a server with the API of Google Cloud Storage
+#   scripts/tools.sh airflow-2, airflow-3    Airflow by the locks in tests/airflow (20 s, 350 MB each); `make setup` first
 
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
@@ -18,7 +20,28 @@ cd "$(dirname "${BASH_SOURCE[0]}")/.."
 say() { printf 'tools: %s\n' "$*" >&2; }
 fail() { say "$@"; exit 1; }
 
+install_airflow() {
+    local lock=$PWD/tests/airflow/$1.lock place=$PWD/.tools/$1 uv
+    [[ -x .venv/bin/python ]] || fail "there is no environment: run make setup first"
+    mkdir -p .tools
+    exec 9>".tools/$1.install"
+    if command -v flock >/dev/null; then flock 9; fi
+    if ! cmp -s "$lock" "$place/installed.lock"; then
+        say "installing $1"
+        uv=$(scripts/setup.sh --uv)
+        rm -rf "$place"
+        "$uv" venv --quiet --python .venv/bin/python "$place"
+        "$uv" pip install --quiet --python "$place/bin/python" --require-hashes -r "$lock" >&2 || fail "$1 could not be installed"
+        cp "$lock" "$place/installed.lock"
+    fi
+    echo "$place/bin/airflow"
+}
+
 case ${1:-} in
+    airflow-2 | airflow-3)
+        install_airflow "$1"
+        exit
+        ;;
     versitygw)
         readonly module=github.com/versity/versitygw package=/cmd/versitygw version=1.8.0
         readonly sum=h1:au+wI+aybno/STsQiSm35Uu6Q6iK5MWReQxgO6SEMFc=
@@ -27,7 +50,7 @@ case ${1:-} in
         readonly module=github.com/fsouza/fake-gcs-server package='' version=1.56.1
         readonly sum=h1:K03sAvbLvDz4hAynpCCUqnNRp+ik9JFSvHbkD/wTPOU=
         ;;
-    *) fail "unknown tool '${1:-}'; expected versitygw or fake-gcs-server" ;;
+    *) fail "unknown tool '${1:-}'; expected versitygw, fake-gcs-server, airflow-2 or airflow-3" ;;
 esac
 readonly name=$1 program=$PWD/.tools/bin/$1-$version
 

@@ -291,6 +291,7 @@ def open_metadata() -> Callable[[Path], Callable[..., tuple[int, dict[str, int]]
             outputs: dict[str, Path] | None = None,
             live: bool = True,
             properties: dict[str, Any] | None = None,
+            run: str = "",
             **facts: Any,
         ) -> tuple[int, dict[str, int]]:
             """Stores an execution, with `facts` as JSON; returns its id and the ids of its outputs."""
@@ -305,7 +306,11 @@ def open_metadata() -> Callable[[Path], Callable[..., tuple[int, dict[str, int]]
             execution_id, ids, _ = store.put_execution(
                 execution,
                 [*read, *written],
-                [context("pipeline", pipeline), context("node", f"{pipeline}.{node}")],
+                [
+                    context("pipeline", pipeline),
+                    context("node", f"{pipeline}.{node}"),
+                    *([context("pipeline_run", run)] if run else []),
+                ],
                 reuse_context_if_already_exist=True,
             )
             return execution_id, dict(zip(outputs or {}, ids[len(read) :], strict=True))

@@ -49,6 +49,14 @@ def push(model: Location, serving: Path, provenance: Mapping[str, Any] | None = 
     return target
 
 
+def remove(serving: Path, version: int) -> None:
+    """Deletes a version; a reader sees all of it, or nothing."""
+    with filelock.FileLock(serving / ".lock"):
+        temporary = durable.temporary_of(serving / str(version))
+        (serving / str(version)).rename(temporary)
+        durable.remove(temporary)
+
+
 def copy(model: Location, target: Path) -> None:
     """Copies the files of a model into a folder."""
     if isinstance(model, Path):

@@ -62,6 +62,15 @@ def push(
     return target
 
 
+def remove(serving: ObjectPath, version: int) -> None:
+    """Deletes a version; it is given up first, so no reader takes what is left of it for a model."""
+    claim = _claims(serving, version - 1).get(version)
+    if claim is not None and claim.state == "complete":
+        claim.advance("given up")
+    (serving / str(version) / MODEL).unlink(missing_ok=True)
+    (serving / str(version)).remove_tree()
+
+
 def versions(serving: ObjectPath, above: int = 0) -> list[int]:
     """Returns the versions that are complete, lowest first; only those above a number."""
     return sorted(version for version, claim in _claims(serving, above).items() if claim.state == "complete")

@@ -4,7 +4,7 @@ import hashlib
 from pathlib import Path
 
 from components.pretrained.artifacts import PROVENANCE
-from components.serving import store_push
+from components.serving import disk_push, store_push
 from components.serving.store_push import MODEL
 from components.storage import paths
 from components.storage.location import Location
@@ -20,6 +20,14 @@ def complete(serving: Location, above: int = 0) -> list[int]:
         return []
     numbers = sorted(int(each.name) for each in serving.iterdir() if each.name.isdecimal())
     return [number for number in numbers if number > above and (serving / str(number) / MODEL).is_file()]
+
+
+def remove(folder: Location) -> None:
+    """Deletes a version, so that a reader never loads a part of it."""
+    if isinstance(folder, Path):
+        disk_push.remove(folder.parent, int(folder.name))
+    else:
+        store_push.remove(folder.parent, int(folder.name))
 
 
 def digest_of(model: Location) -> str:

@@ -16,6 +16,7 @@ from components.settings.engine import Engine
 from components.settings.evaluate import Evaluate
 from components.settings.extract import Extract
 from components.settings.gate import Gate
+from components.settings.gc import Gc
 from components.settings.ingest import Ingest
 from components.settings.input import Input
 from components.settings.push import Push
@@ -51,6 +52,7 @@ class Settings(Section):
     evaluate: Evaluate = Evaluate()
     push: Push = Push()
     engine: Engine = Engine()
+    gc: Gc = Gc()
     watch: Watch = Watch()
 
     def section(self, name: str) -> dict[str, Any]:

@@ -124,12 +124,17 @@ def sweep(folder: "Location", *targets: str) -> list[Path]:
     Call it only under the lock of all these writers: one that is still running would lose its file. On an object store
     they leave nothing.
     """
+    found = leftovers(folder, *targets)
+    for leftover in found:
+        remove(leftover)
+    return found
+
+
+def leftovers(folder: "Location", *targets: str) -> list[Path]:
+    """Returns what `sweep` would delete."""
     if not isinstance(folder, Path):
         return []
-    leftovers = sorted(path for path in folder.glob(f"{TEMPORARY}*") if _is_of(path.name, targets))
-    for leftover in leftovers:
-        remove(leftover)
-    return leftovers
+    return sorted(path for path in folder.glob(f"{TEMPORARY}*") if _is_of(path.name, targets))
 
 
 def remove(path: "Location") -> None:

@@ -8,6 +8,7 @@ import typer
 
 from pipelines.cli.bench import bench, tune
 from pipelines.cli.engine import engine
+from pipelines.cli.gc import gc
 from pipelines.cli.look import doctor, inspect
 from pipelines.cli.models import models
 from pipelines.cli.packages import package, stage
@@ -26,7 +27,7 @@ app = typer.Typer(
 )
 app.command()(run)
 app.command("train-worker")(train_worker)
-for command in (retrain, predict, ingest, status, logs, package, stage, inspect, doctor):
+for command in (retrain, gc, predict, ingest, status, logs, package, stage, inspect, doctor):
     app.command()(command)
 _GROUPS = {
     "runs": runs,

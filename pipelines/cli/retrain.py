@@ -22,6 +22,7 @@ from pipelines.cli.options import (
     State,
     TakeOver,
     TaskName,
+    To,
     Wait,
     origin_of,
     settings_flags,
@@ -66,6 +67,7 @@ def retrain(
     label: Label = "",
     settings_file: SettingsFile = None,
     flags: Set = None,
+    last: To = None,
     dry_run: Annotated[
         bool, typer.Option("--dry-run", help="Print the window and which nodes would run; change nothing.")
     ] = False,
@@ -100,6 +102,7 @@ def retrain(
         at=at,
         timeout=timeout,
         again=again,
+        last=last,
         dry_run=dry_run,
         wait=wait,
         take_over=take_over,

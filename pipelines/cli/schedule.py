@@ -34,6 +34,7 @@ Folders = Annotated[
     typer.Argument(metavar="[FOLDER]...", help="Roots, or folders of roots. Default: runs."),
 ]
 Json = Annotated[bool, typer.Option("--json", help="Print JSON.")]
+_FORMATS = ("systemd", "cron", "airflow", "kubernetes")
 _TICKS = 14
 _TIME = "%Y-%m-%d %H:%M"
 
@@ -211,6 +212,45 @@ def serve(
         typer.echo(f"scheduler for {', '.join(map(str, places))}: {len(view.folders(places))} roots with schedules")
         Scheduler(lambda: view.folders(places), clock, typer.echo, at_once=at_once).run()
     raise typer.Exit(128 + clock.stopped_by)
+
+
+@schedule.command()
+def export(
+    target: Annotated[str, typer.Argument(metavar="FORMAT", help=f"One of {', '.join(_FORMATS)}.")],
+    task: TaskName,
+    out: Annotated[
+        Path | None, typer.Option(metavar="FOLDER", help="Folder for the files. Default: print them.")
+    ] = None,
+    image: Annotated[str, typer.Option(metavar="IMAGE", help="kubernetes: container image with penstock.")] = "",
+    claim: Annotated[str, typer.Option(metavar="NAME", help="kubernetes: volume claim with root and data.")] = "",
+    mount: Annotated[str, typer.Option(metavar="PATH", help="kubernetes: where the claim is mounted.")] = "/data",
+    root: Root = None,
+    state: State = None,
+    name: Name = None,
+    settings_file: SettingsFile = None,
+) -> None:
+    """Write a schedule for another scheduler, which then calls the same `penstock retrain`."""
+    from components.errors import SettingsError
+    from components.storage import durable
+    from pipelines.schedule.export import airflow, crontab, kubernetes, systemd
+
+    _, found = _open(task, root, state, name, settings_file)
+    if target == "kubernetes":
+        if not image:
+            raise SettingsError("export kubernetes: no image; name a container image with penstock by --image")
+        files = kubernetes.export(found, image, claim, mount)
+    elif target == "airflow":
+        files = airflow.export(found, found.settings)
+    elif target in _FORMATS:
+        files = (systemd if target == "systemd" else crontab).export(found)
+    else:
+        raise SettingsError(f"export {target}: unknown; expected one of {', '.join(_FORMATS)}")
+    for file in files:
+        if out is None:
+            typer.echo(f"# {file.name}\n{file.content}" if len(files) > 1 else file.content, nl=False)
+        else:
+            durable.write_bytes(out / file.name, file.content.encode())
+            typer.echo(str(out / file.name))
 
 
 def _places(folders: list[Path] | None) -> list[Path]:

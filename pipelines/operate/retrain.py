@@ -54,6 +54,7 @@ class RetrainRequest:
     at: datetime | None = None  # when the newest span is looked up, on the clock of that zone; None: now
     timeout: float = 0  # seconds to wait for the span
     again: bool = False  # even if the tick is done, or older than the live model
+    last: str | None = None  # node to stop after; without a failure there is no verdict yet
     dry_run: bool = False
     wait: bool = False  # for another run on the same root
     take_over: bool = False
@@ -143,8 +144,9 @@ class _Tick:
     def _run(self, config: RunConfig) -> int:
         from pipelines import run  # a third of the time of a tick that is done
         from pipelines.orchestration.plan import Request
+        from pipelines.retention import collect
 
-        nodes = Request(accept=self._request.accept, because=self._request.because)
+        nodes = Request(last=self._request.last, accept=self._request.accept, because=self._request.because)
         if self._request.dry_run:
             return run.dry_run(_with(config, "train", warm_start=self._start.warm_start), nodes)
         self._has_run = True
@@ -152,12 +154,16 @@ class _Tick:
             config, nodes, wait=self._request.wait, take_over=self._request.take_over,
             settled=lambda: self._settled(config), origin=self._origin(),
         )  # fmt: skip
+        if self._request.last and result.exit_code == 0:
+            self._say(f"span {self._span}: up to {self._request.last}")
+            return 0
         before = self._ledger.served(self._versions_before())
         attempt = self.record_result(result)  # first: a process that is killed while it compares has its verdict
         if scores := self._compared(config, result):
             self._ledger.add_scores(attempt, scores)
         if before and (changed := _changed_classes(before.classes, attempt.classes)):
             self._say(changed)
+        collect.after_tick(config, self._say)
         self._say(self._last_line(attempt))
         return result.exit_code
 
@@ -172,7 +178,7 @@ class _Tick:
     def _origin(self) -> Origin:
         """Returns the origin with the span in its command: started again later, it is the same tick."""
         command = self._request.origin.command
-        if not command or self._request.span:
+        if not command or self._request.span or self._request.at:
             return self._request.origin
         return replace(self._request.origin, command=(command[0], "--span", self._span, *command[1:]))
 

@@ -140,7 +140,9 @@ class _Planner:
     def _keep(self, node: Node) -> NodePlan:
         """Reuses the newest output of a node before --from, whatever has changed since."""
         flag = f"--from {self._request.first}"
-        kept = next((e for e in self._store.finished(node.id) if self._same_inputs(node, e)), None)
+        kept = next(
+            (e for e in self._store.finished(node.id) if self._same_inputs(node, e) and self._are_live(e)), None
+        )
         if kept is None:
             known = next(self._store.finished(node.id), None)
             reason = "has not run on its present inputs" if known else "has no output yet"
@@ -164,6 +166,9 @@ class _Planner:
             if execution.fingerprint.get("key") != wanted["key"] or not self._same_inputs(node, execution):
                 continue
             outputs = tuple(self._store.outputs(execution.id))
+            if not all(artifact.live for artifact in outputs):
+                refusal = refusal or "its output was deleted"
+                continue
             broken = self._broken(node, outputs)
             if broken is None:
                 return NodePlan(node, CACHED, reasons.unchanged(node), wanted, execution, outputs)
@@ -213,11 +218,13 @@ class _Planner:
         read = self._store.input_ids(execution.id)
         return baseline <= read <= available | baseline
 
+    def _are_live(self, execution: Execution) -> bool:
+        """Whether no output of an execution was marked as deleted (`penstock gc`)."""
+        return all(artifact.live for artifact in self._store.outputs(execution.id))
+
     def _broken(self, node: Node, outputs: Iterable[Artifact]) -> str | None:
         """Returns what is wrong with the outputs of an execution, if anything."""
         for artifact in outputs:
-            if not artifact.live:
-                return f"{artifact.name} is not marked live in the metadata"
             if reason := self._broken_folder(artifact.uri):
                 return f"{artifact.name}: {reason}"
             pushed = artifact.properties.get("pushed_destination") if node.id == "Pusher" else None

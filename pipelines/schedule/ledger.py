@@ -16,6 +16,7 @@ from typing import Any
 import orjson
 
 from components.errors import DiskFull, PenstockError, SettingsError
+from pipelines.journal import run_id
 from pipelines.schedule import schedule as schedules
 from pipelines.schedule.policy import LOOK_BACK, OPEN, Decision, TickRecord
 from pipelines.schedule.schedule import PipelineSchedule
@@ -196,7 +197,8 @@ def _decided(
     record = before or TickRecord(schedule.name, decision.tick, decision.state)
     record = replace(record, state=decision.state, reason=decision.reason, decided=now)
     if decision.state == "running":
-        return replace(record, owner=owner, process="", started=record.started or now, starts=record.starts + 1)
+        started, run = record.started or now, record.run_id or run_id.new()  # the same run if it was started before
+        return replace(record, owner=owner, process="", started=started, starts=record.starts + 1, run_id=run)
     return record
 
 

@@ -7,7 +7,7 @@ import contextlib
 import os
 import signal
 import subprocess
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol
@@ -16,6 +16,7 @@ from components import helper_process
 from components.storage import durable
 
 _COMMAND = "from pipelines.cli import main; main()"
+_SETTINGS = "PENSTOCK_SETTINGS"  # a schedule names its settings file itself, whatever the scheduler was started with
 _BOOT = Path("/proc/sys/kernel/random/boot_id")
 _STATE, _START = 0, 19  # among the fields of /proc/PID/stat that follow the name
 _ENDED = {"Z", "X"}
@@ -24,7 +25,9 @@ _ENDED = {"Z", "X"}
 class Child(Protocol):
     """A process that this one has started."""
 
-    pid: int
+    @property
+    def pid(self) -> int:
+        """Its process id."""
 
     def poll(self) -> int | None:
         """Returns the exit code, or minus the number of the signal that ended it; None while it runs."""
@@ -45,8 +48,9 @@ class RetrainCommand:
 Start = Callable[[RetrainCommand], Child]
 
 
-def start(command: RetrainCommand, environment: Mapping[str, str] | None = None) -> Child:
+def start(command: RetrainCommand) -> Child:
     """Starts a command in a process group of its own, so that Ctrl-C and the end of this process leave it alone."""
+    environment = {name: value for name, value in os.environ.items() if name != _SETTINGS}
     command.output.parent.mkdir(mode=durable.OWNER_ONLY_FOLDER, parents=True, exist_ok=True)
     with open(command.output, "ab", opener=durable.owner_only) as output:
         return subprocess.Popen(

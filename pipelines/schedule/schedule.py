@@ -6,6 +6,8 @@ from datetime import datetime, timedelta
 from typing import Any, Literal, get_args
 
 from components.errors import SettingsError
+from components.settings.tree import Settings
+from pipelines import config
 from pipelines.schedule import cron
 from pipelines.schedule.timetable import Timetable, interval, time_zone
 
@@ -35,6 +37,17 @@ class PipelineSchedule:
         """All its ticks."""
         kind, _, text = self.rule.partition(" ")
         return Timetable(cron.parse(text) if kind == "cron" else interval(text), time_zone(self.zone), self.since)
+
+    @property
+    def settings(self) -> Settings:
+        """The settings that its flags and its settings file give the pipeline."""
+        given = dict(zip(self.arguments, self.arguments[1:], strict=False))
+        flags = [value for flag, value in zip(self.arguments, self.arguments[1:], strict=False) if flag == "--set"]
+        chosen = config.make(
+            self.task, data=".", root=given["--root"], state=given.get("--state"), name=self.name,
+            settings_file=given.get("--settings"), flags=flags,
+        )  # fmt: skip
+        return chosen.settings
 
     def fields(self) -> dict[str, Any]:
         """Returns what `of_fields` makes this schedule from, as JSON can hold it."""

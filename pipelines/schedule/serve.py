@@ -227,7 +227,8 @@ class Scheduler:
 def arguments_of(schedule: PipelineSchedule, record: TickRecord) -> tuple[str, ...]:
     """Returns the arguments of `penstock` for a tick; the time of the tick decides which span is due."""
     at = record.tick.local.isoformat(timespec="seconds")
-    return ("retrain", "--timezone", schedule.zone, "--at", at, "--wait", schedule.task, *schedule.arguments)
+    flags = ("--timezone", schedule.zone, "--at", at, "--run-id", record.run_id, "--wait")
+    return ("retrain", *flags, schedule.task, *schedule.arguments)
 
 
 def output_of(ledger: ScheduleLedger, record: TickRecord) -> Path:

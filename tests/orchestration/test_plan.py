@@ -727,7 +727,7 @@ class TestTampering:
             fingerprint=gate.fingerprint,
         )
 
-        assert root.due() == {"Gate": "its output was tampered with: verdict is not marked live in the metadata"}
+        assert root.due() == {"Gate": "its output was deleted"}
 
     def test_an_older_intact_result(self, root: Root) -> None:
         """Of two results with the same key, the intact one is reused."""

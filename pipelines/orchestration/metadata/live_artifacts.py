@@ -43,7 +43,7 @@ def find_live(
     """
     model = store.base_model(pointer.bases(data_digest)) if has_spans and pointer else None
     made = store.made_from(model.id) if model else {}
-    if model is None or not {"statistics", "examples", "transform_graph"} <= made.keys():
+    if model is None or not {"statistics", "examples", "transform_graph"} <= {n for n, a in made.items() if a.live}:
         return None
     statistics, examples, graph = (made[name].uri for name in ("statistics", "examples", "transform_graph"))
     sealed = [seals.read(config, each) for each in (statistics, examples, graph)]

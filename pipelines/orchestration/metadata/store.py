@@ -67,6 +67,24 @@ class Store:
         self._pipeline = pipeline
         self._store = _connect(database, read_only)
 
+    @property
+    def client(self) -> metadata_store.MetadataStore:
+        """MLMD's own client, for queries over all executions."""
+        return self._store
+
+    def nodes(self) -> list[str]:
+        """Returns the names of all nodes that were ever executed."""
+        names = [context.name for context in self._store.get_contexts_by_type("node")]
+        return [name.removeprefix(f"{self._pipeline}.") for name in names if name.startswith(f"{self._pipeline}.")]
+
+    def mark_deleted(self, ids: Iterable[int]) -> None:
+        """Marks artifacts as deleted: from then on no run reuses them. Their files are deleted afterwards."""
+        found = self._store.get_artifacts_by_id(sorted(ids))
+        for artifact in found:
+            artifact.state = pb.Artifact.DELETED
+        if found:
+            self._store.put_artifacts(found)
+
     def executions(self, node: str) -> Iterator[Execution]:
         """Yields the executions of a node, newest first."""
         for execution in self._of_context("node", f"{self._pipeline}.{node}"):

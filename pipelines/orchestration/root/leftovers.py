@@ -16,7 +16,7 @@ import fcntl
 import os
 import shutil
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
@@ -55,7 +55,14 @@ def collect(config: RunConfig, store: Store) -> None:
 
 
 def collect_checkpoints(config: RunConfig, store: Store, planned: Plan) -> None:
-    """Deletes all checkpoints but the newest, and the one that this plan continues.
+    """Deletes all checkpoints but the newest, and the one that this plan continues."""
+    present = [config.checkpoints_of(each.fingerprint["key"]) for each in planned.due if each.node.id == "Trainer"]
+    for folder in old_checkpoints(config, store, present):
+        durable.remove(folder)
+
+
+def old_checkpoints(config: RunConfig, store: Store, present: Collection[Path] = ()) -> list[Path]:
+    """Returns the checkpoints that no run needs to continue, but those that are present in the plan.
 
     One of a finished training is a leftover of a kill unless `train.keep_checkpoints` is set.
     """
@@ -65,10 +72,7 @@ def collect_checkpoints(config: RunConfig, store: Store, planned: Plan) -> None:
         states.setdefault(config.checkpoints_of(execution.fingerprint.get("key", "")), execution.state)
     finished = () if config.settings.train.keep_checkpoints else ("COMPLETE", "CACHED")
     newest = [folder for folder in folders if states.get(folder) not in finished][-_CHECKPOINTS:]
-    present = [config.checkpoints_of(each.fingerprint["key"]) for each in planned.due if each.node.id == "Trainer"]
-    for folder in folders:
-        if folder not in (*newest, *present):
-            durable.remove(folder)
+    return [folder for folder in folders if folder not in (*newest, *present)]
 
 
 @contextmanager

@@ -1,0 +1,1 @@
+"""`penstock gc`: decides what a pipeline still needs, and deletes the rest."""

@@ -1,0 +1,122 @@
+"""Which artifacts a pipeline still needs: a function of its history and its live pointer.
+
+    newest n runs, newest finished execution of each node, what a run found up to date ─┐
+    live and previous model, and the Evaluator and the Pusher that read them ───────────┴─► all that they read and wrote
+    each model among these, the baselines and bases included ─► its lineage: what it was trained on, and its statistics
+
+The lineage ends at other models: that of a base's base is not followed, or nothing would ever be collected.
+"""
+
+from collections.abc import Collection, Iterable, Iterator
+
+from components.serving.live import LiveModel, LivePointer
+from pipelines.orchestration.metadata.history import FINISHED, History, Keyed, Step
+
+_OTHER_MODELS = ("base_model", "baseline_model")  # inputs that lead to another model
+_MODEL_KEYS = ("model", *_OTHER_MODELS)
+_STATISTICS = "StatisticsGen"  # the Gate of a later run reads its output, although no model was made from it
+
+
+def needed(history: History, pointer: LivePointer | None, runs: int, up_to_date: Collection[int] = ()) -> set[int]:
+    """Returns the ids of the artifacts to keep.
+
+    Args:
+        history: of the pipeline.
+        pointer: to its live model.
+        runs: how many of the newest runs are kept.
+        up_to_date: ids of the executions that the newest run found up to date.
+    """
+    graph = _Graph(history)
+    kept = graph.recent(runs) + [step for step in history.steps if step.id in up_to_date]
+    of_runs = _models(kept)
+    served = _served(pointer, of_runs, history)
+    kept += graph.of_models(served)
+    artifacts = {artifact for step in kept for _, artifact in (*step.inputs, *step.outputs)}
+    for model in served | _models(kept):
+        artifacts |= {model, *graph.lineage(model)}
+    return artifacts
+
+
+def _models(steps: Iterable[Step]) -> set[int]:
+    """Returns the models that executions read or wrote."""
+    return {artifact for step in steps for key, artifact in (*step.inputs, *step.outputs) if key in _MODEL_KEYS}
+
+
+def _served(pointer: LivePointer | None, candidates: Collection[int], history: History) -> set[int]:
+    """Returns the live and the previous model, and the bases of candidates: the Gate compares spans with their data.
+
+    Baselines need no place here: the Evaluator has read them.
+    """
+    if pointer is None:
+        return set()
+    found = {move.model.artifact for move in (pointer.live, pointer.previous) if move}
+    data = {move.model.data_digest for move in pointer.moves if move.model.artifact in found.union(candidates)}
+    chains = (pointer.bases(digest) for digest in sorted(data))
+    return found | {base.artifact for chain in chains for base in _first_existing(chain, history)}
+
+
+def _first_existing(models: Iterable[LiveModel], history: History) -> list[LiveModel]:
+    return [model for model in models if model.artifact in history.live][:1]
+
+
+class _Graph:
+    def __init__(self, history: History) -> None:
+        self._history = history
+        self._finished = [step for step in history.steps if step.state in FINISHED]
+        self._made_by: dict[int, Step] = {}
+        self._read_by: dict[int, list[Step]] = {}
+        for step in self._finished:  # newest first: the one that made it is the oldest, the others reused it
+            for _, artifact in step.outputs:
+                self._made_by[artifact] = step
+            for _, artifact in step.inputs:
+                self._read_by.setdefault(artifact, []).append(step)
+
+    def recent(self, runs: int) -> list[Step]:
+        """Returns the finished executions of the newest runs, and the newest one of each node.
+
+        A run in which nothing finished is not counted: a week of failures does not collect the last good model.
+        """
+        finished = {step.id: step for step in self._finished}
+        counted = [found for run in self._history.runs if (found := run & finished.keys())][:runs]
+        newest: dict[str, Step] = {}
+        for step in self._finished:
+            if step.state == "COMPLETE":
+                newest.setdefault(step.node, step)
+        return [finished[number] for number in sorted(frozenset().union(*counted))] + list(newest.values())
+
+    def of_models(self, models: Iterable[int]) -> list[Step]:
+        """Returns what made each model, and the newest execution of each node that read it as its candidate."""
+        return [step for model in models for step in self._of_model(model)]
+
+    def _of_model(self, model: int) -> Iterator[Step]:
+        if model in self._made_by:
+            yield self._made_by[model]
+        nodes = set()
+        for step in self._read_by.get(model, ()):
+            if ("model", model) in step.inputs and step.node not in nodes:
+                nodes.add(step.node)
+                yield step
+
+    def lineage(self, model: int) -> set[int]:
+        """Returns all that a model was made from, but other models, and the statistics of its examples."""
+        found, left = {model}, [model]
+        while left:
+            for _, artifact in self._beside(left.pop()):
+                if artifact not in found:
+                    found.add(artifact)
+                    left.append(artifact)
+        return found
+
+    def _beside(self, artifact: int) -> Iterator[Keyed]:
+        """Yields the inputs and outputs of what made an artifact, and the statistics of examples."""
+        if step := self._made_by.get(artifact):
+            yield from step.outputs
+            yield from (each for each in step.inputs if each[0] not in _OTHER_MODELS)
+        counted = (step for step in self._read_by.get(artifact, ()) if _is_statistics_of(artifact, step))
+        if newest := next(counted, None):
+            yield from newest.outputs
+
+
+def _is_statistics_of(artifact: int, step: Step) -> bool:
+    """Whether an execution counted an artifact's records; the schema, which all of them read, leads to none."""
+    return step.node == _STATISTICS and step.state == "COMPLETE" and ("examples", artifact) in step.inputs

@@ -1,0 +1,171 @@
+"""Exports of a schedule, read by the programs that they are for, where these exist."""
+
+import ast
+import json
+import shlex
+import shutil
+import subprocess
+from collections.abc import Callable
+from datetime import datetime
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+from zoneinfo import ZoneInfo
+
+import kubernetes.client
+import pytest
+import yaml
+
+from components.errors import SettingsError
+from components.settings.tree import Settings
+from pipelines.schedule import cron
+from pipelines.schedule.export import airflow, crontab, exported, systemd
+from pipelines.schedule.export import kubernetes as cron_job
+from pipelines.schedule.schedule import PipelineSchedule
+
+Nightly = Callable[..., PipelineSchedule]
+NASTY = ("--data", "/d/a b/%Y {{ x }} $HOME $(id) 'q' \"w\" \\n {SPAN}/*.csv", "--root", "/r")
+
+
+@pytest.fixture
+def nasty(nightly: Nightly, tmp_path: Path) -> PipelineSchedule:
+    """A schedule whose words have every special character."""
+    folder = tmp_path / "100% $x"
+    folder.mkdir()
+    return nightly(arguments=NASTY, folder=str(folder), overlap="queue")
+
+
+def words(schedule: PipelineSchedule) -> list[str]:
+    """Returns the arguments of the command that every export must start."""
+    return exported.command(schedule)[1:]
+
+
+def test_the_units_are_valid(nasty: PipelineSchedule, tmp_path: Path) -> None:
+    """`systemd-analyze verify` finds nothing, and systemd starts exactly the command."""
+    if not shutil.which("systemd-analyze"):
+        pytest.skip("systemd-analyze is not installed")
+    files = systemd.export(nasty)
+    for file in files:
+        (tmp_path / file.name).write_text(file.content)
+    paths = [str(tmp_path / file.name) for file in files]
+
+    done = subprocess.run(["systemd-analyze", "verify", *paths], check=False, capture_output=True, text=True)
+
+    assert (done.returncode, done.stderr) == (0, "")
+
+
+def test_words_of_a_unit_are_escaped() -> None:
+    """% and $ are doubled, quotes and backslashes have a backslash, as systemd.service(5) says."""
+    assert systemd.quoted("a b") == '"a b"'
+    assert systemd.quoted('50% of $HOME \\ "x"') == '"50%% of $$HOME \\\\ \\"x\\""'
+
+
+@pytest.mark.parametrize(
+    ("expression", "expected"),
+    [
+        ("0 3 * * *", ["*-*-* 3:0:00"]),
+        ("*/30 1,2 * jan,7 *", ["*-1,7-* 1,2:0,30:00"]),
+        ("0 0 * * 1-5", ["Mon,Tue,Wed,Thu,Fri *-*-* 0:0:00"]),
+        ("0 0 13 * fri", ["*-*-13 0:0:00", "Fri *-*-* 0:0:00"]),
+        ("0 0 */10 * 0", ["Sun *-*-1,11,21,31 0:0:00"]),
+    ],
+)
+def test_a_cron_expression_as_calendar_events(expression: str, expected: list[str]) -> None:
+    """Systemd has no cron expressions; it understands the result."""
+    assert systemd.calendars(cron.parse(expression)) == expected
+    if shutil.which("systemd-analyze"):
+        for event in expected:
+            subprocess.run(["systemd-analyze", "calendar", f"{event} Europe/Berlin"], check=True, capture_output=True)
+
+
+def test_a_timer_catches_up_as_the_schedule_does(nightly: Nightly) -> None:
+    """Once or not at all; systemd cannot start each tick that was missed."""
+    timers = {policy: systemd.export(nightly(catch_up=policy))[1].content for policy in ("last", "none")}
+
+    assert "Persistent=true" in timers["last"]
+    assert "Persistent=false" in timers["none"]
+    assert "OnUnitActiveSec=21600" in systemd.export(nightly(rule="every 6h"))[1].content
+    with pytest.raises(SettingsError, match="systemd cannot catch up all ticks"):
+        systemd.export(nightly(catch_up="all"))
+
+
+def test_a_crontab_line_starts_the_command(nasty: PipelineSchedule, tmp_path: Path) -> None:
+    """Cron ends a line at a %, turns an escaped one into %, and gives the rest to a shell, which runs it here."""
+    (file,) = crontab.export(nasty)
+    program = tmp_path / "penstock"
+    program.write_text('#!/bin/sh\nprintf "%s\\n" "$PWD" "$@"\n')
+    program.chmod(0o755)
+    line = file.content.splitlines()[-1]
+    command = line.split(maxsplit=5)[5].replace("\\%", "\0").partition("%")[0].replace("\0", "%")
+    command = command.replace(exported.command(nasty)[0], str(program))
+
+    printed = subprocess.run(["/bin/sh", "-c", command], check=True, capture_output=True, text=True).stdout.splitlines()
+
+    assert line.startswith("0 3 * * * cd ")
+    assert printed == [nasty.folder, *words(nasty)]
+
+
+@pytest.mark.parametrize(("every", "expected"), [("15m", "*/15 * * * *"), ("6h", "0 */6 * * *"), ("1d", "0 0 * * *")])
+def test_an_interval_as_a_cron_expression(every: str, expected: str, nightly: Nightly) -> None:
+    """If it divides an hour or a day."""
+    assert crontab.expression_of_interval(nightly(rule=f"every {every}")) == expected
+
+
+@pytest.mark.parametrize("every", ["7m", "5h", "90m", "2d"])
+def test_another_interval_is_rejected_by_cron(every: str, nightly: Nightly) -> None:
+    """Cron starts again with each hour or day."""
+    with pytest.raises(SettingsError, match=f"cron cannot start every {every}"):
+        crontab.export(nightly(rule=f"every {every}"))
+
+
+def test_the_cron_job_is_one(nasty: PipelineSchedule) -> None:
+    """Kubernetes' own client reads the manifest, and its words are those of the command."""
+    (file,) = cron_job.export(nasty, "registry/penstock:1", "models", "/data")
+    response: Any = SimpleNamespace(data=json.dumps(yaml.safe_load(file.content)))
+
+    job = kubernetes.client.ApiClient().deserialize(response, "V1CronJob")
+
+    (container,) = job.spec.job_template.spec.template.spec.containers
+    assert (job.spec.schedule, job.spec.time_zone, job.spec.concurrency_policy) == (
+        "0 3 * * *",
+        "Europe/Berlin",
+        "Allow",
+    )
+    assert container.command[:2] == ["sh", "-c"]
+    assert [word.replace("$$", "$") for word in container.command[4:]] == words(nasty)
+    assert container.volume_mounts[0].mount_path == "/data"
+
+
+@pytest.mark.parametrize(("code", "expected"), [(0, 0), (3, 0), (10, 0), (75, 0), (5, 5), (9, 9)])
+def test_a_job_is_no_failure_if_the_model_is_not_better(
+    code: int, expected: int, nightly: Nightly, tmp_path: Path
+) -> None:
+    """The script of the container ends with 0 for what a person need not look at."""
+    (tmp_path / "penstock").write_text(f"#!/bin/sh\nexit {code}\n")
+    (tmp_path / "penstock").chmod(0o755)
+    (file,) = cron_job.export(nightly(), "image", "", "/data")
+    command = yaml.safe_load(file.content)["spec"]["jobTemplate"]["spec"]["template"]["spec"]["containers"][0][
+        "command"
+    ]
+
+    done = subprocess.run(command, check=False, env={"PATH": f"{tmp_path}:/usr/bin:/bin"})
+
+    assert done.returncode == expected
+
+
+@pytest.mark.parametrize("rule", ["cron 0 3 * * *", "every 6h"])
+def test_the_dag_file_starts_the_command(rule: str, nightly: Nightly) -> None:
+    """Of each node, with time and run id of the DAG run; a real Airflow runs it in tests/airflow."""
+    (file,) = airflow.export(nightly(rule=rule, arguments=NASTY), Settings())
+    tree = ast.parse(file.content)
+    parts: list[ast.stmt] = [each for each in tree.body if isinstance(each, ast.Assign | ast.FunctionDef)]
+    names: dict[str, Any] = {"shlex": shlex, "ZoneInfo": ZoneInfo}
+    exec(compile(ast.Module(parts, []), file.name, "exec"), names)  # noqa: S102 - the file itself
+    dag_run = SimpleNamespace(logical_date=datetime.fromisoformat("2026-03-29T01:00:00+00:00"))
+
+    first, last = (shlex.split(names["command"](dag_run, "manual__1", node)) for node in ("Ingest", "Pusher"))
+
+    assert (names["NODES"][0], names["NODES"][-1]) == ("Ingest", "Pusher")
+    assert first[1:8] == ["retrain", "--at", "2026-03-29T03:00:00", "--run-id", "manual__1", "--to", "Ingest"]
+    assert "--to" not in last
+    assert last[-len(NASTY) :] == list(NASTY)
