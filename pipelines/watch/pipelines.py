@@ -12,7 +12,6 @@ from pipelines.config import RunConfig, metadata_server
 from pipelines.config.metadata_server import Server
 from pipelines.journal import calls
 from pipelines.journal.calls import Call
-from pipelines.orchestration.metadata.store import Store
 
 
 @dataclass(frozen=True)
@@ -83,10 +82,16 @@ def _in(state: Path) -> Iterator[KnownPipeline]:
     written = state / ".penstock" / "runs"
     names = {each.name for each in written.iterdir() if each.is_dir()} if written.is_dir() else set()
     if database.is_file():
-        names.update(Store(database, "").pipelines())
+        names.update(_recorded(database))
     for name in sorted(names):
         last = next(calls.newest_first(calls.folder_of(state / ".penstock", name)), None)
         yield _pipeline(name, state, last[-1] if last else None)
+
+
+def _recorded(database: Path) -> list[str]:
+    from pipelines.orchestration.metadata.store import Store  # a third of a second, which a tick that is done needs not
+
+    return Store(database, "").pipelines()
 
 
 def _pipeline(name: str, state: Path, last: Call | None) -> KnownPipeline:
