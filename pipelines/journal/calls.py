@@ -272,7 +272,9 @@ def _redacted(value: Any) -> Any:
 
 
 def _first_line(text: str) -> str:
-    return (text.strip().splitlines() or [""])[0]
+    """Returns the first line of a text, which a terminal can print: a message may quote any data."""
+    line = (text.strip().splitlines() or [""])[0]
+    return "".join(each if each.isprintable() else " " for each in line)
 
 
 def _damaged(file: Path) -> PenstockError:

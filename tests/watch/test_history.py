@@ -1,14 +1,20 @@
 """Runs from metadata and journal: what each of them says, and which of them counts."""
 
 from collections.abc import Callable
+from datetime import datetime, timezone
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from components.errors import SettingsError
-from pipelines.watch import history, pipelines
+from pipelines import config as run_config
+from pipelines.config.metadata_server import Server
+from pipelines.journal import calls
+from pipelines.journal.calls import Origin
+from pipelines.watch import history, pipelines, status
 from pipelines.watch.history import Run
+from pipelines.watch.status import LiveVersion
 
 
 def states(run: Run) -> dict[str, str]:
@@ -113,3 +119,31 @@ def test_pipelines_below_a_folder_are_found(make_runs: Callable[..., Any], tmp_p
     assert pipelines.find(tmp_path / "elsewhere")[0].name == "image"
     with pytest.raises(SettingsError, match="no such folder"):
         pipelines.find(tmp_path / "missing")
+
+
+def test_a_root_on_an_object_store_is_known_by_its_state_folder(tmp_path: Path) -> None:
+    """Its runs are read without a request to the store."""
+    config = run_config.make("image", data=".", root="s3://bucket/root", state=str(tmp_path / "state"))
+    with calls.opened(config, Origin("R")) as call:
+        call.end(0, "", live=4)
+    (found,) = pipelines.find(tmp_path)
+    state = status.of(found, datetime.now(timezone.utc))
+
+    assert (str(found.root), str(found.serving)) == ("s3://bucket/root", "s3://bucket/root/serving")
+    assert (found.state, found.metadata) == (tmp_path / "state", tmp_path / "state" / "metadata.db")
+    assert state.live == LiveVersion(4)
+    assert [run.id for run in state.runs] == ["R"]
+
+
+def test_metadata_on_a_server_is_found_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """D5: by its URI without the password, which the environment has."""
+    uri = "mysql://me@db.example/penstock"
+    config = run_config.make("image", data=".", root=str(tmp_path), metadata=uri.replace("me@", "me:passw0rd@"))
+    with calls.opened(config, Origin("R")) as call:
+        call.end(0, "")
+    monkeypatch.setenv("PENSTOCK_METADATA_PASSWORD", "from-env")
+    (found,) = pipelines.find(tmp_path)
+
+    assert isinstance(found.metadata, Server)
+    assert (str(found.metadata), found.metadata.password) == ("mysql://me@db.example:3306/penstock", "from-env")
+    assert "passw0rd" not in (found.calls / "R.json").read_text()
