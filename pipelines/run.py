@@ -33,7 +33,7 @@ from pipelines.journal.events import EventLog
 from pipelines.orchestration import plan, schema, workers
 from pipelines.orchestration.metadata import acceptances, live_model
 from pipelines.orchestration.metadata.store import Store
-from pipelines.orchestration.outcome import NodeFacts
+from pipelines.orchestration.outcome import NodeFacts, largest_drift
 from pipelines.orchestration.plan import NodePlan, Plan, Request
 from pipelines.orchestration.remote import remote_root
 from pipelines.orchestration.remote.lease import Lease
@@ -128,7 +128,7 @@ def _end(call: OpenCall, facts: RunFacts, used: int | None = None) -> None:
     )
     call.end(
         facts.exit_code, facts.outcome, nodes=nodes, records=dict(facts.records), metrics=dict(facts.metrics),
-        version=facts.model_version or "", live=facts.live_version, disk=used,
+        drift=largest_drift(facts.drift), version=facts.model_version or "", live=facts.live_version, disk=used,
         **({"state": "nothing due"} if idle else {}),
     )  # fmt: skip
 
@@ -282,7 +282,7 @@ class _TfxRun:
         from pipelines.report import page
 
         try:
-            page.write(facts, self._config.report)
+            page.write(facts, self._config.report, self._config.report_of(self._call.run))
             model_card.write(facts, self._config)
             if not self._has_lost_lock():  # else the reports on the store are those of the run that has it now
                 has_ingested = any(node.id == "Ingest" and node.state != "cached" for node in self._nodes)

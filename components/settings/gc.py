@@ -12,7 +12,7 @@ class Gc(Section):
     keep_versions: int = pydantic.Field(
         5, ge=1, description="newest served versions that are kept, besides the live and the previous one"
     )
-    keep_logs: int = pydantic.Field(50, ge=1, description="newest logs of runs that are kept")
+    keep_logs: int = pydantic.Field(50, ge=1, description="newest logs and reports of runs that are kept")
     after_tick: bool = pydantic.Field(
         True, description="whether `penstock retrain` collects after a tick that has run; `penstock run` never does"
     )

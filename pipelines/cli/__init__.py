@@ -16,6 +16,7 @@ from pipelines.cli.predict import predict
 from pipelines.cli.retrain import retrain
 from pipelines.cli.run import ingest, run, train_worker
 from pipelines.cli.schedule import schedule
+from pipelines.cli.ui import ui
 from pipelines.cli.watch import logs, runs, status
 
 app = typer.Typer(
@@ -27,7 +28,7 @@ app = typer.Typer(
 )
 app.command()(run)
 app.command("train-worker")(train_worker)
-for command in (retrain, gc, predict, ingest, status, logs, package, stage, inspect, doctor):
+for command in (retrain, gc, predict, ingest, status, logs, package, stage, inspect, doctor, ui):
     app.command()(command)
 _GROUPS = {
     "runs": runs,

@@ -126,6 +126,10 @@ class RunConfig:
         """Report page of the newest run."""
         return self.state / "report.html"
 
+    def report_of(self, run: str) -> Path:
+        """Returns the report page of a run, which is beside its log."""
+        return self.logs / f"{run}.html"
+
 
 def make(
     task_name: str,

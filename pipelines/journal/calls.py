@@ -67,6 +67,7 @@ class Call:
     nodes: tuple[Mapping[str, Any], ...] = ()  # id, state, seconds, reason, records of each node
     records: Mapping[str, int] = field(default_factory=dict)  # by split
     metrics: Mapping[str, float] = field(default_factory=dict)
+    drift: float | None = None  # largest comparison of the Gate / its threshold; above 1 is a finding
     version: str = ""  # of the model that it pushed, or found pushed
     live: int | None = None  # version that was live at its end
     disk: int | None = None  # bytes of the state folder at its end, if it ran a node

@@ -64,7 +64,7 @@ def steps(
         artifact = outputs.get(node, {}).get(name)
         if artifact is None:
             if node != "Extract":
-                found.append(Step(title, title, "missing", made_from=parents))
+                found.append(Step(title, title, "missing", details=("not reached",), made_from=parents))
                 return tuple(found)
             continue
         execution = used[node]

@@ -36,19 +36,22 @@ _STATE_SHAPES = {
     "failed": "M6.5 6.5l7 7M13.5 6.5l-7 7",
     "skipped": "M6 10h8",
     "warning": "M10 5v6.2M10 14v.6",
+    "running": "M8 6.2l5.6 3.8-5.6 3.8z",
 }
 
 
-def write(facts: RunFacts, path: Path) -> None:
-    """Writes the page of a run, whole or not at all."""
-    durable.write_bytes(path, redact(render(facts)).encode(), private=True)
+def write(facts: RunFacts, *paths: Path) -> None:
+    """Writes the page of a run to some files, each whole or not at all."""
+    content = redact(render(facts)).encode()
+    for path in paths:
+        durable.write_bytes(path, content, private=True)
 
 
 def render(facts: RunFacts) -> str:
     """Returns the page of a run as HTML."""
     seconds = [node.seconds for node in facts.nodes]
     drift_rows, gates = sections.drift_rows(facts), retraining.gates(facts)
-    template = _environment().get_template("page.html.j2")
+    template = environment().get_template("page.html.j2")
     return template.render(
         facts=facts,
         badge=sections.badge(facts),
@@ -76,9 +79,10 @@ def render(facts: RunFacts) -> str:
 
 
 @functools.cache
-def _environment() -> Environment:
+def environment(*folders: Path) -> Environment:
+    """Returns what renders our pages: the templates of the report, and those of more folders, which come first."""
     environment = Environment(
-        loader=FileSystemLoader(Path(__file__).parent),
+        loader=FileSystemLoader([*folders, Path(__file__).parent]),
         autoescape=True,
         undefined=StrictUndefined,
         finalize=_finalize,

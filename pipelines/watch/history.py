@@ -20,6 +20,7 @@ from components.settings.names import nearest
 from pipelines.journal import calls, run_id
 from pipelines.journal.calls import Call, CallState
 from pipelines.orchestration.metadata.store import Execution, Store
+from pipelines.orchestration.outcome import largest_drift
 from pipelines.watch.pipelines import KnownPipeline
 
 RunState = CallState | Literal["killed"]
@@ -64,12 +65,14 @@ class Run:
     reason: str = ""  # one sentence
     records: Mapping[str, int] = field(default_factory=dict)  # by split
     metrics: Mapping[str, float] = field(default_factory=dict)
+    drift: float | None = None  # largest comparison of the Gate / its threshold; above 1 is a finding
     version: str = ""  # that it pushed; of a run in which the Pusher was up to date, that is pushed already
     live: int | None = None  # version that was live at its end
     settings: Mapping[str, Any] = field(default_factory=dict)  # that are not the defaults
     data: str = ""
     calls: tuple[Call, ...] = ()
     log: Path | None = None  # what libraries printed; None if it ran no node
+    report: Path | None = None  # its report page; None if it has none, or it was collected
 
     @property
     def node(self) -> NodeRun | None:
@@ -139,7 +142,7 @@ def _run(pipeline: KnownPipeline, run: str, made: Sequence[Call], executions: Se
     nodes = tuple(_nodes(executions, made, is_open=is_running or not made))
     state = _state(made, nodes, is_running=is_running)
     ended = made[-1].ended if made else max((node.ended for node in nodes if state != "running"), default="")
-    log = pipeline.logs / f"{run}.log"
+    log, report = (pipeline.logs / f"{run}.{kind}" for kind in ("log", "html"))
     last = made[-1] if made else None
     return Run(
         id=run,
@@ -153,12 +156,14 @@ def _run(pipeline: KnownPipeline, run: str, made: Sequence[Call], executions: Se
         reason=_KILLED if state == "killed" else last.reason if last else "",
         records=_newest(each.records for each in made),
         metrics=_metrics(executions) or _newest(each.metrics for each in made),
+        drift=last.drift if last and last.drift is not None else _drift(executions),
         version=_version(executions) or (last.version if last else ""),
         live=last.live if last else None,
         settings=last.settings if last else {},
         data=last.data if last else "",
         calls=tuple(made),
         log=log if log.is_file() else None,
+        report=report if report.is_file() else None,
     )
 
 
@@ -226,6 +231,11 @@ def _seconds_of_calls(made: Sequence[Call], nodes: Sequence[NodeRun], *, is_runn
 def _metrics(executions: Sequence[Execution]) -> dict[str, float]:
     found = [each.facts.get("metrics") for each in executions if each.node == "Evaluator" and each.facts]
     return {name: value for name, value in (found[-1] or {}).items() if name != "examples"} if found else {}
+
+
+def _drift(executions: Sequence[Execution]) -> float | None:
+    found = [each.facts.get("drift") for each in executions if each.node == "Gate" and each.facts]
+    return largest_drift(found[-1]) if found and found[-1] else None
 
 
 def _version(executions: Sequence[Execution]) -> str:

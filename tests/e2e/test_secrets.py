@@ -43,7 +43,9 @@ def test_secrets_are_in_no_file_of_a_run(some_digits: Path, tmp_path: Path, make
     passing = dataclasses.replace(pipeline, environment=environment)
     results = [failing.run(*flags, before=LEAK), passing.run(*flags, before=LEAK)]
     content = {path: path.read_bytes() for path in files(tmp_path / "root")}
-    logs, events = (sorted((tmp_path / "root" / "logs").glob(f"*.{kind}")) for kind in ("log", "jsonl"))
+    logs, events, reports = (
+        sorted((tmp_path / "root" / "logs").glob(f"*.{kind}")) for kind in ("log", "jsonl", "html")
+    )
     journal = sorted((tmp_path / "root" / ".penstock" / "runs" / "image").iterdir())
 
     assert [result.code for result in results] == [1, 0], results
@@ -54,6 +56,6 @@ def test_secrets_are_in_no_file_of_a_run(some_digits: Path, tmp_path: Path, make
     assert tmp_path / "root" / "holder copy" in content
     assert (len(logs), len(events), len(journal)) == (2, 2, 2)
     lists = [path for path in content if path.name == "quarantine.jsonl"]
-    private = [*logs, *events, *journal, tmp_path / "root" / "report.html", *lists]
+    private = [*logs, *events, *journal, *reports, tmp_path / "root" / "report.html", *lists]
     assert {oct(stat.S_IMODE(path.stat().st_mode)) for path in private} == {"0o600"}
     assert len(lists) == 2

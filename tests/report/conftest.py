@@ -69,7 +69,7 @@ def plain(facts: RunFacts) -> str:
 
 def draw(macro: str, *arguments: Any, template: str = "charts.html.j2") -> str:
     """Draws with a macro of a template."""
-    return str(getattr(page._environment().get_template(template).module, macro)(*arguments))
+    return str(getattr(page.environment().get_template(template).module, macro)(*arguments))
 
 
 def parse(svg: str) -> ET.Element:
