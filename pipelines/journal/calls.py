@@ -130,6 +130,12 @@ def state_of(code: int) -> CallState:
     return _STATES.get(code, "failed")
 
 
+def reason_of(code: int, text: str) -> str:
+    """Returns the first line of a text, without the state that its exit code says, as a terminal can print it."""
+    line = (text.strip().splitlines() or [""])[0].removeprefix(f"{state_of(code)}: ")
+    return "".join(each if each.isprintable() else " " for each in line)  # a message may quote any data
+
+
 class OpenCall:
     """A call that has begun; `end` is called once."""
 
@@ -158,7 +164,8 @@ class OpenCall:
 
     def end(self, exit_code: int, reason: str, **result: Any) -> None:
         """Publishes how the call ended; `result` has further fields of a Call."""
-        state = {"state": state_of(exit_code), "exit_code": exit_code, "reason": _first_line(reason), "ended": now()}
+        said = reason_of(exit_code, reason)
+        state = {"state": state_of(exit_code), "exit_code": exit_code, "reason": said, "ended": now()}
         self._call = replace(self._call, **{**state, **result})
         self._write([*self._earlier, self._call])
 
@@ -270,12 +277,6 @@ def _redacted(value: Any) -> Any:
     if isinstance(value, Mapping):
         return {key: _redacted(each) for key, each in value.items()}
     return [_redacted(each) for each in value] if isinstance(value, list | tuple) else value
-
-
-def _first_line(text: str) -> str:
-    """Returns the first line of a text, which a terminal can print: a message may quote any data."""
-    line = (text.strip().splitlines() or [""])[0]
-    return "".join(each if each.isprintable() else " " for each in line)
 
 
 def _damaged(file: Path) -> PenstockError:

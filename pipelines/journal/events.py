@@ -18,7 +18,7 @@ import orjson
 from components.progress import Progress
 from components.redact import redact
 from components.storage import durable
-from pipelines.journal.calls import now, state_of
+from pipelines.journal.calls import now, reason_of, state_of
 
 _INTERVAL = 2.0  # seconds between two lines about progress
 _TAIL = 1 << 16  # bytes that `last` reads
@@ -54,8 +54,9 @@ class EventLog:
 
     def ended(self, exit_code: int, reason: str) -> None:
         """Appends the end of the run."""
+        said = reason_of(exit_code, reason)
         seconds = round(time.monotonic() - self._begun, 3)
-        self.write("run ended", state=state_of(exit_code), exit_code=exit_code, reason=reason, seconds=seconds)
+        self.write("run ended", state=state_of(exit_code), exit_code=exit_code, reason=said, seconds=seconds)
 
 
 def last(file: Path, event: str) -> dict[str, Any] | None:

@@ -122,7 +122,7 @@ def test_a_failed_run_has_its_reason(in_parts: tuple[Path, list[Run]]) -> None:
     kept = [(line["event"], line["state"]) for line in lines if line["event"] in ("node failed", "run ended")]
 
     assert (states(failed)["Transform"], failed.exit_code) == ("failed", 1)
-    assert failed.reason == "failed: division by zero"
+    assert failed.reason == "division by zero"
     assert kept[-3:] == [("node failed", "failed"), ("run ended", "failed"), ("run ended", "succeeded")]
 
 
