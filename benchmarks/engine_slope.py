@@ -5,11 +5,11 @@
     Flink    penstock ingest … --runner flink, on a running engine with two task managers of one slot each
     target   Flink at most 1.25 of direct; the largest worker grows by at most 1.2
 
-penstock engine install flink
 penstock engine start flink --task-managers 2 --slots 1
 python -m benchmarks.engine_slope                      both
 python -m benchmarks.engine_slope direct               one of them
-python -m benchmarks.engine_slope --millions 0.2 1     other sizes
+python -m benchmarks.engine_slope --millions 0.2 1     other sizes; the fixed costs differ by some seconds per run
+python -m benchmarks.engine_slope --folder /data       tables are kept there for the next time: writing takes minutes
 """
 
 import argparse
@@ -20,6 +20,7 @@ import tempfile
 import threading
 import time
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 
 import psutil
@@ -48,15 +49,30 @@ class Run:
 def write(home: Path, sizes: list[float]) -> list[Path]:
     """Writes tables in several files, and returns their folders; the smaller one has the first files of the larger."""
     folders = [home / f"{millions:g}-million" for millions in sizes]
+    wanted = [round(millions * _FILES) for millions in sizes]
+    if [len(list(folder.glob("*.csv"))) for folder in folders] == wanted:
+        return folders
     for folder in folders:
         folder.mkdir()
     for number in range(round(max(sizes) * _FILES)):
         first, *others = [f for f, millions in zip(folders, sizes, strict=True) if number < round(millions * _FILES)]
         file = first / f"{number:05d}.csv"
-        table(_MILLION // _FILES, number * _MILLION).to_csv(file, index=False)
+        names, rows = _rows(number % _FILES)
+        file.write_bytes(names + b",million\n" + rows.replace(b"\n", f",{number // _FILES}\n".encode()))
         for other in others:
             (other / file.name).hardlink_to(file)
     return folders
+
+
+@cache
+def _rows(number: int) -> tuple[bytes, bytes]:
+    """Returns names and rows of a file of the first million rows; later millions have another value in one more column.
+
+    Pandas takes 20 us per row.
+    """
+    content: str = table(_MILLION // _FILES, number * _MILLION).to_csv(index=False)
+    names, _, rows = content.encode().partition(b"\n")
+    return names, rows
 
 
 def measure(data: Path, millions: float, runner: str) -> Run:
@@ -94,11 +110,11 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("runners", nargs="*", choices=[*_FLAGS, []], help="none named: both")
     parser.add_argument("--millions", nargs=2, type=float, default=[2, 10], help="rows of the two tables")
-    parser.add_argument("--folder", help="where the tables are written; 4 GB for 10 million rows")
+    parser.add_argument("--folder", help="where the tables are kept, or taken from; 2 GB for 10 million rows")
     asked = parser.parse_args()
     slopes: dict[str, float] = {}
-    with tempfile.TemporaryDirectory(dir=asked.folder) as home:
-        folders = write(Path(home), asked.millions)
+    with tempfile.TemporaryDirectory() as temporary:
+        folders = write(Path(asked.folder or temporary), asked.millions)
         for runner in asked.runners or _FLAGS:
             runs = [measure(*each, runner) for each in zip(folders, asked.millions, strict=True)]
             slopes[runner] = slope(runs)

@@ -94,7 +94,6 @@ def take() -> None:
     from components.ingest import units
     from components.ingest.close import manifest
     from components.ingest.survey import survey
-    from components.records import source_files
     from components.settings.ingest import Ingest
     from components.storage.hashing import HashCache
 
@@ -102,7 +101,7 @@ def take() -> None:
         settings = Ingest()
         found = survey.take("s3://bucket/data", settings, HashCache(None))
         todo = [unit for span in found.spans for unit in units.of_files(span, settings, artifact)]
-        source_files.write(artifact, manifest.source_rows(found.listing))
+        manifest.write_sources(artifact, found.listing)
         said = f"{found.digest[:8]}: {sum(len(unit.numbers) for unit in todo):,} files in {len(todo)} work units"
         print(said, file=sys.stderr)
 

@@ -10,7 +10,8 @@ from collections.abc import Iterable, Iterator
 from itertools import count, islice
 from typing import TYPE_CHECKING
 
-from components.storage import durable, paths
+from components.storage import durable
+from components.storage.paths import files_below
 
 if TYPE_CHECKING:
     from components.storage.location import Location
@@ -22,19 +23,26 @@ _PART = re.compile(r"part-\d+\.parquet")
 SourceRow = tuple[str, int, str]  # printable path, bytes, and what identifies the content: SHA-256, or a stat
 
 
-def write(artifact: "Location", rows: Iterable[SourceRow]) -> None:
-    """Writes the source files, part by part: at most one part is in memory. Parts of an earlier try are removed."""
+def write(artifact: "Location", paths: Iterable[str], sizes: Iterable[int], identities: Iterable[str]) -> None:
+    """Writes the source files, part by part: at most one part is in memory. Parts of an earlier try are removed.
+
+    Args:
+        artifact: the artifact.
+        paths: of the files, printable.
+        sizes: bytes of each.
+        identities: what identifies the content of each.
+    """
     import pyarrow as pa
     import pyarrow.parquet as pq
 
     schema = pa.schema([("path", pa.string()), ("size", pa.int64()), ("identity", pa.string())])
     durable.remove(artifact / FOLDER)
-    rest = iter(rows)
+    columns = [iter(each) for each in (paths, sizes, identities)]
     for number in count():
-        part = list(islice(rest, _ROWS))
-        if not part:
+        part = [pa.array(islice(column, _ROWS), field.type) for column, field in zip(columns, schema, strict=True)]
+        table = pa.Table.from_arrays(part, schema=schema)
+        if not table.num_rows:
             return
-        table = pa.table(dict(zip(schema.names, zip(*part, strict=True), strict=True)), schema)
         with durable.publish_file(artifact / FOLDER / f"part-{number:05d}.parquet") as temporary:
             pq.write_table(table, str(temporary), use_dictionary=False)  # hardly any value occurs twice
 
@@ -53,7 +61,7 @@ def read(artifact: "DataPath", files: int) -> Iterator[SourceRow]:
     import pyarrow.parquet as pq
 
     folder = artifact / FOLDER
-    parts = sorted(name for name in paths.files_below(folder) if _PART.fullmatch(name))
+    parts = sorted(name for name in files_below(folder) if _PART.fullmatch(name))
     if files and not parts:
         raise FileNotFoundError(f"{folder}: no list of source files; the artifact is from an earlier version")
     read = 0

@@ -3,7 +3,8 @@
 from array import array
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
-from itertools import compress, zip_longest
+from itertools import compress, islice, zip_longest
+from operator import lt
 from typing import TYPE_CHECKING
 
 from components.storage.objects import ObjectPath
@@ -12,6 +13,9 @@ from components.strings import Strings
 
 if TYPE_CHECKING:
     from components.storage.uri_path import UriPath
+
+
+_BLOCK = 1_000  # files that are added together: as many as a store lists in one page
 
 
 @dataclass(frozen=True)
@@ -26,10 +30,12 @@ class Entries:
     @staticmethod
     def below(folder: "UriPath") -> "Entries":
         """Lists all files below a folder, once; sorted by name."""
-        found, last, is_sorted = Entries(), "", True
-        for name, stat in _listed(folder):
-            found.append(name, stat)
-            is_sorted, last = is_sorted and last < name, name
+        found, last, is_sorted, listed = Entries(), "", True, iter(_listed(folder))
+        while block := list(islice(listed, _BLOCK)):
+            names, stats = zip(*block, strict=True)
+            found.extend(names, stats)
+            is_sorted = is_sorted and last < names[0] and all(map(lt, names, names[1:]))
+            last = names[-1]
         return found if is_sorted else found.of(sorted(found.names), folder)
 
     def is_current(self, folder: "UriPath") -> bool:
@@ -38,12 +44,13 @@ class Entries:
         known = zip(self.names, stats, strict=True)
         return all(one == other for one, other in zip_longest(known, _in_order(folder)))
 
-    def append(self, name: str, stat: RemoteStat) -> None:
-        """Adds a file."""
-        self.names.append(name)
-        self.sizes.append(stat.st_size)
-        self.times.append(stat.st_mtime_ns)
-        self.identities.append(stat.identity)
+    def extend(self, names: Sequence[str], stats: Sequence[RemoteStat]) -> None:
+        """Adds files."""
+        sizes, times, identities = zip(*stats, strict=True)
+        self.names.extend(names)
+        self.sizes.extend(sizes)
+        self.times.extend(times)
+        self.identities.extend(identities)
 
     def where(self, chosen: Sequence[int]) -> "Entries":
         """Returns the files with a true value in `chosen`."""
@@ -57,8 +64,10 @@ class Entries:
             return self
         places = {name: place for place, name in enumerate(self.names)}
         found = Entries()
-        for name in names:
-            found.append(name, self.stat(places[name]) if name in places else (folder / name).stat())
+        rest = iter(names)
+        while block := list(islice(rest, _BLOCK)):
+            stats = [self.stat(places[name]) if name in places else (folder / name).stat() for name in block]
+            found.extend(block, stats)
         return found
 
     def stat(self, place: int) -> RemoteStat:

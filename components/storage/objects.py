@@ -16,6 +16,7 @@ import io
 import tempfile
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from operator import itemgetter, lt
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, BinaryIO, Literal
 
@@ -99,8 +100,9 @@ class ObjectPath(UriPath):
         folders; never all of them are in memory.
         """  # noqa: D205
         held: tuple[str, RemoteStat] | None = None  # an empty object: the next one shows whether it is a folder
+        folder = self.key
         for each in self._listed():
-            found = _relative(each["path"], self.key), _stat_of(each)
+            found = _relative(each["path"], folder), _stat_of(each)
             if held and not found[0].startswith(f"{held[0]}/") and (self / held[0]).is_file():
                 yield held
             held = found if found[0] and not found[1].st_size else None
@@ -133,13 +135,17 @@ class ObjectPath(UriPath):
                 raise
 
         while page := ask(self.uri, next_page):
+            if names := _plain_names(page, last, again):
+                yield from page
+                after = last = names[-1]
+                since, above = {last}, _beginnings(last, {*above, *names})
+                continue
             for each in page:
                 name = each["path"]
                 # The key of an empty object may have had a / at its end, and so come later than its name.
                 key = name if name > last or each["size"] else f"{name}/"
                 is_sorted, last = is_sorted and key > last, key
-                if again and not is_sorted:
-                    raise OSError(errno.EIO, "Listing was interrupted, and the store does not sort names", self.uri)
+                self._check_order(is_sorted or not again)
                 while above and not key.startswith(above[-1]):
                     above.pop()
                 if name in since or name in above:
@@ -150,6 +156,10 @@ class ObjectPath(UriPath):
                     after = name
                     since.clear()
                 since.add(name)
+
+    def _check_order(self, is_sorted: bool) -> None:
+        if not is_sorted:
+            raise OSError(errno.EIO, "Listing was interrupted, and the store does not sort names", self.uri)
 
     def _files_of(self, listed: "list[ObjectMeta]", folders: set[str] | None = None) -> dict[str, RemoteStat]:
         """Returns the files of a listing, without the empty objects for folders, whose key ends in /.
@@ -340,8 +350,21 @@ class _ObjectStream(io.RawIOBase):
         return True
 
 
+def _plain_names(page: "list[ObjectMeta]", last: str, again: bool) -> list[str]:
+    """Returns the names of a page if they are ascending, all objects have content, and nothing was interrupted."""
+    names = list(map(itemgetter("path"), page))
+    if not again and names[0] > last and all(map(lt, names, names[1:])) and all(map(itemgetter("size"), page)):
+        return names
+    return []
+
+
+def _beginnings(name: str, known: set[str]) -> list[str]:
+    """Returns the known names that a name begins with, itself included; the shortest first."""
+    return [name[:end] for end in range(1, len(name) + 1) if name[:end] in known]
+
+
 def _relative(key: str, folder: str) -> str:
-    return key.removeprefix(folder).removeprefix("/").rstrip("/")
+    return key[len(folder) + 1 if folder else 0 :].rstrip("/")
 
 
 def _stat_of(found: "ObjectMeta") -> RemoteStat:

@@ -20,7 +20,7 @@ from components.ingest.close import manifest as closing
 from components.ingest.sources.image_folder import SOURCE
 from components.ingest.survey import listing
 from components.native import build as native
-from components.records import manifest, seal, source_files
+from components.records import manifest, seal
 from components.serving import live
 from components.serving.live import Move
 from components.settings.tree import Settings
@@ -125,7 +125,7 @@ class Root:
             (folder / "content").write_text(f"{node} {number}")
         if node == "Ingest":
             taken = listing.take(SOURCE, self.data, HashCache(None))
-            source_files.write(folders["examples"], closing.source_rows(taken))
+            closing.write_sources(folders["examples"], taken)
             manifest.write(folders["examples"], *closing.build(taken, []))
         with opened(config) as cache:
             for folder in (*folders.values(), *served):

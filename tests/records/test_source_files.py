@@ -12,7 +12,7 @@ ROWS = [("cats/1.jpg", 20, "a1"), ("cats/caf\\xe9.jpg", 0, "stat 0:7:7:1"), ("do
 def test_files_are_read_back_in_their_order(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A part has a bounded number of files."""
     monkeypatch.setattr(source_files, "_ROWS", 2)
-    source_files.write(tmp_path, iter(ROWS))
+    source_files.write(tmp_path, *zip(*ROWS, strict=True))
 
     assert list(source_files.read(tmp_path, 3)) == ROWS
     assert sorted(path.name for path in (tmp_path / "sources").iterdir()) == [
@@ -30,8 +30,8 @@ def test_an_artifact_of_an_earlier_version_has_no_list(tmp_path: Path) -> None:
 def test_what_an_earlier_try_left_is_not_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Its parts are removed, and unfinished files have other names."""
     monkeypatch.setattr(source_files, "_ROWS", 1)
-    source_files.write(tmp_path, iter(ROWS))
-    source_files.write(tmp_path, iter(ROWS[:1]))
+    source_files.write(tmp_path, *zip(*ROWS, strict=True))
+    source_files.write(tmp_path, *zip(*ROWS[:1], strict=True))
     (tmp_path / "sources" / ".part-00001.parquet.tmp").write_bytes(b"PAR1")
 
     assert list(source_files.read(tmp_path, 1)) == ROWS[:1]
@@ -40,7 +40,7 @@ def test_what_an_earlier_try_left_is_not_read(tmp_path: Path, monkeypatch: pytes
 def test_a_list_without_some_of_the_files_is_an_error(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The manifest has their number."""
     monkeypatch.setattr(source_files, "_ROWS", 1)
-    source_files.write(tmp_path, iter(ROWS))
+    source_files.write(tmp_path, *zip(*ROWS, strict=True))
     (tmp_path / "sources" / "part-00002.parquet").unlink()
 
     with pytest.raises(ValueError, match="2 source files, but the manifest has 3; ingest the data again"):

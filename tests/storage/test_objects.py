@@ -170,10 +170,12 @@ class TestListing:
 
         assert sorted(name for name, _ in home.entries()) == sorted(names)
 
-    def test_no_name_is_listed_twice(self, monkeypatch: pytest.MonkeyPatch) -> None:
+    @pytest.mark.parametrize("page", [1, 2, 3, 6])
+    def test_no_name_is_listed_twice(self, page: int, monkeypatch: pytest.MonkeyPatch) -> None:
         """An object may have the name of a folder's object, which comes later; a folder itself is no file."""
         metas = [meta(name, size) for name, size in (("a", 3), ("a-b", 1), ("a", 0), ("a/c", 1), ("b", 0), ("b", 0))]
-        monkeypatch.setattr(object_stores, "client", lambda *_: Pages([metas]))
+        pages: list[list[Any] | None] = [metas[at : at + page] for at in range(0, len(metas), page)]
+        monkeypatch.setattr(object_stores, "client", lambda *_: Pages(pages))
 
         assert [each["path"] for each in ObjectPath("s3://bucket")._listed()] == ["a", "a-b", "a/c", "b"]
 

@@ -4,7 +4,7 @@ reports ─► failures ─► near duplicates ─► Manifest ─► max_bad_fr
 """
 
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -60,7 +60,7 @@ def close(
     built = replace(built, splits=settings.split_rule())
     shard_files.finish(artifact, built.shards)
     near_duplicates.write(artifact, near)
-    source_files.write(artifact, source_rows(listing))
+    write_sources(artifact, listing)
     manifest.write(artifact, built, quarantined)
     return built
 
@@ -102,10 +102,10 @@ def build(
     return built, tuple(quarantined)
 
 
-def source_rows(listing: Listing) -> Iterator[source_files.SourceRow]:
-    """Yields the rows of the list of source files."""
-    sized = zip(listing.identities(), listing.files.sizes, strict=True)
-    return ((printable(path), size, identity) for (path, _, identity), size in sized)
+def write_sources(artifact: "Location", listing: Listing) -> None:
+    """Writes the list of source files."""
+    files = listing.files
+    source_files.write(artifact, map(printable, files.sources.paths), files.sizes, files.identities())
 
 
 def check_labels(quarantined: Sequence[Quarantined], listed_in: Path) -> None:

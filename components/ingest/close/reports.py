@@ -4,6 +4,7 @@ What a Beam runner returns to its caller differs from runner to runner. A folder
 shards need one anyway, and a file survives a retried bundle.
 """
 
+import sys
 from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict
@@ -96,6 +97,7 @@ def of_unit(artifact: "Location", unit: str) -> list[ShardReport]:
 
 def from_json(stored: dict[str, Any]) -> ShardReport:
     """Returns a report from its JSON form."""
+    stored["classes"] = {sys.intern(name): count for name, count in stored["classes"].items()}  # in all reports, once
     stored["sides"] = {int(side): count for side, count in stored["sides"].items()}
     stored["quarantined"] = tuple(Quarantined(**row) for row in stored["quarantined"])
     return ShardReport(**stored)

@@ -11,6 +11,7 @@ A row source (tables) has many records per file: see `rows.py`.
 from array import array
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import repeat
 from typing import TYPE_CHECKING, Protocol, overload, runtime_checkable
 
 from components.records.quarantine import Quarantined
@@ -44,14 +45,16 @@ class SourceFiles(Sequence[SourceFile]):
     def append(self, path: str, label: str) -> None:
         """Adds a file."""
         self.paths.append(path)
-        self.append_label(label)
+        self.append_labels(label, 1)
 
-    def append_label(self, label: str) -> None:
-        """Adds the label of the next path."""
+    def append_labels(self, label: str, count: int) -> None:
+        """Adds the label of the next paths."""
+        if not count:
+            return
         number = self._known.setdefault(label, len(self.labels))
         if number == len(self.labels):
             self.labels.append(label)
-        self._numbers.append(number)
+        self._numbers.extend(repeat(number, count))
 
     def each_label(self) -> Iterator[str]:
         """Yields the label of each file."""

@@ -9,6 +9,7 @@ No local link that leads outside the data folder is followed; object stores have
 
 import os
 import stat
+from bisect import bisect_left
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -19,10 +20,15 @@ from components.records.quarantine import NO_LABEL, Quarantined, printable
 from components.storage.entries import Entries
 from components.storage.paths import DataPath
 from components.storage.uri_path import UriPath
+from components.strings import Strings
 
 # Both are here because a folder of texts has to recognise images too.
 IMAGE_SUFFIXES = frozenset([".jpg", ".jpeg", ".png", ".gif", ".webp", ".avif", ".jp2", ".j2k", ".bmp", ".tif", ".tiff"])
 TEXT_SUFFIXES = frozenset([".txt", ".text", ".md"])
+
+
+def _no_fault(name: str) -> None:
+    """Returns None: no name is a reason to quarantine a file."""
 
 
 @dataclass(frozen=True)
@@ -31,7 +37,7 @@ class FolderRules:
 
     expected: str  # for the message if there are none
     is_description: Callable[[str], bool]  # whether a file beside the class folders is not data
-    fault: Callable[[str], str | None] = lambda _: None  # why a file in a class folder is quarantined by its name
+    fault: Callable[[str], str | None] = _no_fault  # why a file in a class folder is quarantined by its name
 
 
 # Relative name with forward slashes, whether it is a link beside the class folders, and why it must not be opened.
@@ -64,24 +70,55 @@ def _find_local(data: Path, rules: FolderRules) -> Found:
 
 
 def _find_remote(data: UriPath, rules: FolderRules, entries: Entries | None) -> Found:
-    """Sorts the files below a remote folder; a hidden folder is one entry."""
+    """Sorts the files below a remote folder, one class folder after another; a hidden folder is one entry."""
     entries = Entries.below(data) if entries is None else entries
     if not entries.names:
         what = "not a folder" if data.is_file() else "no such folder"
         raise BadInput(f"{data}: {what}; {rules.expected}")
-    others, chosen, hidden = _Others(rules), bytearray(), ""
-    for name in entries.names:
+    others, chosen, files = _Others(rules), bytearray(), SourceFiles()
+    for start, stop in _runs(entries.names):
+        label = entries.names[start].partition("/")[0]
+        if _is_plain(entries.names, start, stop, label) and rules.fault is _no_fault:
+            chosen += b"\1" * (stop - start)
+        else:
+            chosen += bytes(_are_data(entries.names[start:stop], others))
+        files.append_labels(label, sum(chosen[start:stop]))
+    entries = entries if all(chosen) else entries.where(chosen)
+    files.paths = entries.names
+    return replace(others.beside(files), entries=entries)
+
+
+def _runs(names: Strings) -> Iterator[tuple[int, int]]:
+    """Yields where the names of each outermost folder begin and end in sorted names; a file beside them is one run."""
+    start = 0
+    while start < len(names):
+        folder, inside, _ = names[start].partition("/")
+        stop, step = start + 1, 1
+        if inside:
+            after = folder + chr(ord("/") + 1)
+            while stop < len(names) and names[stop] < after:  # not a bisection of all names: most runs may be short
+                stop, step = stop + step, 2 * step
+            stop = bisect_left(names, after, max(start, stop - step // 2), min(stop, len(names)))
+        yield start, stop
+        start = stop
+
+
+def _is_plain(names: Strings, start: int, stop: int, label: str) -> bool:
+    """Whether a run of names is that of a class folder without hidden files; decided without making each name."""
+    is_folder = bool(label.strip()) and names[start] != label and not label.startswith(".")
+    return is_folder and not names.contains(b"/.", start, stop)
+
+
+def _are_data(names: Sequence[str], others: "_Others") -> Iterator[bool]:
+    """Yields whether each file is data; a hidden folder is one entry."""
+    hidden = ""
+    for name in names:
         shown = to_hidden(name)
         if shown != name and shown == hidden:
-            chosen.append(False)  # one more file of the same hidden folder
+            yield False  # one more file of the same hidden folder
             continue
         hidden = shown
-        chosen.append(not others.take(shown, _no_class(shown)))
-    entries = entries if all(chosen) else entries.where(chosen)
-    files = SourceFiles(paths=entries.names)
-    for name in entries.names:
-        files.append_label(name.partition("/")[0])
-    return replace(others.beside(files), entries=entries)
+        yield not others.take(shown, _no_class(shown))
 
 
 class _Others:

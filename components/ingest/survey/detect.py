@@ -4,10 +4,11 @@ import os
 import posixpath
 import re
 import stat
-from collections.abc import Collection, Iterator, Sequence
+from bisect import bisect_left
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache
-from itertools import compress
+from itertools import islice, repeat
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -44,6 +45,7 @@ FOLDER_SOURCES = {
     TEXT_FOLDER: Format("class folders of texts", r"\.(txt|text|md)"),
 }
 _SOURCES = {**FOLDER_SOURCES, **ROW_SOURCES}
+_BLOCK, _FEW = 1_000, 8  # names whose suffixes are collected together, and suffixes that are few
 Place = DataPath
 
 
@@ -116,22 +118,40 @@ def _with_label_files(home: Place, files: list[str]) -> list[str]:
 
 def _source_of(data: str, names: Sequence[str], sources: Collection[str]) -> tuple[str, list[str]]:
     """Returns the source of the data, and the files that it reads if it is one of rows."""
-    found = {_source_by_name(_tail(name)) for name in names}
+    found = _sources_by_name(names)
     row_sources = ROW_SOURCES.keys() & found
     if not row_sources:
-        return _folder_source(data, names, sources), []
+        return _folder_source(data, names, sources, found), []
     if len(row_sources) == 1 and found <= row_sources | {IMAGE_FOLDER}:  # images beside a table are referenced by rows
         return next(iter(row_sources)), sorted(name for name in names if _source_by_name(_tail(name)) in ROW_SOURCES)
     shown = ", ".join(sorted({Path(name).suffix or name for name in names})[:5])
     raise SettingsError(f"{data}: files of several formats ({shown}); select one with a pattern, such as '*.csv'")
 
 
-def _folder_source(data: str, names: Sequence[str], sources: Collection[str]) -> str:
+def _folder_source(data: str, names: Sequence[str], sources: Collection[str], found: Collection[str | None]) -> str:
     if not data_path(data).is_dir():
         raise BadInput(f"{data}: unsupported file {names[0]}; {_expected(sources)}")
-    inside = {_source_by_name(_tail(name)) for name in names if "/" in name}
+    inside = _sources_by_name(name for name in names if "/" in name) if TEXT_FOLDER in found else {IMAGE_FOLDER}
     # Images may have captions beside them; files with an unknown extension are tried as images.
     return TEXT_FOLDER if TEXT_FOLDER in inside and IMAGE_FOLDER not in inside else IMAGE_FOLDER
+
+
+def _sources_by_name(names: Iterable[str]) -> set[str | None]:
+    """Returns the sources that read files with these names; None if there is none for one of them."""
+    rest, found = iter(names), set[str | None]()
+    while block := list(islice(rest, _BLOCK)):
+        suffixes = {name.rpartition(".")[2] for name in block}
+        # One of a few suffixes each, as a rule; a name without a dot, or with .gz, is looked at as a whole.
+        tails = {f".{end}" for end in suffixes} if _all_have(block, suffixes) else set(map(_tail, block))
+        found.update(map(_source_by_name, tails))
+    return found
+
+
+def _all_have(names: Sequence[str], suffixes: Collection[str]) -> bool:
+    """Whether each name has a dot before one of the few suffixes, none of which is that of a compressed file."""
+    if len(suffixes) > _FEW or any(end.lower() == "gz" for end in suffixes):
+        return False
+    return all(map(str.endswith, names, repeat(tuple(f".{end}" for end in suffixes))))
 
 
 @lru_cache(maxsize=4096)
@@ -159,8 +179,9 @@ def _names(data: str, sources: Collection[str]) -> tuple[Place, Sequence[str], C
         names = Strings(_noting_links(_files_below(str(home)), links))
     elif path is home and not isinstance(home, Path):
         entries = Entries.below(home)
-        shown = bytearray(map(_is_shown, entries.names))
-        names = entries.names if all(shown) else Strings(compress(entries.names, shown))
+        names = entries.names
+        if _may_be_hidden(entries.names):
+            names = Strings(filter(_is_shown, entries.names))
     else:
         matched = map(data_path, matches(data)) if isinstance(home, Path) else home.glob(pattern)
         names = sorted(relative(each, home) for each in matched if _is_data(each, home))
@@ -177,6 +198,12 @@ def _noting_links(found: Iterator[tuple[str, bool]], links: set[str]) -> Iterato
         if is_link:
             links.add(name)
         yield name
+
+
+def _may_be_hidden(names: Strings) -> bool:
+    """Whether sorted names may have hidden files or folders among them; decided without making each name."""
+    inside = any(names.contains(part, 0, len(names)) for part in (b"/.", b"/_"))
+    return inside or any(bisect_left(names, first) < bisect_left(names, chr(ord(first) + 1)) for first in "._")
 
 
 def _is_shown(name: str) -> bool:

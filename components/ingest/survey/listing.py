@@ -45,7 +45,8 @@ class Listing:
 
     def identities(self) -> Iterator[tuple[str, str, str]]:
         """Yields path, label and identity of each file."""
-        return self.files.identities()
+        sources = self.files.sources
+        return zip(sources.paths, sources.each_label(), self.files.identities(), strict=True)
 
     @property
     def labels(self) -> set[str]:

@@ -137,9 +137,9 @@ def _names(lines: FirstLines) -> list[str]:
         raise bad_file(path, f"line {records.lines[row]}, the header: {NOT_CLOSED}; correct it")
     cells = lines.cells([row], int(records.widths[row]))
     names = [_name(path, number, cell[0]) for number, cell in enumerate(cells, 1)]
-    for number, name in enumerate(names):
-        if name in names[:number]:
-            raise bad_file(path, f"two columns of the header are called {name!r}; rename one of them{_OR_DATA}")
+    if len(set(names)) < len(names):
+        twice = next(name for number, name in enumerate(names) if name in names[:number])
+        raise bad_file(path, f"two columns of the header are called {twice!r}; rename one of them{_OR_DATA}")
     return names
 
 

@@ -95,7 +95,8 @@ def _first_rows(header: CsvHeader, size: int) -> Block:
 
 def _check_names(header: CsvHeader, schema: pa.Schema) -> None:
     """Rejects a file whose columns are not those of the schema."""
-    missing, extra = [name for name in schema.names if name not in header.names], set(header.names) - set(schema.names)
+    names, known = schema.names, set(header.names)
+    missing, extra = [name for name in names if name not in known], known.difference(names)
     if missing or extra:
         raise bad_file(
             header.path,
@@ -113,7 +114,8 @@ def _read_clean(block: Block, header: CsvHeader, schema: pa.Schema) -> RowBatch 
         table = csv_cells.parse(block.data, header.names, types, header.delimiter)
     except pa.ArrowInvalid:
         return None
-    arrays = [table.column(header.names.index(name)) for name in schema.names]
+    places = {name: place for place, name in enumerate(header.names)}
+    arrays = [table.column(places[name]) for name in schema.names]
     numbers = [each for each, field in zip(arrays, schema, strict=True) if not is_label(field)]
     if any(out_of_range(array).any() for array in numbers if pa.types.is_floating(array.type)):
         return None
@@ -134,9 +136,10 @@ def _read_dirty(block: Block, header: CsvHeader, schema: pa.Schema) -> RowBatch:
     faults = records.faults(len(header.names), header.expected)
     rows = records.well_formed(len(header.names))
     cells = csv_cells.cells_of([records.text(row) for row in rows], header.names, header.delimiter)
+    places = {name: place for place, name in enumerate(header.names)}
     arrays, good = [], np.ones(len(rows), np.bool_)
     for field in schema:
-        column = cells.column(header.names.index(field.name))
+        column = cells.column(places[field.name])
         array, wrong = csv_cells.convert(column, field.type, finite=not is_label(field))
         for place in np.flatnonzero(wrong & good).tolist():
             faults[rows[place]] = csv_cells.fault(field, column[place].as_py())
