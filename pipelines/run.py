@@ -19,6 +19,7 @@ from typing import Any, TextIO
 from components import progress
 from components.errors import exit_code_of
 from components.ingest.survey import cached
+from components.progress import Progress
 from components.storage.hashing import HashCache
 from components.storage.location import unreachable
 from components.training import interrupt
@@ -28,6 +29,7 @@ from pipelines.console import Display
 from pipelines.engine import jobs
 from pipelines.journal import calls
 from pipelines.journal.calls import OpenCall, Origin
+from pipelines.journal.events import EventLog
 from pipelines.orchestration import plan, schema, workers
 from pipelines.orchestration.metadata import acceptances, live_model
 from pipelines.orchestration.metadata.store import Store
@@ -117,7 +119,7 @@ def run(
     return result
 
 
-def _end(call: OpenCall, facts: RunFacts) -> None:
+def _end(call: OpenCall, facts: RunFacts, used: int | None = None) -> None:
     """Publishes how a call ended; `nothing due` if it ended well and no node ran."""
     idle = facts.exit_code == 0 and not any(node.state == "ran" for node in facts.nodes)
     nodes = tuple(
@@ -126,7 +128,7 @@ def _end(call: OpenCall, facts: RunFacts) -> None:
     )
     call.end(
         facts.exit_code, facts.outcome, nodes=nodes, records=dict(facts.records), metrics=dict(facts.metrics),
-        drift=largest_drift(facts.drift), version=facts.model_version or "", live=facts.live_version,
+        drift=largest_drift(facts.drift), version=facts.model_version or "", live=facts.live_version, disk=used,
         **({"state": "nothing due"} if idle else {}),
     )  # fmt: skip
 
@@ -157,9 +159,11 @@ class _TfxRun:
         self._has_started = False  # a node
         self._started, self._begun = _now(), time.monotonic()
         self._log = config.logs / f"{call.run}.log"
+        self._events = EventLog(self._log.with_suffix(".jsonl"), call.run, config.name)
 
     def go(self, compiled: Any) -> RunResult:
         log.prepare_environment()
+        self._events.write("run started", call=self._call.number, task=self._config.task.name, data=self._config.data)
         with log.diverted(self._log) as user:
             display = Display(user)
             error = self._attempt(compiled, display)
@@ -167,22 +171,39 @@ class _TfxRun:
                 if isinstance(error, KeyboardInterrupt):
                     display.say(f"{error}: no node had started")
                 display.failure(error, self._log)
-                self._call.end(exit_code_of(error), str(error) or type(error).__name__)
+                reason = str(error) or type(error).__name__
+                self._call.end(exit_code_of(error), reason)
+                self._events.ended(exit_code_of(error), reason)
                 return RunResult(exit_code_of(error))
             facts = self._facts(error)
             if (unwritten := self._write_report(facts)) and error is None:
                 error, facts = unwritten, self._facts(unwritten)
             with suppress(OSError):  # a full disk: the summary says so
-                _end(self._call, facts)
+                _end(self._call, facts, disk.used(self._config.state))
+            if facts.model_version and any(node.id == "Pusher" and node.state == "ran" for node in self._nodes):
+                self._events.write("pushed", version=facts.model_version, path=facts.model_path)
+            self._events.ended(facts.exit_code, facts.outcome)
             display.summary(facts, self._config)
             if error is not None:
                 display.failure(error, self._log)
             return RunResult(facts.exit_code, facts)
 
+    def _warn(self, display: Display, message: str) -> None:
+        display.warning(message)
+        self._events.write("warning", message=message)
+
+    def _say(self, display: Display, message: str) -> None:
+        display.say(message)
+        self._events.write("message", message=message)
+
+    def _report(self, display: Display, made: Progress) -> None:
+        display.progress(made)
+        self._events.progress(made)
+
     def _attempt(self, compiled: Any, display: Display) -> BaseException | None:
         try:
-            with interrupt.raised(), display.live(), progress.warnings_to(display.warning):
-                progress.listen(display.progress, display.say)
+            with interrupt.raised(), display.live(), progress.warnings_to(partial(self._warn, display)):
+                progress.listen(partial(self._report, display), partial(self._say, display))
                 self._run_nodes(compiled, display)
         except KeyboardInterrupt as error:
             self._close_executions("CANCELED")
@@ -216,10 +237,16 @@ class _TfxRun:
         def started(planned: NodePlan) -> None:
             self._has_started = True
             display.started(planned)
+            self._events.node_started(planned.node.id, planned.reason)
 
         def finished(node: NodeFacts) -> None:
             self._nodes.append(node)
             display.finished(node)
+            self._events.write(
+                "node failed" if node.state == "failed" else "node finished",
+                node=node.id, state=node.state, seconds=round(node.seconds, 3), records=node.records,
+                samples_per_second=node.samples_per_second, note=node.note or None,
+            )  # fmt: skip
             if node.id == "Schema" and node.state != "failed":
                 _publish_schema(self._plan, display)
 

@@ -32,6 +32,7 @@ from pipelines import run  # noqa: E402
 from pipelines.orchestration import schema  # noqa: E402
 from pipelines.orchestration.build import build  # noqa: E402
 from pipelines.orchestration.plan import Request  # noqa: E402
+from pipelines.watch import metrics  # noqa: E402
 
 
 class PenstockRunner(local_dag_runner.LocalDagRunner):
@@ -57,7 +58,8 @@ def main(task: str) -> None:
         runner = PenstockRunner(config)
         compiled = build(config, *schema.current(config))
         cached.forget()  # it was taken without writing to the cache of hashes, which does not exist before the run
-        runner.run(compiled)
+        with metrics.updated(config):
+            runner.run(compiled)
     except PenstockError as error:
         print(redact(f"penstock: {error}"), file=sys.stderr)
         raise SystemExit(error.exit_code) from None

@@ -21,10 +21,13 @@ from tfx.types import artifact_utils, standard_artifacts, standard_component_spe
 from tfx.types.component_spec import ExecutionParameter
 from tfx.utils import io_utils, json_utils
 
+from components import beam_workers
 from components.errors import GateStopped
+from components.evaluation import few_statistics
 from components.records import manifest, spans
 from components.records.manifest import Shard
 from components.records.schema import CATEGORY
+from components.storage import durable
 from components.storage.location import Location, location
 
 LIVE = "live"  # parameter of the node: the live model's examples; empty: there are none
@@ -59,7 +62,15 @@ class SpanStatisticsExecutor(base_beam_executor.BaseBeamExecutor):
         read = _of_spans(examples, new) if new else _of_all(examples)
         made.split_names = artifact_utils.encode_split_names(list(read))
         schema = _read_schema(input_dict.get("schema"))
-        with self._make_beam_pipeline() as pipeline:
+        shards = _shards(location(examples.uri), list(read), new)
+        pipeline = self._make_beam_pipeline()
+        if beam_workers.runs_here(pipeline) and all(map(few_statistics.are_few, shards.values())):
+            for split, each in shards.items():
+                found = few_statistics.statistics(location(examples.uri), each, schema)
+                target = location(artifact_utils.get_split_uri([made], split)) / _FILE
+                durable.write_bytes(target, found.SerializeToString(deterministic=True))
+            return
+        with pipeline:
             for split, artifacts in read.items():
                 source = tfxio_utils.get_split_tfxio(artifacts, split, ["StatisticsGen"])
                 file = os.path.join(artifact_utils.get_split_uri([made], split), _FILE)  # noqa: PTH118 - perhaps a URL
@@ -114,6 +125,15 @@ def categorical(schema: schema_pb2.Schema) -> schema_pb2.Schema:
         if feature.type == schema_pb2.INT and CATEGORY in feature.annotation.tag:
             feature.int_domain.is_categorical = True
     return changed
+
+
+def _shards(examples: Location, splits: Iterable[str], new: Sequence[str]) -> dict[str, list[Shard]]:
+    """Returns the shards that are read of each split."""
+    shards = manifest.read(examples).shards
+    return {
+        split: [each for each in shards if each.split == split and (not new or manifest.span_of(each.name) in new)]
+        for split in splits
+    }
 
 
 def _of_all(examples: types.Artifact) -> dict[str, list[types.Artifact]]:

@@ -23,6 +23,7 @@ from components.settings.push import Push
 from components.settings.section import NOT_IN_KEY, Section, checked
 from components.settings.train import Train
 from components.settings.transform import Transform
+from components.settings.watch import Watch
 
 # Old names of renamed settings; accepted with a warning for one release.
 RENAMED = {
@@ -52,6 +53,7 @@ class Settings(Section):
     push: Push = Push()
     engine: Engine = Engine()
     gc: Gc = Gc()
+    watch: Watch = Watch()
 
     def section(self, name: str) -> dict[str, Any]:
         """Returns one section as plain values, for cache keys and node parameters."""

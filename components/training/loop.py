@@ -79,6 +79,9 @@ class _Loop:
         step, own = job.step or self._model.train_step, job.step is not None
         self._learn = calls(step, spec=self._batches.element_spec, own=own)
         self._test = calls(self._model.test_step, spec=job.evaluation.element_spec)
+        # One iterator for all epochs: TensorFlow takes 40 ms to make one, and an epoch of few records less than that.
+        counted = tf.data.experimental.assert_cardinality(job.evaluation_steps)
+        self._evaluation = job.evaluation.apply(counted).repeat()
         self._metrics = [job.devices.metric(variable) for variable in self._model.metrics_variables]
         best.require([*self._learn.names, *(f"val_{name}" for name in self._test.names)])
         self._stateful = [each for each in callbacks if hasattr(each, "restore")]
@@ -90,7 +93,7 @@ class _Loop:
         self._restore()
         self._model.stop_training = state.stopped
         self._callbacks.on_train_begin()
-        iterator = iter(self._batches)
+        iterator, evaluation = iter(self._batches), iter(self._evaluation)
         with interrupt.noted() as self._signalled:
             while state.epoch < job.epochs and not self._model.stop_training:
                 self._callbacks.on_epoch_begin(state.epoch)
@@ -103,15 +106,15 @@ class _Loop:
                     state.step, state.logs = state.step + done, {**logs, "records": float(self._learn.records.numpy())}
                     self._callbacks.on_train_batch_end(state.step - 1, logs)
                     self._between_calls()
-                self._end_epoch({**state.logs, **self._evaluate()})
+                self._end_epoch({**state.logs, **self._evaluate(evaluation)})
             self._between_calls()  # a signal at the end of the last epoch
             self._checkpoints.wait()
         self._callbacks.on_train_end()
         state.steps_per_call = self._learn.steps
         return state
 
-    def _evaluate(self) -> dict[str, float]:
-        iterator, step = iter(self._job.evaluation), 0
+    def _evaluate(self, iterator: Any) -> dict[str, float]:
+        step = 0
         logs: dict[str, float] = {}
         self._reset(self._test)
         self._callbacks.on_test_begin()

@@ -10,7 +10,7 @@ even if they are fewer than `accumulate`. All state is in `variables`, and which
 
 import math
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 import keras
 import tensorflow as tf
@@ -22,6 +22,15 @@ from components.settings.train import Train
 _NOT_DECAYED = {"embeddings", "bias", "gamma", "beta"}
 _LARGE = 1 << 20  # elements; one fused operation is faster on such a variable, and slower on those of a table model
 _FIRST_SCALE, _GOOD_STEPS = 2.0**15, 2000  # as in Keras: of the loss; steps until it doubles
+
+
+class _Rates(NamedTuple):
+    """What the update of every variable in a step needs."""
+
+    learning: tf.Tensor
+    first: tf.Tensor  # beta_1 to the power of the step
+    second: tf.Tensor
+    corrected: tf.Tensor  # learning rate, corrected for moments that began at 0
 
 
 def make(settings: Train, steps: int, *, scaled: bool = False) -> "Adam":
@@ -160,7 +169,7 @@ class Adam(keras.optimizers.Adam):
         finite: tf.Tensor | None = None,
     ) -> None:
         def update() -> None:
-            self._distributed_tf_update_step(strategy, zip(gradients, variables, strict=True), self.learning_rate)
+            self._distributed_tf_update_step(strategy, zip(gradients, variables, strict=True), self._rates())
 
         if finite is None:
             update()
@@ -187,31 +196,36 @@ class Adam(keras.optimizers.Adam):
 
         tf.cond(self._is_due(), update, keep)
 
-    def update_step(self, gradient: tf.Tensor, variable: tf.Variable, learning_rate: tf.Tensor) -> None:
-        """Decays and updates a variable."""
-        place = self._get_variable_index(variable)
-        if place in self._decayed:
-            variable.assign_sub(variable * tf.cast(self.weight_decay * learning_rate, variable.dtype))
-        if variable.shape.num_elements() < _LARGE:
-            super().update_step(gradient, variable, learning_rate)
-        else:
-            self._fused_update(gradient, variable, learning_rate, place)
+    def _rates(self) -> _Rates:
+        """Returns what the update of every variable needs; Keras' formula computes it again for each of them."""
+        step, rate = tf.cast(self.iterations + 1, tf.float32), tf.cast(self.learning_rate, tf.float32)
+        first, second = tf.pow(tf.constant(self.beta_1), step), tf.pow(tf.constant(self.beta_2), step)
+        return _Rates(rate, first, second, rate * tf.sqrt(1 - second) / (1 - first))
 
-    def _fused_update(self, gradient: tf.Tensor, variable: tf.Variable, learning_rate: tf.Tensor, place: int) -> None:
-        """Updates a variable in one pass over its memory; Keras' formula takes about ten."""
-        kind = variable.dtype
-        step, beta_1, beta_2 = (tf.cast(each, kind) for each in (self.iterations + 1, self.beta_1, self.beta_2))
-        tf.raw_ops.ResourceApplyAdam(
+    def update_step(self, gradient: tf.Tensor, variable: tf.Variable, learning_rate: _Rates) -> None:
+        """Decays and updates a variable."""
+        place, kind = self._get_variable_index(variable), variable.dtype
+        rates = _Rates(*(tf.cast(each, kind) for each in learning_rate))
+        if place in self._decayed:
+            variable.assign_sub(variable * (tf.cast(self.weight_decay, kind) * rates.learning))
+        mean, square = (each[place].value for each in (self._momentums, self._velocities))
+        gradient = tf.cast(gradient, kind)
+        if variable.shape.num_elements() < _LARGE:
+            mean.assign_add((gradient - mean) * (1 - self.beta_1))
+            square.assign_add((tf.square(gradient) - square) * (1 - self.beta_2))
+            variable.assign_sub(mean * rates.corrected / (tf.sqrt(square) + self.epsilon))
+            return
+        tf.raw_ops.ResourceApplyAdam(  # one pass over memory; the formula takes about ten
             var=variable.handle,
-            m=self._momentums[place].value.handle,
-            v=self._velocities[place].value.handle,
-            beta1_power=tf.pow(beta_1, step),
-            beta2_power=tf.pow(beta_2, step),
-            lr=tf.cast(learning_rate, kind),
-            beta1=beta_1,
-            beta2=beta_2,
+            m=mean.handle,
+            v=square.handle,
+            beta1_power=rates.first,
+            beta2_power=rates.second,
+            lr=rates.learning,
+            beta1=tf.cast(self.beta_1, kind),
+            beta2=tf.cast(self.beta_2, kind),
             epsilon=tf.cast(self.epsilon, kind),
-            grad=tf.cast(gradient, kind),
+            grad=gradient,
         )
 
     def get_config(self) -> dict[str, Any]:

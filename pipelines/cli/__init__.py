@@ -17,6 +17,7 @@ from pipelines.cli.retrain import retrain
 from pipelines.cli.run import ingest, run, train_worker
 from pipelines.cli.schedule import schedule
 from pipelines.cli.ui import ui
+from pipelines.cli.watch import logs, runs, status
 
 app = typer.Typer(
     name="penstock",
@@ -27,9 +28,17 @@ app = typer.Typer(
 )
 app.command()(run)
 app.command("train-worker")(train_worker)
-for command in (retrain, gc, predict, ingest, package, stage, inspect, doctor, ui):
+for command in (retrain, gc, predict, ingest, status, logs, package, stage, inspect, doctor, ui):
     app.command()(command)
-for name, group in {"models": models, "schedule": schedule, "bench": bench, "tune": tune, "engine": engine}.items():
+_GROUPS = {
+    "runs": runs,
+    "models": models,
+    "schedule": schedule,
+    "bench": bench,
+    "tune": tune,
+    "engine": engine,
+}
+for name, group in _GROUPS.items():
     app.add_typer(group, name=name)
 
 

@@ -53,13 +53,14 @@ def _known(folder: Path, flags: Sequence[str]) -> "Iterator[RunConfig]":
     """Yields the pipelines below a folder, each with the settings of its newest run."""
     from components.settings import tree
     from pipelines import config
+    from pipelines.journal import calls
     from pipelines.watch import pipelines
 
     for each in pipelines.find(folder.absolute()):
-        call = pipelines.newest_call(each.calls)
-        if call is None:
+        if (newest := next(calls.newest_first(each.calls), None)) is None:
             typer.echo(f"{each.name} in {each.state}: left out, because it has no run with a run id; name its task")
             continue
+        call = newest[-1]
         state = None if isinstance(each.root, Path) else str(each.state)
         metadata = None if isinstance(each.metadata, Path) else str(each.metadata)
         made = config.make(call.task, data=".", root=str(each.root), state=state, metadata=metadata, name=each.name)

@@ -82,6 +82,7 @@ def retrain(
     from pipelines import config
     from pipelines.operate import retrain as operate
     from pipelines.schedule import timetable
+    from pipelines.watch import metrics
 
     chosen = config.make(
         task,
@@ -109,4 +110,8 @@ def retrain(
         because=because,
         origin=origin_of(run_id),
     )
-    raise typer.Exit(operate.retrain(chosen, request, typer.echo))
+    if dry_run:
+        raise typer.Exit(operate.retrain(chosen, request, typer.echo))
+    with metrics.updated(chosen):
+        code = operate.retrain(chosen, request, typer.echo)
+    raise typer.Exit(code)

@@ -58,6 +58,7 @@ def run(
     from pipelines import config
     from pipelines import run as execute
     from pipelines.orchestration.plan import Request
+    from pipelines.watch import metrics
 
     chosen = config.make(
         task,
@@ -74,7 +75,8 @@ def run(
     request = Request(first, last, frozenset(force or ()), tuple(accept or ()), because)
     if dry_run:
         raise typer.Exit(execute.dry_run(chosen, request))
-    result = execute.run(chosen, request, wait=wait, take_over=take_over, origin=origin_of(run_id))
+    with metrics.updated(chosen):
+        result = execute.run(chosen, request, wait=wait, take_over=take_over, origin=origin_of(run_id))
     raise typer.Exit(result.exit_code)
 
 

@@ -103,6 +103,14 @@ def read(file: Path) -> list[Call]:
         raise _damaged(file) from None
 
 
+def newest_first(folder: Path) -> Iterator[list[Call]]:
+    """Yields the calls of each run, the run first whose file was written last."""
+    files = folder.glob("*.json") if folder.is_dir() else ()
+    for file in sorted(files, key=lambda each: each.stat().st_mtime_ns, reverse=True):
+        if found := read(file):
+            yield found
+
+
 def is_held(file: Path) -> bool:
     """Whether a process works on the run of a file now."""
     try:
@@ -120,6 +128,12 @@ def is_held(file: Path) -> bool:
 def state_of(code: int) -> CallState:
     """Returns what an exit code means for a run."""
     return _STATES.get(code, "failed")
+
+
+def reason_of(code: int, text: str) -> str:
+    """Returns the first line of a text, without the state that its exit code says, as a terminal can print it."""
+    line = (text.strip().splitlines() or [""])[0].removeprefix(f"{state_of(code)}: ")
+    return "".join(each if each.isprintable() else " " for each in line)  # a message may quote any data
 
 
 class OpenCall:
@@ -150,7 +164,8 @@ class OpenCall:
 
     def end(self, exit_code: int, reason: str, **result: Any) -> None:
         """Publishes how the call ended; `result` has further fields of a Call."""
-        state = {"state": state_of(exit_code), "exit_code": exit_code, "reason": _first_line(reason), "ended": now()}
+        said = reason_of(exit_code, reason)
+        state = {"state": state_of(exit_code), "exit_code": exit_code, "reason": said, "ended": now()}
         self._call = replace(self._call, **{**state, **result})
         self._write([*self._earlier, self._call])
 
@@ -262,10 +277,6 @@ def _redacted(value: Any) -> Any:
     if isinstance(value, Mapping):
         return {key: _redacted(each) for key, each in value.items()}
     return [_redacted(each) for each in value] if isinstance(value, list | tuple) else value
-
-
-def _first_line(text: str) -> str:
-    return (text.strip().splitlines() or [""])[0]
 
 
 def _damaged(file: Path) -> PenstockError:

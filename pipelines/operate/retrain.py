@@ -178,7 +178,7 @@ class _Tick:
     def _origin(self) -> Origin:
         """Returns the origin with the span in its command: started again later, it is the same tick."""
         command = self._request.origin.command
-        if not command or self._request.span:
+        if not command or self._request.span or self._request.at:
             return self._request.origin
         return replace(self._request.origin, command=(command[0], "--span", self._span, *command[1:]))
 

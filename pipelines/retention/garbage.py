@@ -33,7 +33,7 @@ from pipelines.retention.needed import needed
 
 SUPERSEDED, LEFTOVER, WORKING = "superseded artifact", "leftover of a run", "working files"
 VERSION, CHECKPOINTS, SPAN, LOG = "served version", "checkpoints", "counts of a span", "log"
-_LOGS = ("*.log", "*.html", "schedule/*.txt")  # of runs, their reports, and of what the processes of a schedule printed
+_LOGS = ("*.log", "*.jsonl", "*.html", "schedule/*.txt")  # of runs, and of processes of a schedule
 _EXAMPLES = ("Ingest", "Extract")  # nodes whose outputs name their spans
 
 

@@ -120,6 +120,11 @@ def run(pipeline: KnownPipeline, wanted: str) -> Run:
     )
 
 
+def has(pipeline: KnownPipeline, wanted: str) -> bool:
+    """Whether a pipeline has a run whose id is this, or begins with it."""
+    return bool(wanted) and any(each.id.startswith(wanted) for each in runs(pipeline))
+
+
 def _modified(file: Path) -> int:
     return file.stat().st_mtime_ns
 

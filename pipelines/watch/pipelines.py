@@ -8,11 +8,10 @@ import orjson
 
 from components.errors import SettingsError
 from components.storage.location import Location, location
-from pipelines.config import metadata_server
+from pipelines.config import RunConfig, metadata_server
 from pipelines.config.metadata_server import Server
 from pipelines.journal import calls
 from pipelines.journal.calls import Call
-from pipelines.orchestration.metadata.store import Store
 
 
 @dataclass(frozen=True)
@@ -69,10 +68,9 @@ def choose(folder: Path, name: str | None) -> KnownPipeline:
     )
 
 
-def newest_call(file_folder: Path) -> Call | None:
-    """Returns the last call of the run that was written last."""
-    files = sorted(file_folder.glob("*.json"), key=lambda file: file.stat().st_mtime, reverse=True)
-    return next((found[-1] for file in files if (found := calls.read(file))), None)
+def of(config: RunConfig) -> KnownPipeline:
+    """Returns the pipeline of a configuration."""
+    return KnownPipeline(config.name, config.task.name, config.state, config.root, config.serving, config.metadata)
 
 
 def _is_state(folder: Path) -> bool:
@@ -84,10 +82,16 @@ def _in(state: Path) -> Iterator[KnownPipeline]:
     written = state / ".penstock" / "runs"
     names = {each.name for each in written.iterdir() if each.is_dir()} if written.is_dir() else set()
     if database.is_file():
-        names.update(Store(database, "").pipelines())
+        names.update(_recorded(database))
     for name in sorted(names):
-        last = newest_call(calls.folder_of(state / ".penstock", name))
-        yield _pipeline(name, state, last)
+        last = next(calls.newest_first(calls.folder_of(state / ".penstock", name)), None)
+        yield _pipeline(name, state, last[-1] if last else None)
+
+
+def _recorded(database: Path) -> list[str]:
+    from pipelines.orchestration.metadata.store import Store  # a third of a second, which a tick that is done needs not
+
+    return Store(database, "").pipelines()
 
 
 def _pipeline(name: str, state: Path, last: Call | None) -> KnownPipeline:

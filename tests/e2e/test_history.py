@@ -6,6 +6,7 @@ from contextlib import closing
 from pathlib import Path
 from typing import Any
 
+import orjson
 import pytest
 
 from pipelines.orchestration import graph
@@ -66,9 +67,9 @@ def test_a_run_with_nothing_due_is_known_too(table_run: Any, quick_table: tuple[
 
 @pytest.fixture(scope="module")
 def in_parts(
-    rows: Path, tmp_path_factory: Any, make_pipeline: Any, quick_table: tuple[str, ...]
+    rows: Path, tmp_path_factory: Any, make_pipeline: Any, quick_table: tuple[str, ...], fork_server: Any
 ) -> tuple[Path, list[Run]]:
-    """A run in four calls, the third one killed, the fourth one failed: its root, and what the history said."""
+    """A run in five calls, the third killed, the fourth failed, the fifth resumed: its root, and its history."""
     home = tmp_path_factory.mktemp("parts")
     data = home / "rows.csv"
     data.write_text(rows.read_text())
@@ -79,13 +80,15 @@ def in_parts(
     data.write_text(rows.read_text() + "1.5,a,x\n" * 40)
     assert pipeline.run(*flags, "--to", "StatisticsGen").code == 0
     seen += runs_in(pipeline.root)
-    process = pipeline.start(*flags)
+    process = pipeline.start(*flags, "--to", "Transform")
     pipeline.wait_until_running("Transform", process)
     seen += runs_in(pipeline.root)
     process.stop(signal.SIGKILL)
     seen += runs_in(pipeline.root)
     broken = "import components.fitting.component as c\nc.SpanTransformExecutor.Do = lambda *_: 1 / 0"
-    assert pipeline.run(*flags, before=broken).code == 1
+    assert pipeline.run(*flags, "--to", "Transform", before=broken).code == 1
+    seen += runs_in(pipeline.root)
+    assert fork_server.run("runs", "resume", "parts", "--root", str(pipeline.root)).code == 0
     seen += runs_in(pipeline.root)
     return pipeline.root, seen
 
@@ -94,8 +97,8 @@ def test_calls_with_one_id_are_one_run(in_parts: tuple[Path, list[Run]]) -> None
     """A node reads what the same call published, not what an earlier call published from other data too."""
     _, seen = in_parts
 
-    assert [(run.id, len(run.calls)) for run in seen] == [("parts", 1), ("parts", 2), *[("parts", 3)] * 2, ("parts", 4)]
-    assert [run.state for run in seen] == ["succeeded", "succeeded", "running", "killed", "failed"]
+    assert [(run.id, len(run.calls)) for run in seen] == [("parts", calls) for calls in (1, 2, 3, 3, 4, 5)]
+    assert [run.state for run in seen] == ["succeeded", "succeeded", "running", "killed", "failed", "succeeded"]
     assert {node.node: (node.state, node.records) for node in seen[1].nodes} == {
         "Ingest": ("ran", 440),
         "Schema": ("ran", None),
@@ -105,7 +108,7 @@ def test_calls_with_one_id_are_one_run(in_parts: tuple[Path, list[Run]]) -> None
 
 def test_a_running_node_and_a_killed_one_are_named(in_parts: tuple[Path, list[Run]]) -> None:
     """After the kill nothing says so but that the process is gone."""
-    _, (*_, running, killed, _) = in_parts
+    _, (*_, running, killed, _, _) = in_parts
 
     assert (running.node.node, running.exit_code, running.ended) == ("Transform", None, "")  # type: ignore[union-attr]
     assert (states(killed)["Transform"], killed.node, killed.ended) == ("killed", None, "")
@@ -113,8 +116,21 @@ def test_a_running_node_and_a_killed_one_are_named(in_parts: tuple[Path, list[Ru
 
 
 def test_a_failed_run_has_its_reason(in_parts: tuple[Path, list[Run]]) -> None:
-    """And the node that failed."""
-    _, (*_, failed) = in_parts
+    """And the node that failed, in the history and in its events."""
+    root, (*_, failed, _) = in_parts
+    lines = [orjson.loads(line) for line in (root / "logs" / "parts.jsonl").read_bytes().splitlines()]
+    kept = [(line["event"], line["state"]) for line in lines if line["event"] in ("node failed", "run ended")]
 
     assert (states(failed)["Transform"], failed.exit_code) == ("failed", 1)
-    assert failed.reason == "failed: division by zero"
+    assert failed.reason == "division by zero"
+    assert kept[-3:] == [("node failed", "failed"), ("run ended", "failed"), ("run ended", "succeeded")]
+
+
+def test_a_resumed_run_goes_on_where_it_stopped(in_parts: tuple[Path, list[Run]]) -> None:
+    """With the flags of its last call: the nodes that had finished are not run again."""
+    _, (*_, failed, resumed) = in_parts
+    before = {node.node: node.execution for node in failed.nodes}
+
+    assert resumed.calls[-1].command == failed.calls[-1].command
+    assert [node.node for node in resumed.nodes if node.execution != before[node.node]] == ["Transform"]
+    assert resumed.nodes[-1].state == "ran"

@@ -43,7 +43,10 @@ def test_secrets_are_in_no_file_of_a_run(some_digits: Path, tmp_path: Path, make
     passing = dataclasses.replace(pipeline, environment=environment)
     results = [failing.run(*flags, before=LEAK), passing.run(*flags, before=LEAK)]
     content = {path: path.read_bytes() for path in files(tmp_path / "root")}
-    logs, reports = (sorted((tmp_path / "root" / "logs").glob(kind)) for kind in ("*.log", "*.html"))
+    logs, events, reports = (
+        sorted((tmp_path / "root" / "logs").glob(f"*.{kind}")) for kind in ("log", "jsonl", "html")
+    )
+    journal = sorted((tmp_path / "root" / ".penstock" / "runs" / "image").iterdir())
 
     assert [result.code for result in results] == [1, 0], results
     assert not [name for name, secret in SECRETS.items() for result in results if secret in result.output]
@@ -51,7 +54,8 @@ def test_secrets_are_in_no_file_of_a_run(some_digits: Path, tmp_path: Path, make
     assert found == []
     assert [b"***" in content[path] for path in logs] == [True] * len(logs)
     assert tmp_path / "root" / "holder copy" in content
-    pages = [*reports, tmp_path / "root" / "report.html"]
-    private = [*logs, *pages, *(p for p in content if p.name == "quarantine.jsonl")]
+    assert (len(logs), len(events), len(journal)) == (2, 2, 2)
+    lists = [path for path in content if path.name == "quarantine.jsonl"]
+    private = [*logs, *events, *journal, *reports, tmp_path / "root" / "report.html", *lists]
     assert {oct(stat.S_IMODE(path.stat().st_mode)) for path in private} == {"0o600"}
-    assert len([path for path in private if path.name == "quarantine.jsonl"]) == 2
+    assert len(lists) == 2

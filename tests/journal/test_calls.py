@@ -78,7 +78,7 @@ def test_a_call_that_has_not_ended_is_readable_and_held(config: RunConfig) -> No
 @pytest.mark.parametrize(
     ("error", "state", "code", "reason"),
     [
-        (BadInput("data x: empty\nmore"), "failed", 4, "data x: empty"),
+        (BadInput("data x\x1b[2J: empty\nmore"), "failed", 4, "data x [2J: empty"),
         (KeyboardInterrupt(), "cancelled", 130, "KeyboardInterrupt"),
         (ValueError("password=hunter22"), "failed", 1, "password=***"),
     ],

@@ -6,7 +6,7 @@ import re
 import shutil
 import tempfile
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from components.errors import DiskFull, PenstockError
@@ -14,6 +14,7 @@ from components.ingest.survey.survey import Survey
 from pipelines.config import RunConfig
 from pipelines.orchestration import graph
 
+_BLOCK = 512  # bytes: POSIX counts st_blocks in these
 _MIN_FREE = 1 << 20  # bytes; a disk with less is the full one
 REASONS = {  # errors that mean it
     errno.ENOSPC: "no space left",
@@ -85,6 +86,22 @@ def needed_for(found: Survey) -> str:
 def size(folders: Iterable[Path]) -> int:
     """Returns the bytes of all files in some folders."""
     return sum(file.stat().st_size for folder in folders for file in folder.rglob("*") if file.is_file())
+
+
+def used(folder: Path) -> int:
+    """Returns the bytes that a folder occupies on its disk; files with several names count once."""
+    seen: set[tuple[int, int]] = set()
+    total, folders = 0, [str(folder)]
+    while folders:
+        with suppress(OSError), os.scandir(folders.pop()) as entries:  # others may delete files meanwhile
+            for entry in entries:
+                status = entry.stat(follow_symlinks=False)
+                if entry.is_dir(follow_symlinks=False):
+                    folders.append(entry.path)
+                elif (key := (status.st_dev, status.st_ino)) not in seen:
+                    seen.add(key)
+                    total += status.st_blocks * _BLOCK
+    return total
 
 
 def _chain(error: BaseException | None) -> Iterator[BaseException]:

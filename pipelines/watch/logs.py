@@ -1,0 +1,31 @@
+"""Reads the log of a run, also while it grows."""
+
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+_PAUSE = 0.5  # seconds between two looks at a growing file
+_CHUNK = 1 << 20
+
+
+def read(file: Path) -> Iterator[str]:
+    """Yields the text of a file as it is now."""
+    with file.open("rb") as opened:
+        while chunk := opened.read(_CHUNK):
+            yield chunk.decode("utf-8", "replace")
+
+
+def follow(file: Path, is_running: Callable[[], bool], pause: Callable[[float], None] = time.sleep) -> Iterator[str]:
+    """Yields the text of a file, and what is appended while a run goes on; the file need not exist yet."""
+    read_until = 0
+    while True:
+        goes_on = is_running()  # before the last look: nothing is written after the run has ended
+        if file.exists():
+            with file.open("rb") as opened:
+                opened.seek(read_until)
+                while chunk := opened.read(_CHUNK):
+                    read_until += len(chunk)
+                    yield chunk.decode("utf-8", "replace")
+        if not goes_on:
+            return
+        pause(_PAUSE)

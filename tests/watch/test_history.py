@@ -1,0 +1,149 @@
+"""Runs from metadata and journal: what each of them says, and which of them counts."""
+
+from collections.abc import Callable
+from datetime import datetime, timezone
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from components.errors import SettingsError
+from pipelines import config as run_config
+from pipelines.config.metadata_server import Server
+from pipelines.journal import calls
+from pipelines.journal.calls import Origin
+from pipelines.watch import history, pipelines, status
+from pipelines.watch.history import Run
+from pipelines.watch.status import LiveVersion
+
+
+def states(run: Run) -> dict[str, str]:
+    """Returns the state of each node."""
+    return {node.node: node.state for node in run.nodes}
+
+
+def test_a_pipeline_that_never_ran_has_no_runs(runs: Any) -> None:
+    """There is neither metadata nor a journal."""
+    assert history.runs(runs.pipeline) == []
+
+
+def test_runs_that_only_the_metadata_has_are_listed(runs: Any) -> None:
+    """Those of other machines, and of versions without run ids; their state is that of their nodes."""
+    runs.executions("2026-11-18T03:00:00+00:00", {"Ingest": "COMPLETE", "Pusher": "CACHED"})
+    runs.executions("b", {"Ingest": "CACHED", "Trainer": "FAILED"})
+    runs.executions("c", {"Ingest": "RUNNING"})
+    found = history.runs(runs.pipeline)
+
+    assert [(run.id, run.state, run.exit_code) for run in found] == [
+        ("c", "running", None),
+        ("b", "failed", None),
+        ("2026-11-18T03:00:00+00:00", "succeeded", None),
+    ]
+    assert states(found[2]) == {"Ingest": "ran", "Pusher": "cached"}
+
+
+def test_a_node_that_an_earlier_call_ran_is_not_cached(runs: Any) -> None:
+    """A later call of the same run only uses what it made; one that failed and then succeeded, succeeded."""
+    runs.executions("R", {"Ingest": "COMPLETE", "Schema": "FAILED"})
+    runs.executions("R~2", {"Ingest": "CACHED", "Schema": "COMPLETE", "Gate": "FAILED"})
+    for code in (1, 5):
+        runs.call("R", code, nodes=({"id": "Ingest", "state": "ran" if code == 1 else "cached", "reason": f"{code}"},))
+    (run,) = history.runs(runs.pipeline)
+
+    assert (run.state, run.exit_code, len(run.calls)) == ("gate stopped", 5, 2)
+    assert states(run) == {"Ingest": "ran", "Schema": "ran", "Gate": "failed"}
+    assert run.nodes[0].reason == "1"
+
+
+def test_a_call_with_nothing_due_leaves_a_run_succeeded(runs: Any) -> None:
+    """A retry of a task that had succeeded finds nothing to do."""
+    runs.call("R")
+    runs.call("R", state="nothing due")
+    runs.call("S", state="nothing due")
+
+    assert {run.id: run.state for run in history.runs(runs.pipeline)} == {"R": "succeeded", "S": "nothing due"}
+
+
+def test_metrics_and_version_of_the_metadata_come_first(runs: Any) -> None:
+    """The journal has them for runs that used earlier outputs."""
+    runs.executions("R", {"Evaluator": "COMPLETE"}, facts='{"metrics": {"accuracy": 0.5, "examples": 9}}')
+    runs.executions("R", {"Pusher": "COMPLETE"}, facts='{"pushed": true, "version": "4"}')
+    runs.call("R", metrics={"accuracy": 0.9}, version="3")
+    runs.call("S", metrics={"accuracy": 0.9}, version="3")
+    found = {run.id: (dict(run.metrics), run.version, run.has_pushed) for run in history.runs(runs.pipeline)}
+
+    assert found == {"R": ({"accuracy": 0.5}, "4", True), "S": ({"accuracy": 0.9}, "3", False)}
+
+
+def test_the_newest_runs_are_read_alone(runs: Any) -> None:
+    """Of the metadata and of the journal."""
+    for name in "abc":
+        runs.executions(name, {"Ingest": "COMPLETE"})
+        runs.call(name)
+    runs.call("d", state="nothing due")
+
+    assert [run.id for run in history.runs(runs.pipeline, 2)] == ["d", "c"]
+
+
+def test_a_run_is_found_by_the_beginning_of_its_id(runs: Any) -> None:
+    """If it is the only one; `last` is the newest."""
+    for name in ("20261119-1", "20261119-2", "20261120-1"):
+        runs.call(name)
+
+    assert [history.run(runs.pipeline, name).id for name in ("20261119-1", "20261120", "last")] == [
+        "20261119-1",
+        "20261120-1",
+        "20261120-1",
+    ]
+    for wrong, message in (("20261119", "2 runs begin with it"), ("2025", "has no such run"), ("", "has no such run")):
+        with pytest.raises(SettingsError, match=message):
+            history.run(runs.pipeline, wrong)
+
+
+def test_pipelines_below_a_folder_are_found(make_runs: Callable[..., Any], tmp_path: Path) -> None:
+    """In it and one level deeper, by journal or metadata; through no link, and no other folders."""
+    for folder, name in (("many/b", "image"), ("many/a", "x"), ("many/a", "y"), ("elsewhere", "image")):
+        make_runs(folder, name).call("R")
+    make_runs("many/c", "old").executions("R", {"Ingest": "COMPLETE"})
+    (tmp_path / "many" / "link").symlink_to(tmp_path / "elsewhere")
+    (tmp_path / "many" / "other").mkdir()
+    found = pipelines.find(tmp_path / "many")
+
+    assert [(each.name, each.task, each.state.name) for each in found] == [
+        ("x", "image", "a"),
+        ("y", "image", "a"),
+        ("image", "image", "b"),
+        ("old", "", "c"),
+    ]
+    assert found[2].serving == tmp_path / "many" / "b" / "serving"
+    assert pipelines.find(tmp_path / "elsewhere")[0].name == "image"
+    with pytest.raises(SettingsError, match="no such folder"):
+        pipelines.find(tmp_path / "missing")
+
+
+def test_a_root_on_an_object_store_is_known_by_its_state_folder(tmp_path: Path) -> None:
+    """Its runs are read without a request to the store."""
+    config = run_config.make("image", data=".", root="s3://bucket/root", state=str(tmp_path / "state"))
+    with calls.opened(config, Origin("R")) as call:
+        call.end(0, "", live=4)
+    (found,) = pipelines.find(tmp_path)
+    state = status.of(found, datetime.now(timezone.utc))
+
+    assert (str(found.root), str(found.serving)) == ("s3://bucket/root", "s3://bucket/root/serving")
+    assert (found.state, found.metadata) == (tmp_path / "state", tmp_path / "state" / "metadata.db")
+    assert state.live == LiveVersion(4)
+    assert [run.id for run in state.runs] == ["R"]
+
+
+def test_metadata_on_a_server_is_found_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """D5: by its URI without the password, which the environment has."""
+    uri = "mysql://me@db.example/penstock"
+    config = run_config.make("image", data=".", root=str(tmp_path), metadata=uri.replace("me@", "me:passw0rd@"))
+    with calls.opened(config, Origin("R")) as call:
+        call.end(0, "")
+    monkeypatch.setenv("PENSTOCK_METADATA_PASSWORD", "from-env")
+    (found,) = pipelines.find(tmp_path)
+
+    assert isinstance(found.metadata, Server)
+    assert (str(found.metadata), found.metadata.password) == ("mysql://me@db.example:3306/penstock", "from-env")
+    assert "passw0rd" not in (found.calls / "R.json").read_text()

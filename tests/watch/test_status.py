@@ -1,0 +1,163 @@
+"""What `penstock status`, `runs` and `logs` say of pipelines, and the exit code for a monitor."""
+
+from collections.abc import Callable
+from datetime import datetime, timezone
+from pathlib import Path
+from typing import Any
+
+import orjson
+import pytest
+from typer.testing import CliRunner
+
+from components.errors import SettingsError
+from components.progress import Progress
+from pipelines import cli
+from pipelines.journal import calls
+from pipelines.journal.calls import Origin
+from pipelines.journal.events import EventLog
+from pipelines.watch import logs, status
+
+NOW = datetime(2026, 11, 19, 3, 0, tzinfo=timezone.utc)
+
+
+def command(*arguments: str, code: int = 0) -> str:
+    """Returns what a command prints; it must end with this exit code."""
+    done = CliRunner().invoke(cli.app, list(arguments))
+    assert done.exit_code == code, (done.output, done.exception)
+    return done.output
+
+
+@pytest.mark.parametrize(
+    ("codes", "health"),
+    [
+        ([0], "well"),
+        ([0, 3], "well"),
+        ([0, 4], "failing"),
+        ([4, 0], "well"),
+        ([4, 130], "failing"),
+        ([4, 10], "failing"),
+        ([0, 5], "failing"),
+        ([0, 9], "late"),
+    ],
+)
+def test_the_last_run_with_a_result_decides(runs: Any, codes: list[int], health: str) -> None:
+    """One that a person cancelled, or that was left out, says nothing; a model that is not better is no failure."""
+    for number, code in enumerate(codes):
+        runs.call(f"{number}", code)
+
+    assert status.of(runs.pipeline, NOW).health == health
+
+
+def test_a_running_node_has_its_progress(runs: Any) -> None:
+    """The newest of the node that runs now, from the log of events."""
+    runs.executions("R", {"Ingest": "COMPLETE", "Trainer": "RUNNING"})
+    log = EventLog(runs.pipeline.logs / "R.jsonl", "R", "image")
+    with calls.opened(runs.config, Origin("R")) as call:
+        log.node_started("Ingest", "first run")
+        log.progress(Progress(10, 20))
+        before = status.of(runs.pipeline, NOW)
+        log.node_started("Trainer", "first run")
+        log.progress(Progress(100, 200, place="epoch 1/2"))
+        log.progress(Progress(101, 200, place="epoch 1/2"))  # within two seconds
+        now = status.of(runs.pipeline, NOW)
+        shown = command("status", "--root", str(runs.config.root))
+        call.end(0, "")
+
+    assert before.progress is None
+    assert now.running is not None
+    assert now.running.node is not None
+    assert (now.running.node.node, now.running.state, now.last, now.health) == ("Trainer", "running", None, "well")
+    assert now.progress is not None
+    assert {name: now.progress[name] for name in ("done", "total", "place")} == {
+        "done": 100, "total": 200, "place": "epoch 1/2",
+    }  # fmt: skip
+    assert "running Trainer for" in shown
+    assert "epoch 1/2" in shown
+
+
+def test_the_worst_pipeline_decides_the_exit_code(make_runs: Callable[..., Any], tmp_path: Path) -> None:
+    """1 before 9; `--json` has every pipeline, and the names of states do not depend on the terminal."""
+    for folder, code in (("runs/a", 0), ("runs/b", 9)):
+        make_runs(folder).call("R", code, "because", live=None)
+    late = orjson.loads(command("status", "--root", str(tmp_path / "runs"), "--json", code=9))
+    make_runs("runs/c").call("R", 7)
+    command("status", "--root", str(tmp_path / "runs"), code=1)
+    command("status", "--root", str(tmp_path / "runs" / "a"))
+
+    assert [(each["root"], each["health"], each["results"], each["schedule"]) for each in late] == [
+        (str(tmp_path / "runs" / "a"), "well", ["succeeded"], None),
+        (str(tmp_path / "runs" / "b"), "late", ["late"], None),
+    ]
+
+
+def test_runs_of_all_pipelines_are_listed_newest_first(make_runs: Callable[..., Any], tmp_path: Path) -> None:
+    """A run is found by its id among them; one that two pipelines have is asked for."""
+    for folder, name, run in (("r/a", "x", "one"), ("r/b", "y", "two"), ("r/a", "x", "both"), ("r/b", "y", "both")):
+        make_runs(folder, name).call(run, 4 if run == "two" else 0, f"reason {run}")
+    root = ["--root", str(tmp_path / "r")]
+    listed = orjson.loads(command("runs", "list", *root, "--json"))
+
+    assert [(each["id"], each["pipeline"]) for each in listed] == [
+        ("both", "y"), ("both", "x"), ("two", "y"), ("one", "x"),
+    ]  # fmt: skip
+    assert "reason two" in command("runs", "show", "tw", *root)
+    assert orjson.loads(command("runs", "show", "last", *root, "--json"))["pipeline"] == "y"
+    assert orjson.loads(command("runs", "show", "both", "--name", "x", *root, "--json"))["pipeline"] == "x"
+    wrong = CliRunner().invoke(cli.app, ["runs", "show", "both", *root])
+    assert isinstance(wrong.exception, SettingsError)
+    assert "it is known to: x, y; choose one with --name" in str(wrong.exception)
+
+
+def test_two_runs_are_compared(runs: Any) -> None:
+    """Only what differs is shown."""
+    runs.call("a", metrics={"accuracy": 0.5}, records={"train": 5})
+    runs.call("b", metrics={"accuracy": 0.75}, records={"train": 5})
+    shown = orjson.loads(command("runs", "compare", "a", "b", "--root", str(runs.config.root), "--json"))
+    metrics = [each for each in shown["differences"] if each["group"] in ("metrics", "records")]
+
+    assert metrics == [{"group": "metrics", "name": "accuracy", "first": 0.5, "second": 0.75}]
+
+
+def test_the_log_of_a_run_is_printed(runs: Any) -> None:
+    """As it is, or its events; one without a log says what the run led to."""
+    runs.call("R", 1, "failed: because")
+    runs.call("S", state="nothing due")
+    runs.pipeline.logs.mkdir()
+    (runs.pipeline.logs / "R.log").write_bytes(b"first\nl\xc3\xa4st \xff\n")
+    (runs.pipeline.logs / "R.jsonl").write_text('{"event": "run started"}\n')
+    root = ["--root", str(runs.config.root)]
+
+    assert command("logs", "R", *root) == "first\nläst �\n"
+    assert command("logs", "R", "--events", *root) == '{"event": "run started"}\n'
+    assert "run S: no log, because it loaded no library: nothing due" in command("logs", "S", *root)
+
+
+def test_a_growing_log_is_followed_to_its_end(tmp_path: Path) -> None:
+    """From before its first line to what was written just before the run ended."""
+    file, steps = tmp_path / "R.log", iter(["", "one\n", "one\ntwo\n", None])
+
+    def goes_on() -> bool:
+        content = next(steps)
+        if content:
+            file.write_text(content)
+        return content is not None
+
+    assert list(logs.follow(file, goes_on, lambda _: None)) == ["one\n", "two\n"]
+
+
+def test_events_are_private_whole_lines_without_secrets(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """D5: each line is JSON with time, run and pipeline; the file is readable by its owner only."""
+    monkeypatch.setenv("SOME_TOKEN", "tok-123456")
+    log = EventLog(tmp_path / "logs" / "R.jsonl", "R", "image")
+    log.write("warning", message="tok-123456\nsecond line", seconds=None)
+    log.ended(4, "password=hunter22")
+    lines = [orjson.loads(line) for line in (tmp_path / "logs" / "R.jsonl").read_bytes().splitlines()]
+
+    assert [{**line, "time": "", "seconds": 0} for line in lines] == [
+        {"time": "", "run": "R", "pipeline": "image", "event": "warning", "message": "***\nsecond line", "seconds": 0},
+        {
+            "time": "", "run": "R", "pipeline": "image", "event": "run ended", "state": "failed", "exit_code": 4,
+            "reason": "password=***", "seconds": 0,
+        },
+    ]  # fmt: skip
+    assert (tmp_path / "logs" / "R.jsonl").stat().st_mode & 0o777 == 0o600
