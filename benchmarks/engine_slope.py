@@ -27,11 +27,13 @@ import psutil
 
 from benchmarks.ingest import table
 
+HOME = Path(__file__).resolve().parents[1]
 _FLAGS = {
     "direct": ["--", "--direct_num_workers=2", "--direct_running_mode=multi_processing"],
     "flink": ["--runner", "flink"],
 }
 _WORKERS = ("sdk_worker_main", "pipelines.engine.boot")  # in the command lines of Beam's Python workers
+_OURS = (*_WORKERS, "penstock ingest", "flink", "FlinkJobServer")
 _MILLION, _LOOK = 1_000_000, 0.25
 _RATIO, _GROWTH = 1.25, 1.2
 _FILES = 20  # per million rows
@@ -43,6 +45,7 @@ class Run:
 
     millions: float
     seconds: float
+    cpu: float  # seconds, of submitter, workers and engine
     worker_mb: float  # the largest worker at its peak
 
 
@@ -77,32 +80,60 @@ def _rows(number: int) -> tuple[bytes, bytes]:
 
 def measure(data: Path, millions: float, runner: str) -> Run:
     """Runs `penstock ingest` and watches its workers."""
-    done, peaks = threading.Event(), [0.0]
-    watcher = threading.Thread(target=_watch, args=(done, peaks), daemon=True)
+    watch = _Watch()
     with tempfile.TemporaryDirectory(dir=data.parent) as home:
         penstock = str(Path(sys.executable).with_name("penstock"))
         command = [penstock, "ingest", str(data), "--out", f"{home}/out", "--label", "kind", *_FLAGS[runner]]
-        watcher.start()
-        begun = time.perf_counter()
-        subprocess.run(command, check=True, stdout=subprocess.DEVNULL)
-        seconds = time.perf_counter() - begun
-        done.set()
-        watcher.join()
-    return Run(millions, seconds, peaks[0])
+        with watch:
+            begun = time.perf_counter()
+            subprocess.run(command, check=True, stdout=subprocess.DEVNULL)
+            seconds = time.perf_counter() - begun
+    return Run(millions, seconds, watch.cpu, watch.worker_mb)
 
 
-def _watch(done: threading.Event, peaks: list[float]) -> None:
-    while not done.wait(_LOOK):
+class _Watch:
+    """Looks at the processes of this project: CPU time of all, memory of the largest worker."""
+
+    def __init__(self) -> None:
+        self._done, self._first, self._last = threading.Event(), dict[int, float](), dict[int, float]()
+        self._thread = threading.Thread(target=self._run, daemon=True)
+        self.worker_mb = 0.0
+
+    def __enter__(self) -> None:
+        self._look()
+        self._first = dict(self._last)
+        self._thread.start()
+
+    def __exit__(self, *_: object) -> None:
+        self._done.set()
+        self._thread.join()
+
+    @property
+    def cpu(self) -> float:
+        """CPU seconds since it began; what a process did after the last look is missing."""
+        return sum(self._last.values()) - sum(self._first.values())
+
+    def _run(self) -> None:
+        while not self._done.wait(_LOOK):
+            self._look()
+
+    def _look(self) -> None:
         for process in psutil.process_iter():
             with contextlib.suppress(psutil.Error):
-                if any(name in part for part in process.cmdline() for name in _WORKERS):
-                    peaks[0] = max(peaks[0], process.memory_info().rss / 1e6)
+                line = " ".join(process.cmdline())
+                if str(HOME) not in line or not any(name in line for name in _OURS):
+                    continue
+                times = process.cpu_times()
+                self._last[process.pid] = times.user + times.system
+                if any(name in line for name in _WORKERS):
+                    self.worker_mb = max(self.worker_mb, process.memory_info().rss / 1e6)
 
 
-def slope(runs: list[Run]) -> float:
-    """Returns the seconds that a million rows more take."""
+def slope(runs: list[Run]) -> tuple[float, float]:
+    """Returns the seconds that a million rows more take, and the CPU seconds."""
     first, *_, last = runs
-    return (last.seconds - first.seconds) / (last.millions - first.millions)
+    more = last.millions - first.millions
+    return (last.seconds - first.seconds) / more, (last.cpu - first.cpu) / more
 
 
 def main() -> None:
@@ -112,7 +143,7 @@ def main() -> None:
     parser.add_argument("--millions", nargs=2, type=float, default=[2, 10], help="rows of the two tables")
     parser.add_argument("--folder", help="where the tables are kept, or taken from; 2 GB for 10 million rows")
     asked = parser.parse_args()
-    slopes: dict[str, float] = {}
+    slopes: dict[str, tuple[float, float]] = {}
     with tempfile.TemporaryDirectory() as temporary:
         folders = write(Path(asked.folder or temporary), asked.millions)
         for runner in asked.runners or _FLAGS:
@@ -120,12 +151,14 @@ def main() -> None:
             slopes[runner] = slope(runs)
             growth = runs[-1].worker_mb / max(1.0, runs[0].worker_mb)
             for run in runs:
-                print(
-                    f"{runner:<8}{run.millions:>6g} million {run.seconds:>8.1f} s {run.worker_mb:>8,.0f} MB per worker"
-                )
-            print(f"{runner:<8}{slopes[runner]:.2f} s per million rows; largest worker {_said(growth, _GROWTH)}")
+                size = f"{run.millions:>6g} million {run.seconds:>8.1f} s {run.cpu:>8.1f} CPU s"
+                print(f"{runner:<8}{size} {run.worker_mb:>8,.0f} MB per worker")
+            seconds, cpu = slopes[runner]
+            more = f"{seconds:.2f} s and {cpu:.2f} CPU s per million rows"
+            print(f"{runner:<8}{more}; largest worker {_said(growth, _GROWTH)}", flush=True)
     if len(slopes) == len(_FLAGS):
-        print(f"Flink / direct: {_said(slopes['flink'] / slopes['direct'], _RATIO)}")
+        for at, unit in enumerate(("seconds", "CPU seconds")):
+            print(f"Flink / direct, {unit}: {_said(slopes['flink'][at] / slopes['direct'][at], _RATIO)}")
 
 
 def _said(value: float, most: float) -> str:

@@ -3,12 +3,11 @@
     columns of the files ─► arguments of the model, by name ─► types as in training ─► label, if there is one
 
 A type that is inferred from new data may differ from that of the training data: a column of codes may hold digits only.
-So the model decides about types. Columns of CSV, Parquet and arrays that it does not use cannot make a row bad; every
-value of JSON Lines and TFRecords is checked.
+So the model decides about types. Columns that it does not use cannot make a row bad.
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
 import pyarrow as pa
@@ -18,9 +17,8 @@ from components.errors import BadInput, SettingsError
 from components.ingest.sources.conversion import LABEL, is_list, is_text
 from components.ingest.sources.csv import csv_header
 from components.ingest.sources.csv.csv_rows import CsvRows
-from components.ingest.sources.parquet.parquet_rows import ParquetRows
-from components.ingest.sources.rows import Sample
-from components.ingest.survey import columns, detect, references, survey, texts
+from components.ingest.sources.rows import LimitedRows, Sample
+from components.ingest.survey import columns, references, survey, texts
 from components.ingest.survey.detect import Located, Place
 from components.serving.reading import Argument, Reading
 from components.settings.ingest import Ingest
@@ -71,7 +69,7 @@ def of_table(located: Sequence[Located], reading: Reading, settings: Ingest, giv
     _check_present(files[0], schema, reading, wanted, unclear)
     label = _label(schema, reading, given, {name for names in wanted.values() for name in names}, unclear)
     schema = _typed(files[0], schema, wanted, images, settings)
-    schema = _only_used(source, schema, {name for names in wanted.values() for name in names} | {label})
+    source, schema = _only_used(source, schema, {name for names in wanted.values() for name in names} | {label})
     if label:
         schema = _label_typed(source, schema, label, reading)
     joined = {argument: names for argument, names in wanted.items() if len(names) > 1}
@@ -192,13 +190,13 @@ def _check_tensor(file: Place, found: pa.Field, argument: Argument) -> None:
         )
 
 
-def _only_used(source: "RowSource", schema: pa.Schema, used: set[str]) -> pa.Schema:
-    """Returns the schema without columns that nothing reads, or with them as text, so that they make no row bad."""
-    if isinstance(source, ParquetRows) or detect.ARRAYS.startswith(type(source).__module__):
-        return pa.schema([each for each in schema if each.name in used])
+def _only_used(source: "RowSource", schema: pa.Schema, used: set[str]) -> tuple["RowSource", pa.Schema]:
+    """Returns source and schema without columns that nothing reads, or with them as text: they make no row bad."""
     if isinstance(source, CsvRows):
-        return columns.with_types(schema, {name: "text" for name in schema.names if name not in used})
-    return schema
+        return source, columns.with_types(schema, {name: "text" for name in schema.names if name not in used})
+    if isinstance(source, LimitedRows):
+        source = replace(source, only_schema=True)
+    return source, pa.schema([each for each in schema if each.name in used])
 
 
 def _label_typed(source: "RowSource", schema: pa.Schema, label: str, reading: Reading) -> pa.Schema:

@@ -119,6 +119,45 @@ def test_types_are_those_of_the_training_data(saved: Any, request_of: Callable[.
     assert made.quarantined == 0
 
 
+def write_odd_jsonl(folder: Path) -> Path:
+    """Writes rows with another key, whose type changes, which is nested or there once; one is no JSON."""
+    others = ['"noise": 1', '"noise": "x"', '"other": {"a": 1}', '"new": [1, "x"]', '"size": 1 2']
+    lines = [f'{{"code": "007", {other}}}\n' for other in others]
+    (folder / "rows.jsonl").write_text("".join(lines))
+    return folder / "rows.jsonl"
+
+
+def write_odd_tfrecord(folder: Path) -> Path:
+    """Writes rows with another feature, whose type changes, or which is there after the first thousand; one is none."""
+    with tf.io.TFRecordWriter(str(folder / "rows.tfrecord")) as writer:
+        for number in range(1_001):
+            example = tf.train.Example()
+            features = example.features.feature
+            features["code"].bytes_list.value.append(b"007")
+            if number == 1:
+                features["noise"].bytes_list.value.append(b"x")
+            elif number == 1_000:
+                features["new"].int64_list.value.append(1)
+            else:
+                features["noise"].int64_list.value.append(number)
+            writer.write(example.SerializeToString())
+        writer.write(b"no Example")
+    return folder / "rows.tfrecord"
+
+
+@pytest.mark.parametrize(("write", "rows"), [(write_odd_jsonl, 4), (write_odd_tfrecord, 1_001)])
+def test_other_columns_are_not_read(
+    write: Callable[[Path], Path], rows: int, saved: Any, request_of: Callable[..., Any], tmp_path: Path
+) -> None:
+    """Not of JSON Lines or TFRecords either; a row that is damaged is quarantined still."""
+    model = saved((Argument("code", "code", "category", "text"),), "quantity")
+
+    made = predict(request_of(model, write(tmp_path), given={"max_bad_fraction": 0.5}))
+
+    assert predictions(tmp_path / "out")["prediction"].to_pylist() == [3.0] * rows
+    assert made.quarantined == 1
+
+
 def test_joined_texts(saved: Any, request_of: Callable[..., Any], tmp_path: Path) -> None:
     """The model knows which columns its text was joined from, and by what."""
     (tmp_path / "rows.csv").write_text("title,body\nab,cde\n,xyz w\n")

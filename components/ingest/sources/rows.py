@@ -104,6 +104,7 @@ class LimitedRows:
     """A format of rows whose only setting is the limit of a row."""
 
     max_row: int = MAX_ROW  # bytes
+    only_schema: bool = False  # whether columns that the schema lacks are ignored; else they are an error
 
     def configure(self: Limited, files: Sequence[DataPath], settings: "Ingest") -> tuple[Limited, Decision]:
         """Applies the limit of a row."""

@@ -65,7 +65,7 @@ class TfRecordRows(LimitedRows):
 
     def read(self, path: DataPath, part: Range, schema: pa.Schema) -> Iterator[RowBatch]:
         """Reads the records of a range and verifies all checksums."""
-        decoder = _Decoder(path, self._as_stored(path, schema))
+        decoder = _Decoder(path, self._as_stored(path, schema), self.only_schema)
         first = part.first
         for records in _batches(_records(path, part, self.max_row)):
             yield _row_batch(path, records, decoder, schema, first)
@@ -171,8 +171,8 @@ def _union(known: pa.Field | None, found: pa.Field) -> pa.Field:
 class _Decoder:
     """The decoder of tfx_bsl for one schema."""
 
-    def __init__(self, path: DataPath, schema: pa.Schema) -> None:
-        self._path, self._fields = path, list(schema)
+    def __init__(self, path: DataPath, schema: pa.Schema, only_schema: bool) -> None:
+        self._path, self._fields, self._only_schema = path, list(schema), only_schema
         wanted = schema_pb2.Schema()
         for field in schema:
             wanted.feature.add(name=field.name, type=feature_type(field.type))
@@ -181,7 +181,8 @@ class _Decoder:
 
     def decode(self, records: list[bytes]) -> pa.RecordBatch:
         try:
-            self._check_known(records)
+            if not self._only_schema:
+                self._check_known(records)
             return self._decoder.DecodeBatch(records)
         except RuntimeError:
             # A decoder that failed keeps half a batch, and mixes it into the next one.

@@ -61,7 +61,7 @@ class JsonlRows(LimitedRows):
     def read(self, path: DataPath, part: Range, schema: pa.Schema) -> Iterator[RowBatch]:
         """Reads a range, about two megabytes of text at a time."""
         for block in text_ranges.blocks(path, self._lines, part, _BLOCK):
-            batch = _read_clean(block, schema) or _read_dirty(block, schema)
+            batch = _read_clean(block, schema, self.only_schema) or _read_dirty(block, schema, self.only_schema)
             if batch.columns.num_rows or batch.bad:
                 yield batch
 
@@ -91,7 +91,7 @@ def _python_types(kind: pa.DataType) -> set[type]:
     return {bytes} if pa.types.is_binary(kind) else {str}
 
 
-def _read_clean(block: Block, schema: pa.Schema) -> RowBatch | None:
+def _read_clean(block: Block, schema: pa.Schema, only_schema: bool) -> RowBatch | None:
     """Reads a block column by column; None if any of its lines is bad."""
     try:
         rows = [orjson.loads(line) for line in block.data.splitlines() if line and not line.isspace()]
@@ -103,7 +103,7 @@ def _read_clean(block: Block, schema: pa.Schema) -> RowBatch | None:
             rows = [set_types.convert(row, converters) for row in rows]
     except (orjson.JSONDecodeError, BadLine):
         return None
-    columns = _columns(rows, schema)
+    columns = _columns(rows, schema, only_schema)
     return None if columns is None else RowBatch(columns, (), _describer(block, ()), _numberer(block, len(rows), ()))
 
 
@@ -132,10 +132,10 @@ def _numberer(block: Block, rows: int, bad: Sequence[BadRow]) -> Callable[[], In
     return numbers
 
 
-def _columns(rows: Sequence[Row], schema: pa.Schema) -> pa.RecordBatch | None:
+def _columns(rows: Sequence[Row], schema: pa.Schema, only_schema: bool) -> pa.RecordBatch | None:
     """Returns rows as columns; None if a key or value does not fit the schema."""
     shapes = set(map(tuple, rows))
-    if set().union(*shapes) - set(schema.names):
+    if not only_schema and set().union(*shapes) - set(schema.names):
         return None
     if len(shapes) == 1:  # every line has the same keys in the same order, as programs write them
         (keys,), flat = shapes, list(chain.from_iterable(map(dict.values, rows)))
@@ -183,7 +183,7 @@ def _as_floats(values: Iterable[Any], *, listed: bool) -> list[Any]:
     return [None if value is None else float(value) for value in values]
 
 
-def _read_dirty(block: Block, schema: pa.Schema) -> RowBatch:
+def _read_dirty(block: Block, schema: pa.Schema, only_schema: bool) -> RowBatch:
     """Reads a block with bad lines, and finds the fault of each."""
     tests = {field.name: _test(field.type, nan=_may_be_nan(field)) for field in schema}
     converters = set_types.converters(schema)
@@ -191,10 +191,13 @@ def _read_dirty(block: Block, schema: pa.Schema) -> RowBatch:
     for number, line in enumerate(block.data.splitlines(), block.line):
         if line.strip():
             try:
-                good.append(_check(set_types.convert(parse(line), converters), tests, schema))
+                row = parse(line)
+                if only_schema:
+                    row = {name: value for name, value in row.items() if name in tests}
+                good.append(_check(set_types.convert(row, converters), tests, schema))
             except BadLine as error:
                 bad.append(BadRow.of((f"line {number}", line), str(error)))
-    columns = _columns(good, schema)
+    columns = _columns(good, schema, only_schema)
     if columns is None:
         raise PenstockError(f"lines from {block.line}: checked values do not fit the schema; please report this")
     return RowBatch(columns, bad, _describer(block, bad), _numberer(block, len(good), bad))
