@@ -46,6 +46,19 @@ def runs_here(pipeline: beam.Pipeline) -> bool:
     return isinstance(pipeline.runner, DirectRunner) and workers == 1
 
 
+class CountRecords(beam.DoFn):
+    """Adds up the records of work units in a metric of the job, which the pages of an engine show."""
+
+    def __init__(self, namespace: str) -> None:
+        """Names the metric."""
+        self._records = beam.metrics.Metrics.counter(namespace, "records")
+
+    def process(self, records: int) -> tuple[()]:
+        """Adds the records of one unit."""
+        self._records.inc(records)
+        return ()
+
+
 def _listen_on_loopback() -> None:
     server: Any = grpc_server._Server  # noqa: SLF001 - Beam sets the address, and gRPC has no other hook
     bind = server.add_insecure_port

@@ -11,10 +11,9 @@ from concurrent.futures import ThreadPoolExecutor, as_completed
 from typing import Any
 
 import apache_beam as beam
-from apache_beam.options.pipeline_options import DirectOptions
-from apache_beam.runners.direct.direct_runner import DirectRunner
 
 from components import beam_workers, progress
+from components.beam_workers import CountRecords
 from components.inference import model, predict_unit, units
 from components.inference.data import Data
 from components.inference.units import PredictFiles, PredictJob, RowFile, Unit, UnitReport
@@ -27,17 +26,11 @@ def run(data: Data, job: PredictJob, make_pipeline: Callable[[], beam.Pipeline])
     """Predicts the data, and returns the reports of all work units in the order of the data."""
     todo = units.of_data(data, job.work)
     pipeline = make_pipeline()
-    if _is_local(pipeline):
+    if beam_workers.runs_here(pipeline):
         _predict_here(todo, job, data.files if data.columns is None else 0)
     else:
         _predict_on(pipeline, todo, job)
     return units.collect(job.work, units.expected(todo, job.work))
-
-
-def _is_local(pipeline: beam.Pipeline) -> bool:
-    """Whether the pipeline would run in this process, without workers."""
-    workers = pipeline.options.view_as(DirectOptions).direct_num_workers
-    return isinstance(pipeline.runner, DirectRunner) and workers == 1
 
 
 def _predict_here(todo: Sequence[RowFile] | Sequence[PredictFiles], job: PredictJob, total: int) -> None:
@@ -62,8 +55,13 @@ def _predict_here(todo: Sequence[RowFile] | Sequence[PredictFiles], job: Predict
             raise
 
 
-def _units_of(each: RowFile | PredictFiles, job: PredictJob) -> Sequence[Unit]:
-    return units.divide(each, job) if isinstance(each, RowFile) else [each]
+def _units_of(each: Any, job: PredictJob) -> list[Any]:  # Beam 2.62 cannot compare unions of types
+    return list(units.divide(each, job)) if isinstance(each, RowFile) else [each]
+
+
+def _predict(unit: Any, job: PredictJob) -> int:
+    """Predicts a work unit; the process keeps the model for the next one."""
+    return predict_unit.predict(unit, job)
 
 
 def _predict_on(pipeline: beam.Pipeline, todo: Sequence[RowFile] | Sequence[PredictFiles], job: PredictJob) -> None:
@@ -72,37 +70,6 @@ def _predict_on(pipeline: beam.Pipeline, todo: Sequence[RowFile] | Sequence[Pred
     with pipeline:
         work = pipeline | "Work" >> beam.Create(list(todo), reshuffle=False) | "DistributeFiles" >> beam.Reshuffle()
         if any(isinstance(each, RowFile) for each in todo):
-            work = work | "Divide" >> beam.ParDo(_Divide(job)) | "DistributeRanges" >> beam.Reshuffle()
-        predicted = work | "Predict" >> beam.ParDo(_Predict(job))
-        _ = predicted | "Predicted" >> beam.Reshuffle() | "Count" >> beam.ParDo(_CountRecords())
-
-
-class _Divide(beam.DoFn):
-    """Divides files of rows."""
-
-    def __init__(self, job: PredictJob) -> None:
-        self._job = job
-
-    def process(self, file: RowFile) -> list[Any]:
-        return list(units.divide(file, self._job))
-
-
-class _Predict(beam.DoFn):
-    """Predicts work units; the process keeps the model for the next one."""
-
-    def __init__(self, job: PredictJob) -> None:
-        self._job = job
-
-    def process(self, unit: Unit) -> tuple[int]:
-        return (predict_unit.predict(unit, self._job),)
-
-
-class _CountRecords(beam.DoFn):
-    """Adds up the records of the predicted units in a metric of the job."""
-
-    def __init__(self) -> None:
-        self._records = beam.metrics.Metrics.counter("predict", "records")
-
-    def process(self, records: int) -> tuple[()]:
-        self._records.inc(records)
-        return ()
+            work = work | "Divide" >> beam.FlatMap(_units_of, job) | "DistributeRanges" >> beam.Reshuffle()
+        predicted = work | "Predict" >> beam.Map(_predict, job)
+        _ = predicted | "Predicted" >> beam.Reshuffle() | "Count" >> beam.ParDo(CountRecords("predict"))

@@ -16,6 +16,7 @@ import apache_beam as beam
 from apache_beam.runners.direct.direct_runner import DirectRunner
 
 from components import beam_workers, progress
+from components.beam_workers import CountRecords
 from components.errors import BadInput
 from components.ingest import units
 from components.ingest.close import compare, compare_on_beam, duplicates, manifest, near_duplicates, reports, reuse
@@ -23,7 +24,7 @@ from components.ingest.close.compare import Compared
 from components.ingest.close.near_duplicates import FoundImage, NearFound
 from components.ingest.survey import identity, schema
 from components.ingest.survey.survey import SpanFiles, Survey
-from components.ingest.units import FilesUnit, Output, RowsFile, Unit
+from components.ingest.units import FilesUnit, Output, RowsFile
 from components.ingest.write import labels, strata
 from components.ingest.write.report import ShardReport
 from components.ingest.write.shards import FINGERPRINTS
@@ -134,12 +135,13 @@ def _write(
     beam_workers.prepare()
     output = job.output.for_workers()
     with pipeline:
-        divided = pipeline | "WorkList" >> beam.Create(todo) | "Divide" >> beam.ParDo(_Divide(output))
+        divided = pipeline | "WorkList" >> beam.Create(todo) | "Divide" >> beam.FlatMap(_units_of, output)
         # The units of one file are elements that cross a shuffle, so any worker can write them.
-        written = divided | "Distribute" >> beam.Reshuffle() | "WriteShards" >> beam.ParDo(_WriteUnit(output))
+        written = divided | "Distribute" >> beam.Reshuffle() | "WriteShards" >> beam.Map(_write_unit, output)
         if not isinstance(pipeline.runner, DirectRunner):
             # An engine's metrics show what crosses a shuffle: so they show how many units are written.
-            _ = written | "Written" >> beam.Reshuffle() | "Count" >> beam.ParDo(_CountRecords())
+            records = written | "Records" >> beam.Values() | "Written" >> beam.Reshuffle()
+            _ = records | "Count" >> beam.ParDo(CountRecords("ingest"))
         if reused is not None:
             compare_on_beam.compare(written, output.artifact, reused, output.settings, _buckets(job.found))
     return reused is not None
@@ -154,35 +156,13 @@ def _buckets(found: Survey) -> int:
     return max(1, min(-(-records // _BUCKET_RECORDS), _MAX_BUCKETS))
 
 
-class _Divide(beam.DoFn):
-    """Divides files of rows into work units; other elements are work units already."""
-
-    def __init__(self, output: Output) -> None:
-        self._output = output
-
-    def process(self, item: FilesUnit | RowsFile) -> list[Any]:
-        return list(units.units_of(item, self._output))
+def _units_of(item: Any, output: Output) -> list[Any]:  # Beam 2.62 cannot compare unions of types
+    return list(units.units_of(item, output))
 
 
-class _WriteUnit(beam.DoFn):
-    """Writes work units; what they did is in their reports."""
-
-    def __init__(self, output: Output) -> None:
-        self._output = output
-
-    def process(self, unit: Unit) -> tuple[tuple[str, int]]:
-        return ((unit.name, units.write(unit, self._output)),)
-
-
-class _CountRecords(beam.DoFn):
-    """Adds up the records of the written units in a metric of the job."""
-
-    def __init__(self) -> None:
-        self._records = beam.metrics.Metrics.counter("ingest", "records")
-
-    def process(self, written: tuple[str, int]) -> tuple[()]:
-        self._records.inc(written[1])
-        return ()
+def _write_unit(unit: Any, output: Output) -> tuple[str, int]:
+    """Writes a work unit; what it did is in its report."""
+    return unit.name, units.write(unit, output)
 
 
 def _collect(artifact: "Location", work: _SpanWork) -> list[ShardReport]:
