@@ -10,49 +10,15 @@ import tensorflow as tf
 
 from components.inference import find_model, model
 from components.inference.model import LoadedModel, RejectedByModel
-from components.serving.reading import Argument, Reading
-from tests.inference.conftest import CLASSES, png
+from components.serving.reading import Argument
+from tests.inference.conftest import IMAGE, WORD, png, save_convolution
 
 pytestmark = pytest.mark.slow
-
-IMAGE = Argument("image", "image", "image", "bytes")
-WORD = Argument("word", "word", "category", "text")
-
-
-class Network(tf.Module):
-    """A convolution with batch normalization, and a lookup table for the words, if there are any."""
-
-    def __init__(self, arguments: tuple[Argument, ...]) -> None:
-        super().__init__()
-        random = np.random.default_rng(5)
-        self.kernel = tf.Variable(random.normal(size=(3, 3, 3, 16)), dtype=tf.float32)
-        self.moments = [tf.Variable(random.uniform(0.5, 1.5, 16), dtype=tf.float32) for _ in range(4)]
-        self.head = tf.Variable(random.normal(size=(16, 2)), dtype=tf.float32)
-        keys = tf.lookup.KeyValueTensorInitializer(["a", "b"], tf.constant([1.0, 2.0]))
-        self.table = tf.lookup.StaticHashTable(keys, 0.0) if WORD in arguments else None
-
-    def raw(self, image: Any, word: Any = None) -> dict[str, Any]:
-        """Returns what an exported model returns."""
-        signature = tf.TensorSpec([8, 8, 3], tf.uint8)
-        pixels = tf.map_fn(self._decode, image, fn_output_signature=signature)
-        maps = tf.nn.conv2d(tf.cast(pixels, tf.float32) / 255, self.kernel, 1, "SAME")
-        maps = tf.nn.relu(tf.nn.batch_normalization(maps, *self.moments, 1e-3))
-        logits = tf.reduce_mean(maps, [1, 2]) @ self.head
-        if self.table is not None:
-            logits += self.table.lookup(word)[:, tf.newaxis] * [0.0, 1.0]
-        return {"probabilities": tf.nn.softmax(logits)}
-
-    def _decode(self, content: Any) -> Any:
-        return tf.ensure_shape(tf.io.decode_image(content, 3, expand_animations=False), [8, 8, 3])
 
 
 def load(folder: Path, *arguments: Argument) -> LoadedModel:
     """Saves a network, and loads it."""
-    network = Network(arguments)
-    specs = {each.name: tf.TensorSpec([None], tf.string, each.name) for each in arguments}
-    raw = tf.function(network.raw, autograph=False).get_concrete_function(**specs)
-    tf.saved_model.save(network, str(folder), signatures={"raw": raw})
-    Reading(arguments, "label", "class", CLASSES).write(folder)
+    save_convolution(folder, *arguments)
     found = find_model.find(folder)
     return model.load(str(found.path), found.digest, found.reading)
 

@@ -18,13 +18,14 @@ from components.inference.model import LoadedModel, RejectedByModel
 from components.records import checksum
 from components.serving.reading import Argument, Reading
 from pipelines.predict import predict
-from tests.inference.conftest import CLASSES, png
+from tests.inference import conftest
+from tests.inference.conftest import CLASSES, png, save_convolution
 
 TABLE = (Argument("size", "size", "number", "float"), Argument("name_", "name", "category", "text"))
 ROWS = [(1.5, "a", "high"), (None, "bb", "low"), (4.0, "", "high")]
 TOTALS = np.array([2.5, 2.5, 4.0], np.float32)
 HIGH = 1 / (1 + np.exp(2 - TOTALS))
-IMAGE = (Argument("image", "image", "image", "bytes"),)
+IMAGE = (conftest.IMAGE,)
 
 
 def predictions(out: Path) -> pa.Table:
@@ -575,4 +576,28 @@ def test_any_number_of_workers_writes_the_same_bytes(
     assert len(made.files) > 4
     assert min(file.records for file in made.files) > 2 * 256  # the rows of a batch
     assert (made.predicted, made.quarantined) == (9999, 2)
+    assert others == [one] * 3
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("flags", [(), pytest.param(PROCESSES, marks=pytest.mark.all)], ids=["threads", "processes"])
+def test_any_number_of_workers_writes_the_same_bytes_for_images(
+    request_of: Callable[..., Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, flags: tuple[str, ...]
+) -> None:
+    """Of several work units and batches per unit, by constant weights; the model rejects one image."""
+    save_convolution(tmp_path / "model", conftest.IMAGE)
+    monkeypatch.setattr(units, "_LEAST_FILES", 200)
+    (tmp_path / "photos").mkdir()
+    for number in range(700):
+        (tmp_path / "photos" / f"{number}.png").write_bytes(png(number % 256))
+    (tmp_path / "photos" / "large.png").write_bytes(png(7, side=9))
+    for threads in (1, 2, 4):
+        monkeypatch.setattr(run, "_CORES", threads)
+        predict(request_of(tmp_path / "model", tmp_path / "photos", out=tmp_path / str(threads)))
+    made = predict(request_of(tmp_path / "model", tmp_path / "photos", out=tmp_path / "more", beam_args=flags))
+
+    one, *others = (
+        {file.name: file.read_bytes() for file in (tmp_path / out).iterdir()} for out in ("1", "2", "4", "more")
+    )
+    assert (len(made.files), made.predicted, made.quarantined) == (4, 700, 1)
     assert others == [one] * 3
