@@ -1,6 +1,6 @@
 """A served model in memory, once per process: plain TensorFlow, nothing of ours but the names of its arguments.
 
-    columns of a batch ─► signature raw, its weights as constants ─► probabilities [n, classes], or values [n]
+    columns of a batch ─► signature raw ─► probabilities [n, classes], or values [n]
 
 Each operation runs in one thread, and several batches at once: so a result depends neither on the number of cores nor
 on what else runs, and small operations, such as decoding one image, do not wait for a thread pool.
@@ -8,13 +8,11 @@ on what else runs, and small operations, such as decoding one image, do not wait
 
 import atexit
 import contextlib
-import logging
-import math
 import os
 import re
 import tempfile
 import threading
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -35,11 +33,7 @@ SIGNATURE = "raw"
 _OUTPUTS = {"class": "probabilities", "quantity": "value"}
 _DOWNLOADS = 8  # files at once
 _MESSAGE = 300  # characters of TensorFlow's error
-_FROZEN_BYTES = 256 << 20  # of weights: freezing copies them several times, and a graph holds 2 GB
-# What else is in TensorFlow's errors: nodes, functions, which each process numbers in its own way, and lines of code.
-_NODES = re.compile(r"\{\{.*?\}\}|\[Op:.*?\]")
-_TRACE = ("[[", 'File "', "<stack traces", "Detected at node", "Graph execution error")
-_log = logging.getLogger(__name__)
+_NODES = re.compile(r"\{\{.*?\}\}|\[Op:.*?\]")  # functions in it, which each process numbers in its own way
 _lock = threading.Lock()
 _loaded: dict[str, "LoadedModel"] = {}
 atexit.register(_loaded.clear)  # TensorFlow prints errors if its functions are deleted after its own modules
@@ -53,9 +47,9 @@ class RejectedByModel(Exception):
 class LoadedModel:
     """A model that predicts batches; threads may share it."""
 
-    function: Callable[[Mapping[str, Any]], Any]
+    function: Any
     dtypes: Mapping[str, Any]  # of the arguments
-    keep: Any = None  # TensorFlow frees a model's variables and tables with the object that was loaded
+    keep: Any = None  # TensorFlow frees a model's variables with the object that was loaded
 
     def predict(self, columns: Mapping[str, Any]) -> npt.NDArray[np.float32]:
         """Returns what the model predicts for arrays by argument; raises RejectedByModel if it cannot."""
@@ -63,14 +57,14 @@ class LoadedModel:
 
         try:
             values = {name: tf.constant(column, self.dtypes[name]) for name, column in columns.items()}
-            return self.function(values).numpy()
+            return self.function(**values).numpy()
         except (tf.errors.InvalidArgumentError, tf.errors.OutOfRangeError, tf.errors.UnimplementedError) as error:
             raise RejectedByModel(_reason(error.message)) from error
 
 
 def _reason(message: str) -> str:
-    """Returns TensorFlow's message as one line, without the nodes, functions and lines of code that it names."""
-    lines = [line for line in _NODES.sub("", message).splitlines() if not line.strip().startswith(_TRACE)]
+    """Returns TensorFlow's message as one line, without the nodes and functions that it names."""
+    lines = [line for line in _NODES.sub("", message).splitlines() if not line.strip().startswith("[[")]
     return " ".join(" ".join(lines).split())[:_MESSAGE]
 
 
@@ -122,36 +116,7 @@ def _load(path: str, digest: str, reading: Reading) -> LoadedModel:
     function = tf.function(lambda **values: signature(**values)[output], autograph=False)
     specs = {name: tf.TensorSpec(spec.shape, spec.dtype, name) for name, spec in found.items()}
     concrete = function.get_concrete_function(**specs)
-    dtypes = {name: spec.dtype for name, spec in found.items()}
-    if not any(argument.role == "image" for argument in reading.arguments):
-        return LoadedModel(lambda values: concrete(**values), dtypes, model)
-    return LoadedModel(_frozen(concrete) or (lambda values: concrete(**values)), dtypes, model)
-
-
-def _frozen(concrete: Any) -> Callable[[Mapping[str, Any]], Any] | None:
-    """Returns the function with its weights as constants; None if they are too large, or if TensorFlow cannot do it.
-
-    TensorFlow then folds batch normalization into convolutions and fuses more operations: docs/adr/0059.
-    """
-    from tensorflow.python.framework import convert_to_constants  # no public name; TensorFlow's converters use it
-
-    if sum(math.prod(each.shape) * each.dtype.size for each in concrete.variables) > _FROZEN_BYTES:
-        return None
-    try:
-        frozen = convert_to_constants.convert_variables_to_constants_v2(concrete, lower_control_flow=False)
-    except Exception as error:  # noqa: BLE001 - it has no list of its errors, and the model can do without it
-        _log.warning("the weights of the model were not made constants, so it is slower: %s", error)
-        return None
-    # What cannot become a constant, such as a lookup table, is one more argument.
-    captured = concrete.captured_inputs
-    kept = {each.name: value for each, value in zip(reversed(concrete.inputs), reversed(captured), strict=False)}
-    names = [each.name for each in frozen.inputs]
-
-    def of_constants(values: Mapping[str, Any]) -> Any:
-        (result,) = frozen(*(kept[name] if name in kept else values[name.partition(":")[0]] for name in names))
-        return result
-
-    return of_constants
+    return LoadedModel(concrete, {name: spec.dtype for name, spec in found.items()}, model)
 
 
 def _described(signatures: Mapping[str, Any]) -> str:

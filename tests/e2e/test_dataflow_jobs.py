@@ -37,9 +37,7 @@ GRAPH_LIMIT = 20_000_000  # bytes that Dataflow accepts
 TRANSFORMS = {
     "Ingest": {"WorkList", "Divide", "WriteShards"},
     "StatisticsGen": {
-        f"{what}[{split}]"
-        for what in ("Read", "Statistics", "Write")
-        for split in ("train", "eval", "test")
+        f"{what}[{split}]" for what in ("Read", "Statistics", "Write") for split in ("train", "eval", "test")
     },
     "Transform": {"Shards", "Analyze"},
     "Evaluator": {"ReadFromTFRecordToArrow[test][0]", "FlattenExamples", "ExtractEvaluateAndWriteResults"},

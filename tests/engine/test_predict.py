@@ -7,7 +7,7 @@ import pytest
 import tensorflow as tf
 
 from components.serving.reading import Argument, Reading
-from tests.inference.conftest import CLASSES, IMAGE, Adder, dtype_of, png, save_convolution
+from tests.inference.conftest import CLASSES, Adder, dtype_of, png, save_convolution
 
 pytestmark = pytest.mark.engine
 
@@ -51,8 +51,8 @@ def test_a_table(healthy: Any, tmp_path: Path) -> None:
 
 
 def test_images(healthy: Any, tmp_path: Path) -> None:
-    """Files of several work units, one of them no image, by a convolution with constant weights."""
-    save_convolution(tmp_path / "model", IMAGE)
+    """Files of several work units, one of them no image, by a convolution."""
+    save_convolution(tmp_path / "model")
     (tmp_path / "photos").mkdir()
     for number in range(1200):
         (tmp_path / "photos" / f"{number:04d}.png").write_bytes(png(number % 256))

@@ -16,7 +16,6 @@ from pipelines.predict import PredictRequest
 CLASSES = ("low", "high")
 Saved = Callable[..., Path]
 IMAGE = Argument("image", "image", "image", "bytes")
-WORD = Argument("word", "word", "category", "text")
 
 
 def score(argument: Argument, values: Any) -> Any:
@@ -57,39 +56,32 @@ class Adder(tf.Module):
 
 
 class Convolution(tf.Module):
-    """A convolution with batch normalization, and a lookup table for the words, if there are any."""
+    """A convolution with batch normalization, whose last digits depend on the number of images that it gets at once."""
 
-    def __init__(self, arguments: tuple[Argument, ...]) -> None:
+    def __init__(self) -> None:
         super().__init__()
         random = np.random.default_rng(5)
         self.kernel = tf.Variable(random.normal(size=(3, 3, 3, 16)), dtype=tf.float32)
         self.moments = [tf.Variable(random.uniform(0.5, 1.5, 16), dtype=tf.float32) for _ in range(4)]
         self.head = tf.Variable(random.normal(size=(16, 2)), dtype=tf.float32)
-        keys = tf.lookup.KeyValueTensorInitializer(["a", "b"], tf.constant([1.0, 2.0]))
-        self.table = tf.lookup.StaticHashTable(keys, 0.0) if WORD in arguments else None
 
-    def raw(self, image: Any, word: Any = None) -> dict[str, Any]:
+    def raw(self, image: Any) -> dict[str, Any]:
         """Returns what an exported model returns."""
-        signature = tf.TensorSpec([8, 8, 3], tf.uint8)
-        pixels = tf.map_fn(self._decode, image, fn_output_signature=signature)
+        pixels = tf.map_fn(self._decode, image, fn_output_signature=tf.TensorSpec([8, 8, 3], tf.uint8))
         maps = tf.nn.conv2d(tf.cast(pixels, tf.float32) / 255, self.kernel, 1, "SAME")
         maps = tf.nn.relu(tf.nn.batch_normalization(maps, *self.moments, 1e-3))
-        logits = tf.reduce_mean(maps, [1, 2]) @ self.head
-        if self.table is not None:
-            logits += self.table.lookup(word)[:, tf.newaxis] * [0.0, 1.0]
-        return {"probabilities": tf.nn.softmax(logits)}
+        return {"probabilities": tf.nn.softmax(tf.reduce_mean(maps, [1, 2]) @ self.head)}
 
     def _decode(self, content: Any) -> Any:
         return tf.ensure_shape(tf.io.decode_image(content, 3, expand_animations=False), [8, 8, 3])
 
 
-def save_convolution(folder: Path, *arguments: Argument, **facts: Any) -> None:
-    """Saves a model of images, and perhaps of words, whose weights can become constants."""
-    module = Convolution(arguments)
-    specs = {each.name: tf.TensorSpec([None], tf.string, each.name) for each in arguments}
-    raw = tf.function(module.raw, autograph=False).get_concrete_function(**specs)
+def save_convolution(folder: Path) -> None:
+    """Saves a model of images of 8 x 8 pixels."""
+    module = Convolution()
+    raw = tf.function(module.raw, autograph=False).get_concrete_function(tf.TensorSpec([None], tf.string, "image"))
     tf.saved_model.save(module, str(folder), signatures={"raw": raw})
-    Reading(arguments, "label", "class", CLASSES, **facts).write(folder)
+    Reading((IMAGE,), "label", "class", CLASSES).write(folder)
 
 
 def dtype_of(argument: Argument) -> Any:

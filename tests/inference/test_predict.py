@@ -584,8 +584,8 @@ def test_any_number_of_workers_writes_the_same_bytes(
 def test_any_number_of_workers_writes_the_same_bytes_for_images(
     request_of: Callable[..., Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, flags: tuple[str, ...]
 ) -> None:
-    """Of several work units and batches per unit, by constant weights; the model rejects one image."""
-    save_convolution(tmp_path / "model", conftest.IMAGE)
+    """Of several work units and batches per unit by a convolution; the model rejects one image."""
+    save_convolution(tmp_path / "model")
     monkeypatch.setattr(units, "_LEAST_FILES", 200)
     (tmp_path / "photos").mkdir()
     for number in range(700):
