@@ -67,7 +67,7 @@ def folders(places: Iterable[Path]) -> list[Path]:
 
 
 def _view(ledger: ScheduleLedger, schedule: PipelineSchedule, now: datetime, ticks: int, coming: int) -> ScheduleView:
-    known = ledger.ticks(schedule.name)
+    known = ledger.ticks(schedule.name, until=now)
     undecided = [tick for tick in due(schedule, known, now) if now - tick.at > _LATE and not schedule.paused]
     following = schedule.timetable.first(coming, now) if coming and not schedule.paused else []
     return ScheduleView(schedule, tuple(following), tuple(known[-ticks:] if ticks else ()), tuple(undecided))

@@ -2,6 +2,9 @@
 
 import contextlib
 import multiprocessing
+import signal
+import subprocess
+import sys
 from collections.abc import Callable
 from datetime import datetime, timedelta
 from pathlib import Path
@@ -16,6 +19,18 @@ from pipelines.schedule.schedule import PipelineSchedule
 
 At = Callable[[str], datetime]
 Nightly = Callable[..., PipelineSchedule]
+# Changes more than fits into its memory, so that the file has a part of it, and is killed before it commits.
+_KILLED_WRITER = """
+import os, sqlite3, sys
+db = sqlite3.connect(sys.argv[1], isolation_level=None)
+db.execute("PRAGMA cache_size = 1")
+db.execute("BEGIN IMMEDIATE")
+db.execute("DELETE FROM schedules")
+row = "'', '', 'skipped', '', NULL, NULL, NULL, NULL, 0, '', '', ''"
+for key in range(2000):
+    db.execute(f"INSERT INTO ticks VALUES ('x', ?, {row})", (str(key) * 50,))
+os.kill(os.getpid(), 9)
+"""
 
 
 def decide(ledger: ScheduleLedger, now: datetime, owner: str = "me") -> list[TickRecord]:
@@ -92,6 +107,40 @@ def test_old_ticks_are_pruned(ledger: ScheduleLedger, nightly: Nightly, at: At) 
     kept = ledger.ticks("sales", 5000)
 
     assert [each.tick for each in kept] == [each.tick for each in decided][-policy.LOOK_BACK - 1 :]
+
+
+def test_a_clock_that_was_far_ahead_repeats_nothing(ledger: ScheduleLedger, nightly: Nightly, at: At) -> None:
+    """C3: thousands of ticks of a false future hide neither the ticks of the present nor their run."""
+    ledger.put(nightly(since=at("2026-03-08"), catch_up="none"))
+    ahead = decide(ledger, at("2036-03-01"))
+    started = decide(ledger, at("2026-03-09T02:00:05"))
+    again = [decide(ledger, at(f"2026-03-09T02:00:{second}")) for second in (10, 20)]
+    ledger.change(started[-1], state="pushed")
+
+    assert len(ahead) == policy.LOOK_BACK
+    assert [each.state for each in started] == ["missed", "running"]
+    assert again == [[], []]
+    assert [each.state for each in decide(ledger, at("2026-03-10T02:00:05"))] == ["running"]
+
+
+def test_a_run_longer_than_the_ledger_looks_back(ledger: ScheduleLedger, nightly: Nightly, at: At) -> None:
+    """C1: a run that outlasts a thousand ticks is still the one that goes on."""
+    ledger.put(nightly(rule="every 1m", since=at("2026-03-01")))
+    decide(ledger, at("2026-03-01T00:01"))
+    for hour in range(1, 20):
+        decide(ledger, at("2026-03-01") + timedelta(hours=hour))
+
+    assert [each.state for each in ledger.open_ticks()] == ["running"]
+
+
+def test_a_writer_that_is_killed(ledger: ScheduleLedger, nightly: Nightly) -> None:
+    """Its half-written change is undone by whoever reads first: nobody needs to repair the ledger."""
+    ledger.put(nightly())
+    done = subprocess.run([sys.executable, "-c", _KILLED_WRITER, str(ledger.file)], check=False)
+    has_journal = ledger.file.with_name("schedule.db-journal").exists()
+
+    assert (done.returncode, has_journal) == (-signal.SIGKILL, True)
+    assert ledger.schedules() == [nightly()]
 
 
 def test_a_removed_schedule_leaves_nothing(ledger: ScheduleLedger, nightly: Nightly, at: At) -> None:
