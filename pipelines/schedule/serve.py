@@ -12,6 +12,7 @@ import subprocess
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from datetime import datetime
+from functools import partial
 from pathlib import Path
 from signal import SIGKILL, SIGTERM
 
@@ -80,17 +81,21 @@ class Scheduler:
         ledgers = [ScheduleLedger(folder) for folder in self._find()]
         for ledger in ledgers:
             self._guarded(ledger, self._end_and_find)
+        files = {ledger.file for ledger in ledgers}
+        self._forget({identity for identity in self._watched if identity[0] not in files})
         coming = [self._guarded(ledger, self._start_due) for ledger in ledgers]
         return min((time for time in coming if time), default=None)
 
     def stop(self) -> None:
         """Stops the runs of this scheduler; their ticks are queued."""
-        ledgers = [ScheduleLedger(folder) for folder in self._find()]
-        mine = [(ledger, record) for ledger in ledgers for record in self._running(ledger) if record.owner == self._me]
-        for _, record in mine:
-            processes.send(record.process, SIGTERM)
+        mine: list[tuple[ScheduleLedger, TickRecord]] = []
+        for ledger in map(ScheduleLedger, self._find()):
+            self._guarded(ledger, lambda each: mine.extend((each, record) for record in self._mine(each)))
+        running = {processes.identity(child.pid) for child in self._children.values()}
+        for process in running | {record.process for _, record in mine}:
+            processes.send(process, SIGTERM)
         for ledger, record in mine:
-            self._stop_one(ledger, record)
+            self._guarded(ledger, partial(self._stop_one, record=record))
 
     def run_by_hand(self, ledger: ScheduleLedger, name: str) -> TickRecord:
         """Runs a tick of this moment to its end, and returns it; raises Locked if a tick of the root is running."""
@@ -111,8 +116,14 @@ class Scheduler:
                 child.wait(POLL_SECONDS)
             if self._clock.stopped_by:
                 self.stop()
-            self._end_and_find(ledger)
-        return next(each for each in ledger.ticks(name) if each.tick.key == record.tick.key)
+            self._guarded(ledger, self._end_and_find)
+        ended = next((each for each in ledger.ticks(name) if each.tick.key == record.tick.key), None)
+        if ended is None:
+            raise PenstockError(
+                f"{name}: its schedule was removed while the tick ran; expected it to stay until the end: see "
+                "`penstock runs show last` for how the run ended"
+            )
+        return ended
 
     def _guarded(self, ledger: ScheduleLedger, work: Callable[[ScheduleLedger], datetime | None]) -> datetime | None:
         """Goes on with the other roots if one of them cannot be read or written; what is due there stays due."""
@@ -126,11 +137,25 @@ class Scheduler:
         return coming
 
     def _end_and_find(self, ledger: ScheduleLedger) -> None:
+        known = {identity for identity in self._watched if identity[0] == ledger.file}
         for record in self._running(ledger):
             if record.owner == self._me:
+                known.discard(_id(ledger, record))
                 self._look_after(ledger, record)
             elif not processes.is_alive(record.owner):
                 self._take_over(ledger, record)
+        self._forget(known)
+
+    def _forget(self, gone: set[_Id]) -> None:
+        """Stops watching runs whose tick was removed with its schedule; a run that goes on is watched to its end."""
+        for identity in gone:
+            child = self._children.get(identity)
+            if child is None or child.poll() is not None:
+                self._watched.discard(identity)
+                self._children.pop(identity, None)
+
+    def _mine(self, ledger: ScheduleLedger) -> list[TickRecord]:
+        return [record for record in self._running(ledger) if record.owner == self._me]
 
     def _running(self, ledger: ScheduleLedger) -> list[TickRecord]:
         return [record for record in ledger.open_ticks() if record.state == "running"]
@@ -212,7 +237,7 @@ class Scheduler:
             try:
                 code = child.wait(_PATIENCE)
             except subprocess.TimeoutExpired:
-                processes.send(record.process, SIGKILL)
+                processes.send(processes.identity(child.pid), SIGKILL)
         self._end(ledger, record, code, stopping=True)
 
     def _tell(self, ledger: ScheduleLedger, record: TickRecord) -> None:
