@@ -105,10 +105,16 @@ def read(file: Path) -> list[Call]:
 
 def newest_first(folder: Path) -> Iterator[list[Call]]:
     """Yields the calls of each run, the run first whose file was written last."""
-    files = folder.glob("*.json") if folder.is_dir() else ()
-    for file in sorted(files, key=lambda each: each.stat().st_mtime_ns, reverse=True):
+    for file in files(folder):
         if found := read(file):
             yield found
+
+
+def files(folder: Path) -> list[Path]:
+    """Returns the files of runs, that which was written last first; without those that are being written."""
+    found = [each for each in folder.glob("*.json") if not each.name.startswith(durable.TEMPORARY)]
+    times = {file: time for file in found if (time := _modified(file)) is not None}
+    return sorted(times, key=lambda file: times[file], reverse=True)
 
 
 def is_held(file: Path) -> bool:
@@ -268,6 +274,14 @@ def _call(config: RunConfig, origin: Origin, number: int) -> Call:
         command=origin.command,
         folder=str(Path.cwd()),
     )
+
+
+def _modified(file: Path) -> int | None:
+    """Returns when a file was written, in nanoseconds; None if it was withdrawn meanwhile."""
+    try:
+        return file.stat().st_mtime_ns
+    except FileNotFoundError:
+        return None
 
 
 def _redacted(value: Any) -> Any:

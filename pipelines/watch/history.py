@@ -92,7 +92,7 @@ def runs(pipeline: KnownPipeline, newest: int | None = None) -> list[Run]:
         pipeline: which one.
         newest: how many; None: all.
     """
-    files = sorted(pipeline.calls.glob("*.json"), key=_modified, reverse=True)[:newest]
+    files = calls.files(pipeline.calls)[:newest]
     written = {found[0].run: found for file in files if (found := calls.read(file))}
     executions = _by_run(Store(pipeline.metadata, pipeline.name).by_run(newest))
     for run in executions.keys() - written.keys():
@@ -123,10 +123,6 @@ def run(pipeline: KnownPipeline, wanted: str) -> Run:
 def has(pipeline: KnownPipeline, wanted: str) -> bool:
     """Whether a pipeline has a run whose id is this, or begins with it."""
     return bool(wanted) and any(each.id.startswith(wanted) for each in runs(pipeline))
-
-
-def _modified(file: Path) -> int:
-    return file.stat().st_mtime_ns
 
 
 def _by_run(contexts: Mapping[str, Sequence[Execution]]) -> dict[str, list[Execution]]:

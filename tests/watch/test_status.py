@@ -90,6 +90,24 @@ def test_the_worst_pipeline_decides_the_exit_code(make_runs: Callable[..., Any],
     ]
 
 
+def test_a_run_with_a_log_and_a_report_as_json(runs: Any) -> None:
+    """Their paths are texts, in every command that prints runs."""
+    runs.call("R")
+    runs.pipeline.logs.mkdir()
+    for kind in ("log", "html"):
+        (runs.pipeline.logs / f"R.{kind}").write_text(kind)
+    root = ("--root", str(runs.config.root), "--json")
+    found = [
+        orjson.loads(command("status", *root))[0]["last"],
+        orjson.loads(command("runs", "list", *root))[0],
+        orjson.loads(command("runs", "show", "R", *root)),
+    ]
+
+    assert {(each["log"], each["report"]) for each in found} == {
+        (str(runs.pipeline.logs / "R.log"), str(runs.pipeline.logs / "R.html"))
+    }
+
+
 def test_runs_of_all_pipelines_are_listed_newest_first(make_runs: Callable[..., Any], tmp_path: Path) -> None:
     """A run is found by its id among them; one that two pipelines have is asked for."""
     for folder, name, run in (("r/a", "x", "one"), ("r/b", "y", "two"), ("r/a", "x", "both"), ("r/b", "y", "both")):
