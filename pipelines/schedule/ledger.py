@@ -185,7 +185,10 @@ def _version(db: sqlite3.Connection) -> int:
 
 def _schedules(db: sqlite3.Connection) -> list[PipelineSchedule]:
     rows = db.execute("SELECT fields FROM schedules ORDER BY name").fetchall()
-    return [schedules.of_fields(orjson.loads(fields)) for (fields,) in rows]
+    try:
+        return [schedules.of_fields(orjson.loads(fields)) for (fields,) in rows]
+    except (ValueError, TypeError, KeyError):
+        raise sqlite3.DatabaseError("a schedule has unknown fields") from None
 
 
 def _ticks(db: sqlite3.Connection, name: str, count: int, until: datetime | None) -> list[TickRecord]:

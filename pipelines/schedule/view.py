@@ -57,14 +57,11 @@ def read(notes: Path, now: datetime, *, ticks: int = 14, coming: int = 5) -> lis
 
 
 def folders(places: Iterable[Path]) -> list[Path]:
-    """Returns the folders with a ledger of schedules: in each place, and in each folder directly in it."""
-    found = (
-        file
-        for place in places
-        for pattern in (f".penstock/{FILE}", f"*/.penstock/{FILE}")
-        for file in place.glob(pattern)
+    """Returns the folders with a ledger of schedules: in each place, and in each folder directly in it, but links."""
+    roots = (
+        root for place in places for root in (place, *(each for each in place.glob("*") if not each.is_symlink()))
     )
-    return sorted({file.parent for file in found})
+    return sorted({root / ".penstock" for root in roots if (root / ".penstock" / FILE).exists()})
 
 
 def _view(ledger: ScheduleLedger, schedule: PipelineSchedule, now: datetime, ticks: int, coming: int) -> ScheduleView:

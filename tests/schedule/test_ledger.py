@@ -3,6 +3,7 @@
 import contextlib
 import multiprocessing
 import signal
+import sqlite3
 import subprocess
 import sys
 from collections.abc import Callable
@@ -161,6 +162,17 @@ def test_a_damaged_file_is_named(content: bytes, ledger: ScheduleLedger) -> None
     ledger.file.write_bytes(content)
 
     with pytest.raises(PenstockError, match=r"schedule\.db: "):
+        ledger.schedules()
+
+
+def test_a_schedule_of_another_version_is_named(ledger: ScheduleLedger, nightly: Nightly) -> None:
+    """One root of many: the scheduler says so, and goes on with the others."""
+    ledger.put(nightly())
+    with contextlib.closing(sqlite3.connect(ledger.file)) as db:
+        db.execute("""UPDATE schedules SET fields = '{"name": "sales", "more": 1, "since": "", "resumed": ""}'""")
+        db.commit()
+
+    with pytest.raises(PenstockError, match=r"schedule\.db: .* a schedule has unknown fields; restore the file"):
         ledger.schedules()
 
 

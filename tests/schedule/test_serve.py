@@ -5,17 +5,14 @@ import signal
 import subprocess
 import sys
 from collections.abc import Callable
-from dataclasses import dataclass, field, replace
-from datetime import datetime, timedelta, timezone
+from dataclasses import dataclass, field
+from datetime import datetime, timedelta
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from components.errors import DiskFull, Locked, PenstockError
-from pipelines import config as run_config
-from pipelines.journal import calls
-from pipelines.journal.calls import Origin
 from pipelines.schedule import processes, view
 from pipelines.schedule.ledger import ScheduleLedger
 from pipelines.schedule.outcome import result_of
@@ -358,22 +355,6 @@ def test_a_run_by_hand_is_waited_for(bench: Bench, at: At) -> None:
     bench.clock.time = at("2026-03-09T02:00")
     bench.scheduler().step()
     assert bench.states() == ["failed", "running"]
-
-
-def test_a_tick_that_another_scheduler_ran_is_not_late(bench: Bench) -> None:
-    """An exported schedule has no ledger: a run at the time of a tick, or after it, shows that somebody looks at it."""
-    notes = bench.ledger.file.parent
-    config = run_config.make("tabular", data=".", root=str(notes.parent), name="sales")
-    now = datetime.now(timezone.utc)
-    bench.ledger.put(replace(bench.ledger.find("sales"), rule="every 1h", since=now - timedelta(hours=3, minutes=30)))
-    before = view.read(notes, now)[0].undecided
-    with calls.opened(config, Origin("nightly")) as call:
-        during = view.read(notes, now)[0].undecided
-        call.end(0, "")
-    after = view.read(notes, now)[0].undecided
-    later = view.read(notes, now + timedelta(hours=1))[0].undecided
-
-    assert (len(before), during, after, len(later)) == (3, (), (), 1)
 
 
 def test_others_see_what_is_due_and_late(bench: Bench) -> None:

@@ -163,6 +163,18 @@ def test_a_growing_log_is_followed_to_its_end(tmp_path: Path) -> None:
     assert list(logs.follow(file, goes_on, lambda _: None)) == ["one\n", "two\n"]
 
 
+def test_a_character_that_is_cut_is_whole(tmp_path: Path) -> None:
+    """A writer may have written a part of it when the log is read."""
+    file, steps = tmp_path / "R.log", iter([b"caf\xc3", b"caf\xc3\xa9\n\xff", b""])
+
+    def goes_on() -> bool:
+        content = next(steps)
+        file.write_bytes(content or file.read_bytes())
+        return bool(content)
+
+    assert "".join(logs.follow(file, goes_on, lambda _: None)) == "café\n\N{REPLACEMENT CHARACTER}"
+
+
 def test_events_are_private_whole_lines_without_secrets(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """D5: each line is JSON with time, run and pipeline; the file is readable by its owner only."""
     monkeypatch.setenv("SOME_TOKEN", "tok-123456")
