@@ -45,16 +45,18 @@ def gc(
         places = {"root": root, "state": state, "metadata": metadata, "name": name, "settings_file": settings_file}
         _collect(config.make(task, data=".", **places, flags=chosen), **how)  # type: ignore[arg-type]
         return
-    codes = []
-    for each in pipelines.find(Path(root or "runs").absolute()):
+
+    def attempt(known: "KnownPipeline") -> int:
         try:
-            if made := _of(each, chosen):
+            if made := _of(known, chosen):
                 _collect(made, **how)
         except PenstockError as error:  # a run that goes on in one root keeps no other from being collected
-            typer.echo(f"{each.name} in {each.state}: nothing was deleted: {redact(str(error))}", err=True)
-            codes.append(error.exit_code)
-    if codes:
-        raise typer.Exit(codes[0])
+            typer.echo(f"{known.name} in {known.state}: nothing was deleted: {redact(str(error))}", err=True)
+            return error.exit_code
+        return 0
+
+    codes = [attempt(each) for each in pipelines.find(Path(root or "runs").absolute())]
+    raise typer.Exit(next(filter(None, codes), 0))
 
 
 def _collect(made: "RunConfig", *, dry_run: bool, wait: bool, take_over: bool) -> None:

@@ -95,6 +95,6 @@ def _require_no_secret(arguments: Sequence[str]) -> None:
         text = f"{before} {word}" if before.startswith("-") else word
         if redact(text) != text:
             raise SettingsError(
-                f"{redact(text)}: a schedule does not keep secrets; expected flags without them: give a password in the "
-                f"environment of the scheduler ({metadata_server.PASSWORD} for --metadata) or in a file"
+                f"{redact(text)}: a schedule does not keep secrets; expected flags without them: put a password "
+                f"into the environment of the scheduler ({metadata_server.PASSWORD} for --metadata) or in a file"
             )

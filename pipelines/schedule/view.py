@@ -58,9 +58,7 @@ def read(notes: Path, now: datetime, *, ticks: int = 14, coming: int = 5) -> lis
 
 def folders(places: Iterable[Path]) -> list[Path]:
     """Returns the folders with a ledger of schedules: in each place, and in each folder directly in it, but links."""
-    roots = (
-        root for place in places for root in (place, *(each for each in place.glob("*") if not each.is_symlink()))
-    )
+    roots = (root for place in places for root in (place, *(each for each in place.glob("*") if not each.is_symlink())))
     return sorted({root / ".penstock" for root in roots if (root / ".penstock" / FILE).exists()})
 
 

@@ -33,9 +33,7 @@ print(sent, clock.stopped_by)
 
 def test_signals_may_arrive_at_any_moment() -> None:
     """A signal that arrives within the sleep itself does not block the scheduler for ever."""
-    done = subprocess.run(
-        [sys.executable, "-c", _SIGNALLED], capture_output=True, text=True, timeout=120, check=False
-    )
+    done = subprocess.run([sys.executable, "-c", _SIGNALLED], capture_output=True, text=True, timeout=120, check=False)
 
     assert (done.stdout, done.stderr[-300:]) == ("2000 0\n", "")
 

@@ -70,10 +70,10 @@ def cron_text(schedule: PipelineSchedule, fields: CronFields, *, has_star_steps:
         weekday = ",".join(map(str, fields.weekdays))
     if "*" not in (day, weekday) and not is_either and not has_star_steps:
         raise SettingsError(
-            f"{schedule.name}: the days of '{fields.text}' must match both fields, which this scheduler reads as either; "
+            f"{schedule.name}: the days of '{fields.text}' must match both fields, and this scheduler takes either; "
             "expected * in one of them, or lists of values"
         )
-    return " ".join((minute, hour, day, month, weekday))
+    return f"{minute} {hour} {day} {month} {weekday}"
 
 
 def require_one_catch_up(schedule: PipelineSchedule, scheduler: str) -> None:

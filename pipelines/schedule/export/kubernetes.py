@@ -27,6 +27,9 @@ def export(schedule: PipelineSchedule, image: str, claim: str, mount: str) -> li
     """
     require_one_catch_up(schedule, "kubernetes")
     fields = cron_fields(schedule)
+    expression = (
+        cron_text(schedule, fields, has_star_steps=False) if fields else crontab.expression_of_interval(schedule)
+    )
     codes = "|".join(str(error.exit_code) for error in (NotBlessed, Skipped, Locked))
     container: dict[str, Any] = {
         "name": "retrain",
@@ -42,9 +45,7 @@ def export(schedule: PipelineSchedule, image: str, claim: str, mount: str) -> li
         "kind": "CronJob",
         "metadata": {"name": f"penstock-{schedule.name.replace('_', '-')}"[:_LONGEST_NAME].rstrip("-")},
         "spec": {
-            "schedule": (
-                cron_text(schedule, fields, has_star_steps=False) if fields else crontab.expression_of_interval(schedule)
-            ),
+            "schedule": expression,
             "timeZone": schedule.zone,
             "concurrencyPolicy": "Allow" if schedule.overlap == "queue" else "Forbid",  # a queued one waits: --wait
             "startingDeadlineSeconds": _DAY if schedule.catch_up == "last" else _GRACE,
