@@ -64,6 +64,7 @@ class Scheduler:
         self._me = processes.own_identity()
         self._children: dict[_Id, Child] = {}
         self._errors: dict[Path, str] = {}
+        self._begun: dict[Path, int] = {}  # the number of the newest run of each root, of those of this scheduler
         self._watched: set[_Id] = set()  # runs that go on and are this scheduler's, others' children included
 
     def run(self) -> int:
@@ -83,6 +84,8 @@ class Scheduler:
             self._guarded(ledger, self._end_and_find)
         files = {ledger.file for ledger in ledgers}
         self._forget({identity for identity in self._watched if identity[0] not in files})
+        # In turn: else a root whose runs take longer than its interval would leave no room for the next one.
+        ledgers.sort(key=lambda ledger: self._begun.get(ledger.file, 0))
         coming = [self._guarded(ledger, self._start_due) for ledger in ledgers]
         return min((time for time in coming if time), default=None)
 
@@ -228,6 +231,7 @@ class Scheduler:
             self._tell(ledger, failed or record)
             return
         self._children[identity] = child
+        self._begun[ledger.file] = max(self._begun.values(), default=0) + 1
         ledger.change(record, process=processes.identity(child.pid))
         self._log(record.schedule, f"tick {record.tick.key}: started, process {child.pid}, output in {command.output}")
 

@@ -311,6 +311,24 @@ def test_a_schedule_that_is_removed_during_its_run(gone: str, bench: Bench, tmp_
     assert (during, [each.state for each in other.ticks("stock")]) == (["queued"], ["running"])
 
 
+def test_roots_take_turns(bench: Bench, tmp_path: Path, nightly: Nightly) -> None:
+    """A root whose runs take longer than its interval, and wait in a queue, leaves room for another one."""
+    other = ScheduleLedger(tmp_path / "other" / ".penstock")
+    for ledger in (bench.ledger, other):
+        ledger.put(nightly(since=bench.ledger.find("sales").since, overlap="queue"))
+    folders = [bench.ledger.file.parent, other.file.parent]
+    scheduler, running = Scheduler(lambda: folders, bench.clock, bench.said.append, start=bench.runs.start), []
+    for _ in range(4):
+        scheduler.step()
+        bench.clock.time += NEXT
+        running += [
+            ledger for ledger in (bench.ledger, other) for each in ledger.open_ticks() if each.state == "running"
+        ]
+        bench.runs.finish()
+
+    assert running == [bench.ledger, other] * 2
+
+
 def test_a_run_by_hand_whose_schedule_is_removed(bench: Bench) -> None:
     """It is waited for, and the error says where its result is."""
 
