@@ -16,7 +16,8 @@ def plan_of(pipeline: Any, *flags: str) -> dict[str, str]:
 
 def test_the_next_run_has_the_same_plan(table_run: Any, restored: Any, quick_table: tuple[str, ...]) -> None:
     """B14: after gc, nothing is due that was not before, the run before last is due again, and a rollback works."""
-    runs = [(*quick_table, "--set", f"train.seed={seed}") for seed in (2, 3, 4)]  # the first model is the second one's baseline
+    # The first model stays until the second, whose baseline it is, is not the previous one any more.
+    runs = [(*quick_table, "--set", f"train.seed={seed}") for seed in (2, 3, 4)]
     with restored(table_run.root):
         done = [table_run.run(*flags) for flags in runs]
         before = plan_of(table_run, *runs[-1])
