@@ -49,6 +49,11 @@ def make(
             "'logs/{YYYY}-{MM}-{DD}/*.csv'"
         )
     time_zone(wish.zone)
+    if any(flag.startswith("notify.webhook=") for flag in flags):
+        raise SettingsError(
+            "--set notify.webhook: a schedule stores its flags and shows them; give the address by "
+            "notify.webhook_file, by the settings file, or by PENSTOCK_NOTIFY_WEBHOOK in the scheduler's environment"
+        )
     return PipelineSchedule(
         name=config.name,
         task=config.task.name,
