@@ -123,10 +123,11 @@ def late_tick(notes: Path, pipeline: str, now: datetime) -> DueTick | None:
 
 def about(config: RunConfig, now: datetime, state: str, reason: str, **more: object) -> Notification:
     """Returns a notification without event, with what is known of a pipeline."""
-    said = "".join(each if each.isprintable() else " " for each in redact((reason.strip().splitlines() or [""])[0]))
+    line = redact((reason.strip().splitlines() or [""])[0])
+    said = receivers.hidden(config, "".join(each if each.isprintable() else " " for each in line))
     fields = {
         "pipeline": config.name, "task": config.task.name, "time": now.isoformat(timespec="milliseconds"),
-        "host": socket.gethostname(), "root": redact(str(config.root)), "state": state, "reason": receivers.hidden(config, said)[:MOST_TEXT],
+        "host": socket.gethostname(), "root": redact(str(config.root)), "state": state, "reason": said[:MOST_TEXT],
         "live_version": _live_version(config), **more,
     }  # fmt: skip
     return Notification(**fields)  # type: ignore[arg-type]
@@ -164,7 +165,7 @@ def _of_runs(config: RunConfig, state: NotifyState, now: datetime) -> list[Occur
         is_known = last.number <= state.seen.get(last.run, Seen()).calls or last.started < state.since or time < start
         if not is_known and (last.ended or not calls.is_held(folder / f"{last.run}.json")):
             found.append((time, last))
-    ordered = (_of_call(config, call, now) for _, call in sorted(found, key=lambda each: each[0]))
+    ordered = (_of_call(config, call, now) for _, call in sorted(reversed(found), key=lambda each: each[0]))
     return [each for each in ordered if each is not None]
 
 

@@ -13,7 +13,7 @@ import urllib.error
 import urllib.request
 from typing import Any
 
-_MOST = 4096  # bytes of an answer
+_MOST = 512  # bytes of an answer
 
 
 def main() -> None:

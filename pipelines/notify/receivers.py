@@ -110,7 +110,7 @@ class WebhookReceiver:
             return Answer(False, f"no answer within {seconds:,.1f} s")
         if ended.code:
             return Answer(False, without_address(_line(ended.output), url))
-        return _answer(orjson.loads(ended.output), url)
+        return _answer(orjson.loads(ended.output.splitlines()[-1]), url)
 
 
 def of(config: RunConfig) -> list[Receiver]:

@@ -59,24 +59,16 @@ class StateFile:
 
     def read(self) -> NotifyState:
         """Returns the state; a new one if there is none, or it cannot be read."""
-        if self._unwritten is not None:
-            return self._unwritten
-        try:
-            return _state(orjson.loads(self.path.read_bytes()))
-        except FileNotFoundError:
-            pass
-        except (ValueError, TypeError, KeyError):
-            progress.warn(f"{self.path}: cannot be read; what was told and not sent before is forgotten")
-        return NotifyState(self._now().isoformat(timespec="milliseconds"))
+        return self._unwritten or self._written() or self._new()
 
     def change(self, change: Callable[[NotifyState], NotifyState]) -> NotifyState:
         """Changes the state and returns it; in memory only if it cannot be written."""
         try:
             with self._locked():
                 durable.sweep(self.path.parent, self.path.name)
-                before = self.read()
-                after = change(before)
-                if after != before or not self.path.exists():
+                before = self._written()
+                after = change(self._unwritten or before or self._new())
+                if after != before:
                     content = orjson.dumps(asdict(after), option=orjson.OPT_INDENT_2)
                     durable.write_bytes(self.path, content, private=True)
                 self._unwritten = None
@@ -86,6 +78,18 @@ class StateFile:
                 progress.warn(f"{self.path}: cannot be written: {reason}; a notification may come twice")
             after = self._unwritten = change(self.read())
         return after
+
+    def _new(self) -> NotifyState:
+        return NotifyState(self._now().isoformat(timespec="milliseconds"))
+
+    def _written(self) -> NotifyState | None:
+        try:
+            return _state(orjson.loads(self.path.read_bytes()))
+        except FileNotFoundError:
+            pass
+        except (ValueError, TypeError, KeyError):
+            progress.warn(f"{self.path}: cannot be read; what was told and not sent before is forgotten")
+        return None
 
     @contextmanager
     def _locked(self) -> Iterator[None]:
