@@ -48,7 +48,7 @@ class Receiver:
                 self.end_headers()
                 self.wfile.write(text.encode())
 
-            do_GET = do_POST
+            do_GET = do_POST  # noqa: N815 - Python's names
 
             def log_message(self, *_: Any) -> None:
                 """Prints nothing."""

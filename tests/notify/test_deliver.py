@@ -4,15 +4,20 @@ import os
 import signal
 import subprocess
 import sys
+from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import filelock
 import pytest
 
+from pipelines.journal import calls
 from pipelines.notify import after_call, receivers
 from pipelines.notify.deliver import deliver
-from pipelines.notify.receivers import CommandReceiver
+from pipelines.notify.notification import Notification
+from pipelines.notify.receivers import Answer, CommandReceiver
+from pipelines.notify.state import NotifyState, Pending
 
 PROJECT = Path(__file__).resolve().parents[2]
 KILLED = """
@@ -72,25 +77,19 @@ def test_a_receiver_that_takes_no_more_of_the_time(hooked: Any, frozen: Any, a_n
 
         def send(self, *_: Any) -> Any:
             frozen.time += 10
-            return receivers.Answer(False, "no answer within 10.0 s")
+            return Answer(False, "no answer within 10.0 s")
 
     for run, reason in (("A", "x"), ("B", "y")):
         file = after_call.file_of(hooked.config)
-        file.change(lambda state, run=run, reason=reason: _with(state, a_notification(run=run, id=run, reason=reason)))
+        file.change(partial(_with, a_notification(run=run, id=run, reason=reason)))
     problems = deliver(file, [Slow()], 10.0, frozen.pace)
 
-    assert problems == [
-        "webhook: no answer within 10.0 s; 2 notifications are kept, and sent by the next call or "
-        "`penstock notify send`"
-    ]
+    what = "no answer within 10.0 s; 2 notifications are kept, and sent by the next call or `penstock notify send`"
+    assert problems == [f"webhook: {what}"]
     assert frozen.time == 10
 
 
-def _with(state: Any, notification: Any) -> Any:
-    from dataclasses import replace
-
-    from pipelines.notify.state import Pending
-
+def _with(notification: Notification, state: NotifyState) -> NotifyState:
     now = after_call.utc_now().isoformat()
     return replace(state, outbox=(*state.outbox, Pending(replace(notification, time=now), ("webhook", "command"))))
 
@@ -111,8 +110,6 @@ def test_both_receivers_have_their_own_outbox(hooked: Any, receiver: Any, tmp_pa
     file, both = after_call.file_of(hooked.config), [failing, *receivers.of(hooked.config)]
     with after_call.guarded():
         file.change(lambda state: state)
-    from pipelines.journal import calls
-
     with calls.opened(hooked.config, calls.Origin("A")) as call:
         call.end(4, "data: empty")
     after_call.note(hooked.config, file, both, after_call.utc_now())

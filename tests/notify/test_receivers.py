@@ -5,6 +5,8 @@ import os
 import ssl
 import subprocess
 import sys
+import threading
+from http.server import BaseHTTPRequestHandler, HTTPServer
 from pathlib import Path
 from typing import Any
 
@@ -118,9 +120,6 @@ def test_a_certificate_is_checked(a_notification: Any, tmp_path: Path, monkeypat
         pytest.skip("no openssl to make a certificate with")
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     context.load_cert_chain(certificate, key)
-    import threading
-    from http.server import BaseHTTPRequestHandler, HTTPServer
-
     got: list[str] = []
 
     class Handler(BaseHTTPRequestHandler):

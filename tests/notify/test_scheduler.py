@@ -12,6 +12,8 @@ from typing import Any
 import pytest
 
 from components.errors import SettingsError
+from pipelines import config as run_config
+from pipelines.journal import calls
 from pipelines.notify import after_call
 from pipelines.notify.scheduler import ScheduleNotifier, config_of
 from pipelines.schedule import add
@@ -116,12 +118,13 @@ def test_what_no_retraining_can_tell(nights: Nights, receiver: Any) -> None:
     ]
 
 
-def test_what_a_retraining_has_told_is_not_told_again(nights: Nights, receiver: Any) -> None:
+def test_what_a_retraining_has_told_is_not_told_again(
+    nights: Nights, receiver: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """The journal of runs has it, by the run id of the tick."""
+    monkeypatch.setattr(after_call, "utc_now", nights.now)
     scheduler = nights.scheduler()
     config = config_of(nights.schedule())
-    from pipelines.journal import calls
-
     nights.time = nights.schedule().timetable.first(1, nights.time)[0].at + timedelta(seconds=1)
     scheduler.step()
     run = nights.ledger.ticks("sales")[-1].run_id
@@ -154,8 +157,6 @@ def test_a_scheduler_that_is_down_is_told_by_the_next_call(
     nights: Nights, receiver: Any, at: At, monkeypatch: Any
 ) -> None:
     """By a run that a person starts; a schedule that never had a scheduler is none of its business."""
-    from pipelines.journal import calls
-
     config = config_of(nights.schedule())
     later = at("2026-03-10T09:00")
     monkeypatch.setattr(after_call, "utc_now", lambda: later)
@@ -215,9 +216,7 @@ def test_the_settings_file_of_the_scheduler_is_not_that_of_the_pipeline(
 
 def test_a_schedule_stores_no_address(nights: Nights, tmp_path: Path, at: At) -> None:
     """D5: it shows its flags, so an address among them is rejected."""
-    from pipelines import config
-
-    chosen = config.make("tabular", data=f"{tmp_path}/{{SPAN}}", root=str(nights.root))
+    chosen = run_config.make("tabular", data=f"{tmp_path}/{{SPAN}}", root=str(nights.root))
     wish = add.ScheduleWish("0 3 * * *", None, "UTC", "skip", "last")
     with pytest.raises(SettingsError, match=r"--set notify\.webhook: a schedule stores its flags") as error:
         add.make(chosen, wish, {}, None, ["notify.webhook=https://host/T0K3N"], at("2026-03-09"))
