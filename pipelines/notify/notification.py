@@ -39,7 +39,7 @@ class Notification:
     def text(self) -> str:
         """The notification in one line, in which nothing is a command of a chat program."""
         what = f"{self.event} ({self.state})" if self.event == "failed" and self.state != "failed" else self.event
-        version = f" version {self.version}" if self.event == "pushed" else ""
+        version = f" version {self.version}" if self.event == "pushed" and self.version else ""
         before = f"; before: {self.recovered_from}" if self.recovered_from else ""
         facts = {
             "run": self.run,

@@ -118,4 +118,5 @@ def _of_tick(config: RunConfig, record: TickRecord, now: datetime) -> list[Occur
     known = after_call.about(
         config, now, record.state, record.reason, run=record.run_id, tick=record.tick.key, exit_code=record.exit_code
     )
-    return [Occurrence(kind, record.run_id or f"tick {record.tick.key}", known)]
+    key = record.run_id or f"tick {record.tick.key}"
+    return [Occurrence(kind, key, known, has_pushed=record.state == "pushed")]

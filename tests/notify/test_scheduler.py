@@ -101,7 +101,7 @@ def shown(receiver: Any) -> list[str]:
 
 
 def test_what_no_retraining_can_tell(nights: Nights, receiver: Any) -> None:
-    """C4: it was killed three times, or rejected its settings, each once; the next that succeeds has recovered."""
+    """It was killed three times, or rejected its settings, each once; the next that succeeds has recovered."""
     scheduler = nights.scheduler()
     nights.night(scheduler, "kill -9 $$")
     nights.night(scheduler, "echo 'penstock: unknown setting a.b'; exit 2")
@@ -112,9 +112,10 @@ def test_what_no_retraining_can_tell(nights: Nights, receiver: Any) -> None:
         "failed 2026-03-09T03:00: its process was killed by SIGKILL, 3 times",
         "failed 2026-03-10T03:00: unknown setting a.b",
         f"recovered 2026-03-12T03:00: {PUSHED}",
+        f"pushed 2026-03-12T03:00: {PUSHED}",
     ]
     assert [each["run"] for each in receiver.got] == [
-        nights.ledger.ticks("sales")[number].run_id for number in (0, 1, 3)
+        nights.ledger.ticks("sales")[number].run_id for number in (0, 1, 3, 3)
     ]
 
 
@@ -150,7 +151,12 @@ def test_a_scheduler_that_was_down(nights: Nights, receiver: Any, at: At) -> Non
     again.step()
 
     late = "late 2026-03-10T03:00: tick 2026-03-10T03:00 is due, and no scheduler has looked at it"
-    assert shown(receiver) == [f"{late} (penstock schedule serve)", f"recovered 2026-03-13T03:00: {PUSHED}"]
+    assert shown(receiver) == [
+        f"pushed 2026-03-09T03:00: {PUSHED}",
+        f"{late} (penstock schedule serve)",
+        f"recovered 2026-03-13T03:00: {PUSHED}",
+        f"pushed 2026-03-13T03:00: {PUSHED}",
+    ]
 
 
 def test_a_scheduler_that_is_down_is_told_by_the_next_call(
@@ -169,7 +175,7 @@ def test_a_scheduler_that_is_down_is_told_by_the_next_call(
     never = by_hand("A")
     nights.night(nights.scheduler(), f"echo '{PUSHED}'; exit 0")
 
-    assert (never, by_hand("B"), by_hand("C")) == ([], ["late"], ["late"])
+    assert (never, by_hand("B"), by_hand("C")) == ([], ["pushed", "late"], ["pushed", "late"])
 
 
 def test_what_could_not_be_sent_is_sent_later(nights: Nights, receiver: Any) -> None:
