@@ -159,13 +159,14 @@ def _of_runs(config: RunConfig, state: NotifyState, now: datetime) -> list[Occur
     """Returns what became of the newest runs, oldest first, as far as it was not looked at."""
     folder, start = calls.folder_of(config.notes, config.name), (now - rules.OLDEST).isoformat()
     found = []
-    for made in islice(calls.newest_first(folder), _LOOKED_AT):
+    newest = list(islice(calls.newest_first(folder), _LOOKED_AT))
+    for made in reversed(newest):  # two may have the same time
         last = made[-1]
         time = last.ended or last.started
         is_known = last.number <= state.seen.get(last.run, Seen()).calls or last.started < state.since or time < start
         if not is_known and (last.ended or not calls.is_held(folder / f"{last.run}.json")):
             found.append((time, last))
-    ordered = (_of_call(config, call, now) for _, call in sorted(reversed(found), key=lambda each: each[0]))
+    ordered = (_of_call(config, call, now) for _, call in sorted(found, key=lambda each: each[0]))
     return [each for each in ordered if each is not None]
 
 
