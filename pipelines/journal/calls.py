@@ -39,6 +39,7 @@ _STATES: Mapping[int, CallState] = {
     130: "cancelled",
     143: "cancelled",
 }
+KILLED = "the process of the run ended without a result: it was killed, or its disk was full"
 _PATIENCE, _PAUSE = 2.0, 0.01  # seconds; a reader holds the lock for microseconds
 
 
@@ -60,6 +61,7 @@ class Call:
     settings: Mapping[str, Any] = field(default_factory=dict)  # that are not the defaults
     command: tuple[str, ...] = ()  # arguments of `penstock`, without secrets; empty if another program started it
     folder: str = ""  # that the command was given in
+    span: str = ""  # of a retraining
     state: CallState = "running"
     ended: str = ""
     exit_code: int | None = None
@@ -79,6 +81,7 @@ class Origin:
 
     run: str = field(default_factory=run_id.new)
     command: tuple[str, ...] = ()
+    span: str = ""  # of a retraining
 
 
 def folder_of(notes: Path, pipeline: str) -> Path:
@@ -273,6 +276,7 @@ def _call(config: RunConfig, origin: Origin, number: int) -> Call:
         settings=config.settings.model_dump(mode="json", exclude_defaults=True),
         command=origin.command,
         folder=str(Path.cwd()),
+        span=origin.span,
     )
 
 

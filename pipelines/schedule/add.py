@@ -50,6 +50,11 @@ def make(
             "'logs/{YYYY}-{MM}-{DD}/*.csv'"
         )
     time_zone(wish.zone)
+    if any(flag.startswith("notify.webhook=") for flag in flags):
+        raise SettingsError(
+            "--set notify.webhook: a schedule stores its flags and shows them; give the address by "
+            "notify.webhook_file, by the settings file, or by PENSTOCK_NOTIFY_WEBHOOK in the scheduler's environment"
+        )
     arguments = tuple(_arguments(config, places, settings_file, flags))
     _require_no_secret(arguments)
     return PipelineSchedule(

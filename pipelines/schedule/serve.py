@@ -1,6 +1,7 @@
 """The scheduler: one process that wakes up and starts what is due.
 
-    step:  end   ticks whose process has ended: state, reason and exit code to the ledger
+    step:  look  what others want to know before anything is decided, such as that ticks are late
+           end   ticks whose process has ended: state, reason and exit code to the ledger
            find  ticks that a dead scheduler left: watched if their process runs, else queued again
            decide what is due (policy), in one transaction per schedule
            start `penstock retrain`, one process per tick
@@ -32,6 +33,7 @@ _STOPPED = "stopped with the scheduler; it goes on with the next one"
 Find = Callable[[], Sequence[Path]]
 Say = Callable[[str], None]
 Notify = Callable[[ScheduleLedger, TickRecord], None]
+Look = Callable[[ScheduleLedger], None]
 _ENDED_BY_US = (-SIGTERM, 128 + SIGTERM)
 _Id = tuple[Path, str, str]
 
@@ -48,6 +50,7 @@ class Scheduler:
         start: Start = processes.start,
         at_once: int = 1,
         notify: Notify | None = None,
+        look: Look | None = None,
     ) -> None:
         """Makes a scheduler.
 
@@ -58,9 +61,10 @@ class Scheduler:
             start: starts a command.
             at_once: how many runs may go on at the same time, each on its own root.
             notify: is given every tick that has reached its last state.
+            look: is given every ledger at the beginning of each step.
         """
         self._find, self._clock, self._say, self._start = find, clock, say, start
-        self._at_once, self._notify = at_once, notify
+        self._at_once, self._notify, self._look = at_once, notify, look
         self._me = processes.own_identity()
         self._children: dict[_Id, Child] = {}
         self._errors: dict[Path, str] = {}
@@ -81,6 +85,8 @@ class Scheduler:
         """Does what there is to do now; returns when the next tick is due, if any is."""
         ledgers = [ScheduleLedger(folder) for folder in self._find()]
         for ledger in ledgers:
+            if self._look:
+                self._guarded(ledger, self._look)
             self._guarded(ledger, self._end_and_find)
         files = {ledger.file for ledger in ledgers}
         self._forget({identity for identity in self._watched if identity[0] not in files})

@@ -33,7 +33,6 @@ _NODE_STATES: Mapping[str, NodeState] = {
     "FAILED": "failed",
     "CANCELED": "cancelled",
 }
-_KILLED = "the process of the run ended without a result: it was killed, or its disk was full"
 
 
 @dataclass(frozen=True)
@@ -149,7 +148,7 @@ def _run(pipeline: KnownPipeline, run: str, made: Sequence[Call], executions: Se
         seconds=_seconds_of_calls(made, nodes, is_running=is_running),
         nodes=nodes,
         exit_code=last.exit_code if last else None,
-        reason=_KILLED if state == "killed" else last.reason if last else "",
+        reason=calls.KILLED if state == "killed" else last.reason if last else "",
         records=_newest(each.records for each in made),
         metrics=_metrics(executions) or _newest(each.metrics for each in made),
         drift=last.drift if last and last.drift is not None else _drift(executions),
