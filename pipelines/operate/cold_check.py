@@ -82,7 +82,7 @@ def decided(start: Start, check: ColdCheck | None, why_not: str = "") -> Start:
         why_not: why there is none.
     """
     if check is None:
-        return replace(start, is_checked=False, text=f"warm start kept: not compared with a cold start: {why_not}")
+        return replace(start, is_checked=False, text=f"warm start kept: the newest span was not compared: {why_not}")
     on = f"on {check.records:,} test records of the newest span"
     if check.is_lost:
         text = (

@@ -175,8 +175,7 @@ class _Tick:
     def _checked(self, config: RunConfig, nodes: "Request") -> "RunResult | None":
         """Trains with a warm and with a cold start, and decides which model goes on; returns a run that failed.
 
-        Nothing is kept of it before the verdict: a call that continues a killed one finds the trained models, and
-        decides the same again.
+        Nothing is kept before the verdict: a call that continues a killed one finds both models, and decides the same.
         """
         from pipelines.operate import cold_check
 
@@ -195,7 +194,8 @@ class _Tick:
                 return None  # there was no model to start from, or another call has trained this tick
             models.append(location(result.facts.trained))
         try:
-            self._check, why_not = cold_check.compare(config, self._window.spans[-1], models), "no test records"
+            self._check = cold_check.compare(config, self._window.spans[-1], models)
+            why_not = "it has no test records, or none on this machine"
         except Exception as reason:  # noqa: BLE001 - the warm start is what would have been trained without the check
             why_not = redact(str(reason)) or type(reason).__name__
         self._start = cold_check.decided(warm, self._check, why_not)
