@@ -89,7 +89,10 @@ def test_a_span_may_have_no_records_in_the_split(tmp_path: Path) -> None:
 
 def test_two_models_are_paired_record_by_record(tmp_path: Path) -> None:
     """On the newest span alone; of classes: who is right, of quantities: squared errors."""
-    classes = {"s1": [(1, b"low")] * 9, "s2": [(1, b"low"), (3, b"high"), (5, b"high")]}
+    classes: dict[str, Sequence[tuple[float, Any]]] = {
+        "s1": [(1, b"low")] * 9,
+        "s2": [(1, b"low"), (3, b"high"), (5, b"high")],
+    }
     written = examples(tmp_path / "e", classes)
     found = by_span.pair(
         (saved(tmp_path / "a", 4, ["high", "low"]), saved(tmp_path / "b", 2, ["high", "low"])),
