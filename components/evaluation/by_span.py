@@ -15,6 +15,9 @@ import numpy as np
 import numpy.typing as npt
 import tensorflow as tf
 
+from components.evaluation import comparison
+from components.evaluation.comparison import Paired
+from components.records import manifest
 from components.records.manifest import Manifest
 
 _SIGNATURE = "serving_default"
@@ -30,6 +33,14 @@ class SpanScore:
     metric: str  # accuracy or r2
     records: int
     values: tuple[float, ...]  # nan without records, or if quantities do not differ
+
+
+@dataclass(frozen=True)
+class SpanPair:
+    """Two models on the same records."""
+
+    score: SpanScore
+    paired: Paired
 
 
 def compare(
@@ -48,13 +59,47 @@ def compare(
     of_span = [f"/data_tfrecord-{span}-" in name for name in shards]
     newest, everything = [], []
     for model in models:
-        signature = (loaded := tf.saved_model.load(str(model))).signatures[_SIGNATURE]
-        found = [_predicted(signature, examples / name, written.label) for name in shards]
+        found = _on(model, examples, shards, written.label)
         newest.append(_joined([each for each, is_newest in zip(found, of_span, strict=True) if is_newest]))
         everything.append(_joined(found))
-        del loaded  # it held the variables of the signature
     is_class = any(labels.dtype == object for labels, _ in everything)
     return _score(newest, is_class=is_class), _score(everything, is_class=is_class)
+
+
+def pair(models: tuple[Path, Path], examples: Path, written: Manifest, split: str, span: str) -> SpanPair:
+    """Returns two models on the records of one span, and record by record: the first as candidate.
+
+    Args:
+        models: folders of two exported models.
+        examples: folder of the Examples artifact.
+        written: its manifest.
+        split: whose records are predicted.
+        span: name of the span, as in the names of its shards.
+    """
+    shards = [shard.name for shard in written.shards_of(split) if manifest.span_of(shard.name) == span]
+    found = [_joined(_on(model, examples, shards, written.label)) for model in models]
+    labels, candidate = found[0]
+    is_class = labels.dtype == object
+    return SpanPair(_score(found, is_class=is_class), _paired(labels, candidate, found[1][1], is_class=is_class))
+
+
+def _on(model: Path, examples: Path, shards: Sequence[str], label: str) -> list[tuple[Values, Values]]:
+    """Returns labels and predictions of a model on each shard."""
+    signature = (loaded := tf.saved_model.load(str(model))).signatures[_SIGNATURE]
+    found = [_predicted(signature, examples / name, label) for name in shards]
+    del loaded  # it held the variables of the signature
+    return found
+
+
+def _paired(labels: Values, candidate: Values, baseline: Values, *, is_class: bool) -> Paired:
+    total = Paired()
+    for label, one, other in zip(labels.tolist(), candidate.tolist(), baseline.tolist(), strict=True):
+        total = total.added(
+            comparison.of_class(candidate=one == label, baseline=other == label)
+            if is_class
+            else comparison.of_quantity(label, one, other)
+        )
+    return total
 
 
 def accuracy(labels: Values, predicted: Values) -> float:
