@@ -69,7 +69,7 @@ def test_disks_that_are_full_for_a_while(
         assert result.code == 0, result.output
         ingest, trainer = (list(pipeline.store().executions(node)) for node in ("Ingest", "Trainer"))
         left = {path.name for path in (first / "examples").iterdir()}
-        history = orjson.loads((second / "model" / str(trainer[0].id) / "history.json").read_bytes())
+        history = orjson.loads((second / "model_run" / str(trainer[0].id) / "history.json").read_bytes())
         again = pipeline.run(*quick_table, "--set", "train.epochs=2")
         run = re.search(r"^run (\S+)", result.output, re.MULTILINE)
         shown = pipeline.server.run("runs", "show", run[1] if run else "", "--root", str(pipeline.root))
