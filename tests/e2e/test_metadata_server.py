@@ -33,7 +33,7 @@ MORE = 6  # attempts than MLMD makes by itself
 HOLD = """
 import sqlite3, sys
 connection = sqlite3.connect(sys.argv[1], isolation_level=None)
-connection.execute("BEGIN EXCLUSIVE")
+connection.execute("BEGIN IMMEDIATE")
 print(flush=True)
 sys.stdin.read()
 """

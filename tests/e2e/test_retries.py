@@ -24,6 +24,21 @@ def wait(seconds):
         pathlib.Path(filler).unlink()
 retries.sleep = wait
 """
+# Fills a disk when the Trainer begins to write its model, after its checkpoints.
+FULL = """
+from components.serving import export
+whole = export.export
+def fill_and_export(*arguments):
+    export.export = whole
+    with open(FILLER, "wb", buffering=0) as file:
+        try:
+            while True:
+                file.write(bytes(4096))
+        except OSError:
+            pass
+    return whole(*arguments)
+export.export = fill_and_export
+"""
 # The first upload of a node waits until the server has been stopped, and the wait before the next try until it is back.
 AWAY = """
 import pathlib, time
@@ -64,7 +79,9 @@ def test_disks_that_are_full_for_a_while(
     """
     pipeline, waits = make_pipeline(rows, tmp_path / "root", task="tabular"), tmp_path / "waits"
     with mounted(pipeline.root / "Ingest", "8m") as first, mounted(pipeline.root / "Trainer", "8m") as second:
-        before = FREE.replace("WAITS", repr(str(waits))).replace("FREES", repr({2: fill(first), 3: fill(second)}))
+        filler = str(second / "filler")
+        before = FREE.replace("WAITS", repr(str(waits))).replace("FREES", repr({2: fill(first), 3: filler}))
+        before += FULL.replace("FILLER", repr(filler))
         result = pipeline.run(*quick_table, "--set", "train.epochs=2", before=before)
         assert result.code == 0, result.output
         ingest, trainer = (list(pipeline.store().executions(node)) for node in ("Ingest", "Trainer"))
