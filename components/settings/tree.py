@@ -19,6 +19,7 @@ from components.settings.gate import Gate
 from components.settings.gc import Gc
 from components.settings.ingest import Ingest
 from components.settings.input import Input
+from components.settings.notify import Notify
 from components.settings.push import Push
 from components.settings.retry import Retry
 from components.settings.section import NOT_IN_KEY, Section, checked
@@ -56,6 +57,7 @@ class Settings(Section):
     retry: Retry = Retry()
     gc: Gc = Gc()
     watch: Watch = Watch()
+    notify: Notify = Notify()
 
     def section(self, name: str) -> dict[str, Any]:
         """Returns one section as plain values, for cache keys and node parameters."""

@@ -176,11 +176,11 @@ class _Tick:
             call.end(exit_code, reason, **{name: value for name, value in more.items() if value is not None})
 
     def _origin(self) -> Origin:
-        """Returns the origin with the span in its command: started again later, it is the same tick."""
-        command = self._request.origin.command
-        if not command or self._request.span or self._request.at:
-            return self._request.origin
-        return replace(self._request.origin, command=(command[0], "--span", self._span, *command[1:]))
+        """Returns the origin with the span, also in its command: started again later, it is the same tick."""
+        origin = replace(self._request.origin, span=self._span)
+        if not origin.command or self._request.span or self._request.at:
+            return origin
+        return replace(origin, command=(origin.command[0], "--span", self._span, *origin.command[1:]))
 
     def record(self, outcome: Outcome, reason: str, exit_code: int, **more: Any) -> Attempt:
         """Publishes this attempt in the ledger."""
