@@ -36,7 +36,7 @@ _FIRST, _LONGEST = timedelta(minutes=1), timedelta(hours=1)  # between two attem
 
 
 @dataclass(frozen=True)
-class _Retry:
+class _NextSend:
     """When an outbox is sent again."""
 
     at: datetime
@@ -49,7 +49,7 @@ class ScheduleNotifier:
     def __init__(self, now: Callable[[], datetime], say: Callable[[str], None], pace: Pace | None = None) -> None:
         """Takes the clock of the scheduler, UTC, and what prints a line."""
         self._now, self._say, self._pace = now, say, pace or Pace()
-        self._retries: dict[Path, _Retry] = {}
+        self._next_sends: dict[Path, _NextSend] = {}
 
     def ended(self, ledger: ScheduleLedger, record: TickRecord) -> None:
         """Notifies of a tick that has reached its last state."""
@@ -65,8 +65,8 @@ class ScheduleNotifier:
 
     def _look(self, ledger: ScheduleLedger, schedule: PipelineSchedule) -> None:
         file, now = StateFile(ledger.file.parent, schedule.name, self._now), self._now()
-        retry = self._retries.get(file.path)
-        is_due = bool(file.path.exists() and file.read().outbox) and (retry is None or now >= retry.at)
+        planned = self._next_sends.get(file.path)
+        is_due = bool(file.path.exists() and file.read().outbox) and (planned is None or now >= planned.at)
         late = after_call.late_tick(ledger.file.parent, schedule.name, now)
         if is_due or (late and f"tick {late.key}" not in file.read().seen):
             self._notify(config_of(schedule), file, None)
@@ -80,10 +80,10 @@ class ScheduleNotifier:
         problems = deliver(file, found, config.settings.notify.timeout, self._pace)
         for problem in problems:
             self._say(f"{config.name}: {problem}")
-        before = self._retries.pop(file.path, None)
+        before = self._next_sends.pop(file.path, None)
         if problems:
             wait = min(before.after * 2, _LONGEST) if before else _FIRST
-            self._retries[file.path] = _Retry(now + wait, wait)
+            self._next_sends[file.path] = _NextSend(now + wait, wait)
 
 
 def config_of(schedule: PipelineSchedule) -> RunConfig:

@@ -14,7 +14,7 @@ from components.records.quarantine import Quarantined
 from pipelines.orchestration.outcome import NodeFacts
 from pipelines.report import page
 from pipelines.report.facts import RunFacts, SampleImage, SliceFacts, Threshold, TrainingFacts
-from pipelines.report.lineage import Step
+from pipelines.report.lineage import LineageStep
 
 VOID = {"meta", "img", "br", "wbr", "link", "input", "hr"}
 EVIL = "<script>alert(1)</script>"
@@ -167,11 +167,11 @@ def retrained(facts: RunFacts) -> RunFacts:
             SliceFacts("length", "short", 1.0, 25, 0.0, 0.05, "evaluate.max_slice_drop", True),
         ),
         lineage=(
-            Step("span s6", "span s6", "earlier", details=("40 records",)),
-            Step("span s7", "span s7", "made", details=("50 records, new",)),
-            Step("examples", "examples", "made", "3", ("90 records",), "2025-11-14T09:26:53", ("span s6", "span s7")),
-            Step("base", "base model", "earlier", "2", ("version 2",)),
-            Step("model", "model", "made", "5", (), "2025-11-14T09:27:00", ("examples", "base")),
-            Step("version", "not pushed", "missing", made_from=("model",)),
+            LineageStep("span s6", "span s6", "earlier", details=("40 records",)),
+            LineageStep("span s7", "span s7", "made", details=("50 records, new",)),
+            LineageStep("examples", "examples", "made", "3", ("90 records",), "2025-11-14T09:26:53", ("span s6", "span s7")),
+            LineageStep("base", "base model", "earlier", "2", ("version 2",)),
+            LineageStep("model", "model", "made", "5", (), "2025-11-14T09:27:00", ("examples", "base")),
+            LineageStep("version", "not pushed", "missing", made_from=("model",)),
         ),
     )  # fmt: skip

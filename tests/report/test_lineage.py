@@ -38,7 +38,7 @@ def _pointer(folder: str) -> LivePointer:
     return LivePointer("p", (Move("push", folder, "2026-11-01T00:00:00", "", "", LiveModel(7, "m")),))
 
 
-def steps(nodes: int = 5, spans: int = 2, **pushed: Any) -> tuple[lineage.Step, ...]:
+def steps(nodes: int = 5, spans: int = 2, **pushed: Any) -> tuple[lineage.LineageStep, ...]:
     """Returns the lineage of a run that came to its n-th node; Ingest was up to date."""
     names = ["Ingest", "Transform", "Trainer", "Evaluator", "Pusher"][:nodes]
     used = {name: Execution(11 + at, name, "COMPLETE", {}, None, pushed) for at, name in enumerate(names)}

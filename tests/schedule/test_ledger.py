@@ -15,7 +15,7 @@ import pytest
 from components.errors import DiskFull, PenstockError, SettingsError
 from pipelines.schedule import policy
 from pipelines.schedule.ledger import ScheduleLedger
-from pipelines.schedule.policy import Decision, TickRecord
+from pipelines.schedule.policy import TickDecision, TickRecord
 from pipelines.schedule.schedule import PipelineSchedule
 
 At = Callable[[str], datetime]
@@ -101,7 +101,7 @@ def test_old_ticks_are_pruned(ledger: ScheduleLedger, nightly: Nightly, at: At) 
     """A ledger does not grow for ever."""
     ledger.put(nightly(rule="every 1m", since=at("2026-03-01")))
     decided = [
-        Decision(tick, "missed", "") for tick in nightly(rule="every 1m").timetable.first(1500, at("2026-03-01"))
+        TickDecision(tick, "missed", "") for tick in nightly(rule="every 1m").timetable.first(1500, at("2026-03-01"))
     ]
     ledger.decide("sales", at("2026-03-03"), "me", lambda *_: decided)
 

@@ -14,7 +14,7 @@ from components.serving import live
 from components.serving.live import LiveModel, LivePointer, Move
 from pipelines.journal.calls import Call
 from pipelines.schedule.ledger import ScheduleLedger
-from pipelines.schedule.policy import Decision
+from pipelines.schedule.policy import TickDecision
 from pipelines.schedule.schedule import PipelineSchedule
 from pipelines.ui import overview
 from pipelines.ui.overview import Overview
@@ -118,7 +118,7 @@ def write_schedule(root: Path, states: list[Any], reason: str = "") -> None:
             "customers",
             NOW,
             "",
-            lambda *_, tick=tick, state=state: [Decision(tick, state, reason)],
+            lambda *_, tick=tick, state=state: [TickDecision(tick, state, reason)],
         )
 
 
