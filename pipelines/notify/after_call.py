@@ -1,6 +1,6 @@
 """Notifies at the end of a call: of its run, and of runs before it that could not do so themselves.
 
-What happened is read from the journal of runs, so a run that was killed is told of by the next call. That a receiver
+What happened is read from the journal of runs, so the next call notifies of a run that was killed. That a receiver
 is slow, down or wrong is a warning: it never changes how a run ends.
 """
 
@@ -27,7 +27,7 @@ from pipelines.notify.state import NotifyState, Seen, StateFile
 from pipelines.schedule import view
 from pipelines.schedule.timetable import DueTick
 
-_LOOKED_AT = 20  # runs
+_NEWEST_RUNS = 20
 _KINDS: dict[CallState, Kind] = {
     "succeeded": "well",
     "nothing due": "well",
@@ -55,7 +55,7 @@ def sent(config: RunConfig, pace: Pace | None = None) -> Iterator[None]:
         return
     file = file_of(config)
     with guarded():
-        file.change(lambda state: state)  # from now on, a run that is killed is told of
+        file.change(lambda state: state)  # from now on, the next call notifies of a run that is killed
     try:
         yield
     except KeyboardInterrupt:
@@ -77,7 +77,7 @@ def guarded(warn: Callable[[str], None] = progress.warn) -> Iterator[None]:
 
 
 def file_of(config: RunConfig, now: Now = utc_now) -> StateFile:
-    """Returns the file with what was told of a pipeline."""
+    """Returns the file with what was notified of a pipeline."""
     return StateFile(config.notes, config.name, now)
 
 
@@ -88,7 +88,7 @@ def note(
 
     Args:
         config: the pipeline.
-        file: what was told before.
+        file: what was notified before.
         found: the receivers.
         now: the time, UTC.
         more: what else happened, to runs that are not in the journal.
@@ -111,7 +111,7 @@ def note(
 
 
 def late_tick(notes: Path, pipeline: str, now: datetime) -> DueTick | None:
-    """Returns the first tick that is due and that no scheduler has looked at, if one has looked at ticks before.
+    """Returns the first tick that is due and that no scheduler has handled, if one has handled ticks before.
 
     A schedule that was exported to another scheduler has no ticks here.
     """
@@ -151,15 +151,15 @@ def _newest_state(config: RunConfig) -> str:
 def _of_schedule(config: RunConfig, late: DueTick | None, state: NotifyState, now: datetime) -> Iterator[Occurrence]:
     if late is None or f"tick {late.key}" in state.seen:
         return
-    reason = f"tick {late.key} is due, and no scheduler has looked at it (penstock schedule serve)"
+    reason = f"tick {late.key} is due, and no scheduler has handled it (penstock schedule serve)"
     yield Occurrence("late tick", f"tick {late.key}", about(config, now, "late", reason, tick=late.key))
 
 
 def _of_runs(config: RunConfig, state: NotifyState, now: datetime) -> list[Occurrence]:
-    """Returns what became of the newest runs, oldest first, as far as it was not looked at."""
+    """Returns what became of the newest runs that were not notified yet, oldest first."""
     folder, start = calls.folder_of(config.notes, config.name), (now - rules.OLDEST).isoformat()
     found = []
-    newest = list(islice(calls.newest_first(folder), _LOOKED_AT))
+    newest = list(islice(calls.newest_first(folder), _NEWEST_RUNS))
     for made in reversed(newest):  # two may have the same time
         last = made[-1]
         time = last.ended or last.started
@@ -171,7 +171,7 @@ def _of_runs(config: RunConfig, state: NotifyState, now: datetime) -> list[Occur
 
 
 def _of_call(config: RunConfig, call: Call, now: datetime) -> Occurrence | None:
-    """Returns what a call led to; None if that is no reason to tell anybody: it was cancelled, or left out."""
+    """Returns what a call led to; None if it leads to no notification: it was cancelled, or left out."""
     state, reason = (call.state, call.reason) if call.ended else ("killed", calls.KILLED)
     kind = _KINDS.get(call.state) if call.ended else "failed"
     if kind is None:

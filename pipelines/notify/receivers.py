@@ -129,8 +129,8 @@ def required(config: RunConfig) -> list[Receiver]:
     if found := of(config):
         return found
     raise SettingsError(
-        f"pipeline {config.name}: nobody to notify; name a program by notify.command, or the address of a webhook by "
-        f"notify.webhook_file or {VARIABLE}"
+        f"pipeline {config.name}: no receiver to notify; name a program by notify.command, or the address of a webhook "
+        f"by notify.webhook_file or {VARIABLE}"
     )
 
 

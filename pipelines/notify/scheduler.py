@@ -1,6 +1,6 @@
-"""Notifies for the scheduler, which sees what no retraining can tell: that it was killed, or that none was started.
+"""Notifies for the scheduler, which sees what no retraining can notify: that it was killed, or that none was started.
 
-A retraining notifies at its own end; its tick is told of here only if it left no call in the journal of runs.
+A retraining notifies at its own end; this module notifies of its tick only if it left no call in the journal of runs.
 """
 
 import os
@@ -58,7 +58,7 @@ class ScheduleNotifier:
             self._notify(config, after_call.file_of(config, self._now), record)
 
     def look(self, ledger: ScheduleLedger) -> None:
-        """Notifies of a tick that nobody has looked at, and sends again what could not be sent."""
+        """Notifies of a tick that no scheduler has handled, and sends again what could not be sent."""
         for schedule in ledger.schedules():
             with after_call.guarded(self._say):
                 self._look(ledger, schedule)

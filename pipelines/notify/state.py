@@ -1,7 +1,7 @@
-"""What was told of a pipeline, and what is still to be sent: one file, `<state>/.penstock/notify/PIPELINE.json`.
+"""What was notified of a pipeline, and what is still to be sent: one file, `<state>/.penstock/notify/PIPELINE.json`.
 
-It is read and written under a lock, whole. On a full or read-only disk it is kept in memory: what cannot be noted is
-sent all the same, and perhaps once more by the next call.
+It is read and written under a lock, whole. On a full or read-only disk it is kept in memory: what cannot be recorded
+is still sent, and perhaps once more by the next call.
 """
 
 from collections.abc import Callable, Iterator, Mapping
@@ -32,19 +32,19 @@ class Pending:
 
 @dataclass(frozen=True)
 class Seen:
-    """What was already looked at, of one run or tick."""
+    """What was already notified, of one run or tick."""
 
     calls: int = 0  # of the run
-    events: tuple[NotifyEvent, ...] = ()  # that were told
+    events: tuple[NotifyEvent, ...] = ()  # that were notified
 
 
 @dataclass(frozen=True)
 class NotifyState:
-    """What was told of one pipeline."""
+    """What was notified of one pipeline."""
 
-    since: str  # nothing that began before is told; ISO 8601, UTC
+    since: str  # nothing that began before is notified; ISO 8601, UTC
     last: tuple[NotifyEvent, str] | None = None  # failed, late or not better, and the reason; None: all is well
-    late_tick: str = ""  # a tick that no scheduler had looked at; empty: none, or one has
+    late_tick: str = ""  # a tick that no scheduler had handled; empty: none, or one has
     seen: Mapping[str, Seen] = field(default_factory=dict)  # by run or tick, oldest first
     outbox: tuple[Pending, ...] = ()
 
@@ -88,7 +88,7 @@ class StateFile:
         except FileNotFoundError:
             pass
         except (ValueError, TypeError, KeyError):
-            progress.warn(f"{self.path}: cannot be read; what was told and not sent before is forgotten")
+            progress.warn(f"{self.path}: cannot be read; earlier notifications, sent or not, are forgotten")
         return None
 
     @contextmanager

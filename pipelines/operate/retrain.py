@@ -241,7 +241,7 @@ class _Tick:
         try:
             model = location(facts.trained)
             scores = newest_span.compare(config, self._window.spans[-1], model, self._folder_before)
-        except Exception as reason:  # noqa: BLE001 - it decides nothing: the verdict stands
+        except Exception as reason:  # noqa: BLE001 - it must not change the verdict
             self._say(f"the newest span is not compared apart: {redact(str(reason)) or type(reason).__name__}")
             return {}
         if scores:
@@ -362,7 +362,7 @@ class _Tick:
 
 
 def _check(config: RunConfig) -> None:
-    """Rejects a data without spans and a selection of spans that contradicts the window."""
+    """Rejects a selection of spans that contradicts the window."""
     if "spans" in config.settings.ingest.model_fields_set:
         raise SettingsError(
             f"ingest.spans = {config.settings.ingest.spans}: `penstock retrain` chooses the spans itself, by "

@@ -41,7 +41,7 @@ class FailedTry:
         return redact(text)[:_LONGEST]
 
     def __str__(self) -> str:
-        """Returns what the user is told."""
+        """Returns the message for the user."""
         return (
             f"try {self.number} of {self.attempts} failed ({self.reason}): {self.message}; "
             f"next try in {self.wait:g} s (retry.attempts, retry.first_wait)"

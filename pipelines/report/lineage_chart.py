@@ -42,7 +42,7 @@ class Arrow:
 
 @dataclass(frozen=True)
 class LineageChart:
-    """Boxes, arrows and what the picture says."""
+    """Boxes, arrows and a description in words."""
 
     boxes: tuple[Box, ...]
     arrows: tuple[Arrow, ...]
@@ -88,7 +88,7 @@ def _arrow(start: Box, end: Box) -> Arrow:
 
 
 def _description(steps: Sequence[LineageStep]) -> str:
-    """Returns the picture in words."""
+    """Returns the description of the chart."""
     said = (
         f"{step.name}{f' (artifact {step.id})' if step.id else ''}"
         + (f" from {', '.join(step.made_from)}" if step.made_from else "")

@@ -81,7 +81,7 @@ def after_tick(config: RunConfig, say: Callable[[str], None]) -> Deletion | None
         return None
     try:
         done = collect(config)
-    except Exception as reason:  # noqa: BLE001 - the verdict on the tick stands
+    except Exception as reason:  # noqa: BLE001 - it must not change the verdict on the tick
         say(f"nothing was collected: {redact(str(reason)) or type(reason).__name__}")
         return None
     if any(each.kind != garbage.WORKING for each in done.garbage):

@@ -222,7 +222,7 @@ def _write(db: sqlite3.Connection, records: Sequence[TickRecord]) -> None:
 
 
 def _prune(db: sqlite3.Connection, name: str, now: datetime) -> None:
-    """Deletes ticks that no policy looks at any more."""
+    """Deletes ticks that no policy needs any more."""
     oldest = "SELECT at FROM ticks WHERE schedule = ?1 AND at <= ?5 ORDER BY at DESC LIMIT 1 OFFSET ?2"
     delete = f"DELETE FROM ticks WHERE schedule = ?1 AND state NOT IN (?3, ?4) AND at < ({oldest})"  # noqa: S608
     db.execute(delete, (name, LOOK_BACK, *OPEN, now.isoformat()))

@@ -1,6 +1,6 @@
 """What becomes of the ticks of a schedule: a pure function of schedule, ledger and time.
 
-    ticks that are due, not in the ledger ─┬─ late: nobody decided within a minute ─► catch up none: missed
+    ticks that are due, not in the ledger ─┬─ late: not decided within a minute ─► catch up none: missed
     ticks that wait: queued, interrupted ──┤
                                            └─ a run is going on ─► overlap skip: skipped
                                                                    overlap queue: queued

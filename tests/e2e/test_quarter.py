@@ -91,7 +91,7 @@ class ForkedChild:
 
 
 def write_day(folder: Path, day: date) -> None:
-    """Writes 120 rows, whose size tells the label."""
+    """Writes 120 rows, whose size decides the label."""
     chosen = random.Random(day.isoformat())
     (folder / day.isoformat()).mkdir(parents=True)
     with (folder / day.isoformat() / "a.csv").open("w", newline="") as stream:
@@ -196,7 +196,7 @@ def wait_until(condition: Callable[[], bool]) -> None:
 
 
 def clock_is_set_back(quarter: Quarter) -> None:
-    """By an hour, as the law says, and then by two hours, by somebody."""
+    """By an hour, as daylight saving does, and then by two hours, by hand."""
     before = len(quarter.children)
     quarter.pass_by([SET_BACK])
     quarter.at(SET_BACK, seconds=3601)  # the clock on the wall shows 02:30 again

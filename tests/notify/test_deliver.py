@@ -124,7 +124,7 @@ def test_both_receivers_have_their_own_outbox(hooked: Any, receiver: Any, tmp_pa
 
 
 def test_a_kill_between_delivery_and_note(hooked: Any, receiver: Any, tmp_path: Path) -> None:
-    """The next process sends it again with the same id, by which the receiver can tell."""
+    """The next process sends it again with the same id, by which the receiver recognizes it."""
     receiver.answers = [(400, "")]
     hooked.call("A", 4, "data: empty")
     killed = subprocess.run(

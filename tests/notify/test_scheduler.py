@@ -1,4 +1,4 @@
-"""What the scheduler tells: a real scheduler and real processes, with a clock that tests move."""
+"""What the scheduler notifies: a real scheduler and real processes, with a clock that tests move."""
 
 import os
 import signal
@@ -139,7 +139,7 @@ def test_what_a_retraining_has_told_is_not_told_again(
 
 
 def test_a_scheduler_that_was_down(nights: Nights, receiver: Any, at: At) -> None:
-    """C2: ticks that nobody looked at are told once, and it is over when a run succeeds."""
+    """C2: ticks that no scheduler handled are notified once, and it is over when a run succeeds."""
     nights.night(nights.scheduler(), f"echo '{PUSHED}'; exit 0")
     nights.time = at("2026-03-13T09:00")
     again = nights.scheduler()
@@ -150,7 +150,7 @@ def test_a_scheduler_that_was_down(nights: Nights, receiver: Any, at: At) -> Non
     again.step()
     again.step()
 
-    late = "late 2026-03-10T03:00: tick 2026-03-10T03:00 is due, and no scheduler has looked at it"
+    late = "late 2026-03-10T03:00: tick 2026-03-10T03:00 is due, and no scheduler has handled it"
     assert shown(receiver) == [
         f"pushed 2026-03-09T03:00: {PUSHED}",
         f"{late} (penstock schedule serve)",

@@ -518,7 +518,7 @@ class TestLivePointer:
         assert new.due() == {}
 
     def test_a_pointer_that_was_deleted(self, root: Root) -> None:
-        """A move that a version tells of is in its place, although the metadata knows only the pushes around it."""
+        """A move that a version records is in its place, although the metadata knows only the pushes around it."""
         self.run_thrice(root)
         before = live.read(root.config().root)
         assert before is not None

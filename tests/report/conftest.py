@@ -169,7 +169,9 @@ def retrained(facts: RunFacts) -> RunFacts:
         lineage=(
             LineageStep("span s6", "span s6", "earlier", details=("40 records",)),
             LineageStep("span s7", "span s7", "made", details=("50 records, new",)),
-            LineageStep("examples", "examples", "made", "3", ("90 records",), "2025-11-14T09:26:53", ("span s6", "span s7")),
+            LineageStep(
+                "examples", "examples", "made", "3", ("90 records",), "2025-11-14T09:26:53", ("span s6", "span s7")
+            ),
             LineageStep("base", "base model", "earlier", "2", ("version 2",)),
             LineageStep("model", "model", "made", "5", (), "2025-11-14T09:27:00", ("examples", "base")),
             LineageStep("version", "not pushed", "missing", made_from=("model",)),

@@ -73,7 +73,7 @@ def test_from_spans_to_version() -> None:
 
 
 def test_a_run_that_stopped() -> None:
-    """The picture ends with the first step that was not made."""
+    """The chart ends with the first step that was not made."""
     assert [(step.name, step.state) for step in steps(nodes=1)][-2:] == [("examples", "kept"), ("transform", "missing")]
 
 

@@ -40,7 +40,7 @@ def test_a_retraining(retrained: RunFacts) -> None:
 
 
 def test_a_retraining_in_words(retrained: RunFacts) -> None:
-    """What the pictures show is there as text: who accepted what, values on both sides, deciles, lineage."""
+    """What the charts show is there as text: who accepted what, values on both sides, deciles, lineage."""
     text = plain(retrained)
 
     assert "All gates passed." in text

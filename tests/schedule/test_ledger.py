@@ -40,7 +40,7 @@ def decide(ledger: ScheduleLedger, now: datetime, owner: str = "me") -> list[Tic
 
 
 def test_a_schedule_is_kept(ledger: ScheduleLedger, nightly: Nightly) -> None:
-    """Whole, readable by its owner only; a second one of its name needs to be wanted."""
+    """Whole, readable by its owner only; a second one of its name is rejected unless it is asked for."""
     ledger.put(nightly(), new=True)
     with pytest.raises(SettingsError, match="pipeline sales has a schedule; replace it with --replace"):
         ledger.put(nightly(overlap="queue"), new=True)
@@ -135,7 +135,7 @@ def test_a_run_longer_than_the_ledger_looks_back(ledger: ScheduleLedger, nightly
 
 
 def test_a_writer_that_is_killed(ledger: ScheduleLedger, nightly: Nightly) -> None:
-    """Its half-written change is undone by whoever reads first: nobody needs to repair the ledger."""
+    """Its half-written change is undone by the next process that reads: the ledger needs no repair by hand."""
     ledger.put(nightly())
     done = subprocess.run([sys.executable, "-c", _KILLED_WRITER, str(ledger.file)], check=False)
     has_journal = ledger.file.with_name("schedule.db-journal").exists()

@@ -3,7 +3,7 @@
 import pytest
 
 from components.errors import BadInput, PenstockError
-from pipelines.orchestration.runners.flink_runner import _progress, _JobMonitor
+from pipelines.orchestration.runners.flink_runner import _JobMonitor, _progress
 
 JAVA = """\
 java.util.concurrent.ExecutionException: java.lang.RuntimeException: Error received from SDK harness for instruction 7:
