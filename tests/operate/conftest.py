@@ -1,4 +1,4 @@
-"""A pipeline root with trained models, without training: real metadata, seals and SavedModels."""
+"""A pipeline root with trained models, without training: real metadata, seals and SavedModels; and daily data."""
 
 from collections.abc import Callable, Sequence
 from contextlib import closing
@@ -19,6 +19,7 @@ from pipelines.config import RunConfig
 from pipelines.orchestration.metadata import live_model, seals
 from pipelines.orchestration.metadata.store import Store
 from pipelines.orchestration.remote import remote_root
+from tests.operate.daily_data import Data
 
 Files = dict[str, bytes]
 Save = Callable[[int, Path], None]
@@ -104,6 +105,14 @@ def make_served(
         return Served(config, open_metadata(config.state / "metadata.db"), tmp_path / "scratch")
 
     return make
+
+
+@pytest.fixture
+def data(tmp_path: Path) -> Data:
+    """Two days, before the one that is due."""
+    made = Data(tmp_path)
+    made.write("2026-11-01", "2026-11-02")
+    return made
 
 
 @pytest.fixture
