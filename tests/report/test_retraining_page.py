@@ -5,7 +5,8 @@ from dataclasses import replace
 from pipelines.report import page, sections
 from pipelines.report.facts import RunFacts, SliceFacts
 from pipelines.report.lineage import LineageStep
-from tests.report.conftest import EVIL, Page, measure, plain
+from tests.report.conftest import EVIL, measure, plain
+from tests.report.html_page import Page
 
 HUGE = "x" * 10_000_000
 

@@ -20,27 +20,12 @@ from pipelines.schedule.policy import TickRecord
 from pipelines.schedule.processes import Child, RetrainCommand
 from pipelines.schedule.schedule import PipelineSchedule
 from pipelines.schedule.serve import Scheduler
+from tests.schedule.fake_clock import FakeClock
 
 At = Callable[[str], datetime]
 Nightly = Callable[..., PipelineSchedule]
 PUSHED = "span 2026-03-09: pushed version 1, cold start: no earlier model"
 NEXT = timedelta(days=1)
-
-
-@dataclass
-class FakeClock:
-    """A clock that only tests move."""
-
-    time: datetime
-    stopped_by: int = 0
-
-    def now(self) -> datetime:
-        """Returns the time."""
-        return self.time
-
-    def sleep(self, seconds: float) -> None:
-        """Moves on."""
-        self.time += timedelta(seconds=seconds)
 
 
 @dataclass

@@ -13,7 +13,8 @@ import pytest
 from pipelines.ui import pages
 from pipelines.ui.overview import Overview
 from pipelines.ui.site import FileLinks
-from tests.ui.conftest import EVIL, Page, call, write_calls, write_live, write_schedule
+from tests.report.html_page import Page
+from tests.ui.conftest import EVIL, call, write_calls, write_live, write_schedule
 
 Read = Callable[[], Overview]
 HUGE = "x" * 10_000_000
