@@ -24,7 +24,7 @@ from components.storage.location import Location, location
 from pipelines.config import RunConfig
 from pipelines.journal import calls
 from pipelines.journal.calls import Origin
-from pipelines.operate import start, ticks, window
+from pipelines.operate import messages, start, ticks, window
 from pipelines.operate.start import Start
 from pipelines.operate.ticks import Attempt, Outcome, TickLedger
 from pipelines.operate.window import Window
@@ -43,7 +43,6 @@ _OUTCOMES: dict[int, Outcome] = {
     Late.exit_code: "late",
     Skipped.exit_code: "skipped",
 }
-_WITHDRAWN = "its model was withdrawn, and is not pushed (penstock models promote brings it back)"
 Say = Callable[[str], None]
 
 
@@ -309,11 +308,7 @@ class _Tick:
         places = [spans.place_of(name, unit) for name in (newest.live.model.spans if newest else ())]
         last = max((place for place in places if place is not None), default=None)
         if newest and last is not None and last > self._window.tick and not self._request.again:
-            raise Skipped(
-                f"span {self._span} is skipped: version {newest.live.version} was trained up to span "
-                f"{span_unit.text(last, unit)}, and a model of an older window would replace it; train it all "
-                "the same with --again"
-            )
+            raise Skipped(messages.of_older_span(self._span, newest.live.version, span_unit.text(last, unit)))
 
     def _versions_before(self) -> set[str]:
         """Returns the versions that had the model that was live before the run."""
@@ -323,31 +318,15 @@ class _Tick:
         return {str(move.version) for move in self._before.moves if move.model.artifact == model}
 
     def _announce(self) -> None:
-        found = self._window
-        self._say(f"span {self._span}: window {found.text}, {len(found.spans)} spans")
-        if found.gaps:
-            self._say(f"missing: {found.gaps_text} (ingest.gaps = {self._config.settings.ingest.gaps})")
+        for line in messages.of_window(self._window, self._config.settings.ingest.gaps):
+            self._say(line)
         self._say(self._start.text)
 
     def _done_line(self, done: Attempt) -> str:
-        if done.outcome == "not better":
-            return f"done: span {self._span} gave no better model ({done.reason}); {self._live()}"
-        if done.outcome == "withdrawn":
-            return f"done: span {self._span}, {_WITHDRAWN}; {self._live()}"
-        return f"done: span {self._span}, {self._live()}"
+        return messages.of_done(done, self._live_folder())
 
     def _last_line(self, attempt: Attempt) -> str:
-        said = {
-            "pushed": f"pushed version {attempt.version}, {start.base_text(attempt)}",
-            "up to date": f"up to date, {self._live()}",
-            "withdrawn": f"{_WITHDRAWN}; {self._live()}",
-        }
-        other = f"{attempt.outcome}: {attempt.reason.removeprefix('failed: ')}; {self._live()}"
-        return f"span {self._span}: {said.get(attempt.outcome, other)}"
-
-    def _live(self) -> str:
-        folder = self._live_folder()
-        return f"version {folder.name} is live" if folder else "no version is live"
+        return messages.of_result(attempt, self._live_folder())
 
     def _live_folder(self) -> Location | None:
         return live.folder_of(self._config.root, self._config.serving, self._config.name)
