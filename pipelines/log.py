@@ -65,6 +65,7 @@ def diverted(log: Path) -> Iterator[TextIO]:
         for descriptor in saved:
             os.close(descriptor)
         user.close()
+        _log_warnings_only()
         with contextlib.suppress(subprocess.TimeoutExpired):
             copier.wait(_DRAIN)
 
@@ -113,3 +114,10 @@ def _log_to_stderr() -> None:
     absl_logging.use_absl_handler()
     logging.captureWarnings(capture=True)
     warnings.simplefilter("default")
+
+
+def _log_warnings_only() -> None:
+    """From now on, messages reach the user: ML Metadata would announce each connection."""
+    from absl import logging as absl_logging
+
+    absl_logging.set_verbosity(absl_logging.WARNING)

@@ -1,6 +1,5 @@
 """The newest span apart: candidate and live model on the same test records, of the newest span and of all."""
 
-import logging
 import math
 from collections.abc import Iterator
 from contextlib import ExitStack
@@ -35,7 +34,6 @@ def compare(config: RunConfig, span: Span, live: Location | None) -> Scores:
     """
     import tensorflow as tf
 
-    logging.getLogger("absl").setLevel(logging.WARNING)  # ML Metadata would announce each connection
     try:
         return _compare(config, span, live)
     except (tf.errors.OpError, OSError, KeyError) as error:
