@@ -368,7 +368,6 @@ def test_the_live_model_never_gets_worse(fortnight: Days) -> None:
 
     assert [a for a, b, allowed in zip(accuracies, best, noise, strict=True) if a < b - allowed] == []
     assert max(accuracies) > 0.9
-    print(accuracies)
 
 
 def test_a_fresh_root_gives_the_same_versions_and_weights(fortnight: Days, make_days: Callable[[str], Days]) -> None:
