@@ -15,10 +15,10 @@ import numpy as np
 import numpy.typing as npt
 import tensorflow as tf
 
-from components.records.manifest import Manifest
+from components.records.manifest import Manifest, Shard
 
 _SIGNATURE = "serving_default"
-_BATCH = 64
+_BATCH, _BATCH_BYTES = (64, 1024), 1 << 18  # records per batch: at least, at most; stored bytes, if that is in between
 _KINDS = {"bytes_list": tf.string, "float_list": tf.float32, "int64_list": tf.int64}
 Values = npt.NDArray[Any]
 
@@ -44,12 +44,12 @@ def compare(
         split: whose records are predicted.
         span: name of the span, as in the names of its shards.
     """
-    shards = [shard.name for shard in written.shards_of(split)]
-    of_span = [f"/data_tfrecord-{span}-" in name for name in shards]
+    shards = written.shards_of(split)
+    of_span = [f"/data_tfrecord-{span}-" in shard.name for shard in shards]
     newest, everything = [], []
     for model in models:
         signature = (loaded := tf.saved_model.load(str(model))).signatures[_SIGNATURE]
-        found = [_predicted(signature, examples / name, written.label) for name in shards]
+        found = [_predicted(signature, examples, shard, written.label) for shard in shards]
         newest.append(_joined([each for each, is_newest in zip(found, of_span, strict=True) if is_newest]))
         everything.append(_joined(found))
         del loaded  # it held the variables of the signature
@@ -80,10 +80,10 @@ def _joined(found: Sequence[tuple[Values, Values]]) -> tuple[Values, Values]:
     return np.concatenate(labels), np.concatenate(predicted)
 
 
-def _predicted(signature: Any, shard: Path, label: str) -> tuple[Values, Values]:
+def _predicted(signature: Any, examples: Path, shard: Shard, label: str) -> tuple[Values, Values]:
     """Returns labels and predictions of the records of a shard: names of classes, or quantities."""
     labels, predicted = [], []
-    for batch, spec in _batches(shard, label):
+    for batch, spec in _batches(examples / shard.name, label, _batch_size(shard)):
         labels.append(tf.io.parse_example(batch, {label: spec})[label].numpy().reshape(-1))
         answer = signature(examples=batch)
         if "value" in answer:
@@ -94,10 +94,16 @@ def _predicted(signature: Any, shard: Path, label: str) -> tuple[Values, Values]
     return np.concatenate(labels), np.concatenate(predicted)
 
 
-def _batches(shard: Path, label: str) -> Iterator[tuple[Any, Any]]:
+def _batch_size(shard: Shard) -> int:
+    """Returns how many records are predicted at once: rows are small, and images grow when they are decoded."""
+    least, most = _BATCH
+    return max(least, min(most, _BATCH_BYTES * shard.records // max(1, shard.bytes)))
+
+
+def _batches(shard: Path, label: str, size: int) -> Iterator[tuple[Any, Any]]:
     """Yields batches of serialized records, with the type of their label; a shard has at least one record."""
     spec = None
-    for batch in tf.data.TFRecordDataset(str(shard), "GZIP" if shard.name.endswith(".gz") else "").batch(_BATCH):
+    for batch in tf.data.TFRecordDataset(str(shard), "GZIP" if shard.name.endswith(".gz") else "").batch(size):
         if spec is None:
             stored = tf.train.Example.FromString(batch[0].numpy()).features.feature[label]
             spec = tf.io.FixedLenFeature([], _KINDS[stored.WhichOneof("kind")])
