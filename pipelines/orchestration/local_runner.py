@@ -33,6 +33,7 @@ from components import beam_workers
 from components.errors import PenstockError
 from components.fitting import component as transform
 from components.storage import durable
+from components.training import interrupt
 from pipelines.config import RunConfig, metadata_server
 from pipelines.orchestration import keys, plan
 from pipelines.orchestration.audit import Audit, ShardCheck, audit, records_read
@@ -192,6 +193,7 @@ class _Inspector:
     def _inspect(self, info: Any, run: Callable[[Any], Any], *, is_beam: bool) -> Any:
         begun = time.monotonic()
         with (
+            interrupt.preserved(),
             self._stager.staged(info, is_beam=is_beam) as staged,
             # Here, because TFX deletes the incomplete output next, and the disk is no longer full.
             disk.explained(lambda: disk.places_of_run(self._config), lambda: _needed(staged)),
