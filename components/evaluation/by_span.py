@@ -45,16 +45,19 @@ def compare(
         span: name of the span, as in the names of its shards.
     """
     shards = written.shards_of(split)
-    of_span = [f"/data_tfrecord-{span}-" in shard.name for shard in shards]
-    newest, everything = [], []
+    is_newest = [f"/data_tfrecord-{span}-" in shard.name for shard in shards]
+    newest, others = (
+        [shard for shard, newest in zip(shards, is_newest, strict=True) if newest is part] for part in (True, False)
+    )
+    of_newest, of_all = [], []
     for model in models:
         signature = (loaded := tf.saved_model.load(str(model))).signatures[_SIGNATURE]
-        found = [_predicted(signature, examples, shard, written.label) for shard in shards]
-        newest.append(_joined([each for each, is_newest in zip(found, of_span, strict=True) if is_newest]))
-        everything.append(_joined(found))
+        found = [_predicted(signature, examples, part, written.label) for part in (newest, others)]
+        of_newest.append(found[0])
+        of_all.append(_joined(found))
         del loaded  # it held the variables of the signature
-    is_class = any(labels.dtype == object for labels, _ in everything)
-    return _score(newest, is_class=is_class), _score(everything, is_class=is_class)
+    is_class = any(labels.dtype == object for labels, _ in of_all)
+    return _score(of_newest, is_class=is_class), _score(of_all, is_class=is_class)
 
 
 def accuracy(labels: Values, predicted: Values) -> float:
@@ -74,37 +77,43 @@ def _score(found: Sequence[tuple[Values, Values]], *, is_class: bool) -> SpanSco
 
 
 def _joined(found: Sequence[tuple[Values, Values]]) -> tuple[Values, Values]:
-    if not found:
+    there = [each for each in found if len(each[0])]
+    if not there:
         return np.zeros(0), np.zeros(0)
-    labels, predicted = zip(*found, strict=True)
+    labels, predicted = zip(*there, strict=True)
     return np.concatenate(labels), np.concatenate(predicted)
 
 
-def _predicted(signature: Any, examples: Path, shard: Shard, label: str) -> tuple[Values, Values]:
-    """Returns labels and predictions of the records of a shard: names of classes, or quantities."""
-    labels, predicted = [], []
-    for batch, spec in _batches(examples / shard.name, label, _batch_size(shard)):
-        labels.append(tf.io.parse_example(batch, {label: spec})[label].numpy().reshape(-1))
+def _predicted(signature: Any, examples: Path, shards: Sequence[Shard], label: str) -> tuple[Values, Values]:
+    """Returns labels and predictions of the records of some shards: names of classes, or quantities."""
+    found = []
+    for batch, spec in _batches(examples, shards, label):
+        labels = tf.io.parse_example(batch, {label: spec})[label].numpy().reshape(-1)
         answer = signature(examples=batch)
         if "value" in answer:
-            predicted.append(answer["value"].numpy().reshape(-1))
+            predicted = answer["value"].numpy().reshape(-1)
         else:
-            classes = answer["all_classes"][0].numpy()
-            predicted.append(classes[answer["probabilities"].numpy().argmax(axis=1)])
-    return np.concatenate(labels), np.concatenate(predicted)
+            predicted = answer["all_classes"][0].numpy()[answer["probabilities"].numpy().argmax(axis=1)]
+        found.append((labels, predicted))
+    return _joined(found)
 
 
-def _batch_size(shard: Shard) -> int:
-    """Returns how many records are predicted at once: rows are small, and images grow when they are decoded."""
-    least, most = _BATCH
-    return max(least, min(most, _BATCH_BYTES * shard.records // max(1, shard.bytes)))
-
-
-def _batches(shard: Path, label: str, size: int) -> Iterator[tuple[Any, Any]]:
-    """Yields batches of serialized records, with the type of their label; a shard has at least one record."""
+def _batches(examples: Path, shards: Sequence[Shard], label: str) -> Iterator[tuple[Any, Any]]:
+    """Yields batches of serialized records, with the type of their label."""
+    files = [str(examples / shard.name) for shard in shards]
+    if not files:
+        return
     spec = None
-    for batch in tf.data.TFRecordDataset(str(shard), "GZIP" if shard.name.endswith(".gz") else "").batch(size):
+    compression = "GZIP" if files[0].endswith(".gz") else ""
+    for batch in tf.data.TFRecordDataset(files, compression).batch(_batch_size(shards)):
         if spec is None:
             stored = tf.train.Example.FromString(batch[0].numpy()).features.feature[label]
             spec = tf.io.FixedLenFeature([], _KINDS[stored.WhichOneof("kind")])
         yield batch, spec
+
+
+def _batch_size(shards: Sequence[Shard]) -> int:
+    """Returns how many records are predicted at once: rows are small, and images grow when they are decoded."""
+    least, most = _BATCH
+    records, stored = (sum(values) for values in zip(*((each.records, each.bytes) for each in shards), strict=True))
+    return max(least, min(most, _BATCH_BYTES * records // max(1, stored)))

@@ -293,18 +293,14 @@ def days_of(spans: Iterable[str]) -> tuple[int, ...]:
 def accuracy(model: Path) -> float:
     """Returns the accuracy of a served model on the hold-out, which no training has seen."""
     rows = draw_rows("hold-out", HELD_OUT, USUAL)
-    examples = [
-        tf.train.Example(
-            features=tf.train.Features(
-                feature={
-                    "width": tf.train.Feature(float_list=tf.train.FloatList(value=[width])),
-                    "height": tf.train.Feature(float_list=tf.train.FloatList(value=[height])),
-                    "place": tf.train.Feature(bytes_list=tf.train.BytesList(value=[place.encode()])),
-                }
-            )
-        ).SerializeToString()
-        for width, height, place, _ in rows
-    ]
+    examples = []
+    for width, height, place, _ in rows:
+        record = tf.train.Example()
+        values = record.features.feature
+        values["width"].float_list.value.append(width)
+        values["height"].float_list.value.append(height)
+        values["place"].bytes_list.value.append(place.encode())
+        examples.append(record.SerializeToString())
     answer = tf.saved_model.load(str(model)).signatures["serving_default"](examples=tf.constant(examples))
     predicted = answer["all_classes"][0].numpy()[answer["probabilities"].numpy().argmax(axis=1)]
     return float(np.mean(predicted == np.array([label.encode() for *_, label in rows])))
