@@ -58,6 +58,7 @@ def diverted(log: Path) -> Iterator[TextIO]:
         _log_to_stderr()
         yield user
     finally:
+        logging.getLogger("absl").setLevel(logging.WARNING)  # ML Metadata announces each connection
         sys.stdout.flush()
         sys.stderr.flush()
         os.dup2(saved[0], 1)
@@ -65,7 +66,6 @@ def diverted(log: Path) -> Iterator[TextIO]:
         for descriptor in saved:
             os.close(descriptor)
         user.close()
-        _log_warnings_only()
         with contextlib.suppress(subprocess.TimeoutExpired):
             copier.wait(_DRAIN)
 
@@ -114,10 +114,3 @@ def _log_to_stderr() -> None:
     absl_logging.use_absl_handler()
     logging.captureWarnings(capture=True)
     warnings.simplefilter("default")
-
-
-def _log_warnings_only() -> None:
-    """From now on, messages reach the user: ML Metadata would announce each connection."""
-    from absl import logging as absl_logging
-
-    absl_logging.set_verbosity(absl_logging.WARNING)

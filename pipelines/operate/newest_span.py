@@ -1,5 +1,6 @@
 """The newest span apart: candidate and live model on the same test records, of the newest span and of all."""
 
+import logging
 import math
 from collections.abc import Iterator
 from contextlib import ExitStack
@@ -34,6 +35,7 @@ def compare(config: RunConfig, span: Span, live: Location | None) -> Scores:
     """
     import tensorflow as tf
 
+    logging.getLogger("absl").setLevel(logging.WARNING)  # ML Metadata would announce each connection
     try:
         return _compare(config, span, live)
     except (tf.errors.OpError, OSError, KeyError) as error:
