@@ -7,7 +7,7 @@ The fitted results of both are compared: the vocabulary files, and the transform
 Seconds of nodes are those of the metadata; the rest of the wall time is imports, the plan and the report.
 
 python -m benchmarks.spans                                  ten spans of 200,000 rows x 20 columns
-python -m benchmarks.spans --rows 2000 --rounds 3           small spans: not slower than from scratch
+python -m benchmarks.spans --rows 2000 --rounds 3 --warm-epochs 4     small spans: not slower than from scratch
 python -m benchmarks.spans --home FOLDER --prepare          writes nine spans and trains on them; measures nothing
 python -m benchmarks.spans --home FOLDER                    the rest of it, for a machine that is quiet only for minutes
 """
