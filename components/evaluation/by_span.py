@@ -15,6 +15,9 @@ import numpy as np
 import numpy.typing as npt
 import tensorflow as tf
 
+from components.evaluation import comparison
+from components.evaluation.comparison import Paired
+from components.records import manifest
 from components.records.manifest import Manifest, Shard
 
 _SIGNATURE = "serving_default"
@@ -32,6 +35,14 @@ class SpanScore:
     values: tuple[float, ...]  # nan without records, or if quantities do not differ
 
 
+@dataclass(frozen=True)
+class SpanPair:
+    """Two models on the same records."""
+
+    score: SpanScore
+    paired: Paired
+
+
 def compare(
     models: Sequence[Path], examples: Path, written: Manifest, split: str, span: str
 ) -> tuple[SpanScore, SpanScore]:
@@ -45,19 +56,51 @@ def compare(
         span: name of the span, as in the names of its shards.
     """
     shards = written.shards_of(split)
-    is_newest = [f"/data_tfrecord-{span}-" in shard.name for shard in shards]
-    newest, others = (
-        [shard for shard, newest in zip(shards, is_newest, strict=True) if newest is part] for part in (True, False)
-    )
-    of_newest, of_all = [], []
+    of_span = [shard for shard in shards if manifest.span_of(shard.name) == span]
+    others = [shard for shard in shards if manifest.span_of(shard.name) != span]
+    newest, everything = [], []
     for model in models:
-        signature = (loaded := tf.saved_model.load(str(model))).signatures[_SIGNATURE]
-        found = [_predicted(signature, examples, part, written.label) for part in (newest, others)]
-        of_newest.append(found[0])
-        of_all.append(_joined(found))
-        del loaded  # it held the variables of the signature
-    is_class = any(labels.dtype == object for labels, _ in of_all)
-    return _score(of_newest, is_class=is_class), _score(of_all, is_class=is_class)
+        found = _on(model, examples, (of_span, others), written.label)
+        newest.append(found[0])
+        everything.append(_joined(found))
+    is_class = any(labels.dtype == object for labels, _ in everything)
+    return _score(newest, is_class=is_class), _score(everything, is_class=is_class)
+
+
+def pair(models: tuple[Path, Path], examples: Path, written: Manifest, split: str, span: str) -> SpanPair:
+    """Returns two models on the records of one span, and record by record: the first as candidate.
+
+    Args:
+        models: folders of two exported models.
+        examples: folder of the Examples artifact.
+        written: its manifest.
+        split: whose records are predicted.
+        span: name of the span, as in the names of its shards.
+    """
+    shards = [shard for shard in written.shards_of(split) if manifest.span_of(shard.name) == span]
+    found = [_on(model, examples, [shards], written.label)[0] for model in models]
+    labels, candidate = found[0]
+    is_class = labels.dtype == object
+    return SpanPair(_score(found, is_class=is_class), _paired(labels, candidate, found[1][1], is_class=is_class))
+
+
+def _on(model: Path, examples: Path, parts: Sequence[Sequence[Shard]], label: str) -> list[tuple[Values, Values]]:
+    """Returns labels and predictions of a model on each of some lists of shards."""
+    signature = (loaded := tf.saved_model.load(str(model))).signatures[_SIGNATURE]
+    found = [_predicted(signature, examples, shards, label) for shards in parts]
+    del loaded  # it held the variables of the signature
+    return found
+
+
+def _paired(labels: Values, candidate: Values, baseline: Values, *, is_class: bool) -> Paired:
+    total = Paired()
+    for label, one, other in zip(labels.tolist(), candidate.tolist(), baseline.tolist(), strict=True):
+        total = total.added(
+            comparison.of_class(candidate=one == label, baseline=other == label)
+            if is_class
+            else comparison.of_quantity(label, one, other)
+        )
+    return total
 
 
 def accuracy(labels: Values, predicted: Values) -> float:

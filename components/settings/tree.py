@@ -19,6 +19,7 @@ from components.settings.gate import Gate
 from components.settings.gc import Gc
 from components.settings.ingest import Ingest
 from components.settings.input import Input
+from components.settings.notify import Notify
 from components.settings.push import Push
 from components.settings.section import NOT_IN_KEY, Section, checked
 from components.settings.train import Train
@@ -54,6 +55,7 @@ class Settings(Section):
     engine: Engine = Engine()
     gc: Gc = Gc()
     watch: Watch = Watch()
+    notify: Notify = Notify()
 
     def section(self, name: str) -> dict[str, Any]:
         """Returns one section as plain values, for cache keys and node parameters."""

@@ -184,13 +184,16 @@ def run_now(
 ) -> None:
     """Run a tick of this moment, wait for its end and exit with its code."""
     from components.errors import PenstockError
+    from pipelines.notify.scheduler import ScheduleNotifier
     from pipelines.schedule.clock import SystemClock
     from pipelines.schedule.serve import Scheduler
 
     ledger, found = _open(task, root, state, name, settings_file)
     clock = SystemClock()
     with clock.signals():
-        ended = Scheduler(lambda: [ledger.file.parent], clock, typer.echo).run_by_hand(ledger, found.name)
+        notifier = ScheduleNotifier(clock.now, typer.echo)
+        scheduler = Scheduler(lambda: [ledger.file.parent], clock, typer.echo, notify=notifier.ended)
+        ended = scheduler.run_by_hand(ledger, found.name)
     code = 128 + clock.stopped_by if clock.stopped_by else ended.exit_code
     raise typer.Exit(PenstockError.exit_code if code is None else code)
 
@@ -203,6 +206,7 @@ def serve(
     ] = 1,
 ) -> None:
     """Wake up and run what is due, until Ctrl-C or SIGTERM; runs are stopped with it and go on with the next one."""
+    from pipelines.notify.scheduler import ScheduleNotifier
     from pipelines.schedule import view
     from pipelines.schedule.clock import SystemClock
     from pipelines.schedule.serve import Scheduler
@@ -210,7 +214,10 @@ def serve(
     clock, places = SystemClock(), _places(folders)
     with clock.signals():
         typer.echo(f"scheduler for {', '.join(map(str, places))}: {len(view.folders(places))} roots with schedules")
-        Scheduler(lambda: view.folders(places), clock, typer.echo, at_once=at_once).run()
+        notifier = ScheduleNotifier(clock.now, typer.echo)
+        Scheduler(
+            lambda: view.folders(places), clock, typer.echo, at_once=at_once, notify=notifier.ended, look=notifier.look
+        ).run()
     raise typer.Exit(128 + clock.stopped_by)
 
 

@@ -273,8 +273,7 @@ def _run_json(run: "Run") -> dict[str, Any]:
     from dataclasses import asdict
 
     shown = asdict(run)
-    shown["log"] = str(run.log) if run.log else None
-    return shown
+    return {**shown, **{name: str(file) if file else None for name, file in (("log", run.log), ("report", run.report))}}
 
 
 def _ran(run: "Run") -> str:

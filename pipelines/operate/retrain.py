@@ -7,9 +7,9 @@ The run is that of `penstock run`, with the window's spans in `ingest.spans` and
 """
 
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from contextlib import closing
-from dataclasses import dataclass, field, replace
+from dataclasses import asdict, dataclass, field, replace
 from datetime import datetime, timezone, tzinfo
 from typing import TYPE_CHECKING, Any
 
@@ -24,17 +24,19 @@ from components.storage.location import Location, location
 from pipelines.config import RunConfig
 from pipelines.journal import calls
 from pipelines.journal.calls import Origin
-from pipelines.operate import ticks, window
+from pipelines.operate import start, ticks, window
+from pipelines.operate.start import Start
 from pipelines.operate.ticks import Attempt, Outcome, TickLedger
 from pipelines.operate.window import Window
 
 if TYPE_CHECKING:  # at run time, imported only by a tick that is not done
+    from pipelines.operate.cold_check import ColdCheck
     from pipelines.operate.newest_span import Scores
+    from pipelines.orchestration.plan import Request
     from pipelines.report.facts import RunFacts
     from pipelines.run import RunResult
 
 _POLL_SECONDS = 10.0
-_LIVE, _NONE = "live", "none"
 _OUTCOMES: dict[int, Outcome] = {
     NotBlessed.exit_code: "not better",
     GateStopped.exit_code: "gate stopped",
@@ -61,14 +63,6 @@ class RetrainRequest:
     accept: tuple[str, ...] = ()  # findings of the Gate
     because: str = ""
     origin: Origin = field(default_factory=Origin)  # the run that this is a call of
-
-
-@dataclass(frozen=True)
-class _Start:
-    """What training starts from."""
-
-    warm_start: str  # the setting
-    text: str  # why
 
 
 def retrain(config: RunConfig, request: RetrainRequest, say: Say, pause: Callable[[float], None] = time.sleep) -> int:
@@ -103,7 +97,8 @@ class _Tick:
     ) -> None:
         self._config, self._request, self._ledger, self._window = config, request, ledger, found
         self._started, self._say, self._key = started, say, ""
-        self._start, self._has_run = _Start("", ""), False
+        self._start, self._is_settled, self._has_run = Start("", ""), False, False
+        self._check: ColdCheck | None = None
         self._look()
 
     def go(self, pause: Callable[[float], None]) -> int:
@@ -129,8 +124,10 @@ class _Tick:
         self._announce()
         return self._run(config)
 
-    def _chosen(self, config: RunConfig) -> _Start:
-        return _start(config, self._ledger, self._ledger.trained(self._span, self._key))
+    def _chosen(self, config: RunConfig) -> Start:
+        if self._is_settled:
+            return self._start
+        return start.choose(config, self._ledger, self._ledger.trained(self._span, self._key))
 
     def _settled(self, config: RunConfig) -> RunConfig:
         """Decides again under the lock of the root: other calls may have trained and pushed before this one had it."""
@@ -142,18 +139,18 @@ class _Tick:
         return _with(config, "train", warm_start=chosen.warm_start)
 
     def _run(self, config: RunConfig) -> int:
-        from pipelines import run  # a third of the time of a tick that is done
         from pipelines.orchestration.plan import Request
         from pipelines.retention import collect
 
         nodes = Request(last=self._request.last, accept=self._request.accept, because=self._request.because)
         if self._request.dry_run:
+            from pipelines import run  # a third of the time of a tick that is done
+
             return run.dry_run(_with(config, "train", warm_start=self._start.warm_start), nodes)
         self._has_run = True
-        result = run.run(
-            config, nodes, wait=self._request.wait, take_over=self._request.take_over,
-            settled=lambda: self._settled(config), origin=self._origin(),
-        )  # fmt: skip
+        result = self._checked(config, nodes) if self._start.is_checked else None
+        if result is None:  # else a training of the check failed
+            result = self._pipeline(config, replace(nodes, start=self._start.text if self._is_settled else ""))
         if self._request.last and result.exit_code == 0:
             self._say(f"span {self._span}: up to {self._request.last}")
             return 0
@@ -161,11 +158,49 @@ class _Tick:
         attempt = self.record_result(result)  # first: a process that is killed while it compares has its verdict
         if scores := self._compared(config, result):
             self._ledger.add_scores(attempt, scores)
-        if before and (changed := _changed_classes(before.classes, attempt.classes)):
+        if before and (changed := start.changed_classes(before.classes, attempt.classes)):
             self._say(changed)
         collect.after_tick(config, self._say)
         self._say(self._last_line(attempt))
         return result.exit_code
+
+    def _pipeline(self, config: RunConfig, nodes: "Request") -> "RunResult":
+        from pipelines import run  # a third of the time of a tick that is done
+
+        return run.run(
+            config, nodes, wait=self._request.wait, take_over=self._request.take_over,
+            settled=lambda: self._settled(config), origin=self._origin(),
+        )  # fmt: skip
+
+    def _checked(self, config: RunConfig, nodes: "Request") -> "RunResult | None":
+        """Trains with a warm and with a cold start, and decides which model goes on; returns a run that failed.
+
+        Nothing is kept before the verdict: a call that continues a killed one finds both models, and decides the same.
+        """
+        from pipelines.operate import cold_check
+
+        if not cold_check.is_reached(config, nodes.last):
+            return None
+        models: list[Location] = []
+        for is_cold in (False, True):
+            if is_cold:
+                warm, self._is_settled = self._start, True
+                self._start = Start(start.NONE, "cold start, to compare with the warm start")
+                self._say(self._start.text)
+            result = self._pipeline(config, replace(nodes, last="Trainer"))
+            if result.exit_code or result.facts is None:
+                return result
+            if not is_cold and not (self._start.is_checked and result.facts.warm_start):
+                return None  # there was no model to start from, or another call has trained this tick
+            models.append(location(result.facts.trained))
+        try:
+            self._check = cold_check.compare(config, self._window.spans[-1], models)
+            why_not = "it has no test records, or none on this machine"
+        except Exception as reason:  # noqa: BLE001 - the warm start is what would have been trained without the check
+            why_not = redact(str(reason)) or type(reason).__name__
+        self._start = cold_check.decided(warm, self._check, why_not)
+        self._say(self._start.text)
+        return None
 
     def note(self, exit_code: int, reason: str, **more: Any) -> None:
         """Publishes this call in the journal of runs, if it ended before its run began."""
@@ -176,11 +211,11 @@ class _Tick:
             call.end(exit_code, reason, **{name: value for name, value in more.items() if value is not None})
 
     def _origin(self) -> Origin:
-        """Returns the origin with the span in its command: started again later, it is the same tick."""
-        command = self._request.origin.command
-        if not command or self._request.span or self._request.at:
-            return self._request.origin
-        return replace(self._request.origin, command=(command[0], "--span", self._span, *command[1:]))
+        """Returns the origin with the span, also in its command: started again later, it is the same tick."""
+        origin = replace(self._request.origin, span=self._span)
+        if not origin.command or self._request.span or self._request.at:
+            return origin
+        return replace(origin, command=(origin.command[0], "--span", self._span, *origin.command[1:]))
 
     def record(self, outcome: Outcome, reason: str, exit_code: int, **more: Any) -> Attempt:
         """Publishes this attempt in the ledger."""
@@ -189,7 +224,7 @@ class _Tick:
             exit_code=exit_code, started=self._started, ended=_now(), run=self._request.origin.run,
             spans=tuple((span.text, span.version) for span in self._window.spans),
             missing=tuple(self._window.gaps_text.split(", ")) if self._window.gaps else (),
-            warm_start=self._start.warm_start, start=self._start.text,
+            warm_start=self._start.warm_start, start=self._start.text, check=asdict(self._check) if self._check else {},
             against=str(self._folder_before or ""), **more,
         )  # fmt: skip
         self._ledger.add(attempt)
@@ -200,10 +235,12 @@ class _Tick:
         from pipelines.operate import newest_span
 
         # If the Evaluator has not run, this model may be the live one already: a call before was killed after the push.
-        if result.exit_code not in (0, NotBlessed.exit_code) or "Evaluator" not in _ran(result.facts):
+        facts = result.facts
+        if facts is None or result.exit_code not in (0, NotBlessed.exit_code) or "Evaluator" not in _ran(facts):
             return {}
         try:
-            scores = newest_span.compare(config, self._window.spans[-1], self._folder_before)
+            model = location(facts.trained)
+            scores = newest_span.compare(config, self._window.spans[-1], model, self._folder_before)
         except Exception as reason:  # noqa: BLE001 - it decides nothing: the verdict stands
             self._say(f"the newest span is not compared apart: {redact(str(reason)) or type(reason).__name__}")
             return {}
@@ -301,7 +338,7 @@ class _Tick:
 
     def _last_line(self, attempt: Attempt) -> str:
         said = {
-            "pushed": f"pushed version {attempt.version}, {_base_text(attempt)}",
+            "pushed": f"pushed version {attempt.version}, {start.base_text(attempt)}",
             "up to date": f"up to date, {self._live()}",
             "withdrawn": f"{_WITHDRAWN}; {self._live()}",
         }
@@ -347,47 +384,6 @@ def _with(config: RunConfig, section: str, **values: Any) -> RunConfig:
     """Returns a configuration with other settings in one section."""
     changed = getattr(config.settings, section).model_copy(update=values)
     return replace(config, settings=config.settings.model_copy(update={section: changed}))
-
-
-def _start(config: RunConfig, ledger: TickLedger, before: Attempt | None) -> _Start:
-    """Returns what training starts from; a tick that has trained before starts from the same.
-
-    Args:
-        config: the pipeline.
-        ledger: the earlier ticks.
-        before: the attempt of this tick that has trained.
-    """
-    train = config.settings.train
-    chosen = train.warm_start if "warm_start" in train.model_fields_set else _LIVE
-    if before is not None:
-        return _Start(before.warm_start, before.start)
-    if chosen == _NONE:
-        return _Start(_NONE, "cold start: train.warm_start = none")
-    if train.cold_every and (count := ledger.trained_since_cold_start()) >= train.cold_every:
-        return _Start(
-            _NONE, f"cold start: {count} trainings since the last one (train.cold_every = {train.cold_every})"
-        )
-    return _Start(chosen, f"warm start from {'the live model, if there is one' if chosen == _LIVE else chosen}")
-
-
-def _base_text(attempt: Attempt) -> str:
-    """Says what a model was trained from."""
-    if attempt.has_base:
-        return f"warm start from {'the live model' if attempt.warm_start == _LIVE else attempt.warm_start}"
-    return attempt.start if attempt.warm_start == _NONE else "cold start: no earlier model"
-
-
-def _changed_classes(old: Sequence[str], new: Sequence[str]) -> str:
-    """Says which classes appeared and vanished, and what a warm start does with them; empty if none did."""
-    appeared, vanished = sorted({*new} - {*old}), sorted({*old} - {*new})
-    if not old or not new or not (appeared or vanished):
-        return ""
-    parts = [
-        f"new: {', '.join(appeared)} (weights start from random values)" if appeared else "",
-        f"gone: {', '.join(vanished)} (weights dropped)" if vanished else "",
-        "a renamed class counts as both" if appeared and vanished else "",
-    ]
-    return f"classes: {'; '.join(filter(None, parts))}"
 
 
 def _ran(facts: "RunFacts | None") -> set[str]:

@@ -77,6 +77,8 @@ class RunFacts:
     curves: Mapping[str, Mapping[str, tuple[float, ...]]] = field(default_factory=dict)  # metric -> split -> per epoch
     best_epoch: int | None = None  # counted from 0
     warm_start: tuple[tuple[str, str], ...] = ()  # weight, and whether it was copied, mapped or fresh
+    start: str = ""  # which of a warm and a cold start was better, if both were trained
+    trained: str = ""  # folder of the model
     samples_per_second: float | None = None  # of training
     training: TrainingFacts | None = None
     tensorboard: str | None = None  # folder of its logs

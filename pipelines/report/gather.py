@@ -60,6 +60,8 @@ def facts(
         gate_problems=_gate_problems(error),
         blessed=blessed,
         drift=getattr(error, "drift", None) or results.get("Gate", {}).get("drift", {}),
+        start=planned.start,
+        trained=str(outputs["Trainer"]["model"].uri) if "model" in outputs.get("Trainer", {}) else "",
         samples_per_second=results.get("Trainer", {}).get("samples_per_second"),
         model_path=pushed.get("destination"),
         model_version=pushed.get("version"),

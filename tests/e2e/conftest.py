@@ -199,14 +199,14 @@ class Pipeline:
         """Returns the last execution of a node."""
         return next(self.store().executions(node))
 
-    def wait_until_running(self, node: str, process: Process) -> None:
-        """Waits until the metadata says that a node is running."""
+    def wait_until_running(self, node: str, process: Process, after: int = 0) -> None:
+        """Waits until the metadata says that a node is running, by a later execution than one with a given id."""
 
         def running() -> bool:
             if not (self.root / "metadata.db").exists():
                 return False
             newest = next(self.store().executions(node), None)
-            return newest is not None and newest.state == "RUNNING"
+            return newest is not None and newest.state == "RUNNING" and newest.id > after
 
         wait_until(running, process)
 

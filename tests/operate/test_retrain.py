@@ -19,7 +19,7 @@ from pipelines import config, run
 from pipelines.config import RunConfig
 from pipelines.journal import calls
 from pipelines.journal.calls import Origin
-from pipelines.operate import retrain, ticks, window
+from pipelines.operate import retrain, start, ticks, window
 from pipelines.operate.retrain import RetrainRequest
 from pipelines.operate.ticks import Attempt
 from pipelines.orchestration import schema
@@ -194,7 +194,12 @@ def test_settings_that_do_not_shape_the_model_change_nothing(data: Data) -> None
     data.write("2026-11-03")
     data.record()
 
-    assert data.retrain("ingest.gaps=allow 3", "ingest.late=wait", "train.cold_every=5", "engine.runner=flink") == 0
+    assert (
+        data.retrain(
+            "ingest.gaps=allow 3", "ingest.late=wait", "train.cold_every=5", "train.cold_check=1", "engine.runner=flink"
+        )
+        == 0
+    )
 
 
 def test_an_older_span_does_not_replace_a_newer_model(data: Data) -> None:
@@ -209,11 +214,36 @@ def test_an_older_span_does_not_replace_a_newer_model(data: Data) -> None:
     assert data.attempts() == [("skipped", 10)]
 
 
+def test_every_second_training_is_checked(data: Data) -> None:
+    """The ledger counts, from the last check or cold start; a tick that has trained before is not checked again."""
+    chosen, ledger, starts = data.config("train.cold_check=2"), ticks.of(data.config()), []
+    for day, has_base in enumerate([False, True, True, True, False, True]):
+        starts.append(start.choose(chosen, ledger, None))
+        check = {"metric": "accuracy"} if starts[-1].is_checked else {}
+        ledger.add(
+            Attempt(
+                span=f"2026-11-0{day + 1}", place=day, key="", outcome="pushed", reason="", exit_code=0,
+                started=f"{day}", ended=f"{day}", has_base=has_base, has_trained=True, check=check,
+                warm_start="live" if has_base else "none",
+            )
+        )  # fmt: skip
+
+    assert [each.is_checked for each in starts] == [False, False, True, False, True, False]
+    assert {each.warm_start for each in starts} == {"live"}
+    assert starts[2].text == (
+        "warm start from the live model, if there is one; a cold start is trained, too, and compared "
+        "(train.cold_check = 2)"
+    )
+    assert not start.choose(chosen, ledger, ledger.trained("2026-11-03", "")).is_checked
+    assert start.choose(data.config("train.cold_check=2", "train.cold_every=2"), ledger, None).warm_start == "none"
+    assert not start.choose(data.config("train.cold_check=1", "train.warm_start=none"), ledger, None).is_checked
+
+
 def test_every_third_training_is_cold(data: Data) -> None:
     """The ledger counts; a tick that has trained before starts from the same as then."""
     chosen, ledger, starts = data.config("train.cold_every=3"), ticks.of(data.config()), []
     for day, has_base in enumerate([False, True, True, False]):
-        starts.append(retrain._start(chosen, ledger, None))
+        starts.append(start.choose(chosen, ledger, None))
         ledger.add(
             Attempt(
                 span=f"2026-11-0{day + 1}", place=day, key="", outcome="pushed", reason="", exit_code=0, started="",
@@ -221,10 +251,10 @@ def test_every_third_training_is_cold(data: Data) -> None:
             )
         )  # fmt: skip
 
-    assert [start.warm_start for start in starts] == ["live", "live", "live", "none"]
+    assert [each.warm_start for each in starts] == ["live", "live", "live", "none"]
     assert starts[-1].text == "cold start: 3 trainings since the last one (train.cold_every = 3)"
-    assert retrain._start(chosen, ledger, ledger.trained("2026-11-04", "")).warm_start == "none"
-    assert retrain._start(chosen, ledger, None).warm_start == "live"
+    assert start.choose(chosen, ledger, ledger.trained("2026-11-04", "")).warm_start == "none"
+    assert start.choose(chosen, ledger, None).warm_start == "live"
 
 
 @pytest.mark.parametrize(
@@ -239,7 +269,7 @@ def test_every_third_training_is_cold(data: Data) -> None:
 )
 def test_changed_classes_are_named(old: list[str], new: list[str], text: str) -> None:
     """Order does not matter: warm start finds them by name."""
-    assert retrain._changed_classes(old, new) == text
+    assert start.changed_classes(old, new) == text
 
 
 def test_bad_data_is_in_the_ledger(data: Data) -> None:

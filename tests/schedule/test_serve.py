@@ -12,9 +12,10 @@ from typing import Any
 
 import pytest
 
-from components.errors import DiskFull, Locked
+from components.errors import DiskFull, Locked, PenstockError
 from pipelines.schedule import processes, view
 from pipelines.schedule.ledger import ScheduleLedger
+from pipelines.schedule.outcome import result_of
 from pipelines.schedule.policy import TickRecord
 from pipelines.schedule.processes import Child, RetrainCommand
 from pipelines.schedule.schedule import PipelineSchedule
@@ -288,6 +289,75 @@ def test_a_folder_that_is_gone(bench: Bench, nightly: Nightly, at: At) -> None:
     Scheduler(lambda: [folder], bench.clock, bench.said.append).step()
 
     assert (bench.newest().state, "/nowhere" in bench.newest().reason) == ("failed", True)
+
+
+@pytest.mark.parametrize("gone", ["schedule", "file"])
+def test_a_schedule_that_is_removed_during_its_run(gone: str, bench: Bench, tmp_path: Path, nightly: Nightly) -> None:
+    """The run goes on and has its place; after it, ticks of other pipelines are started."""
+    other = ScheduleLedger(tmp_path / "other" / ".penstock")
+    other.put(nightly(name="stock", since=bench.ledger.find("sales").since))
+    folders = [bench.ledger.file.parent, other.file.parent]
+    scheduler = Scheduler(lambda: folders, bench.clock, bench.said.append, start=bench.runs.start)
+    scheduler.step()
+    if gone == "schedule":
+        bench.ledger.remove("sales")
+    else:
+        folders.pop(0)
+    scheduler.step()
+    during = [each.state for each in other.ticks("stock")]
+    bench.runs.finish()
+    scheduler.step()
+
+    assert (during, [each.state for each in other.ticks("stock")]) == (["queued"], ["running"])
+
+
+def test_roots_take_turns(bench: Bench, tmp_path: Path, nightly: Nightly) -> None:
+    """A root whose runs take longer than its interval, and wait in a queue, leaves room for another one."""
+    other = ScheduleLedger(tmp_path / "other" / ".penstock")
+    for ledger in (bench.ledger, other):
+        ledger.put(nightly(since=bench.ledger.find("sales").since, overlap="queue"))
+    folders = [bench.ledger.file.parent, other.file.parent]
+    scheduler, running = Scheduler(lambda: folders, bench.clock, bench.said.append, start=bench.runs.start), []
+    for _ in range(4):
+        scheduler.step()
+        bench.clock.time += NEXT
+        running += [
+            ledger for ledger in (bench.ledger, other) for each in ledger.open_ticks() if each.state == "running"
+        ]
+        bench.runs.finish()
+
+    assert running == [bench.ledger, other] * 2
+
+
+def test_a_run_by_hand_whose_schedule_is_removed(bench: Bench) -> None:
+    """It is waited for, and the error says where its result is."""
+
+    def start(command: RetrainCommand) -> Child:
+        bench.ledger.remove("sales")
+        child = bench.runs.start(command)
+        bench.runs.finish()
+        return child
+
+    scheduler = Scheduler(lambda: [bench.ledger.file.parent], bench.clock, bench.said.append, start=start)
+    with pytest.raises(PenstockError, match="its schedule was removed while the tick ran"):
+        scheduler.run_by_hand(bench.ledger, "sales")
+
+
+def test_a_root_that_cannot_be_read_keeps_no_run_alive(bench: Bench) -> None:
+    """A scheduler that is stopped stops its runs also if it can no longer read their ledger."""
+    scheduler = bench.scheduler()
+    scheduler.step()
+    bench.ledger.file.write_bytes(b"not a database")
+    scheduler.stop()
+
+    assert bench.runs.children[0].wait(60) == -signal.SIGTERM
+    assert any("the schedules cannot be read" in line for line in bench.said)
+
+
+def test_every_signal_is_an_end() -> None:
+    """A real-time signal has no name."""
+    assert result_of(-signal.SIGKILL, ()).reason == "its process was killed by SIGKILL"
+    assert result_of(-40, ()).reason == "its process was killed by signal 40"
 
 
 def test_a_run_by_hand_is_waited_for(bench: Bench, at: At) -> None:

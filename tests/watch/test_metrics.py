@@ -97,3 +97,13 @@ def test_a_file_that_cannot_be_written_is_a_warning(runs: Any, tmp_path: Path, c
         (tmp_path / "gone").rmdir()
 
     assert "penstock-image.prom: cannot be written: No such file or directory" in capfd.readouterr().err
+
+
+def test_a_damaged_schedule_changes_no_result(runs: Any, capsys: pytest.CaptureFixture[str]) -> None:
+    """The metrics are not written, which is a warning: the run before has succeeded."""
+    with metrics.updated(runs.config):
+        runs.call("R")
+        (runs.config.notes / "schedule.db").write_bytes(b"not a database")
+
+    assert not metrics.file_of(runs.config).exists()
+    assert "metrics.prom: cannot be written" in "".join(capsys.readouterr())

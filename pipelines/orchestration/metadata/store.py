@@ -24,6 +24,7 @@ from components.serving.live import LiveModel
 from components.storage.location import Location, location
 from pipelines.config import metadata_server
 from pipelines.config.metadata_server import Server
+from pipelines.journal import run_id
 
 FINGERPRINT = "fingerprint"
 LEDGER = "ledger"
@@ -95,10 +96,10 @@ class Store:
         return (execution for execution in self.executions(node) if execution.state == "COMPLETE")
 
     def by_run(self, newest: int | None = None) -> dict[str, list[Execution]]:
-        """Returns the executions of each run, oldest first, by the name of its pipeline_run context, newest run first.
+        """Returns the executions of each call of runs, oldest first, by the name of its pipeline_run context.
 
         Args:
-            newest: how many runs; None: all.
+            newest: how many runs, each with all its calls; None: all.
         """
         prefix = f"{self._pipeline}."
         contexts = [each for each in self._store.get_contexts_by_type("node") if each.name.startswith(prefix)]
@@ -107,15 +108,18 @@ class Store:
             for context in contexts
             for execution in self._store.get_executions_by_context(context.id)
         }
-        runs: dict[str, list[Execution]] = {}
+        found: dict[str, list[Execution]] = {}
+        runs: set[str] = set()
         # Of a server's database, also the runs of other pipelines.
         for context in sorted(self._store.get_contexts_by_type("pipeline_run"), key=lambda each: each.id, reverse=True):
-            found = [each for each in self._store.get_executions_by_context(context.id) if each.id in nodes]
-            if found:
-                runs[context.name] = [_execution(each, nodes[each.id]) for each in sorted(found, key=lambda e: e.id)]
-            if len(runs) == newest:
-                break
-        return runs
+            run = run_id.of_context(context.name)
+            if newest is not None and len(runs) >= newest and run not in runs:
+                continue  # older calls of a run may follow: Airflow starts one per node
+            mine = [each for each in self._store.get_executions_by_context(context.id) if each.id in nodes]
+            if mine:
+                runs.add(run)
+                found[context.name] = [_execution(each, nodes[each.id]) for each in sorted(mine, key=lambda e: e.id)]
+        return found
 
     def pipelines(self) -> list[str]:
         """Returns the names of all pipelines in the database."""
