@@ -98,6 +98,15 @@ def _newest(folder: Path) -> Path:
 
 
 @dataclass(frozen=True)
+class Round:
+    """What was measured once: seconds per node, wall time and accuracy, and whether the fitted results are equal."""
+
+    growing: Mapping[str, float]
+    scratch: Mapping[str, float]
+    is_equal: bool
+
+
+@dataclass(frozen=True)
 class Contest:
     """What is compared."""
 
@@ -112,16 +121,16 @@ class Contest:
             write_span(home / "data", number, self.rows)
         retrain(home / "growing", home / "data", self.spans - 1, self.epochs)
 
-    def measure(self, home: Path) -> tuple[dict[str, float], dict[str, float], bool]:
-        """Returns what one new span took, what all took from scratch, and whether the fitted results are equal."""
+    def measure(self, home: Path) -> Round:
+        """Retrains on one new span, and from scratch."""
         write_span(home / "data", self.spans, self.rows)
         growing = retrain(home / "growing", home / "data", self.spans, self.warm_epochs)
         scratch = retrain(home / "scratch", home / "data", self.spans, self.epochs)
-        return growing, scratch, fitted(home / "growing") == fitted(home / "scratch")
+        return Round(growing, scratch, fitted(home / "growing") == fitted(home / "scratch"))
 
-    def show(self, rounds: Sequence[tuple[dict[str, float], dict[str, float], bool]]) -> None:
+    def show(self, rounds: Sequence[Round]) -> None:
         """Prints a table with the medians, and the result for each target."""
-        growing, scratch = (_medians([each[side] for each in rounds]) for side in (0, 1))
+        growing, scratch = _medians([each.growing for each in rounds]), _medians([each.scratch for each in rounds])
         nodes = sorted({*growing, *scratch} - {_WALL, _ACCURACY}, key=lambda node: -scratch.get(node, 0.0))
         groups = {node: [node] for node in nodes} | {"Ingest, StatisticsGen, Transform": _NODES, "all nodes": nodes}
         groups[_WALL] = [_WALL]
@@ -137,7 +146,7 @@ class Contest:
         for name, target in targets.items():
             limit = target if is_large else _SMALL_TARGET
             print(f"{'reached' if ratios[name] <= limit else 'MISSED':<9}{name}, at most {limit}: {ratios[name]:.2f}")
-        print(f"{'reached' if all(each[2] for each in rounds) else 'MISSED':<9}fitted results are bit-equal")
+        print(f"{'reached' if all(each.is_equal for each in rounds) else 'MISSED':<9}fitted results are bit-equal")
 
 
 def _medians(runs: Sequence[Mapping[str, float]]) -> dict[str, float]:
