@@ -104,6 +104,9 @@ def show_run(run: RunName, root: Folder = "runs", name: PipelineName = None, as_
                 for node in found.nodes
             ),
         ])  # fmt: skip
+    for node in found.nodes:
+        for number, failure in enumerate(node.failures, 1):
+            typer.echo(f"{node.node}: try {number} failed: {failure}")
 
 
 @runs.command("compare")

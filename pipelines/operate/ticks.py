@@ -28,7 +28,7 @@ DONE: tuple[Outcome, ...] = ("pushed", "up to date", "withdrawn", "not better")
 SERVED: tuple[Outcome, ...] = ("pushed", "up to date")
 
 _FILE = re.compile(r"[\dT-]+\.json", re.ASCII)
-_NOT_THE_MODEL = ("engine", "gc", "notify", "watch")  # sections of the settings that no model depends on
+_NOT_THE_MODEL = ("engine", "gc", "notify", "retry", "watch")  # sections of the settings that no model depends on
 
 
 @dataclass(frozen=True)

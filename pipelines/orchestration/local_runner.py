@@ -3,11 +3,12 @@
 for each node:  up to date ─► its outputs are published again, in state CACHED
                 due        ─► check shards ─► launch ─► audit ─► seal ─► published, in state COMPLETE
                               (on an object store, before and after: `staging.py`)
-                failed or unresolved ─► the run ends with that error
+                failed or unresolved ─► tried again if the error may be gone (`retries.py`), else the run ends with it
 """
 
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -35,7 +36,7 @@ from components.fitting import component as transform
 from components.storage import durable
 from components.training import interrupt
 from pipelines.config import RunConfig, metadata_server
-from pipelines.orchestration import keys, plan
+from pipelines.orchestration import keys, plan, retries
 from pipelines.orchestration.audit import Audit, ShardCheck, audit, records_read
 from pipelines.orchestration.metadata import store
 from pipelines.orchestration.outcome import NodeFacts
@@ -43,12 +44,22 @@ from pipelines.orchestration.plan import NodePlan, Plan
 from pipelines.orchestration.remote import object_filesystem
 from pipelines.orchestration.remote.lease import Lease
 from pipelines.orchestration.remote.staging import Staged, Stager, locations
+from pipelines.orchestration.retries import FailedTry
 from pipelines.orchestration.root import disk
 from pipelines.orchestration.runners import beam_translation, engines
 
 _NO_AUDIT = Audit()
-Started = Callable[[NodePlan], None]
-Finished = Callable[[NodeFacts], None]
+_TRY = "penstock.try"  # context type in MLMD: of a node that was tried again
+
+
+@dataclass(frozen=True)
+class Hooks:
+    """What the caller does while nodes run."""
+
+    started: Callable[[NodePlan], None]
+    failed: Callable[[NodePlan, FailedTry], None]  # a try that is repeated after a wait
+    clean: Callable[[], None]  # closes and deletes what such a try has left
+    finished: Callable[[NodeFacts], None]
 
 
 class LocalRunner:
@@ -58,8 +69,7 @@ class LocalRunner:
         self,
         config: RunConfig,
         planned: Plan,
-        started: Started,
-        finished: Finished,
+        hooks: Hooks,
         engine: engines.Prepared,
         context: str,
         lease: Lease | None = None,
@@ -69,13 +79,12 @@ class LocalRunner:
         Args:
             config: of the run.
             planned: what happens to each node.
-            started: called at the start of each node.
-            finished: called at its end.
+            hooks: called at the start and the end of each node, and when it is tried again.
             engine: runs Beam pipelines.
             context: name of the pipeline_run context in MLMD; a new one.
             lease: lock of a root on an object store.
         """
-        self._config, self._plan, self._started, self._finished = config, planned, started, finished
+        self._config, self._plan, self._hooks = config, planned, hooks
         self._shards, self._stager, self._engine = ShardCheck(), Stager(config, lease), engine
         self._context, self._lease = context, lease
 
@@ -94,31 +103,49 @@ class LocalRunner:
                 self._run_node(planned, each.pipeline_node, pipeline, deployment, connection)
 
     def _run_node(self, planned: NodePlan, node: Any, pipeline: Any, deployment: Any, connection: Any) -> None:
-        self._started(planned)
-        begun = time.monotonic()
+        self._hooks.started(planned)
+        begun, failures = time.monotonic(), []
+
+        def attempt(number: int) -> Audit:
+            if self._lease is not None:
+                self._lease.require()
+            if number > 1:
+                self._hooks.clean()
+            if planned.execution is not None:
+                return _reuse(planned, node, connection)
+            if number > 1:
+                _separate(node, f"{self._context}.{planned.node.id}.{number}")
+            return self._launch(planned, node, pipeline, deployment, connection)
+
+        def failed(tried: FailedTry) -> None:
+            failures.append(tried)
+            self._hooks.failed(planned, tried)
+
         try:
             if self._lease is not None:
                 self._lease.require()
-            if planned.execution is not None:
-                audited = _reuse(planned, node, connection)
-            else:
-                audited = self._launch(planned, node, pipeline, deployment, connection)
+            if planned.execution is None:
+                self._prepare(planned, node)
+            audited = retries.call(self._config.settings.retry, attempt, failed)
         except BaseException:
-            self._finished(_facts(planned, "failed", time.monotonic() - begun))
+            self._hooks.finished(_facts(planned, "failed", time.monotonic() - begun, failures))
             raise
         state = "cached" if planned.execution is not None else "ran"
-        self._finished(_facts(planned, state, time.monotonic() - begun, audited))
+        self._hooks.finished(_facts(planned, state, time.monotonic() - begun, failures, audited))
 
-    def _launch(self, planned: NodePlan, node: Any, pipeline: Any, deployment: Any, connection: Any) -> Audit:
+    def _prepare(self, planned: NodePlan, node: Any) -> None:
+        """Gives a node its parameters; once for all its tries, as a forced Trainer starts from the beginning once."""
         parameter = node.parameters.parameters[store.FINGERPRINT]
         parameter.field_value.string_value = orjson.dumps(planned.fingerprint).decode()
-        node_id = node.node_info.id
         for name, value in planned.parameters.items():
             node.parameters.parameters[name].field_value.string_value = value
-        if node_id == "Trainer":
+        if planned.node.id == "Trainer":
             self._provide_checkpoints(planned, node)
-        if node_id == "Transform":
+        if planned.node.id == "Transform":
             self._provide_spans(planned, node)
+
+    def _launch(self, planned: NodePlan, node: Any, pipeline: Any, deployment: Any, connection: Any) -> Audit:
+        node_id = planned.node.id
         inspector = _Inspector(self._config, self._shards, self._stager, self._engine)
         info = launcher.Launcher(
             pipeline_node=node,
@@ -147,6 +174,16 @@ class LocalRunner:
             durable.remove(self._config.spans)
         kept = {transform.KEPT: str(self._config.spans), transform.FINGERPRINT: keys.without_data(planned.fingerprint)}
         _configure(node, kept)
+
+
+def _separate(node: Any, name: str) -> None:
+    """Puts a try of a node into a context of its own: TFX uses an execution again that has all contexts of the node.
+
+    Outputs are in folders by the number of the execution, so each try has folders of its own.
+    """
+    contexts = node.contexts.contexts
+    spec = next((each for each in contexts if each.type.name == _TRY), None) or contexts.add()
+    spec.type.name, spec.name.field_value.string_value = _TRY, name
 
 
 def _configure(node: Any, values: Mapping[str, str]) -> None:
@@ -274,10 +311,15 @@ def _require_success(node_id: str, info: Any, connection: Any) -> None:
         raise PenstockError(f"{node_id} ended in state {state}: its inputs were not found in the metadata")
 
 
-def _facts(planned: NodePlan, state: str, seconds: float, audited: Audit = _NO_AUDIT) -> NodeFacts:
+def _facts(
+    planned: NodePlan, state: str, seconds: float, failures: Sequence[FailedTry], audited: Audit = _NO_AUDIT
+) -> NodeFacts:
     ledger = planned.execution.ledger if planned.execution is not None else None
     records = ledger["records_in"] if ledger else audited.entry.records_in if audited.entry else None
     facts = planned.execution.facts if planned.execution is not None else audited.facts
+    tries = f"{len(failures) + 1} tries: {', '.join(each.reason for each in failures)}" if failures else ""
     return NodeFacts(
-        planned.node.id, state, seconds, planned.reason, records, facts.get("samples_per_second"), facts.get("note", "")
-    )
+        planned.node.id, state, seconds, planned.reason, records, facts.get("samples_per_second"),
+        note="; ".join(filter(None, [tries, facts.get("note", "")])),
+        failures=tuple(f"{each.reason}: {each.message}" for each in failures),
+    )  # fmt: skip

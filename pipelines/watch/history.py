@@ -47,6 +47,7 @@ class NodeRun:
     reason: str = ""  # why it ran, or why it was up to date
     records: int | None = None  # that it read
     execution: int = 0  # its id in MLMD
+    failures: tuple[str, ...] = ()  # of the tries that failed and were repeated: why
 
 
 @dataclass(frozen=True)
@@ -198,6 +199,7 @@ def _nodes(executions: Sequence[Execution], made: Sequence[Call], *, is_open: bo
             reason=said.get("reason", ""),
             records=execution.ledger["records_in"] if execution.ledger else said.get("records"),
             execution=execution.id,
+            failures=tuple(said.get("failures", ())),
         )
 
 

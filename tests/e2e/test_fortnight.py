@@ -210,16 +210,12 @@ class Days:
 
     pipeline: Any
     home: Path
+    root: Path
     watched: Callable[..., str]
     outcomes: list[Outcome] = field(default_factory=list)
     outputs: list[str] = field(default_factory=list)
     weights: dict[int, bytes] = field(default_factory=dict)  # of each version
     accuracies: dict[int, float] = field(default_factory=dict)  # of each version on the hold-out
-
-    @property
-    def root(self) -> Path:
-        """The root."""
-        return Path(self.pipeline.root)
 
     def play(self, calls: Sequence[Call], *, kills: bool = True) -> None:
         """Makes some calls, one after another; without kills, those that would be killed are left out."""
@@ -321,7 +317,7 @@ def make_days(
     def make(name: str) -> Days:
         home = tmp_path_factory.mktemp(name)
         data = home / "logs" / "{YYYY}-{MM}-{DD}" / "v{VERSION}" / "*.csv.gz"
-        return Days(make_pipeline(data, home / "root", task="tabular"), home, watched)
+        return Days(make_pipeline(data, home / "root", task="tabular"), home, home / "root", watched)
 
     return make
 

@@ -62,7 +62,7 @@ def _runs(store: Store, mine: set[int]) -> list[frozenset[int]]:
     """Returns the executions of each run, of all its calls, that with the newest execution first."""
     found: dict[str, set[int]] = {}
     for context in store.client.get_contexts_by_type("pipeline_run"):
-        executions = {each.id for each in store.client.get_executions_by_context(context.id)}
+        executions = {each.id for each in store.executions_in(context.id)}
         found.setdefault(run_id.of_context(context.name), set()).update(mine & executions)
     return sorted(map(frozenset, filter(None, found.values())), key=max, reverse=True)
 

@@ -18,7 +18,7 @@ from typing import Any
 from apache_beam.runners.portability.portable_runner import JobServiceHandle, PortableRunner
 
 from components import errors, progress
-from components.errors import PenstockError
+from components.errors import JobFailed, PenstockError, WorkerLost
 from components.progress import Progress
 from components.training import interrupt
 from pipelines.engine import jobs
@@ -122,7 +122,7 @@ class _Watch:
         except BaseException as error:
             if self._submitted:
                 with interrupt.ignored():
-                    self._end(result, has_ended=isinstance(error, _JobFailed))
+                    self._end(result, has_ended=isinstance(error, JobFailed))
                     self._note.remove()
             raise
 
@@ -134,7 +134,7 @@ class _Watch:
         try:
             yield
         except grpc.FutureTimeoutError as error:  # no connection at all
-            raise PenstockError(
+            raise WorkerLost(
                 f"Beam's job server did not answer when the job of {self._node} was submitted; nothing was published. "
                 "Start the engine again (`penstock engine stop flink`, `penstock engine start flink`), and run again"
             ) from error
@@ -206,7 +206,7 @@ class _Watch:
     def _raise(self, error: BaseException) -> None:
         """Raises what ended the job: an error of ours, the last line of a worker's traceback, or what Beam says."""
         if _is_lost(error):
-            raise PenstockError(
+            raise WorkerLost(
                 f"Beam's job server stopped answering while {self._node} ran; the Flink job was cancelled and nothing "
                 "was published. Start the engine again (`penstock engine stop flink`, `penstock engine start flink`)"
             ) from error
@@ -220,7 +220,7 @@ class _Watch:
             raise errors.BadInput(
                 f"{self._node}: an object store refused a worker: {what}{_WORKERS_SETTINGS}"
             ) from error
-        raise _JobFailed(f"{self._node} failed on Flink (job {self._name}): {what}") from error
+        raise JobFailed(f"{self._node} failed on Flink (job {self._name}): {what}") from error
 
     @staticmethod
     def _raise_ours(text: str) -> None:
@@ -238,10 +238,6 @@ class _Watch:
             return self._flink.failure(self._job.id)
         except Unreachable:
             return ""
-
-
-class _JobFailed(PenstockError):
-    """The job has ended by itself."""
 
 
 def _message(text: str) -> str:
