@@ -107,6 +107,6 @@ def test_a_signal_within_a_try_ends_it_for_good(waits: list[float]) -> None:
         finally:
             raise ConnectionResetError("the store is away")
 
-    with interrupt.raised(), pytest.raises(Cancelled) as error:
+    with pytest.raises(Cancelled) as error, interrupt.raised():
         retries.call(POLICY, stopped, lambda _: None)
     assert (error.value.signum, tries, waits) == (signal.SIGTERM, [1], [])
