@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from components.errors import BadInput, Late, Locked, PenstockError, SettingsError, Skipped
+from components.errors import BadInput, DiskFull, Late, Locked, NotFinite, PenstockError, SettingsError, Skipped
 from components.ingest.survey import cached
 from components.serving import live
 from components.serving.live import LiveModel, Move
@@ -24,6 +24,7 @@ from pipelines.operate.retrain import RetrainRequest
 from pipelines.operate.ticks import Attempt
 from pipelines.orchestration import schema
 from pipelines.orchestration.outcome import NodeFacts
+from pipelines.orchestration.plan import Request
 from pipelines.orchestration.root import lock
 from pipelines.report.facts import RunFacts
 from pipelines.run import RunResult
@@ -237,6 +238,28 @@ def test_every_second_training_is_checked(data: Data) -> None:
     assert not start.choose(chosen, ledger, ledger.trained("2026-11-03", "")).is_checked
     assert start.choose(data.config("train.cold_check=2", "train.cold_every=2"), ledger, None).warm_start == "none"
     assert not start.choose(data.config("train.cold_check=1", "train.warm_start=none"), ledger, None).is_checked
+
+
+@pytest.mark.parametrize(("code", "warm_start"), [(NotFinite.exit_code, "live"), (DiskFull.exit_code, None)])
+def test_a_cold_start_that_diverges(data: Data, code: int, warm_start: str | None) -> None:
+    """The tick goes on with the warm start; any other failure of that training is one of the tick."""
+    data.write("2026-11-03")
+    chosen, request = data.config("train.cold_check=1"), RetrainRequest("2026-11-03")
+    found = retrain._resolve(chosen, request, request.span)
+
+    class Tick(retrain._Tick):
+        def _pipeline(self, *_: Any) -> RunResult:
+            code_of_run = code if self._is_settled else 0
+            return RunResult(code_of_run, RunFacts("t", "t", "", 1.0, "", code_of_run, (), warm_start="base"))
+
+    data.record(day="2026-11-02")
+    tick = Tick(chosen, request, ticks.of(chosen), found, "", data.say)
+    tick._start = start.Start("live", "warm start", is_checked=True)
+    result = tick._checked(chosen, Request())
+
+    assert (result.exit_code if result else 0) == (code if warm_start is None else 0)
+    assert (tick._start.warm_start == "live") == (warm_start == "live")
+    assert data.said[-1].startswith("warm start kept" if warm_start else "cold start, to compare")
 
 
 def test_every_third_training_is_cold(data: Data) -> None:
