@@ -248,7 +248,8 @@ def test_a_cold_start_that_diverges(data: Data, code: int, warm_start: str | Non
     found = retrain._resolve(chosen, request, request.span)
 
     class Tick(retrain._Tick):
-        def _pipeline(self, *_: Any) -> RunResult:
+        def _pipeline(self, config: RunConfig, nodes: Request) -> RunResult:
+            del config, nodes
             code_of_run = code if self._is_settled else 0
             return RunResult(code_of_run, RunFacts("t", "t", "", 1.0, "", code_of_run, (), warm_start="base"))
 
