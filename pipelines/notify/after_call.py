@@ -13,8 +13,10 @@ from itertools import islice
 from pathlib import Path
 
 from components import progress
+from components.errors import Locked, SettingsError, exit_code_of
 from components.redact import redact
 from components.serving import live
+from components.training import interrupt
 from pipelines.config import RunConfig
 from pipelines.journal import calls
 from pipelines.journal.calls import Call, CallState
@@ -47,8 +49,14 @@ def utc_now() -> datetime:
 
 
 @contextmanager
-def sent(config: RunConfig, pace: Pace | None = None) -> Iterator[None]:
-    """Notifies at the end of the block, however it ends; a call that was cancelled sends nothing."""
+def sent(config: RunConfig, pace: Pace | None = None, run: str = "") -> Iterator[None]:
+    """Notifies at the end of the block, however it ends; a call that was cancelled sends nothing.
+
+    Args:
+        config: the pipeline.
+        pace: how time passes.
+        run: id of the run, to notify of an error before the call is in the journal; empty: that is not notified.
+    """
     found = receivers.of(config)
     if not found:
         yield
@@ -60,8 +68,8 @@ def sent(config: RunConfig, pace: Pace | None = None) -> Iterator[None]:
         yield
     except KeyboardInterrupt:
         raise
-    except BaseException:
-        _notify(config, file, found, pace)
+    except BaseException as error:
+        _notify(config, file, found, pace, _of_error(config, error, run))
         raise
     else:
         _notify(config, file, found, pace)
@@ -133,10 +141,24 @@ def about(config: RunConfig, now: datetime, state: str, reason: str, **more: obj
     return Notification(**fields)  # type: ignore[arg-type]
 
 
-def _notify(config: RunConfig, file: StateFile, found: Sent, pace: Pace | None) -> None:
-    with guarded():
+def _of_error(config: RunConfig, error: BaseException, run: str) -> list[Occurrence]:
+    """Returns what a call led to that ended before it was in the journal, such as by a store that is away."""
+    code = exit_code_of(error)
+    kind = _KINDS.get(calls.state_of(code))
+    if not run or kind is None or isinstance(error, Locked | SettingsError):
+        return []
+    reason = calls.reason_of(code, str(error) or type(error).__name__)
+    known = about(config, utc_now(), calls.state_of(code), reason, run=run, exit_code=code)
+    return [Occurrence(kind, run, known)]
+
+
+def _notify(
+    config: RunConfig, file: StateFile, found: Sent, pace: Pace | None, more: Sequence[Occurrence] = ()
+) -> None:
+    # A signal while a receiver is slow: what was started for it is killed, too.
+    with interrupt.raised(), guarded():
         now = utc_now()
-        note(config, file, found, now)
+        note(config, file, found, now, more)
         if _newest_state(config) == "cancelled":  # by a person who waits for its end
             return
         for problem in deliver(file, found, config.settings.notify.timeout, pace or Pace()):

@@ -50,12 +50,13 @@ class ScheduleNotifier:
         """Takes the clock of the scheduler, UTC, and what prints a line."""
         self._now, self._say, self._pace = now, say, pace or Pace()
         self._next_sends: dict[Path, _NextSend] = {}
+        self._files: dict[Path, StateFile] = {}  # kept: on a full disk, they know what was sent
 
     def ended(self, ledger: ScheduleLedger, record: TickRecord) -> None:
         """Notifies of a tick that has reached its last state."""
         with after_call.guarded(self._say):
             config = config_of(ledger.find(record.schedule))
-            self._notify(config, after_call.file_of(config, self._now), record)
+            self._notify(config, self._file(config.notes, config.name), record)
 
     def look(self, ledger: ScheduleLedger) -> None:
         """Notifies of a tick that no scheduler has handled, and sends again what could not be sent."""
@@ -64,12 +65,16 @@ class ScheduleNotifier:
                 self._look(ledger, schedule)
 
     def _look(self, ledger: ScheduleLedger, schedule: PipelineSchedule) -> None:
-        file, now = StateFile(ledger.file.parent, schedule.name, self._now), self._now()
+        file, now = self._file(ledger.file.parent, schedule.name), self._now()
         planned = self._next_sends.get(file.path)
-        is_due = bool(file.path.exists() and file.read().outbox) and (planned is None or now >= planned.at)
+        is_due = bool(file.read().outbox) and (planned is None or now >= planned.at)
         late = after_call.late_tick(ledger.file.parent, schedule.name, now)
         if is_due or (late and f"tick {late.key}" not in file.read().seen):
             self._notify(config_of(schedule), file, None)
+
+    def _file(self, notes: Path, pipeline: str) -> StateFile:
+        made = StateFile(notes, pipeline, self._now)
+        return self._files.setdefault(made.path, made)
 
     def _notify(self, config: RunConfig, file: StateFile, record: TickRecord | None) -> None:
         found, now = receivers.of(config), self._now()

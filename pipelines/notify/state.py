@@ -56,10 +56,11 @@ class StateFile:
         """Takes `RunConfig.notes`, the name of the pipeline and a clock, UTC."""
         self.path, self._now = notes / "notify" / f"{pipeline}.json", now
         self._unwritten: NotifyState | None = None
+        self._base: NotifyState | None = None  # what was in the file when that could not be written
 
     def read(self) -> NotifyState:
         """Returns the state; a new one if there is none, or it cannot be read."""
-        return self._unwritten or self._written() or self._new()
+        return self._present(self._written())
 
     def change(self, change: Callable[[NotifyState], NotifyState]) -> NotifyState:
         """Changes the state and returns it; in memory only if it cannot be written."""
@@ -67,7 +68,7 @@ class StateFile:
             with self._locked():
                 durable.sweep(self.path.parent, self.path.name)
                 before = self._written()
-                after = change(self._unwritten or before or self._new())
+                after = change(self._present(before))
                 if after != before:
                     content = orjson.dumps(asdict(after), option=orjson.OPT_INDENT_2)
                     durable.write_bytes(self.path, content, private=True)
@@ -76,8 +77,16 @@ class StateFile:
             if self._unwritten is None:
                 reason = error.strerror or error
                 progress.warn(f"{self.path}: cannot be written: {reason}; a notification may come twice")
-            after = self._unwritten = change(self.read())
+            written = self._written()
+            after = change(self._present(written))
+            self._base, self._unwritten = written, after
         return after
+
+    def _present(self, written: NotifyState | None) -> NotifyState:
+        """Returns what is known: what is in memory only, unless another process has written the file since."""
+        if self._unwritten is not None and written == self._base:
+            return self._unwritten
+        return written or self._new()
 
     def _new(self) -> NotifyState:
         return NotifyState(self._now().isoformat(timespec="milliseconds"))

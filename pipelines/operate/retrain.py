@@ -13,7 +13,7 @@ from dataclasses import asdict, dataclass, field, replace
 from datetime import datetime, timezone, tzinfo
 from typing import TYPE_CHECKING, Any
 
-from components.errors import GateStopped, Late, Locked, NotBlessed, PenstockError, SettingsError, Skipped
+from components.errors import GateStopped, Late, Locked, NotBlessed, NotFinite, PenstockError, SettingsError, Skipped
 from components.ingest.survey import cached, span_unit, spans
 from components.redact import redact
 from components.serving import live
@@ -150,7 +150,7 @@ class _Tick:
         result = self._checked(config, nodes) if self._start.is_checked else None
         if result is None:  # else a training of the check failed
             result = self._pipeline(config, replace(nodes, start=self._start.text if self._is_settled else ""))
-        if self._request.last and result.exit_code == 0:
+        if self._request.last and not result.exit_code:
             self._say(f"span {self._span}: up to {self._request.last}")
             return 0
         before = self._ledger.served(self._versions_before())
@@ -181,20 +181,23 @@ class _Tick:
         if not cold_check.is_reached(config, nodes.last):
             return None
         models: list[Location] = []
+        why_not = "it has no test records, or none on this machine"
         for is_cold in (False, True):
             if is_cold:
                 warm, self._is_settled = self._start, True
                 self._start = Start(start.NONE, "cold start, to compare with the warm start")
                 self._say(self._start.text)
             result = self._pipeline(config, replace(nodes, last="Trainer"))
+            if is_cold and result.exit_code == NotFinite.exit_code:  # it would fail each tick that is checked
+                why_not = "the training with a cold start diverged"
+                break
             if result.exit_code or result.facts is None:
                 return result
             if not is_cold and not (self._start.is_checked and result.facts.warm_start):
                 return None  # there was no model to start from, or another call has trained this tick
             models.append(location(result.facts.trained))
         try:
-            self._check = cold_check.compare(config, self._window.spans[-1], models)
-            why_not = "it has no test records, or none on this machine"
+            self._check = cold_check.compare(config, self._window.spans[-1], models) if models[1:] else None
         except Exception as reason:  # noqa: BLE001 - the warm start is what would have been trained without the check
             why_not = redact(str(reason)) or type(reason).__name__
         self._start = cold_check.decided(warm, self._check, why_not)
@@ -289,8 +292,7 @@ class _Tick:
 
     def _is_withdrawn(self, version: str | None) -> bool:
         """Whether the model of a run that ended well is not pushed, or no longer, because a person withdrew it."""
-        pointer = self._pointer()
-        if not version or pointer is None:
+        if not version or (pointer := self._pointer()) is None:
             return not version
         return any(pointer.has_withdrawn(each.model.artifact) for each in pointer.moves if str(each.version) == version)
 

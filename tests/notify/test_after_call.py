@@ -13,7 +13,7 @@ from typing import Any
 import orjson
 import pytest
 
-from components.errors import BadInput, Cancelled, SettingsError
+from components.errors import BadInput, Cancelled, Locked, SettingsError
 from pipelines import config as run_config
 from pipelines.journal import calls
 from pipelines.notify import after_call
@@ -29,6 +29,21 @@ chosen = config.make("image", name="ants", data=".", root=sys.argv[1])
 with calls.opened(chosen, calls.Origin("K")):
     print("held", flush=True)
     sys.stdin.read()
+"""
+SLOW = """
+import sys
+from components.errors import Cancelled
+from pipelines import config
+from pipelines.journal import calls
+from pipelines.notify import after_call
+
+flags = [f"notify.command=/bin/sh {sys.argv[2]}", "notify.timeout=600"]
+chosen = config.make("image", name="ants", data=".", root=sys.argv[1], flags=flags)
+try:
+    with after_call.sent(chosen), calls.opened(chosen, calls.Origin("A")) as call:
+        call.end(4, "data: empty")
+except Cancelled as error:
+    sys.exit(128 + error.signum)
 """
 PUSHED = ({"id": "Trainer", "state": "ran"}, {"id": "Pusher", "state": "ran"})
 TO_TRAINER = ({"id": "Trainer", "state": "ran"}, {"id": "Pusher", "state": "skipped"})
@@ -88,6 +103,44 @@ def test_an_exception_is_told_and_raised(hooked: Any, receiver: Any) -> None:
             raise error
 
     assert [(each["reason"], each["exit_code"]) for each in receiver.got] == [("data x: empty", 4)]
+
+
+def test_an_error_before_the_journal(hooked: Any, receiver: Any) -> None:
+    """A store that is away keeps a call from beginning, which is told; not that another run has the root."""
+    errors = (Locked("in use"), SettingsError("unknown"), BadInput("s3://b did not answer\nmore"), OSError("odd"))
+    for run, error in zip("ABCD", errors, strict=True):
+        with pytest.raises(type(error)), after_call.sent(hooked.config, hooked._pace, run):
+            raise error
+
+    assert [(each["run"], each["state"], each["reason"], each["exit_code"]) for each in receiver.got] == [
+        ("C", "failed", "s3://b did not answer", 4), ("D", "failed", "odd", 1),
+    ]  # fmt: skip
+
+
+def test_an_error_that_the_journal_has_is_told_once(hooked: Any, receiver: Any) -> None:
+    """By what the journal says of it."""
+    with (
+        pytest.raises(BadInput),
+        after_call.sent(hooked.config, hooked._pace, "A"),
+        calls.opened(hooked.config, calls.Origin("A", (), "2026-03-08")),
+    ):
+        raise BadInput("data: empty")
+
+    assert [(each["run"], each["span"]) for each in receiver.got] == [("A", "2026-03-08")]
+
+
+def test_a_signal_while_a_command_runs(tmp_path: Path) -> None:
+    """SIGTERM ends the process, and the command with it, long before the limit."""
+    os.mkfifo(tmp_path / "pid")
+    (tmp_path / "script").write_text(f"echo $$ > {tmp_path}/pid\nexec sleep 600\n")
+    command = [sys.executable, "-c", SLOW, str(tmp_path / "root"), str(tmp_path / "script")]
+    with subprocess.Popen(command, cwd=PROJECT) as process:
+        pid = int((tmp_path / "pid").read_text())
+        process.terminate()
+        code = process.wait()
+
+    assert code == 128 + signal.SIGTERM
+    assert not Path(f"/proc/{pid}").exists()
 
 
 def test_a_run_that_was_killed_is_told_by_the_next(hooked: Any, receiver: Any) -> None:

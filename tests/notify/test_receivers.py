@@ -154,7 +154,7 @@ def test_a_command_gets_json_and_variables(a_notification: Any, tmp_path: Path) 
     receiver = CommandReceiver((sys.executable, "-c", program, "$(id); *"), tmp_path)
 
     assert receiver.send(a_notification(), SECONDS) == Answer(
-        True, "exit code 0: R failed ['$(id); *']", try_again=True
+        True, "exit code 0: R failed ['$(id); *']", try_again=True, is_about_one=True
     )
 
 

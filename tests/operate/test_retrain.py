@@ -6,15 +6,17 @@ from datetime import datetime
 
 import pytest
 
-from components.errors import BadInput, Late, Locked, PenstockError, SettingsError, Skipped
+from components.errors import BadInput, DiskFull, Late, Locked, NotFinite, PenstockError, SettingsError, Skipped
 from components.ingest.survey import cached
 from components.storage.hashing import HashCache
+from pipelines.config import RunConfig
 from pipelines.journal import calls
 from pipelines.journal.calls import Origin
-from pipelines.operate import retrain, ticks
+from pipelines.operate import retrain, start, ticks
 from pipelines.operate.retrain import RetrainRequest
 from pipelines.orchestration import schema
 from pipelines.orchestration.outcome import NodeFacts
+from pipelines.orchestration.plan import Request
 from pipelines.orchestration.root import lock
 from pipelines.report.facts import RunFacts
 from pipelines.run import RunResult
@@ -131,6 +133,29 @@ def test_an_older_span_does_not_replace_a_newer_model(data: Data) -> None:
         data.retrain(again=True)
 
     assert data.attempts() == [("skipped", 10)]
+
+
+@pytest.mark.parametrize(("code", "warm_start"), [(NotFinite.exit_code, "live"), (DiskFull.exit_code, None)])
+def test_a_cold_start_that_diverges(data: Data, code: int, warm_start: str | None) -> None:
+    """The tick goes on with the warm start; any other failure of that training is one of the tick."""
+    data.write("2026-11-03")
+    chosen, request = data.config("train.cold_check=1"), RetrainRequest("2026-11-03")
+    found = retrain._resolve(chosen, request, request.span)
+
+    class Tick(retrain._Tick):
+        def _pipeline(self, config: RunConfig, nodes: Request) -> RunResult:
+            del config, nodes
+            code_of_run = code if self._is_settled else 0
+            return RunResult(code_of_run, RunFacts("t", "t", "", 1.0, "", code_of_run, (), warm_start="base"))
+
+    data.record(day="2026-11-02")
+    tick = Tick(chosen, request, ticks.of(chosen), found, "", data.say)
+    tick._start = start.Start("live", "warm start", is_checked=True)
+    result = tick._checked(chosen, Request())
+
+    assert (result.exit_code if result else 0) == (code if warm_start is None else 0)
+    assert (tick._start.warm_start == "live") == (warm_start == "live")
+    assert data.said[-1].startswith("warm start kept" if warm_start else "cold start, to compare")
 
 
 def test_bad_data_is_in_the_ledger(data: Data) -> None:
