@@ -146,7 +146,9 @@ def test_a_cold_start_that_diverges(data: Data, code: int, warm_start: str | Non
         def _pipeline(self, config: RunConfig, nodes: Request) -> RunResult:
             del config, nodes
             code_of_run = code if self._is_settled else 0
-            return RunResult(code_of_run, RunFacts("t", "t", "", 1.0, "", code_of_run, (), warm_start="base"))
+            return RunResult(
+                code_of_run, RunFacts("t", "t", "", 1.0, "", code_of_run, (), warm_start=(("base", "live"),))
+            )
 
     data.record(day="2026-11-02")
     tick = Tick(chosen, request, ticks.of(chosen), found, "", data.say)
