@@ -115,9 +115,9 @@ class _Tick:
             self._key = ticks.key_of(config, self._window, found, cache)
         done = self._ledger.done(self._span, self._key)
         if done and not self._request.again and self._holds(done):
-            self._say(self._done_line(done))
             if not self._request.dry_run:
                 self.note(done.exit_code, self._done_line(done), state="nothing due" if not done.exit_code else None)
+            self._say(self._done_line(done))
             return done.exit_code
         self._require_newest()
         self._start = self._chosen(config)

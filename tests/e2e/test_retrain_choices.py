@@ -89,7 +89,7 @@ def test_days_with_a_choice(tmp_path: Path, make_pipeline: Any) -> None:
     assert (ledger(2)["warm_start"], ledger(2)["has_base"]) == ("none", False)
     assert ledger(2)["scores"]["newest span"]["accuracy"] == pytest.approx(check["cold"])
     assert "cold start goes on" in (root / "report.html").read_text()
-    assert again.output.splitlines()[0] == "done: span 2, version 2 is live"
+    assert again.output.splitlines()[-1] == "done: span 2, version 2 is live"
     assert "MetadataStore" not in second.output
 
     write_day(data, 3, guessed)

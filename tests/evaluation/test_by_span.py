@@ -87,6 +87,13 @@ def test_a_span_may_have_no_records_in_the_split(tmp_path: Path) -> None:
     assert window.values == (1.0,)
 
 
+def test_rows_are_predicted_in_larger_batches_than_images() -> None:
+    """By their stored bytes, within limits; a shard without bytes is no error."""
+    shards = [Shard("test", "a", 1000, size * 1000, "") for size in (0, 100, 1024, 100_000)]
+
+    assert [by_span._batch_size([shard]) for shard in shards] == [1024, 1024, 256, 64]
+
+
 def test_two_models_are_paired_record_by_record(tmp_path: Path) -> None:
     """On the newest span alone; of classes: who is right, of quantities: squared errors."""
     classes: dict[str, Sequence[tuple[float, Any]]] = {
