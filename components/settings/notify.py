@@ -33,7 +33,7 @@ def _split_command(value: Any) -> Any:
 
 
 class Notify(Section):
-    """Who is told when a run fails, recovers, pushes a model, gives no better one, or is late."""
+    """Who is notified when a run fails, recovers, pushes a model, gives no better one, or is late."""
 
     command: Annotated[tuple[str, ...], pydantic.BeforeValidator(_split_command)] = pydantic.Field(
         (), description="program and arguments that get a notification as JSON on standard input; no shell is involved"

@@ -113,6 +113,6 @@ def retrain(
     )
     if dry_run:
         raise typer.Exit(operate.retrain(chosen, request, typer.echo))
-    with after_call.sent(chosen), metrics.updated(chosen):
+    with after_call.sent(chosen, run=request.origin.run), metrics.updated(chosen):
         code = operate.retrain(chosen, request, typer.echo)
     raise typer.Exit(code)

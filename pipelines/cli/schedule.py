@@ -135,7 +135,7 @@ def show(
     for key, value in rows.items():
         typer.echo(f"{key:<9} {value}")
     for tick in view.undecided:
-        typer.echo(f"late      {tick.key}: no scheduler has looked at it; start `penstock schedule serve`")
+        typer.echo(f"late      {tick.key}: no scheduler has handled it; start `penstock schedule serve`")
     for record in view.last:
         run = f" (run {record.run_id})" if record.run_id else ""
         typer.echo(f"tick      {record.tick.key}: {record.state}{': ' * bool(record.reason)}{record.reason}{run}")
@@ -205,7 +205,7 @@ def serve(
         int, typer.Option(metavar="N", min=1, help="How many pipelines may be retrained at the same time.")
     ] = 1,
 ) -> None:
-    """Wake up and run what is due, until Ctrl-C or SIGTERM; runs are stopped with it and go on with the next one."""
+    """Run what is due, until Ctrl-C or SIGTERM; runs are stopped with it and go on with the next one."""
     from pipelines.notify.scheduler import ScheduleNotifier
     from pipelines.schedule import view
     from pipelines.schedule.clock import SystemClock

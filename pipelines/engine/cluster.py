@@ -148,7 +148,7 @@ def _spawn(name: str, command: Sequence[str], log: Path) -> Process:
 
 
 def identified(name: str, pid: int) -> Process:
-    """Returns a process that runs, with what tells it from all others."""
+    """Returns a process that runs, with what distinguishes it from all others."""
     return Process(name, pid, _start_of(pid))
 
 

@@ -1,6 +1,6 @@
-"""Tells a command or a webhook what became of a pipeline.
+"""Notifies a command or a webhook of what became of a pipeline.
 
-    journal of runs ─┐   rules: what is new?        state: what was told,     deliver: command, webhook,
+    journal of runs ─┐   rules: what is new?        state: what was notified, deliver: command, webhook,
     late ticks ──────┼─► failed, recovered, … ────► outbox ──────────────────► with retries within a time limit
     dead retrainings ┘                              (one file per pipeline)
 

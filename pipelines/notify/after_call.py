@@ -1,6 +1,6 @@
 """Notifies at the end of a call: of its run, and of runs before it that could not do so themselves.
 
-What happened is read from the journal of runs, so a run that was killed is told of by the next call. That a receiver
+What happened is read from the journal of runs, so the next call notifies of a run that was killed. That a receiver
 is slow, down or wrong is a warning: it never changes how a run ends.
 """
 
@@ -13,8 +13,10 @@ from itertools import islice
 from pathlib import Path
 
 from components import progress
+from components.errors import Locked, SettingsError, exit_code_of
 from components.redact import redact
 from components.serving import live
+from components.training import interrupt
 from pipelines.config import RunConfig
 from pipelines.journal import calls
 from pipelines.journal.calls import Call, CallState
@@ -27,7 +29,7 @@ from pipelines.notify.state import NotifyState, Seen, StateFile
 from pipelines.schedule import view
 from pipelines.schedule.timetable import DueTick
 
-_LOOKED_AT = 20  # runs
+_NEWEST_RUNS = 20
 _KINDS: dict[CallState, Kind] = {
     "succeeded": "well",
     "nothing due": "well",
@@ -47,21 +49,27 @@ def utc_now() -> datetime:
 
 
 @contextmanager
-def sent(config: RunConfig, pace: Pace | None = None) -> Iterator[None]:
-    """Notifies at the end of the block, however it ends; a call that was cancelled sends nothing."""
+def sent(config: RunConfig, pace: Pace | None = None, run: str = "") -> Iterator[None]:
+    """Notifies at the end of the block, however it ends; a call that was cancelled sends nothing.
+
+    Args:
+        config: the pipeline.
+        pace: how time passes.
+        run: id of the run, to notify of an error before the call is in the journal; empty: that is not notified.
+    """
     found = receivers.of(config)
     if not found:
         yield
         return
     file = file_of(config)
     with guarded():
-        file.change(lambda state: state)  # from now on, a run that is killed is told of
+        file.change(lambda state: state)  # from now on, the next call notifies of a run that is killed
     try:
         yield
     except KeyboardInterrupt:
         raise
-    except BaseException:
-        _notify(config, file, found, pace)
+    except BaseException as error:
+        _notify(config, file, found, pace, _of_error(config, error, run))
         raise
     else:
         _notify(config, file, found, pace)
@@ -77,7 +85,7 @@ def guarded(warn: Callable[[str], None] = progress.warn) -> Iterator[None]:
 
 
 def file_of(config: RunConfig, now: Now = utc_now) -> StateFile:
-    """Returns the file with what was told of a pipeline."""
+    """Returns the file with what was notified of a pipeline."""
     return StateFile(config.notes, config.name, now)
 
 
@@ -88,7 +96,7 @@ def note(
 
     Args:
         config: the pipeline.
-        file: what was told before.
+        file: what was notified before.
         found: the receivers.
         now: the time, UTC.
         more: what else happened, to runs that are not in the journal.
@@ -111,7 +119,7 @@ def note(
 
 
 def late_tick(notes: Path, pipeline: str, now: datetime) -> DueTick | None:
-    """Returns the first tick that is due and that no scheduler has looked at, if one has looked at ticks before.
+    """Returns the first tick that is due and that no scheduler has handled, if one has handled ticks before.
 
     A schedule that was exported to another scheduler has no ticks here.
     """
@@ -133,10 +141,24 @@ def about(config: RunConfig, now: datetime, state: str, reason: str, **more: obj
     return Notification(**fields)  # type: ignore[arg-type]
 
 
-def _notify(config: RunConfig, file: StateFile, found: Sent, pace: Pace | None) -> None:
-    with guarded():
+def _of_error(config: RunConfig, error: BaseException, run: str) -> list[Occurrence]:
+    """Returns what a call led to that ended before it was in the journal, such as by a store that is away."""
+    code = exit_code_of(error)
+    kind = _KINDS.get(calls.state_of(code))
+    if not run or kind is None or isinstance(error, Locked | SettingsError):
+        return []
+    reason = calls.reason_of(code, str(error) or type(error).__name__)
+    known = about(config, utc_now(), calls.state_of(code), reason, run=run, exit_code=code)
+    return [Occurrence(kind, run, known)]
+
+
+def _notify(
+    config: RunConfig, file: StateFile, found: Sent, pace: Pace | None, more: Sequence[Occurrence] = ()
+) -> None:
+    # A signal while a receiver is slow: what was started for it is killed, too.
+    with interrupt.raised(), guarded():
         now = utc_now()
-        note(config, file, found, now)
+        note(config, file, found, now, more)
         if _newest_state(config) == "cancelled":  # by a person who waits for its end
             return
         for problem in deliver(file, found, config.settings.notify.timeout, pace or Pace()):
@@ -151,15 +173,15 @@ def _newest_state(config: RunConfig) -> str:
 def _of_schedule(config: RunConfig, late: DueTick | None, state: NotifyState, now: datetime) -> Iterator[Occurrence]:
     if late is None or f"tick {late.key}" in state.seen:
         return
-    reason = f"tick {late.key} is due, and no scheduler has looked at it (penstock schedule serve)"
+    reason = f"tick {late.key} is due, and no scheduler has handled it (penstock schedule serve)"
     yield Occurrence("late tick", f"tick {late.key}", about(config, now, "late", reason, tick=late.key))
 
 
 def _of_runs(config: RunConfig, state: NotifyState, now: datetime) -> list[Occurrence]:
-    """Returns what became of the newest runs, oldest first, as far as it was not looked at."""
+    """Returns what became of the newest runs that were not notified yet, oldest first."""
     folder, start = calls.folder_of(config.notes, config.name), (now - rules.OLDEST).isoformat()
     found = []
-    newest = list(islice(calls.newest_first(folder), _LOOKED_AT))
+    newest = list(islice(calls.newest_first(folder), _NEWEST_RUNS))
     for made in reversed(newest):  # two may have the same time
         last = made[-1]
         time = last.ended or last.started
@@ -171,7 +193,7 @@ def _of_runs(config: RunConfig, state: NotifyState, now: datetime) -> list[Occur
 
 
 def _of_call(config: RunConfig, call: Call, now: datetime) -> Occurrence | None:
-    """Returns what a call led to; None if that is no reason to tell anybody: it was cancelled, or left out."""
+    """Returns what a call led to; None if it leads to no notification: it was cancelled, or left out."""
     state, reason = (call.state, call.reason) if call.ended else ("killed", calls.KILLED)
     kind = _KINDS.get(call.state) if call.ended else "failed"
     if kind is None:

@@ -60,12 +60,15 @@ def _to(receiver: Receiver, file: StateFile, end: float, pace: Pace) -> str:
     """Sends one receiver all that is for it; returns what went wrong."""
     problem = ""
     for pending in [each for each in file.read().outbox if receiver.name in each.to]:
-        answer = attempt(receiver, pending.notification, end, pace)
+        if problem:  # pauses would leave the others no time
+            answer = receiver.send(pending.notification, end - pace.now())
+        else:
+            answer = attempt(receiver, pending.notification, end, pace)
         if answer.is_taken:
             file.change(partial(_taken, done=pending.notification.id, name=receiver.name))
             continue
         problem = problem or answer.text
-        if answer.try_again or pace.now() >= end:  # it would take none of the others
+        if (answer.try_again and not answer.is_about_one) or pace.now() >= end:  # it would take none of the others
             break
     if not problem:
         return ""

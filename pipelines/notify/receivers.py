@@ -33,6 +33,7 @@ class Answer:
     is_taken: bool
     text: str  # one line, without secrets
     try_again: bool = False  # now: it may be different in a moment
+    is_about_one: bool = False  # the receiver may take other notifications all the same
 
 
 class Receiver(Protocol):
@@ -73,7 +74,8 @@ class CommandReceiver:
         said = _line(ended.output)
         if ended.code is None:
             return Answer(False, f"stopped: it did not end within {seconds:,.1f} s{': ' * bool(said)}{said}")
-        return Answer(ended.code == 0, f"exit code {ended.code}{': ' * bool(said)}{said}", try_again=True)
+        text = f"exit code {ended.code}{': ' * bool(said)}{said}"
+        return Answer(ended.code == 0, text, try_again=True, is_about_one=True)
 
 
 @dataclass(frozen=True)
@@ -129,8 +131,8 @@ def required(config: RunConfig) -> list[Receiver]:
     if found := of(config):
         return found
     raise SettingsError(
-        f"pipeline {config.name}: nobody to notify; name a program by notify.command, or the address of a webhook by "
-        f"notify.webhook_file or {VARIABLE}"
+        f"pipeline {config.name}: no receiver to notify; name a program by notify.command, or the address of a webhook "
+        f"by notify.webhook_file or {VARIABLE}"
     )
 
 

@@ -1,6 +1,6 @@
-"""Which notifications something that happened leads to: a pure function of what was told before.
+"""Which notifications something that happened leads to: a pure function of what was notified before.
 
-| happened          | told                                                                                           |
+| happened          | notified                                                                                       |
 |-------------------|------------------------------------------------------------------------------------------------|
 | a failure, late   | once, until all is well again or the reason changes                                            |
 | no better model   | the same; a failure before it is over                                                          |
@@ -8,7 +8,7 @@
 | unfinished        | nothing: a call of a run that was asked for some of its nodes only, and did them               |
 | late tick         | late, once; it is over when a run ends well and no tick is late any more                       |
 
-A run is told of once per event, however many calls it has.
+Each event of a run is notified once, however many calls the run has.
 """
 
 from collections.abc import Collection, Sequence
@@ -21,7 +21,7 @@ from pipelines.notify.notification import Notification, id_of
 from pipelines.notify.state import NotifyState, Pending, Seen
 
 Kind = Literal["failed", "late", "not better", "well", "unfinished", "late tick"]
-OLDEST = timedelta(days=2)  # what ended before is not told any more
+OLDEST = timedelta(days=2)  # what ended before is not notified any more
 MOST_PENDING = 100
 LONGEST_PENDING = timedelta(days=7)
 _TROUBLE: tuple[Kind, ...] = ("failed", "late")
@@ -50,19 +50,19 @@ def applied(
     """Returns the state after something happened, with the notifications that it leads to in the outbox.
 
     Args:
-        state: what was told before.
+        state: what was notified before.
         occurrence: what happened.
-        on: the events to tell.
+        on: the events to notify.
         to: names of the receivers.
-        has_late_tick: whether a tick is due now that no scheduler has looked at.
+        has_late_tick: whether a tick is due now that no scheduler has handled.
     """
     key, seen = occurrence.key, state.seen.get(occurrence.key, Seen())
     before = state.last[1] if state.last else f"tick {state.late_tick} was late" if state.late_tick else ""
     events, state = _decided(state, occurrence, has_late_tick=has_late_tick)
-    told = tuple(event for event in events if event not in seen.events)
-    made = tuple(_notification(occurrence, event, before) for event in told if event in on)
+    new = tuple(event for event in events if event not in seen.events)
+    made = tuple(_notification(occurrence, event, before) for event in new if event in on)
     rest = {name: each for name, each in state.seen.items() if name != key}
-    known = {**rest, key: Seen(occurrence.call, (*seen.events, *told))}
+    known = {**rest, key: Seen(occurrence.call, (*seen.events, *new))}
     return replace(
         state,
         seen=dict(list(known.items())[-_REMEMBERED:]),

@@ -1,6 +1,6 @@
-"""Notifies for the scheduler, which sees what no retraining can tell: that it was killed, or that none was started.
+"""Notifies for the scheduler, which sees what no retraining can notify: that it was killed, or that none was started.
 
-A retraining notifies at its own end; its tick is told of here only if it left no call in the journal of runs.
+A retraining notifies at its own end; this module notifies of its tick only if it left no call in the journal of runs.
 """
 
 import os
@@ -36,7 +36,7 @@ _FIRST, _LONGEST = timedelta(minutes=1), timedelta(hours=1)  # between two attem
 
 
 @dataclass(frozen=True)
-class _Retry:
+class _NextSend:
     """When an outbox is sent again."""
 
     at: datetime
@@ -49,27 +49,32 @@ class ScheduleNotifier:
     def __init__(self, now: Callable[[], datetime], say: Callable[[str], None], pace: Pace | None = None) -> None:
         """Takes the clock of the scheduler, UTC, and what prints a line."""
         self._now, self._say, self._pace = now, say, pace or Pace()
-        self._retries: dict[Path, _Retry] = {}
+        self._next_sends: dict[Path, _NextSend] = {}
+        self._files: dict[Path, StateFile] = {}  # kept: on a full disk, they know what was sent
 
     def ended(self, ledger: ScheduleLedger, record: TickRecord) -> None:
         """Notifies of a tick that has reached its last state."""
         with after_call.guarded(self._say):
             config = config_of(ledger.find(record.schedule))
-            self._notify(config, after_call.file_of(config, self._now), record)
+            self._notify(config, self._file(config.notes, config.name), record)
 
     def look(self, ledger: ScheduleLedger) -> None:
-        """Notifies of a tick that nobody has looked at, and sends again what could not be sent."""
+        """Notifies of a tick that no scheduler has handled, and sends again what could not be sent."""
         for schedule in ledger.schedules():
             with after_call.guarded(self._say):
                 self._look(ledger, schedule)
 
     def _look(self, ledger: ScheduleLedger, schedule: PipelineSchedule) -> None:
-        file, now = StateFile(ledger.file.parent, schedule.name, self._now), self._now()
-        retry = self._retries.get(file.path)
-        is_due = bool(file.path.exists() and file.read().outbox) and (retry is None or now >= retry.at)
+        file, now = self._file(ledger.file.parent, schedule.name), self._now()
+        planned = self._next_sends.get(file.path)
+        is_due = bool(file.read().outbox) and (planned is None or now >= planned.at)
         late = after_call.late_tick(ledger.file.parent, schedule.name, now)
         if is_due or (late and f"tick {late.key}" not in file.read().seen):
             self._notify(config_of(schedule), file, None)
+
+    def _file(self, notes: Path, pipeline: str) -> StateFile:
+        made = StateFile(notes, pipeline, self._now)
+        return self._files.setdefault(made.path, made)
 
     def _notify(self, config: RunConfig, file: StateFile, record: TickRecord | None) -> None:
         found, now = receivers.of(config), self._now()
@@ -80,10 +85,10 @@ class ScheduleNotifier:
         problems = deliver(file, found, config.settings.notify.timeout, self._pace)
         for problem in problems:
             self._say(f"{config.name}: {problem}")
-        before = self._retries.pop(file.path, None)
+        before = self._next_sends.pop(file.path, None)
         if problems:
             wait = min(before.after * 2, _LONGEST) if before else _FIRST
-            self._retries[file.path] = _Retry(now + wait, wait)
+            self._next_sends[file.path] = _NextSend(now + wait, wait)
 
 
 def config_of(schedule: PipelineSchedule) -> RunConfig:

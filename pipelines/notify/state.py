@@ -1,7 +1,7 @@
-"""What was told of a pipeline, and what is still to be sent: one file, `<state>/.penstock/notify/PIPELINE.json`.
+"""What was notified of a pipeline, and what is still to be sent: one file, `<state>/.penstock/notify/PIPELINE.json`.
 
-It is read and written under a lock, whole. On a full or read-only disk it is kept in memory: what cannot be noted is
-sent all the same, and perhaps once more by the next call.
+It is read and written under a lock, whole. On a full or read-only disk it is kept in memory: what cannot be recorded
+is still sent, and perhaps once more by the next call.
 """
 
 from collections.abc import Callable, Iterator, Mapping
@@ -32,19 +32,19 @@ class Pending:
 
 @dataclass(frozen=True)
 class Seen:
-    """What was already looked at, of one run or tick."""
+    """What was already notified, of one run or tick."""
 
     calls: int = 0  # of the run
-    events: tuple[NotifyEvent, ...] = ()  # that were told
+    events: tuple[NotifyEvent, ...] = ()  # that were notified
 
 
 @dataclass(frozen=True)
 class NotifyState:
-    """What was told of one pipeline."""
+    """What was notified of one pipeline."""
 
-    since: str  # nothing that began before is told; ISO 8601, UTC
+    since: str  # nothing that began before is notified; ISO 8601, UTC
     last: tuple[NotifyEvent, str] | None = None  # failed, late or not better, and the reason; None: all is well
-    late_tick: str = ""  # a tick that no scheduler had looked at; empty: none, or one has
+    late_tick: str = ""  # a tick that no scheduler had handled; empty: none, or one has
     seen: Mapping[str, Seen] = field(default_factory=dict)  # by run or tick, oldest first
     outbox: tuple[Pending, ...] = ()
 
@@ -56,10 +56,11 @@ class StateFile:
         """Takes `RunConfig.notes`, the name of the pipeline and a clock, UTC."""
         self.path, self._now = notes / "notify" / f"{pipeline}.json", now
         self._unwritten: NotifyState | None = None
+        self._base: NotifyState | None = None  # what was in the file when that could not be written
 
     def read(self) -> NotifyState:
         """Returns the state; a new one if there is none, or it cannot be read."""
-        return self._unwritten or self._written() or self._new()
+        return self._present(self._written())
 
     def change(self, change: Callable[[NotifyState], NotifyState]) -> NotifyState:
         """Changes the state and returns it; in memory only if it cannot be written."""
@@ -67,7 +68,7 @@ class StateFile:
             with self._locked():
                 durable.sweep(self.path.parent, self.path.name)
                 before = self._written()
-                after = change(self._unwritten or before or self._new())
+                after = change(self._present(before))
                 if after != before:
                     content = orjson.dumps(asdict(after), option=orjson.OPT_INDENT_2)
                     durable.write_bytes(self.path, content, private=True)
@@ -76,8 +77,16 @@ class StateFile:
             if self._unwritten is None:
                 reason = error.strerror or error
                 progress.warn(f"{self.path}: cannot be written: {reason}; a notification may come twice")
-            after = self._unwritten = change(self.read())
+            written = self._written()
+            after = change(self._present(written))
+            self._base, self._unwritten = written, after
         return after
+
+    def _present(self, written: NotifyState | None) -> NotifyState:
+        """Returns what is known: what is in memory only, unless another process has written the file since."""
+        if self._unwritten is not None and written == self._base:
+            return self._unwritten
+        return written or self._new()
 
     def _new(self) -> NotifyState:
         return NotifyState(self._now().isoformat(timespec="milliseconds"))
@@ -88,7 +97,7 @@ class StateFile:
         except FileNotFoundError:
             pass
         except (ValueError, TypeError, KeyError):
-            progress.warn(f"{self.path}: cannot be read; what was told and not sent before is forgotten")
+            progress.warn(f"{self.path}: cannot be read; earlier notifications, sent or not, are forgotten")
         return None
 
     @contextmanager

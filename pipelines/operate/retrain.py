@@ -13,7 +13,7 @@ from dataclasses import asdict, dataclass, field, replace
 from datetime import datetime, timezone, tzinfo
 from typing import TYPE_CHECKING, Any
 
-from components.errors import GateStopped, Late, Locked, NotBlessed, PenstockError, SettingsError, Skipped
+from components.errors import GateStopped, Late, Locked, NotBlessed, NotFinite, PenstockError, SettingsError, Skipped
 from components.ingest.survey import cached, span_unit, spans
 from components.redact import redact
 from components.serving import live
@@ -24,7 +24,7 @@ from components.storage.location import Location, location
 from pipelines.config import RunConfig
 from pipelines.journal import calls
 from pipelines.journal.calls import Origin
-from pipelines.operate import start, ticks, window
+from pipelines.operate import messages, start, ticks, window
 from pipelines.operate.start import Start
 from pipelines.operate.ticks import Attempt, Outcome, TickLedger
 from pipelines.operate.window import Window
@@ -43,7 +43,6 @@ _OUTCOMES: dict[int, Outcome] = {
     Late.exit_code: "late",
     Skipped.exit_code: "skipped",
 }
-_WITHDRAWN = "its model was withdrawn, and is not pushed (penstock models promote brings it back)"
 Say = Callable[[str], None]
 
 
@@ -151,7 +150,7 @@ class _Tick:
         result = self._checked(config, nodes) if self._start.is_checked else None
         if result is None:  # else a training of the check failed
             result = self._pipeline(config, replace(nodes, start=self._start.text if self._is_settled else ""))
-        if self._request.last and result.exit_code == 0:
+        if self._request.last and not result.exit_code:
             self._say(f"span {self._span}: up to {self._request.last}")
             return 0
         before = self._ledger.served(self._versions_before())
@@ -182,20 +181,23 @@ class _Tick:
         if not cold_check.is_reached(config, nodes.last):
             return None
         models: list[Location] = []
+        why_not = "it has no test records, or none on this machine"
         for is_cold in (False, True):
             if is_cold:
                 warm, self._is_settled = self._start, True
                 self._start = Start(start.NONE, "cold start, to compare with the warm start")
                 self._say(self._start.text)
             result = self._pipeline(config, replace(nodes, last="Trainer"))
+            if is_cold and result.exit_code == NotFinite.exit_code:  # it would fail each tick that is checked
+                why_not = "the training with a cold start diverged"
+                break
             if result.exit_code or result.facts is None:
                 return result
             if not is_cold and not (self._start.is_checked and result.facts.warm_start):
                 return None  # there was no model to start from, or another call has trained this tick
             models.append(location(result.facts.trained))
         try:
-            self._check = cold_check.compare(config, self._window.spans[-1], models)
-            why_not = "it has no test records, or none on this machine"
+            self._check = cold_check.compare(config, self._window.spans[-1], models) if models[1:] else None
         except Exception as reason:  # noqa: BLE001 - the warm start is what would have been trained without the check
             why_not = redact(str(reason)) or type(reason).__name__
         self._start = cold_check.decided(warm, self._check, why_not)
@@ -241,7 +243,7 @@ class _Tick:
         try:
             model = location(facts.trained)
             scores = newest_span.compare(config, self._window.spans[-1], model, self._folder_before)
-        except Exception as reason:  # noqa: BLE001 - it decides nothing: the verdict stands
+        except Exception as reason:  # noqa: BLE001 - it must not change the verdict
             self._say(f"the newest span is not compared apart: {redact(str(reason)) or type(reason).__name__}")
             return {}
         if scores:
@@ -290,8 +292,7 @@ class _Tick:
 
     def _is_withdrawn(self, version: str | None) -> bool:
         """Whether the model of a run that ended well is not pushed, or no longer, because a person withdrew it."""
-        pointer = self._pointer()
-        if not version or pointer is None:
+        if not version or (pointer := self._pointer()) is None:
             return not version
         return any(pointer.has_withdrawn(each.model.artifact) for each in pointer.moves if str(each.version) == version)
 
@@ -309,11 +310,7 @@ class _Tick:
         places = [spans.place_of(name, unit) for name in (newest.live.model.spans if newest else ())]
         last = max((place for place in places if place is not None), default=None)
         if newest and last is not None and last > self._window.tick and not self._request.again:
-            raise Skipped(
-                f"span {self._span} is skipped: version {newest.live.version} was trained up to span "
-                f"{span_unit.text(last, unit)}, and a model of an older window would replace it; train it all "
-                "the same with --again"
-            )
+            raise Skipped(messages.of_older_span(self._span, newest.live.version, span_unit.text(last, unit)))
 
     def _versions_before(self) -> set[str]:
         """Returns the versions that had the model that was live before the run."""
@@ -323,31 +320,15 @@ class _Tick:
         return {str(move.version) for move in self._before.moves if move.model.artifact == model}
 
     def _announce(self) -> None:
-        found = self._window
-        self._say(f"span {self._span}: window {found.text}, {len(found.spans)} spans")
-        if found.gaps:
-            self._say(f"missing: {found.gaps_text} (ingest.gaps = {self._config.settings.ingest.gaps})")
+        for line in messages.of_window(self._window, self._config.settings.ingest.gaps):
+            self._say(line)
         self._say(self._start.text)
 
     def _done_line(self, done: Attempt) -> str:
-        if done.outcome == "not better":
-            return f"done: span {self._span} gave no better model ({done.reason}); {self._live()}"
-        if done.outcome == "withdrawn":
-            return f"done: span {self._span}, {_WITHDRAWN}; {self._live()}"
-        return f"done: span {self._span}, {self._live()}"
+        return messages.of_done(done, self._live_folder())
 
     def _last_line(self, attempt: Attempt) -> str:
-        said = {
-            "pushed": f"pushed version {attempt.version}, {start.base_text(attempt)}",
-            "up to date": f"up to date, {self._live()}",
-            "withdrawn": f"{_WITHDRAWN}; {self._live()}",
-        }
-        other = f"{attempt.outcome}: {attempt.reason.removeprefix('failed: ')}; {self._live()}"
-        return f"span {self._span}: {said.get(attempt.outcome, other)}"
-
-    def _live(self) -> str:
-        folder = self._live_folder()
-        return f"version {folder.name} is live" if folder else "no version is live"
+        return messages.of_result(attempt, self._live_folder())
 
     def _live_folder(self) -> Location | None:
         return live.folder_of(self._config.root, self._config.serving, self._config.name)
@@ -362,7 +343,7 @@ class _Tick:
 
 
 def _check(config: RunConfig) -> None:
-    """Rejects a data without spans and a selection of spans that contradicts the window."""
+    """Rejects a selection of spans that contradicts the window."""
     if "spans" in config.settings.ingest.model_fields_set:
         raise SettingsError(
             f"ingest.spans = {config.settings.ingest.spans}: `penstock retrain` chooses the spans itself, by "

@@ -33,6 +33,7 @@ from tfx.types import artifact_utils
 from components import beam_workers
 from components.errors import PenstockError
 from components.fitting import component as transform
+from components.serving import live, pusher
 from components.storage import durable
 from components.training import interrupt
 from pipelines.config import RunConfig, metadata_server
@@ -60,6 +61,14 @@ class Hooks:
     failed: Callable[[NodePlan, FailedTry], None]  # a try that is repeated after a wait
     clean: Callable[[], None]  # closes and deletes what such a try has left
     finished: Callable[[NodeFacts], None]
+
+
+@dataclass(frozen=True)
+class _Launched:
+    """A node that TFX has run and published, or did not run."""
+
+    info: Any  # of TFX
+    audited: Audit
 
 
 class LocalRunner:
@@ -106,13 +115,14 @@ class LocalRunner:
         self._hooks.started(planned)
         begun, failures = time.monotonic(), []
 
-        def attempt(number: int) -> Audit:
+        def attempt(number: int) -> _Launched | None:
             if self._lease is not None:
                 self._lease.require()
             if number > 1:
                 self._hooks.clean()
             if planned.execution is not None:
-                return _reuse(planned, node, connection)
+                _reuse(planned, node, connection)
+                return None
             if number > 1:
                 _separate(node, f"{self._context}.{planned.node.id}.{number}")
             return self._launch(planned, node, pipeline, deployment, connection)
@@ -126,7 +136,8 @@ class LocalRunner:
                 self._lease.require()
             if planned.execution is None:
                 self._prepare(planned, node)
-            audited = retries.call(self._config.settings.retry, attempt, failed)
+            launched = retries.call(self._config.settings.retry, attempt, failed)
+            audited = self._verified(planned, launched, connection, failed) if launched else _NO_AUDIT
         except BaseException:
             self._hooks.finished(_facts(planned, "failed", time.monotonic() - begun, failures))
             raise
@@ -144,8 +155,10 @@ class LocalRunner:
         if planned.node.id == "Transform":
             self._provide_spans(planned, node)
 
-    def _launch(self, planned: NodePlan, node: Any, pipeline: Any, deployment: Any, connection: Any) -> Audit:
+    def _launch(self, planned: NodePlan, node: Any, pipeline: Any, deployment: Any, connection: Any) -> _Launched:
         node_id = planned.node.id
+        if node_id == "Pusher":
+            self._provide_version(node)
         inspector = _Inspector(self._config, self._shards, self._stager, self._engine)
         info = launcher.Launcher(
             pipeline_node=node,
@@ -156,10 +169,20 @@ class LocalRunner:
             custom_driver_spec=runner_utils.extract_custom_driver_spec(deployment, node_id),
             custom_executor_operators=inspector.operators(),
         ).launch()
-        _require_success(node_id, info, connection)
-        if node_id == "Trainer" and not self._config.settings.train.keep_checkpoints:
+        return _Launched(info, inspector.audited)
+
+    def _verified(
+        self, planned: NodePlan, launched: _Launched, connection: Any, failed: Callable[[FailedTry], None]
+    ) -> Audit:
+        """Requires that a node is published; it is not run again if the metadata cannot be read for a moment."""
+        retries.call(
+            self._config.settings.retry,
+            lambda _: _require_success(planned.node.id, launched.info, connection),
+            failed,
+        )
+        if planned.node.id == "Trainer" and not self._config.settings.train.keep_checkpoints:
             durable.remove(self._config.checkpoints_of(planned.fingerprint["key"]))
-        return inspector.audited
+        return launched.audited
 
     def _provide_checkpoints(self, planned: NodePlan, node: Any) -> None:
         """Tells the Trainer where its checkpoints are; a forced one starts from the beginning."""
@@ -167,6 +190,12 @@ class LocalRunner:
         if planned.reason == plan.FORCED:
             durable.remove(folder)
         _configure(node, {"checkpoints": str(folder), "job": str(self._config.job)})
+
+    def _provide_version(self, node: Any) -> None:
+        """Tells the Pusher the highest version before its first try, which may have pushed and then failed."""
+        if pusher.BEFORE not in _custom(node):
+            pointer = live.read_of(self._config.root, self._config.name)
+            _configure(node, {pusher.BEFORE: live.highest(pointer, self._config.serving)})
 
     def _provide_spans(self, planned: NodePlan, node: Any) -> None:
         """Tells Transform where it keeps what it has counted in each span; a forced one counts all again."""
@@ -186,11 +215,15 @@ def _separate(node: Any, name: str) -> None:
     spec.type.name, spec.name.field_value.string_value = _TRY, name
 
 
-def _configure(node: Any, values: Mapping[str, str]) -> None:
+def _custom(node: Any) -> dict[str, Any]:
+    """Returns a node's custom_config."""
+    return dict(orjson.loads(node.parameters.parameters["custom_config"].field_value.string_value))
+
+
+def _configure(node: Any, values: Mapping[str, str | int]) -> None:
     """Adds values to a node's custom_config."""
-    parameter = node.parameters.parameters["custom_config"]
-    custom = orjson.loads(parameter.field_value.string_value)
-    parameter.field_value.string_value = orjson.dumps({**custom, **values}).decode()
+    content = orjson.dumps({**_custom(node), **values}).decode()
+    node.parameters.parameters["custom_config"].field_value.string_value = content
 
 
 class _Inspector:
@@ -273,7 +306,7 @@ def _needed(staged: Staged) -> str:
     return f"more than the {disk.size(folders) / 1e6:,.1f} MB needed that {node} had written"
 
 
-def _reuse(planned: NodePlan, node: Any, connection: Any) -> Audit:
+def _reuse(planned: NodePlan, node: Any, connection: Any) -> None:
     """Publishes the outputs of an earlier execution for this run, in state CACHED."""
     with metadata.Metadata(connection) as handle:
         contexts = context_lib.prepare_contexts(metadata_handle=handle, node_contexts=node.contexts)
@@ -288,7 +321,6 @@ def _reuse(planned: NodePlan, node: Any, connection: Any) -> Audit:
         execution_publish_utils.publish_cached_executions(
             handle, contexts=contexts, executions=[execution], output_artifacts_maps=[_load_outputs(planned, handle)]
         )
-    return Audit()
 
 
 def _load_outputs(planned: NodePlan, handle: Any) -> dict[str, list[Any]]:

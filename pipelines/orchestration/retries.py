@@ -17,6 +17,7 @@ import tenacity
 from components.errors import PenstockError
 from components.redact import redact
 from components.settings.retry import Retry
+from components.training import interrupt
 from pipelines.orchestration import transient
 
 T = TypeVar("T")
@@ -41,7 +42,7 @@ class FailedTry:
         return redact(text)[:_LONGEST]
 
     def __str__(self) -> str:
-        """Returns what the user is told."""
+        """Returns the message for the user."""
         return (
             f"try {self.number} of {self.attempts} failed ({self.reason}): {self.message}; "
             f"next try in {self.wait:g} s (retry.attempts, retry.first_wait)"
@@ -72,4 +73,9 @@ def call(policy: Retry, attempt: Callable[[int], T], failed: Callable[[FailedTry
         sleep=sleep,
         reraise=True,
     )
-    return tries(lambda: attempt(tries.statistics["attempt_number"]))
+
+    def one() -> T:
+        with interrupt.preserved():  # an error while a signal ends the try, such as one of cleaning up, is no reason
+            return attempt(tries.statistics["attempt_number"])
+
+    return tries(one)

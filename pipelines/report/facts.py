@@ -7,7 +7,7 @@ from typing import Any
 from components.records.ledger import Entry
 from components.records.quarantine import Quarantined
 from pipelines.orchestration.outcome import NodeFacts
-from pipelines.report.lineage import Step
+from pipelines.report.lineage import LineageStep
 
 
 @dataclass(frozen=True)
@@ -87,7 +87,7 @@ class RunFacts:
     slices: tuple[SliceFacts, ...] = ()
     compared: SliceFacts | None = None  # the same for all test records, if there is a baseline model
     gate_problems: tuple[str, ...] = ()  # why the Gate stopped the run, but for the comparison of the new spans
-    lineage: tuple[Step, ...] = ()
+    lineage: tuple[LineageStep, ...] = ()
     classes: tuple[str, ...] = ()
     confusion: tuple[tuple[int, ...], ...] = ()  # rows: true class, columns: predicted class
     blessed: bool | None = None

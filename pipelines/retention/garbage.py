@@ -93,10 +93,10 @@ class _Finder:
     def _written(self) -> dict[tuple[str, str, int], int]:
         """The live artifacts of finished executions."""
         return {
-            (step.node, key, step.id): artifact
-            for step in self._history.steps
-            if step.state in FINISHED
-            for key, artifact in step.outputs
+            (execution.node, key, execution.id): artifact
+            for execution in self._history.executions
+            if execution.state in FINISHED
+            for key, artifact in execution.outputs
             if artifact in self._history.live
         }
 
@@ -145,7 +145,7 @@ class _Finder:
 def _require_metadata(config: RunConfig, known: History, pointer: LivePointer | None) -> None:
     """Raises BadInput if this is not the metadata of the root: every artifact would be taken for a leftover."""
     unknown = pointer is not None and not _knows(known, pointer.live.model)
-    if unknown or not known.steps:
+    if unknown or not known.executions:
         reason = "does not know the live model" if unknown else f"has no run of pipeline {config.name}"
         raise BadInput(
             f"metadata {config.metadata}: {reason}; expected the metadata that numbers the artifacts of {config.root}: "
@@ -155,7 +155,7 @@ def _require_metadata(config: RunConfig, known: History, pointer: LivePointer | 
 
 def _knows(known: History, model: LiveModel) -> bool:
     """Whether the metadata has a model: in another database, its number is that of something else."""
-    has_number = any(artifact == model.artifact for step in known.steps for _, artifact in step.outputs)
+    has_number = any(artifact == model.artifact for execution in known.executions for _, artifact in execution.outputs)
     return has_number and known.live.get(model.artifact, model.uri) == model.uri
 
 

@@ -18,7 +18,7 @@ import orjson
 from components.errors import DiskFull, PenstockError, SettingsError
 from pipelines.journal import run_id
 from pipelines.schedule import schedule as schedules
-from pipelines.schedule.policy import LOOK_BACK, OPEN, Decision, TickRecord
+from pipelines.schedule.policy import LOOK_BACK, OPEN, TickDecision, TickRecord
 from pipelines.schedule.schedule import PipelineSchedule
 from pipelines.schedule.timetable import DueTick
 
@@ -42,7 +42,7 @@ _COLUMNS = (
     "schedule", "key", "at", "local", "state", "reason", "decided", "started", "ended", "exit_code", "starts",
     "run_id", "owner", "process",
 )  # fmt: skip
-Decide = Callable[[PipelineSchedule, Sequence[TickRecord], bool], Sequence[Decision]]
+Decide = Callable[[PipelineSchedule, Sequence[TickRecord], bool], Sequence[TickDecision]]
 
 
 class ScheduleLedger:
@@ -205,7 +205,7 @@ def _open(db: sqlite3.Connection) -> list[TickRecord]:
 
 
 def _decided(
-    known: Sequence[TickRecord], schedule: PipelineSchedule, decision: Decision, now: datetime, owner: str
+    known: Sequence[TickRecord], schedule: PipelineSchedule, decision: TickDecision, now: datetime, owner: str
 ) -> TickRecord:
     before = next((each for each in known if each.tick.key == decision.tick.key), None)
     record = before or TickRecord(schedule.name, decision.tick, decision.state)
@@ -222,7 +222,7 @@ def _write(db: sqlite3.Connection, records: Sequence[TickRecord]) -> None:
 
 
 def _prune(db: sqlite3.Connection, name: str, now: datetime) -> None:
-    """Deletes ticks that no policy looks at any more."""
+    """Deletes ticks that no policy needs any more."""
     oldest = "SELECT at FROM ticks WHERE schedule = ?1 AND at <= ?5 ORDER BY at DESC LIMIT 1 OFFSET ?2"
     delete = f"DELETE FROM ticks WHERE schedule = ?1 AND state NOT IN (?3, ?4) AND at < ({oldest})"  # noqa: S608
     db.execute(delete, (name, LOOK_BACK, *OPEN, now.isoformat()))

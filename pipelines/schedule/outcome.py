@@ -48,7 +48,7 @@ def result_of(code: int | None, output: Sequence[str]) -> TickResult:
     """Returns how a retraining ended.
 
     Args:
-        code: its exit code, minus the number of the signal that ended it, or None if nobody saw its end.
+        code: its exit code, minus the number of the signal that ended it, or None if its end was not seen.
         output: the last lines that it printed.
     """
     line = next((each for each in reversed(output) if each.startswith(("span ", "done: ", "penstock: "))), "")

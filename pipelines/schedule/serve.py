@@ -22,7 +22,7 @@ from pipelines.schedule import processes
 from pipelines.schedule.clock import SchedulerClock
 from pipelines.schedule.ledger import ScheduleLedger
 from pipelines.schedule.outcome import result_of
-from pipelines.schedule.policy import Decision, TickRecord, decide
+from pipelines.schedule.policy import TickDecision, TickRecord, decide
 from pipelines.schedule.processes import Child, RetrainCommand, Start
 from pipelines.schedule.schedule import PipelineSchedule
 
@@ -110,12 +110,12 @@ class Scheduler:
         """Runs a tick of this moment to its end, and returns it; raises Locked if a tick of the root is running."""
         schedule, now = ledger.find(name), self._clock.now()
 
-        def policy(schedule: PipelineSchedule, ticks: Sequence[TickRecord], is_alone: bool) -> Sequence[Decision]:
+        def policy(schedule: PipelineSchedule, ticks: Sequence[TickRecord], is_alone: bool) -> Sequence[TickDecision]:
             running = next((each.tick.key for each in ticks if each.state == "running"), None)
             if running or not is_alone:
                 what = f"tick {running}" if running else "another schedule of this root"
                 raise Locked(f"{name}: the run of {what} is going on; wait for its end, and try again")
-            return [Decision(schedule.timetable.by_hand(now), "running", "run-now")]
+            return [TickDecision(schedule.timetable.by_hand(now), "running", "run-now")]
 
         (record,) = ledger.decide(name, now, self._me, policy)
         self._begin(ledger, schedule, record)
@@ -220,7 +220,9 @@ class Scheduler:
                 coming += schedule.timetable.first(1, now)
         return min((tick.at for tick in coming), default=None)
 
-    def _policy(self, now: datetime) -> Callable[[PipelineSchedule, Sequence[TickRecord], bool], Sequence[Decision]]:
+    def _policy(
+        self, now: datetime
+    ) -> Callable[[PipelineSchedule, Sequence[TickRecord], bool], Sequence[TickDecision]]:
         has_room = len(self._watched) < self._at_once
         return lambda schedule, ticks, is_alone: decide(schedule, ticks, now, is_free=is_alone and has_room)
 

@@ -25,7 +25,7 @@ class ScheduleView:
     schedule: PipelineSchedule
     next: tuple[DueTick, ...]  # none while it is paused
     last: tuple[TickRecord, ...]  # newest last, with the running one
-    undecided: tuple[DueTick, ...]  # due for two minutes, and no scheduler has looked at them, nor has a run begun
+    undecided: tuple[DueTick, ...]  # due for two minutes, and no scheduler has handled them, nor has a run begun
 
     @property
     def running(self) -> TickRecord | None:
@@ -39,7 +39,7 @@ class ScheduleView:
 
     @property
     def is_late(self) -> bool:
-        """Whether ticks are due that no scheduler looks at."""
+        """Whether ticks are due that no scheduler handles."""
         return bool(self.undecided)
 
 

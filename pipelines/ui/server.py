@@ -168,7 +168,7 @@ class _Handler(BaseHTTPRequestHandler):
             self._send(HTTPStatus.OK, content)
 
     def _refused(self) -> HTTPStatus | None:
-        """Returns why a request is refused; None if it is not."""
+        """Returns why a request is rejected; None if it is not."""
         hosts = self.headers.get_all("Host") or []
         is_bad = (
             len(self.raw_requestline) > _LINE

@@ -5,7 +5,7 @@ import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
-_PAUSE = 0.5  # seconds between two looks at a growing file
+_PAUSE = 0.5  # seconds between two reads of a growing file
 _CHUNK = 1 << 20
 
 

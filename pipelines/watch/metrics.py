@@ -117,7 +117,7 @@ def _of_schedule(made: _Gauges, pipeline: KnownPipeline, now: datetime) -> None:
         if each.schedule.name == pipeline.name:
             upcoming = each.next[0].at.timestamp() if each.next else None
             made.set("next_tick_timestamp_seconds", "When the schedule is due next.", upcoming)
-            made.set("late_ticks", "Ticks that are due and that no scheduler has looked at.", len(each.undecided))
+            made.set("late_ticks", "Ticks that are due and that no scheduler has handled.", len(each.undecided))
 
 
 def _seconds(time: str) -> float:

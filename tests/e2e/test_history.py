@@ -59,12 +59,12 @@ def test_a_finished_run_is_told_as_pushed(table_run: Any) -> None:
     (call,) = [made[-1] for made in calls.newest_first(calls.folder_of(config.notes, config.name)) if made[-1].nodes]
     nodes = tuple({**node, "state": "skipped" if node["id"] == "Pusher" else node["state"]} for node in call.nodes)
     now = datetime.now(timezone.utc)
-    told = [after_call._of_call(config, each, now) for each in (call, replace(call, nodes=nodes))]
+    occurrences = [after_call._of_call(config, each, now) for each in (call, replace(call, nodes=nodes))]
 
-    assert [(each.kind, each.has_pushed) for each in told if each] == [("well", True), ("unfinished", False)]
-    assert told[0]
-    assert (told[0].about.version, told[0].about.live_version) == ("1", 1)
-    assert told[0].about.report == str(config.report_of(call.run))
+    assert [(each.kind, each.has_pushed) for each in occurrences if each] == [("well", True), ("unfinished", False)]
+    assert occurrences[0]
+    assert (occurrences[0].about.version, occurrences[0].about.live_version) == ("1", 1)
+    assert occurrences[0].about.report == str(config.report_of(call.run))
 
 
 def test_a_run_with_nothing_due_is_known_too(table_run: Any, quick_table: tuple[str, ...], restored: Any) -> None:

@@ -19,7 +19,7 @@ SETTINGS = tuple(word for setting in CHOSEN for word in ("--set", setting))
 
 
 def write_day(folder: Path, day: str, version: int, classes: Sequence[str]) -> None:
-    """Writes 150 rows, whose size tells the class."""
+    """Writes 150 rows, whose size decides the class."""
     file, chosen = folder / day / f"v{version}" / "a.csv", random.Random(f"{day} {version}")
     file.parent.mkdir(parents=True)
     with file.open("w", newline="") as stream:

@@ -18,7 +18,7 @@ ANT, WASP = "ant", "wasp"
 
 
 def write_day(folder: Path, day: int, label: Callable[[str, random.Random], str]) -> None:
-    """Writes 300 rows, whose size tells the kind; `label` returns what it is called."""
+    """Writes 300 rows, whose size decides the kind; `label` returns what it is called."""
     file, chosen = folder / str(day) / "a.csv", random.Random(day)
     file.parent.mkdir(parents=True)
     with file.open("w", newline="") as stream:

@@ -24,20 +24,26 @@ def wait(seconds):
         pathlib.Path(filler).unlink()
 retries.sleep = wait
 """
-# Fills a disk when the Trainer begins to write its model, after its checkpoints.
+# Fills a disk when the Trainer begins to write its model, after its checkpoints, and one when the Pusher has pushed.
 FULL = """
-from components.serving import export
-whole = export.export
-def fill_and_export(*arguments):
-    export.export = whole
-    with open(FILLER, "wb", buffering=0) as file:
+from components.serving import export, publish
+export_all, push = export.export, publish.publish
+def fill(name):
+    with open(name, "wb", buffering=0) as file:
         try:
             while True:
                 file.write(bytes(4096))
         except OSError:
             pass
-    return whole(*arguments)
-export.export = fill_and_export
+def fill_and_export(*arguments):
+    export.export = export_all
+    fill(TRAINER)
+    return export_all(*arguments)
+def push_and_fill(*arguments):
+    move = push(*arguments)
+    fill(PUSHER)
+    return move
+export.export, publish.publish = fill_and_export, push_and_fill
 """
 # The first upload of a node waits until the server has been stopped, and the wait before the next try until it is back.
 AWAY = """
@@ -75,13 +81,19 @@ def test_disks_that_are_full_for_a_while(
 ) -> None:
     """B10: each try has folders of its own, the Trainer goes on from its checkpoint, and everything says what happened.
 
-    Ingest fails twice, the Trainer once, when it writes its model.
+    Ingest fails twice, the Trainer once, when it writes its model, and the Pusher once, after it has pushed: its next
+    try pushes no second version.
     """
     pipeline, waits = make_pipeline(rows, tmp_path / "root", task="tabular"), tmp_path / "waits"
-    with mounted(pipeline.root / "Ingest", "8m") as first, mounted(pipeline.root / "Trainer", "8m") as second:
-        filler = str(second / "filler")
-        before = FREE.replace("WAITS", repr(str(waits))).replace("FREES", repr({2: fill(first), 3: filler}))
-        before += FULL.replace("FILLER", repr(filler))
+    with (
+        mounted(pipeline.root / "Ingest", "8m") as first,
+        mounted(pipeline.root / "Trainer", "8m") as second,
+        mounted(pipeline.root / "Pusher", "1m") as third,
+    ):
+        fillers = str(second / "filler"), str(third / "filler")
+        frees = {2: fill(first), 3: fillers[0], 4: fillers[1]}
+        before = FREE.replace("WAITS", repr(str(waits))).replace("FREES", repr(frees))
+        before += FULL.replace("TRAINER", repr(fillers[0])).replace("PUSHER", repr(fillers[1]))
         result = pipeline.run(*quick_table, "--set", "train.epochs=2", before=before)
         assert result.code == 0, result.output
         ingest, trainer = (list(pipeline.store().executions(node)) for node in ("Ingest", "Trainer"))
@@ -91,19 +103,20 @@ def test_disks_that_are_full_for_a_while(
         run = re.search(r"^run (\S+)", result.output, re.MULTILINE)
         shown = pipeline.server.run("runs", "show", run[1] if run else "", "--root", str(pipeline.root))
 
-    assert waits.read_text().split() == ["10.0", "20.0", "10.0"]
+    assert waits.read_text().split() == ["10.0", "20.0", "10.0", "10.0"]
+    assert [each.name for each in (pipeline.root / "serving").iterdir() if each.name.isdecimal()] == ["1"]
     assert [each.state for each in ingest] == ["COMPLETE", "FAILED", "FAILED"]
     assert [each.state for each in trainer] == ["COMPLETE", "FAILED"]
     assert left == {str(ingest[0].id)}
     assert [each["note"].partition(" at ")[0] for each in history["resumed"]] == ["resumed"]
     warned = re.findall(r"^warning: (\w+): try (\d) of 3 failed \(disk full\): /", result.output, re.MULTILINE)
-    assert warned == [("Ingest", "1"), ("Ingest", "2"), ("Trainer", "1")]
+    assert warned == [("Ingest", "1"), ("Ingest", "2"), ("Trainer", "1"), ("Pusher", "1")]
     assert re.search(r"Ingest .* 3 tries: disk full, disk full", result.output)
     assert len(re.findall(r"^  failed try +Ingest: disk full: ", result.output, re.MULTILINE)) == 2
     assert "3 tries: disk full, disk full" in next((pipeline.root / "logs").glob("*.html")).read_text()
     events = [orjson.loads(line) for line in next((pipeline.root / "logs").glob("*.jsonl")).read_bytes().splitlines()]
     tried = [(each["node"], each["number"], each["wait"]) for each in events if each["event"] == "try failed"]
-    assert tried == [("Ingest", 1, 10.0), ("Ingest", 2, 20.0), ("Trainer", 1, 10.0)]
+    assert tried == [("Ingest", 1, 10.0), ("Ingest", 2, 20.0), ("Trainer", 1, 10.0), ("Pusher", 1, 10.0)]
     assert again.code == 0
     assert "nothing to do" in again.output
     assert re.findall(r"^(\w+): try (\d) failed: disk full: /", shown.output, re.MULTILINE) == warned

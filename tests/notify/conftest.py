@@ -90,7 +90,7 @@ def receiver(monkeypatch: pytest.MonkeyPatch) -> Iterator[Receiver]:
 
 @dataclass
 class FrozenPace:
-    """Time that only passes while somebody sleeps."""
+    """Time that only passes in `sleep`."""
 
     time: float = 0.0
     slept: list[float] = field(default_factory=list)

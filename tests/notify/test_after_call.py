@@ -13,7 +13,7 @@ from typing import Any
 import orjson
 import pytest
 
-from components.errors import BadInput, Cancelled, SettingsError
+from components.errors import BadInput, Cancelled, Locked, SettingsError
 from pipelines import config as run_config
 from pipelines.journal import calls
 from pipelines.notify import after_call
@@ -30,6 +30,21 @@ with calls.opened(chosen, calls.Origin("K")):
     print("held", flush=True)
     sys.stdin.read()
 """
+SLOW = """
+import sys
+from components.errors import Cancelled
+from pipelines import config
+from pipelines.journal import calls
+from pipelines.notify import after_call
+
+flags = [f"notify.command=/bin/sh {sys.argv[2]}", "notify.timeout=600"]
+chosen = config.make("image", name="ants", data=".", root=sys.argv[1], flags=flags)
+try:
+    with after_call.sent(chosen), calls.opened(chosen, calls.Origin("A")) as call:
+        call.end(4, "data: empty")
+except Cancelled as error:
+    sys.exit(128 + error.signum)
+"""
 PUSHED = ({"id": "Trainer", "state": "ran"}, {"id": "Pusher", "state": "ran"})
 TO_TRAINER = ({"id": "Trainer", "state": "ran"}, {"id": "Pusher", "state": "skipped"})
 
@@ -40,7 +55,7 @@ def shown(receiver: Any) -> list[str]:
 
 
 def test_the_life_of_a_pipeline(hooked: Any, receiver: Any) -> None:
-    """Each run is told of by what it changes, with all that a person needs to look at it."""
+    """Each run is notified by what it changes, with all that a person needs to examine it."""
     (hooked.config.logs).mkdir(parents=True)
     (hooked.config.logs / "B.log").touch()
     hooked.call("A")
@@ -78,7 +93,7 @@ def test_one_node_per_command(hooked: Any, receiver: Any) -> None:
 
 
 def test_an_exception_is_told_and_raised(hooked: Any, receiver: Any) -> None:
-    """The error of the run stands; a run that was cancelled waits for nobody."""
+    """The error of the run is raised; a run that was cancelled waits for no receiver."""
     for error in (BadInput("data x: empty\nmore"), Cancelled(signal.SIGTERM)):
         with (
             pytest.raises(type(error)),
@@ -88,6 +103,44 @@ def test_an_exception_is_told_and_raised(hooked: Any, receiver: Any) -> None:
             raise error
 
     assert [(each["reason"], each["exit_code"]) for each in receiver.got] == [("data x: empty", 4)]
+
+
+def test_an_error_before_the_journal(hooked: Any, receiver: Any) -> None:
+    """A store that is away keeps a call from beginning, which is told; not that another run has the root."""
+    errors = (Locked("in use"), SettingsError("unknown"), BadInput("s3://b did not answer\nmore"), OSError("odd"))
+    for run, error in zip("ABCD", errors, strict=True):
+        with pytest.raises(type(error)), after_call.sent(hooked.config, hooked._pace, run):
+            raise error
+
+    assert [(each["run"], each["state"], each["reason"], each["exit_code"]) for each in receiver.got] == [
+        ("C", "failed", "s3://b did not answer", 4), ("D", "failed", "odd", 1),
+    ]  # fmt: skip
+
+
+def test_an_error_that_the_journal_has_is_told_once(hooked: Any, receiver: Any) -> None:
+    """By what the journal says of it."""
+    with (
+        pytest.raises(BadInput),
+        after_call.sent(hooked.config, hooked._pace, "A"),
+        calls.opened(hooked.config, calls.Origin("A", (), "2026-03-08")),
+    ):
+        raise BadInput("data: empty")
+
+    assert [(each["run"], each["span"]) for each in receiver.got] == [("A", "2026-03-08")]
+
+
+def test_a_signal_while_a_command_runs(tmp_path: Path) -> None:
+    """SIGTERM ends the process, and the command with it, long before the limit."""
+    os.mkfifo(tmp_path / "pid")
+    (tmp_path / "script").write_text(f"echo $$ > {tmp_path}/pid\nexec sleep 600\n")
+    command = [sys.executable, "-c", SLOW, str(tmp_path / "root"), str(tmp_path / "script")]
+    with subprocess.Popen(command, cwd=PROJECT) as process:
+        pid = int((tmp_path / "pid").read_text())
+        process.terminate()
+        code = process.wait()
+
+    assert code == 128 + signal.SIGTERM
+    assert not Path(f"/proc/{pid}").exists()
 
 
 def test_a_run_that_was_killed_is_told_by_the_next(hooked: Any, receiver: Any) -> None:
@@ -108,7 +161,7 @@ def test_a_run_that_was_killed_is_told_by_the_next(hooked: Any, receiver: Any) -
 
 
 def test_a_kill_before_the_notification(hooked: Any, receiver: Any) -> None:
-    """A run that ended, and whose process was killed before it could tell, is told by the next."""
+    """A run that ended, and whose process was killed before it could notify, is notified by the next."""
     hooked.call("A")
     with calls.opened(hooked.config, calls.Origin("B")) as call:
         call.end(4, "data: empty")
@@ -141,7 +194,7 @@ def test_no_receiver_costs_nothing(pipeline: Any) -> None:
 
 
 def test_a_state_that_is_damaged(hooked: Any, receiver: Any, capfd: Any) -> None:
-    """Is begun anew: what happens from then on is told."""
+    """Is replaced by a new one: what happens from then on is notified."""
     hooked.call("A")
     file = after_call.file_of(hooked.config).path
     for content in (b"", b"[1]", b'{"since": 1}'):
@@ -149,12 +202,12 @@ def test_a_state_that_is_damaged(hooked: Any, receiver: Any, capfd: Any) -> None
         hooked.call("B", 4, "data: empty")
 
     assert shown(receiver)[0] == "failed B failed"
-    assert "what was told and not sent before is forgotten" in capfd.readouterr().err
+    assert "earlier notifications, sent or not, are forgotten" in capfd.readouterr().err
     assert orjson.loads(file.read_bytes())["last"] == ["failed", "data: empty"]
 
 
 def test_a_journal_that_cannot_be_read(hooked: Any, receiver: Any, capfd: Any) -> None:
-    """Is a warning; the run stands."""
+    """Is a warning; the run succeeds."""
     hooked.call("A")
     (calls.folder_of(hooked.config.notes, "ants") / "B.json").write_text("{")
     hooked.call("C", 4, "data: empty")
@@ -164,7 +217,7 @@ def test_a_journal_that_cannot_be_read(hooked: Any, receiver: Any, capfd: Any) -
 
 
 def test_a_full_disk(tiny_disk: Path, receiver: Any, frozen: Any, monkeypatch: pytest.MonkeyPatch, capfd: Any) -> None:
-    """B5: the failure is told all the same, by what is known in memory."""
+    """B5: the failure is still notified, by what is known in memory."""
     monkeypatch.setenv("PENSTOCK_NOTIFY_WEBHOOK", receiver.url)
     config = run_config.make("image", name="ants", data=".", root=str(tiny_disk))
     with after_call.sent(config, frozen.pace):
@@ -254,7 +307,7 @@ def test_the_command_notifies(status: int, receiver: Any, tmp_path: Path) -> Non
 
 @pytest.mark.slow
 def test_a_retraining_says_its_span(receiver: Any, tmp_path: Path) -> None:
-    """A late span is told with its name."""
+    """A late span is notified with its name."""
     (tmp_path / "data").mkdir()
     places = ["--data", f"{tmp_path}/data/{{YYYY}}-{{MM}}-{{DD}}/*.csv", "--root", str(tmp_path / "root")]
     arguments = ["retrain", "tabular", "--span", "2026-03-08", *places]
@@ -270,15 +323,13 @@ def test_a_test_notification(receiver: Any, tmp_path: Path) -> None:
     given = {"PENSTOCK_NOTIFY_WEBHOOK": receiver.url}
     root = ["--root", str(tmp_path / "root")]
     receiver.answers = [(200, "ok"), (404, "no_service")]
-    good, bad, nobody = (
-        penstock(["notify", "test", "image", *root], environment) for environment in (given, given, {})
-    )
+    good, bad, none = (penstock(["notify", "test", "image", *root], environment) for environment in (given, given, {}))
     empty = penstock(["notify", "send", "image", *root], given)
 
-    assert (good.returncode, bad.returncode, nobody.returncode) == (0, 1, 2)
+    assert (good.returncode, bad.returncode, none.returncode) == (0, 1, 2)
     assert good.stdout.endswith("/*** (PENSTOCK_NOTIFY_WEBHOOK): taken: HTTP 200: ok\n")
     assert "not taken: HTTP 404: no_service" in bad.stdout
-    assert "nobody to notify" in nobody.stderr
+    assert "no receiver to notify" in none.stderr
     assert (empty.returncode, empty.stdout) == (0, "0 sent, 0 left\n")
     assert receiver.events == ["test", "test"]
     assert "T0K3N" not in good.stdout + bad.stdout

@@ -104,6 +104,20 @@ def test_a_rejected_notification_does_not_hold_the_others(hooked: Any, receiver:
     assert "HTTP 400: too long; 1 notification is kept" in capfd.readouterr().err
 
 
+def test_a_command_that_fails_on_one_notification(pipeline: Any, tmp_path: Path) -> None:
+    """It gets the others all the same, each once."""
+    (tmp_path / "script").write_text(
+        f"[ $PENSTOCK_EVENT != recovered ] || exit 1\necho $PENSTOCK_EVENT >> {tmp_path}/got\n"
+    )
+    made = pipeline(f"notify.command=/bin/sh {tmp_path}/script")
+    made.call("A", 4, "data: empty")
+    made.call("B", 0, "fine", version="1", nodes=({"id": "Pusher", "state": "ran"},))
+    made.call("C", 4, "data: empty")
+
+    assert (tmp_path / "got").read_text().split() == ["failed", "pushed", "failed"]
+    assert made.outbox() == ["recovered"]
+
+
 def test_both_receivers_have_their_own_outbox(hooked: Any, receiver: Any, tmp_path: Path, frozen: Any) -> None:
     """A command that fails keeps nothing from the webhook, which gets each notification once."""
     failing = CommandReceiver(("/bin/sh", "-c", f"cat >> {tmp_path}/got; test -e {tmp_path}/works"), tmp_path)
@@ -124,7 +138,7 @@ def test_both_receivers_have_their_own_outbox(hooked: Any, receiver: Any, tmp_pa
 
 
 def test_a_kill_between_delivery_and_note(hooked: Any, receiver: Any, tmp_path: Path) -> None:
-    """The next process sends it again with the same id, by which the receiver can tell."""
+    """The next process sends it again with the same id, by which the receiver recognizes it."""
     receiver.answers = [(400, "")]
     hooked.call("A", 4, "data: empty")
     killed = subprocess.run(

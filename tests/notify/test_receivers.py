@@ -108,7 +108,7 @@ def test_a_receiver_that_does_not_answer(receiver: Any, a_notification: Any, mon
 
 
 def test_a_certificate_is_checked(a_notification: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """D7: a receiver with a certificate that nobody has signed gets nothing."""
+    """D7: a receiver with a certificate that no authority has signed gets nothing."""
     monkeypatch.setenv("NO_PROXY", "127.0.0.1")
     key, certificate = tmp_path / "key.pem", tmp_path / "certificate.pem"
     made = subprocess.run(
@@ -154,7 +154,7 @@ def test_a_command_gets_json_and_variables(a_notification: Any, tmp_path: Path) 
     receiver = CommandReceiver((sys.executable, "-c", program, "$(id); *"), tmp_path)
 
     assert receiver.send(a_notification(), SECONDS) == Answer(
-        True, "exit code 0: R failed ['$(id); *']", try_again=True
+        True, "exit code 0: R failed ['$(id); *']", try_again=True, is_about_one=True
     )
 
 
@@ -190,7 +190,7 @@ def test_a_command_that_prints_much(a_notification: Any) -> None:
 def test_a_command_that_hangs_is_killed_with_all_that_it_started(
     a_notification: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """At the limit its process group ends: nobody holds the pipe any more that its child had open."""
+    """At the limit its process group ends: no process holds the pipe any more that its child had open."""
     os.mkfifo(tmp_path / "pipe")
     reading = os.open(tmp_path / "pipe", os.O_RDONLY | os.O_NONBLOCK)
     os.set_blocking(reading, True)

@@ -1,4 +1,4 @@
-"""What is told, and what is not, as a pure function of what was told before."""
+"""What is notified, and what is not, as a pure function of what was notified before."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import replace
@@ -26,7 +26,7 @@ def occurrence(kind: Any, run: str, reason: str = "", **more: Any) -> Occurrence
     return Occurrence(kind, run, replace(about, tick=run) if kind == "late tick" else about, **more)
 
 
-def told(happened: Sequence[Happened], on: Sequence[Any] = EVENTS, **more: Any) -> list[str]:
+def notified(happened: Sequence[Happened], on: Sequence[Any] = EVENTS, **more: Any) -> list[str]:
     """Returns the events that some occurrences lead to, each with its run."""
     state = NotifyState(SINCE)
     for each in happened:
@@ -52,23 +52,23 @@ def told(happened: Sequence[Happened], on: Sequence[Any] = EVENTS, **more: Any) 
 )
 def test_each_thing_is_told_once(happened: list[Happened], expected: list[str]) -> None:
     """A failure once until it is over or its reason changes, its end once, and a run once per event."""
-    assert told(happened) == expected
+    assert notified(happened) == expected
 
 
 def test_only_chosen_events_are_told() -> None:
     """What happens in between still counts."""
-    assert told([("failed", "A", "x"), ("well", "B"), ("well", "C")], ["recovered"]) == ["recovered B"]
+    assert notified([("failed", "A", "x"), ("well", "B"), ("well", "C")], ["recovered"]) == ["recovered B"]
 
 
 def test_a_late_tick_is_not_over_while_there_is_one() -> None:
-    """A run that a person starts does not mean that the scheduler is back; another failure is told as ever."""
+    """A run that a person starts does not mean that the scheduler is back; another failure is notified as usual."""
     happened = [("late tick", "K", ""), ("well", "B"), ("failed", "C", "x"), ("well", "D")]
 
-    assert told(happened, has_late_tick=True) == ["late K", "failed C", "recovered D"]
+    assert notified(happened, has_late_tick=True) == ["late K", "failed C", "recovered D"]
 
 
 def test_a_pushed_model_is_told_with_what_is_over() -> None:
-    """The recovery names the trouble; the same run has the same ids whoever tells of it."""
+    """The recovery names the trouble; the same run has the same ids whichever process notifies of it."""
     state = NotifyState(SINCE)
     for each in (occurrence("failed", "A", "disk full"), occurrence("well", "B", "pushed", has_pushed=True)):
         state = rules.applied(state, each, EVENTS, ["webhook"])
@@ -86,7 +86,7 @@ KINDS = st.sampled_from(["failed", "late", "not better", "well", "unfinished"])
 @hypothesis.given(st.lists(st.tuples(KINDS, st.sampled_from("ABC"), st.sampled_from("xy"))))
 def test_no_sequence_of_runs_tells_twice(happened: list[Happened]) -> None:
     """No event of a run comes twice, and there is at most one recovery per failure or late run that ended."""
-    found = told(happened)
+    found = notified(happened)
     decisive = [each[0] in ("failed", "late") for each in happened if each[0] != "unfinished"]
     ends = sum(before and not after for before, after in pairwise(decisive))
 

@@ -1,9 +1,10 @@
-"""What the scheduler tells: a real scheduler and real processes, with a clock that tests move."""
+"""What the scheduler notifies: a real scheduler and real processes, with a clock that tests move."""
 
 import os
 import signal
 import subprocess
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from pathlib import Path
@@ -139,7 +140,7 @@ def test_what_a_retraining_has_told_is_not_told_again(
 
 
 def test_a_scheduler_that_was_down(nights: Nights, receiver: Any, at: At) -> None:
-    """C2: ticks that nobody looked at are told once, and it is over when a run succeeds."""
+    """C2: ticks that no scheduler handled are notified once, and it is over when a run succeeds."""
     nights.night(nights.scheduler(), f"echo '{PUSHED}'; exit 0")
     nights.time = at("2026-03-13T09:00")
     again = nights.scheduler()
@@ -150,7 +151,7 @@ def test_a_scheduler_that_was_down(nights: Nights, receiver: Any, at: At) -> Non
     again.step()
     again.step()
 
-    late = "late 2026-03-10T03:00: tick 2026-03-10T03:00 is due, and no scheduler has looked at it"
+    late = "late 2026-03-10T03:00: tick 2026-03-10T03:00 is due, and no scheduler has handled it"
     assert shown(receiver) == [
         f"pushed 2026-03-09T03:00: {PUSHED}",
         f"{late} (penstock schedule serve)",
@@ -190,6 +191,28 @@ def test_what_could_not_be_sent_is_sent_later(nights: Nights, receiver: Any) -> 
     assert counts == [1, 1, 2, 2, 3, 3, 4, 4]
     assert len({each["id"] for each in receiver.got}) == 1
     assert "T0K3N" not in " ".join(nights.said)
+
+
+def test_a_full_disk_repeats_nothing(
+    tiny_disk: Path, at: At, frozen: Any, receiver: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """B5: a scheduler remembers what it has sent, although it cannot be noted."""
+    monkeypatch.setenv("PENSTOCK_NOTIFY_WEBHOOK", receiver.url)
+    nights = Nights(tiny_disk, at("2026-03-08T12:00"), frozen.pace)
+    receiver.answers = [(404, "")]
+    scheduler = nights.scheduler()
+    nights.night(scheduler, "exit 1")
+    with (tiny_disk / "full").open("wb", buffering=0) as file, suppress(OSError):
+        while True:
+            file.write(b"0" * 4096)
+    counts = []
+    for seconds in (61, 61, 61, 2 * 24 * 3600, 61):
+        nights.sleep(seconds)
+        scheduler.step()
+        counts.append(len(receiver.got))
+
+    assert counts == [2, 2, 2, 3, 3]
+    assert [each["event"] for each in receiver.got[:3]] == ["failed", "failed", "late"]
 
 
 def test_settings_that_are_not_valid_are_told(nights: Nights, receiver: Any, tmp_path: Path) -> None:

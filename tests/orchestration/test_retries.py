@@ -94,3 +94,19 @@ def test_a_signal_ends_a_wait_at_once() -> None:
         signal.signal(signal.SIGALRM, former)
     assert (stopped.value.signum, node.tries) == (signal.SIGTERM, 1)
     assert time.monotonic() - begun < 600
+
+
+def test_a_signal_within_a_try_ends_it_for_good(waits: list[float]) -> None:
+    """An error of cleaning up, such as a store that is away, does not hide that the user stopped the run."""
+    tries: list[int] = []
+
+    def stopped(number: int) -> None:
+        tries.append(number)
+        try:
+            os.kill(os.getpid(), signal.SIGTERM)
+        finally:
+            raise ConnectionResetError("the store is away")
+
+    with pytest.raises(Cancelled) as error, interrupt.raised():
+        retries.call(POLICY, stopped, lambda _: None)
+    assert (error.value.signum, tries, waits) == (signal.SIGTERM, [1], [])

@@ -169,14 +169,14 @@ def test_final_errors(error: BaseException) -> None:
 
 def test_what_libraries_say_in_words() -> None:
     """MLMD on a server, and TensorFlow's client of S3."""
-    told = {
+    messages = {
         "mysql_query failed: errno: 1205, Lock wait timeout exceeded": "metadata locked",
         "mysql_real_connect failed: errno: 2003, Can't connect to server": "no connection",
         "mysql_real_connect failed: errno: 1045, Access denied for user": "",
         "; curlCode: 7, Couldn't connect to server": "no connection",
         "; curlCode: 60, SSL peer certificate was not OK": "",
     }
-    assert {text: transient.reason(RuntimeError(text)) for text in told} == told
+    assert {text: transient.reason(RuntimeError(text)) for text in messages} == messages
 
 
 def test_codes_of_tensorflow_and_grpc() -> None:

@@ -207,6 +207,18 @@ def test_all_pipelines_of_a_folder(
     assert "busy is in use: by pid" in done.output
 
 
+def test_a_pipeline_with_a_webhook(make_nightly: Callable[..., Any], tmp_path: Path) -> None:
+    """The journal has no address of it, and `penstock gc` without a task needs none."""
+    root = make_nightly(None, *FLAGS, "notify.webhook=https://host/T0K3N")
+    for _ in range(5):
+        root.night()
+    with calls.opened(root.config, Origin("R")) as call:
+        call.end(0, "")
+    done = CliRunner().invoke(cli.app, ["gc", "--root", str(tmp_path)])
+
+    assert (done.exit_code, len(folders(root, "Trainer"))) == (0, 2), done.output
+
+
 def test_a_schedule_may_leave_it_to_people(make_nightly: Callable[..., Any]) -> None:
     """With gc.after_tick=false nothing is deleted after a tick, else what is not needed."""
     root = make_nightly(None, *FLAGS, "gc.after_tick=false")

@@ -203,7 +203,7 @@ def test_the_cron_job_is_one(nasty: PipelineSchedule) -> None:
 def test_a_job_is_no_failure_if_the_model_is_not_better(
     code: int, expected: int, nightly: Nightly, tmp_path: Path
 ) -> None:
-    """The script of the container ends with 0 for what a person need not look at."""
+    """The script of the container ends with 0 for what needs no person."""
     (tmp_path / "penstock").write_text(f"#!/bin/sh\nexit {code}\n")
     (tmp_path / "penstock").chmod(0o755)
     (file,) = cron_job.export(nightly(), "image", "", "/data")

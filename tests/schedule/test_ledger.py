@@ -15,7 +15,7 @@ import pytest
 from components.errors import DiskFull, PenstockError, SettingsError
 from pipelines.schedule import policy
 from pipelines.schedule.ledger import ScheduleLedger
-from pipelines.schedule.policy import Decision, TickRecord
+from pipelines.schedule.policy import TickDecision, TickRecord
 from pipelines.schedule.schedule import PipelineSchedule
 
 At = Callable[[str], datetime]
@@ -40,7 +40,7 @@ def decide(ledger: ScheduleLedger, now: datetime, owner: str = "me") -> list[Tic
 
 
 def test_a_schedule_is_kept(ledger: ScheduleLedger, nightly: Nightly) -> None:
-    """Whole, readable by its owner only; a second one of its name needs to be wanted."""
+    """Whole, readable by its owner only; a second one of its name is rejected unless it is asked for."""
     ledger.put(nightly(), new=True)
     with pytest.raises(SettingsError, match="pipeline sales has a schedule; replace it with --replace"):
         ledger.put(nightly(overlap="queue"), new=True)
@@ -101,7 +101,7 @@ def test_old_ticks_are_pruned(ledger: ScheduleLedger, nightly: Nightly, at: At) 
     """A ledger does not grow for ever."""
     ledger.put(nightly(rule="every 1m", since=at("2026-03-01")))
     decided = [
-        Decision(tick, "missed", "") for tick in nightly(rule="every 1m").timetable.first(1500, at("2026-03-01"))
+        TickDecision(tick, "missed", "") for tick in nightly(rule="every 1m").timetable.first(1500, at("2026-03-01"))
     ]
     ledger.decide("sales", at("2026-03-03"), "me", lambda *_: decided)
 
@@ -135,7 +135,7 @@ def test_a_run_longer_than_the_ledger_looks_back(ledger: ScheduleLedger, nightly
 
 
 def test_a_writer_that_is_killed(ledger: ScheduleLedger, nightly: Nightly) -> None:
-    """Its half-written change is undone by whoever reads first: nobody needs to repair the ledger."""
+    """Its half-written change is undone by the next process that reads: the ledger needs no repair by hand."""
     ledger.put(nightly())
     done = subprocess.run([sys.executable, "-c", _KILLED_WRITER, str(ledger.file)], check=False)
     has_journal = ledger.file.with_name("schedule.db-journal").exists()

@@ -20,6 +20,7 @@ from pipelines.schedule.policy import TickRecord
 from pipelines.schedule.processes import Child, RetrainCommand
 from pipelines.schedule.schedule import PipelineSchedule
 from pipelines.schedule.serve import Scheduler
+from tests.schedule.fake_clock import FakeClock
 
 At = Callable[[str], datetime]
 Nightly = Callable[..., PipelineSchedule]
@@ -28,24 +29,8 @@ NEXT = timedelta(days=1)
 
 
 @dataclass
-class FakeClock:
-    """A clock that only tests move."""
-
-    time: datetime
-    stopped_by: int = 0
-
-    def now(self) -> datetime:
-        """Returns the time."""
-        return self.time
-
-    def sleep(self, seconds: float) -> None:
-        """Moves on."""
-        self.time += timedelta(seconds=seconds)
-
-
-@dataclass
 class Retrainings:
-    """Starts small processes in place of retrainings; each prints a line and ends with a code when it is told."""
+    """Starts small processes in place of retrainings; each prints a line and ends with a code on request."""
 
     home: Path
     line: str = PUSHED
@@ -96,13 +81,13 @@ class Bench:
     runs: Retrainings
     clock: FakeClock
     said: list[str] = field(default_factory=list)
-    told: list[str] = field(default_factory=list)
+    notified: list[str] = field(default_factory=list)
 
     def scheduler(self, **more: Any) -> Scheduler:
         """Returns a new scheduler."""
         folder = self.ledger.file.parent
-        tell = lambda _, record: self.told.append(record.state)  # noqa: E731 - one line
-        return Scheduler(lambda: [folder], self.clock, self.said.append, start=self.runs.start, notify=tell, **more)
+        notify = lambda _, record: self.notified.append(record.state)  # noqa: E731 - one line
+        return Scheduler(lambda: [folder], self.clock, self.said.append, start=self.runs.start, notify=notify, **more)
 
     def states(self) -> list[str]:
         """Returns the states of all ticks."""
@@ -121,7 +106,7 @@ def bench(ledger: ScheduleLedger, runs: Retrainings, nightly: Nightly, at: At) -
 
 
 def test_a_tick_is_a_retraining_at_its_time(bench: Bench, at: At) -> None:
-    """C4: it is started once however often the scheduler looks; its end is in the ledger, and is told."""
+    """C4: it is started once however often the scheduler looks; its end is in the ledger, and is notified."""
     scheduler = bench.scheduler()
     wakes = [scheduler.step(), scheduler.step()]
     running = bench.newest()
@@ -135,7 +120,7 @@ def test_a_tick_is_a_retraining_at_its_time(bench: Bench, at: At) -> None:
         "tabular", "--data", "d/{SPAN}",
     )  # fmt: skip
     assert (running.state, bench.newest().state, bench.newest().reason) == ("running", "pushed", PUSHED)
-    assert (bench.newest().exit_code, bench.newest().ended, bench.told) == (0, bench.clock.time, ["pushed"])
+    assert (bench.newest().exit_code, bench.newest().ended, bench.notified) == (0, bench.clock.time, ["pushed"])
 
 
 @pytest.mark.parametrize(
@@ -376,7 +361,7 @@ def test_a_run_by_hand_is_waited_for(bench: Bench, at: At) -> None:
 
 
 def test_others_see_what_is_due_and_late(bench: Bench) -> None:
-    """The read-only view: what runs, what comes, and ticks that nobody looks at."""
+    """The read-only view: what runs, what comes, and ticks that no scheduler handles."""
     bench.clock.time += timedelta(minutes=3)
     (late,) = view.read(bench.ledger.file.parent, bench.clock.time)
     scheduler = bench.scheduler()

@@ -15,7 +15,7 @@ Nightly = Callable[..., PipelineSchedule]
 
 
 def test_a_tick_that_another_scheduler_ran_is_not_late(ledger: ScheduleLedger, nightly: Nightly) -> None:
-    """An exported schedule has no ledger: a run at the time of a tick, or after it, shows that somebody looks at it."""
+    """An exported schedule has no ledger: a run at the time of a tick, or after it, shows that it was handled."""
     notes = ledger.file.parent
     config = run_config.make("tabular", data=".", root=str(notes.parent), name="sales")
     now = datetime.now(timezone.utc)

@@ -304,7 +304,7 @@ def _connect_to_server(server: Server) -> metadata_store.MetadataStore:
         return metadata_store.MetadataStore(server.connection())
     except (errors.StatusError, RuntimeError) as error:  # its message may quote the connection
         reason = redact(" ".join(str(error).split()), [server.password] if server.password else []).rstrip(": ")
-        kind = SettingsError if server.answers() else BadInput  # MLMD does not tell which it is
+        kind = SettingsError if server.answers() else BadInput  # MLMD does not say which it is
         raise kind(
             f"metadata {server}: cannot be opened: {reason}; expected a server that is reachable from here, and an "
             f"existing database that {server.user} may create tables in; the password is read from "

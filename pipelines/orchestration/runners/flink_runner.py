@@ -55,7 +55,7 @@ class FlinkRunner(PortableRunner):
         """
         super().__init__()
         flink = Flink(rest) if rest else None
-        self._watch = _Watch(job, node, flink, timeout_minutes * 60, jobs.Note(notes, rest, job))
+        self._monitor = _JobMonitor(job, node, flink, timeout_minutes * 60, jobs.Note(notes, rest, job))
 
     def run_pipeline(self, pipeline: Any, options: Any) -> Any:
         """Distributes the reads of a pipeline, and runs it."""
@@ -64,37 +64,37 @@ class FlinkRunner(PortableRunner):
 
     def create_job_service_handle(self, job_service: Any, options: Any) -> JobServiceHandle:
         """Returns a handle that notes when the job server is asked to start the job."""
-        watch = self._watch
+        monitor = self._monitor
 
         class Noting(JobServiceHandle):
             def run(self, preparation_id: str) -> Any:
-                watch.submit()
+                monitor.submit()
                 return super().run(preparation_id)
 
         return Noting(job_service, options)
 
     def run_portable_pipeline(self, pipeline: Any, options: Any) -> Any:
         """Submits the pipeline, and returns a result whose `wait_until_finish` watches the job."""
-        with self._watch.cancelling(), self._watch.explained():
-            return _Watched(super().run_portable_pipeline(pipeline, options), self._watch)
+        with self._monitor.cancelling(), self._monitor.explained():
+            return _Watched(super().run_portable_pipeline(pipeline, options), self._monitor)
 
 
 class _Watched:
     """A pipeline's result that is watched while somebody waits for it."""
 
-    def __init__(self, result: Any, watch: "_Watch") -> None:
-        self._result, self._watch = result, watch
+    def __init__(self, result: Any, monitor: "_JobMonitor") -> None:
+        self._result, self._monitor = result, monitor
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self._result, name)
 
     def wait_until_finish(self, duration: int | None = None) -> Any:
         del duration  # no caller sets it
-        with self._watch.cancelling(self._result):
-            return self._watch.wait(self._result)
+        with self._monitor.cancelling(self._result):
+            return self._monitor.wait(self._result)
 
 
-class _Watch:
+class _JobMonitor:
     """What is known about one job."""
 
     def __init__(
