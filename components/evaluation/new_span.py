@@ -94,7 +94,7 @@ class NewSpan:
         ids = " ".join(f"--accept {shlex.quote(each.id)}" for each in self.open)
         advice = (
             f"  (correct the data of {named}; or accept these findings for this data alone: "
-            f'penstock run … {ids} --because "why"; or change the settings)'
+            f'the same command with {ids} --because "why"; or change the settings)'
         )
         return [f"  new {named} {verb} from the data of the live model, {self.model}:", *shown, advice]
 

@@ -213,7 +213,7 @@ def serve(
 
     clock, places = SystemClock(), _places(folders)
     with clock.signals():
-        typer.echo(f"scheduler for {', '.join(map(str, places))}: {len(view.folders(places))} roots with schedules")
+        typer.echo(f"scheduler for {', '.join(map(str, places))}: {len(view.folders(places))} with a schedule")
         notifier = ScheduleNotifier(clock.now, typer.echo)
         Scheduler(
             lambda: view.folders(places), clock, typer.echo, at_once=at_once, notify=notifier.ended, look=notifier.look

@@ -276,7 +276,7 @@ def test_drift_stops_the_run(
 
     assert re.findall(r"(?m)^    (\S+:\S+) is [\d.]+, expected at most [\d.]+ \(gate\.", message) == [finding]
     assert re.search(shown, message), message
-    assert f'penstock run … --accept {finding} --because "why"' in message
+    assert f'the same command with --accept {finding} --because "why"' in message
     assert stopped.value.drift is not None
     assert [each["id"] for each in stopped.value.drift["measures"] if each["open"]] == [finding]
 

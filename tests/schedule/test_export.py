@@ -232,3 +232,10 @@ def test_the_dag_file_starts_the_command(rule: str, nightly: Nightly) -> None:
     assert first[1:8] == ["retrain", "--at", "2026-03-29T03:00:00", "--run-id", "manual__1", "--to", "Ingest"]
     assert "--to" not in last
     assert last[-len(NASTY) :] == list(NASTY)
+
+
+def test_the_dag_file_is_indented_as_a_person_would(nightly: Nightly) -> None:
+    """Lists that are longer than a line go on below their first word."""
+    (file,) = airflow.export(nightly(arguments=("tabular", "--root", "/srv/" + "r" * 90)), Settings())
+
+    assert not [line for line in file.content.splitlines() if line.startswith(" " * 20)]
