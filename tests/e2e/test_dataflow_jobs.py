@@ -38,7 +38,7 @@ TRANSFORMS = {
     "Ingest": {"WorkList", "Divide", "WriteShards"},
     "StatisticsGen": {
         f"{what}[{split}]"
-        for what in ("TFXIORead", "GenerateStatistics", "WriteStatsOutput")
+        for what in ("Read", "Statistics", "Write")
         for split in ("train", "eval", "test")
     },
     "Transform": {"Shards", "Analyze"},
