@@ -80,19 +80,19 @@ def _rows(number: int) -> tuple[bytes, bytes]:
 
 def measure(data: Path, millions: float, runner: str) -> Run:
     """Runs `penstock ingest` and watches its workers."""
-    watch = _Watch()
+    sampler = _ProcessSampler()
     with tempfile.TemporaryDirectory(dir=data.parent) as home:
         penstock = str(Path(sys.executable).with_name("penstock"))
         command = [penstock, "ingest", str(data), "--out", f"{home}/out", "--label", "kind", *_FLAGS[runner]]
-        with watch:
+        with sampler:
             begun = time.perf_counter()
             subprocess.run(command, check=True, stdout=subprocess.DEVNULL)
             seconds = time.perf_counter() - begun
-    return Run(millions, seconds, watch.cpu, watch.worker_mb)
+    return Run(millions, seconds, sampler.cpu, sampler.worker_mb)
 
 
-class _Watch:
-    """Looks at the processes of this project: CPU time of all, memory of the largest worker."""
+class _ProcessSampler:
+    """Samples the processes of this project: CPU time of all, memory of the largest worker."""
 
     def __init__(self) -> None:
         self._done, self._first, self._last = threading.Event(), dict[int, float](), dict[int, float]()

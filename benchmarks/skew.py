@@ -2,7 +2,7 @@
 
     sparse   a .npy file of 50 GB, most of it a hole on the disk      divided; one range read
     long     a CSV file of 2 GB, of rows with quoted line ends        divided; one range read
-    row      a CSV file with one row of 1 GB                          refused
+    row      a CSV file with one row of 1 GB                          rejected
     wide     a CSV file of 10,000 columns and 2,000 rows              ingested
     hot      1 million files, all but 100 of them in one class        work list, lists of the units
 
@@ -75,7 +75,7 @@ def row(home: Path) -> str:
     try:
         return _ingested(path, home)
     except BadInput as error:
-        return f"refused: {str(error).removeprefix(str(home))}"
+        return f"rejected: {str(error).removeprefix(str(home))}"
 
 
 def wide(home: Path) -> str:

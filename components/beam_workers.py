@@ -22,7 +22,7 @@ from apache_beam.runners.worker import data_plane
 from apache_beam.transforms.environments import SubprocessSDKEnvironment
 
 from components import helper_process
-from components.errors import PenstockError
+from components.errors import WorkerLost
 
 _WORKER_MODULE = "apache_beam.runners.worker.sdk_worker_main"
 
@@ -85,7 +85,7 @@ def _end_with_a_dead_worker() -> None:
         with contextlib.suppress(grpc.RpcError):
             read(self)
         # A broken stream raises or just ends, depending on gRPC. After a regular shutdown nothing is pending.
-        self.died = PenstockError(_WORKER_DIED)
+        self.died = WorkerLost(_WORKER_DIED)
         for answer in list(self._futures_by_id.values()):  # a copy: other threads add requests meanwhile
             answer.abort(self.died)
 
@@ -107,7 +107,7 @@ def _end_with_a_dead_worker() -> None:
             yield from input_elements(self, *arguments, **options)
         except RuntimeError as error:
             if self._closed:  # its stream of data broke before the other one
-                raise PenstockError(_WORKER_DIED) from error
+                raise WorkerLost(_WORKER_DIED) from error
             raise
 
     channel.input_elements = elements_until_dead

@@ -1,6 +1,8 @@
 """All errors that Penstock raises on purpose, and their exit codes.
 
     PenstockError              1  internal error, in Penstock or in a library
+    ├── WorkerLost             1  a worker process died, or an engine's server stopped answering
+    ├── JobFailed              1  an engine gave a job up, after it had tried it again by itself
     ├── SettingsError          2  a flag, setting, settings file or name is invalid
     ├── NotBlessed             3  the model was trained and did not reach its metric thresholds
     ├── BadInput               4  the data is missing, empty, unreadable, or too much of it is bad
@@ -25,6 +27,14 @@ class PenstockError(Exception):
     """An error whose message explains it; no traceback is shown."""
 
     exit_code: ClassVar[int] = 1
+
+
+class WorkerLost(PenstockError):
+    """A worker process died, or an engine's server stopped answering."""
+
+
+class JobFailed(PenstockError):
+    """An engine gave a job up, after it had tried it again by itself."""
 
 
 class SettingsError(PenstockError):

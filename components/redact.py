@@ -7,6 +7,7 @@
 | URI with a user and a password; https URI with a token                  | all before the last @          |
 | query of a URI, such as ?token=…; password=…; "password": "…"           | the value                      |
 | header Authorization                                                    | the rest of the line           |
+| webhook=https://… in a variable or flag with any name                   | the address                    |
 """
 
 import functools
@@ -20,7 +21,7 @@ from collections.abc import Callable, Iterator, Sequence
 
 _NAMES = (
     r"passw(?:or)?d|passphrase|[_-]pwd|secret|token(?!iz)|credentials?|connection[_-]?string|"
-    r"(?:api|access|account|private)[_-]?key"
+    r"(?:api|access|account|private)[_-]?key|webhook(?!_file)"
 )
 _NAME = re.compile(_NAMES, re.IGNORECASE)
 _QUOTE = r"\\?[\"']|&quot;|&#x27;|&#39;"
@@ -42,6 +43,9 @@ _USER = re.compile(
     r"(?:(?<=http://)|(?<=https://))[^\s'\"/@:]+(?=@)"
 )
 _QUERY = re.compile(rf"([?&][\w.-]*(?:{_NAMES}|sig|auth)[\w.-]{{0,64}}=)[^&\s'\"<]+", re.IGNORECASE)
+_WEBHOOK = re.compile(
+    rf"(?P<key>webhook(?:{_QUOTE})?\s?[:=]\s?(?:{_QUOTE})?)(?P<value>https?://[^\s'\"<]+)", re.IGNORECASE
+)
 _HIDDEN = "***"
 _SPELLINGS: tuple[Callable[[str], str], ...] = (
     str,
@@ -65,6 +69,7 @@ def redact(text: str, known: Sequence[str] | None = None) -> str:
     """
     for secret in secrets() if known is None else known:
         text = text.replace(secret, _HIDDEN)
+    text = _WEBHOOK.sub(rf"\g<key>{_HIDDEN}", text)  # whole: for the other patterns, a value ends at & or ;
     text = _PAIR.sub(rf"\g<key>{_HIDDEN}", _FLAG.sub(rf"\g<quote>\g<key>{_HIDDEN}", text))
     return _HEADER.sub(rf"\1{_HIDDEN}", _QUERY.sub(rf"\1{_HIDDEN}", _USER.sub(_HIDDEN, text)))
 
@@ -95,5 +100,5 @@ def _values(environment: Sequence[tuple[str, str]], arguments: Sequence[str]) ->
         if name.startswith("-") and _NAME.search(name):
             yield value if equals else following
     for text in (*(value for _, value in environment), *arguments):
-        yield from (found["value"] for found in _PAIR.finditer(text))
+        yield from (found["value"] for pattern in (_PAIR, _WEBHOOK) for found in pattern.finditer(text))
         yield from (found[0].partition(":")[2] or found[0] for found in _USER.finditer(text))

@@ -268,6 +268,7 @@ def _summary_rows(facts: RunFacts, config: RunConfig) -> list[tuple[str, str]]:
         where = f", listed in {facts.quarantine_path}" if facts.quarantine_path else ""
         rows.append(("quarantined", f"{quarantined:,}{where}"))
     rows += [("note", note) for note in facts.notes]
+    rows += [("failed try", f"{node.id}: {failure}") for node in facts.nodes for failure in node.failures]
     rows += [("warning", warning) for warning in facts.warnings]
     if facts.samples_per_second is not None:
         rows.append(("training", f"{facts.samples_per_second:,.0f} samples per second"))

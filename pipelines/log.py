@@ -58,6 +58,7 @@ def diverted(log: Path) -> Iterator[TextIO]:
         _log_to_stderr()
         yield user
     finally:
+        logging.getLogger("absl").setLevel(logging.WARNING)  # ML Metadata announces each connection
         sys.stdout.flush()
         sys.stderr.flush()
         os.dup2(saved[0], 1)

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from datetime import datetime, timezone
 from functools import partial
 from pathlib import Path
-from typing import Any, TextIO
+from typing import TYPE_CHECKING, Any, TextIO
 
 from components import progress
 from components.errors import exit_code_of
@@ -41,6 +41,9 @@ from pipelines.orchestration.root import disk, leftovers, lock, up_to_date
 from pipelines.orchestration.runners import dataflow, engines
 from pipelines.report import gather, model_card
 from pipelines.report.facts import RunFacts
+
+if TYPE_CHECKING:
+    from pipelines.orchestration.retries import FailedTry
 
 
 def dry_run(config: RunConfig, request: Request, out: TextIO = sys.stdout) -> int:
@@ -123,7 +126,14 @@ def _end(call: OpenCall, facts: RunFacts, used: int | None = None) -> None:
     """Publishes how a call ended; `nothing due` if it ended well and no node ran."""
     idle = facts.exit_code == 0 and not any(node.state == "ran" for node in facts.nodes)
     nodes = tuple(
-        {"id": node.id, "state": node.state, "seconds": node.seconds, "reason": node.reason, "records": node.records}
+        {
+            "id": node.id,
+            "state": node.state,
+            "seconds": node.seconds,
+            "reason": node.reason,
+            "records": node.records,
+            "failures": list(node.failures),
+        }
         for node in facts.nodes
     )
     call.end(
@@ -229,7 +239,7 @@ class _TfxRun:
         gc.disable()  # collections during the imports find nothing, and take a fourth of their time
         try:
             from pipelines.orchestration import build
-            from pipelines.orchestration.local_runner import LocalRunner
+            from pipelines.orchestration.local_runner import Hooks, LocalRunner
         finally:
             gc.enable()
         gc.freeze()  # the imported modules stay: a collection that visits them again takes most of a second
@@ -238,6 +248,16 @@ class _TfxRun:
             self._has_started = True
             display.started(planned)
             self._events.node_started(planned.node.id, planned.reason)
+
+        def failed(planned: NodePlan, tried: "FailedTry") -> None:
+            display.warning(f"{planned.node.id}: {tried}")
+            self._events.write("try failed", node=planned.node.id, number=tried.number, reason=tried.reason,
+                               message=tried.message, wait=tried.wait)  # fmt: skip
+            traceback.print_exception(tried.error)
+
+        def clean() -> None:
+            self._close_executions("FAILED")
+            leftovers.collect(self._config, self._store)
 
         def finished(node: NodeFacts) -> None:
             self._nodes.append(node)
@@ -255,7 +275,8 @@ class _TfxRun:
         pipeline = compiled if compiled is not None else build.compiled(self._config, *self._schema())
         if self._plan.of("Ingest").action != plan.RUN:
             cached.forget()  # otherwise Ingest does it when it has finished
-        LocalRunner(self._config, self._plan, started, finished, engine, self._call.context, self._lease).run(pipeline)
+        hooks = Hooks(started, failed, clean, finished)
+        LocalRunner(self._config, self._plan, hooks, engine, self._call.context, self._lease).run(pipeline)
 
     def _schema(self) -> tuple[bytes, Path]:
         """Returns the schema that configures the nodes, of this plan or of a Schema node that is kept, and its file."""

@@ -29,6 +29,7 @@ from components.redact import redact  # noqa: E402
 from components.storage import tensorflow_s3  # noqa: E402
 from pipelines import config as run_config  # noqa: E402
 from pipelines import run  # noqa: E402
+from pipelines.notify import after_call  # noqa: E402
 from pipelines.orchestration import schema  # noqa: E402
 from pipelines.orchestration.build import build  # noqa: E402
 from pipelines.orchestration.plan import Request  # noqa: E402
@@ -58,7 +59,7 @@ def main(task: str) -> None:
         runner = PenstockRunner(config)
         compiled = build(config, *schema.current(config))
         cached.forget()  # it was taken without writing to the cache of hashes, which does not exist before the run
-        with metrics.updated(config):
+        with after_call.sent(config), metrics.updated(config):
             runner.run(compiled)
     except PenstockError as error:
         print(redact(f"penstock: {error}"), file=sys.stderr)

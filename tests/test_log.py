@@ -247,3 +247,11 @@ def test_a_killed_process_leaves_its_whole_log(log: Path) -> None:
         time.sleep(0.05)
 
     assert log.read_text() == "last\n"
+
+
+def test_afterwards_only_warnings_of_libraries_reach_the_user(log: Path) -> None:
+    """ML Metadata announces each connection, which belongs in the log."""
+    announce = "logging.getLogger('absl').info('connected')"
+    found = run(f"with log.diverted(LOG):\n    {announce}\n{announce}\nlogging.getLogger('absl').warning('slow')", log)
+
+    assert ("connected" in found.log, "connected" in found.err, "slow" in found.err) == (True, False, True)

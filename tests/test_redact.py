@@ -31,6 +31,9 @@ from components.storage.paths import data_path
         ("Authorization: Bearer abc.def\nHost: x", "Authorization: ***\nHost: x"),
         ("{'Authorization': 'Basic abc', 'n': '1'}", "{'Authorization': '***', 'n': '1'}"),
         ("max_tokens=5, 'tokenizer': 'words', password=''", "max_tokens=5, 'tokenizer': 'words', password=''"),
+        ("notify.webhook=https://h/T/B?a=1&b=x;y,z --n=1", "notify.webhook=*** --n=1"),
+        ("'webhook': 'https://h/T/B?a=1&b=2', 'n': 1", "'webhook': '***', 'n': 1"),
+        ("notify.webhook_file=/etc/hook", "notify.webhook_file=/etc/hook"),
         ("12:30@noon, tokens=5, http://host:80/a@b", "12:30@noon, tokens=5, http://host:80/a@b"),
     ],
 )
@@ -46,6 +49,8 @@ def test_secrets_are_found_by_their_value(monkeypatch: pytest.MonkeyPatch) -> No
     monkeypatch.setenv("GOOGLE_APPLICATION_CREDENTIALS", __file__)
     monkeypatch.setenv("TOKENIZERS_PARALLELISM", "enabled")
     monkeypatch.setattr("sys.argv", ["penstock", "run", "--", "--hdfs_password", "hidden1", "--azure_token=hidden2"])
+    monkeypatch.setenv("PENSTOCK_NOTIFY_WEBHOOK", "https://h/hidden?a=1&b=hidden")
+    assert redact("POST https://h/hidden?a=1&b=hidden") == "POST ***"
     text = f"<abc&def> &lt;abc&amp;def&gt; %3Cabc%26def%3E on {__file__} enabled hidden1 hidden2"
 
     assert redact(text) == f"*** *** *** on {__file__} enabled *** ***"
@@ -74,7 +79,7 @@ def test_a_secret_is_found_in_every_spelling(name: str, value: str, text: str, m
 
 def test_a_long_text_is_redacted_in_linear_time() -> None:
     """D6: 100 kB without blanks, of every character that a pattern repeats; a quadratic search would take minutes."""
-    for unit in ("a", "-", "-token", "://a:", "?a", "&token", "password='"):
+    for unit in ("a", "-", "-token", "://a:", "?a", "&token", "password='", "webhook=http://"):
         assert len(redact(unit * (100_000 // len(unit)))) > 0
 
 

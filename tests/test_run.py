@@ -82,7 +82,7 @@ def test_an_old_quarantine_list_is_not_uploaded(
 
 def test_a_run_that_lost_its_lock_starts_no_node(s3_bucket: str, tmp_path: Path) -> None:
     """Not even one that is up to date, whose outputs it would publish again."""
-    from pipelines.orchestration.local_runner import LocalRunner
+    from pipelines.orchestration.local_runner import Hooks, LocalRunner
 
     config = run_config.make("image", data=".", root=f"{s3_bucket}/root", state=str(tmp_path))
     assert config.store is not None
@@ -91,9 +91,8 @@ def test_a_run_that_lost_its_lock_starts_no_node(s3_bucket: str, tmp_path: Path)
     nothing: Any = None
     with lease.hold(config.store, "mine") as first, lease.hold(config.store, "other", take_over=True):
         first.beat()
-        runner = LocalRunner(
-            config, nothing, lambda _: None, lambda node: ended.append(node.state), nothing, "run", first
-        )
+        hooks = Hooks(lambda _: None, nothing, nothing, lambda node: ended.append(node.state))
+        runner = LocalRunner(config, nothing, hooks, nothing, "run", first)
         with pytest.raises(Locked):
             runner._run_node(planned, nothing, nothing, nothing, nothing)
     assert ended == ["failed"]

@@ -308,3 +308,11 @@ def test_a_serving_folder_that_is_no_path_is_rejected(
     monkeypatch.chdir(tmp_path)
     with pytest.raises(SettingsError, match=r"push\.directory"):
         config.make("image", flags=[f"push.directory={directory}"])
+
+
+def test_a_column_with_a_dot_has_a_drift_threshold() -> None:
+    """As a flag, and as both ways to write it in a file."""
+    flag = parse_flag("gate.max_drift_of.image.size=0.5")
+    named = {"gate": {"max_drift_of": {"age": 1, "image.entropy": 2}}}
+
+    assert load([flag, named]).gate.max_drift_of == {"image.size": 0.5, "age": 1.0, "image.entropy": 2.0}

@@ -15,10 +15,13 @@ import numpy as np
 import numpy.typing as npt
 import tensorflow as tf
 
-from components.records.manifest import Manifest
+from components.evaluation import comparison
+from components.evaluation.comparison import Paired
+from components.records import manifest
+from components.records.manifest import Manifest, Shard
 
 _SIGNATURE = "serving_default"
-_BATCH = 64
+_BATCH, _BATCH_BYTES = (64, 1024), 1 << 18  # records per batch: at least, at most; stored bytes, if that is in between
 _KINDS = {"bytes_list": tf.string, "float_list": tf.float32, "int64_list": tf.int64}
 Values = npt.NDArray[Any]
 
@@ -30,6 +33,14 @@ class SpanScore:
     metric: str  # accuracy or r2
     records: int
     values: tuple[float, ...]  # nan without records, or if quantities do not differ
+
+
+@dataclass(frozen=True)
+class SpanPair:
+    """Two models on the same records."""
+
+    score: SpanScore
+    paired: Paired
 
 
 def compare(
@@ -44,17 +55,52 @@ def compare(
         split: whose records are predicted.
         span: name of the span, as in the names of its shards.
     """
-    shards = [shard.name for shard in written.shards_of(split)]
-    of_span = [f"/data_tfrecord-{span}-" in name for name in shards]
+    shards = written.shards_of(split)
+    of_span = [shard for shard in shards if manifest.span_of(shard.name) == span]
+    others = [shard for shard in shards if manifest.span_of(shard.name) != span]
     newest, everything = [], []
     for model in models:
-        signature = (loaded := tf.saved_model.load(str(model))).signatures[_SIGNATURE]
-        found = [_predicted(signature, examples / name, written.label) for name in shards]
-        newest.append(_joined([each for each, is_newest in zip(found, of_span, strict=True) if is_newest]))
+        found = _on(model, examples, (of_span, others), written.label)
+        newest.append(found[0])
         everything.append(_joined(found))
-        del loaded  # it held the variables of the signature
     is_class = any(labels.dtype == object for labels, _ in everything)
     return _score(newest, is_class=is_class), _score(everything, is_class=is_class)
+
+
+def pair(models: tuple[Path, Path], examples: Path, written: Manifest, split: str, span: str) -> SpanPair:
+    """Returns two models on the records of one span, and record by record: the first as candidate.
+
+    Args:
+        models: folders of two exported models.
+        examples: folder of the Examples artifact.
+        written: its manifest.
+        split: whose records are predicted.
+        span: name of the span, as in the names of its shards.
+    """
+    shards = [shard for shard in written.shards_of(split) if manifest.span_of(shard.name) == span]
+    found = [_on(model, examples, [shards], written.label)[0] for model in models]
+    labels, candidate = found[0]
+    is_class = labels.dtype == object
+    return SpanPair(_score(found, is_class=is_class), _paired(labels, candidate, found[1][1], is_class=is_class))
+
+
+def _on(model: Path, examples: Path, parts: Sequence[Sequence[Shard]], label: str) -> list[tuple[Values, Values]]:
+    """Returns labels and predictions of a model on each of some lists of shards."""
+    signature = (loaded := tf.saved_model.load(str(model))).signatures[_SIGNATURE]
+    found = [_predicted(signature, examples, shards, label) for shards in parts]
+    del loaded  # it held the variables of the signature
+    return found
+
+
+def _paired(labels: Values, candidate: Values, baseline: Values, *, is_class: bool) -> Paired:
+    total = Paired()
+    for label, one, other in zip(labels.tolist(), candidate.tolist(), baseline.tolist(), strict=True):
+        total = total.added(
+            comparison.of_class(candidate=one == label, baseline=other == label)
+            if is_class
+            else comparison.of_quantity(label, one, other)
+        )
+    return total
 
 
 def accuracy(labels: Values, predicted: Values) -> float:
@@ -74,31 +120,43 @@ def _score(found: Sequence[tuple[Values, Values]], *, is_class: bool) -> SpanSco
 
 
 def _joined(found: Sequence[tuple[Values, Values]]) -> tuple[Values, Values]:
-    if not found:
+    there = [each for each in found if len(each[0])]
+    if not there:
         return np.zeros(0), np.zeros(0)
-    labels, predicted = zip(*found, strict=True)
+    labels, predicted = zip(*there, strict=True)
     return np.concatenate(labels), np.concatenate(predicted)
 
 
-def _predicted(signature: Any, shard: Path, label: str) -> tuple[Values, Values]:
-    """Returns labels and predictions of the records of a shard: names of classes, or quantities."""
-    labels, predicted = [], []
-    for batch, spec in _batches(shard, label):
-        labels.append(tf.io.parse_example(batch, {label: spec})[label].numpy().reshape(-1))
+def _predicted(signature: Any, examples: Path, shards: Sequence[Shard], label: str) -> tuple[Values, Values]:
+    """Returns labels and predictions of the records of some shards: names of classes, or quantities."""
+    found = []
+    for batch, spec in _batches(examples, shards, label):
+        labels = tf.io.parse_example(batch, {label: spec})[label].numpy().reshape(-1)
         answer = signature(examples=batch)
         if "value" in answer:
-            predicted.append(answer["value"].numpy().reshape(-1))
+            predicted = answer["value"].numpy().reshape(-1)
         else:
-            classes = answer["all_classes"][0].numpy()
-            predicted.append(classes[answer["probabilities"].numpy().argmax(axis=1)])
-    return np.concatenate(labels), np.concatenate(predicted)
+            predicted = answer["all_classes"][0].numpy()[answer["probabilities"].numpy().argmax(axis=1)]
+        found.append((labels, predicted))
+    return _joined(found)
 
 
-def _batches(shard: Path, label: str) -> Iterator[tuple[Any, Any]]:
-    """Yields batches of serialized records, with the type of their label; a shard has at least one record."""
+def _batches(examples: Path, shards: Sequence[Shard], label: str) -> Iterator[tuple[Any, Any]]:
+    """Yields batches of serialized records, with the type of their label."""
+    files = [str(examples / shard.name) for shard in shards]
+    if not files:
+        return
     spec = None
-    for batch in tf.data.TFRecordDataset(str(shard), "GZIP" if shard.name.endswith(".gz") else "").batch(_BATCH):
+    compression = "GZIP" if files[0].endswith(".gz") else ""
+    for batch in tf.data.TFRecordDataset(files, compression).batch(_batch_size(shards)):
         if spec is None:
             stored = tf.train.Example.FromString(batch[0].numpy()).features.feature[label]
             spec = tf.io.FixedLenFeature([], _KINDS[stored.WhichOneof("kind")])
         yield batch, spec
+
+
+def _batch_size(shards: Sequence[Shard]) -> int:
+    """Returns how many records are predicted at once: rows are small, and images grow when they are decoded."""
+    least, most = _BATCH
+    records, stored = (sum(values) for values in zip(*((each.records, each.bytes) for each in shards), strict=True))
+    return max(least, min(most, _BATCH_BYTES * records // max(1, stored)))

@@ -3,11 +3,12 @@
     numbers                mean distance of the deciles / distance from the first to the last decile of the live data
     categories, labels     largest change of a relative frequency (L-infinity), or share of records with a new value
     texts                  change of the share of tokens that the live model's vocabulary does not have
+    images                 as numbers: brightness, contrast, entropy and size of each image of a sample
     all columns            change of the share of missing values
     classes                classes that the live model does not know, or that vanish
     records                ratio of each new span to the median of the other spans
 
-What chance explains on as many records as there are is added to the thresholds of the first four.
+What chance explains on as many records as there are is added to the thresholds of the first five.
 """
 
 import heapq
@@ -26,6 +27,9 @@ _SURELY = 1e-3  # probability that a class is missing by chance
 _OTHER_SPANS = 2  # from which a number of records can be unusual
 _SHOWN = 5  # classes in a message
 _CHARTED, _LONGEST = 8, 100  # values in a chart, characters of one
+# Of images that hardly differ, a change that no model notices would be a multiple of their spread. Of a size there is
+# no such change: models resize.
+_LEAST_SPREADS = {"brightness": 32.0, "contrast": 16.0, "entropy": 1.0}
 
 
 @dataclass(frozen=True)
@@ -179,9 +183,38 @@ def missing(name: str, before: Summary, after: Summary, settings: Gate) -> Measu
     return Measure("missing", name, value, threshold, "gate.max_missing_change", detail)
 
 
-def _numbers(name: str, before: Summary, after: Summary, settings: Gate) -> Measure:
-    value = quantile_distance(before.deciles, after.deciles)
-    limit, setting = _limit(name, settings.max_number_drift, "max_number_drift", settings)
+def images(
+    column: str, before: Mapping[str, Sequence[float]], after: Mapping[str, Sequence[float]], settings: Gate
+) -> list[Measure]:
+    """Returns a measure for each number of the images of a column, such as image.brightness.
+
+    Args:
+        column: with the images.
+        before: the numbers of the live model's images, by name.
+        after: those of the new spans.
+        settings: the thresholds.
+    """
+    return [
+        _numbers(f"{column}.{kind}", of_values(values), of_values(after[kind]), settings, kind)
+        for kind, values in before.items()
+        if values and after[kind]
+    ]
+
+
+def of_values(values: Sequence[float]) -> Summary:
+    """Returns the summary of some numbers."""
+    ordered = sorted(values)
+    last = len(ordered) - 1
+    return Summary(len(ordered), 0, tuple(ordered[round(part * last / 10)] for part in range(11)))
+
+
+def _numbers(name: str, before: Summary, after: Summary, settings: Gate, kind: str = "") -> Measure:
+    """Returns the distance of the deciles of a number; `kind`: of the images of a column."""
+    value = quantile_distance(before.deciles, after.deciles, _LEAST_SPREADS.get(kind, 0.0))
+    default, key = (settings.max_image_drift, "max_image_drift") if kind else (
+        settings.max_number_drift, "max_number_drift",
+    )  # fmt: skip
+    limit, setting = _limit(name, default, key, settings)
     threshold = limit + math.sqrt(1 / before.present + 1 / after.present)
     middle = [each.deciles[len(each.deciles) // 2] for each in (before, after)]
     detail = f"median {middle[1]:.6g}, was {middle[0]:.6g}"
@@ -189,15 +222,16 @@ def _numbers(name: str, before: Summary, after: Summary, settings: Gate) -> Meas
     return Measure("drift", name, value, threshold, setting, detail, distributions=shown)
 
 
-def quantile_distance(before: Sequence[float], after: Sequence[float]) -> float:
+def quantile_distance(before: Sequence[float], after: Sequence[float], least_spread: float = 0.0) -> float:
     """Returns the mean distance of inner quantiles, relative to the spread of those before.
 
     Without a spread, such as that of a number that is nearly always 0: the share of quantiles with another value.
+    A smaller spread than `least_spread` counts as that.
     """
     inner = before[1:-1] or before, after[1:-1] or after
     if len(inner[0]) != len(inner[1]):
         inner = (inner[0][0], inner[0][-1]), (inner[1][0], inner[1][-1])
-    spread = inner[0][-1] - inner[0][0]
+    spread = max(inner[0][-1] - inner[0][0], least_spread)
     if not spread:
         return sum(each != inner[0][0] for each in inner[1]) / len(inner[1])
     return min(sum(abs(b - a) for a, b in zip(*inner, strict=True)) / len(inner[0]) / spread, _FAR)

@@ -18,11 +18,14 @@ import tensorflow_model_analysis as tfma
 from tensorflow_model_analysis.extractors.unbatch_extractor import UNBATCH_EXTRACTOR_STAGE_NAME
 
 Extracts = dict[str, Any]
+_SHOWN = 10  # values of an array that an error shows
 _SLICES = "transformed_features"  # what the model computes to slice metrics by; TFMA's name
 
 
 def custom_extractors(eval_shared_model: Any, eval_config: tfma.EvalConfig, tensor_adapter_config: Any) -> list[Any]:
     """Returns TFMA's extractors and ours; the Evaluator calls it by this name."""
+    # TFMA calls a signature by position; TensorFlow writes the whole batch into an error before it tries another way.
+    np.set_printoptions(threshold=_SHOWN)
     extractors = tfma.default_extractors(
         eval_shared_model=eval_shared_model, eval_config=eval_config, tensor_adapter_config=tensor_adapter_config
     )

@@ -46,6 +46,7 @@ def Gate(  # noqa: N802 - a TFX component
     verdict: OutputArtifact[GateVerdict],
     settings: Parameter[str],
     columns: Parameter[str],
+    embedded: Parameter[str],
     schema_file: Parameter[str],
     live: Parameter[str],
 ) -> None:
@@ -65,7 +66,7 @@ def Gate(  # noqa: N802 - a TFX component
     if against is not None and limits.drift != "off":
         layout = roles.Layout(ingested.label, "class", tuple(map(roles.Column.from_dict, orjson.loads(columns))))
         origin = examples.get_string_custom_property(REMOTE_URI) or examples.uri
-        compared = new_span.compare(location(origin), ingested, Path(statistics.uri), layout, against, limits)
+        compared = new_span.compare(location(origin), ingested, Path(statistics.uri), layout, against, limits, embedded)
     unfit = bool(problems)
     lines = compared.lines() if compared else []
     if compared and compared.open and limits.drift == "stop":

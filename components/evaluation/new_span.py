@@ -1,7 +1,8 @@
 """How the new spans differ from the data of the live model: the part of the Gate that reads files.
 
 statistics of both ──────► drift.compare ──────────────┐
-samples of texts, the live model's vocabulary ─► texts ─┼► measures ─► findings, without those that were accepted
+samples of texts, the live model's vocabulary ─► texts ─┤
+samples of images ─► image_drift ───────────────────────┼► measures ─► findings, without those that were accepted
 manifest ─► number of records ──────────────────────────┘                  └► a few records that show each
 """
 
@@ -16,7 +17,7 @@ from typing import Any
 
 import orjson
 
-from components.evaluation import drift, span_sample
+from components.evaluation import drift, image_drift, span_sample
 from components.evaluation.drift import Distributions, Measure, Summary
 from components.evaluation.span_sample import SampledRecord
 from components.records import manifest, spans
@@ -93,7 +94,7 @@ class NewSpan:
         ids = " ".join(f"--accept {shlex.quote(each.id)}" for each in self.open)
         advice = (
             f"  (correct the data of {named}; or accept these findings for this data alone: "
-            f'penstock run … {ids} --because "why"; or change the settings)'
+            f'the same command with {ids} --because "why"; or change the settings)'
         )
         return [f"  new {named} {verb} from the data of the live model, {self.model}:", *shown, advice]
 
@@ -119,7 +120,13 @@ def _lines(found: Measure) -> list[str]:
 
 
 def compare(
-    examples: Location, ingested: Manifest, statistics: Path, layout: Layout, live: LiveSpan, settings: Gate
+    examples: Location,
+    ingested: Manifest,
+    statistics: Path,
+    layout: Layout,
+    live: LiveSpan,
+    settings: Gate,
+    embedded: str = "",
 ) -> NewSpan:
     """Compares the new spans with the data of the live model.
 
@@ -130,6 +137,7 @@ def compare(
         layout: the columns; its label is empty if there is none.
         live: where the live model's artifacts are.
         settings: the thresholds.
+        embedded: column of the images that the records have embeddings of; empty if they have none.
     """
     new = spans.unseen(examples, location(live.examples))
     if not new:
@@ -153,11 +161,27 @@ def compare(
         found, share_of, more = _texts(texts, sample, live, settings)
         measures += found
         notes += more
+    images = [column.name for column in layout.of(["image"])]
+    train = [shard for shard in shards if shard.split == _SPLIT]
+    of_images = image_drift.compare(images, examples, train, location(live.examples), settings)
+    measures += [each for each in of_images.measures if each.id not in {known.id for known in measures}]
+    notes += of_images.notes
+    if embedded:
+        notes.append(f"{embedded} was not compared: the records have embeddings of the images (extract.where = beam)")
     records = {name: sum(ingested.records_of(name).values()) for name in {*ingested.spans, *new}}
     others = [count for name, count in records.items() if name not in new]
     measures += drift.number_of_records({name: records[name] for name in new}, others, settings)
+    before |= of_images.before
     shown = [
-        replace(each, records=_showing(each, before.get(each.column), sample, share_of.get(each.column)))
+        replace(
+            each,
+            records=_showing(
+                each,
+                before.get(each.column),
+                of_images.records if each.column in of_images.before else sample,
+                share_of.get(each.column),
+            ),
+        )
         if each.is_finding
         else each
         for each in measures

@@ -24,14 +24,14 @@ from multiprocessing.connection import Connection
 from typing import Any
 
 from components import errors, helper_process, refs
-from components.errors import PenstockError
+from components.errors import PenstockError, WorkerLost
 
 # The first byte of what a worker sends. A worker that reads a crafted file may be taken over: nothing that it sends is
 # unpickled.
 _BYTES, _JSON, _QUESTION, _END, _ERROR = b"b", b"j", b"q", b".", b"e"
 
 
-class WorkerDied(PenstockError):
+class WorkerDied(WorkerLost):
     """A worker process ended before it had answered."""
 
     def __init__(self, code: int) -> None:

@@ -7,7 +7,7 @@ The digest of a shard is the checksum that its writer has computed and the manif
 seal it. Other files are hashed. Both are kept by stat, so that an unchanged file is not read to compare it either.
 
 Seals are stored beside the artifacts, not inside them: TFX components read every file in their input folders.
-On an object store, the etag that the store gave to each object is part of the seal: one listing then tells whether the
+On an object store, the etag that the store gave to each object is part of the seal: one listing then shows whether the
 artifact is unchanged, and nothing is read.
 """
 

@@ -31,7 +31,7 @@ def push(model: Location, serving: Path, provenance: Mapping[str, Any] | None = 
         model: the files.
         serving: folder of the versions.
         provenance: what the version says about itself.
-        above: a version that was used, even if nothing in the folder tells so.
+        above: a version that was used, even if nothing in the folder shows it.
     """
     serving.mkdir(parents=True, exist_ok=True)
     # Several pipelines may share a serving folder: one of them pushes at a time.

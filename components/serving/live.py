@@ -305,7 +305,7 @@ def _provenance(folder: Location) -> dict[str, Any]:
 
 
 def _move_of(folder: Location, root: Location, pipeline: str) -> Move | None:
-    """Returns the move that a published version tells of; None if another pipeline or program published it."""
+    """Returns the move that a published version records; None if another pipeline or program published it."""
     stored = _provenance(folder)
     if stored.get("root") != str(root) or (pipeline and stored.get("pipeline", pipeline) != pipeline):
         return None

@@ -34,7 +34,7 @@ from components.storage.location import location
 RECORDS = 200
 TOLERANCE = 1e-5  # of probabilities, and of a quantity in standard deviations of the labels
 _ROUNDING = 2  # float32 values next to each other by which a quantity may differ: nothing finer can be represented
-_BATCH = 32
+_BATCH, _SMALL = 32, 8 << 20  # records of fewer bytes than that are one batch
 _LONGEST = 600  # seconds; only a process that hangs takes that long
 _SHOWN = 2000  # characters of a failed process's errors
 _NO_RAW = "the records hold embeddings and not the images that clients send"
@@ -120,10 +120,11 @@ def prove(
     began = time.monotonic()
     with tempfile.TemporaryDirectory(prefix="penstock-proof-") as folder:
         records = _held_out(evaluation, Path(folder) / "records")
-        alone.ask({"model": served, "records": str(records.path), "batch_size": _BATCH, "raw": dict(raw)})
-        examples = tf.data.TFRecordDataset(str(records.path)).batch(_BATCH)
+        batch = RECORDS if records.bytes < _SMALL else _BATCH
+        alone.ask({"model": served, "records": str(records.path), "batch_size": batch, "raw": dict(raw)})
+        examples = tf.data.TFRecordDataset(str(records.path)).batch(batch)
         with tf.device("CPU"):
-            expected = _by_training(model, reader, records)
+            expected = _by_training(model, reader, records, batch)
             signature = tf.saved_model.load(served).signatures["serving_default"]
             parts = [signature(examples=batch) for batch in examples]
         by_examples = {output: np.concatenate([part[output] for part in parts]) for output in parts[0]}
@@ -197,21 +198,20 @@ class _Comparison:
 def _held_out(split: Verified, path: Path) -> RecordFile:
     """Copies up to 200 records to one file, as many from each shard."""
     files = [RecordFile(location(shard.name), shard.records, shard.bytes) for shard in split.shards[:RECORDS]]
-    readers = [iter(tf.data.TFRecordDataset(str(file.path), file.compression)) for file in files]
+    names, compression = [str(file.path) for file in files], files[0].compression
+    stored = tf.data.Dataset.from_tensor_slices(names).interleave(
+        lambda name: tf.data.TFRecordDataset(name, compression), len(names), block_length=1
+    )
     taken = 0
     with tf.io.TFRecordWriter(str(path)) as writer:
-        while readers and taken < RECORDS:
-            reader = readers.pop(0)
-            record = next(reader, None)
-            if record is not None:
-                writer.write(record.numpy())
-                readers.append(reader)
-                taken += 1
+        for record in stored.take(RECORDS).as_numpy_iterator():
+            writer.write(record)
+            taken += 1
     return RecordFile(path, taken, path.stat().st_size)
 
 
-def _by_training(model: keras.Model, reader: Reader, records: RecordFile) -> Any:
-    settings = reader.settings.model_copy(update={"batch_size": _BATCH})
+def _by_training(model: keras.Model, reader: Reader, records: RecordFile, batch: int) -> Any:
+    settings = reader.settings.model_copy(update={"batch_size": batch})
     batches = replace(reader, settings=settings).evaluation([records])
     return np.concatenate([model(values, training=False).numpy() for values, _ in batches])
 

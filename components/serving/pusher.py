@@ -20,6 +20,7 @@ from components.storage import durable
 from components.storage.location import REMOTE_URI, location
 
 PUSHED = "pushed.json"
+BEFORE = "highest_version_before"  # key of custom_config: the versions above it are of this run
 _REASON = "blessed by the Evaluator"
 
 
@@ -52,7 +53,9 @@ class PushExecutor(tfx_pusher.Executor):
             return
         exported = Path(self.GetModelPath(input_dict))
         made = _lineage(model, versions.digest_of(exported))
-        move = publish.publish(exported, home, Move("push", "", live.now(), live.actor(), _REASON, made))
+        move = _of_earlier_try(home, made, custom.get(BEFORE)) or publish.publish(
+            exported, home, Move("push", "", live.now(), live.actor(), _REASON, made)
+        )
         self._MarkPushed(pushed, pushed_destination=move.folder, pushed_version=str(move.version))
         _write_outcome(pushed, {"pushed": True, "destination": move.folder, "version": str(move.version)})
 
@@ -65,6 +68,16 @@ class Pusher(tfx_component.Pusher):
     """
 
     EXECUTOR_SPEC = executor_spec.ExecutorClassSpec(PushExecutor)
+
+
+def _of_earlier_try(home: Home, model: LiveModel, before: int | None) -> Move | None:
+    """Returns the push of an earlier try of this run, which then failed, if its version is whole."""
+    pointer = publish.catch_up(home) if before is not None else None
+    move = pointer.live if pointer else None
+    if move is None or before is None or move.kind != "push" or move.serving != str(home.serving):
+        return None
+    is_own = move.version > before and move.model.artifact == model.artifact
+    return move if is_own and versions.digest_of(location(move.folder)) == model.digest else None
 
 
 def _lineage(model: types.Artifact, digest: str) -> LiveModel:

@@ -1,6 +1,7 @@
 """Settings of the Gate."""
 
-from typing import Annotated, Literal
+from collections.abc import Iterator, Mapping
+from typing import Annotated, Any, Literal
 
 import pydantic
 
@@ -45,6 +46,12 @@ class Gate(Section):
         le=1,
         description="how far the share of tokens that are not in the live model's vocabulary may grow (0–1)",
     )
+    max_image_drift: float = pydantic.Field(
+        0.25,
+        ge=0,
+        description="how far the deciles of brightness, contrast, entropy or size of the images of a column may move "
+        "on average, relative to the distance from the first to the last decile",
+    )
     max_missing_change: float = pydantic.Field(
         0.1, ge=0, le=1, description="how far the share of missing values of a column may change (0–1)"
     )
@@ -57,5 +64,21 @@ class Gate(Section):
         description="how many times more or fewer records a new span may have than the median of the other spans",
     )
     max_drift_of: dict[str, Limit] = pydantic.Field(
-        {}, description="drift threshold of single columns, by name, such as gate.max_drift_of.age=0.5"
+        {},
+        description="drift threshold of single columns, by name, such as gate.max_drift_of.age=0.5; of images, of "
+        "gate.max_drift_of.image.brightness, image.contrast, image.entropy or image.size",
     )
+
+    @pydantic.field_validator("max_drift_of", mode="before")
+    @classmethod
+    def _with_dots(cls, given: Any) -> Any:
+        """Returns thresholds by name; a flag of image.brightness arrives as {image: {brightness: …}}."""
+        return dict(_flat("", given)) if isinstance(given, Mapping) else given
+
+
+def _flat(prefix: str, given: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:
+    for key, value in given.items():
+        if isinstance(value, Mapping):
+            yield from _flat(f"{prefix}{key}.", value)
+        else:
+            yield f"{prefix}{key}", value

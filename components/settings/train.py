@@ -131,6 +131,15 @@ class Train(Section):
         json_schema_extra=NOT_IN_KEY,
     )
 
+    cold_check: int = pydantic.Field(
+        0,
+        ge=0,
+        description="`penstock retrain` also trains from random weights once in so many trainings, and goes on with "
+        "that model if the one with a warm start is worse on the newest span; 0: never; costs one more training each "
+        "time",
+        json_schema_extra=NOT_IN_KEY,
+    )
+
     @pydantic.field_validator("step")
     @classmethod
     def _is_reference(cls, step: str) -> str:

@@ -19,7 +19,9 @@ from components.settings.gate import Gate
 from components.settings.gc import Gc
 from components.settings.ingest import Ingest
 from components.settings.input import Input
+from components.settings.notify import Notify
 from components.settings.push import Push
+from components.settings.retry import Retry
 from components.settings.section import NOT_IN_KEY, Section, checked
 from components.settings.train import Train
 from components.settings.transform import Transform
@@ -52,8 +54,10 @@ class Settings(Section):
     evaluate: Evaluate = Evaluate()
     push: Push = Push()
     engine: Engine = Engine()
+    retry: Retry = Retry()
     gc: Gc = Gc()
     watch: Watch = Watch()
+    notify: Notify = Notify()
 
     def section(self, name: str) -> dict[str, Any]:
         """Returns one section as plain values, for cache keys and node parameters."""

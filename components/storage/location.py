@@ -4,7 +4,7 @@ from pathlib import Path
 from typing import TypeAlias
 
 from components import redact
-from components.errors import BadInput, SettingsError
+from components.errors import BadInput, PenstockError, SettingsError
 from components.storage.objects import ObjectPath
 
 Location: TypeAlias = Path | ObjectPath
@@ -24,8 +24,12 @@ def location(text: str) -> Location:
 
 def unreachable(error: BaseException) -> BadInput | None:
     """Returns the explanation of an error that an object store caused; None for other errors."""
-    if isinstance(error, OSError) and isinstance(error.filename, str) and is_object_uri(error.filename):
-        return BadInput(f"{error.filename}: {error.strerror}")
+    each: BaseException | None = error
+    while each is not None and not isinstance(each, PenstockError):
+        # Of the errors that caused it, as Beam wraps those of its workers, only that the store was away.
+        if isinstance(each, OSError if each is error else TimeoutError) and is_object_uri(str(each.filename)):
+            return BadInput(f"{each.filename}: {each.strerror}")
+        each = each.__cause__ or each.__context__
     return None
 
 

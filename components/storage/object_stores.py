@@ -199,9 +199,8 @@ def _as_os_error(error: BaseException, uri: str, waited: float | None) -> OSErro
     scheme = uri.partition("://")[0]
     server = endpoint(scheme) or f"the servers of {scheme}://"
     if waited is not None:
-        return OSError(
-            number, f"{server} did not answer for {waited:.0f} s ({_reason(error)}); check address and network", uri
-        )
+        why = f"{server} did not answer for {waited:.0f} s ({_reason(error)}); check address and network"
+        return OSError(errno.ETIMEDOUT, why, uri)
     if _METADATA_SERVER.search(str(error)):
         return OSError(errno.EACCES, "no credentials; set GOOGLE_APPLICATION_CREDENTIALS", uri)
     said = _XML.search(str(error))

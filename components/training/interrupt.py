@@ -9,6 +9,7 @@ from types import FrameType
 from components.errors import Cancelled
 
 _SIGNALS = (signal.SIGTERM, signal.SIGINT)
+_received: list[int] = []  # what `raised` has turned into Cancelled
 
 
 @contextmanager
@@ -17,14 +18,31 @@ def raised() -> Iterator[None]:
 
     def cancel(signum: int, frame: FrameType | None) -> None:
         del frame
+        _received.append(signum)
         raise Cancelled(signum)
 
     old = {signum: signal.signal(signum, cancel) for signum in _SIGNALS}
     try:
-        yield
+        with preserved():
+            yield
     finally:
+        _received.clear()
         for signum, handler in old.items():
             signal.signal(signum, handler)
+
+
+@contextmanager
+def preserved() -> Iterator[None]:
+    """Raises Cancelled in place of an error that a library made of it.
+
+    TensorFlow's scopes fail as Cancelled passes through them: "Exiting device scope without proper scope nesting".
+    """
+    try:
+        yield
+    except Exception as error:
+        if _received:
+            raise Cancelled(_received[0]) from error
+        raise
 
 
 @contextmanager

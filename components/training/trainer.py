@@ -44,8 +44,8 @@ from components.training.hardware.devices import Devices
 
 HISTORY = "history.json"
 PROOF = "proof.json"
-# Records over all epochs up to which the proof's process starts before training: it saves 2 s, and holds 0.4 GB.
-_SHORT = 100_000
+# Records over all epochs up to which the proof's process starts before training: it saves up to 2 s, and holds 0.4 GB.
+_SHORT = 500_000
 
 
 def run_fn(args: FnArgs) -> None:

@@ -11,6 +11,7 @@ from pipelines.cli.engine import engine
 from pipelines.cli.gc import gc
 from pipelines.cli.look import doctor, inspect
 from pipelines.cli.models import models
+from pipelines.cli.notify import notify
 from pipelines.cli.packages import package, stage
 from pipelines.cli.predict import predict
 from pipelines.cli.retrain import retrain
@@ -34,6 +35,7 @@ _GROUPS = {
     "runs": runs,
     "models": models,
     "schedule": schedule,
+    "notify": notify,
     "bench": bench,
     "tune": tune,
     "engine": engine,

@@ -1,6 +1,6 @@
 """`penstock gc`: deletes what pipelines no longer need."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -12,6 +12,7 @@ from pipelines.cli.options import Metadata, Name, Root, Set, SettingsFile, State
 
 if TYPE_CHECKING:
     from pipelines.config import RunConfig
+    from pipelines.watch.pipelines import KnownPipeline
 
 
 def gc(
@@ -33,36 +34,55 @@ def gc(
     take_over: TakeOver = False,
 ) -> None:
     """Delete the artifacts, versions and logs that neither the newest runs nor the live model need."""
+    from components.errors import PenstockError
+    from components.redact import redact
     from pipelines import config
-    from pipelines.retention import collect
-
-    chosen = [*(flags or ()), *([f"gc.keep_runs={keep}"] if keep else [])]
-    if task is None:
-        found = list(_known(Path(root or "runs"), chosen))
-    else:
-        places = {"root": root, "state": state, "metadata": metadata, "name": name, "settings_file": settings_file}
-        found = [config.make(task, data=".", **places, flags=chosen)]  # type: ignore[arg-type]
-    for each in found:
-        done = collect.collect(each, dry_run=dry_run, wait=wait, take_over=take_over)
-        for piece in done.garbage:
-            typer.echo(f"  {piece.kind:<20} {piece.place}")
-        typer.echo(f"{each.name}: {done.text(dry_run=dry_run)}")
-
-
-def _known(folder: Path, flags: Sequence[str]) -> "Iterator[RunConfig]":
-    """Yields the pipelines below a folder, each with the settings of its newest run."""
-    from components.settings import tree
-    from pipelines import config
-    from pipelines.journal import calls
     from pipelines.watch import pipelines
 
-    for each in pipelines.find(folder.absolute()):
-        if (newest := next(calls.newest_first(each.calls), None)) is None:
-            typer.echo(f"{each.name} in {each.state}: left out, because it has no run with a run id; name its task")
-            continue
-        call = newest[-1]
-        state = None if isinstance(each.root, Path) else str(each.state)
-        metadata = None if isinstance(each.metadata, Path) else str(each.metadata)
-        made = config.make(call.task, data=".", root=str(each.root), state=state, metadata=metadata, name=each.name)
-        overlays = [made.task.defaults, call.settings, *map(tree.parse_flag, flags)]
-        yield replace(made, settings=config.load_settings(overlays))
+    chosen = [*(flags or ()), *([f"gc.keep_runs={keep}"] if keep else [])]
+    how = {"dry_run": dry_run, "wait": wait, "take_over": take_over}
+    if task is not None:
+        places = {"root": root, "state": state, "metadata": metadata, "name": name, "settings_file": settings_file}
+        _collect(config.make(task, data=".", **places, flags=chosen), **how)  # type: ignore[arg-type]
+        return
+
+    def attempt(known: "KnownPipeline") -> int:
+        try:
+            if made := _of(known, chosen):
+                _collect(made, **how)
+        except PenstockError as error:  # a run that goes on in one root keeps no other from being collected
+            typer.echo(f"{known.name} in {known.state}: nothing was deleted: {redact(str(error))}", err=True)
+            return error.exit_code
+        return 0
+
+    codes = [attempt(each) for each in pipelines.find(Path(root or "runs").absolute())]
+    raise typer.Exit(next(filter(None, codes), 0))
+
+
+def _collect(made: "RunConfig", *, dry_run: bool, wait: bool, take_over: bool) -> None:
+    from pipelines.retention import collect
+
+    done = collect.collect(made, dry_run=dry_run, wait=wait, take_over=take_over)
+    for piece in done.garbage:
+        typer.echo(f"  {piece.kind:<20} {piece.place}")
+    typer.echo(f"{made.name}: {done.text(dry_run=dry_run)}")
+
+
+def _of(known: "KnownPipeline", flags: Sequence[str]) -> "RunConfig | None":
+    """Returns a pipeline with the settings of its newest run; None if there is none."""
+    from components.settings import tree
+    from pipelines import config
+    from pipelines.config.metadata_server import Server
+    from pipelines.journal import calls
+
+    if (newest := next(calls.newest_first(known.calls), None)) is None:
+        typer.echo(f"{known.name} in {known.state}: left out, because it has no run with a run id; name its task")
+        return None
+    call = newest[-1]
+    state = None if isinstance(known.root, Path) else str(known.state)
+    made = config.make(call.task, data=".", root=str(known.root), state=state, name=known.name)
+    settings = {section: values for section, values in call.settings.items() if section != "notify"}  # has a secret
+    overlays = [made.task.defaults, settings, *map(tree.parse_flag, flags)]
+    # Its own metadata, whatever server the environment or a settings file names.
+    server = known.metadata if isinstance(known.metadata, Server) else None
+    return replace(made, settings=config.load_settings(overlays), server=server)

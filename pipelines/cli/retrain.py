@@ -80,6 +80,7 @@ def retrain(
 ) -> None:
     """Train on the window of a span, and push the model if it is good enough; done spans are left alone."""
     from pipelines import config
+    from pipelines.notify import after_call
     from pipelines.operate import retrain as operate
     from pipelines.schedule import timetable
     from pipelines.watch import metrics
@@ -112,6 +113,6 @@ def retrain(
     )
     if dry_run:
         raise typer.Exit(operate.retrain(chosen, request, typer.echo))
-    with metrics.updated(chosen):
+    with after_call.sent(chosen, run=request.origin.run), metrics.updated(chosen):
         code = operate.retrain(chosen, request, typer.echo)
     raise typer.Exit(code)

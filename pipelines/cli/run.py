@@ -57,6 +57,7 @@ def run(
     """Bring a pipeline up to date: run the nodes that are due, and show the result."""
     from pipelines import config
     from pipelines import run as execute
+    from pipelines.notify import after_call
     from pipelines.orchestration.plan import Request
     from pipelines.watch import metrics
 
@@ -75,8 +76,9 @@ def run(
     request = Request(first, last, frozenset(force or ()), tuple(accept or ()), because)
     if dry_run:
         raise typer.Exit(execute.dry_run(chosen, request))
-    with metrics.updated(chosen):
-        result = execute.run(chosen, request, wait=wait, take_over=take_over, origin=origin_of(run_id))
+    origin = origin_of(run_id)
+    with after_call.sent(chosen, run=origin.run), metrics.updated(chosen):
+        result = execute.run(chosen, request, wait=wait, take_over=take_over, origin=origin)
     raise typer.Exit(result.exit_code)
 
 

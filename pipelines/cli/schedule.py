@@ -135,7 +135,7 @@ def show(
     for key, value in rows.items():
         typer.echo(f"{key:<9} {value}")
     for tick in view.undecided:
-        typer.echo(f"late      {tick.key}: no scheduler has looked at it; start `penstock schedule serve`")
+        typer.echo(f"late      {tick.key}: no scheduler has handled it; start `penstock schedule serve`")
     for record in view.last:
         run = f" (run {record.run_id})" if record.run_id else ""
         typer.echo(f"tick      {record.tick.key}: {record.state}{': ' * bool(record.reason)}{record.reason}{run}")
@@ -184,13 +184,16 @@ def run_now(
 ) -> None:
     """Run a tick of this moment, wait for its end and exit with its code."""
     from components.errors import PenstockError
+    from pipelines.notify.scheduler import ScheduleNotifier
     from pipelines.schedule.clock import SystemClock
     from pipelines.schedule.serve import Scheduler
 
     ledger, found = _open(task, root, state, name, settings_file)
     clock = SystemClock()
     with clock.signals():
-        ended = Scheduler(lambda: [ledger.file.parent], clock, typer.echo).run_by_hand(ledger, found.name)
+        notifier = ScheduleNotifier(clock.now, typer.echo)
+        scheduler = Scheduler(lambda: [ledger.file.parent], clock, typer.echo, notify=notifier.ended)
+        ended = scheduler.run_by_hand(ledger, found.name)
     code = 128 + clock.stopped_by if clock.stopped_by else ended.exit_code
     raise typer.Exit(PenstockError.exit_code if code is None else code)
 
@@ -202,15 +205,19 @@ def serve(
         int, typer.Option(metavar="N", min=1, help="How many pipelines may be retrained at the same time.")
     ] = 1,
 ) -> None:
-    """Wake up and run what is due, until Ctrl-C or SIGTERM; runs are stopped with it and go on with the next one."""
+    """Run what is due, until Ctrl-C or SIGTERM; runs are stopped with it and go on with the next one."""
+    from pipelines.notify.scheduler import ScheduleNotifier
     from pipelines.schedule import view
     from pipelines.schedule.clock import SystemClock
     from pipelines.schedule.serve import Scheduler
 
     clock, places = SystemClock(), _places(folders)
     with clock.signals():
-        typer.echo(f"scheduler for {', '.join(map(str, places))}: {len(view.folders(places))} roots with schedules")
-        Scheduler(lambda: view.folders(places), clock, typer.echo, at_once=at_once).run()
+        typer.echo(f"scheduler for {', '.join(map(str, places))}: {len(view.folders(places))} with a schedule")
+        notifier = ScheduleNotifier(clock.now, typer.echo)
+        Scheduler(
+            lambda: view.folders(places), clock, typer.echo, at_once=at_once, notify=notifier.ended, look=notifier.look
+        ).run()
     raise typer.Exit(128 + clock.stopped_by)
 
 

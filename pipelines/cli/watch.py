@@ -104,6 +104,9 @@ def show_run(run: RunName, root: Folder = "runs", name: PipelineName = None, as_
                 for node in found.nodes
             ),
         ])  # fmt: skip
+    for node in found.nodes:
+        for number, failure in enumerate(node.failures, 1):
+            typer.echo(f"{node.node}: try {number} failed: {failure}")
 
 
 @runs.command("compare")
@@ -273,8 +276,7 @@ def _run_json(run: "Run") -> dict[str, Any]:
     from dataclasses import asdict
 
     shown = asdict(run)
-    shown["log"] = str(run.log) if run.log else None
-    return shown
+    return {**shown, **{name: str(file) if file else None for name, file in (("log", run.log), ("report", run.report))}}
 
 
 def _ran(run: "Run") -> str:

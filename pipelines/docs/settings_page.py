@@ -80,6 +80,8 @@ def _default(field: FieldInfo) -> str:
         return "not set"
     if value in ("", (), {}):
         return "empty"
+    if isinstance(value, tuple):
+        return ", ".join(map(str, value))
     if isinstance(value, bool):
         return str(value).lower()
     if isinstance(value, str):

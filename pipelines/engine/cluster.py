@@ -6,11 +6,13 @@ stop  ─► SIGTERM to exactly these processes and the workers they started ─
 
 import contextlib
 import os
+import random
 import socket
 import subprocess
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, replace
+from itertools import islice
 from pathlib import Path
 
 import psutil
@@ -26,6 +28,8 @@ _START_SECONDS = 90
 _STOP_SECONDS = 20
 _POLL = 0.2
 _LOG_LINES = 12
+_GIVEN = Path("/proc/sys/net/ipv4/ip_local_port_range")  # the ports of whoever asks for any port
+_LOWEST, _HIGHEST, _TRIES = 10_000, 32_768, 100  # ports of the engine; how many are tried
 Say = Callable[[str], None]
 
 
@@ -148,7 +152,7 @@ def _spawn(name: str, command: Sequence[str], log: Path) -> Process:
 
 
 def identified(name: str, pid: int) -> Process:
-    """Returns a process that runs, with what tells it from all others."""
+    """Returns a process that runs, with what distinguishes it from all others."""
     return Process(name, pid, _start_of(pid))
 
 
@@ -229,9 +233,24 @@ def _children(process: psutil.Process) -> list[psutil.Process]:
 
 
 def _free_ports() -> java.Ports:
-    """Returns ports that are free now; all are held until all are known, so no two are equal."""
+    """Returns ports that are free now, below those that the kernel gives to others while Java starts."""
     with contextlib.ExitStack() as stack:
-        held = [stack.enter_context(socket.socket()) for _ in range(6)]
-        for each in held:
-            each.bind((java.HOST, 0))
-        return java.Ports(*(each.getsockname()[1] for each in held))
+        tried = random.sample(range(_LOWEST, _end_of_ports()), _TRIES)
+        free = (port for port in tried if _is_bound(stack.enter_context(socket.socket()), port))
+        return java.Ports(*islice(free, len(fields(java.Ports))))
+
+
+def _is_bound(held: socket.socket, port: int) -> bool:
+    with contextlib.suppress(OSError):
+        held.bind((java.HOST, port))
+        return True
+    return False
+
+
+def _end_of_ports() -> int:
+    """Returns the first port that the kernel gives to whoever asks for any port, if it leaves enough below."""
+    with contextlib.suppress(OSError, ValueError, IndexError):
+        given = int(_GIVEN.read_text().split()[0])
+        if given >= _LOWEST + _TRIES:
+            return min(given, _HIGHEST)
+    return _HIGHEST

@@ -68,7 +68,7 @@ def one_command() -> Iterator[None]:
 
 @dataclass(frozen=True)
 class Process:
-    """One process of the engine. Its start tells it from a later process with the same number."""
+    """One process of the engine. Its start distinguishes it from a later process with the same number."""
 
     name: str
     pid: int

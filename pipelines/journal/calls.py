@@ -39,6 +39,7 @@ _STATES: Mapping[int, CallState] = {
     130: "cancelled",
     143: "cancelled",
 }
+KILLED = "the process of the run ended without a result: it was killed, or its disk was full"
 _PATIENCE, _PAUSE = 2.0, 0.01  # seconds; a reader holds the lock for microseconds
 
 
@@ -60,6 +61,7 @@ class Call:
     settings: Mapping[str, Any] = field(default_factory=dict)  # that are not the defaults
     command: tuple[str, ...] = ()  # arguments of `penstock`, without secrets; empty if another program started it
     folder: str = ""  # that the command was given in
+    span: str = ""  # of a retraining
     state: CallState = "running"
     ended: str = ""
     exit_code: int | None = None
@@ -79,6 +81,7 @@ class Origin:
 
     run: str = field(default_factory=run_id.new)
     command: tuple[str, ...] = ()
+    span: str = ""  # of a retraining
 
 
 def folder_of(notes: Path, pipeline: str) -> Path:
@@ -105,10 +108,16 @@ def read(file: Path) -> list[Call]:
 
 def newest_first(folder: Path) -> Iterator[list[Call]]:
     """Yields the calls of each run, the run first whose file was written last."""
-    files = folder.glob("*.json") if folder.is_dir() else ()
-    for file in sorted(files, key=lambda each: each.stat().st_mtime_ns, reverse=True):
+    for file in files(folder):
         if found := read(file):
             yield found
+
+
+def files(folder: Path) -> list[Path]:
+    """Returns the files of runs, that which was written last first; without those that are being written."""
+    found = [each for each in folder.glob("*.json") if not each.name.startswith(durable.TEMPORARY)]
+    times = {file: time for file in found if (time := _modified(file)) is not None}
+    return sorted(times, key=lambda file: times[file], reverse=True)
 
 
 def is_held(file: Path) -> bool:
@@ -267,7 +276,16 @@ def _call(config: RunConfig, origin: Origin, number: int) -> Call:
         settings=config.settings.model_dump(mode="json", exclude_defaults=True),
         command=origin.command,
         folder=str(Path.cwd()),
+        span=origin.span,
     )
+
+
+def _modified(file: Path) -> int | None:
+    """Returns when a file was written, in nanoseconds; None if it was withdrawn meanwhile."""
+    try:
+        return file.stat().st_mtime_ns
+    except FileNotFoundError:
+        return None
 
 
 def _redacted(value: Any) -> Any:

@@ -1,9 +1,8 @@
 """The newest span apart: candidate and live model on the same test records, of the newest span and of all."""
 
-import logging
 import math
-from collections.abc import Iterator
-from contextlib import ExitStack
+from collections.abc import Iterator, Sequence
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -13,17 +12,17 @@ from components.records import manifest
 from components.storage.local_copy import local_copy
 from components.storage.location import Location
 from pipelines.config import RunConfig
-from pipelines.orchestration.metadata.store import Artifact, Store
+from pipelines.orchestration.metadata.store import Store
 from pipelines.orchestration.remote.mirror import near
 
 if TYPE_CHECKING:
-    from components.evaluation.by_span import SpanScore
+    from components.evaluation.by_span import SpanPair, SpanScore
 
 _SPLIT = "test"
 Scores = dict[str, dict[str, float | None]]  # "newest span" or "window" -> records, metric of candidate and live model
 
 
-def compare(config: RunConfig, span: Span, live: Location | None) -> Scores:
+def compare(config: RunConfig, span: Span, model: Location, live: Location | None) -> Scores:
     """Returns the scores of the model that was just trained, and of the one that was live before.
 
     Empty if the records are on an object store only. Raises ValueError if a model cannot predict them.
@@ -31,31 +30,49 @@ def compare(config: RunConfig, span: Span, live: Location | None) -> Scores:
     Args:
         config: the pipeline, after a run that has trained.
         span: the newest span.
+        model: folder of the Model artifact.
         live: folder of the version that was live before the run, if there was one.
     """
-    import tensorflow as tf
-
-    logging.getLogger("absl").setLevel(logging.WARNING)  # ML Metadata would announce each connection
-    try:
-        return _compare(config, span, live)
-    except (tf.errors.OpError, OSError, KeyError) as error:
-        raise ValueError(" ".join(str(error).split())[:200]) from error
-
-
-def _compare(config: RunConfig, span: Span, live: Location | None) -> Scores:
     from components.evaluation import by_span
 
-    store = Store(config.metadata, config.name)
-    trained = next(store.finished("Trainer"))
-    (model,) = (each for each in store.outputs(trained.id) if each.name == "model")
-    examples = near(config, next(_examples(store, store.input_ids(trained.id))).uri)
-    if not isinstance(examples, Path):
-        return {}
-    with ExitStack() as stack:
-        folders = [near(config, model.uri) / SERVING, *([live] if live else [])]
-        models = [stack.enter_context(local_copy(folder)) for folder in folders]
-        newest, window = by_span.compare(models, examples, manifest.read(examples), _SPLIT, span.name)
-    return {"newest span": _plain(newest), "window": _plain(window)}
+    with _explained():
+        examples = _examples(config, model)
+        if examples is None:
+            return {}
+        with ExitStack() as stack:
+            folders = [near(config, model) / SERVING, *([live] if live else [])]
+            models = [stack.enter_context(local_copy(folder)) for folder in folders]
+            newest, window = by_span.compare(models, examples, manifest.read(examples), _SPLIT, span.name)
+        return {"newest span": _plain(newest), "window": _plain(window)}
+
+
+def pair(config: RunConfig, span: Span, models: Sequence[Location]) -> "SpanPair | None":
+    """Returns two models on the newest span; None if the records are on an object store only.
+
+    Args:
+        config: the pipeline, after a run that has trained.
+        span: the newest span.
+        models: folders of two Model artifacts that were trained on the same examples.
+    """
+    from components.evaluation import by_span
+
+    with _explained(), ExitStack() as stack:
+        examples = _examples(config, models[0])
+        if examples is None:
+            return None
+        one, other = (stack.enter_context(local_copy(near(config, model) / SERVING)) for model in models)
+        return by_span.pair((one, other), examples, manifest.read(examples), _SPLIT, span.name)
+
+
+@contextmanager
+def _explained() -> Iterator[None]:
+    """Turns errors of TensorFlow and of files into a ValueError of one line."""
+    import tensorflow as tf
+
+    try:
+        yield
+    except (tf.errors.OpError, OSError, KeyError) as error:
+        raise ValueError(" ".join(str(error).split())[:200]) from error
 
 
 def text(scores: Scores) -> str:
@@ -79,8 +96,11 @@ def _plain(score: "SpanScore") -> dict[str, float | None]:
     return {"records": score.records, **dict(zip((score.metric, "live"), values, strict=False))}
 
 
-def _examples(store: Store, read: set[int]) -> Iterator[Artifact]:
-    """Yields the examples that an execution read: those of Extract, if there are any, else those of Ingest."""
-    for node in ("Extract", "Ingest"):
-        for execution in store.finished(node):
-            yield from (each for each in store.outputs(execution.id) if each.id in read)
+def _examples(config: RunConfig, model: Location) -> Path | None:
+    """Returns the examples that a model was trained on: those of Extract, if there are any, else those of Ingest."""
+    store = Store(config.metadata, config.name)
+    trained = store.trained_model(model)
+    if trained is None:
+        raise ValueError(f"{model}: no such model in the metadata")
+    examples = near(config, store.made_from(trained.id)["examples"].uri)
+    return examples if isinstance(examples, Path) else None

@@ -7,13 +7,13 @@ The run is that of `penstock run`, with the window's spans in `ingest.spans` and
 """
 
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from contextlib import closing
-from dataclasses import dataclass, field, replace
+from dataclasses import asdict, dataclass, field, replace
 from datetime import datetime, timezone, tzinfo
 from typing import TYPE_CHECKING, Any
 
-from components.errors import GateStopped, Late, Locked, NotBlessed, PenstockError, SettingsError, Skipped
+from components.errors import GateStopped, Late, Locked, NotBlessed, NotFinite, PenstockError, SettingsError, Skipped
 from components.ingest.survey import cached, span_unit, spans
 from components.redact import redact
 from components.serving import live
@@ -24,24 +24,25 @@ from components.storage.location import Location, location
 from pipelines.config import RunConfig
 from pipelines.journal import calls
 from pipelines.journal.calls import Origin
-from pipelines.operate import ticks, window
+from pipelines.operate import messages, start, ticks, window
+from pipelines.operate.start import Start
 from pipelines.operate.ticks import Attempt, Outcome, TickLedger
 from pipelines.operate.window import Window
 
 if TYPE_CHECKING:  # at run time, imported only by a tick that is not done
+    from pipelines.operate.cold_check import ColdCheck
     from pipelines.operate.newest_span import Scores
+    from pipelines.orchestration.plan import Request
     from pipelines.report.facts import RunFacts
     from pipelines.run import RunResult
 
 _POLL_SECONDS = 10.0
-_LIVE, _NONE = "live", "none"
 _OUTCOMES: dict[int, Outcome] = {
     NotBlessed.exit_code: "not better",
     GateStopped.exit_code: "gate stopped",
     Late.exit_code: "late",
     Skipped.exit_code: "skipped",
 }
-_WITHDRAWN = "its model was withdrawn, and is not pushed (penstock models promote brings it back)"
 Say = Callable[[str], None]
 
 
@@ -61,14 +62,6 @@ class RetrainRequest:
     accept: tuple[str, ...] = ()  # findings of the Gate
     because: str = ""
     origin: Origin = field(default_factory=Origin)  # the run that this is a call of
-
-
-@dataclass(frozen=True)
-class _Start:
-    """What training starts from."""
-
-    warm_start: str  # the setting
-    text: str  # why
 
 
 def retrain(config: RunConfig, request: RetrainRequest, say: Say, pause: Callable[[float], None] = time.sleep) -> int:
@@ -103,7 +96,8 @@ class _Tick:
     ) -> None:
         self._config, self._request, self._ledger, self._window = config, request, ledger, found
         self._started, self._say, self._key = started, say, ""
-        self._start, self._has_run = _Start("", ""), False
+        self._start, self._is_settled, self._has_run = Start("", ""), False, False
+        self._check: ColdCheck | None = None
         self._look()
 
     def go(self, pause: Callable[[float], None]) -> int:
@@ -120,17 +114,19 @@ class _Tick:
             self._key = ticks.key_of(config, self._window, found, cache)
         done = self._ledger.done(self._span, self._key)
         if done and not self._request.again and self._holds(done):
-            self._say(self._done_line(done))
             if not self._request.dry_run:
                 self.note(done.exit_code, self._done_line(done), state="nothing due" if not done.exit_code else None)
+            self._say(self._done_line(done))
             return done.exit_code
         self._require_newest()
         self._start = self._chosen(config)
         self._announce()
         return self._run(config)
 
-    def _chosen(self, config: RunConfig) -> _Start:
-        return _start(config, self._ledger, self._ledger.trained(self._span, self._key))
+    def _chosen(self, config: RunConfig) -> Start:
+        if self._is_settled:
+            return self._start
+        return start.choose(config, self._ledger, self._ledger.trained(self._span, self._key))
 
     def _settled(self, config: RunConfig) -> RunConfig:
         """Decides again under the lock of the root: other calls may have trained and pushed before this one had it."""
@@ -142,30 +138,71 @@ class _Tick:
         return _with(config, "train", warm_start=chosen.warm_start)
 
     def _run(self, config: RunConfig) -> int:
-        from pipelines import run  # a third of the time of a tick that is done
         from pipelines.orchestration.plan import Request
         from pipelines.retention import collect
 
         nodes = Request(last=self._request.last, accept=self._request.accept, because=self._request.because)
         if self._request.dry_run:
+            from pipelines import run  # a third of the time of a tick that is done
+
             return run.dry_run(_with(config, "train", warm_start=self._start.warm_start), nodes)
         self._has_run = True
-        result = run.run(
-            config, nodes, wait=self._request.wait, take_over=self._request.take_over,
-            settled=lambda: self._settled(config), origin=self._origin(),
-        )  # fmt: skip
-        if self._request.last and result.exit_code == 0:
+        result = self._checked(config, nodes) if self._start.is_checked else None
+        if result is None:  # else a training of the check failed
+            result = self._pipeline(config, replace(nodes, start=self._start.text if self._is_settled else ""))
+        if self._request.last and not result.exit_code:
             self._say(f"span {self._span}: up to {self._request.last}")
             return 0
         before = self._ledger.served(self._versions_before())
         attempt = self.record_result(result)  # first: a process that is killed while it compares has its verdict
         if scores := self._compared(config, result):
             self._ledger.add_scores(attempt, scores)
-        if before and (changed := _changed_classes(before.classes, attempt.classes)):
+        if before and (changed := start.changed_classes(before.classes, attempt.classes)):
             self._say(changed)
         collect.after_tick(config, self._say)
         self._say(self._last_line(attempt))
         return result.exit_code
+
+    def _pipeline(self, config: RunConfig, nodes: "Request") -> "RunResult":
+        from pipelines import run  # a third of the time of a tick that is done
+
+        return run.run(
+            config, nodes, wait=self._request.wait, take_over=self._request.take_over,
+            settled=lambda: self._settled(config), origin=self._origin(),
+        )  # fmt: skip
+
+    def _checked(self, config: RunConfig, nodes: "Request") -> "RunResult | None":
+        """Trains with a warm and with a cold start, and decides which model goes on; returns a run that failed.
+
+        Nothing is kept before the verdict: a call that continues a killed one finds both models, and decides the same.
+        """
+        from pipelines.operate import cold_check
+
+        if not cold_check.is_reached(config, nodes.last):
+            return None
+        models: list[Location] = []
+        why_not = "it has no test records, or none on this machine"
+        for is_cold in (False, True):
+            if is_cold:
+                warm, self._is_settled = self._start, True
+                self._start = Start(start.NONE, "cold start, to compare with the warm start")
+                self._say(self._start.text)
+            result = self._pipeline(config, replace(nodes, last="Trainer"))
+            if is_cold and result.exit_code == NotFinite.exit_code:  # it would fail each tick that is checked
+                why_not = "the training with a cold start diverged"
+                break
+            if result.exit_code or result.facts is None:
+                return result
+            if not is_cold and not (self._start.is_checked and result.facts.warm_start):
+                return None  # there was no model to start from, or another call has trained this tick
+            models.append(location(result.facts.trained))
+        try:
+            self._check = cold_check.compare(config, self._window.spans[-1], models) if models[1:] else None
+        except Exception as reason:  # noqa: BLE001 - the warm start is what would have been trained without the check
+            why_not = redact(str(reason)) or type(reason).__name__
+        self._start = cold_check.decided(warm, self._check, why_not)
+        self._say(self._start.text)
+        return None
 
     def note(self, exit_code: int, reason: str, **more: Any) -> None:
         """Publishes this call in the journal of runs, if it ended before its run began."""
@@ -176,11 +213,11 @@ class _Tick:
             call.end(exit_code, reason, **{name: value for name, value in more.items() if value is not None})
 
     def _origin(self) -> Origin:
-        """Returns the origin with the span in its command: started again later, it is the same tick."""
-        command = self._request.origin.command
-        if not command or self._request.span or self._request.at:
-            return self._request.origin
-        return replace(self._request.origin, command=(command[0], "--span", self._span, *command[1:]))
+        """Returns the origin with the span, also in its command: started again later, it is the same tick."""
+        origin = replace(self._request.origin, span=self._span)
+        if not origin.command or self._request.span or self._request.at:
+            return origin
+        return replace(origin, command=(origin.command[0], "--span", self._span, *origin.command[1:]))
 
     def record(self, outcome: Outcome, reason: str, exit_code: int, **more: Any) -> Attempt:
         """Publishes this attempt in the ledger."""
@@ -189,7 +226,7 @@ class _Tick:
             exit_code=exit_code, started=self._started, ended=_now(), run=self._request.origin.run,
             spans=tuple((span.text, span.version) for span in self._window.spans),
             missing=tuple(self._window.gaps_text.split(", ")) if self._window.gaps else (),
-            warm_start=self._start.warm_start, start=self._start.text,
+            warm_start=self._start.warm_start, start=self._start.text, check=asdict(self._check) if self._check else {},
             against=str(self._folder_before or ""), **more,
         )  # fmt: skip
         self._ledger.add(attempt)
@@ -200,11 +237,13 @@ class _Tick:
         from pipelines.operate import newest_span
 
         # If the Evaluator has not run, this model may be the live one already: a call before was killed after the push.
-        if result.exit_code not in (0, NotBlessed.exit_code) or "Evaluator" not in _ran(result.facts):
+        facts = result.facts
+        if facts is None or result.exit_code not in (0, NotBlessed.exit_code) or "Evaluator" not in _ran(facts):
             return {}
         try:
-            scores = newest_span.compare(config, self._window.spans[-1], self._folder_before)
-        except Exception as reason:  # noqa: BLE001 - it decides nothing: the verdict stands
+            model = location(facts.trained)
+            scores = newest_span.compare(config, self._window.spans[-1], model, self._folder_before)
+        except Exception as reason:  # noqa: BLE001 - it must not change the verdict
             self._say(f"the newest span is not compared apart: {redact(str(reason)) or type(reason).__name__}")
             return {}
         if scores:
@@ -253,8 +292,7 @@ class _Tick:
 
     def _is_withdrawn(self, version: str | None) -> bool:
         """Whether the model of a run that ended well is not pushed, or no longer, because a person withdrew it."""
-        pointer = self._pointer()
-        if not version or pointer is None:
+        if not version or (pointer := self._pointer()) is None:
             return not version
         return any(pointer.has_withdrawn(each.model.artifact) for each in pointer.moves if str(each.version) == version)
 
@@ -272,11 +310,7 @@ class _Tick:
         places = [spans.place_of(name, unit) for name in (newest.live.model.spans if newest else ())]
         last = max((place for place in places if place is not None), default=None)
         if newest and last is not None and last > self._window.tick and not self._request.again:
-            raise Skipped(
-                f"span {self._span} is skipped: version {newest.live.version} was trained up to span "
-                f"{span_unit.text(last, unit)}, and a model of an older window would replace it; train it all "
-                "the same with --again"
-            )
+            raise Skipped(messages.of_older_span(self._span, newest.live.version, span_unit.text(last, unit)))
 
     def _versions_before(self) -> set[str]:
         """Returns the versions that had the model that was live before the run."""
@@ -286,31 +320,15 @@ class _Tick:
         return {str(move.version) for move in self._before.moves if move.model.artifact == model}
 
     def _announce(self) -> None:
-        found = self._window
-        self._say(f"span {self._span}: window {found.text}, {len(found.spans)} spans")
-        if found.gaps:
-            self._say(f"missing: {found.gaps_text} (ingest.gaps = {self._config.settings.ingest.gaps})")
+        for line in messages.of_window(self._window, self._config.settings.ingest.gaps):
+            self._say(line)
         self._say(self._start.text)
 
     def _done_line(self, done: Attempt) -> str:
-        if done.outcome == "not better":
-            return f"done: span {self._span} gave no better model ({done.reason}); {self._live()}"
-        if done.outcome == "withdrawn":
-            return f"done: span {self._span}, {_WITHDRAWN}; {self._live()}"
-        return f"done: span {self._span}, {self._live()}"
+        return messages.of_done(done, self._live_folder())
 
     def _last_line(self, attempt: Attempt) -> str:
-        said = {
-            "pushed": f"pushed version {attempt.version}, {_base_text(attempt)}",
-            "up to date": f"up to date, {self._live()}",
-            "withdrawn": f"{_WITHDRAWN}; {self._live()}",
-        }
-        other = f"{attempt.outcome}: {attempt.reason.removeprefix('failed: ')}; {self._live()}"
-        return f"span {self._span}: {said.get(attempt.outcome, other)}"
-
-    def _live(self) -> str:
-        folder = self._live_folder()
-        return f"version {folder.name} is live" if folder else "no version is live"
+        return messages.of_result(attempt, self._live_folder())
 
     def _live_folder(self) -> Location | None:
         return live.folder_of(self._config.root, self._config.serving, self._config.name)
@@ -325,7 +343,7 @@ class _Tick:
 
 
 def _check(config: RunConfig) -> None:
-    """Rejects a data without spans and a selection of spans that contradicts the window."""
+    """Rejects a selection of spans that contradicts the window."""
     if "spans" in config.settings.ingest.model_fields_set:
         raise SettingsError(
             f"ingest.spans = {config.settings.ingest.spans}: `penstock retrain` chooses the spans itself, by "
@@ -347,47 +365,6 @@ def _with(config: RunConfig, section: str, **values: Any) -> RunConfig:
     """Returns a configuration with other settings in one section."""
     changed = getattr(config.settings, section).model_copy(update=values)
     return replace(config, settings=config.settings.model_copy(update={section: changed}))
-
-
-def _start(config: RunConfig, ledger: TickLedger, before: Attempt | None) -> _Start:
-    """Returns what training starts from; a tick that has trained before starts from the same.
-
-    Args:
-        config: the pipeline.
-        ledger: the earlier ticks.
-        before: the attempt of this tick that has trained.
-    """
-    train = config.settings.train
-    chosen = train.warm_start if "warm_start" in train.model_fields_set else _LIVE
-    if before is not None:
-        return _Start(before.warm_start, before.start)
-    if chosen == _NONE:
-        return _Start(_NONE, "cold start: train.warm_start = none")
-    if train.cold_every and (count := ledger.trained_since_cold_start()) >= train.cold_every:
-        return _Start(
-            _NONE, f"cold start: {count} trainings since the last one (train.cold_every = {train.cold_every})"
-        )
-    return _Start(chosen, f"warm start from {'the live model, if there is one' if chosen == _LIVE else chosen}")
-
-
-def _base_text(attempt: Attempt) -> str:
-    """Says what a model was trained from."""
-    if attempt.has_base:
-        return f"warm start from {'the live model' if attempt.warm_start == _LIVE else attempt.warm_start}"
-    return attempt.start if attempt.warm_start == _NONE else "cold start: no earlier model"
-
-
-def _changed_classes(old: Sequence[str], new: Sequence[str]) -> str:
-    """Says which classes appeared and vanished, and what a warm start does with them; empty if none did."""
-    appeared, vanished = sorted({*new} - {*old}), sorted({*old} - {*new})
-    if not old or not new or not (appeared or vanished):
-        return ""
-    parts = [
-        f"new: {', '.join(appeared)} (weights start from random values)" if appeared else "",
-        f"gone: {', '.join(vanished)} (weights dropped)" if vanished else "",
-        "a renamed class counts as both" if appeared and vanished else "",
-    ]
-    return f"classes: {'; '.join(filter(None, parts))}"
 
 
 def _ran(facts: "RunFacts | None") -> set[str]:

@@ -28,7 +28,7 @@ DONE: tuple[Outcome, ...] = ("pushed", "up to date", "withdrawn", "not better")
 SERVED: tuple[Outcome, ...] = ("pushed", "up to date")
 
 _FILE = re.compile(r"[\dT-]+\.json", re.ASCII)
-_NOT_THE_MODEL = ("engine", "gc", "watch")  # sections of the settings that no model depends on
+_NOT_THE_MODEL = ("engine", "gc", "notify", "retry", "watch")  # sections of the settings that no model depends on
 
 
 @dataclass(frozen=True)
@@ -50,6 +50,7 @@ class Attempt:
     start: str = ""  # why: "cold start: …"
     has_base: bool = False  # whether training started from the weights of another model
     has_trained: bool = False  # the first attempt of its key with a verdict: what later cold starts are counted from
+    check: Mapping[str, Any] = field(default_factory=dict)  # of the warm start against a cold one; `ColdCheck`
     version: str = ""  # that was pushed
     against: str = ""  # folder of the version that was live before
     classes: tuple[str, ...] = ()
@@ -108,6 +109,15 @@ class TickLedger:
         trained = sorted((each for each in self._all() if each.has_trained), key=lambda each: each.started)
         cold = [at for at, each in enumerate(trained) if not each.has_base]
         return len(trained) - cold[-1] if cold else len(trained)
+
+    def trained_since_check(self) -> int:
+        """Returns how many models in a row were trained since a warm start was compared with a cold one, or was none.
+
+        That one included; a model without a base is a cold start itself.
+        """
+        trained = sorted((each for each in self._all() if each.has_trained), key=lambda each: each.started)
+        known = [at for at, each in enumerate(trained) if each.check or not each.has_base]
+        return len(trained) - known[-1] if known else len(trained)
 
     def _all(self) -> Iterable[Attempt]:
         files = sorted(self._folder.iterdir()) if self._folder.is_dir() else ()

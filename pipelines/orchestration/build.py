@@ -20,6 +20,7 @@ from tfx.types import standard_artifacts
 
 from components.errors import SettingsError
 from components.evaluation import gate, thresholds
+from components.evaluation.image_sample import measure_names
 from components.evaluation.statistics import SpanStatisticsGen
 from components.fitting.component import SpanTransform
 from components.ingest.component import IngestExamples
@@ -70,7 +71,7 @@ def build(config: RunConfig, schema_in_force: bytes, schema_file: Path) -> Pipel
     layout = roles.read(schema, config.task.label)
     check_columns(config.settings.gate.max_drift_of, layout)
     examples = _examples(config, schema)
-    checks = _checks(config, layout, examples, schema_file)
+    checks = _checks(config, layout, examples, schema_file, roles.embedded_image(schema))
     training = _training(config, layout, examples, checks)
     release = _release(config, layout, examples, training[-1])
     return Pipeline(
@@ -117,13 +118,15 @@ def _with_pretrained(config: RunConfig, schema: schema_pb2.Schema, examples: _Ex
 
 def check_columns(thresholds_of: Iterable[str], layout: roles.Layout) -> None:
     """Raises SettingsError if a column with its own drift threshold is not in the data."""
-    known = {layout.label, *(column.name for column in layout.columns if column.role != "unused")}
+    plain = (column.name for column in layout.columns if column.role not in ("unused", "image"))
+    known = {layout.label, *plain}
+    known.update(name for column in layout.of(["image"]) for name in measure_names(column.name))
     for name in thresholds_of:
         if name not in known:
             raise SettingsError(f"gate.max_drift_of.{name}: no such column; {names.nearest(name, known)}")
 
 
-def _checks(config: RunConfig, layout: roles.Layout, examples: _Examples, schema_file: Path) -> _Checks:
+def _checks(config: RunConfig, layout: roles.Layout, examples: _Examples, schema_file: Path, embedded: str) -> _Checks:
     schema = ImportSchemaGen(schema_file=str(config.schema_input)).with_id("Schema")
     statistics = SpanStatisticsGen(examples.channel, schema.outputs["schema"]).with_id("StatisticsGen")
     validator = ExampleValidator(statistics=statistics.outputs["statistics"], schema=schema.outputs["schema"])
@@ -133,6 +136,7 @@ def _checks(config: RunConfig, layout: roles.Layout, examples: _Examples, schema
         anomalies=validator.outputs["anomalies"],
         settings=config.settings.gate.model_dump_json(),
         columns=orjson.dumps([column.to_dict() for column in layout.columns]).decode(),
+        embedded=embedded,
         schema_file=str(schema_file),
         live="",
     )

@@ -3,11 +3,12 @@
 for each node:  up to date ─► its outputs are published again, in state CACHED
                 due        ─► check shards ─► launch ─► audit ─► seal ─► published, in state COMPLETE
                               (on an object store, before and after: `staging.py`)
-                failed or unresolved ─► the run ends with that error
+                failed or unresolved ─► tried again if the error may be gone (`retries.py`), else the run ends with it
 """
 
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -32,9 +33,11 @@ from tfx.types import artifact_utils
 from components import beam_workers
 from components.errors import PenstockError
 from components.fitting import component as transform
+from components.serving import live, pusher
 from components.storage import durable
+from components.training import interrupt
 from pipelines.config import RunConfig, metadata_server
-from pipelines.orchestration import keys, plan
+from pipelines.orchestration import keys, plan, retries
 from pipelines.orchestration.audit import Audit, ShardCheck, audit, records_read
 from pipelines.orchestration.metadata import store
 from pipelines.orchestration.outcome import NodeFacts
@@ -42,12 +45,30 @@ from pipelines.orchestration.plan import NodePlan, Plan
 from pipelines.orchestration.remote import object_filesystem
 from pipelines.orchestration.remote.lease import Lease
 from pipelines.orchestration.remote.staging import Staged, Stager, locations
+from pipelines.orchestration.retries import FailedTry
 from pipelines.orchestration.root import disk
 from pipelines.orchestration.runners import beam_translation, engines
 
 _NO_AUDIT = Audit()
-Started = Callable[[NodePlan], None]
-Finished = Callable[[NodeFacts], None]
+_TRY = "penstock.try"  # context type in MLMD: of a node that was tried again
+
+
+@dataclass(frozen=True)
+class Hooks:
+    """What the caller does while nodes run."""
+
+    started: Callable[[NodePlan], None]
+    failed: Callable[[NodePlan, FailedTry], None]  # a try that is repeated after a wait
+    clean: Callable[[], None]  # closes and deletes what such a try has left
+    finished: Callable[[NodeFacts], None]
+
+
+@dataclass(frozen=True)
+class _Launched:
+    """A node that TFX has run and published, or did not run."""
+
+    info: Any  # of TFX
+    audited: Audit
 
 
 class LocalRunner:
@@ -57,8 +78,7 @@ class LocalRunner:
         self,
         config: RunConfig,
         planned: Plan,
-        started: Started,
-        finished: Finished,
+        hooks: Hooks,
         engine: engines.Prepared,
         context: str,
         lease: Lease | None = None,
@@ -68,13 +88,12 @@ class LocalRunner:
         Args:
             config: of the run.
             planned: what happens to each node.
-            started: called at the start of each node.
-            finished: called at its end.
+            hooks: called at the start and the end of each node, and when it is tried again.
             engine: runs Beam pipelines.
             context: name of the pipeline_run context in MLMD; a new one.
             lease: lock of a root on an object store.
         """
-        self._config, self._plan, self._started, self._finished = config, planned, started, finished
+        self._config, self._plan, self._hooks = config, planned, hooks
         self._shards, self._stager, self._engine = ShardCheck(), Stager(config, lease), engine
         self._context, self._lease = context, lease
 
@@ -93,31 +112,53 @@ class LocalRunner:
                 self._run_node(planned, each.pipeline_node, pipeline, deployment, connection)
 
     def _run_node(self, planned: NodePlan, node: Any, pipeline: Any, deployment: Any, connection: Any) -> None:
-        self._started(planned)
-        begun = time.monotonic()
+        self._hooks.started(planned)
+        begun, failures = time.monotonic(), []
+
+        def attempt(number: int) -> _Launched | None:
+            if self._lease is not None:
+                self._lease.require()
+            if number > 1:
+                self._hooks.clean()
+            if planned.execution is not None:
+                _reuse(planned, node, connection)
+                return None
+            if number > 1:
+                _separate(node, f"{self._context}.{planned.node.id}.{number}")
+            return self._launch(planned, node, pipeline, deployment, connection)
+
+        def failed(tried: FailedTry) -> None:
+            failures.append(tried)
+            self._hooks.failed(planned, tried)
+
         try:
             if self._lease is not None:
                 self._lease.require()
-            if planned.execution is not None:
-                audited = _reuse(planned, node, connection)
-            else:
-                audited = self._launch(planned, node, pipeline, deployment, connection)
+            if planned.execution is None:
+                self._prepare(planned, node)
+            launched = retries.call(self._config.settings.retry, attempt, failed)
+            audited = self._verified(planned, launched, connection, failed) if launched else _NO_AUDIT
         except BaseException:
-            self._finished(_facts(planned, "failed", time.monotonic() - begun))
+            self._hooks.finished(_facts(planned, "failed", time.monotonic() - begun, failures))
             raise
         state = "cached" if planned.execution is not None else "ran"
-        self._finished(_facts(planned, state, time.monotonic() - begun, audited))
+        self._hooks.finished(_facts(planned, state, time.monotonic() - begun, failures, audited))
 
-    def _launch(self, planned: NodePlan, node: Any, pipeline: Any, deployment: Any, connection: Any) -> Audit:
+    def _prepare(self, planned: NodePlan, node: Any) -> None:
+        """Gives a node its parameters; once for all its tries, as a forced Trainer starts from the beginning once."""
         parameter = node.parameters.parameters[store.FINGERPRINT]
         parameter.field_value.string_value = orjson.dumps(planned.fingerprint).decode()
-        node_id = node.node_info.id
         for name, value in planned.parameters.items():
             node.parameters.parameters[name].field_value.string_value = value
-        if node_id == "Trainer":
+        if planned.node.id == "Trainer":
             self._provide_checkpoints(planned, node)
-        if node_id == "Transform":
+        if planned.node.id == "Transform":
             self._provide_spans(planned, node)
+
+    def _launch(self, planned: NodePlan, node: Any, pipeline: Any, deployment: Any, connection: Any) -> _Launched:
+        node_id = planned.node.id
+        if node_id == "Pusher":
+            self._provide_version(node)
         inspector = _Inspector(self._config, self._shards, self._stager, self._engine)
         info = launcher.Launcher(
             pipeline_node=node,
@@ -128,10 +169,20 @@ class LocalRunner:
             custom_driver_spec=runner_utils.extract_custom_driver_spec(deployment, node_id),
             custom_executor_operators=inspector.operators(),
         ).launch()
-        _require_success(node_id, info, connection)
-        if node_id == "Trainer" and not self._config.settings.train.keep_checkpoints:
+        return _Launched(info, inspector.audited)
+
+    def _verified(
+        self, planned: NodePlan, launched: _Launched, connection: Any, failed: Callable[[FailedTry], None]
+    ) -> Audit:
+        """Requires that a node is published; it is not run again if the metadata cannot be read for a moment."""
+        retries.call(
+            self._config.settings.retry,
+            lambda _: _require_success(planned.node.id, launched.info, connection),
+            failed,
+        )
+        if planned.node.id == "Trainer" and not self._config.settings.train.keep_checkpoints:
             durable.remove(self._config.checkpoints_of(planned.fingerprint["key"]))
-        return inspector.audited
+        return launched.audited
 
     def _provide_checkpoints(self, planned: NodePlan, node: Any) -> None:
         """Tells the Trainer where its checkpoints are; a forced one starts from the beginning."""
@@ -139,6 +190,12 @@ class LocalRunner:
         if planned.reason == plan.FORCED:
             durable.remove(folder)
         _configure(node, {"checkpoints": str(folder), "job": str(self._config.job)})
+
+    def _provide_version(self, node: Any) -> None:
+        """Tells the Pusher the highest version before its first try, which may have pushed and then failed."""
+        if pusher.BEFORE not in _custom(node):
+            pointer = live.read_of(self._config.root, self._config.name)
+            _configure(node, {pusher.BEFORE: live.highest(pointer, self._config.serving)})
 
     def _provide_spans(self, planned: NodePlan, node: Any) -> None:
         """Tells Transform where it keeps what it has counted in each span; a forced one counts all again."""
@@ -148,11 +205,25 @@ class LocalRunner:
         _configure(node, kept)
 
 
-def _configure(node: Any, values: Mapping[str, str]) -> None:
+def _separate(node: Any, name: str) -> None:
+    """Puts a try of a node into a context of its own: TFX uses an execution again that has all contexts of the node.
+
+    Outputs are in folders by the number of the execution, so each try has folders of its own.
+    """
+    contexts = node.contexts.contexts
+    spec = next((each for each in contexts if each.type.name == _TRY), None) or contexts.add()
+    spec.type.name, spec.name.field_value.string_value = _TRY, name
+
+
+def _custom(node: Any) -> dict[str, Any]:
+    """Returns a node's custom_config."""
+    return dict(orjson.loads(node.parameters.parameters["custom_config"].field_value.string_value))
+
+
+def _configure(node: Any, values: Mapping[str, str | int]) -> None:
     """Adds values to a node's custom_config."""
-    parameter = node.parameters.parameters["custom_config"]
-    custom = orjson.loads(parameter.field_value.string_value)
-    parameter.field_value.string_value = orjson.dumps({**custom, **values}).decode()
+    content = orjson.dumps({**_custom(node), **values}).decode()
+    node.parameters.parameters["custom_config"].field_value.string_value = content
 
 
 class _Inspector:
@@ -192,6 +263,7 @@ class _Inspector:
     def _inspect(self, info: Any, run: Callable[[Any], Any], *, is_beam: bool) -> Any:
         begun = time.monotonic()
         with (
+            interrupt.preserved(),
             self._stager.staged(info, is_beam=is_beam) as staged,
             # Here, because TFX deletes the incomplete output next, and the disk is no longer full.
             disk.explained(lambda: disk.places_of_run(self._config), lambda: _needed(staged)),
@@ -234,7 +306,7 @@ def _needed(staged: Staged) -> str:
     return f"more than the {disk.size(folders) / 1e6:,.1f} MB needed that {node} had written"
 
 
-def _reuse(planned: NodePlan, node: Any, connection: Any) -> Audit:
+def _reuse(planned: NodePlan, node: Any, connection: Any) -> None:
     """Publishes the outputs of an earlier execution for this run, in state CACHED."""
     with metadata.Metadata(connection) as handle:
         contexts = context_lib.prepare_contexts(metadata_handle=handle, node_contexts=node.contexts)
@@ -249,7 +321,6 @@ def _reuse(planned: NodePlan, node: Any, connection: Any) -> Audit:
         execution_publish_utils.publish_cached_executions(
             handle, contexts=contexts, executions=[execution], output_artifacts_maps=[_load_outputs(planned, handle)]
         )
-    return Audit()
 
 
 def _load_outputs(planned: NodePlan, handle: Any) -> dict[str, list[Any]]:
@@ -272,10 +343,15 @@ def _require_success(node_id: str, info: Any, connection: Any) -> None:
         raise PenstockError(f"{node_id} ended in state {state}: its inputs were not found in the metadata")
 
 
-def _facts(planned: NodePlan, state: str, seconds: float, audited: Audit = _NO_AUDIT) -> NodeFacts:
+def _facts(
+    planned: NodePlan, state: str, seconds: float, failures: Sequence[FailedTry], audited: Audit = _NO_AUDIT
+) -> NodeFacts:
     ledger = planned.execution.ledger if planned.execution is not None else None
     records = ledger["records_in"] if ledger else audited.entry.records_in if audited.entry else None
     facts = planned.execution.facts if planned.execution is not None else audited.facts
+    tries = f"{len(failures) + 1} tries: {', '.join(each.reason for each in failures)}" if failures else ""
     return NodeFacts(
-        planned.node.id, state, seconds, planned.reason, records, facts.get("samples_per_second"), facts.get("note", "")
-    )
+        planned.node.id, state, seconds, planned.reason, records, facts.get("samples_per_second"),
+        note="; ".join(filter(None, [tries, facts.get("note", "")])),
+        failures=tuple(f"{each.reason}: {each.message}" for each in failures),
+    )  # fmt: skip

@@ -16,6 +16,7 @@ class NodeFacts:
     records: int | None = None
     samples_per_second: float | None = None  # of training: the samples of all epochs / the time of training steps
     note: str = ""  # about its result, such as "3 texts cut"
+    failures: tuple[str, ...] = ()  # of the tries that failed and were repeated: why
 
 
 def largest_drift(compared: Mapping[str, Any]) -> float | None:

@@ -46,6 +46,7 @@ class Request:
     force: frozenset[str] = frozenset()
     accept: tuple[str, ...] = ()  # findings of the Gate
     because: str = ""
+    start: str = ""  # why training starts from what it starts from, for the report; empty: nothing was decided
 
 
 EVERYTHING = Request()
@@ -71,6 +72,7 @@ class Plan:
     nodes: tuple[NodePlan, ...]
     schema: Curated | None = None  # None if the run does not reach it
     accepted: acceptances.Accepted | None = None  # findings that the user accepts with this run
+    start: str = ""  # of the request
 
     @property
     def due(self) -> tuple[NodePlan, ...]:
@@ -93,7 +95,7 @@ def make(config: RunConfig, store: Store, cache: HashCache, request: Request = E
             f"--accept {request.accept[0]}: the Gate compares nothing in this run; expected data in spans, a blessed "
             "model of other data, gate.drift = stop or warn, and a run that includes the Gate"
         )
-    return Plan(tuple(planner.decided.values()), planner.schema, planner.accepted)
+    return Plan(tuple(planner.decided.values()), planner.schema, planner.accepted, request.start)
 
 
 class _Planner:

@@ -7,7 +7,7 @@ from typing import Any
 from components.records.ledger import Entry
 from components.records.quarantine import Quarantined
 from pipelines.orchestration.outcome import NodeFacts
-from pipelines.report.lineage import Step
+from pipelines.report.lineage import LineageStep
 
 
 @dataclass(frozen=True)
@@ -77,6 +77,8 @@ class RunFacts:
     curves: Mapping[str, Mapping[str, tuple[float, ...]]] = field(default_factory=dict)  # metric -> split -> per epoch
     best_epoch: int | None = None  # counted from 0
     warm_start: tuple[tuple[str, str], ...] = ()  # weight, and whether it was copied, mapped or fresh
+    start: str = ""  # which of a warm and a cold start was better, if both were trained
+    trained: str = ""  # folder of the model
     samples_per_second: float | None = None  # of training
     training: TrainingFacts | None = None
     tensorboard: str | None = None  # folder of its logs
@@ -85,7 +87,7 @@ class RunFacts:
     slices: tuple[SliceFacts, ...] = ()
     compared: SliceFacts | None = None  # the same for all test records, if there is a baseline model
     gate_problems: tuple[str, ...] = ()  # why the Gate stopped the run, but for the comparison of the new spans
-    lineage: tuple[Step, ...] = ()
+    lineage: tuple[LineageStep, ...] = ()
     classes: tuple[str, ...] = ()
     confusion: tuple[tuple[int, ...], ...] = ()  # rows: true class, columns: predicted class
     blessed: bool | None = None

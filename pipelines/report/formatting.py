@@ -66,24 +66,23 @@ def duration(seconds: float) -> str:
 
 def moment(text: str) -> str:
     """Returns an ISO 8601 time as a date in words, in UTC; any other text is returned unchanged."""
-    try:
-        parsed = datetime.fromisoformat(text.strip().replace("Z", "+00:00"))
-    except ValueError:
-        return text
-    if parsed.tzinfo is not None:
-        parsed = parsed.astimezone(timezone.utc)
-    return f"{parsed.day} {parsed:%B %Y, %H:%M:%S} UTC"
+    parsed = _time(text)
+    return f"{parsed.day} {parsed:%B %Y, %H:%M:%S} UTC" if parsed else text
 
 
 def clock(text: str) -> str:
     """Returns an ISO 8601 time as `14 Nov 2026, 02:00`, in UTC; any other text is returned unchanged."""
+    parsed = _time(text)
+    return f"{parsed.day} {parsed:%b %Y, %H:%M}" if parsed else text
+
+
+def _time(text: str) -> datetime | None:
+    """Returns an ISO 8601 time in UTC; None for any other text."""
     try:
         parsed = datetime.fromisoformat(text.strip().replace("Z", "+00:00"))
     except ValueError:
-        return text
-    if parsed.tzinfo is not None:
-        parsed = parsed.astimezone(timezone.utc)
-    return f"{parsed.day} {parsed:%b %Y, %H:%M}"
+        return None
+    return parsed if parsed.tzinfo is None else parsed.astimezone(timezone.utc)
 
 
 def coordinate(value: float) -> str:

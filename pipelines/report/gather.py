@@ -22,7 +22,7 @@ from pipelines.orchestration.plan import Plan
 from pipelines.orchestration.remote.mirror import near
 from pipelines.report import lineage, model_card, trained
 from pipelines.report.facts import RunFacts, SampleImage, SliceFacts, Threshold
-from pipelines.report.lineage import Step
+from pipelines.report.lineage import LineageStep
 
 _QUARANTINE_SHOWN = 200
 _REASONS_SHOWN = 10
@@ -60,6 +60,8 @@ def facts(
         gate_problems=_gate_problems(error),
         blessed=blessed,
         drift=getattr(error, "drift", None) or results.get("Gate", {}).get("drift", {}),
+        start=planned.start,
+        trained=str(outputs["Trainer"]["model"].uri) if "model" in outputs.get("Trainer", {}) else "",
         samples_per_second=results.get("Trainer", {}).get("samples_per_second"),
         model_path=pushed.get("destination"),
         model_version=pushed.get("version"),
@@ -107,7 +109,7 @@ def _lineage(
     used: Mapping[str, Execution],
     outputs: Mapping[str, Mapping[str, Artifact]],
     pointer: LivePointer | None,
-) -> tuple[Step, ...]:
+) -> tuple[LineageStep, ...]:
     """Returns the lineage of the run's model, as far as the run came."""
     examples = outputs.get("Ingest", {}).get("examples")
     ingested = manifest.read(examples.uri) if examples else None

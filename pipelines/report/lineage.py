@@ -20,7 +20,7 @@ Outputs = Mapping[str, Mapping[str, Artifact]]  # node -> name -> artifact
 
 
 @dataclass(frozen=True)
-class Step:
+class LineageStep:
     """An artifact, or a served version, and what it was made from."""
 
     key: str
@@ -42,7 +42,7 @@ def steps(
     ingested: Manifest | None,
     new_spans: Sequence[str],
     shown: Mapping[str, Sequence[str]],
-) -> tuple[Step, ...]:
+) -> tuple[LineageStep, ...]:
     """Returns the steps of a run, those before the ones that are made from them.
 
     Args:
@@ -64,7 +64,7 @@ def steps(
         artifact = outputs.get(node, {}).get(name)
         if artifact is None:
             if node != "Extract":
-                found.append(Step(title, title, "missing", details=("not reached",), made_from=parents))
+                found.append(LineageStep(title, title, "missing", details=("not reached",), made_from=parents))
                 return tuple(found)
             continue
         execution = used[node]
@@ -73,7 +73,7 @@ def steps(
         keys = (*parents, *(step.key for step in before))
         details = (*shown.get(title, ()), *(_counts(ingested) if node == "Ingest" else ()))
         found += [each for each in before if each.key not in {step.key for step in found}]
-        found.append(Step(title, title, state, str(artifact.id), tuple(details), _time(execution.updated), keys))
+        found.append(LineageStep(title, title, state, str(artifact.id), tuple(details), _time(execution.updated), keys))
         parents = (title,)
     found.append(_version(used, outputs, made, pointer, parents))
     return tuple(found)
@@ -88,21 +88,21 @@ _CHAIN = (
 )
 
 
-def _data(ingested: Manifest, new_spans: Sequence[str]) -> Iterator[Step]:
+def _data(ingested: Manifest, new_spans: Sequence[str]) -> Iterator[LineageStep]:
     """Yields a step per span, the older ones together; of data without spans, its files."""
     names = ingested.spans
     if not names:
-        yield Step("data", "data", "made", details=(_plural(ingested.sources.files, "file"),))
+        yield LineageStep("data", "data", "made", details=(_plural(ingested.sources.files, "file"),))
         return
     records = {name: sum(ingested.records_of(name).values()) for name in names}
     older = names[: max(0, len(names) - SPANS_SHOWN)]
     if older:
         total = sum(records[name] for name in older)
-        yield Step("older spans", f"{len(older)} older spans", "earlier", details=(_plural(total, "record"),))
+        yield LineageStep("older spans", f"{len(older)} older spans", "earlier", details=(_plural(total, "record"),))
     for name in names[len(older) :]:
         is_new = name in new_spans
         details = (f"{_plural(records[name], 'record')}{', new' if is_new else ''}",)
-        yield Step(f"span {name}", f"span {name}", "made" if is_new else "earlier", details=details)
+        yield LineageStep(f"span {name}", f"span {name}", "made" if is_new else "earlier", details=details)
 
 
 def _counts(ingested: Manifest) -> tuple[str, ...]:
@@ -111,7 +111,7 @@ def _counts(ingested: Manifest) -> tuple[str, ...]:
     return (_plural(total, "record"), f"{held_out:,} held out", f"{ingested.quarantined:,} quarantined")
 
 
-def _models_before(store: Store, execution: Execution, pointer: LivePointer | None) -> Iterator[Step]:
+def _models_before(store: Store, execution: Execution, pointer: LivePointer | None) -> Iterator[LineageStep]:
     """Yields the model that training started from, or that the candidate was compared with."""
     read = store.inputs(execution.id)
     for key, name in ((BASE, "base_model"), (BASELINE, "baseline_model")):
@@ -119,7 +119,7 @@ def _models_before(store: Store, execution: Execution, pointer: LivePointer | No
             continue
         moves = [move for move in (pointer.moves if pointer else ()) if move.model.artifact == model.id]
         version = f"version {moves[-1].version}" if moves else "not a version"
-        yield Step(key, f"{key} model", "earlier", str(model.id), (version,), moves[-1].time if moves else "")
+        yield LineageStep(key, f"{key} model", "earlier", str(model.id), (version,), moves[-1].time if moves else "")
 
 
 def _version(
@@ -128,17 +128,17 @@ def _version(
     made: set[str],
     pointer: LivePointer | None,
     parents: tuple[str, ...],
-) -> Step:
+) -> LineageStep:
     pushed = used["Pusher"].facts if "Pusher" in used else {}
     if not pushed.get("pushed"):
         live = (f"version {pointer.live.version} stays live",) if pointer else ()
-        return Step("version", "not pushed", "missing", details=live, made_from=parents)
+        return LineageStep("version", "not pushed", "missing", details=live, made_from=parents)
     is_live = pointer is not None and pointer.live.folder == pushed["destination"]
     artifact = outputs["Pusher"].get("pushed_model")
     details = ("live" if is_live or pointer is None else f"version {pointer.live.version} is live",)
     state: State = "made" if "Pusher" in made else "kept"
     time = _time(used["Pusher"].updated)
-    return Step(
+    return LineageStep(
         "version", f"version {pushed['version']}", state, str(artifact.id) if artifact else "", details, time, parents
     )
 

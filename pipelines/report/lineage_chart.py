@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from pipelines.report.lineage import BASE, BASELINE, Step
+from pipelines.report.lineage import BASE, BASELINE, LineageStep
 
 WIDTH, GAP, TOP = 143, 36, 4
 _SPAN, _STEP, _BELOW = 46, 114, 80  # heights
@@ -16,7 +16,7 @@ _LETTERS = 20  # that fit a line of a box
 class Box:
     """Where a step is drawn."""
 
-    step: Step
+    step: LineageStep
     x: float
     y: float
     height: float
@@ -42,7 +42,7 @@ class Arrow:
 
 @dataclass(frozen=True)
 class LineageChart:
-    """Boxes, arrows and what the picture says."""
+    """Boxes, arrows and a description in words."""
 
     boxes: tuple[Box, ...]
     arrows: tuple[Arrow, ...]
@@ -53,7 +53,7 @@ class LineageChart:
     box_width: float = WIDTH
 
 
-def lineage_chart(steps: Sequence[Step]) -> LineageChart | None:
+def lineage_chart(steps: Sequence[LineageStep]) -> LineageChart | None:
     """Returns the layout of a lineage; None without steps."""
     if not steps:
         return None
@@ -87,8 +87,8 @@ def _arrow(start: Box, end: Box) -> Arrow:
     return Arrow(f"M{start.right:g} {start.middle:g}{curve}", f"M{x - 1:g} {end.middle:g}l-8 5v-10z")
 
 
-def _description(steps: Sequence[Step]) -> str:
-    """Returns the picture in words."""
+def _description(steps: Sequence[LineageStep]) -> str:
+    """Returns the description of the chart."""
     said = (
         f"{step.name}{f' (artifact {step.id})' if step.id else ''}"
         + (f" from {', '.join(step.made_from)}" if step.made_from else "")

@@ -46,7 +46,7 @@ def gates(facts: RunFacts) -> list[GateRow]:
     """Returns the gates of a run in the order in which they decide; those after a stop have not decided."""
     if not _state(facts, "Gate"):
         return []
-    return [row for row in (_data(facts), _spans(facts), *_evaluator(facts), _push(facts)) if row]
+    return [row for row in (_data(facts), _spans(facts), _start(facts), *_evaluator(facts), _push(facts)) if row]
 
 
 def decided(rows: Sequence[GateRow]) -> str:
@@ -124,6 +124,19 @@ def _spans(facts: RunFacts) -> GateRow | None:
     if accepted:
         return GateRow(name, "passed, with accepted findings", "ran", reasons)
     return GateRow(name, "passed", "ran", (f"{len(rows)} comparisons, all within their thresholds",))
+
+
+def _start(facts: RunFacts) -> GateRow | None:
+    """Returns which of two trainings goes on, if `train.cold_check` has compared them."""
+    if not facts.start:
+        return None
+    is_kept = facts.start.startswith("warm start")
+    return GateRow(
+        "Trainer: warm start against a cold start",
+        f"{'warm' if is_kept else 'cold'} start goes on",
+        "ran",
+        (facts.start.partition(": ")[2],),
+    )
 
 
 def _evaluator(facts: RunFacts) -> Iterator[GateRow]:

@@ -29,7 +29,7 @@ _SEALED = (garbage.SUPERSEDED, garbage.LEFTOVER, garbage.VERSION)
 
 
 @dataclass(frozen=True)
-class Collected:
+class Deletion:
     """What was deleted, or would be, and how much disk space that is."""
 
     garbage: tuple[Garbage, ...]
@@ -45,7 +45,7 @@ class Collected:
         return f"{verb} {self.freed / 1e6:,.1f} MB; {self.kept / 1e6:,.1f} MB stay: {named}"
 
 
-def collect(config: RunConfig, *, dry_run: bool = False, wait: bool = False, take_over: bool = False) -> Collected:
+def collect(config: RunConfig, *, dry_run: bool = False, wait: bool = False, take_over: bool = False) -> Deletion:
     """Deletes what the pipeline no longer needs, and returns it.
 
     Args:
@@ -57,7 +57,7 @@ def collect(config: RunConfig, *, dry_run: bool = False, wait: bool = False, tak
     remote_root.prepare(config)
     remote_root.check_state(config)
     if not config.state.is_dir():
-        return Collected((), 0, 0)
+        return Deletion((), 0, 0)
     with (
         lock.hold(config.notes, wait=wait, flag="--root" if config.store is None else "--state"),
         remote_root.held(config, wait=wait, take_over=take_over) as lease,
@@ -72,16 +72,16 @@ def collect(config: RunConfig, *, dry_run: bool = False, wait: bool = False, tak
         everything = DiskUse([*_homes(config), *(each.place for each in found)])
         if not dry_run:
             _delete(config, store, found, lease)
-        return Collected(tuple(found), doomed.own_bytes, everything.all_bytes - doomed.own_bytes)
+        return Deletion(tuple(found), doomed.own_bytes, everything.all_bytes - doomed.own_bytes)
 
 
-def after_tick(config: RunConfig, say: Callable[[str], None]) -> Collected | None:
+def after_tick(config: RunConfig, say: Callable[[str], None]) -> Deletion | None:
     """Collects after a tick, as `gc.after_tick` asks; whatever goes wrong is said, and changes nothing for the tick."""
     if not config.settings.gc.after_tick:
         return None
     try:
         done = collect(config)
-    except Exception as reason:  # noqa: BLE001 - the verdict on the tick stands
+    except Exception as reason:  # noqa: BLE001 - it must not change the verdict on the tick
         say(f"nothing was collected: {redact(str(reason)) or type(reason).__name__}")
         return None
     if any(each.kind != garbage.WORKING for each in done.garbage):

@@ -5,7 +5,7 @@
 | superseded artifact  | live in the metadata, and not needed (`needed.py`)                                    |
 | leftover of a run    | <node>/<output>/<number> of no live artifact: failed, cancelled, killed, or collected |
 | working files        | <node>/.system of TFX, `.aside-…` of killed writers                                    |
-| served version       | recorded in live.json, old, and of no model that is kept                              |
+| served version       | in the serving folder, recorded in live.json, old, and of no model that is kept       |
 | checkpoints          | training finished, or there are three newer ones                                      |
 | counts of a span     | of a span that no artifact has that is kept                                           |
 | log                  | older than the newest ones                                                            |
@@ -19,7 +19,7 @@ from pathlib import Path
 from components.errors import BadInput
 from components.records import manifest
 from components.serving import live
-from components.serving.live import LivePointer
+from components.serving.live import LiveModel, LivePointer
 from components.storage import durable
 from components.storage.location import Location, location
 from pipelines.config import RunConfig
@@ -93,17 +93,19 @@ class _Finder:
     def _written(self) -> dict[tuple[str, str, int], int]:
         """The live artifacts of finished executions."""
         return {
-            (step.node, key, step.id): artifact
-            for step in self._history.steps
-            if step.state in FINISHED
-            for key, artifact in step.outputs
+            (execution.node, key, execution.id): artifact
+            for execution in self._history.executions
+            if execution.state in FINISHED
+            for key, artifact in execution.outputs
             if artifact in self._history.live
         }
 
     def _versions(self) -> Iterator[Garbage]:
         if self._pointer is None:
             return
-        newest = list(dict.fromkeys(move.folder for move in reversed(self._pointer.moves)))
+        # Of a root that was copied, live.json names the versions of the other root, too.
+        moves = [move for move in reversed(self._pointer.moves) if move.serving == str(self._config.serving)]
+        newest = list(dict.fromkeys(move.folder for move in moves))
         kept = {move.folder for move in (self._pointer.live, self._pointer.previous) if move}
         kept.update(newest[: self._config.settings.gc.keep_versions], self._pushed())
         for folder in reversed(newest):
@@ -142,15 +144,19 @@ class _Finder:
 
 def _require_metadata(config: RunConfig, known: History, pointer: LivePointer | None) -> None:
     """Raises BadInput if this is not the metadata of the root: every artifact would be taken for a leftover."""
-    unknown = pointer is not None and not any(
-        artifact == pointer.live.model.artifact for step in known.steps for _, artifact in step.outputs
-    )
-    if unknown or not known.steps:
+    unknown = pointer is not None and not _knows(known, pointer.live.model)
+    if unknown or not known.executions:
         reason = "does not know the live model" if unknown else f"has no run of pipeline {config.name}"
         raise BadInput(
             f"metadata {config.metadata}: {reason}; expected the metadata that numbers the artifacts of {config.root}: "
             "restore it, or name it with --metadata and the pipeline with --name. Nothing was deleted"
         )
+
+
+def _knows(known: History, model: LiveModel) -> bool:
+    """Whether the metadata has a model: in another database, its number is that of something else."""
+    has_number = any(artifact == model.artifact for execution in known.executions for _, artifact in execution.outputs)
+    return has_number and known.live.get(model.artifact, model.uri) == model.uri
 
 
 def _folders(home: Location) -> Iterable[Location]:

@@ -10,7 +10,7 @@ The lineage ends at other models: that of a base's base is not followed, or noth
 from collections.abc import Collection, Iterable, Iterator
 
 from components.serving.live import LiveModel, LivePointer
-from pipelines.orchestration.metadata.history import FINISHED, History, Keyed, Step
+from pipelines.orchestration.metadata.history import FINISHED, History, Keyed, PastExecution
 
 _OTHER_MODELS = ("base_model", "baseline_model")  # inputs that lead to another model
 _MODEL_KEYS = ("model", *_OTHER_MODELS)
@@ -27,19 +27,24 @@ def needed(history: History, pointer: LivePointer | None, runs: int, up_to_date:
         up_to_date: ids of the executions that the newest run found up to date.
     """
     graph = _Graph(history)
-    kept = graph.recent(runs) + [step for step in history.steps if step.id in up_to_date]
+    kept = graph.recent(runs) + [execution for execution in history.executions if execution.id in up_to_date]
     of_runs = _models(kept)
     served = _served(pointer, of_runs, history)
     kept += graph.of_models(served)
-    artifacts = {artifact for step in kept for _, artifact in (*step.inputs, *step.outputs)}
+    artifacts = {artifact for execution in kept for _, artifact in (*execution.inputs, *execution.outputs)}
     for model in served | _models(kept):
         artifacts |= {model, *graph.lineage(model)}
     return artifacts
 
 
-def _models(steps: Iterable[Step]) -> set[int]:
+def _models(executions: Iterable[PastExecution]) -> set[int]:
     """Returns the models that executions read or wrote."""
-    return {artifact for step in steps for key, artifact in (*step.inputs, *step.outputs) if key in _MODEL_KEYS}
+    return {
+        artifact
+        for execution in executions
+        for key, artifact in (*execution.inputs, *execution.outputs)
+        if key in _MODEL_KEYS
+    }
 
 
 def _served(pointer: LivePointer | None, candidates: Collection[int], history: History) -> set[int]:
@@ -62,40 +67,40 @@ def _first_existing(models: Iterable[LiveModel], history: History) -> list[LiveM
 class _Graph:
     def __init__(self, history: History) -> None:
         self._history = history
-        self._finished = [step for step in history.steps if step.state in FINISHED]
-        self._made_by: dict[int, Step] = {}
-        self._read_by: dict[int, list[Step]] = {}
-        for step in self._finished:  # newest first: the one that made it is the oldest, the others reused it
-            for _, artifact in step.outputs:
-                self._made_by[artifact] = step
-            for _, artifact in step.inputs:
-                self._read_by.setdefault(artifact, []).append(step)
+        self._finished = [execution for execution in history.executions if execution.state in FINISHED]
+        self._made_by: dict[int, PastExecution] = {}
+        self._read_by: dict[int, list[PastExecution]] = {}
+        for execution in self._finished:  # newest first: the one that made it is the oldest, the others reused it
+            for _, artifact in execution.outputs:
+                self._made_by[artifact] = execution
+            for _, artifact in execution.inputs:
+                self._read_by.setdefault(artifact, []).append(execution)
 
-    def recent(self, runs: int) -> list[Step]:
+    def recent(self, runs: int) -> list[PastExecution]:
         """Returns the finished executions of the newest runs, and the newest one of each node.
 
         A run in which nothing finished is not counted: a week of failures does not collect the last good model.
         """
-        finished = {step.id: step for step in self._finished}
+        finished = {execution.id: execution for execution in self._finished}
         counted = [found for run in self._history.runs if (found := run & finished.keys())][:runs]
-        newest: dict[str, Step] = {}
-        for step in self._finished:
-            if step.state == "COMPLETE":
-                newest.setdefault(step.node, step)
+        newest: dict[str, PastExecution] = {}
+        for execution in self._finished:
+            if execution.state == "COMPLETE":
+                newest.setdefault(execution.node, execution)
         return [finished[number] for number in sorted(frozenset().union(*counted))] + list(newest.values())
 
-    def of_models(self, models: Iterable[int]) -> list[Step]:
+    def of_models(self, models: Iterable[int]) -> list[PastExecution]:
         """Returns what made each model, and the newest execution of each node that read it as its candidate."""
-        return [step for model in models for step in self._of_model(model)]
+        return [execution for model in models for execution in self._of_model(model)]
 
-    def _of_model(self, model: int) -> Iterator[Step]:
+    def _of_model(self, model: int) -> Iterator[PastExecution]:
         if model in self._made_by:
             yield self._made_by[model]
         nodes = set()
-        for step in self._read_by.get(model, ()):
-            if ("model", model) in step.inputs and step.node not in nodes:
-                nodes.add(step.node)
-                yield step
+        for execution in self._read_by.get(model, ()):
+            if ("model", model) in execution.inputs and execution.node not in nodes:
+                nodes.add(execution.node)
+                yield execution
 
     def lineage(self, model: int) -> set[int]:
         """Returns all that a model was made from, but other models, and the statistics of its examples."""
@@ -109,14 +114,16 @@ class _Graph:
 
     def _beside(self, artifact: int) -> Iterator[Keyed]:
         """Yields the inputs and outputs of what made an artifact, and the statistics of examples."""
-        if step := self._made_by.get(artifact):
-            yield from step.outputs
-            yield from (each for each in step.inputs if each[0] not in _OTHER_MODELS)
-        counted = (step for step in self._read_by.get(artifact, ()) if _is_statistics_of(artifact, step))
+        if execution := self._made_by.get(artifact):
+            yield from execution.outputs
+            yield from (each for each in execution.inputs if each[0] not in _OTHER_MODELS)
+        counted = (execution for execution in self._read_by.get(artifact, ()) if _is_statistics_of(artifact, execution))
         if newest := next(counted, None):
             yield from newest.outputs
 
 
-def _is_statistics_of(artifact: int, step: Step) -> bool:
+def _is_statistics_of(artifact: int, execution: PastExecution) -> bool:
     """Whether an execution counted an artifact's records; the schema, which all of them read, leads to none."""
-    return step.node == _STATISTICS and step.state == "COMPLETE" and ("examples", artifact) in step.inputs
+    return (
+        execution.node == _STATISTICS and execution.state == "COMPLETE" and ("examples", artifact) in execution.inputs
+    )

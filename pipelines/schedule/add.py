@@ -8,7 +8,8 @@ from pathlib import Path
 
 from components.errors import SettingsError
 from components.ingest.survey import spans
-from pipelines.config import SETTINGS_FILE, RunConfig
+from components.redact import redact
+from pipelines.config import SETTINGS_FILE, RunConfig, metadata_server
 from pipelines.schedule import schedule as schedules
 from pipelines.schedule.schedule import CatchUp, Overlap, PipelineSchedule
 from pipelines.schedule.timetable import time_zone
@@ -49,10 +50,17 @@ def make(
             "'logs/{YYYY}-{MM}-{DD}/*.csv'"
         )
     time_zone(wish.zone)
+    if any(flag.startswith("notify.webhook=") for flag in flags):
+        raise SettingsError(
+            "--set notify.webhook: a schedule stores its flags and shows them; give the address by "
+            "notify.webhook_file, by the settings file, or by PENSTOCK_NOTIFY_WEBHOOK in the scheduler's environment"
+        )
+    arguments = tuple(_arguments(config, places, settings_file, flags))
+    _require_no_secret(arguments)
     return PipelineSchedule(
         name=config.name,
         task=config.task.name,
-        arguments=tuple(_arguments(config, places, settings_file, flags)),
+        arguments=arguments,
         folder=str(Path.cwd()),
         rule=schedules.rule_of(wish.cron, wish.every),
         zone=wish.zone,
@@ -84,3 +92,14 @@ def _arguments(
     words += ["--settings", str(Path(named).expanduser().absolute())] if named else []
     words += [word for flag in flags for word in ("--set", flag)]
     return [*words, *(["--", *config.beam_args] if config.beam_args else [])]
+
+
+def _require_no_secret(arguments: Sequence[str]) -> None:
+    """Rejects flags with a secret: a schedule is shown, exported, and its command is in the list of processes."""
+    for before, word in zip(("", *arguments), arguments, strict=False):
+        text = f"{before} {word}" if before.startswith("-") else word
+        if redact(text) != text:
+            raise SettingsError(
+                f"{redact(text)}: a schedule does not keep secrets; expected flags without them: put a password "
+                f"into the environment of the scheduler ({metadata_server.PASSWORD} for --metadata) or in a file"
+            )

@@ -1,9 +1,10 @@
 """The time, and waiting for it; tests have a clock of their own."""
 
+import select
 import signal
-import threading
+import socket
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from datetime import datetime, timezone
 from types import FrameType
 from typing import Protocol
@@ -29,7 +30,11 @@ class SystemClock:
     """The clock of this machine. A signal and the end of a child end a sleep."""
 
     def __init__(self) -> None:
-        self._woken = threading.Event()
+        # Python itself writes each signal's number here. A handler that sets a threading.Event waits for ever if the
+        # signal arrives while the sleep holds the lock of the event.
+        self._signals, self._arrived = socket.socketpair()
+        self._signals.setblocking(False)
+        self._arrived.setblocking(False)
         self._stopped_by = 0
 
     def now(self) -> datetime:
@@ -38,8 +43,9 @@ class SystemClock:
 
     def sleep(self, seconds: float) -> None:
         """Waits so long, or until a signal arrives."""
-        self._woken.wait(seconds)
-        self._woken.clear()
+        if select.select([self._signals], [], [], seconds)[0]:
+            with suppress(BlockingIOError):
+                self._signals.recv(4096)
 
     @property
     def stopped_by(self) -> int:
@@ -53,16 +59,17 @@ class SystemClock:
         def stop(signum: int, frame: FrameType | None) -> None:
             del frame
             self._stopped_by = signum
-            self._woken.set()
 
-        def wake(signum: int, frame: FrameType | None) -> None:
+        def ignore(signum: int, frame: FrameType | None) -> None:
             del signum, frame
-            self._woken.set()
 
-        wanted = {**dict.fromkeys(_STOPS, stop), signal.SIGCHLD: wake}
+        # SIGCHLD has a handler, because Python writes down no other signals.
+        wanted = {**dict.fromkeys(_STOPS, stop), signal.SIGCHLD: ignore}
+        descriptor = signal.set_wakeup_fd(self._arrived.fileno(), warn_on_full_buffer=False)
         old = {signum: signal.signal(signum, handler) for signum, handler in wanted.items()}
         try:
             yield
         finally:
+            signal.set_wakeup_fd(descriptor)
             for signum, handler in old.items():
                 signal.signal(signum, handler)

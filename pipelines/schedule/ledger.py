@@ -18,13 +18,14 @@ import orjson
 from components.errors import DiskFull, PenstockError, SettingsError
 from pipelines.journal import run_id
 from pipelines.schedule import schedule as schedules
-from pipelines.schedule.policy import LOOK_BACK, OPEN, Decision, TickRecord
+from pipelines.schedule.policy import LOOK_BACK, OPEN, TickDecision, TickRecord
 from pipelines.schedule.schedule import PipelineSchedule
 from pipelines.schedule.timetable import DueTick
 
 FILE = "schedule.db"
 _PATIENCE = 30.0  # seconds to wait for another process that writes
 _VERSION = 1
+_NEVER = "9999"  # after every time, as text
 _TABLES = """
 CREATE TABLE schedules (name TEXT PRIMARY KEY, fields TEXT NOT NULL) WITHOUT ROWID;
 CREATE TABLE ticks (
@@ -41,7 +42,7 @@ _COLUMNS = (
     "schedule", "key", "at", "local", "state", "reason", "decided", "started", "ended", "exit_code", "starts",
     "run_id", "owner", "process",
 )  # fmt: skip
-Decide = Callable[[PipelineSchedule, Sequence[TickRecord], bool], Sequence[Decision]]
+Decide = Callable[[PipelineSchedule, Sequence[TickRecord], bool], Sequence[TickDecision]]
 
 
 class ScheduleLedger:
@@ -83,10 +84,16 @@ class ScheduleLedger:
             db.execute("DELETE FROM schedules WHERE name = ?", (name,))
             db.execute("DELETE FROM ticks WHERE schedule = ?", (name,))
 
-    def ticks(self, name: str, count: int = LOOK_BACK) -> list[TickRecord]:
-        """Returns the newest ticks of a schedule, in ascending order."""
+    def ticks(self, name: str, count: int = LOOK_BACK, *, until: datetime | None = None) -> list[TickRecord]:
+        """Returns the newest ticks of a schedule, in ascending order, and all that are queued or running.
+
+        Args:
+            name: of the schedule.
+            count: how many.
+            until: ticks that are due later are left out: a clock that was ahead has decided on them; None: none are.
+        """
         with self._reading() as db:
-            return _ticks(db, name, count) if db else []
+            return _ticks(db, name, count, until) if db else []
 
     def open_ticks(self) -> list[TickRecord]:
         """Returns all ticks that are queued or running, of all schedules."""
@@ -106,14 +113,14 @@ class ScheduleLedger:
             schedule = next((each for each in _schedules(db) if each.name == name), None)
             if schedule is None:  # removed meanwhile
                 return []
-            known = _ticks(db, name, LOOK_BACK)
+            known = _ticks(db, name, LOOK_BACK, now)
             is_alone = not any(each.state == "running" and each.schedule != name for each in _open(db))
             changed = [
                 _decided(known, schedule, decision, now, owner) for decision in policy(schedule, known, is_alone)
             ]
             if changed:
                 _write(db, changed)
-                _prune(db, name)
+                _prune(db, name, now)
             return changed
 
     def change(self, record: TickRecord, **fields: Any) -> TickRecord | None:
@@ -147,7 +154,8 @@ class ScheduleLedger:
         if not self.file.exists():
             yield None
             return
-        with self._connected("ro") as db:
+        # Opened for writing, if it can be: only so SQLite undoes what a writer that was killed has left.
+        with self._connected("rw" if os.access(self.file, os.W_OK) else "ro") as db:
             yield db if _version(db) else None
 
     @contextmanager
@@ -177,12 +185,18 @@ def _version(db: sqlite3.Connection) -> int:
 
 def _schedules(db: sqlite3.Connection) -> list[PipelineSchedule]:
     rows = db.execute("SELECT fields FROM schedules ORDER BY name").fetchall()
-    return [schedules.of_fields(orjson.loads(fields)) for (fields,) in rows]
+    try:
+        return [schedules.of_fields(orjson.loads(fields)) for (fields,) in rows]
+    except (ValueError, TypeError, KeyError):
+        raise sqlite3.DatabaseError("a schedule has unknown fields") from None
 
 
-def _ticks(db: sqlite3.Connection, name: str, count: int) -> list[TickRecord]:
-    newest = f"SELECT {', '.join(_COLUMNS)} FROM ticks WHERE schedule = ? ORDER BY at DESC, key DESC LIMIT ?"  # noqa: S608
-    return [_record(row) for row in db.execute(newest, (name, count)).fetchall()][::-1]
+def _ticks(db: sqlite3.Connection, name: str, count: int, until: datetime | None) -> list[TickRecord]:
+    names, end = ", ".join(_COLUMNS), until.isoformat() if until else _NEVER
+    newest = f"SELECT {names} FROM ticks WHERE schedule = ? AND at <= ? ORDER BY at DESC, key DESC LIMIT ?"  # noqa: S608
+    found = [_record(row) for row in db.execute(newest, (name, end, count)).fetchall()]
+    still_open = [each for each in _open(db) if each.schedule == name and each not in found]
+    return sorted([*found, *still_open], key=lambda each: (each.tick.at, each.tick.key))
 
 
 def _open(db: sqlite3.Connection) -> list[TickRecord]:
@@ -191,7 +205,7 @@ def _open(db: sqlite3.Connection) -> list[TickRecord]:
 
 
 def _decided(
-    known: Sequence[TickRecord], schedule: PipelineSchedule, decision: Decision, now: datetime, owner: str
+    known: Sequence[TickRecord], schedule: PipelineSchedule, decision: TickDecision, now: datetime, owner: str
 ) -> TickRecord:
     before = next((each for each in known if each.tick.key == decision.tick.key), None)
     record = before or TickRecord(schedule.name, decision.tick, decision.state)
@@ -207,11 +221,11 @@ def _write(db: sqlite3.Connection, records: Sequence[TickRecord]) -> None:
     db.executemany(f"INSERT OR REPLACE INTO ticks VALUES ({marks})", map(_row, records))  # noqa: S608 - marks only
 
 
-def _prune(db: sqlite3.Connection, name: str) -> None:
-    """Deletes ticks that no policy looks at any more."""
-    oldest = "SELECT at FROM ticks WHERE schedule = ?1 ORDER BY at DESC LIMIT 1 OFFSET ?2"
+def _prune(db: sqlite3.Connection, name: str, now: datetime) -> None:
+    """Deletes ticks that no policy needs any more."""
+    oldest = "SELECT at FROM ticks WHERE schedule = ?1 AND at <= ?5 ORDER BY at DESC LIMIT 1 OFFSET ?2"
     delete = f"DELETE FROM ticks WHERE schedule = ?1 AND state NOT IN (?3, ?4) AND at < ({oldest})"  # noqa: S608
-    db.execute(delete, (name, LOOK_BACK, *OPEN))
+    db.execute(delete, (name, LOOK_BACK, *OPEN, now.isoformat()))
 
 
 def _row(record: TickRecord) -> list[Any]:

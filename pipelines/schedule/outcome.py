@@ -48,7 +48,7 @@ def result_of(code: int | None, output: Sequence[str]) -> TickResult:
     """Returns how a retraining ended.
 
     Args:
-        code: its exit code, minus the number of the signal that ended it, or None if nobody saw its end.
+        code: its exit code, minus the number of the signal that ended it, or None if its end was not seen.
         output: the last lines that it printed.
     """
     line = next((each for each in reversed(output) if each.startswith(("span ", "done: ", "penstock: "))), "")
@@ -59,10 +59,15 @@ def result_of(code: int | None, output: Sequence[str]) -> TickResult:
     if code is None:
         return TickResult(None, "its process has ended, and left no verdict", None)
     if code < 0:
-        return TickResult(None, f"its process was killed by {signal.Signals(-code).name}", code)
+        return TickResult(None, f"its process was killed by {_name_of(-code)}", code)
     if code == 0:
         return TickResult(_success(found["what"] if found else ""), reason, 0)
     return TickResult(_STATES.get(code, "failed"), reason or f"exit code {code}", code)
+
+
+def _name_of(signum: int) -> str:
+    named = {each.value: each.name for each in signal.Signals}
+    return named.get(signum, f"signal {signum}")  # a real-time signal has no name
 
 
 def _code_of(what: str) -> int | None:

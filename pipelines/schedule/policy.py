@@ -1,6 +1,6 @@
 """What becomes of the ticks of a schedule: a pure function of schedule, ledger and time.
 
-    ticks that are due, not in the ledger ─┬─ late: nobody decided within a minute ─► catch up none: missed
+    ticks that are due, not in the ledger ─┬─ late: not decided within a minute ─► catch up none: missed
     ticks that wait: queued, interrupted ──┤
                                            └─ a run is going on ─► overlap skip: skipped
                                                                    overlap queue: queued
@@ -46,7 +46,7 @@ class TickRecord:
 
 
 @dataclass(frozen=True)
-class Decision:
+class TickDecision:
     """What becomes of a tick now."""
 
     tick: DueTick
@@ -56,7 +56,7 @@ class Decision:
 
 def decide(
     schedule: PipelineSchedule, ledger: Sequence[TickRecord], now: datetime, *, is_free: bool = True
-) -> list[Decision]:
+) -> list[TickDecision]:
     """Returns what becomes of ticks that are due; nothing for those that stay as they are.
 
     Args:
@@ -73,21 +73,21 @@ def decide(
     decided = []
     if schedule.catch_up == "none":
         late = [tick for tick in new if now - tick.at > GRACE]
-        decided += [Decision(tick, "missed", "no scheduler was running (--catch-up none)") for tick in late]
+        decided += [TickDecision(tick, "missed", "no scheduler was running (--catch-up none)") for tick in late]
         new = [tick for tick in new if tick not in late]
     if running and schedule.overlap == "skip":
         reason = f"the run of tick {running.key} was still going on (--overlap skip)"
-        decided += [Decision(tick, "skipped", reason) for tick in new]
+        decided += [TickDecision(tick, "skipped", reason) for tick in new]
         new = []
     waiting = sorted([*queued, *new], key=lambda tick: tick.at)
     if schedule.catch_up != "all" and waiting:
         reason = f"tick {waiting[-1].key} is newer (--catch-up {schedule.catch_up})"
-        decided += [Decision(tick, "missed", reason) for tick in waiting[:-1]]
+        decided += [TickDecision(tick, "missed", reason) for tick in waiting[:-1]]
         waiting = waiting[-1:]
     if waiting and not running and is_free:
-        decided.append(Decision(waiting.pop(0), "running", ""))
+        decided.append(TickDecision(waiting.pop(0), "running", ""))
     reason = f"waits for the run of tick {running.key}" if running else "waits for another run"
-    return decided + [Decision(tick, "queued", reason) for tick in waiting if tick not in queued]
+    return decided + [TickDecision(tick, "queued", reason) for tick in waiting if tick not in queued]
 
 
 def due(schedule: PipelineSchedule, ledger: Sequence[TickRecord], now: datetime) -> list[DueTick]:

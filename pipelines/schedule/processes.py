@@ -61,7 +61,7 @@ def start(command: RetrainCommand) -> Child:
 
 
 def identity(pid: int) -> str:
-    """Returns what tells a running process from all others, also those that have its id later; empty if it ended."""
+    """Returns what distinguishes a process from all others, also those that have its id later; empty if it ended."""
     try:
         stat = Path(f"/proc/{pid}/stat").read_text()
     except OSError:

@@ -1,6 +1,7 @@
 """The scheduler: one process that wakes up and starts what is due.
 
-    step:  end   ticks whose process has ended: state, reason and exit code to the ledger
+    step:  look  what others want to know before anything is decided, such as that ticks are late
+           end   ticks whose process has ended: state, reason and exit code to the ledger
            find  ticks that a dead scheduler left: watched if their process runs, else queued again
            decide what is due (policy), in one transaction per schedule
            start `penstock retrain`, one process per tick
@@ -12,6 +13,7 @@ import subprocess
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from datetime import datetime
+from functools import partial
 from pathlib import Path
 from signal import SIGKILL, SIGTERM
 
@@ -20,7 +22,7 @@ from pipelines.schedule import processes
 from pipelines.schedule.clock import SchedulerClock
 from pipelines.schedule.ledger import ScheduleLedger
 from pipelines.schedule.outcome import result_of
-from pipelines.schedule.policy import Decision, TickRecord, decide
+from pipelines.schedule.policy import TickDecision, TickRecord, decide
 from pipelines.schedule.processes import Child, RetrainCommand, Start
 from pipelines.schedule.schedule import PipelineSchedule
 
@@ -31,6 +33,7 @@ _STOPPED = "stopped with the scheduler; it goes on with the next one"
 Find = Callable[[], Sequence[Path]]
 Say = Callable[[str], None]
 Notify = Callable[[ScheduleLedger, TickRecord], None]
+Look = Callable[[ScheduleLedger], None]
 _ENDED_BY_US = (-SIGTERM, 128 + SIGTERM)
 _Id = tuple[Path, str, str]
 
@@ -47,6 +50,7 @@ class Scheduler:
         start: Start = processes.start,
         at_once: int = 1,
         notify: Notify | None = None,
+        look: Look | None = None,
     ) -> None:
         """Makes a scheduler.
 
@@ -57,12 +61,14 @@ class Scheduler:
             start: starts a command.
             at_once: how many runs may go on at the same time, each on its own root.
             notify: is given every tick that has reached its last state.
+            look: is given every ledger at the beginning of each step.
         """
         self._find, self._clock, self._say, self._start = find, clock, say, start
-        self._at_once, self._notify = at_once, notify
+        self._at_once, self._notify, self._look = at_once, notify, look
         self._me = processes.own_identity()
         self._children: dict[_Id, Child] = {}
         self._errors: dict[Path, str] = {}
+        self._begun: dict[Path, int] = {}  # the number of the newest run of each root, of those of this scheduler
         self._watched: set[_Id] = set()  # runs that go on and are this scheduler's, others' children included
 
     def run(self) -> int:
@@ -79,29 +85,37 @@ class Scheduler:
         """Does what there is to do now; returns when the next tick is due, if any is."""
         ledgers = [ScheduleLedger(folder) for folder in self._find()]
         for ledger in ledgers:
+            if self._look:
+                self._guarded(ledger, self._look)
             self._guarded(ledger, self._end_and_find)
+        files = {ledger.file for ledger in ledgers}
+        self._forget({identity for identity in self._watched if identity[0] not in files})
+        # In turn: else a root whose runs take longer than its interval would leave no room for the next one.
+        ledgers.sort(key=lambda ledger: self._begun.get(ledger.file, 0))
         coming = [self._guarded(ledger, self._start_due) for ledger in ledgers]
         return min((time for time in coming if time), default=None)
 
     def stop(self) -> None:
         """Stops the runs of this scheduler; their ticks are queued."""
-        ledgers = [ScheduleLedger(folder) for folder in self._find()]
-        mine = [(ledger, record) for ledger in ledgers for record in self._running(ledger) if record.owner == self._me]
-        for _, record in mine:
-            processes.send(record.process, SIGTERM)
+        mine: list[tuple[ScheduleLedger, TickRecord]] = []
+        for ledger in map(ScheduleLedger, self._find()):
+            self._guarded(ledger, lambda each: mine.extend((each, record) for record in self._mine(each)))
+        running = {processes.identity(child.pid) for child in self._children.values()}
+        for process in running | {record.process for _, record in mine}:
+            processes.send(process, SIGTERM)
         for ledger, record in mine:
-            self._stop_one(ledger, record)
+            self._guarded(ledger, partial(self._stop_one, record=record))
 
     def run_by_hand(self, ledger: ScheduleLedger, name: str) -> TickRecord:
         """Runs a tick of this moment to its end, and returns it; raises Locked if a tick of the root is running."""
         schedule, now = ledger.find(name), self._clock.now()
 
-        def policy(schedule: PipelineSchedule, ticks: Sequence[TickRecord], is_alone: bool) -> Sequence[Decision]:
+        def policy(schedule: PipelineSchedule, ticks: Sequence[TickRecord], is_alone: bool) -> Sequence[TickDecision]:
             running = next((each.tick.key for each in ticks if each.state == "running"), None)
             if running or not is_alone:
                 what = f"tick {running}" if running else "another schedule of this root"
                 raise Locked(f"{name}: the run of {what} is going on; wait for its end, and try again")
-            return [Decision(schedule.timetable.by_hand(now), "running", "run-now")]
+            return [TickDecision(schedule.timetable.by_hand(now), "running", "run-now")]
 
         (record,) = ledger.decide(name, now, self._me, policy)
         self._begin(ledger, schedule, record)
@@ -111,8 +125,14 @@ class Scheduler:
                 child.wait(POLL_SECONDS)
             if self._clock.stopped_by:
                 self.stop()
-            self._end_and_find(ledger)
-        return next(each for each in ledger.ticks(name) if each.tick.key == record.tick.key)
+            self._guarded(ledger, self._end_and_find)
+        ended = next((each for each in ledger.ticks(name) if each.tick.key == record.tick.key), None)
+        if ended is None:
+            raise PenstockError(
+                f"{name}: its schedule was removed while the tick ran; expected it to stay until the end: see "
+                "`penstock runs show last` for how the run ended"
+            )
+        return ended
 
     def _guarded(self, ledger: ScheduleLedger, work: Callable[[ScheduleLedger], datetime | None]) -> datetime | None:
         """Goes on with the other roots if one of them cannot be read or written; what is due there stays due."""
@@ -126,11 +146,25 @@ class Scheduler:
         return coming
 
     def _end_and_find(self, ledger: ScheduleLedger) -> None:
+        known = {identity for identity in self._watched if identity[0] == ledger.file}
         for record in self._running(ledger):
             if record.owner == self._me:
+                known.discard(_id(ledger, record))
                 self._look_after(ledger, record)
             elif not processes.is_alive(record.owner):
                 self._take_over(ledger, record)
+        self._forget(known)
+
+    def _forget(self, gone: set[_Id]) -> None:
+        """Stops watching runs whose tick was removed with its schedule; a run that goes on is watched to its end."""
+        for identity in gone:
+            child = self._children.get(identity)
+            if child is None or child.poll() is not None:
+                self._watched.discard(identity)
+                self._children.pop(identity, None)
+
+    def _mine(self, ledger: ScheduleLedger) -> list[TickRecord]:
+        return [record for record in self._running(ledger) if record.owner == self._me]
 
     def _running(self, ledger: ScheduleLedger) -> list[TickRecord]:
         return [record for record in ledger.open_ticks() if record.state == "running"]
@@ -186,7 +220,9 @@ class Scheduler:
                 coming += schedule.timetable.first(1, now)
         return min((tick.at for tick in coming), default=None)
 
-    def _policy(self, now: datetime) -> Callable[[PipelineSchedule, Sequence[TickRecord], bool], Sequence[Decision]]:
+    def _policy(
+        self, now: datetime
+    ) -> Callable[[PipelineSchedule, Sequence[TickRecord], bool], Sequence[TickDecision]]:
         has_room = len(self._watched) < self._at_once
         return lambda schedule, ticks, is_alone: decide(schedule, ticks, now, is_free=is_alone and has_room)
 
@@ -203,6 +239,7 @@ class Scheduler:
             self._tell(ledger, failed or record)
             return
         self._children[identity] = child
+        self._begun[ledger.file] = max(self._begun.values(), default=0) + 1
         ledger.change(record, process=processes.identity(child.pid))
         self._log(record.schedule, f"tick {record.tick.key}: started, process {child.pid}, output in {command.output}")
 
@@ -212,7 +249,7 @@ class Scheduler:
             try:
                 code = child.wait(_PATIENCE)
             except subprocess.TimeoutExpired:
-                processes.send(record.process, SIGKILL)
+                processes.send(processes.identity(child.pid), SIGKILL)
         self._end(ledger, record, code, stopping=True)
 
     def _tell(self, ledger: ScheduleLedger, record: TickRecord) -> None:

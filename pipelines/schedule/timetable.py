@@ -61,7 +61,7 @@ class Timetable:
     def newest(self, count: int, start: datetime, end: datetime) -> list[DueTick]:
         """Returns the newest ticks that are due after `start` and not after `end`, in ascending order.
 
-        The search begins at the end: a clock that was years behind must not cost a look at every minute of them.
+        The search begins at the end: a clock that was years behind must not cost a check of every minute of them.
         """
         step = _STEP
         while True:

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 from pathlib import Path
 
+from pipelines.journal import calls
 from pipelines.schedule import processes
 from pipelines.schedule.ledger import FILE, ScheduleLedger
 from pipelines.schedule.policy import TickRecord, due
@@ -24,7 +25,7 @@ class ScheduleView:
     schedule: PipelineSchedule
     next: tuple[DueTick, ...]  # none while it is paused
     last: tuple[TickRecord, ...]  # newest last, with the running one
-    undecided: tuple[DueTick, ...]  # due for two minutes, and no scheduler has looked at them
+    undecided: tuple[DueTick, ...]  # due for two minutes, and no scheduler has handled them, nor has a run begun
 
     @property
     def running(self) -> TickRecord | None:
@@ -38,7 +39,7 @@ class ScheduleView:
 
     @property
     def is_late(self) -> bool:
-        """Whether ticks are due that no scheduler looks at."""
+        """Whether ticks are due that no scheduler handles."""
         return bool(self.undecided)
 
 
@@ -56,18 +57,27 @@ def read(notes: Path, now: datetime, *, ticks: int = 14, coming: int = 5) -> lis
 
 
 def folders(places: Iterable[Path]) -> list[Path]:
-    """Returns the folders with a ledger of schedules: in each place, and in each folder directly in it."""
-    found = (
-        file
-        for place in places
-        for pattern in (f".penstock/{FILE}", f"*/.penstock/{FILE}")
-        for file in place.glob(pattern)
-    )
-    return sorted({file.parent for file in found})
+    """Returns the folders with a ledger of schedules: in each place, and in each folder directly in it, but links."""
+    roots = (root for place in places for root in (place, *(each for each in place.glob("*") if not each.is_symlink())))
+    return sorted({root / ".penstock" for root in roots if (root / ".penstock" / FILE).exists()})
 
 
 def _view(ledger: ScheduleLedger, schedule: PipelineSchedule, now: datetime, ticks: int, coming: int) -> ScheduleView:
-    known = ledger.ticks(schedule.name)
+    known = ledger.ticks(schedule.name, until=now)
     undecided = [tick for tick in due(schedule, known, now) if now - tick.at > _LATE and not schedule.paused]
+    if undecided and (end := _end_of_work(ledger.file.parent, schedule.name, now)):
+        undecided = [tick for tick in undecided if tick.at > end]
     following = schedule.timetable.first(coming, now) if coming and not schedule.paused else []
     return ScheduleView(schedule, tuple(following), tuple(known[-ticks:] if ticks else ()), tuple(undecided))
+
+
+def _end_of_work(notes: Path, pipeline: str, now: datetime) -> datetime | None:
+    """Returns until when a run worked on a pipeline: systemd, cron or Airflow start runs without a ledger of ticks."""
+    folder = calls.folder_of(notes, pipeline)
+    newest = next(calls.newest_first(folder), None)
+    if newest is None:
+        return None
+    last = newest[-1]
+    if not last.ended and calls.is_held(folder / f"{last.run}.json"):
+        return now
+    return datetime.fromisoformat(last.ended or last.started)

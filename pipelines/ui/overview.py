@@ -30,7 +30,7 @@ _NO_WORK = ("nothing due", "late", "skipped")  # states of runs that have no res
 
 
 @dataclass(frozen=True)
-class Progress:
+class NodeProgress:
     """How far a running node is, by how long it usually takes."""
 
     node: NodeRun
@@ -65,7 +65,7 @@ class PipelineView:
         return tuple(run for run in self.runs if run.state not in _NO_WORK)
 
     @property
-    def progress(self) -> Progress | None:
+    def progress(self) -> NodeProgress | None:
         """How far the running node is."""
         run = self.last
         if run is None or run.state != "running" or (node := run.node) is None:
@@ -73,7 +73,7 @@ class PipelineView:
         usual = [
             each.seconds for run in self.runs[1:] for each in run.nodes if (each.node, each.state) == (node.node, "ran")
         ]
-        return Progress(node, median(usual) if usual else None, sum(each.state != "running" for each in run.nodes))
+        return NodeProgress(node, median(usual) if usual else None, sum(each.state != "running" for each in run.nodes))
 
 
 @dataclass(frozen=True)

@@ -6,7 +6,7 @@
 | a web page that names this server | the Host header must be a loopback name with this port (DNS rebinding)     |
 | a path out of the root            | no path is opened: addresses are looked up in a table of pages and reports |
 | markup in data                    | escaped; the security policy of a page runs no script but its own, by hash |
-| slow, long or many requests       | 10 s per connection, 32 at once, 2 KB of request line, 16 KB of headers    |
+| slow, long or many requests       | 10 s to ask and to read, 32 at once, 2 KB of request line, 16 KB of headers |
 """
 
 import re
@@ -15,7 +15,8 @@ import sys
 import threading
 import time
 import traceback
-from contextlib import suppress
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from functools import partial
 from http import HTTPStatus
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
@@ -113,6 +114,19 @@ class UiServer(ThreadingHTTPServer):
             with suppress(OSError):  # closed meanwhile
                 request.shutdown(socket.SHUT_RDWR)
 
+    @contextmanager
+    def making(self, request: Any) -> Iterator[None]:
+        """Stops the time of a connection while its page is made, which may take long; the client has it for the rest.
+
+        Args:
+            request: the connection.
+        """
+        self._open[request] = float("inf")
+        try:
+            yield
+        finally:
+            self._open[request] = time.monotonic() + _SECONDS
+
     def handle_error(self, request: Any, client_address: Any) -> None:
         """Says nothing about a client that went away; prints any other error."""
         del request, client_address
@@ -143,7 +157,8 @@ class _Handler(BaseHTTPRequestHandler):
             self._send(status, status.phrase)
             return
         try:
-            content = self._site.page(unquote(self.path, errors="strict"))
+            with self.server.making(self.request):
+                content = self._site.page(unquote(self.path, errors="strict"))
         except (PenstockError, OSError) as error:
             self._send(HTTPStatus.INTERNAL_SERVER_ERROR, redact(str(error)) or type(error).__name__)
             return
@@ -153,7 +168,7 @@ class _Handler(BaseHTTPRequestHandler):
             self._send(HTTPStatus.OK, content)
 
     def _refused(self) -> HTTPStatus | None:
-        """Returns why a request is refused; None if it is not."""
+        """Returns why a request is rejected; None if it is not."""
         hosts = self.headers.get_all("Host") or []
         is_bad = (
             len(self.raw_requestline) > _LINE

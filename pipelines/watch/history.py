@@ -33,7 +33,6 @@ _NODE_STATES: Mapping[str, NodeState] = {
     "FAILED": "failed",
     "CANCELED": "cancelled",
 }
-_KILLED = "the process of the run ended without a result: it was killed, or its disk was full"
 
 
 @dataclass(frozen=True)
@@ -48,6 +47,7 @@ class NodeRun:
     reason: str = ""  # why it ran, or why it was up to date
     records: int | None = None  # that it read
     execution: int = 0  # its id in MLMD
+    failures: tuple[str, ...] = ()  # of the tries that failed and were repeated: why
 
 
 @dataclass(frozen=True)
@@ -92,7 +92,7 @@ def runs(pipeline: KnownPipeline, newest: int | None = None) -> list[Run]:
         pipeline: which one.
         newest: how many; None: all.
     """
-    files = sorted(pipeline.calls.glob("*.json"), key=_modified, reverse=True)[:newest]
+    files = calls.files(pipeline.calls)[:newest]
     written = {found[0].run: found for file in files if (found := calls.read(file))}
     executions = _by_run(Store(pipeline.metadata, pipeline.name).by_run(newest))
     for run in executions.keys() - written.keys():
@@ -125,10 +125,6 @@ def has(pipeline: KnownPipeline, wanted: str) -> bool:
     return bool(wanted) and any(each.id.startswith(wanted) for each in runs(pipeline))
 
 
-def _modified(file: Path) -> int:
-    return file.stat().st_mtime_ns
-
-
 def _by_run(contexts: Mapping[str, Sequence[Execution]]) -> dict[str, list[Execution]]:
     """Returns the executions of each run, of all its calls, in order."""
     found: dict[str, list[Execution]] = {}
@@ -153,7 +149,7 @@ def _run(pipeline: KnownPipeline, run: str, made: Sequence[Call], executions: Se
         seconds=_seconds_of_calls(made, nodes, is_running=is_running),
         nodes=nodes,
         exit_code=last.exit_code if last else None,
-        reason=_KILLED if state == "killed" else last.reason if last else "",
+        reason=calls.KILLED if state == "killed" else last.reason if last else "",
         records=_newest(each.records for each in made),
         metrics=_metrics(executions) or _newest(each.metrics for each in made),
         drift=last.drift if last and last.drift is not None else _drift(executions),
@@ -203,6 +199,7 @@ def _nodes(executions: Sequence[Execution], made: Sequence[Call], *, is_open: bo
             reason=said.get("reason", ""),
             records=execution.ledger["records_in"] if execution.ledger else said.get("records"),
             execution=execution.id,
+            failures=tuple(said.get("failures", ())),
         )
 
 

@@ -15,7 +15,7 @@ from pathlib import Path
 from prometheus_client import CollectorRegistry, Gauge, write_to_textfile
 
 from components import progress
-from components.errors import SettingsError
+from components.errors import PenstockError, SettingsError
 from components.serving import live
 from pipelines.config import RunConfig, local_folder
 from pipelines.journal import calls
@@ -50,8 +50,9 @@ def updated(config: RunConfig) -> Iterator[None]:
     finally:
         try:
             write(pipelines.of(config), file)
-        except OSError as error:
-            progress.warn(f"metrics {file}: cannot be written: {error.strerror}")
+        except (OSError, PenstockError) as error:  # the run has its result, and its exit code
+            reason = error.strerror if isinstance(error, OSError) else str(error)
+            progress.warn(f"metrics {file}: cannot be written: {reason}")
 
 
 def write(pipeline: KnownPipeline, file: Path) -> None:
@@ -116,7 +117,7 @@ def _of_schedule(made: _Gauges, pipeline: KnownPipeline, now: datetime) -> None:
         if each.schedule.name == pipeline.name:
             upcoming = each.next[0].at.timestamp() if each.next else None
             made.set("next_tick_timestamp_seconds", "When the schedule is due next.", upcoming)
-            made.set("late_ticks", "Ticks that are due and that no scheduler has looked at.", len(each.undecided))
+            made.set("late_ticks", "Ticks that are due and that no scheduler has handled.", len(each.undecided))
 
 
 def _seconds(time: str) -> float:

@@ -22,7 +22,7 @@ NEVER = "0 0 1 1 *"
 
 
 def write_days(folder: Path) -> list[str]:
-    """Writes the last two days that are over; size tells the label, but not always."""
+    """Writes the last two days that are over; size mostly decides the label."""
     today = datetime.now(timezone.utc).date()
     days = [(today - timedelta(days=back)).isoformat() for back in (2, 1)]
     for day in days:

@@ -37,7 +37,7 @@ def pipeline(
     """A new root on a disk of its own, on a small table."""
     disk = tmp_path_factory.mktemp("full") / "disk"
     with mounted(disk, "64m"):
-        yield make_pipeline(rows, disk / "root", task="tabular")
+        yield make_pipeline(rows, disk / "root", task="tabular", flags=("--set", "retry.attempts=1"))
 
 
 def files(folder: Path) -> list[str]:

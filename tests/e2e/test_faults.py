@@ -22,7 +22,7 @@ pytestmark = [pytest.mark.e2e, pytest.mark.slow]
 
 # StatisticsGen does its work again and again, so that a signal always meets it at work.
 ENDLESS_STATISTICS = """
-from tfx.components.statistics_gen.executor import Executor
+from components.evaluation.statistics import SpanStatisticsExecutor as Executor
 do = Executor.Do
 def endless(*arguments):
     while True:
@@ -79,7 +79,7 @@ def test_second_run_on_a_root_is_rejected_or_waits(pipeline: Any, tmp_path: Path
     """B6: while a run holds the root, a second one exits with 75 and names the holder; with --wait it runs after it."""
     keep_lock = (
         "import contextlib, pathlib, time\n"
-        "from pipelines.orchestration import lock\n"
+        "from pipelines.orchestration.root import lock\n"
         "hold = lock.hold\n"
         "@contextlib.contextmanager\n"
         "def hold_until_released(*arguments, **options):\n"
@@ -147,7 +147,7 @@ def test_missing_data_is_named(tmp_path: Path, make_pipeline: Any) -> None:
     result = make_pipeline(tmp_path / "data", tmp_path / "root").run()
 
     assert result.code == 4
-    assert result.output.startswith(f"penstock: {tmp_path}/data: 0 examples: no such file or folder")
+    assert result.output.splitlines()[1].startswith(f"penstock: {tmp_path}/data: 0 examples: no such file or folder")
 
 
 def test_folder_of_empty_files_has_no_examples(tmp_path: Path, make_pipeline: Any) -> None:
@@ -236,7 +236,7 @@ def test_root_without_write_permission_is_named(pipeline: Any, make_pipeline: An
     """B9: a read-only root ends the run at once, with the reason."""
     (open_folder / "root").mkdir(mode=0o555)
     # Root may write anywhere; modules are imported first because another user may not be allowed to read them.
-    limited = "import os, pipelines.config, pipelines.run, components.tasks.image\n"
+    limited = "import os, prometheus_client, pipelines.config, pipelines.run, components.tasks.image\n"
     limited += "os.seteuid(65534)" if os.geteuid() == 0 else ""
     result = make_pipeline(pipeline.data, open_folder / "root" / "inner").run(before=limited)
 

@@ -3,12 +3,17 @@
 import signal
 import sqlite3
 from contextlib import closing
+from dataclasses import replace
+from datetime import datetime, timezone
 from pathlib import Path
 from typing import Any
 
 import orjson
 import pytest
 
+from pipelines import config as run_config
+from pipelines.journal import calls
+from pipelines.notify import after_call
 from pipelines.orchestration import graph
 from pipelines.watch import history, pipelines
 from pipelines.watch.history import Run
@@ -46,6 +51,20 @@ def test_a_finished_run_is_known_by_one_id_everywhere(table_run: Any) -> None:
     assert model.properties["run"] == run.id
     assert run.log == table_run.root / "logs" / f"{run.id}.log"
     assert f"<dd>{run.id}</dd>" in (table_run.root / "report.html").read_text()
+
+
+def test_a_finished_run_is_told_as_pushed(table_run: Any) -> None:
+    """And one that stopped after the Trainer as nothing: notifications read what real runs write."""
+    config = run_config.make("tabular", data=str(table_run.data), root=str(table_run.root))
+    (call,) = [made[-1] for made in calls.newest_first(calls.folder_of(config.notes, config.name)) if made[-1].nodes]
+    nodes = tuple({**node, "state": "skipped" if node["id"] == "Pusher" else node["state"]} for node in call.nodes)
+    now = datetime.now(timezone.utc)
+    occurrences = [after_call._of_call(config, each, now) for each in (call, replace(call, nodes=nodes))]
+
+    assert [(each.kind, each.has_pushed) for each in occurrences if each] == [("well", True), ("unfinished", False)]
+    assert occurrences[0]
+    assert (occurrences[0].about.version, occurrences[0].about.live_version) == ("1", 1)
+    assert occurrences[0].about.report == str(config.report_of(call.run))
 
 
 def test_a_run_with_nothing_due_is_known_too(table_run: Any, quick_table: tuple[str, ...], restored: Any) -> None:

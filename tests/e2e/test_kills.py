@@ -104,7 +104,7 @@ def files(root: Path) -> set[str]:
     names = {path.relative_to(root).as_posix() for path in root.rglob("*") if path.is_file()}
     return {
         re.sub(
-            r"(?<=/)\d+(?=/)|(?<=seals/)\w+|(?<=logs/)[\w-]+|(?<=runs/image/)[\w-]+|(?<=tfevents).+|(?<=model_card-)\d+",
+            r"(?<=/)\d+(?=/)|(?<=seals/)\w+|(?<=logs/)[\w-]+|(?<=runs/tabular/)[\w-]+|(?<=tfevents).+|(?<=model_card-)\d+",
             "N",
             name,
         )

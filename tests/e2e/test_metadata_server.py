@@ -1,4 +1,4 @@
-"""D5: metadata of a team in a real MySQL (MariaDB) server on loopback; why not in PostgreSQL."""
+"""B8, D5: metadata that many processes write, in a file and in a real MySQL (MariaDB) server on loopback."""
 
 import os
 import pwd
@@ -7,6 +7,7 @@ import shutil
 import signal
 import socket
 import subprocess
+import sys
 import tempfile
 import time
 from collections.abc import Callable, Iterator
@@ -21,12 +22,56 @@ from ml_metadata.proto import metadata_store_pb2 as pb
 
 from components.errors import BadInput, SettingsError
 from pipelines.config import metadata_server
+from pipelines.config.metadata_server import Server
 from pipelines.orchestration.metadata.store import Store
 
 pytestmark = [pytest.mark.e2e, pytest.mark.slow]
 
 PASSWORD = "pass-word/of the team"  # noqa: S105
 POSTGRES = sorted(Path("/usr/lib/postgresql").glob("*/bin/postgres"))
+MORE = 6  # attempts than MLMD makes by itself
+HOLD = """
+import sqlite3, sys
+connection = sqlite3.connect(sys.argv[1], isolation_level=None)
+connection.execute("BEGIN IMMEDIATE")
+print(flush=True)
+sys.stdin.read()
+"""
+PROCESSES = 8
+# What the launcher does for a node, with all contexts in common but the run's; then a write through our Store.
+WRITER = """
+import sys
+from pathlib import Path
+from tfx.orchestration import metadata
+from tfx.orchestration.portable import execution_publish_utils as publish
+from tfx.orchestration.portable.mlmd import context_lib
+from tfx.proto.orchestration import pipeline_pb2
+from tfx.types import standard_artifacts
+from ml_metadata.proto import metadata_store_pb2 as pb
+from pipelines.config import metadata_server
+from pipelines.config.metadata_server import Server
+from pipelines.orchestration.metadata.store import Store
+
+place, writer, count = sys.argv[1], sys.argv[2], int(sys.argv[3])
+database = metadata_server.parse(place) if "://" in place else Path(place)
+contexts = pipeline_pb2.NodeContexts()
+for kind, name in (("pipeline", "image"), ("pipeline_run", writer), ("node", "image.Trainer")):
+    spec = contexts.contexts.add()
+    spec.type.name, spec.name.field_value.string_value = kind, name
+for number in range(count):
+    with metadata.Metadata(metadata_server.connection(database)) as handle:
+        made = context_lib.prepare_contexts(metadata_handle=handle, node_contexts=contexts)
+        execution = publish.register_execution(handle, pb.ExecutionType(name="Trainer"), made)
+        model = standard_artifacts.Model()
+        model.uri = f"/models/{writer}/{number}"
+        publish.publish_succeeded_execution(
+            handle, execution_id=execution.id, contexts=made, output_artifacts={"model": [model]}
+        )
+    if number % 10 == 0:
+        store = Store(database, "image", read_only=False)
+        store.claim("/runs")
+        store.mark_deleted([output.id for output in store.outputs(execution.id)])
+"""
 
 
 @dataclass(frozen=True)
@@ -34,6 +79,14 @@ class Team:
     """A database on a running server."""
 
     uri: str  # without a password
+
+    def new_database(self, name: str) -> str:
+        """Makes another database and returns its URI."""
+        server = metadata_server.parse(self.uri)
+        run = ["mariadb", "--no-defaults", "-h", server.host, "-P", str(server.port), "-u", server.user]
+        password = {**os.environ, "MYSQL_PWD": PASSWORD}
+        subprocess.run([*run, "-e", f"CREATE DATABASE {name}"], env=password, check=True)
+        return self.uri.replace("/team", f"/{name}")
 
 
 def free_port() -> int:
@@ -73,7 +126,7 @@ def mysql(folder: Path, port: int) -> tuple[subprocess.Popen[bytes], str]:
         ["mariadbd", "--no-defaults", f"--datadir={data}", "--bind-address=127.0.0.1", f"--port={port}",
          f"--socket={run}", "--innodb-flush-log-at-trx-commit=0"], port, folder,
     )  # fmt: skip
-    grant = f"CREATE DATABASE team; CREATE USER 't'@'%' IDENTIFIED BY '{PASSWORD}'; GRANT ALL ON team.* TO 't'@'%'"
+    grant = f"CREATE DATABASE team; CREATE USER 't'@'%' IDENTIFIED BY '{PASSWORD}'; GRANT ALL ON `team%`.* TO 't'@'%'"
     subprocess.run(["mariadb", "--no-defaults", "-u", "root", "-S", str(run), "-e", grant], check=True)
     return server, f"mysql://t@127.0.0.1:{port}/team"
 
@@ -115,6 +168,67 @@ def team(server_folder: Path) -> Iterator[Team]:
 def contents(folder: Path) -> dict[str, bytes]:
     """Returns all files below a folder."""
     return {str(path): path.read_bytes() for path in folder.rglob("*") if path.is_file()}
+
+
+def write(fork_server: Any, database: Path | Server, count: int) -> None:
+    """Lets all processes write `count` artifacts each, and compares what is there then."""
+    writers = [
+        fork_server.start(WRITER, [str(database), f"run-{number}", str(count)], os.environ, Path.cwd())
+        for number in range(PROCESSES)
+    ]
+    results = [each.wait() for each in writers]
+    assert [result.output for result in results if result.code] == []
+
+    store = Store(database, "image")
+    client = store.client
+    uris = {f"/models/run-{writer}/{number}" for writer in range(PROCESSES) for number in range(count)}
+    artifacts = client.get_artifacts()
+    assert sorted(each.uri for each in artifacts) == sorted(uris)
+    assert {each.uri for each in artifacts if each.state == each.DELETED} == {
+        uri for uri in uris if int(uri.rpartition("/")[2]) % 10 == 0
+    }
+    runs = store.by_run()
+    assert {run: [each.state for each in executions] for run, executions in runs.items()} == {
+        f"run-{writer}": ["COMPLETE"] * count for writer in range(PROCESSES)
+    }
+    assert sorted(len(store.outputs(each.id)) for executions in runs.values() for each in executions) == [1] * len(uris)
+
+
+@pytest.mark.parametrize("count", [20, pytest.param(200, marks=pytest.mark.all)])
+def test_many_writers_of_a_file(fork_server: Any, tmp_path: Path, count: int) -> None:
+    """B8: every artifact, execution and context of every process is there, and no process had an error."""
+    write(fork_server, tmp_path / "metadata.db", count)
+
+
+@pytest.mark.parametrize("count", [20, pytest.param(200, marks=pytest.mark.all)])
+def test_many_writers_of_a_server(fork_server: Any, team: Team, monkeypatch: pytest.MonkeyPatch, count: int) -> None:
+    """B8: the same, in a database on a server."""
+    monkeypatch.setenv(metadata_server.PASSWORD, PASSWORD)
+    write(fork_server, metadata_server.parse(team.new_database(f"team{count}")), count)
+
+
+def test_a_database_that_is_locked_for_a_while(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """B8: a write waits for another process longer than MLMD's own five attempts, and is made then."""
+    database = tmp_path / "metadata.db"
+    store = Store(database, "image", read_only=False)
+    with subprocess.Popen(
+        [sys.executable, "-c", HOLD, str(database)], stdin=subprocess.PIPE, stdout=subprocess.PIPE
+    ) as holder:
+        assert holder.stdout is not None
+        holder.stdout.readline()
+        waits: list[float] = []
+
+        def wait(seconds: float) -> None:
+            waits.append(seconds)
+            if len(waits) == MORE:
+                holder.communicate()
+
+        monkeypatch.setattr(metadata_store.time, "sleep", wait)
+        store.claim("/runs")
+
+    assert len(waits) == MORE
+    with pytest.raises(SettingsError, match="its root in this metadata is /runs"):
+        store.claim("/other")
 
 
 def test_a_run_with_its_metadata_on_a_server(team: Team, tmp_path: Path, make_pipeline: Callable[..., Any]) -> None:

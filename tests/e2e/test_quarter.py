@@ -29,6 +29,7 @@ from pipelines.schedule.policy import TickRecord
 from pipelines.schedule.processes import Child, RetrainCommand
 from pipelines.schedule.schedule import PipelineSchedule
 from pipelines.schedule.serve import Scheduler
+from tests.schedule.fake_clock import FakeClock
 
 pytestmark = [pytest.mark.all, pytest.mark.e2e, pytest.mark.slow, pytest.mark.timeout(3600)]
 
@@ -42,22 +43,6 @@ CHOSEN = (
     "train.epochs=1", "evaluate.min_accuracy=0", "evaluate.max_drop=1", "evaluate.max_slice_drop=1", "gate.drift=off",
     "ingest.window=last 7", "ingest.gaps=allow 6", "ingest.late=skip",
 )  # fmt: skip
-
-
-@dataclass
-class MovedClock:
-    """A clock that this test moves."""
-
-    time: datetime
-    stopped_by: int = 0
-
-    def now(self) -> datetime:
-        """Returns the time."""
-        return self.time
-
-    def sleep(self, seconds: float) -> None:
-        """Moves on."""
-        self.time += timedelta(seconds=seconds)
 
 
 @dataclass
@@ -91,7 +76,7 @@ class ForkedChild:
 
 
 def write_day(folder: Path, day: date) -> None:
-    """Writes 120 rows, whose size tells the label."""
+    """Writes 120 rows, whose size decides the label."""
     chosen = random.Random(day.isoformat())
     (folder / day.isoformat()).mkdir(parents=True)
     with (folder / day.isoformat() / "a.csv").open("w", newline="") as stream:
@@ -119,7 +104,7 @@ class Quarter:
             write_day(home / "data", FIRST + timedelta(days=number - 1))
         self.ledger = ScheduleLedger(root / ".penstock")
         self.ledger.put(self.schedule)
-        self.clock = MovedClock(self.schedule.since)
+        self.clock = FakeClock(self.schedule.since)
         self.children: list[Child] = []
         self.scheduler = self.new_scheduler(self.start)
 
@@ -196,7 +181,7 @@ def wait_until(condition: Callable[[], bool]) -> None:
 
 
 def clock_is_set_back(quarter: Quarter) -> None:
-    """By an hour, as the law says, and then by two hours, by somebody."""
+    """By an hour, as daylight saving does, and then by two hours, by hand."""
     before = len(quarter.children)
     quarter.pass_by([SET_BACK])
     quarter.at(SET_BACK, seconds=3601)  # the clock on the wall shows 02:30 again

@@ -10,6 +10,8 @@ from typing import Any
 
 import pytest
 
+from components.storage.objects import ObjectPath
+
 pytestmark = [pytest.mark.e2e, pytest.mark.slow]
 
 CHOSEN = ("train.epochs=4", "evaluate.max_drop=1", "evaluate.min_accuracy=0", "gate.drift=warn")  # a class is new
@@ -17,7 +19,7 @@ SETTINGS = tuple(word for setting in CHOSEN for word in ("--set", setting))
 
 
 def write_day(folder: Path, day: str, version: int, classes: Sequence[str]) -> None:
-    """Writes 150 rows, whose size tells the class."""
+    """Writes 150 rows, whose size decides the class."""
     file, chosen = folder / day / f"v{version}" / "a.csv", random.Random(f"{day} {version}")
     file.parent.mkdir(parents=True)
     with file.open("w", newline="") as stream:
@@ -59,7 +61,7 @@ def test_days_are_retrained(tmp_path: Path, make_pipeline: Any) -> None:
     assert [each.code for each in (first, again, late, gap, second)] == [0, 0, 9, 9, 0], first.output + second.output
     assert "an earlier run was killed in this node" in first.output
     assert first.output.splitlines()[-1] == "span 2024-02-29: pushed version 1, cold start: no earlier model"
-    assert again.output == "done: span 2024-02-29, version 1 is live\n"
+    assert again.output.splitlines()[-1] == "done: span 2024-02-29, version 1 is live"
     assert "span 2024-03-01 is not there: no file " in late.output
     assert "1 older spans of its window 2024-02-28..2024-03-02 are missing, 0 allowed" in gap.output
     assert "statistics of new spans s20240229, s20240301 alone" in second.output  # corrected, and new
@@ -75,3 +77,37 @@ def test_days_are_retrained(tmp_path: Path, make_pipeline: Any) -> None:
         "span 2024-03-01: pushed version 2, warm start from the live model",
     ]
     assert linked == {name for name in old if "s20240228" in name}
+
+
+@pytest.mark.all
+def test_days_are_retrained_with_the_root_on_an_object_store(
+    tmp_path: Path, make_pipeline: Any, s3_bucket: str
+) -> None:
+    """Shards of the old day are copied by the store, training starts from the live model, and versions are there."""
+    data, root = tmp_path / "data", ObjectPath(f"{s3_bucket}/pipelines/table")
+    pipeline = make_pipeline(Path(f"{data}/{{YYYY}}-{{MM}}-{{DD}}/v{{VERSION}}/*.csv"), root, task="tabular")
+    state = ("--state", str(tmp_path / "state"))
+
+    def retrain(day: str) -> Any:
+        return pipeline.server.run("retrain", *pipeline.arguments(*state, *SETTINGS, "--span", day)[1:])
+
+    write_day(data, "2024-02-28", 1, ["ant", "wasp"])
+    first = retrain("2024-02-28")
+    write_day(data, "2024-02-29", 1, ["ant", "wasp"])
+    second = retrain("2024-02-29")
+    again = retrain("2024-02-29")
+    command = ("models", "rollback", "tabular", "--root", str(root), *state, "--reason", "labels were wrong")
+    rolled_back = pipeline.server.run(*command)
+    write_day(data, "2024-03-01", 1, ["ant", "wasp"])
+    third = retrain("2024-03-01")
+
+    assert [each.code for each in (first, second, again, rolled_back, third)] == [0] * 5, third.output
+    assert first.output.splitlines()[-1] == "span 2024-02-28: pushed version 1, cold start: no earlier model"
+    assert second.output.splitlines()[-1] == "span 2024-02-29: pushed version 2, warm start from the live model"
+    assert again.output.splitlines()[-1] == "done: span 2024-02-29, version 2 is live"
+    assert "statistics of new span s20240229 alone" in second.output
+    assert "1 of 2 spans analyzed, 1 kept from earlier runs" in second.output
+    assert re.search(r"^newest span: accuracy \d\.\d{4} \(live \d\.\d{4}\) on", second.output, re.MULTILINE)
+    assert "statistics of new spans s20240229, s20240301 alone" in third.output  # compared with the first day again
+    assert third.output.splitlines()[-1] == "span 2024-03-01: pushed version 4, warm start from the live model"
+    assert [(root / "serving" / str(version) / "saved_model.pb").is_file() for version in (1, 2, 3, 4)] == [True] * 4

@@ -81,7 +81,7 @@ def test_killed_job_server_is_a_clear_failure_and_a_rerun_succeeds(
     healthy: Any, data: Path, direct: Path, tmp_path: Path, read_outcome: Callable[[Path, str], Any]
 ) -> None:
     """The run fails with what to do, no job runs on, and with a new engine the same root gives the same result."""
-    process = healthy.start(*arguments(data, tmp_path / "root"))
+    process = healthy.start(*arguments(data, tmp_path / "root"), "--set", "retry.attempts=1")
     job = healthy.wait_for(lambda: healthy.working_job("StatisticsGen"), process)
     (server,) = (each.pid for each in healthy.state.processes if each.name == "jobserver")
     os.kill(server, signal.SIGKILL)

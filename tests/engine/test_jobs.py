@@ -19,7 +19,7 @@ from components.errors import Cancelled
 from components.training import interrupt
 from pipelines.engine import cluster, jobs, places
 from pipelines.engine.rest import Flink, Unreachable
-from pipelines.orchestration.runners.flink_runner import _Watch
+from pipelines.orchestration.runners.flink_runner import _JobMonitor
 
 pytestmark = pytest.mark.slow
 
@@ -132,10 +132,10 @@ def test_a_job_that_is_not_cancelled_in_time_is_an_error_that_names_it(
     """It may still write, so the error is not that of the run."""
     monkeypatch.setattr(jobs, "_LIMIT", 0.2)
     remote.after = "CANCELLING"
-    watch = _Watch(NAME, "Ingest", Flink(remote.address), 60)
-    watch.submit()
+    monitor = _JobMonitor(NAME, "Ingest", Flink(remote.address), 60)
+    monitor.submit()
     expected = f"{NAME} was not cancelled within 0.2 s .it is CANCELLING"
-    with pytest.raises(jobs.NotCancelled, match=expected), watch.cancelling():
+    with pytest.raises(jobs.NotCancelled, match=expected), monitor.cancelling():
         raise Cancelled(signal.SIGINT)
 
 
@@ -148,9 +148,9 @@ def test_a_second_signal_does_not_leave_the_cancel(remote: Cluster) -> None:
             remote.states[:] = ["CANCELLING", "CANCELLING", "CANCELED"]
 
     remote.on_cancel = interrupt_again
-    watch = _Watch(NAME, "Ingest", Flink(remote.address), 60)
-    watch.submit()
-    with pytest.raises(Cancelled) as caught, interrupt.raised(), watch.cancelling():
+    monitor = _JobMonitor(NAME, "Ingest", Flink(remote.address), 60)
+    monitor.submit()
+    with pytest.raises(Cancelled) as caught, interrupt.raised(), monitor.cancelling():
         raise Cancelled(signal.SIGTERM)
 
     assert caught.value.signum == signal.SIGTERM
@@ -159,7 +159,7 @@ def test_a_second_signal_does_not_leave_the_cancel(remote: Cluster) -> None:
 
 def test_nothing_is_cancelled_before_anything_was_submitted(remote: Cluster) -> None:
     """An error while the pipeline is prepared is raised at once."""
-    with pytest.raises(Cancelled), _Watch(NAME, "Ingest", Flink(remote.address), 60).cancelling():
+    with pytest.raises(Cancelled), _JobMonitor(NAME, "Ingest", Flink(remote.address), 60).cancelling():
         raise Cancelled(signal.SIGINT)
 
     assert remote.states == ["RUNNING"]
@@ -168,7 +168,7 @@ def test_nothing_is_cancelled_before_anything_was_submitted(remote: Cluster) -> 
 
 def test_the_job_of_a_killed_run_is_ended_by_the_next_one(remote: Cluster, tmp_path: Path) -> None:
     """It is noted from its submission on; a second run finds nothing any more."""
-    _Watch(NAME, "Ingest", Flink(remote.address), 60, jobs.Note(tmp_path, remote.address, NAME)).submit()
+    _JobMonitor(NAME, "Ingest", Flink(remote.address), 60, jobs.Note(tmp_path, remote.address, NAME)).submit()
     said: list[str] = []
     for _ in range(2):
         jobs.end_left(tmp_path, said.append)
@@ -184,9 +184,9 @@ def test_the_note_of_a_job_stays_until_it_has_ended(
     """Of a job that was not cancelled in time, too."""
     monkeypatch.setattr(jobs, "_LIMIT", 0.2)
     remote.after = after
-    watch = _Watch(NAME, "Ingest", Flink(remote.address), 60, jobs.Note(tmp_path, remote.address, NAME))
-    watch.submit()
-    with pytest.raises((Cancelled, jobs.NotCancelled)), watch.cancelling():
+    monitor = _JobMonitor(NAME, "Ingest", Flink(remote.address), 60, jobs.Note(tmp_path, remote.address, NAME))
+    monitor.submit()
+    with pytest.raises((Cancelled, jobs.NotCancelled)), monitor.cancelling():
         raise Cancelled(signal.SIGINT)
 
     assert bool(list(tmp_path.glob("flink-job.json"))) is kept
@@ -222,9 +222,9 @@ class _Result:
 def test_the_job_server_is_told_first(remote: Cluster) -> None:
     """Else it could hand the job to Flink after the end of the run."""
     remote.states = [""]
-    watch, result = _Watch(NAME, "Ingest", Flink(remote.address), 60), _Result()
-    watch.submit()
-    with pytest.raises(Cancelled), watch.cancelling(result):
+    monitor, result = _JobMonitor(NAME, "Ingest", Flink(remote.address), 60), _Result()
+    monitor.submit()
+    with pytest.raises(Cancelled), monitor.cancelling(result):
         raise Cancelled(signal.SIGINT)
 
     assert result.cancelled

@@ -85,3 +85,40 @@ def test_a_span_may_have_no_records_in_the_split(tmp_path: Path) -> None:
 
     assert (newest.metric, newest.records, math.isnan(newest.values[0])) == ("accuracy", 0, True)
     assert window.values == (1.0,)
+
+
+def test_rows_are_predicted_in_larger_batches_than_images() -> None:
+    """By their stored bytes, within limits; a shard without bytes is no error."""
+    shards = [Shard("test", "a", 1000, size * 1000, "") for size in (0, 100, 1024, 100_000)]
+
+    assert [by_span._batch_size([shard]) for shard in shards] == [1024, 1024, 256, 64]
+
+
+def test_two_models_are_paired_record_by_record(tmp_path: Path) -> None:
+    """On the newest span alone; of classes: who is right, of quantities: squared errors."""
+    classes: dict[str, Sequence[tuple[float, Any]]] = {
+        "s1": [(1, b"low")] * 9,
+        "s2": [(1, b"low"), (3, b"high"), (5, b"high")],
+    }
+    written = examples(tmp_path / "e", classes)
+    found = by_span.pair(
+        (saved(tmp_path / "a", 4, ["high", "low"]), saved(tmp_path / "b", 2, ["high", "low"])),
+        tmp_path / "e", written, "test", "s2",
+    )  # fmt: skip
+
+    assert found.score == by_span.SpanScore("accuracy", 3, (2 / 3, 1.0))
+    assert (found.paired.records, found.paired.difference, found.paired.squared_difference) == (3, 1, 1)
+
+    written = examples(tmp_path / "q", {"s2": [(1, 1.0), (3, 3.0)]})
+    found = by_span.pair((saved(tmp_path / "c", 1), saved(tmp_path / "d", 0)), tmp_path / "q", written, "test", "s2")
+
+    assert found.score == by_span.SpanScore("r2", 2, (0.0, 1.0))
+    assert (found.paired.difference, found.paired.baseline, found.paired.deviations) == (2, 0, 2)
+
+
+def test_two_models_without_records(tmp_path: Path) -> None:
+    """Nothing is paired."""
+    written = examples(tmp_path / "e", {"s1": [(1, b"low")]})
+    models = saved(tmp_path / "a", 4, ["high", "low"]), saved(tmp_path / "b", 2, ["high", "low"])
+
+    assert by_span.pair(models, tmp_path / "e", written, "test", "s2").paired.records == 0

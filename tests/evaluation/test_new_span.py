@@ -1,6 +1,8 @@
 """Promise C5: spans with real statistics of TFDV go through StatisticsGen and the Gate, without training."""
 
+import io
 import re
+import zlib
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
 from pathlib import Path
@@ -11,6 +13,7 @@ import orjson
 import pytest
 import tensorflow as tf
 from google.protobuf import text_format
+from PIL import Image
 from tensorflow_metadata.proto.v0 import anomalies_pb2, schema_pb2
 from tensorflow_transform import impl_helper
 from tensorflow_transform.tf_metadata import schema_utils
@@ -35,7 +38,10 @@ from pipelines.orchestration.audit import audit
 
 pytestmark = pytest.mark.slow
 
-COLUMNS = (Column("age", "number", "float32"), Column("plan", "category", "string"), Column("text", "text", "string"))
+COLUMNS = (
+    Column("age", "number", "float32"), Column("plan", "category", "string"), Column("text", "text", "string"),
+    Column("photo", "image", "string"),
+)  # fmt: skip
 WORDS = [f"word{index}" for index in range(50)]
 Row = dict[str, Any]
 
@@ -49,9 +55,42 @@ def rows(seed: int, count: int = 300) -> list[Row]:
             "plan": str(random.choice(["basic", "plus"])).encode(),
             "text": " ".join(random.choice(WORDS, 8)).encode(),
             "label": str(random.choice(["no", "yes"])).encode(),
+            "photo": photo(random.normal(random.uniform(90, 160), 20, (8, 8))),
         }
         for _ in range(count)
     ]
+
+
+def photo(luma: Any) -> bytes:
+    """Returns a gray PNG."""
+    file = io.BytesIO()
+    Image.fromarray(np.asarray(luma).clip(0, 255).astype(np.uint8)).save(file, "PNG")
+    return file.getvalue()
+
+
+def pixels(row: Row) -> Any:
+    """Returns the luma of the photo of a row."""
+    return np.asarray(Image.open(io.BytesIO(row["photo"]))).astype(int)
+
+
+def darker(row: Row) -> Row:
+    """Every pixel is darker by the same amount."""
+    return {**row, "photo": photo(pixels(row) - 50)}
+
+
+def larger(row: Row) -> Row:
+    """Each pixel is nine."""
+    return {**row, "photo": photo(pixels(row).repeat(3, 0).repeat(3, 1))}
+
+
+def noisy(row: Row) -> Row:
+    """Any luma is as likely as any other."""
+    return {**row, "photo": photo(np.random.default_rng(zlib.crc32(row["photo"])).integers(0, 256, (8, 8)))}
+
+
+def flat(row: Row) -> Row:
+    """All pixels are the mean of the photo."""
+    return {**row, "photo": photo(np.full((8, 8), pixels(row).mean()))}
 
 
 def older(row: Row) -> Row:
@@ -174,6 +213,7 @@ def run_gate(tmp_path: Path, live: LiveSpan) -> Callable[..., dict[str, Any]]:
         accepted: Iterable[str] = (),
         count: int = 300,
         stopped: Iterable[Row] | None = None,
+        embedded: str = "",
         **settings: Any,
     ) -> Any:
         newest = [change(row) for row in rows(3, count)]
@@ -194,6 +234,7 @@ def run_gate(tmp_path: Path, live: LiveSpan) -> Callable[..., dict[str, Any]]:
             verdict=artifact(gate.GateVerdict, tmp_path / "verdict"),
             settings=Gate(**settings).model_dump_json(),
             columns=orjson.dumps([column.to_dict() for column in COLUMNS]).decode(),
+            embedded=embedded,
             schema_file="schema.pbtxt",
             live=against.to_json(),
         )
@@ -209,6 +250,7 @@ def test_a_span_like_the_one_before_passes(run_gate: Callable[..., Any]) -> None
     assert {each["id"] for each in found["measures"]} == {
         *(f"missing:{name}" for name in ("age", "plan", "text", "label")),
         *(f"drift:{name}" for name in ("age", "plan", "text", "label")), "classes:label", "records:span",
+        "missing:photo", *(f"drift:photo.{name}" for name in ("brightness", "contrast", "entropy", "size")),
     }  # fmt: skip
     assert [each["id"] for each in found["measures"] if each["open"]] == []
 
@@ -219,6 +261,8 @@ def test_a_span_like_the_one_before_passes(run_gate: Callable[..., Any]) -> None
         (older, "drift:age", r"\n      Split-train/data_tfrecord-s00003-00000-of-00001 record \d+: \d\d"),
         (with_new_tokens, "drift:text", r"(?s)\d% of the tokens are not in the live.* record \d+: 'word"),
         (mostly_yes, "drift:label", r"'(yes|no)' in \d+\.\d% of the records, was \d+\.\d%"),
+        (darker, "drift:photo.brightness", r"median \d\d\.\d+, was 1\d\d.*\n      \S+ record \d+: \d\d"),
+        (larger, "drift:photo.size", r"is 1, .* median 24, was 8\n      \S+ record \d+: 24\n"),
         (without_plan, "missing:plan", r"missing in 100\.0% of the records.*\n      \S+ record \d+: missing"),
     ],
 )  # fmt: skip
@@ -232,9 +276,20 @@ def test_drift_stops_the_run(
 
     assert re.findall(r"(?m)^    (\S+:\S+) is [\d.]+, expected at most [\d.]+ \(gate\.", message) == [finding]
     assert re.search(shown, message), message
-    assert f'penstock run … --accept {finding} --because "why"' in message
+    assert f'the same command with --accept {finding} --because "why"' in message
     assert stopped.value.drift is not None
     assert [each["id"] for each in stopped.value.drift["measures"] if each["open"]] == [finding]
+
+
+@pytest.mark.parametrize("change", [noisy, flat])
+def test_other_images_stop_the_run(run_gate: Callable[..., Any], change: Callable[[Row], Row]) -> None:
+    """C5: noise, and images without content."""
+    with pytest.raises(GateStopped) as stopped:
+        run_gate(change)
+
+    assert stopped.value.drift is not None
+    open_ids = [each["id"] for each in stopped.value.drift["measures"] if each["open"]]
+    assert open_ids == ["drift:photo.contrast", "drift:photo.entropy"]
 
 
 def test_the_new_words_are_kept_for_a_chart(run_gate: Callable[..., Any]) -> None:
@@ -244,6 +299,34 @@ def test_the_new_words_are_kept_for_a_chart(run_gate: Callable[..., Any]) -> Non
 
     assert sorted(words["names"][:3]) == ["neu", "nouveau", "新しい"]
     assert (words["live"][:3], words["new"][:3]) == ([0, 0, 0], [1, 1, 1])
+
+
+def test_an_accepted_change_of_images_passes(run_gate: Callable[..., Any]) -> None:
+    """By the number that changed, once; its deciles are kept for a chart."""
+    found = run_gate(darker, accepted=["drift:photo.brightness"])
+    (row,) = [each for each in found["measures"] if each["id"] == "drift:photo.brightness"]
+
+    assert (row["open"], row["value"] > row["threshold"]) == (False, True)
+    assert len(row["distributions"]["live"]) == len(row["distributions"]["new"]) == 9
+
+
+def test_a_threshold_of_one_number_of_images(run_gate: Callable[..., Any]) -> None:
+    """For good, and of the images of one column alone."""
+    found = run_gate(larger, max_drift_of={"photo.size": 1.0})
+
+    assert {each["setting"] for each in found["measures"] if each["column"].startswith("photo.")} == {
+        "gate.max_drift_of.photo.size",
+        *(f"gate.max_image_drift, or gate.max_drift_of.photo.{name}" for name in ("brightness", "contrast", "entropy")),
+    }
+
+
+def test_embeddings_instead_of_images_are_noted(run_gate: Callable[..., Any]) -> None:
+    """Of extract.where = beam, the records have no images that could be compared."""
+    found = run_gate(dict, embedded="photo")
+
+    assert found["notes"] == [
+        "photo was not compared: the records have embeddings of the images (extract.where = beam)"
+    ]
 
 
 def test_an_accepted_finding_passes(run_gate: Callable[..., Any]) -> None:

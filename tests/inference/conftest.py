@@ -15,7 +15,6 @@ from pipelines.predict import PredictRequest
 
 CLASSES = ("low", "high")
 Saved = Callable[..., Path]
-IMAGE = Argument("image", "image", "image", "bytes")
 
 
 def score(argument: Argument, values: Any) -> Any:
@@ -81,7 +80,7 @@ def save_convolution(folder: Path) -> None:
     module = Convolution()
     raw = tf.function(module.raw, autograph=False).get_concrete_function(tf.TensorSpec([None], tf.string, "image"))
     tf.saved_model.save(module, str(folder), signatures={"raw": raw})
-    Reading((IMAGE,), "label", "class", CLASSES).write(folder)
+    Reading((Argument("image", "image", "image", "bytes"),), "label", "class", CLASSES).write(folder)
 
 
 def dtype_of(argument: Argument) -> Any:

@@ -1,24 +1,21 @@
-"""A pipeline root with trained models, without training: real metadata, seals and SavedModels."""
+"""A pipeline root with trained models, without training: real metadata, seals and SavedModels; and daily data."""
 
 from collections.abc import Callable, Sequence
-from contextlib import closing
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from components.records import seal
 from components.serving import live, publish, versions
 from components.serving.live import LiveModel, Move
-from components.storage.hashing import HashCache
 from components.storage.location import Location
 from components.storage.objects import ObjectPath
-from pipelines import config as run_config
 from pipelines.config import RunConfig
-from pipelines.orchestration.metadata import live_model, seals
+from pipelines.orchestration.metadata import live_model
 from pipelines.orchestration.metadata.store import Store
-from pipelines.orchestration.remote import remote_root
+from tests.operate.daily_data import Data
+from tests.pipeline_root import new_config, write_artifact
 
 Files = dict[str, bytes]
 Save = Callable[[int, Path], None]
@@ -44,15 +41,7 @@ class Served:
         """Writes a model as the Trainer does, and its verdict as the Evaluator does."""
         folder, local = self.config.root / "Trainer" / "model" / str(number), self.scratch / str(number)
         self.save(number, local / "Format-Serving")
-        if isinstance(folder, Path):
-            folder.parent.mkdir(parents=True, exist_ok=True)
-            local.rename(folder)
-            with closing(HashCache(None)) as cache:
-                seals.write(self.config, folder, seal.seal(folder, cache))
-        else:
-            for name in self.files(local):
-                (folder / name).upload(local / name)
-            seals.write(self.config, folder, seals.of_listing(folder))
+        write_artifact(self.config, local, folder)
         properties = {"trained_on": f"data {number}", "spans": f"s{number:05d}", "run": f"run {number}"}
         _, ids = self.record("Trainer", outputs={"model": folder}, properties=properties)
         verdict = {"blessed": blessed, "current_model_id": ids["model"]}
@@ -96,14 +85,18 @@ def make_served(
     monkeypatch.delenv("PENSTOCK_SETTINGS", raising=False)
 
     def make(root: str | None = None, flags: Sequence[str] = ()) -> Served:
-        home, state = root or str(tmp_path / "root"), str(tmp_path / "state") if root else None
-        config = run_config.make("image", data=".", root=home, state=state, flags=flags)
-        config.state.mkdir(parents=True)
-        with remote_root.held(config, wait=False, take_over=False):
-            pass  # notes whose state the folder is, as the first run does
+        config = new_config(tmp_path, root, flags)
         return Served(config, open_metadata(config.state / "metadata.db"), tmp_path / "scratch")
 
     return make
+
+
+@pytest.fixture
+def data(tmp_path: Path) -> Data:
+    """Two days, before the one that is due."""
+    made = Data(tmp_path)
+    made.write("2026-11-01", "2026-11-02")
+    return made
 
 
 @pytest.fixture

@@ -2,104 +2,25 @@
 
 import subprocess
 import sys
-from collections.abc import Callable
-from datetime import datetime, timezone
-from pathlib import Path
-from typing import Any
+from datetime import datetime
 
 import pytest
 
-from components.errors import BadInput, Late, Locked, PenstockError, SettingsError, Skipped
+from components.errors import BadInput, DiskFull, Late, Locked, NotFinite, PenstockError, SettingsError, Skipped
 from components.ingest.survey import cached
-from components.serving import live
-from components.serving.live import LiveModel, Move
-from components.storage import paths
 from components.storage.hashing import HashCache
-from pipelines import config, run
 from pipelines.config import RunConfig
 from pipelines.journal import calls
 from pipelines.journal.calls import Origin
-from pipelines.operate import retrain, ticks, window
+from pipelines.operate import retrain, start, ticks
 from pipelines.operate.retrain import RetrainRequest
-from pipelines.operate.ticks import Attempt
 from pipelines.orchestration import schema
 from pipelines.orchestration.outcome import NodeFacts
+from pipelines.orchestration.plan import Request
 from pipelines.orchestration.root import lock
 from pipelines.report.facts import RunFacts
 from pipelines.run import RunResult
-
-FRESH = "weights start from random values"
-
-
-class Data:
-    """Daily tables, and a pipeline on them."""
-
-    def __init__(self, home: Path) -> None:
-        self.home = home
-        self.said: list[str] = []
-        self.runs: list[str] = []  # lines with the id of a run
-
-    def say(self, line: str) -> None:
-        """Keeps a line that was said."""
-        (self.runs if line.startswith("run ") else self.said).append(line)
-
-    def write(self, *days: str) -> None:
-        """Writes a table per day."""
-        for day in days:
-            (self.home / day).mkdir(parents=True)
-            (self.home / day / "a.csv").write_text("size,label\n1,a\n2,b\n")
-
-    def config(self, *flags: str) -> RunConfig:
-        """Returns the configuration with some settings."""
-        pattern = f"{self.home}/{{YYYY}}-{{MM}}-{{DD}}/*.csv"
-        return config.make("tabular", data=pattern, root=str(self.home / "root"), flags=flags)
-
-    def retrain(self, *flags: str, pause: Callable[[float], None] = lambda _: None, **values: Any) -> int:
-        """Retrains for the third day."""
-        request = RetrainRequest(**{"span": "2026-11-03", "timeout": 60, **values})
-        return retrain.retrain(self.config(*flags), request, self.say, pause)
-
-    def attempts(self, span: str = "2026-11-03") -> list[tuple[str, int]]:
-        """Returns outcome and exit code of each recorded attempt."""
-        return [(each.outcome, each.exit_code) for each in ticks.of(self.config()).of_span(span)]
-
-    def record(self, *flags: str, day: str = "2026-11-03", **values: Any) -> Attempt:
-        """Writes into the ledger that the day was retrained."""
-        chosen, now = self.config(*flags), datetime.now(timezone.utc)
-        found = window.resolve(chosen.data, chosen.settings.ingest.window, day, paths.matches, now)
-        pinned = retrain._pinned(chosen, found)
-        cache = HashCache(None)
-        survey = cached.take(pinned.data, pinned.settings.ingest, cache, pinned.needs)
-        attempt = Attempt(
-            **{
-                "span": day, "place": found.tick, "key": ticks.key_of(pinned, found, survey, cache),
-                "outcome": "pushed", "reason": "pushed as version 7", "exit_code": 0, "started": "",
-                "ended": "2026-11-04T06:00:00", "version": "7", **values,
-            }
-        )  # fmt: skip
-        ticks.of(chosen).add(attempt)
-        if attempt.version:
-            self.move("push", int(attempt.version), day)
-        return attempt
-
-    def move(self, kind: live.Kind, version: int, day: str, source: str = "") -> None:
-        """Makes a version live, which was trained up to a day."""
-        folder = self.home / "root" / "serving" / str(version)
-        folder.mkdir(parents=True)
-        (folder / "saved_model.pb").touch()
-        number = int(source or version)
-        model = LiveModel(number, f"model {number}", spans=("s20261101", f"s{day.replace('-', '')}"))
-        source = str(folder.with_name(source)) if source else ""
-        move = Move(kind, str(folder), live.now(), "ann", "bad labels", model, source)
-        live.write(self.home / "root", lambda pointer: live.follow(pointer, [move], "tabular"))
-
-
-@pytest.fixture
-def data(tmp_path: Path) -> Data:
-    """Two days, before the one that is due."""
-    made = Data(tmp_path)
-    made.write("2026-11-01", "2026-11-02")
-    return made
+from tests.operate.daily_data import Data
 
 
 def test_a_late_span_fails(data: Data) -> None:
@@ -194,7 +115,12 @@ def test_settings_that_do_not_shape_the_model_change_nothing(data: Data) -> None
     data.write("2026-11-03")
     data.record()
 
-    assert data.retrain("ingest.gaps=allow 3", "ingest.late=wait", "train.cold_every=5", "engine.runner=flink") == 0
+    assert (
+        data.retrain(
+            "ingest.gaps=allow 3", "ingest.late=wait", "train.cold_every=5", "train.cold_check=1", "engine.runner=flink"
+        )
+        == 0
+    )
 
 
 def test_an_older_span_does_not_replace_a_newer_model(data: Data) -> None:
@@ -209,37 +135,29 @@ def test_an_older_span_does_not_replace_a_newer_model(data: Data) -> None:
     assert data.attempts() == [("skipped", 10)]
 
 
-def test_every_third_training_is_cold(data: Data) -> None:
-    """The ledger counts; a tick that has trained before starts from the same as then."""
-    chosen, ledger, starts = data.config("train.cold_every=3"), ticks.of(data.config()), []
-    for day, has_base in enumerate([False, True, True, False]):
-        starts.append(retrain._start(chosen, ledger, None))
-        ledger.add(
-            Attempt(
-                span=f"2026-11-0{day + 1}", place=day, key="", outcome="pushed", reason="", exit_code=0, started="",
-                ended=f"{day}", has_base=has_base, has_trained=True, warm_start=starts[-1].warm_start,
+@pytest.mark.parametrize(("code", "warm_start"), [(NotFinite.exit_code, "live"), (DiskFull.exit_code, None)])
+def test_a_cold_start_that_diverges(data: Data, code: int, warm_start: str | None) -> None:
+    """The tick goes on with the warm start; any other failure of that training is one of the tick."""
+    data.write("2026-11-03")
+    chosen, request = data.config("train.cold_check=1"), RetrainRequest("2026-11-03")
+    found = retrain._resolve(chosen, request, request.span)
+
+    class Tick(retrain._Tick):
+        def _pipeline(self, config: RunConfig, nodes: Request) -> RunResult:
+            del config, nodes
+            code_of_run = code if self._is_settled else 0
+            return RunResult(
+                code_of_run, RunFacts("t", "t", "", 1.0, "", code_of_run, (), warm_start=(("base", "live"),))
             )
-        )  # fmt: skip
 
-    assert [start.warm_start for start in starts] == ["live", "live", "live", "none"]
-    assert starts[-1].text == "cold start: 3 trainings since the last one (train.cold_every = 3)"
-    assert retrain._start(chosen, ledger, ledger.trained("2026-11-04", "")).warm_start == "none"
-    assert retrain._start(chosen, ledger, None).warm_start == "live"
+    data.record(day="2026-11-02")
+    tick = Tick(chosen, request, ticks.of(chosen), found, "", data.say)
+    tick._start = start.Start("live", "warm start", is_checked=True)
+    result = tick._checked(chosen, Request())
 
-
-@pytest.mark.parametrize(
-    ("old", "new", "text"),
-    [
-        (["a", "b"], ["b", "a"], ""),
-        ([], ["a"], ""),
-        (["a", "b"], ["a", "b", "d", "c"], f"classes: new: c, d ({FRESH})"),
-        (["a", "b"], ["a"], "classes: gone: b (weights dropped)"),
-        (["a"], ["c"], f"classes: new: c ({FRESH}); gone: a (weights dropped); a renamed class counts as both"),
-    ],
-)
-def test_changed_classes_are_named(old: list[str], new: list[str], text: str) -> None:
-    """Order does not matter: warm start finds them by name."""
-    assert retrain._changed_classes(old, new) == text
+    assert (result.exit_code if result else 0) == (code if warm_start is None else 0)
+    assert (tick._start.warm_start == "live") == (warm_start == "live")
+    assert data.said[-1].startswith("warm start kept" if warm_start else "cold start, to compare")
 
 
 def test_bad_data_is_in_the_ledger(data: Data) -> None:
@@ -326,7 +244,7 @@ def test_a_done_tick_imports_nothing_heavy(data: Data) -> None:
         f"sys.argv[1:] = {arguments!r}; from pipelines.cli import main; main()"
     )
     done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
-    said, _, modules = done.stdout.partition("\n")
+    *_, said, modules = done.stdout.splitlines()
 
     assert said == "done: span 2026-11-03, version 7 is live"
     assert {name.split(".")[0] for name in modules.split()} & {
@@ -335,80 +253,6 @@ def test_a_done_tick_imports_nothing_heavy(data: Data) -> None:
         "apache_beam",
         "ml_metadata",
     } == set()
-
-
-def test_a_call_that_waited_decides_again(data: Data, monkeypatch: pytest.MonkeyPatch) -> None:
-    """C7: while it waited for the root, another call has served a newer span."""
-    data.write("2026-11-03", "2026-11-04")
-
-    def waits(*_: Any, settled: Callable[[], RunConfig], **__: Any) -> None:
-        data.record(day="2026-11-04", version="9")
-        settled()
-
-    monkeypatch.setattr(run, "run", waits)
-    with pytest.raises(Skipped, match=r"version 9 was trained up to span 2026-11-04"):
-        data.retrain()
-    assert data.attempts() == [("skipped", 10)]
-
-
-def test_a_call_that_waited_for_its_span_decides_again(data: Data) -> None:
-    """C7: another call has served a newer span in the meantime."""
-
-    def arrives(_: float) -> None:
-        data.write("2026-11-03", "2026-11-04")
-        data.record(day="2026-11-04", version="9")
-
-    with pytest.raises(Skipped, match=r"version 9 was trained up to span 2026-11-04"):
-        data.retrain("ingest.late=wait", pause=arrives)
-
-
-def test_the_live_model_decides_what_is_older(data: Data) -> None:
-    """Not the newest one that was ever pushed, which was rolled back; and without a ledger, too."""
-    data.write("2026-11-03", "2026-11-04")
-    data.move("push", 1, "2026-11-02")
-    data.move("push", 2, "2026-11-04")
-    with pytest.raises(Skipped, match=r"version 2 was trained up to span 2026-11-04"):
-        data.retrain()
-    data.move("rollback", 3, "2026-11-02", source="1")
-    with lock.hold(data.config().notes, wait=False), pytest.raises(Locked):
-        data.retrain()
-
-
-def test_a_verdict_against_a_version_that_was_rolled_back(data: Data) -> None:
-    """The tick is due: its model may be better than the one that is live now."""
-    data.write("2026-11-03")
-    data.move("push", 1, "2026-11-01")
-    data.move("push", 2, "2026-11-02")
-    serving = data.home / "root" / "serving"
-    data.record(outcome="not better", exit_code=3, version="", against=str(serving / "2"))
-    assert data.retrain() == 3
-    data.move("rollback", 3, "2026-11-01", source="1")
-    with lock.hold(data.config().notes, wait=False), pytest.raises(Locked):
-        data.retrain()
-
-
-@pytest.mark.parametrize(("version", "is_pushed"), [(None, False), ("2", True)], ids=["not pushed", "rolled back"])
-def test_a_withdrawn_model_is_an_outcome_of_its_own(data: Data, version: str | None, is_pushed: bool) -> None:
-    """Its tick is done, and serves nothing."""
-    data.write("2026-11-03")
-    data.move("push", 1, "2026-11-01")
-    if is_pushed:
-        data.move("push", 2, "2026-11-02")
-        data.move("rollback", 3, "2026-11-01", source="1")
-    chosen, request = data.config(), RetrainRequest("2026-11-03")
-    tick = retrain._Tick(
-        chosen, request, ticks.of(chosen), retrain._resolve(chosen, request, request.span), "", data.say
-    )
-    nodes = (NodeFacts("Pusher", "ran", 1.0, ""),)
-    attempt = tick.record_result(
-        RunResult(0, RunFacts("tabular", "tabular", "", 1.0, "blessed", 0, nodes, model_version=version))
-    )
-
-    assert (attempt.outcome, ticks.of(chosen).served({"2"})) == ("withdrawn", None)
-    assert tick._last_line(attempt) == (
-        "span 2026-11-03: its model was withdrawn, and is not pushed (penstock models promote brings it back); "
-        f"version {3 if is_pushed else 1} is live"
-    )
 
 
 def test_the_schema_of_the_root_is_part_of_the_key(data: Data) -> None:
@@ -422,17 +266,5 @@ def test_the_schema_of_the_root_is_part_of_the_key(data: Data) -> None:
     own.write_bytes(content)
     assert data.retrain() == 0
     own.write_bytes(content + b'default_environment: "SERVING"\n')
-    with lock.hold(data.config().notes, wait=False), pytest.raises(Locked):
-        data.retrain()
-
-
-def test_a_withdrawn_model_stays_withdrawn_until_another_version_is_live(data: Data) -> None:
-    """A promotion may have brought it back: the tick is decided again."""
-    data.write("2026-11-03")
-    data.move("push", 1, "2026-11-01")
-    data.record(outcome="withdrawn", version="", against=str(data.home / "root" / "serving" / "1"))
-    assert data.retrain() == 0
-    assert "its model was withdrawn" in data.said[-1]
-    data.move("promote", 2, "2026-11-02")
     with lock.hold(data.config().notes, wait=False), pytest.raises(Locked):
         data.retrain()

@@ -213,8 +213,11 @@ class TestWiring:
 
 def test_a_drift_threshold_of_a_column_that_is_not_there_is_rejected() -> None:
     """With the nearest name; the label has one too."""
-    layout = Layout("label", "class", (Column("age", "number", "float32"), Column("note", "unused", "string")))
-    build.check_columns(["age", "label"], layout)
+    columns = Column("age", "number", "float32"), Column("note", "unused", "string"), Column("photo", "image", "string")
+    layout = Layout("label", "class", columns)
+    build.check_columns(["age", "label", "photo.brightness", "photo.size"], layout)
 
     with pytest.raises(SettingsError, match=r"^gate\.max_drift_of\.aeg: no such column; did you mean 'age'\?"):
         build.check_columns(["aeg"], layout)
+    with pytest.raises(SettingsError, match=r"^gate\.max_drift_of\.photo\.bright: no such column; did you mean 'photo"):
+        build.check_columns(["photo.bright"], layout)

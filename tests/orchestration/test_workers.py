@@ -1,4 +1,4 @@
-"""What the chief's run and `penstock train-worker` tell each other, without training."""
+"""What the chief's run and `penstock train-worker` say to each other, without training."""
 
 import contextlib
 import os

@@ -2,7 +2,6 @@
 
 import xml.etree.ElementTree as ET
 from dataclasses import replace
-from html.parser import HTMLParser
 from io import BytesIO
 from typing import Any
 
@@ -14,52 +13,10 @@ from components.records.quarantine import Quarantined
 from pipelines.orchestration.outcome import NodeFacts
 from pipelines.report import page
 from pipelines.report.facts import RunFacts, SampleImage, SliceFacts, Threshold, TrainingFacts
-from pipelines.report.lineage import Step
+from pipelines.report.lineage import LineageStep
+from tests.report.html_page import Page
 
-VOID = {"meta", "img", "br", "wbr", "link", "input", "hr"}
 EVIL = "<script>alert(1)</script>"
-
-
-class Page(HTMLParser):
-    """The elements and the visible text of a page; fails if an element is not closed."""
-
-    def __init__(self, html: str) -> None:
-        super().__init__()
-        self.elements: list[tuple[str, dict[str, str | None]]] = []
-        self.text = ""
-        self._open: list[str] = []
-        self.feed(html)
-        self.close()
-        assert self._open == []
-
-    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
-        """Collects an element."""
-        self.elements.append((tag, dict(attrs)))
-        self.text += "" if tag == "wbr" else " "
-        if tag not in VOID:
-            self._open.append(tag)
-
-    def handle_startendtag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
-        """Collects an SVG element that closes itself."""
-        self.elements.append((tag, dict(attrs)))
-
-    def handle_endtag(self, tag: str) -> None:
-        """Checks that elements close in order."""
-        assert self._open.pop() == tag
-        self.text += " "
-
-    def handle_data(self, data: str) -> None:
-        """Collects visible text."""
-        if "style" not in self._open and "title" not in self._open:
-            self.text += data
-
-    def all(self, tag: str) -> list[dict[str, str | None]]:
-        """Returns the attributes of all elements of one kind."""
-        return [attributes for name, attributes in self.elements if name == tag]
-
-    def sections(self) -> list[str | None]:
-        """Returns the anchors of the sections, in order."""
-        return [attributes.get("id") for attributes in self.all("section")]
 
 
 def plain(facts: RunFacts) -> str:
@@ -167,11 +124,13 @@ def retrained(facts: RunFacts) -> RunFacts:
             SliceFacts("length", "short", 1.0, 25, 0.0, 0.05, "evaluate.max_slice_drop", True),
         ),
         lineage=(
-            Step("span s6", "span s6", "earlier", details=("40 records",)),
-            Step("span s7", "span s7", "made", details=("50 records, new",)),
-            Step("examples", "examples", "made", "3", ("90 records",), "2025-11-14T09:26:53", ("span s6", "span s7")),
-            Step("base", "base model", "earlier", "2", ("version 2",)),
-            Step("model", "model", "made", "5", (), "2025-11-14T09:27:00", ("examples", "base")),
-            Step("version", "not pushed", "missing", made_from=("model",)),
+            LineageStep("span s6", "span s6", "earlier", details=("40 records",)),
+            LineageStep("span s7", "span s7", "made", details=("50 records, new",)),
+            LineageStep(
+                "examples", "examples", "made", "3", ("90 records",), "2025-11-14T09:26:53", ("span s6", "span s7")
+            ),
+            LineageStep("base", "base model", "earlier", "2", ("version 2",)),
+            LineageStep("model", "model", "made", "5", (), "2025-11-14T09:27:00", ("examples", "base")),
+            LineageStep("version", "not pushed", "missing", made_from=("model",)),
         ),
     )  # fmt: skip

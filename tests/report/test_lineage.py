@@ -38,7 +38,7 @@ def _pointer(folder: str) -> LivePointer:
     return LivePointer("p", (Move("push", folder, "2026-11-01T00:00:00", "", "", LiveModel(7, "m")),))
 
 
-def steps(nodes: int = 5, spans: int = 2, **pushed: Any) -> tuple[lineage.Step, ...]:
+def steps(nodes: int = 5, spans: int = 2, **pushed: Any) -> tuple[lineage.LineageStep, ...]:
     """Returns the lineage of a run that came to its n-th node; Ingest was up to date."""
     names = ["Ingest", "Transform", "Trainer", "Evaluator", "Pusher"][:nodes]
     used = {name: Execution(11 + at, name, "COMPLETE", {}, None, pushed) for at, name in enumerate(names)}
@@ -73,7 +73,7 @@ def test_from_spans_to_version() -> None:
 
 
 def test_a_run_that_stopped() -> None:
-    """The picture ends with the first step that was not made."""
+    """The chart ends with the first step that was not made."""
     assert [(step.name, step.state) for step in steps(nodes=1)][-2:] == [("examples", "kept"), ("transform", "missing")]
 
 

@@ -17,7 +17,8 @@ from components.records.quarantine import Quarantined
 from pipelines.orchestration.outcome import NodeFacts
 from pipelines.report import page, sections
 from pipelines.report.facts import RunFacts, SampleImage, SliceFacts, Threshold
-from tests.report.conftest import EVIL, Page, plain
+from tests.report.conftest import EVIL, plain
+from tests.report.html_page import Page
 
 HUGE = "x" * 10_000_000
 EMPTY = RunFacts(pipeline="digits", task="image", started="?", seconds=0.4, outcome="failed", exit_code=4)

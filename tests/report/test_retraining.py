@@ -33,6 +33,14 @@ def test_all_gates_passed(retrained: RunFacts) -> None:
     assert retraining.decided(rows) == "All gates passed."
 
 
+def test_a_cold_start_was_better(retrained: RunFacts) -> None:
+    """Both values are shown, between the data's gates and the Evaluator."""
+    row = retraining.gates(replace(retrained, start="cold start: accuracy 0.9, warm start 0.7"))[2]
+
+    assert (row.name, row.verdict) == ("Trainer: warm start against a cold start", "cold start goes on")
+    assert row.reasons == ("accuracy 0.9, warm start 0.7",)
+
+
 def test_drift_stopped_the_run(retrained: RunFacts) -> None:
     """The finding, by how much, its threshold and its setting; later gates were not reached."""
     drift = {**retrained.drift, "measures": [measure("drift:age", 0.3)], "accepted": []}

@@ -4,8 +4,9 @@ from dataclasses import replace
 
 from pipelines.report import page, sections
 from pipelines.report.facts import RunFacts, SliceFacts
-from pipelines.report.lineage import Step
-from tests.report.conftest import EVIL, Page, measure, plain
+from pipelines.report.lineage import LineageStep
+from tests.report.conftest import EVIL, measure, plain
+from tests.report.html_page import Page
 
 HUGE = "x" * 10_000_000
 
@@ -40,7 +41,7 @@ def test_a_retraining(retrained: RunFacts) -> None:
 
 
 def test_a_retraining_in_words(retrained: RunFacts) -> None:
-    """What the pictures show is there as text: who accepted what, values on both sides, deciles, lineage."""
+    """What the charts show is there as text: who accepted what, values on both sides, deciles, lineage."""
     text = plain(retrained)
 
     assert "All gates passed." in text
@@ -58,7 +59,7 @@ def test_markup_in_a_retraining(retrained: RunFacts) -> None:
     for text in (EVIL, HUGE):
         rows = [measure(f"drift:{text}", 0.3, (0.5,), (0.6,), (text,), detail=text, setting=text, records=[text])]
         accepted = [{"finding": f"drift:{text}", "who": text, "because": text, "when": text}]
-        step = Step(text, text, "made", text, (text,), text)
+        step = LineageStep(text, text, "made", text, (text,), text)
         evil = replace(
             retrained,
             drift={"spans": [text], "model": text, "measures": rows, "accepted": accepted, "notes": [text]},

@@ -2,22 +2,18 @@
 
 import os
 from collections.abc import Callable
-from contextlib import closing
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from components.records import seal
 from components.serving import live, publish, versions
 from components.serving.live import LiveModel, LivePointer, Move
-from components.storage.hashing import HashCache
 from components.storage.location import Location
-from pipelines import config as run_config
 from pipelines.config import RunConfig
-from pipelines.orchestration.metadata import live_model, seals
-from pipelines.orchestration.remote import remote_root
+from pipelines.orchestration.metadata import live_model
+from tests.pipeline_root import new_config, write_artifact
 
 _SHARD = 64 << 10  # bytes
 
@@ -42,15 +38,7 @@ class Nightly:
         for name, content in more.pop("files", {"data": b"1"}).items():
             (local / name).parent.mkdir(parents=True, exist_ok=True)
             (local / name).write_bytes(content)
-        if isinstance(folder, Path):
-            folder.parent.mkdir(parents=True, exist_ok=True)
-            local.rename(folder)
-            with closing(HashCache(None)) as cache:
-                seals.write(self.config, folder, seal.seal(folder, cache))
-        else:
-            for file in filter(Path.is_file, local.rglob("*")):
-                (folder / file.relative_to(local).as_posix()).upload(file)
-            seals.write(self.config, folder, seals.of_listing(folder))
+        write_artifact(self.config, local, folder)
         run = f"run {self.nights}"
         self.executions, ids = self.record(node, inputs=inputs or {}, outputs={key: folder}, run=run, **more)
         assert self.executions == number
@@ -103,11 +91,7 @@ def make_nightly(
     monkeypatch.delenv("PENSTOCK_SETTINGS", raising=False)
 
     def make(root: str | None = None, *flags: str) -> Nightly:
-        home, state = root or str(tmp_path / "root"), str(tmp_path / "state") if root else None
-        config = run_config.make("image", data=".", root=home, state=state, flags=flags)
-        config.state.mkdir(parents=True)
-        with remote_root.held(config, wait=False, take_over=False):
-            pass  # notes whose state the folder is, as the first run does
+        config = new_config(tmp_path, root, flags)
         return Nightly(config, open_metadata(config.state / "metadata.db"), tmp_path / "scratch")
 
     return make

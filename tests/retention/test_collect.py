@@ -2,19 +2,26 @@
 
 import os
 import re
+import shutil
 import signal
 import subprocess
 import sys
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
+from typer.testing import CliRunner
 
 from components.errors import BadInput, Locked
 from components.serving import versions
 from components.storage import durable
 from components.storage.hashing import HashCache
+from pipelines import cli
+from pipelines import config as run_config
+from pipelines.journal import calls
+from pipelines.journal.calls import Origin
 from pipelines.operate import models
 from pipelines.operate.models import Wish
 from pipelines.orchestration.metadata import seals
@@ -151,6 +158,65 @@ def test_other_metadata(make_nightly: Callable[..., Any], tmp_path: Path) -> Non
         collect.collect(root.config)
 
     assert set(before) <= set(root.config.root.rglob("*"))
+
+
+def test_the_metadata_of_another_root(
+    make_nightly: Callable[..., Any], open_metadata: Callable[[Path], Any], tmp_path: Path
+) -> None:
+    """B14: that it has an artifact with the number of the live model is not enough."""
+    root = make_nightly(None, *FLAGS)
+    root.night()
+    root.config.metadata.rename(tmp_path / "lost.db")
+    record = open_metadata(root.config.metadata)
+    for number in range(root.pointer.live.model.artifact + 1):
+        record("StatisticsGen", outputs={"statistics": root.config.root / "StatisticsGen" / "statistics" / str(number)})
+    with pytest.raises(BadInput, match="does not know the live model"):
+        collect.collect(root.config)
+
+
+def test_a_root_that_was_copied(make_nightly: Callable[..., Any], tmp_path: Path) -> None:
+    """B14: its live.json names the versions of the other root, which stay."""
+    root = make_nightly(None, *FLAGS)
+    for _ in range(5):
+        root.night()
+    shutil.copytree(root.config.root, tmp_path / "copy")
+    before = versions.complete(root.config.serving)
+    collect.collect(run_config.make("image", data=".", root=str(tmp_path / "copy"), flags=FLAGS))
+
+    assert versions.complete(root.config.serving) == before == [1, 2, 3, 4, 5]
+
+
+def test_all_pipelines_of_a_folder(
+    make_nightly: Callable[..., Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A run in one root keeps no other from being collected; each has its own metadata, not that of the environment."""
+    monkeypatch.setenv("PENSTOCK_METADATA", "mysql://user@127.0.0.1:1/elsewhere")
+    root = make_nightly(None, *FLAGS)
+    root = replace(root, config=replace(root.config, server=None))
+    for _ in range(5):
+        root.night()
+    busy = replace(root.config, root=tmp_path / "busy", state=tmp_path / "busy")
+    for each in (busy, root.config):
+        with calls.opened(each, Origin("R")) as call:
+            call.end(0, "")
+    with lock.hold(busy.notes):
+        done = CliRunner().invoke(cli.app, ["gc", "--root", str(tmp_path)])
+
+    assert (done.exit_code, len(folders(root, "Trainer"))) == (75, 2)
+    assert "image in " in done.output
+    assert "busy is in use: by pid" in done.output
+
+
+def test_a_pipeline_with_a_webhook(make_nightly: Callable[..., Any], tmp_path: Path) -> None:
+    """The journal has no address of it, and `penstock gc` without a task needs none."""
+    root = make_nightly(None, *FLAGS, "notify.webhook=https://host/T0K3N")
+    for _ in range(5):
+        root.night()
+    with calls.opened(root.config, Origin("R")) as call:
+        call.end(0, "")
+    done = CliRunner().invoke(cli.app, ["gc", "--root", str(tmp_path)])
+
+    assert (done.exit_code, len(folders(root, "Trainer"))) == (0, 2), done.output
 
 
 def test_a_schedule_may_leave_it_to_people(make_nightly: Callable[..., Any]) -> None:

@@ -6,7 +6,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from components.serving.live import LiveModel, LivePointer, Move, follow
-from pipelines.orchestration.metadata.history import History, Step
+from pipelines.orchestration.metadata.history import History, PastExecution
 from pipelines.retention.needed import needed
 
 KEPT_RUNS = 3
@@ -20,7 +20,7 @@ NIGHTS = st.lists(
 class Nights:
     """A pipeline that is retrained every night, as the metadata and live.json record it."""
 
-    steps: list[Step] = field(default_factory=list)
+    executions: list[PastExecution] = field(default_factory=list)
     runs: list[frozenset[int]] = field(default_factory=list)
     live: dict[int, str] = field(default_factory=dict)
     pointer: LivePointer | None = None
@@ -33,12 +33,14 @@ class Nights:
     schema: int = 0
     highest: int = 0
 
-    def step(self, node: str, inputs: dict[str, int], *outputs: str, state: str = "COMPLETE") -> list[int]:
+    def execution(self, node: str, inputs: dict[str, int], *outputs: str, state: str = "COMPLETE") -> list[int]:
         """Records an execution; returns the ids of what it wrote."""
-        number, written = len(self.steps) + 1, [self.highest + place + 1 for place in range(len(outputs))]
+        number, written = len(self.executions) + 1, [self.highest + place + 1 for place in range(len(outputs))]
         self.live.update({artifact: f"/root/{node}/{artifact}" for artifact in written})
         self.highest += len(outputs)
-        self.steps.append(Step(number, node, state, tuple(inputs.items()), tuple(zip(outputs, written, strict=True))))
+        self.executions.append(
+            PastExecution(number, node, state, tuple(inputs.items()), tuple(zip(outputs, written, strict=True)))
+        )
         return written
 
     def night(self, outcome: str) -> None:
@@ -48,30 +50,32 @@ class Nights:
             return
         if outcome == "nothing due":
             return
-        begun = len(self.steps)
+        begun = len(self.executions)
         if outcome != "same data" or not self.data:
             self.data += 1
-        (examples,) = self.step("Ingest", {}, "examples")
+        (examples,) = self.execution("Ingest", {}, "examples")
         if not self.schema:
-            (self.schema,) = self.step("Schema", {}, "schema")
-        (statistics,) = self.step("StatisticsGen", {"examples": examples, "schema": self.schema}, "statistics")
+            (self.schema,) = self.execution("Schema", {}, "schema")
+        (statistics,) = self.execution("StatisticsGen", {"examples": examples, "schema": self.schema}, "statistics")
         if outcome != "failed":
             self._train(outcome, examples, statistics)
-        self.runs.insert(0, frozenset(range(begun + 1, len(self.steps) + 1)))
+        self.runs.insert(0, frozenset(range(begun + 1, len(self.executions) + 1)))
 
     def _train(self, outcome: str, examples: int, statistics: int) -> None:
         digest = f"data {self.data}"
-        (graph,) = self.step("Transform", {"examples": examples, "schema": self.schema}, "transform_graph")
+        (graph,) = self.execution("Transform", {"examples": examples, "schema": self.schema}, "transform_graph")
         base = self.first(self.pointer.bases(digest) if self.pointer else [])
         bases = {"base_model": base} if base and self.is_warm else {}
-        model, log = self.step("Trainer", {"examples": examples, "transform_graph": graph, **bases}, "model", "run")
+        model, log = self.execution(
+            "Trainer", {"examples": examples, "transform_graph": graph, **bases}, "model", "run"
+        )
         self.candidate = model
         self.models[model] = LiveModel(model, "", data_digest=digest)
         self.made[model] = {examples, statistics, graph, model, log, self.schema}
         baseline = self.first(self.pointer.baselines(model) if self.pointer else [])
         baselines = {"baseline_model": baseline} if baseline else {}
-        (blessing,) = self.step("Evaluator", {"examples": examples, "model": model, **baselines}, "blessing")
-        (pushed,) = self.step("Pusher", {"model": model, "model_blessing": blessing}, "pushed_model")
+        (blessing,) = self.execution("Evaluator", {"examples": examples, "model": model, **baselines}, "blessing")
+        (pushed,) = self.execution("Pusher", {"model": model, "model_blessing": blessing}, "pushed_model")
         self.judged[model] = {blessing, pushed}
         if outcome != "not better":
             self._push(Move("push", "", "", "", "", self.models[model]))
@@ -103,7 +107,7 @@ class Nights:
 
     def collect(self) -> set[int]:
         """Deletes what is not needed, and returns what is kept."""
-        history = History(tuple(reversed(self.steps)), tuple(self.runs), self.live)
+        history = History(tuple(reversed(self.executions)), tuple(self.runs), self.live)
         kept = needed(history, self.pointer, KEPT_RUNS)
         self.live = {artifact: uri for artifact, uri in self.live.items() if artifact in kept}
         return kept
@@ -166,8 +170,8 @@ def test_failed_runs_do_not_displace_good_ones() -> None:
 def replace_states(nights: Nights, count: int) -> set[int]:
     """Adds runs whose only execution failed; returns what is kept."""
     for _ in range(count):
-        nights.step("Ingest", {}, state="FAILED")
-        nights.runs.insert(0, frozenset([len(nights.steps)]))
+        nights.execution("Ingest", {}, state="FAILED")
+        nights.runs.insert(0, frozenset([len(nights.executions)]))
     return nights.collect()
 
 
@@ -176,8 +180,8 @@ def test_what_a_run_found_up_to_date_is_kept() -> None:
     nights = Nights()
     for _ in range(10):
         nights.night("not better")
-    old = next(step for step in nights.steps if step.node == "Trainer")
-    history = History(tuple(reversed(nights.steps)), tuple(nights.runs), nights.live)
+    old = next(each for each in nights.executions if each.node == "Trainer")
+    history = History(tuple(reversed(nights.executions)), tuple(nights.runs), nights.live)
     model = dict(old.outputs)["model"]
 
     assert model not in needed(history, None, KEPT_RUNS)

@@ -7,6 +7,7 @@ import shutil
 import subprocess
 from collections.abc import Callable
 from datetime import datetime
+from itertools import islice
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -24,6 +25,12 @@ from pipelines.schedule.export import kubernetes as cron_job
 from pipelines.schedule.schedule import PipelineSchedule
 
 Nightly = Callable[..., PipelineSchedule]
+EXPORTS: tuple[Callable[[PipelineSchedule], Any], ...] = (
+    systemd.export,
+    crontab.export,
+    lambda schedule: cron_job.export(schedule, "image", "", "/data"),
+    lambda schedule: airflow.export(schedule, Settings()),
+)
 NASTY = ("--data", "/d/a b/%Y {{ x }} $HOME $(id) 'q' \"w\" \\n {SPAN}/*.csv", "--root", "/r")
 
 
@@ -105,6 +112,62 @@ def test_a_crontab_line_starts_the_command(nasty: PipelineSchedule, tmp_path: Pa
     assert printed == [nasty.folder, *words(nasty)]
 
 
+@pytest.mark.parametrize("export", EXPORTS, ids=["systemd", "cron", "kubernetes", "airflow"])
+@pytest.mark.parametrize("character", ["\n", "\r", "\x85", "\u2028", "\udcff"], ids=ascii)
+def test_a_text_of_two_lines_is_rejected(
+    character: str, export: Callable[[PipelineSchedule], Any], nightly: Nightly
+) -> None:
+    """In an argument, and in the folder: a second line would be a command of its own."""
+    text = f"/d/a{character}ExecStartPre=/bin/true"
+    for schedule in (nightly(folder=text), nightly(arguments=("--data", text, "--root", "/r"))):
+        with pytest.raises(SettingsError, match="has a line break or another control character"):
+            export(schedule)
+
+
+@pytest.mark.parametrize(
+    ("expression", "expected"),
+    [
+        ("0 3 * * *", "0 3 * * *"),
+        ("*/30 1-5 * jan-mar 7", "*/30 1-5 * jan-mar 0"),
+        ("0 0 * * fri-sun", "0 0 * * 0,5,6"),
+        ("0 0 13 * 5-7", "0 0 13 * 0,5,6"),
+        ("0 0 1-31 * mon", "0 0 * * *"),
+        ("0 0 13 * 0-6", "0 0 * * *"),
+        ("0 0 13 * */1", "0 0 13 * *"),
+        ("0 0 * * */2", "0 0 * * 0,2,4,6"),
+        ("0 0 */10 * *", "0 0 */10 * *"),
+    ],
+)
+def test_an_expression_for_other_crons(expression: str, expected: str, nightly: Nightly) -> None:
+    """Kubernetes knows no 7 and no range that ends with Sunday, and none of them reads a full range as we do."""
+    schedule = nightly(rule=f"cron {expression}")
+    (manifest,), (line,) = cron_job.export(schedule, "image", "", "/data"), crontab.export(schedule)
+    written, start = cron.parse(expected), datetime(2026, 1, 1)  # noqa: DTZ001 - the clock of the wall
+
+    assert yaml.safe_load(manifest.content)["spec"]["schedule"] == expected
+    assert line.content.splitlines()[-1].startswith(f"{expected} cd ")
+    assert list(islice(cron.local_times(written, start), 9)) == list(
+        islice(cron.local_times(cron.parse(expression), start), 9)
+    )
+
+
+def test_days_that_must_match_both_fields(nightly: Nightly) -> None:
+    """A star with a step joins the days in cron, and separates them in Kubernetes and Airflow."""
+    schedule = nightly(rule="cron 0 0 */10 * 0")
+
+    assert crontab.export(schedule)[0].content.splitlines()[-1].startswith("0 0 */10 * 0 cd ")
+    for export in EXPORTS[2:]:
+        with pytest.raises(SettingsError, match=r"the days of '0 0 \*/10 \* 0' must match both fields"):
+            export(schedule)
+
+
+def test_a_name_that_is_cut_is_one(nightly: Nightly) -> None:
+    """Kubernetes rejects names that end with a hyphen."""
+    (file,) = cron_job.export(nightly(name=f"{'a' * 42}-bcd"), "image", "", "/data")
+
+    assert yaml.safe_load(file.content)["metadata"]["name"] == f"penstock-{'a' * 42}"
+
+
 @pytest.mark.parametrize(("every", "expected"), [("15m", "*/15 * * * *"), ("6h", "0 */6 * * *"), ("1d", "0 0 * * *")])
 def test_an_interval_as_a_cron_expression(every: str, expected: str, nightly: Nightly) -> None:
     """If it divides an hour or a day."""
@@ -140,7 +203,7 @@ def test_the_cron_job_is_one(nasty: PipelineSchedule) -> None:
 def test_a_job_is_no_failure_if_the_model_is_not_better(
     code: int, expected: int, nightly: Nightly, tmp_path: Path
 ) -> None:
-    """The script of the container ends with 0 for what a person need not look at."""
+    """The script of the container ends with 0 for what needs no person."""
     (tmp_path / "penstock").write_text(f"#!/bin/sh\nexit {code}\n")
     (tmp_path / "penstock").chmod(0o755)
     (file,) = cron_job.export(nightly(), "image", "", "/data")
@@ -169,3 +232,10 @@ def test_the_dag_file_starts_the_command(rule: str, nightly: Nightly) -> None:
     assert first[1:8] == ["retrain", "--at", "2026-03-29T03:00:00", "--run-id", "manual__1", "--to", "Ingest"]
     assert "--to" not in last
     assert last[-len(NASTY) :] == list(NASTY)
+
+
+def test_the_dag_file_is_indented_as_a_person_would(nightly: Nightly) -> None:
+    """Lists that are longer than a line go on below their first word."""
+    (file,) = airflow.export(nightly(arguments=("tabular", "--root", "/srv/" + "r" * 90)), Settings())
+
+    assert not [line for line in file.content.splitlines() if line.startswith(" " * 20)]

@@ -2,6 +2,10 @@
 
 import contextlib
 import multiprocessing
+import signal
+import sqlite3
+import subprocess
+import sys
 from collections.abc import Callable
 from datetime import datetime, timedelta
 from pathlib import Path
@@ -11,11 +15,23 @@ import pytest
 from components.errors import DiskFull, PenstockError, SettingsError
 from pipelines.schedule import policy
 from pipelines.schedule.ledger import ScheduleLedger
-from pipelines.schedule.policy import Decision, TickRecord
+from pipelines.schedule.policy import TickDecision, TickRecord
 from pipelines.schedule.schedule import PipelineSchedule
 
 At = Callable[[str], datetime]
 Nightly = Callable[..., PipelineSchedule]
+# Changes more than fits into its memory, so that the file has a part of it, and is killed before it commits.
+_KILLED_WRITER = """
+import os, sqlite3, sys
+db = sqlite3.connect(sys.argv[1], isolation_level=None)
+db.execute("PRAGMA cache_size = 1")
+db.execute("BEGIN IMMEDIATE")
+db.execute("DELETE FROM schedules")
+row = "'', '', 'skipped', '', NULL, NULL, NULL, NULL, 0, '', '', ''"
+for key in range(2000):
+    db.execute(f"INSERT INTO ticks VALUES ('x', ?, {row})", (str(key) * 50,))
+os.kill(os.getpid(), 9)
+"""
 
 
 def decide(ledger: ScheduleLedger, now: datetime, owner: str = "me") -> list[TickRecord]:
@@ -24,7 +40,7 @@ def decide(ledger: ScheduleLedger, now: datetime, owner: str = "me") -> list[Tic
 
 
 def test_a_schedule_is_kept(ledger: ScheduleLedger, nightly: Nightly) -> None:
-    """Whole, readable by its owner only; a second one of its name needs to be wanted."""
+    """Whole, readable by its owner only; a second one of its name is rejected unless it is asked for."""
     ledger.put(nightly(), new=True)
     with pytest.raises(SettingsError, match="pipeline sales has a schedule; replace it with --replace"):
         ledger.put(nightly(overlap="queue"), new=True)
@@ -85,13 +101,47 @@ def test_old_ticks_are_pruned(ledger: ScheduleLedger, nightly: Nightly, at: At) 
     """A ledger does not grow for ever."""
     ledger.put(nightly(rule="every 1m", since=at("2026-03-01")))
     decided = [
-        Decision(tick, "missed", "") for tick in nightly(rule="every 1m").timetable.first(1500, at("2026-03-01"))
+        TickDecision(tick, "missed", "") for tick in nightly(rule="every 1m").timetable.first(1500, at("2026-03-01"))
     ]
     ledger.decide("sales", at("2026-03-03"), "me", lambda *_: decided)
 
     kept = ledger.ticks("sales", 5000)
 
     assert [each.tick for each in kept] == [each.tick for each in decided][-policy.LOOK_BACK - 1 :]
+
+
+def test_a_clock_that_was_far_ahead_repeats_nothing(ledger: ScheduleLedger, nightly: Nightly, at: At) -> None:
+    """C3: thousands of ticks of a false future hide neither the ticks of the present nor their run."""
+    ledger.put(nightly(since=at("2026-03-08"), catch_up="none"))
+    ahead = decide(ledger, at("2036-03-01"))
+    started = decide(ledger, at("2026-03-09T02:00:05"))
+    again = [decide(ledger, at(f"2026-03-09T02:00:{second}")) for second in (10, 20)]
+    ledger.change(started[-1], state="pushed")
+
+    assert len(ahead) == policy.LOOK_BACK
+    assert [each.state for each in started] == ["missed", "running"]
+    assert again == [[], []]
+    assert [each.state for each in decide(ledger, at("2026-03-10T02:00:05"))] == ["running"]
+
+
+def test_a_run_longer_than_the_ledger_looks_back(ledger: ScheduleLedger, nightly: Nightly, at: At) -> None:
+    """C1: a run that outlasts a thousand ticks is still the one that goes on."""
+    ledger.put(nightly(rule="every 1m", since=at("2026-03-01")))
+    decide(ledger, at("2026-03-01T00:01"))
+    for hour in range(1, 20):
+        decide(ledger, at("2026-03-01") + timedelta(hours=hour))
+
+    assert [each.state for each in ledger.open_ticks()] == ["running"]
+
+
+def test_a_writer_that_is_killed(ledger: ScheduleLedger, nightly: Nightly) -> None:
+    """Its half-written change is undone by the next process that reads: the ledger needs no repair by hand."""
+    ledger.put(nightly())
+    done = subprocess.run([sys.executable, "-c", _KILLED_WRITER, str(ledger.file)], check=False)
+    has_journal = ledger.file.with_name("schedule.db-journal").exists()
+
+    assert (done.returncode, has_journal) == (-signal.SIGKILL, True)
+    assert ledger.schedules() == [nightly()]
 
 
 def test_a_removed_schedule_leaves_nothing(ledger: ScheduleLedger, nightly: Nightly, at: At) -> None:
@@ -112,6 +162,17 @@ def test_a_damaged_file_is_named(content: bytes, ledger: ScheduleLedger) -> None
     ledger.file.write_bytes(content)
 
     with pytest.raises(PenstockError, match=r"schedule\.db: "):
+        ledger.schedules()
+
+
+def test_a_schedule_of_another_version_is_named(ledger: ScheduleLedger, nightly: Nightly) -> None:
+    """One root of many: the scheduler says so, and goes on with the others."""
+    ledger.put(nightly())
+    with contextlib.closing(sqlite3.connect(ledger.file)) as db:
+        db.execute("""UPDATE schedules SET fields = '{"name": "sales", "more": 1, "since": "", "resumed": ""}'""")
+        db.commit()
+
+    with pytest.raises(PenstockError, match=r"schedule\.db: .* a schedule has unknown fields; restore the file"):
         ledger.schedules()
 
 

@@ -73,7 +73,7 @@ def test_the_scheduler_was_down(
 
 
 def test_a_tick_that_is_due_now_is_newer_than_those_that_were_missed(nightly: Nightly, tick: MakeTick, at: At) -> None:
-    """C2: without catching up, the one that is due at this moment runs all the same."""
+    """C2: without catching up, the one that is due at this moment still runs."""
     states = {10: "missed", 11: "missed", 12: "running"}
 
     assert decided(nightly(catch_up="none"), [tick(9, "pushed")], at("2026-03-12T02:00:10")) == states

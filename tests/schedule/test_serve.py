@@ -12,13 +12,15 @@ from typing import Any
 
 import pytest
 
-from components.errors import DiskFull, Locked
+from components.errors import DiskFull, Locked, PenstockError
 from pipelines.schedule import processes, view
 from pipelines.schedule.ledger import ScheduleLedger
+from pipelines.schedule.outcome import result_of
 from pipelines.schedule.policy import TickRecord
 from pipelines.schedule.processes import Child, RetrainCommand
 from pipelines.schedule.schedule import PipelineSchedule
 from pipelines.schedule.serve import Scheduler
+from tests.schedule.fake_clock import FakeClock
 
 At = Callable[[str], datetime]
 Nightly = Callable[..., PipelineSchedule]
@@ -27,24 +29,8 @@ NEXT = timedelta(days=1)
 
 
 @dataclass
-class FakeClock:
-    """A clock that only tests move."""
-
-    time: datetime
-    stopped_by: int = 0
-
-    def now(self) -> datetime:
-        """Returns the time."""
-        return self.time
-
-    def sleep(self, seconds: float) -> None:
-        """Moves on."""
-        self.time += timedelta(seconds=seconds)
-
-
-@dataclass
 class Retrainings:
-    """Starts small processes in place of retrainings; each prints a line and ends with a code when it is told."""
+    """Starts small processes in place of retrainings; each prints a line and ends with a code on request."""
 
     home: Path
     line: str = PUSHED
@@ -95,13 +81,13 @@ class Bench:
     runs: Retrainings
     clock: FakeClock
     said: list[str] = field(default_factory=list)
-    told: list[str] = field(default_factory=list)
+    notified: list[str] = field(default_factory=list)
 
     def scheduler(self, **more: Any) -> Scheduler:
         """Returns a new scheduler."""
         folder = self.ledger.file.parent
-        tell = lambda _, record: self.told.append(record.state)  # noqa: E731 - one line
-        return Scheduler(lambda: [folder], self.clock, self.said.append, start=self.runs.start, notify=tell, **more)
+        notify = lambda _, record: self.notified.append(record.state)  # noqa: E731 - one line
+        return Scheduler(lambda: [folder], self.clock, self.said.append, start=self.runs.start, notify=notify, **more)
 
     def states(self) -> list[str]:
         """Returns the states of all ticks."""
@@ -120,7 +106,7 @@ def bench(ledger: ScheduleLedger, runs: Retrainings, nightly: Nightly, at: At) -
 
 
 def test_a_tick_is_a_retraining_at_its_time(bench: Bench, at: At) -> None:
-    """C4: it is started once however often the scheduler looks; its end is in the ledger, and is told."""
+    """C4: it is started once however often the scheduler looks; its end is in the ledger, and is notified."""
     scheduler = bench.scheduler()
     wakes = [scheduler.step(), scheduler.step()]
     running = bench.newest()
@@ -134,7 +120,7 @@ def test_a_tick_is_a_retraining_at_its_time(bench: Bench, at: At) -> None:
         "tabular", "--data", "d/{SPAN}",
     )  # fmt: skip
     assert (running.state, bench.newest().state, bench.newest().reason) == ("running", "pushed", PUSHED)
-    assert (bench.newest().exit_code, bench.newest().ended, bench.told) == (0, bench.clock.time, ["pushed"])
+    assert (bench.newest().exit_code, bench.newest().ended, bench.notified) == (0, bench.clock.time, ["pushed"])
 
 
 @pytest.mark.parametrize(
@@ -290,6 +276,75 @@ def test_a_folder_that_is_gone(bench: Bench, nightly: Nightly, at: At) -> None:
     assert (bench.newest().state, "/nowhere" in bench.newest().reason) == ("failed", True)
 
 
+@pytest.mark.parametrize("gone", ["schedule", "file"])
+def test_a_schedule_that_is_removed_during_its_run(gone: str, bench: Bench, tmp_path: Path, nightly: Nightly) -> None:
+    """The run goes on and has its place; after it, ticks of other pipelines are started."""
+    other = ScheduleLedger(tmp_path / "other" / ".penstock")
+    other.put(nightly(name="stock", since=bench.ledger.find("sales").since))
+    folders = [bench.ledger.file.parent, other.file.parent]
+    scheduler = Scheduler(lambda: folders, bench.clock, bench.said.append, start=bench.runs.start)
+    scheduler.step()
+    if gone == "schedule":
+        bench.ledger.remove("sales")
+    else:
+        folders.pop(0)
+    scheduler.step()
+    during = [each.state for each in other.ticks("stock")]
+    bench.runs.finish()
+    scheduler.step()
+
+    assert (during, [each.state for each in other.ticks("stock")]) == (["queued"], ["running"])
+
+
+def test_roots_take_turns(bench: Bench, tmp_path: Path, nightly: Nightly) -> None:
+    """A root whose runs take longer than its interval, and wait in a queue, leaves room for another one."""
+    other = ScheduleLedger(tmp_path / "other" / ".penstock")
+    for ledger in (bench.ledger, other):
+        ledger.put(nightly(since=bench.ledger.find("sales").since, overlap="queue"))
+    folders = [bench.ledger.file.parent, other.file.parent]
+    scheduler, running = Scheduler(lambda: folders, bench.clock, bench.said.append, start=bench.runs.start), []
+    for _ in range(4):
+        scheduler.step()
+        bench.clock.time += NEXT
+        running += [
+            ledger for ledger in (bench.ledger, other) for each in ledger.open_ticks() if each.state == "running"
+        ]
+        bench.runs.finish()
+
+    assert running == [bench.ledger, other] * 2
+
+
+def test_a_run_by_hand_whose_schedule_is_removed(bench: Bench) -> None:
+    """It is waited for, and the error says where its result is."""
+
+    def start(command: RetrainCommand) -> Child:
+        bench.ledger.remove("sales")
+        child = bench.runs.start(command)
+        bench.runs.finish()
+        return child
+
+    scheduler = Scheduler(lambda: [bench.ledger.file.parent], bench.clock, bench.said.append, start=start)
+    with pytest.raises(PenstockError, match="its schedule was removed while the tick ran"):
+        scheduler.run_by_hand(bench.ledger, "sales")
+
+
+def test_a_root_that_cannot_be_read_keeps_no_run_alive(bench: Bench) -> None:
+    """A scheduler that is stopped stops its runs also if it can no longer read their ledger."""
+    scheduler = bench.scheduler()
+    scheduler.step()
+    bench.ledger.file.write_bytes(b"not a database")
+    scheduler.stop()
+
+    assert bench.runs.children[0].wait(60) == -signal.SIGTERM
+    assert any("the schedules cannot be read" in line for line in bench.said)
+
+
+def test_every_signal_is_an_end() -> None:
+    """A real-time signal has no name."""
+    assert result_of(-signal.SIGKILL, ()).reason == "its process was killed by SIGKILL"
+    assert result_of(-40, ()).reason == "its process was killed by signal 40"
+
+
 def test_a_run_by_hand_is_waited_for(bench: Bench, at: At) -> None:
     """A real retraining, which finds no data: its tick is in the ledger, and the schedule's own ticks are as before."""
     bench.clock.time = at("2026-03-09T01:00")
@@ -306,7 +361,7 @@ def test_a_run_by_hand_is_waited_for(bench: Bench, at: At) -> None:
 
 
 def test_others_see_what_is_due_and_late(bench: Bench) -> None:
-    """The read-only view: what runs, what comes, and ticks that nobody looks at."""
+    """The read-only view: what runs, what comes, and ticks that no scheduler handles."""
     bench.clock.time += timedelta(minutes=3)
     (late,) = view.read(bench.ledger.file.parent, bench.clock.time)
     scheduler = bench.scheduler()

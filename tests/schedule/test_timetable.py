@@ -55,7 +55,7 @@ def test_intervals_are_counted_in_real_time(at: At) -> None:
 
 
 def test_the_newest_ticks_are_found_from_the_end(at: At) -> None:
-    """A scheduler that was down for 60 years does not look at each of 30 million minutes."""
+    """A scheduler that was down for 60 years does not check each of 30 million minutes."""
     table = Timetable(cron.parse("* * * * *"), time_zone("UTC"), at("1966-01-01"))
 
     found = table.newest(3, at("1966-01-01"), at("2026-01-01T00:00:30"))

@@ -188,12 +188,12 @@ def artifact(kind: type[Artifact], uri: Path) -> Any:
 
 
 @pytest.fixture
-def execute(tmp_path: Path, model: Path, serving: Path) -> Callable[[bool], Any]:
+def execute(tmp_path: Path, model: Path, serving: Path) -> Callable[..., Any]:
     """Runs the executor as TFX does, on a blessed or an unblessed model; returns the PushedModel."""
     shutil.copytree(model, tmp_path / "trained" / "Format-Serving")
     custom = {"pipeline": "image", "metadata": "some.db", "root": str(tmp_path)}
 
-    def do(blessed: bool) -> Any:
+    def do(blessed: bool, **more: Any) -> Any:
         blessing = artifact(standard_artifacts.ModelBlessing, tmp_path / "blessing")
         blessing.set_int_custom_property("blessed", int(blessed))
         trained = artifact(standard_artifacts.Model, tmp_path / "trained")
@@ -206,7 +206,7 @@ def execute(tmp_path: Path, model: Path, serving: Path) -> Callable[[bool], Any]
             {"pushed_model": [pushed]},
             {
                 "push_destination": proto_utils.proto_to_json(destination),
-                "custom_config": orjson.dumps(custom).decode(),
+                "custom_config": orjson.dumps({**custom, **more}).decode(),
             },
         )
         return pushed
@@ -249,6 +249,20 @@ class TestExecutor:
             0, str(tmp_path / "trained"), versions_of.digest_of(tmp_path / "trained" / "Format-Serving"),
             "data", ("s00003", "s00004"), "monday",
         )  # fmt: skip
+
+    def test_a_further_try_pushes_no_second_version(
+        self, execute: Callable[..., Any], serving: Path, tmp_path: Path
+    ) -> None:
+        """B10: what the try before has pushed is taken if it is whole, recorded or not; another run pushes again."""
+        execute(True)
+        (tmp_path / "live.json").unlink()
+        again = execute(True, highest_version_before=0)
+        (serving / "1" / "saved_model.pb").write_bytes(b"damaged")
+        third = execute(True, highest_version_before=0)
+        execute(True, highest_version_before=2)
+
+        assert [each.get_string_custom_property("pushed_version") for each in (again, third)] == ["1", "2"]
+        assert versions(serving) == ["1", "2", "3"]
 
     def test_a_model_that_was_withdrawn_is_not_pushed(
         self, execute: Callable[[bool], Any], model: Path, serving: Path, tmp_path: Path

@@ -136,7 +136,7 @@ def test_a_push_from_another_machine_is_left_alone(model: Path, serving: ObjectP
 
 @pytest.fixture
 def taken_for_dead(serving: ObjectPath, monkeypatch: pytest.MonkeyPatch) -> Callable[[str], None]:
-    """Another push looks at the first version, and takes its process for dead, after the upload of a file."""
+    """Another push reads the first version, and takes its process for dead, after the upload of a file."""
     upload = ObjectPath.upload
 
     def at(name: str) -> None:

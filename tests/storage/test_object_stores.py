@@ -134,4 +134,4 @@ class TestOutage:
             (home / "a").write_bytes(b"1")
 
         assert s3_server.environment["AWS_ENDPOINT_URL"] in str(away.value)
-        assert (away.value.errno, away.value.filename) == (errno.EIO, f"{home}/a")
+        assert (away.value.errno, away.value.filename) == (errno.ETIMEDOUT, f"{home}/a")

@@ -3,7 +3,6 @@
 from collections.abc import Callable
 from dataclasses import asdict, replace
 from datetime import datetime, timedelta, timezone
-from html.parser import HTMLParser
 from pathlib import Path
 from typing import Any
 
@@ -14,50 +13,13 @@ from components.serving import live
 from components.serving.live import LiveModel, LivePointer, Move
 from pipelines.journal.calls import Call
 from pipelines.schedule.ledger import ScheduleLedger
-from pipelines.schedule.policy import Decision
+from pipelines.schedule.policy import TickDecision
 from pipelines.schedule.schedule import PipelineSchedule
 from pipelines.ui import overview
 from pipelines.ui.overview import Overview
 
 EVIL = "</script><script>alert(1)</script><img src=x onerror=alert(1)>"
 NOW = datetime(2026, 11, 19, 12, tzinfo=timezone.utc)
-VOID = {"meta", "link", "br", "wbr", "img", "input", "hr"}
-
-
-class Page(HTMLParser):
-    """The elements and the visible text of a page; fails if an element is not closed."""
-
-    def __init__(self, html: str) -> None:
-        super().__init__()
-        self.elements: list[tuple[str, dict[str, str | None]]] = []
-        self.text = ""
-        self._open: list[str] = []
-        self.feed(html)
-        self.close()
-        assert self._open == []
-
-    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
-        """Collects an element."""
-        self.elements.append((tag, dict(attrs)))
-        if tag not in VOID:
-            self._open.append(tag)
-
-    def handle_startendtag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
-        """Collects an SVG element that closes itself."""
-        self.elements.append((tag, dict(attrs)))
-
-    def handle_endtag(self, tag: str) -> None:
-        """Checks that elements close in order."""
-        assert self._open.pop() == tag
-
-    def handle_data(self, data: str) -> None:
-        """Collects visible text."""
-        if not {"style", "script", "title"} & {*self._open}:
-            self.text += f"{data} "
-
-    def all(self, tag: str) -> list[dict[str, str | None]]:
-        """Returns the attributes of all elements of one kind."""
-        return [attributes for name, attributes in self.elements if name == tag]
 
 
 def call(day: int, **changes: Any) -> Call:
@@ -118,7 +80,7 @@ def write_schedule(root: Path, states: list[Any], reason: str = "") -> None:
             "customers",
             NOW,
             "",
-            lambda *_, tick=tick, state=state: [Decision(tick, state, reason)],
+            lambda *_, tick=tick, state=state: [TickDecision(tick, state, reason)],
         )
 
 

@@ -155,7 +155,7 @@ def test_the_order_of_the_tab_key(browser: Browser, page: str) -> None:
 
 
 def test_a_table_is_sorted_by_keyboard(browser: Browser, page: str) -> None:
-    """Enter on a header sorts by it, once more turns it around; a screen reader is told."""
+    """Enter on a header sorts by it, once more turns it around; a screen reader announces it."""
     browser.open(page)
     browser.run("document.querySelector('#runs th:nth-child(6) button').focus()")
     column = "[...document.querySelectorAll('#runs tbody tr')].map(row => row.cells[5].textContent)"
@@ -186,7 +186,7 @@ def test_two_runs_are_compared_by_keyboard(browser: Browser, page: str) -> None:
 
 
 def test_the_accessibility_tree(browser: Browser, page: str) -> None:
-    """Landmarks, headings, tables, pictures and lists have roles and names."""
+    """Landmarks, headings, tables, charts and lists have roles and names."""
     browser.open(page)
     tree = browser.tree()
 

@@ -14,7 +14,8 @@ PENSTOCK = Path(sys.executable).with_name("penstock")
 @pytest.mark.slow
 def test_it_serves_until_ctrl_c(root: Path) -> None:
     """The address is printed when it answers; Ctrl-C ends it with exit code 0."""
-    command = [str(PENSTOCK), "ui", str(root), "--port", "0"]
+    heard = ["env", "--default-signal=INT"]  # a shell's background job ignores Ctrl-C
+    command = [*heard, str(PENSTOCK), "ui", str(root), "--port", "0"]
     with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True) as started:
         assert started.stdout is not None
         url = started.stdout.readline().split()[0]

@@ -13,7 +13,8 @@ import pytest
 from pipelines.ui import pages
 from pipelines.ui.overview import Overview
 from pipelines.ui.site import FileLinks
-from tests.ui.conftest import EVIL, Page, call, write_calls, write_live, write_schedule
+from tests.report.html_page import Page
+from tests.ui.conftest import EVIL, call, write_calls, write_live, write_schedule
 
 Read = Callable[[], Overview]
 HUGE = "x" * 10_000_000
@@ -56,14 +57,14 @@ def test_a_pipeline(read: Read) -> None:
 
 
 def test_a_scheduler_that_does_not_run(root: Path, read: Read) -> None:
-    """Ticks that are due and that nobody has looked at are named."""
+    """Ticks that are due and that no scheduler has handled are named."""
     from pipelines.schedule.ledger import ScheduleLedger
 
     ledger = ScheduleLedger(root / "customers" / ".penstock")
     ledger.file.unlink()
     write_schedule(root / "customers", [])
 
-    assert "1 tick due since 19 Nov 2026, 03:00 UTC, and no scheduler has looked at them" in words(render(read)[1])
+    assert "1 tick due since 19 Nov 2026, 03:00 UTC, and no scheduler has handled them" in words(render(read)[1])
 
 
 def test_an_empty_folder(tmp_path: Path) -> None:

@@ -167,6 +167,22 @@ def test_connections_that_take_too_long(root: Path, monkeypatch: pytest.MonkeyPa
         assert slow.recv(100) == b""
 
 
+def test_a_page_that_takes_long_to_make(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The time of a connection is the client's: many pipelines are read for longer than that."""
+    monkeypatch.setattr(module, "_SECONDS", 0.0)
+
+    class SlowSite(Site):
+        def page(self, address: str) -> bytes | None:
+            made.service_actions()
+            return super().page(address)
+
+    with UiServer(SlowSite(root)) as made, socket.create_connection(("127.0.0.1", made.server_port)) as client:
+        client.sendall(f"GET / HTTP/1.1\r\nHost: 127.0.0.1:{made.server_port}\r\n\r\n".encode())
+        made.handle_request()
+
+        assert client.recv(12) == b"HTTP/1.0 200"
+
+
 def test_more_connections_than_there_is_room_for(server: UiServer) -> None:
     """D7: they are closed at once; when the others end, there is room again."""
     held = [socket.create_connection(("127.0.0.1", server.server_port)) for _ in range(MOST_CONNECTIONS)]

@@ -5,7 +5,8 @@ from urllib.parse import unquote
 
 from pipelines.ui import site
 from pipelines.ui.site import Site
-from tests.ui.conftest import Page, call, write_calls
+from tests.report.html_page import Page
+from tests.ui.conftest import call, write_calls
 
 
 def test_written_pages_need_no_server(root: Path, tmp_path: Path) -> None:

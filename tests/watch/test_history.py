@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from components.errors import SettingsError
+from components.storage import durable
 from pipelines import config as run_config
 from pipelines.config.metadata_server import Server
 from pipelines.journal import calls
@@ -53,6 +54,27 @@ def test_a_node_that_an_earlier_call_ran_is_not_cached(runs: Any) -> None:
     assert (run.state, run.exit_code, len(run.calls)) == ("gate stopped", 5, 2)
     assert states(run) == {"Ingest": "ran", "Schema": "ran", "Gate": "failed"}
     assert run.nodes[0].reason == "1"
+
+
+def test_a_run_of_many_calls_is_one_of_the_newest(runs: Any) -> None:
+    """Airflow starts a call per node: each of the newest runs has all its nodes, however few runs are asked for."""
+    nodes = ("Ingest", "Schema", "Trainer")
+    for run in ("a", "b", "c"):
+        for call, node in enumerate(nodes):
+            runs.executions(f"{run}~{call + 1}" if call else run, {node: "COMPLETE"})
+            runs.call(run)
+    found = history.runs(runs.pipeline, 2)
+
+    assert [(run.id, tuple(states(run))) for run in found] == [("c", nodes), ("b", nodes)]
+
+
+def test_a_file_that_is_being_written_is_no_run(runs: Any) -> None:
+    """Of a run that starts now, or was killed in that moment."""
+    runs.call("R")
+    durable.temporary_of(runs.pipeline.calls / "S.json").write_text("[")
+
+    assert [run.id for run in history.runs(runs.pipeline)] == ["R"]
+    assert [found[0].run for found in calls.newest_first(runs.pipeline.calls)] == ["R"]
 
 
 def test_a_call_with_nothing_due_leaves_a_run_succeeded(runs: Any) -> None:

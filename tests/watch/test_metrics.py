@@ -82,14 +82,14 @@ def test_a_setting_says_where_it_is_written(tmp_path: Path, setting: str, name: 
 
 
 def test_a_folder_that_is_missing_is_named(tmp_path: Path) -> None:
-    """Before the run, which would have nobody to tell it to at its end."""
+    """Before the run, at whose end it would be too late."""
     config = run_config.make("image", data=".", root=str(tmp_path), flags=[f"watch.metrics={tmp_path}/no/a.prom"])
     with pytest.raises(SettingsError, match="is no folder; create it"), metrics.updated(config):
         pytest.fail("the run began")
 
 
 def test_a_file_that_cannot_be_written_is_a_warning(runs: Any, tmp_path: Path, capfd: Any) -> None:
-    """The result of the run stands."""
+    """The result of the run does not change."""
     runs.call("a")
     (tmp_path / "gone").mkdir()
     config = run_config.make("image", data=".", root=str(runs.config.root), flags=[f"watch.metrics={tmp_path}/gone"])
@@ -97,3 +97,13 @@ def test_a_file_that_cannot_be_written_is_a_warning(runs: Any, tmp_path: Path, c
         (tmp_path / "gone").rmdir()
 
     assert "penstock-image.prom: cannot be written: No such file or directory" in capfd.readouterr().err
+
+
+def test_a_damaged_schedule_changes_no_result(runs: Any, capsys: pytest.CaptureFixture[str]) -> None:
+    """The metrics are not written, which is a warning: the run before has succeeded."""
+    with metrics.updated(runs.config):
+        runs.call("R")
+        (runs.config.notes / "schedule.db").write_bytes(b"not a database")
+
+    assert not metrics.file_of(runs.config).exists()
+    assert "metrics.prom: cannot be written" in "".join(capsys.readouterr())

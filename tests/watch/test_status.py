@@ -90,6 +90,24 @@ def test_the_worst_pipeline_decides_the_exit_code(make_runs: Callable[..., Any],
     ]
 
 
+def test_a_run_with_a_log_and_a_report_as_json(runs: Any) -> None:
+    """Their paths are texts, in every command that prints runs."""
+    runs.call("R")
+    runs.pipeline.logs.mkdir()
+    for kind in ("log", "html"):
+        (runs.pipeline.logs / f"R.{kind}").write_text(kind)
+    root = ("--root", str(runs.config.root), "--json")
+    found = [
+        orjson.loads(command("status", *root))[0]["last"],
+        orjson.loads(command("runs", "list", *root))[0],
+        orjson.loads(command("runs", "show", "R", *root)),
+    ]
+
+    assert {(each["log"], each["report"]) for each in found} == {
+        (str(runs.pipeline.logs / "R.log"), str(runs.pipeline.logs / "R.html"))
+    }
+
+
 def test_runs_of_all_pipelines_are_listed_newest_first(make_runs: Callable[..., Any], tmp_path: Path) -> None:
     """A run is found by its id among them; one that two pipelines have is asked for."""
     for folder, name, run in (("r/a", "x", "one"), ("r/b", "y", "two"), ("r/a", "x", "both"), ("r/b", "y", "both")):
@@ -143,6 +161,18 @@ def test_a_growing_log_is_followed_to_its_end(tmp_path: Path) -> None:
         return content is not None
 
     assert list(logs.follow(file, goes_on, lambda _: None)) == ["one\n", "two\n"]
+
+
+def test_a_character_that_is_cut_is_whole(tmp_path: Path) -> None:
+    """A writer may have written a part of it when the log is read."""
+    file, steps = tmp_path / "R.log", iter([b"caf\xc3", b"caf\xc3\xa9\n\xff", b""])
+
+    def goes_on() -> bool:
+        content = next(steps)
+        file.write_bytes(content or file.read_bytes())
+        return bool(content)
+
+    assert "".join(logs.follow(file, goes_on, lambda _: None)) == "café\n\N{REPLACEMENT CHARACTER}"
 
 
 def test_events_are_private_whole_lines_without_secrets(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -42,7 +42,7 @@ class Accumulator(Protocol):
 
 
 class Analysis(Protocol):
-    """What is fitted from some values; its `repr` tells it from other analyses."""
+    """What is fitted from some values; its `repr` distinguishes it from other analyses."""
 
     def start(self) -> Any:
         """Returns an accumulator without values."""

@@ -65,6 +65,8 @@ def opened(path: DataPath) -> Iterator[BinaryIO]:
                 yield stack.enter_context(path.open("rb"))
     except (EOFError, zlib.error, gzip.BadGzipFile) as error:
         raise bad_file(path, f"damaged or truncated gzip data ({error}); copy or compress it again") from error
+    except TimeoutError:  # the store is away: the file is not bad
+        raise
     except OSError as error:
         raise bad_file(
             path, f"cannot be read: {error.strerror}; check that the file exists and its permissions"

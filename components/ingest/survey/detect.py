@@ -141,7 +141,7 @@ def _sources_by_name(names: Iterable[str]) -> set[str | None]:
     rest, found = iter(names), set[str | None]()
     while block := list(islice(rest, _BLOCK)):
         suffixes = {name.rpartition(".")[2] for name in block}
-        # One of a few suffixes each, as a rule; a name without a dot, or with .gz, is looked at as a whole.
+        # One of a few suffixes each, as a rule; a name without a dot, or with .gz, is examined as a whole.
         tails = {f".{end}" for end in suffixes} if _all_have(block, suffixes) else set(map(_tail, block))
         found.update(map(_source_by_name, tails))
     return found

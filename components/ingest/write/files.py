@@ -234,6 +234,8 @@ def _content(data: DataPath, item: ListedFile) -> tuple[bytes, str]:
         content, stat = (
             _read_local(name, item.size) if isinstance(data, Path) else _read_remote(data / item.file.path, item)
         )
+    except TimeoutError:  # the store is away: the file is not bad
+        raise
     except OSError as error:
         raise InputChangedError(f"{printable(name)}: cannot be read: {error.strerror}") from error
     same = bool(item.stat) and stat == item.stat and len(content) == item.size

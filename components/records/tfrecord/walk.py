@@ -1,6 +1,7 @@
 """Reads TFRecord files record by record in plain Python: counts them, and finds damaged ones.
 
 record_ends, count_records   from header to header, without reading the data
+records_at                   some of a stream, from header to header
 read_records                 a stream; a damaged header ends it, as nothing after it can be located
 intact_records               a whole content; after a damaged header the next intact record is searched for
 """
@@ -9,7 +10,7 @@ import contextlib
 import gzip
 import os
 import zlib
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import IO, NamedTuple
 
@@ -79,6 +80,21 @@ def record_ends(stream: "IO[bytes] | gzip.GzipFile", size: int | None) -> Iterat
         stream.seek(end - offset - HEADER.size, os.SEEK_CUR)
         offset = end
         yield end
+
+
+def records_at(stream: "IO[bytes] | gzip.GzipFile", wanted: Iterable[int]) -> Iterator[tuple[int, bytes]]:
+    """Yields index and data of the records with these indices, which ascend; compares the checksums of their data."""
+    at = offset = 0
+    for index in wanted:
+        while at <= index:
+            length = _length(stream.read(HEADER.size), offset)
+            if at < index:
+                stream.seek(length + FOOTER.size, os.SEEK_CUR)
+            at, offset = at + 1, offset + OVERHEAD + length
+        data, footer = stream.read(length), stream.read(FOOTER.size)
+        if not is_intact(data, footer):
+            raise Unreadable(f"record {index} is damaged, expected the data of its checksum")
+        yield index, data
 
 
 def read_records(

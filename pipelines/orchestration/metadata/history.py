@@ -15,7 +15,7 @@ Keyed = tuple[str, int]  # key of an input or output, and id of the artifact
 
 
 @dataclass(frozen=True)
-class Step:
+class PastExecution:
     """One execution, with its artifacts."""
 
     id: int
@@ -29,21 +29,21 @@ class Step:
 class History:
     """What the metadata knows about one pipeline."""
 
-    steps: tuple[Step, ...]  # newest first
+    executions: tuple[PastExecution, ...]  # newest first
     runs: tuple[frozenset[int], ...]  # ids of the executions of each run, newest first
     live: Mapping[int, str]  # URIs of the artifacts that are not deleted, by id
 
 
 def read(store: Store) -> History:
     """Returns the history of the pipeline of a store."""
-    steps = _steps(store)
-    ids = {artifact for step in steps for _, artifact in (*step.inputs, *step.outputs)}
+    executions = _executions(store)
+    ids = {artifact for execution in executions for _, artifact in (*execution.inputs, *execution.outputs)}
     artifacts = [each for part in _parts(sorted(ids)) for each in store.client.get_artifacts_by_id(part)]
     live = {each.id: each.uri for each in artifacts if each.state == pb.Artifact.LIVE}
-    return History(tuple(steps), tuple(_runs(store, {step.id for step in steps})), live)
+    return History(tuple(executions), tuple(_runs(store, {execution.id for execution in executions})), live)
 
 
-def _steps(store: Store) -> list[Step]:
+def _executions(store: Store) -> list[PastExecution]:
     known = {each.id: each for node in store.nodes() for each in store.executions(node)}
     inputs: dict[int, list[Keyed]] = {number: [] for number in known}
     outputs: dict[int, list[Keyed]] = {number: [] for number in known}
@@ -53,7 +53,7 @@ def _steps(store: Store) -> list[Step]:
             if found is not None:
                 found[event.execution_id].append((event.path.steps[0].key, event.artifact_id))
     return [
-        Step(number, known[number].node, known[number].state, tuple(inputs[number]), tuple(outputs[number]))
+        PastExecution(number, known[number].node, known[number].state, tuple(inputs[number]), tuple(outputs[number]))
         for number in sorted(known, reverse=True)
     ]
 
@@ -62,7 +62,7 @@ def _runs(store: Store, mine: set[int]) -> list[frozenset[int]]:
     """Returns the executions of each run, of all its calls, that with the newest execution first."""
     found: dict[str, set[int]] = {}
     for context in store.client.get_contexts_by_type("pipeline_run"):
-        executions = {each.id for each in store.client.get_executions_by_context(context.id)}
+        executions = {each.id for each in store.executions_in(context.id)}
         found.setdefault(run_id.of_context(context.name), set()).update(mine & executions)
     return sorted(map(frozenset, filter(None, found.values())), key=max, reverse=True)
 

@@ -24,13 +24,16 @@ from components.serving.live import LiveModel
 from components.storage.location import Location, location
 from pipelines.config import metadata_server
 from pipelines.config.metadata_server import Server
+from pipelines.journal import run_id
 
 FINGERPRINT = "fingerprint"
 LEDGER = "ledger"
 FACTS = "facts"
 SECONDS = "seconds"
+_PATIENCE = 30.0  # seconds for a writer of a SQLite file to end; MLMD has about the same when it opens one
 _ROOT_TYPE = "penstock.root"  # context type: one per pipeline of a shared database
 _DATABASE_TYPE = "penstock.database"  # context type: one per database
+_BY_ID = metadata_store.OrderByField.ID
 _OPEN = (pb.Execution.NEW, pb.Execution.RUNNING)
 
 
@@ -77,6 +80,13 @@ class Store:
         names = [context.name for context in self._store.get_contexts_by_type("node")]
         return [name.removeprefix(f"{self._pipeline}.") for name in names if name.startswith(f"{self._pipeline}.")]
 
+    def executions_in(self, context: int) -> list[Any]:
+        """Returns all executions of a context, oldest first, as MLMD has them.
+
+        By id: MLMD's own order is by milliseconds, and it loses executions of one millisecond that are on two pages.
+        """
+        return list(self._store.get_executions_by_context(context, metadata_store.ListOptions(order_by=_BY_ID)))
+
     def mark_deleted(self, ids: Iterable[int]) -> None:
         """Marks artifacts as deleted: from then on no run reuses them. Their files are deleted afterwards."""
         found = self._store.get_artifacts_by_id(sorted(ids))
@@ -95,27 +105,30 @@ class Store:
         return (execution for execution in self.executions(node) if execution.state == "COMPLETE")
 
     def by_run(self, newest: int | None = None) -> dict[str, list[Execution]]:
-        """Returns the executions of each run, oldest first, by the name of its pipeline_run context, newest run first.
+        """Returns the executions of each call of runs, oldest first, by the name of its pipeline_run context.
 
         Args:
-            newest: how many runs; None: all.
+            newest: how many runs, each with all its calls; None: all.
         """
         prefix = f"{self._pipeline}."
         contexts = [each for each in self._store.get_contexts_by_type("node") if each.name.startswith(prefix)]
         nodes = {
             execution.id: context.name.removeprefix(prefix)
             for context in contexts
-            for execution in self._store.get_executions_by_context(context.id)
+            for execution in self.executions_in(context.id)
         }
-        runs: dict[str, list[Execution]] = {}
+        found: dict[str, list[Execution]] = {}
+        runs: set[str] = set()
         # Of a server's database, also the runs of other pipelines.
         for context in sorted(self._store.get_contexts_by_type("pipeline_run"), key=lambda each: each.id, reverse=True):
-            found = [each for each in self._store.get_executions_by_context(context.id) if each.id in nodes]
-            if found:
-                runs[context.name] = [_execution(each, nodes[each.id]) for each in sorted(found, key=lambda e: e.id)]
-            if len(runs) == newest:
-                break
-        return runs
+            run = run_id.of_context(context.name)
+            if newest is not None and len(runs) >= newest and run not in runs:
+                continue  # older calls of a run may follow: Airflow starts one per node
+            mine = [each for each in self.executions_in(context.id) if each.id in nodes]
+            if mine:
+                runs.add(run)
+                found[context.name] = [_execution(each, nodes[each.id]) for each in mine]
+        return found
 
     def pipelines(self) -> list[str]:
         """Returns the names of all pipelines in the database."""
@@ -244,8 +257,7 @@ class Store:
 
     def _of_context(self, context_type: str, name: str) -> list[Any]:
         context = self._store.get_context_by_type_and_name(context_type, name)
-        found = self._store.get_executions_by_context(context.id) if context is not None else []
-        return sorted(found, key=lambda execution: execution.id, reverse=True)
+        return self.executions_in(context.id)[::-1] if context is not None else []
 
 
 def _is_complete(database: Path) -> bool:
@@ -257,15 +269,20 @@ def _is_complete(database: Path) -> bool:
     if not database.exists():
         return False
     try:
-        with closing(sqlite3.connect(f"{database.absolute().as_uri()}?mode=rw", uri=True)) as connection:
+        uri = f"{database.absolute().as_uri()}?mode=rw"
+        with closing(sqlite3.connect(uri, uri=True, timeout=_PATIENCE)) as connection:
             tables = connection.execute("SELECT name FROM sqlite_master WHERE name = 'Type'").fetchall()
             return bool(tables) and bool(connection.execute("SELECT id FROM Type WHERE name LIKE 'mlmd.%'").fetchall())
     except sqlite3.DatabaseError as error:
         if "locked" in str(error):
-            raise PenstockError(f"metadata {database}: in use by another process; run again after it ends") from error
+            raise _in_use(database) from error
         raise PenstockError(
             f"metadata {database}: cannot be read: {error}; restore the file, or choose another --root"
         ) from error
+
+
+def _in_use(database: Path) -> PenstockError:
+    return PenstockError(f"metadata {database}: in use by another process; run again after it ends")
 
 
 def _connect(database: Path | Server, read_only: bool) -> metadata_store.MetadataStore:
@@ -274,7 +291,12 @@ def _connect(database: Path | Server, read_only: bool) -> metadata_store.Metadat
         return _connect_to_server(database)
     if read_only and not _is_complete(database):
         return metadata_store.MetadataStore(pb.ConnectionConfig(fake_database=pb.FakeDatabaseConfig()))
-    return metadata_store.MetadataStore(metadata_server.connection(database, read_only=read_only))
+    try:
+        return metadata_store.MetadataStore(metadata_server.connection(database, read_only=read_only))
+    except RuntimeError as error:  # MLMD has waited for half a minute
+        if "Concurrent writes" in str(error):
+            raise _in_use(database) from error
+        raise
 
 
 def _connect_to_server(server: Server) -> metadata_store.MetadataStore:
@@ -282,7 +304,7 @@ def _connect_to_server(server: Server) -> metadata_store.MetadataStore:
         return metadata_store.MetadataStore(server.connection())
     except (errors.StatusError, RuntimeError) as error:  # its message may quote the connection
         reason = redact(" ".join(str(error).split()), [server.password] if server.password else []).rstrip(": ")
-        kind = SettingsError if server.answers() else BadInput  # MLMD does not tell which it is
+        kind = SettingsError if server.answers() else BadInput  # MLMD does not say which it is
         raise kind(
             f"metadata {server}: cannot be opened: {reason}; expected a server that is reachable from here, and an "
             f"existing database that {server.user} may create tables in; the password is read from "

@@ -22,6 +22,7 @@ REASONS = {  # errors that mean it
     errno.EFBIG: "file larger than this process may write (ulimit -f)",
 }
 _TEXTS = {**{os.strerror(code): text for code, text in REASONS.items()}, "disk is full": REASONS[errno.ENOSPC]}
+FULL = tuple(text for text in _TEXTS if text != os.strerror(errno.EFBIG))  # of a disk, not of a process
 _OF_DATA = (ValueError, TypeError, LookupError, PenstockError)  # their messages may quote data, never a disk's state
 _PATH = re.compile(r"(?<![\w.])/[^\s'\"<>;:,()\[\]]+")
 

@@ -47,7 +47,7 @@ def hold(notes: Path, *, wait: bool = False, place: Path | None = None, flag: st
 
 
 def identity_of(config: RunConfig) -> str:
-    """Returns what tells the root from all others, those of other machines included."""
+    """Returns what distinguishes the root from all others, those of other machines included."""
     return str(config.root) if config.store else f"{socket.gethostname()}:{config.root}"
 
 

@@ -112,7 +112,7 @@ def flags(engine: Engine, pipeline: str, node: str, packages: Sequence[Path] = (
         pipeline: name of the pipeline, for the job's name and its labels.
         node: id of the node.
         packages: wheels for the workers, Penstock's and the user's; not needed with `engine.image`.
-        suffix: of the job's name, which tells it from jobs of other roots.
+        suffix: of the job's name, which distinguishes it from jobs of other roots.
     """
     staging = engine.staging_location or f"{engine.temp_location.rstrip('/')}/staging"
     made = {

@@ -147,7 +147,7 @@ def is_needed(planned: "Plan") -> bool:
 
 
 def prepare_run(config: RunConfig, planned: "Plan", owner: str) -> Prepared:
-    """Checks the runner of a run, before its first node; `owner` tells its root from all others."""
+    """Checks the runner of a run, before its first node; `owner` distinguishes its root from all others."""
     engine = config.settings.engine
     modules = user_code.modules(config.task, config.settings) if engine.runner == "flink" else []
     packages = partial(dataflow.packages_of_run, config)

@@ -18,7 +18,7 @@ from typing import Any
 from apache_beam.runners.portability.portable_runner import JobServiceHandle, PortableRunner
 
 from components import errors, progress
-from components.errors import PenstockError
+from components.errors import JobFailed, PenstockError, WorkerLost
 from components.progress import Progress
 from components.training import interrupt
 from pipelines.engine import jobs
@@ -55,7 +55,7 @@ class FlinkRunner(PortableRunner):
         """
         super().__init__()
         flink = Flink(rest) if rest else None
-        self._watch = _Watch(job, node, flink, timeout_minutes * 60, jobs.Note(notes, rest, job))
+        self._monitor = _JobMonitor(job, node, flink, timeout_minutes * 60, jobs.Note(notes, rest, job))
 
     def run_pipeline(self, pipeline: Any, options: Any) -> Any:
         """Distributes the reads of a pipeline, and runs it."""
@@ -64,37 +64,37 @@ class FlinkRunner(PortableRunner):
 
     def create_job_service_handle(self, job_service: Any, options: Any) -> JobServiceHandle:
         """Returns a handle that notes when the job server is asked to start the job."""
-        watch = self._watch
+        monitor = self._monitor
 
         class Noting(JobServiceHandle):
             def run(self, preparation_id: str) -> Any:
-                watch.submit()
+                monitor.submit()
                 return super().run(preparation_id)
 
         return Noting(job_service, options)
 
     def run_portable_pipeline(self, pipeline: Any, options: Any) -> Any:
         """Submits the pipeline, and returns a result whose `wait_until_finish` watches the job."""
-        with self._watch.cancelling(), self._watch.explained():
-            return _Watched(super().run_portable_pipeline(pipeline, options), self._watch)
+        with self._monitor.cancelling(), self._monitor.explained():
+            return _Watched(super().run_portable_pipeline(pipeline, options), self._monitor)
 
 
 class _Watched:
     """A pipeline's result that is watched while somebody waits for it."""
 
-    def __init__(self, result: Any, watch: "_Watch") -> None:
-        self._result, self._watch = result, watch
+    def __init__(self, result: Any, monitor: "_JobMonitor") -> None:
+        self._result, self._monitor = result, monitor
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self._result, name)
 
     def wait_until_finish(self, duration: int | None = None) -> Any:
         del duration  # no caller sets it
-        with self._watch.cancelling(self._result):
-            return self._watch.wait(self._result)
+        with self._monitor.cancelling(self._result):
+            return self._monitor.wait(self._result)
 
 
-class _Watch:
+class _JobMonitor:
     """What is known about one job."""
 
     def __init__(
@@ -122,7 +122,7 @@ class _Watch:
         except BaseException as error:
             if self._submitted:
                 with interrupt.ignored():
-                    self._end(result, has_ended=isinstance(error, _JobFailed))
+                    self._end(result, has_ended=isinstance(error, JobFailed))
                     self._note.remove()
             raise
 
@@ -134,7 +134,7 @@ class _Watch:
         try:
             yield
         except grpc.FutureTimeoutError as error:  # no connection at all
-            raise PenstockError(
+            raise WorkerLost(
                 f"Beam's job server did not answer when the job of {self._node} was submitted; nothing was published. "
                 "Start the engine again (`penstock engine stop flink`, `penstock engine start flink`), and run again"
             ) from error
@@ -206,7 +206,7 @@ class _Watch:
     def _raise(self, error: BaseException) -> None:
         """Raises what ended the job: an error of ours, the last line of a worker's traceback, or what Beam says."""
         if _is_lost(error):
-            raise PenstockError(
+            raise WorkerLost(
                 f"Beam's job server stopped answering while {self._node} ran; the Flink job was cancelled and nothing "
                 "was published. Start the engine again (`penstock engine stop flink`, `penstock engine start flink`)"
             ) from error
@@ -220,7 +220,7 @@ class _Watch:
             raise errors.BadInput(
                 f"{self._node}: an object store refused a worker: {what}{_WORKERS_SETTINGS}"
             ) from error
-        raise _JobFailed(f"{self._node} failed on Flink (job {self._name}): {what}") from error
+        raise JobFailed(f"{self._node} failed on Flink (job {self._name}): {what}") from error
 
     @staticmethod
     def _raise_ours(text: str) -> None:
@@ -238,10 +238,6 @@ class _Watch:
             return self._flink.failure(self._job.id)
         except Unreachable:
             return ""
-
-
-class _JobFailed(PenstockError):
-    """The job has ended by itself."""
 
 
 def _message(text: str) -> str:

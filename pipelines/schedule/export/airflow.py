@@ -16,7 +16,7 @@ import jinja2
 from components.errors import NotBlessed, Skipped
 from components.settings.tree import Settings
 from pipelines.orchestration import graph
-from pipelines.schedule.export.exported import ExportedFile, command
+from pipelines.schedule.export.exported import ExportedFile, command, cron_text
 from pipelines.schedule.schedule import PipelineSchedule
 
 _TEMPLATE = Path(__file__).with_name("dag.py.j2")
@@ -44,10 +44,10 @@ def export(schedule: PipelineSchedule, settings: Settings) -> list[ExportedFile]
         zone=repr(schedule.zone),
         folder=repr(schedule.folder),
         start=repr([program, retrain]),
-        flags=pformat(flags, _WIDTH, compact=True),
-        nodes=pformat(nodes, _WIDTH, compact=True),
+        flags=pformat(flags, width=_WIDTH, compact=True),
+        nodes=pformat(nodes, width=_WIDTH, compact=True),
         seconds=rule.total_seconds() if isinstance(rule, timedelta) else None,
-        cron=None if isinstance(rule, timedelta) else repr(rule.text),
+        cron=None if isinstance(rule, timedelta) else repr(cron_text(schedule, rule, has_star_steps=False)),
         since=repr(schedule.since.isoformat(timespec="seconds")),
         catch_up=schedule.catch_up == "all",
         skipped=[NotBlessed.exit_code, Skipped.exit_code],

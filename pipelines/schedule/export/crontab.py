@@ -4,7 +4,7 @@ import shlex
 from datetime import timedelta
 
 from components.errors import SettingsError
-from pipelines.schedule.export.exported import ExportedFile, command, cron_fields, require_one_catch_up
+from pipelines.schedule.export.exported import ExportedFile, command, cron_fields, cron_text, require_one_catch_up
 from pipelines.schedule.schedule import PipelineSchedule
 
 _HOUR, _DAY = timedelta(hours=1), timedelta(days=1)
@@ -17,7 +17,7 @@ def export(schedule: PipelineSchedule) -> list[ExportedFile]:
     """
     require_one_catch_up(schedule, "cron")
     fields = cron_fields(schedule)
-    expression = fields.text if fields else expression_of_interval(schedule)
+    expression = cron_text(schedule, fields, has_star_steps=True) if fields else expression_of_interval(schedule)
     call = f"cd {shlex.quote(schedule.folder)} && {shlex.join(command(schedule))}"
     lines = [
         f"# Retrain {schedule.name} with Penstock. Some crons ignore CRON_TZ (Debian's): set the machine's zone there.",

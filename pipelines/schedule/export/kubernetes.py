@@ -6,11 +6,12 @@ import orjson
 
 from components.errors import Locked, NotBlessed, Skipped
 from pipelines.schedule.export import crontab
-from pipelines.schedule.export.exported import ExportedFile, command, cron_fields, require_one_catch_up
+from pipelines.schedule.export.exported import ExportedFile, command, cron_fields, cron_text, require_one_catch_up
 from pipelines.schedule.schedule import PipelineSchedule
 
 _GRACE = 60  # seconds
 _DAY = 24 * 3600
+_LONGEST_NAME = 52  # characters: a job has 11 more
 # A job knows success and failure only: a run that is not better is no failure.
 _SCRIPT = 'penstock "$@"; code=$?; case $code in {}) exit 0;; esac; exit $code'
 
@@ -26,6 +27,9 @@ def export(schedule: PipelineSchedule, image: str, claim: str, mount: str) -> li
     """
     require_one_catch_up(schedule, "kubernetes")
     fields = cron_fields(schedule)
+    expression = (
+        cron_text(schedule, fields, has_star_steps=False) if fields else crontab.expression_of_interval(schedule)
+    )
     codes = "|".join(str(error.exit_code) for error in (NotBlessed, Skipped, Locked))
     container: dict[str, Any] = {
         "name": "retrain",
@@ -39,9 +43,9 @@ def export(schedule: PipelineSchedule, image: str, claim: str, mount: str) -> li
     manifest = {
         "apiVersion": "batch/v1",
         "kind": "CronJob",
-        "metadata": {"name": f"penstock-{schedule.name.replace('_', '-')}".rstrip("-")[:52]},
+        "metadata": {"name": f"penstock-{schedule.name.replace('_', '-')}"[:_LONGEST_NAME].rstrip("-")},
         "spec": {
-            "schedule": fields.text if fields else crontab.expression_of_interval(schedule),
+            "schedule": expression,
             "timeZone": schedule.zone,
             "concurrencyPolicy": "Allow" if schedule.overlap == "queue" else "Forbid",  # a queued one waits: --wait
             "startingDeadlineSeconds": _DAY if schedule.catch_up == "last" else _GRACE,

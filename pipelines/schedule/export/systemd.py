@@ -5,7 +5,7 @@ from pipelines.schedule.cron import WEEKDAYS, CronFields
 from pipelines.schedule.export.exported import ExportedFile, command, cron_fields, require_one_catch_up
 from pipelines.schedule.schedule import PipelineSchedule
 
-_GOOD = (NotBlessed.exit_code, Skipped.exit_code, Locked.exit_code)  # nobody is to be woken for these
+_GOOD = (NotBlessed.exit_code, Skipped.exit_code, Locked.exit_code)  # these need no person
 _SERVICE = """\
 [Unit]
 Description=Retrain {name} with Penstock

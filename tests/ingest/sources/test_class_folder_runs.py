@@ -1,4 +1,4 @@
-"""A remote listing is sorted into class folders a folder at a time, with the result of a look at each name."""
+"""A remote listing is sorted into class folders one folder at a time, with the same result as name by name."""
 
 import itertools
 import tempfile

@@ -3,7 +3,7 @@
 import pytest
 
 from components.errors import BadInput, PenstockError
-from pipelines.orchestration.runners.flink_runner import _progress, _Watch
+from pipelines.orchestration.runners.flink_runner import _JobMonitor, _progress
 
 JAVA = """\
 java.util.concurrent.ExecutionException: java.lang.RuntimeException: Error received from SDK harness for instruction 7:
@@ -17,7 +17,7 @@ Traceback (most recent call last):
 def raised_for(last: str) -> BaseException:
     """Returns the error of a job whose worker's traceback ends with a line."""
     with pytest.raises(PenstockError) as caught:
-        _Watch("job-1", "Ingest", None, 60)._raise(RuntimeError(JAVA.format(last=last)))
+        _JobMonitor("job-1", "Ingest", None, 60)._raise(RuntimeError(JAVA.format(last=last)))
     return caught.value
 
 

@@ -55,6 +55,8 @@ def decode(path: DataPath, part: Range, names: Sequence[str], max_row: int) -> I
         raise bad_file(path, f"cannot be decoded: {_cause(died.code)}") from None
     except (pa.ArrowException, pool.WorkerFailed) as error:
         raise bad_file(path, f"cannot be decoded: {error}; the file may be damaged: write it again") from None
+    except TimeoutError:  # the store is away: the file is not bad
+        raise
     except OSError as error:
         raise bad_file(path, f"cannot be read: {error.strerror}") from error
 
