@@ -178,14 +178,14 @@ class _TfxRun:
             display = Display(user)
             error = self._attempt(compiled, display)
             if error is not None and not self._has_started:  # the report of the run before stays
-                if isinstance(error, KeyboardInterrupt):
-                    display.say(f"{error}: no node had started")
-                display.failure(error, self._log)
-                reason = str(error) or type(error).__name__
-                self._call.end(exit_code_of(error), reason)
-                self._events.ended(exit_code_of(error), reason)
-                return RunResult(exit_code_of(error))
-            facts = self._facts(error)
+                return self._ended_without_facts(error, display, "no node had started")
+            try:
+                facts = self._facts(error)
+            except Exception:
+                if error is None:
+                    raise
+                traceback.print_exc()  # the error of the run matters more than what keeps its report from being made
+                return self._ended_without_facts(error, display, "no report could be made; the log says why")
             if (unwritten := self._write_report(facts)) and error is None:
                 error, facts = unwritten, self._facts(unwritten)
             with suppress(OSError):  # a full disk: the summary says so
@@ -197,6 +197,15 @@ class _TfxRun:
             if error is not None:
                 display.failure(error, self._log)
             return RunResult(facts.exit_code, facts)
+
+    def _ended_without_facts(self, error: BaseException, display: Display, note: str) -> RunResult:
+        if isinstance(error, KeyboardInterrupt):
+            display.say(f"{error}: {note}")
+        display.failure(error, self._log)
+        reason = str(error) or type(error).__name__
+        self._call.end(exit_code_of(error), reason)
+        self._events.ended(exit_code_of(error), reason)
+        return RunResult(exit_code_of(error))
 
     def _warn(self, display: Display, message: str) -> None:
         display.warning(message)

@@ -1,8 +1,10 @@
 """Gathers the facts of a run from MLMD and from the small files in its artifacts."""
 
+import gzip
 import itertools
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import nullcontext
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -205,22 +207,19 @@ def _samples(folder: Location, written: manifest.Manifest) -> tuple[SampleImage,
     """Returns a few training images as they are stored, one per class in turn."""
     if not isinstance(folder, Path):  # no copy of the shards on this machine
         return ()
-    import tensorflow as tf
-
     from components.records.image_format import for_people
 
     by_class: dict[str, list[bytes]] = {name: [] for name in written.classes.get("train", {})}
     wanted = -(-_SAMPLES // max(1, len(by_class)))
-    for shard in (each for each in written.shards_of("train")[:2] if (folder / each.name).exists()):
-        compression = "GZIP" if shard.name.endswith(".gz") else ""
-        for record in tf.data.TFRecordDataset(str(folder / shard.name), compression).as_numpy_iterator():
-            features = tf.train.Example.FromString(record).features.feature
-            if "image" not in features:  # no images in these records
-                return ()
-            label = features["label"].bytes_list.value
-            images = by_class.setdefault(label[0].decode() if label else "", [])
-            if len(images) < wanted and features["image"].bytes_list.value:
-                images.append(features["image"].bytes_list.value[0])
+    for features in _features(folder / shard.name for shard in written.shards_of("train")[:2]):
+        if "image" not in features:  # no images in these records
+            return ()
+        label = features["label"].bytes_list.value
+        images = by_class.setdefault(label[0].decode() if label else "", [])
+        if len(images) < wanted and features["image"].bytes_list.value:
+            images.append(features["image"].bytes_list.value[0])
+        if all(len(each) >= wanted for each in by_class.values()):
+            break
     samples = [
         SampleImage(name, for_people(images[turn]))
         for turn in range(wanted)
@@ -228,6 +227,21 @@ def _samples(folder: Location, written: manifest.Manifest) -> tuple[SampleImage,
         if turn < len(images)
     ]
     return tuple(samples[:_SAMPLES])
+
+
+def _features(shards: Iterable[Path]) -> Iterator[Mapping[str, Any]]:
+    """Yields the features of the records in the shards that are there.
+
+    Not by tf.data: a signal that stops the run while TensorFlow initializes leaves a TensorFlow that runs nothing.
+    """
+    import tensorflow as tf
+
+    from components.records.tfrecord.walk import read_records
+
+    for shard in filter(Path.exists, shards):
+        with shard.open("rb") as file, gzip.open(file) if shard.suffix == ".gz" else nullcontext(file) as stream:
+            for record in read_records(stream, 0, None):
+                yield tf.train.Example.FromString(record.data).features.feature
 
 
 def _confusion(classes: int, cells: Sequence[tuple[int, int, int]]) -> tuple[tuple[int, ...], ...]:

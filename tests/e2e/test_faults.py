@@ -75,6 +75,31 @@ def test_stopped_run_closes_its_executions(pipeline: Any, signum: signal.Signals
     assert states(pipeline)["StatisticsGen"] == "CANCELED"
 
 
+@pytest.mark.parametrize("broken", [False, True], ids=["unfinished TensorFlow", "no facts"])
+def test_signal_while_tensorflow_initializes(pipeline: Any, broken: bool) -> None:
+    """The run ends as any stopped run, although TensorFlow can run nothing any more, and even without a report."""
+    signal_inside = (
+        "import os, signal\n"
+        "from tensorflow.python.eager.context import Context\n"
+        "initialize = Context._initialize_logical_devices\n"
+        "def initialize_and_stop(self):\n"
+        "    initialize(self)\n"
+        "    os.kill(os.getpid(), signal.SIGTERM)\n"
+        "Context._initialize_logical_devices = initialize_and_stop\n"
+    )
+    if broken:
+        signal_inside += (
+            "from pipelines.report import gather\n"
+            "def fail(*_, **__): raise OSError('the manifest cannot be read')\n"
+            "gather.facts = fail\n"
+        )
+    result = pipeline.run("--to", "Trainer", before=signal_inside)
+
+    assert result.code == 143, result.output
+    assert "CANCELED" in states(pipeline).values()
+    assert "stopped by SIGTERM" in result.output
+
+
 def test_second_run_on_a_root_is_rejected_or_waits(pipeline: Any, tmp_path: Path, wait_for: Any) -> None:
     """B6: while a run holds the root, a second one exits with 75 and names the holder; with --wait it runs after it."""
     keep_lock = (
