@@ -113,7 +113,7 @@ def test_the_drawing(spans: int) -> None:
 def test_the_drawing_in_words(retrained: RunFacts) -> None:
     """A screen reader hears every step, and what it was made from."""
     chart = lineage_chart(retrained.lineage)
-    drawn = parse(draw("lineage_picture", chart, template="retraining.html.j2"))
+    drawn = parse(draw("lineage_drawing", chart, template="retraining.html.j2"))
 
     assert drawn.findtext("desc") == (
         "span s6; span s7; examples (artifact 3) from span s6, span s7; base model (artifact 2); "
