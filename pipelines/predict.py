@@ -98,7 +98,7 @@ def log_file(request: PredictRequest) -> Path:
 
 
 def _local(request: PredictRequest) -> Path:
-    """Returns --out, or what stands for it on this machine if it is on a store."""
+    """Returns --out, or the local folder in its place if it is on a store."""
     return request.out if isinstance(request.out, Path) else request.state / _digest(str(request.out))
 
 

@@ -106,7 +106,7 @@ def test_an_exception_is_told_and_raised(hooked: Any, receiver: Any) -> None:
 
 
 def test_an_error_before_the_journal(hooked: Any, receiver: Any) -> None:
-    """A store that is away keeps a call from beginning, which is told; not that another run has the root."""
+    """If a store is away, a call cannot begin: a notification is sent; none is sent if another run has the root."""
     errors = (Locked("in use"), SettingsError("unknown"), BadInput("s3://b did not answer\nmore"), OSError("odd"))
     for run, error in zip("ABCD", errors, strict=True):
         with pytest.raises(type(error)), after_call.sent(hooked.config, hooked._pace, run):
