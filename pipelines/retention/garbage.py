@@ -103,13 +103,13 @@ class _Finder:
     def _versions(self) -> Iterator[Garbage]:
         if self._pointer is None:
             return
-        # Of a root that was copied, live.json names the versions of the other root, too.
+        # Of a root that was copied, live.json names the versions of the other root, too, which may push to one folder.
         moves = [move for move in reversed(self._pointer.moves) if move.serving == str(self._config.serving)]
         newest = list(dict.fromkeys(move.folder for move in moves))
         kept = {move.folder for move in (self._pointer.live, self._pointer.previous) if move}
         kept.update(newest[: self._config.settings.gc.keep_versions], self._pushed())
         for folder in reversed(newest):
-            if folder not in kept and location(folder).is_dir():
+            if folder not in kept and location(folder).is_dir() and live.is_of(location(folder), self._config.root):
                 yield Garbage(VERSION, location(folder))
 
     def _pushed(self) -> set[str]:

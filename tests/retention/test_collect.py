@@ -186,6 +186,37 @@ def test_a_root_that_was_copied(make_nightly: Callable[..., Any], tmp_path: Path
     assert versions.complete(root.config.serving) == before == [1, 2, 3, 4, 5]
 
 
+def test_a_copy_without_a_task(make_nightly: Callable[..., Any], tmp_path: Path) -> None:
+    """B14: it is collected itself, and not the root that its journal names; nor versions that both name."""
+    root = make_nightly(None, *FLAGS, f"push.directory={tmp_path / 'models'}")
+    for _ in range(5):
+        root.night()
+    with calls.opened(root.config, Origin("R")) as call:
+        call.end(0, "")
+    shutil.copytree(root.config.root, tmp_path / "copies" / "copy")
+    done = CliRunner().invoke(cli.app, ["gc", "--root", str(tmp_path / "copies")])
+    copy = replace(root, config=replace(root.config, root=tmp_path / "copies" / "copy"))
+
+    assert (done.exit_code, len(folders(root, "Trainer")), len(folders(copy, "Trainer"))) == (0, 5, 2), done.output
+    assert versions.complete(tmp_path / "models") == [1, 2, 3, 4, 5]
+
+
+def test_versions_in_a_folder_that_the_command_named_relatively(
+    make_nightly: Callable[..., Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Collected from any folder, the versions are those that the run pushed."""
+    root = make_nightly(None, *FLAGS, "push.directory=models")
+    for _ in range(5):
+        root.night()
+    with calls.opened(root.config, Origin("R")) as call:
+        call.end(0, "")
+    (tmp_path / "elsewhere").mkdir()
+    monkeypatch.chdir(tmp_path / "elsewhere")
+    done = CliRunner().invoke(cli.app, ["gc", "--root", str(tmp_path)])
+
+    assert (done.exit_code, versions.complete(tmp_path / "models")) == (0, [4, 5]), done.output
+
+
 def test_all_pipelines_of_a_folder(
     make_nightly: Callable[..., Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

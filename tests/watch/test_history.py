@@ -1,5 +1,6 @@
 """Runs from metadata and journal: what each of them says, and which of them counts."""
 
+import shutil
 from collections.abc import Callable
 from datetime import datetime, timezone
 from pathlib import Path
@@ -7,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from components.errors import SettingsError
+from components.errors import PenstockError, SettingsError
 from components.storage import durable
 from pipelines import config as run_config
 from pipelines.config.metadata_server import Server
@@ -141,6 +142,28 @@ def test_pipelines_below_a_folder_are_found(make_runs: Callable[..., Any], tmp_p
     assert pipelines.find(tmp_path / "elsewhere")[0].name == "image"
     with pytest.raises(SettingsError, match="no such folder"):
         pipelines.find(tmp_path / "missing")
+
+
+def test_a_root_that_was_copied_is_another_one(runs: Any, tmp_path: Path) -> None:
+    """Its journal names the old place; through a link, a root is the one that its runs named."""
+    runs.call("R")
+    shutil.copytree(tmp_path / "root", tmp_path / "copies" / "copy")
+    (tmp_path / "link").symlink_to(tmp_path / "root")
+    found = [pipelines.find(tmp_path / name)[0] for name in ("copies", "link")]
+
+    assert [(each.root, each.serving) for each in found] == [
+        (tmp_path / "copies" / "copy", tmp_path / "copies" / "copy" / "serving"),
+        (tmp_path / "root", tmp_path / "root" / "serving"),
+    ]
+
+
+def test_a_record_that_names_another_run_is_damaged(runs: Any, tmp_path: Path) -> None:
+    """D7: the id is the name of its log and of its report; one with a path would lead out of the root."""
+    runs.call("R")
+    file = runs.pipeline.calls / "R.json"
+    file.write_text(file.read_text().replace('"R"', '"../../outside"'))
+    with pytest.raises(PenstockError, match="the record of a run cannot be read"):
+        history.runs(runs.pipeline)
 
 
 def test_a_root_on_an_object_store_is_known_by_its_state_folder(tmp_path: Path) -> None:
