@@ -2,10 +2,11 @@
 
 import shutil
 from collections.abc import Callable
-from datetime import datetime, timezone
+from datetime import datetime, timedelta, timezone
 from pathlib import Path
 from typing import Any
 
+import orjson
 import pytest
 
 from components.errors import PenstockError, SettingsError
@@ -14,6 +15,7 @@ from pipelines import config as run_config
 from pipelines.config.metadata_server import Server
 from pipelines.journal import calls
 from pipelines.journal.calls import Origin
+from pipelines.orchestration.metadata.store import Store
 from pipelines.watch import history, pipelines, status
 from pipelines.watch.history import Run
 from pipelines.watch.status import LiveVersion
@@ -67,6 +69,40 @@ def test_a_run_of_many_calls_is_one_of_the_newest(runs: Any) -> None:
     found = history.runs(runs.pipeline, 2)
 
     assert [(run.id, tuple(states(run))) for run in found] == [("c", nodes), ("b", nodes)]
+
+
+def rewrite(runs: Any, *changes: dict[str, str]) -> None:
+    """Changes the calls of run R in the journal."""
+    file = runs.pipeline.calls / "R.json"
+    made = [{**values, **change} for values, change in zip(orjson.loads(file.read_bytes()), changes, strict=True)]
+    file.write_bytes(orjson.dumps(made))
+
+
+def test_a_run_that_was_killed_ends_with_its_last_event(runs: Any) -> None:
+    """The next run, which may come hours later, closes its executions in the metadata; they did not last until then."""
+    runs.executions("R", {"Ingest": "COMPLETE", "Trainer": "RUNNING"})
+    runs.call("R")
+    begun = datetime.fromisoformat(history.runs(runs.pipeline)[0].nodes[1].started)
+    rewrite(runs, {"started": (begun - timedelta(minutes=1)).isoformat(timespec="milliseconds"), "ended": ""})
+    runs.pipeline.logs.mkdir()
+    event = {"time": (begun + timedelta(hours=1)).isoformat(timespec="milliseconds"), "event": "progress"}
+    (runs.pipeline.logs / "R.jsonl").write_bytes(orjson.dumps(event) + b'\n{"time": "20')
+    Store(runs.config.metadata, "image", read_only=False).close_killed_executions()
+    (run,) = history.runs(runs.pipeline)
+
+    assert (run.state, run.ended, states(run)) == ("killed", "", {"Ingest": "ran", "Trainer": "killed"})
+    assert (run.seconds, run.nodes[1].seconds, run.nodes[1].ended) == (3660, 3600, "")
+
+
+def test_a_killed_call_does_not_last_until_the_run_is_resumed(runs: Any) -> None:
+    """The hours between two calls are of none, and what the second one made is not of the first."""
+    runs.executions("R~2", {"Ingest": "CACHED", "Trainer": "COMPLETE"})
+    for _ in range(2):
+        runs.call("R")
+    second = {"started": "2020-01-01T09:00:00.000+00:00", "ended": "2020-01-01T09:00:09.000+00:00"}
+    rewrite(runs, {"started": "2020-01-01T00:00:00.000+00:00", "ended": ""}, second)
+
+    assert [(run.state, run.seconds) for run in history.runs(runs.pipeline)] == [("succeeded", 9)]
 
 
 def test_a_file_that_is_being_written_is_no_run(runs: Any) -> None:

@@ -30,6 +30,7 @@ FINGERPRINT = "fingerprint"
 LEDGER = "ledger"
 FACTS = "facts"
 SECONDS = "seconds"
+_KILLED = "killed"  # of an execution that a killed run left open: MLMD has the time when the next run closed it
 _PATIENCE = 30.0  # seconds for a writer of a SQLite file to end; MLMD has about the same when it opens one
 _ROOT_TYPE = "penstock.root"  # context type: one per pipeline of a shared database
 _DATABASE_TYPE = "penstock.database"  # context type: one per database
@@ -49,6 +50,7 @@ class Execution:
     facts: dict[str, Any]
     updated: int = 0  # milliseconds since 1970
     created: int = 0  # the same
+    killed: bool = False  # its run was killed; `updated` is then when the next run closed it
 
 
 @dataclass(frozen=True)
@@ -204,11 +206,17 @@ class Store:
         found = [(known.get(model.artifact), model) for model in models]
         return [each for each, model in found if each is not None and each.live and str(each.uri) == model.uri]
 
-    def close_open_executions(self, state: str) -> list[str]:
-        """Marks executions that a killed run left open; requires the root's lock. Returns their nodes."""
+    def close_killed_executions(self) -> list[str]:
+        """Marks executions that a killed run left open as failed; requires the root's lock. Returns their nodes."""
+        return self.close_open_executions("FAILED", killed=True)
+
+    def close_open_executions(self, state: str, *, killed: bool = False) -> list[str]:
+        """Marks executions that are open with the state that they ended in; requires the root's lock."""
         left_open = [e for e in self._of_context("pipeline", self._pipeline) if e.last_known_state in _OPEN]
         for execution in left_open:
             execution.last_known_state = pb.Execution.State.Value(state)
+            if killed:
+                execution.custom_properties[_KILLED].int_value = 1
         if left_open:
             self._store.put_executions(left_open)
         return [self._node_of(execution.id) for execution in left_open]
@@ -323,6 +331,7 @@ def _execution(execution: Any, node: str) -> Execution:
         facts=_json(properties, FACTS) or {},
         updated=execution.last_update_time_since_epoch,
         created=execution.create_time_since_epoch,
+        killed=_KILLED in properties,
     )
 
 
