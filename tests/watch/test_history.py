@@ -144,6 +144,41 @@ def test_the_newest_runs_are_read_alone(runs: Any) -> None:
     assert [run.id for run in history.runs(runs.pipeline, 2)] == ["d", "c"]
 
 
+def test_the_newest_runs_of_many(runs: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The history that is read does not grow with the runs before them; MLMD hands executions over by the hundred."""
+    for number in range(120):
+        runs.executions(f"{number:03}", {"Ingest": "COMPLETE", "Trainer": "FAILED"})
+    counted: list[int] = []
+    read = Store.executions_in
+
+    def counting(store: Store, *which: int) -> list[Any]:
+        found = read(store, *which)
+        counted.append(len(found))
+        return found
+
+    monkeypatch.setattr(Store, "executions_in", counting)
+    store = Store(runs.config.metadata, "image")
+    newest = store.by_run(3)
+    few = sum(counted)
+
+    assert [(run, [each.node for each in found]) for run, found in newest.items()] == [
+        (run, ["Ingest", "Trainer"]) for run in ("119", "118", "117")
+    ]
+    assert few <= 3 * 3 * 2
+    assert newest == dict(list(store.by_run().items())[:3])
+
+
+def test_the_newest_runs_of_one_of_several_pipelines(make_runs: Callable[..., Any]) -> None:
+    """Of a database that has newer runs of others."""
+    mine, other = make_runs("root", "mine"), make_runs("root", "other")
+    for number in range(5):
+        mine.executions(f"mine {number}", {"Ingest": "COMPLETE"})
+    for number in range(5):
+        other.executions(f"other {number}", {"Ingest": "COMPLETE"})
+
+    assert list(Store(mine.config.metadata, "mine").by_run(2)) == ["mine 4", "mine 3"]
+
+
 def test_a_run_is_found_by_the_beginning_of_its_id(runs: Any) -> None:
     """If it is the only one; `last` is the newest."""
     for name in ("20261119-1", "20261119-2", "20261120-1"):
