@@ -202,7 +202,7 @@ def _find(root: str, name: str | None, run: str) -> "tuple[KnownPipeline, Run]":
     known = _pipelines(root, name)
     if len(known) == 1:
         return known[0], history.run(known[0], run)
-    found = [(each, history.run(each, run)) for each in known if run == "last" or history.has(each, run)]
+    found = [(each, history.run(each, run)) for each in known if history.has(each, run)]
     if run == "last" and found:
         return max(found, key=lambda pair: pair[1].started)
     if len(found) != 1:

@@ -122,7 +122,9 @@ def run(pipeline: KnownPipeline, wanted: str) -> Run:
 
 
 def has(pipeline: KnownPipeline, wanted: str) -> bool:
-    """Whether a pipeline has a run whose id is this, or begins with it."""
+    """Whether a pipeline has a run whose id is this, or begins with it; `last` is any."""
+    if wanted == "last":
+        return bool(runs(pipeline, 1))
     return bool(wanted) and any(each.id.startswith(wanted) for each in runs(pipeline))
 
 
