@@ -39,7 +39,7 @@ from pipelines.orchestration.metadata.store import Store
 from pipelines.retention import collect
 mark = Store.mark_deleted
 Store.mark_deleted = lambda *ids: (mark(*ids), os.kill(os.getpid(), signal.SIGKILL))
-collect.collect(config.make("image", data=".", root=sys.argv[1], flags=["gc.keep_runs=2"]))
+collect.collect(config.make("image", data=".", root=sys.argv[1], flags=["gc.keep_runs=2", "gc.keep_versions=2"]))
 """
 
 
@@ -258,6 +258,22 @@ def test_a_schedule_may_leave_it_to_people(make_nightly: Callable[..., Any]) -> 
     said: list[str] = []
 
     assert (collect.after_tick(root.config, said.append), said, len(folders(root, "Trainer"))) == (None, [], 5)
+
+
+def test_every_kept_version_can_be_live_again(make_nightly: Callable[..., Any]) -> None:
+    """B14: candidates are compared with its model after a rollback, and new spans with the data of that model."""
+    root = make_nightly(None, "gc.keep_runs=1", "gc.keep_versions=3")
+    for outcome in ("pushed", "pushed", "pushed", "pushed", "not better", "not better"):
+        root.night(outcome)
+    collect.collect(root.config)
+    kept = versions.complete(root.config.serving)
+    live = models.rollback(root.config, 2, Wish("worse")).model
+    collect.collect(root.config)
+    store = Store(root.config.metadata, "image")
+    made = store.made_from(live.artifact)
+
+    assert (kept, store.base_model([live]) is not None) == ([2, 3, 4], True)
+    assert {name for name, each in made.items() if each.live} == {"examples", "transform_graph", "statistics"}
 
 
 def test_on_an_object_store(make_nightly: Callable[..., Any], s3_bucket: str) -> None:
