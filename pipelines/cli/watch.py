@@ -234,14 +234,14 @@ _MARKS = {"succeeded": "✓", "nothing due": "=", "not blessed": "·", "running"
 
 
 def _now(each: "PipelineStatus") -> str:
+    from pipelines.watch.status import place_of
+
     if each.running is None:
         return each.health
     node = each.running.node
     if node is None:
         return f"running for {_duration(each.running.seconds)}"
-    made = each.progress or {}
-    done = made.get("place") or (f"{made['done']:,} of {made['total']:,}" if made.get("total") else "")
-    return " ".join(filter(None, [f"running {node.node} for {_duration(node.seconds)}", done]))
+    return " ".join(filter(None, [f"running {node.node} for {_duration(node.seconds)}", place_of(each.progress)]))
 
 
 def _status_json(each: "PipelineStatus") -> dict[str, Any]:

@@ -79,7 +79,5 @@ def _newest_first(file: Path) -> Iterator[dict[str, Any]]:
     except FileNotFoundError:
         return
     for line in reversed(lines):
-        try:
-            yield dict(orjson.loads(line))
-        except (ValueError, TypeError):  # the first and the last line may be cut
-            continue
+        with suppress(ValueError):  # the first and the last line may be cut
+            yield orjson.loads(line)

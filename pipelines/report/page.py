@@ -3,8 +3,8 @@
     RunFacts ─► sections ─► page.html.j2, charts.html.j2, page.css ─► report.html
 
 It is safe by construction: autoescape is on, every string is shortened, cleaned and rid of secrets when it leaves the
-template (`finalize`), and the security policy in the head allows only the page's own style sheet, by its hash, and `data:`
-images.
+template (`finalize`), and the security policy in the head allows only the page's own style sheet, by its hash, and
+`data:` images.
 """
 
 import base64

@@ -58,9 +58,7 @@ class _Finder:
         self._pointer = live_model.pointer_of(config, store)
         _require_metadata(config, self._history, self._pointer)
         kept = config.settings.gc
-        self._needed = needed(
-            self._history, self._pointer, kept.keep_runs, kept.keep_versions, up_to_date.read(config)
-        )
+        self._needed = needed(self._history, self._pointer, kept.keep_runs, kept.keep_versions, up_to_date.read(config))
 
     def everything(self) -> Iterator[Garbage]:
         yield from self._versions()  # first: a version is checked by what is known about its model

@@ -1,7 +1,7 @@
 """Which artifacts a pipeline still needs: a function of its history and its live pointer.
 
     newest n runs, newest finished execution of each node, what a run found up to date ─┐
-    models of the versions that are kept, and the Evaluator and the Pusher that read them ───────────┴─► all that they read and wrote
+    models of kept versions, and the Evaluator and the Pusher that read them ───────────┴─► all that they read and wrote
     each model among these, the baselines and bases included ─► its lineage: what it was trained on, and its statistics
 
 The lineage ends at other models: that of a base's base is not followed, or nothing would ever be collected.

@@ -2,8 +2,8 @@
 
     Overview ─► rows, trends ─► index.html.j2, pipeline.html.j2 ─► HTML
 
-Every text is escaped, shortened and rid of secrets when it leaves a template, as in the report. The data that the page's own script
-compares is JSON in which no character can end the element around it.
+Every text is escaped, shortened and rid of secrets when it leaves a template, as in the report. The data that the
+page's own script compares is JSON in which no character can end the element around it.
 """
 
 from collections.abc import Mapping, Sequence

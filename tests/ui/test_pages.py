@@ -143,9 +143,7 @@ def test_text_like_a_secret_ends_at_its_element(root: Path, read: Read, text: st
     assert "20261117-030000-abcd gate stopped" in words(html)
 
 
-def test_a_secret_that_the_script_has_as_a_word(
-    root: Path, read: Read, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_secret_that_the_script_has_as_a_word(root: Path, read: Read, monkeypatch: pytest.MonkeyPatch) -> None:
     """D5: it is hidden in data, and the script stays as its hash in the security policy says."""
     monkeypatch.setenv("MY_TOKEN", "values")
     write_calls(root / "customers", call(18, reason="wrong values here", data="values"))

@@ -228,7 +228,7 @@ def test_a_root_that_was_copied_is_another_one(runs: Any, tmp_path: Path) -> Non
     ]
 
 
-def test_a_record_that_names_another_run_is_damaged(runs: Any, tmp_path: Path) -> None:
+def test_a_record_that_names_another_run_is_damaged(runs: Any) -> None:
     """D7: the id is the name of its log and of its report; one with a path would lead out of the root."""
     runs.call("R")
     file = runs.pipeline.calls / "R.json"
