@@ -17,13 +17,13 @@ from pathlib import Path
 from typing import Any, Literal
 
 from components.errors import SettingsError
-from components.settings.names import nearest
 from pipelines.journal import calls, events, run_id
 from pipelines.journal.calls import Call, CallState
 from pipelines.orchestration.metadata.store import Execution, Store
 from pipelines.orchestration.outcome import largest_drift
 from pipelines.watch.pipelines import KnownPipeline
 
+_NAMED = 3  # runs in a message
 RunState = CallState | Literal["killed"]
 NodeState = Literal["running", "ran", "cached", "failed", "cancelled", "killed"]
 _NODE_STATES: Mapping[str, NodeState] = {
@@ -114,10 +114,10 @@ def run(pipeline: KnownPipeline, wanted: str) -> Run:
         raise SettingsError(
             f"run {wanted}: {len(found)} runs begin with it; expected more of the id, as in {found[0].id}"
         )
-    names = [each.id for each in known]
+    names = ", ".join(each.id for each in known[:_NAMED])
     raise SettingsError(
         f"run {wanted}: pipeline {pipeline.name} has no such run; "
-        + (nearest(wanted, names) if names else "it has not run yet")
+        + (f"expected one of penstock runs list, such as {names}" if names else "it has not run yet")
     )
 
 

@@ -189,9 +189,13 @@ def test_a_run_is_found_by_the_beginning_of_its_id(runs: Any) -> None:
         "20261120-1",
         "20261120-1",
     ]
+    for number in range(5):
+        runs.call(f"old-{number}")
     for wrong, message in (("20261119", "2 runs begin with it"), ("2025", "has no such run"), ("", "has no such run")):
         with pytest.raises(SettingsError, match=message):
             history.run(runs.pipeline, wrong)
+    with pytest.raises(SettingsError, match=r"expected one of penstock runs list, such as old-4, old-3, old-2$"):
+        history.run(runs.pipeline, "2025")
 
 
 def test_pipelines_below_a_folder_are_found(make_runs: Callable[..., Any], tmp_path: Path) -> None:
