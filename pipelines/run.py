@@ -103,7 +103,7 @@ def run(
             store.claim(lock.identity_of(config))
         display = Display(sys.stdout)
         display.run(call.run, call.number)
-        display.closed(store.close_open_executions("FAILED"))
+        display.closed(store.close_killed_executions())
         jobs.end_left(config.notes, progress.say)
         leftovers.collect(config, store)
         live_model.repair(config, store)

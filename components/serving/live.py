@@ -267,6 +267,11 @@ def provenance(root: Location, move: Move) -> dict[str, Any]:
     return {"root": str(root), "move": stored}
 
 
+def is_of(folder: Location, root: Location) -> bool:
+    """Whether a published version may be one of this root: it names it, or none, as those of other programs."""
+    return _provenance(folder).get("root", str(root)) == str(root)
+
+
 def actor(named: str = "") -> str:
     """Returns who moves the pointer: a name that was given, PENSTOCK_ACTOR, or user@host."""
     if chosen := named or os.environ.get(ACTOR, ""):

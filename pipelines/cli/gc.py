@@ -82,7 +82,8 @@ def _of(known: "KnownPipeline", flags: Sequence[str]) -> "RunConfig | None":
     state = None if isinstance(known.root, Path) else str(known.state)
     made = config.make(call.task, data=".", root=str(known.root), state=state, name=known.name)
     settings = {section: values for section, values in call.settings.items() if section != "notify"}  # has a secret
-    overlays = [made.task.defaults, settings, *map(tree.parse_flag, flags)]
+    serving = {"push": {"directory": str(known.serving)}}  # as the run found it, in its own working directory
+    overlays = [made.task.defaults, settings, serving, *map(tree.parse_flag, flags)]
     # Its own metadata, whatever server the environment or a settings file names.
     server = known.metadata if isinstance(known.metadata, Server) else None
     return replace(made, settings=config.load_settings(overlays), server=server)

@@ -202,7 +202,7 @@ def _find(root: str, name: str | None, run: str) -> "tuple[KnownPipeline, Run]":
     known = _pipelines(root, name)
     if len(known) == 1:
         return known[0], history.run(known[0], run)
-    found = [(each, history.run(each, run)) for each in known if run == "last" or history.has(each, run)]
+    found = [(each, history.run(each, run)) for each in known if history.has(each, run)]
     if run == "last" and found:
         return max(found, key=lambda pair: pair[1].started)
     if len(found) != 1:
@@ -234,14 +234,14 @@ _MARKS = {"succeeded": "✓", "nothing due": "=", "not blessed": "·", "running"
 
 
 def _now(each: "PipelineStatus") -> str:
+    from pipelines.watch.status import place_of
+
     if each.running is None:
         return each.health
     node = each.running.node
     if node is None:
         return f"running for {_duration(each.running.seconds)}"
-    made = each.progress or {}
-    done = made.get("place") or (f"{made['done']:,} of {made['total']:,}" if made.get("total") else "")
-    return " ".join(filter(None, [f"running {node.node} for {_duration(node.seconds)}", done]))
+    return " ".join(filter(None, [f"running {node.node} for {_duration(node.seconds)}", place_of(each.progress)]))
 
 
 def _status_json(each: "PipelineStatus") -> dict[str, Any]:

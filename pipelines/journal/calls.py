@@ -98,12 +98,15 @@ def read(file: Path) -> list[Call]:
     except ValueError:
         raise _damaged(file) from None
     try:
-        return [
+        found = [
             Call(**{**values, "command": tuple(values["command"]), "nodes": tuple(values["nodes"])})
             for values in content
         ]
     except (TypeError, KeyError):
         raise _damaged(file) from None
+    if any(call.run != file.stem for call in found):  # its log and its report would be those of another run
+        raise _damaged(file)
+    return found
 
 
 def newest_first(folder: Path) -> Iterator[list[Call]]:

@@ -8,6 +8,7 @@ ends before it loads TFX, such as one with nothing due, has none.
 """
 
 import time
+from collections.abc import Iterator
 from contextlib import suppress
 from dataclasses import asdict
 from pathlib import Path
@@ -61,15 +62,22 @@ class EventLog:
 
 def last(file: Path, event: str) -> dict[str, Any] | None:
     """Returns the newest event of a kind, if it is near the end of the file."""
+    return next((found for found in _newest_first(file) if found.get("event") == event), None)
+
+
+def last_time(file: Path) -> str:
+    """Returns the time of the newest event; empty if there is none."""
+    return next((str(found["time"]) for found in _newest_first(file) if "time" in found), "")
+
+
+def _newest_first(file: Path) -> Iterator[dict[str, Any]]:
+    """Yields the events near the end of a file."""
     try:
         with file.open("rb") as opened:
             opened.seek(max(0, file.stat().st_size - _TAIL))
             lines = opened.read().splitlines()
     except FileNotFoundError:
-        return None
+        return
     for line in reversed(lines):
         with suppress(ValueError):  # the first and the last line may be cut
-            found = orjson.loads(line)
-            if found.get("event") == event:
-                return dict(found)
-    return None
+            yield orjson.loads(line)

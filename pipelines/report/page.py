@@ -2,9 +2,9 @@
 
     RunFacts ─► sections ─► page.html.j2, charts.html.j2, page.css ─► report.html
 
-It is safe by construction: autoescape is on, every string is shortened and cleaned when it leaves the template
-(`finalize`), and the security policy in the head allows only the page's own style sheet, by its hash, and `data:`
-images.
+It is safe by construction: autoescape is on, every string is shortened, cleaned and rid of secrets when it leaves the
+template (`finalize`), and the security policy in the head allows only the page's own style sheet, by its hash, and
+`data:` images.
 """
 
 import base64
@@ -13,10 +13,11 @@ import hashlib
 import re
 from pathlib import Path
 
-from jinja2 import Environment, FileSystemLoader, StrictUndefined
+from jinja2 import Environment, FileSystemLoader, StrictUndefined, pass_context
+from jinja2.runtime import Context
 from markupsafe import Markup, escape
 
-from components.redact import redact
+from components.redact import redact, secrets
 from components.storage import durable
 from pipelines.report import formatting, retraining, sections
 from pipelines.report.drift_chart import drift_charts
@@ -42,7 +43,7 @@ _STATE_SHAPES = {
 
 def write(facts: RunFacts, *paths: Path) -> None:
     """Writes the page of a run to some files, each whole or not at all."""
-    content = redact(render(facts)).encode()
+    content = render(facts).encode()
     for path in paths:
         durable.write_bytes(path, content, private=True)
 
@@ -54,6 +55,7 @@ def render(facts: RunFacts) -> str:
     template = environment().get_template("page.html.j2")
     return template.render(
         facts=facts,
+        secrets=secrets(),
         badge=sections.badge(facts),
         sections=sections.present(facts),
         tiles=sections.tiles(facts),
@@ -101,7 +103,7 @@ def environment(*folders: Path) -> Environment:
         sha256=_sha256,
         signed=retraining.signed,
         spaced=sections.spaced,
-        whole=escape,
+        whole=lambda text: escape(redact(text)),
     )
     environment.globals.update(
         most=_MOST, share=formatting.share, state_shapes=_STATE_SHAPES, series_colours=_SERIES_COLOURS
@@ -110,9 +112,16 @@ def environment(*folders: Path) -> Environment:
     return environment
 
 
-def _finalize(value: object) -> object:
-    """Shortens and cleans every string that leaves the template; our own markup passes."""
-    return fit(value) if isinstance(value, str) and not isinstance(value, Markup) else value
+@pass_context
+def _finalize(context: Context, value: object) -> object:
+    """Shortens and cleans every string that leaves the template; our own markup passes.
+
+    Secrets are removed here, and not from the page: there, a quotation mark without a second one would end far behind
+    its element, and a word of the style sheet or the script may be a secret.
+    """
+    if not isinstance(value, str) or isinstance(value, Markup):
+        return value
+    return redact(fit(value), context.get("secrets"))  # looking them up takes longer than all else
 
 
 def _sha256(text: str) -> str:
@@ -121,4 +130,4 @@ def _sha256(text: str) -> str:
 
 def _breakable(text: str) -> Markup:
     """Allows line breaks after the separators of a path or a long name."""
-    return Markup("<wbr>").join(re.split(r"(?<=[/_])", fit(text)))
+    return Markup("<wbr>").join(re.split(r"(?<=[/_])", redact(fit(text))))

@@ -57,8 +57,8 @@ class _Finder:
         self._history = history.read(store)
         self._pointer = live_model.pointer_of(config, store)
         _require_metadata(config, self._history, self._pointer)
-        runs = config.settings.gc.keep_runs
-        self._needed = needed(self._history, self._pointer, runs, up_to_date.read(config))
+        kept = config.settings.gc
+        self._needed = needed(self._history, self._pointer, kept.keep_runs, kept.keep_versions, up_to_date.read(config))
 
     def everything(self) -> Iterator[Garbage]:
         yield from self._versions()  # first: a version is checked by what is known about its model
@@ -103,13 +103,13 @@ class _Finder:
     def _versions(self) -> Iterator[Garbage]:
         if self._pointer is None:
             return
-        # Of a root that was copied, live.json names the versions of the other root, too.
+        # Of a root that was copied, live.json names the versions of the other root, too, which may push to one folder.
         moves = [move for move in reversed(self._pointer.moves) if move.serving == str(self._config.serving)]
         newest = list(dict.fromkeys(move.folder for move in moves))
         kept = {move.folder for move in (self._pointer.live, self._pointer.previous) if move}
         kept.update(newest[: self._config.settings.gc.keep_versions], self._pushed())
         for folder in reversed(newest):
-            if folder not in kept and location(folder).is_dir():
+            if folder not in kept and location(folder).is_dir() and live.is_of(location(folder), self._config.root):
                 yield Garbage(VERSION, location(folder))
 
     def _pushed(self) -> set[str]:

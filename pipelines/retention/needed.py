@@ -1,7 +1,7 @@
 """Which artifacts a pipeline still needs: a function of its history and its live pointer.
 
     newest n runs, newest finished execution of each node, what a run found up to date ─┐
-    live and previous model, and the Evaluator and the Pusher that read them ───────────┴─► all that they read and wrote
+    models of kept versions, and the Evaluator and the Pusher that read them ───────────┴─► all that they read and wrote
     each model among these, the baselines and bases included ─► its lineage: what it was trained on, and its statistics
 
 The lineage ends at other models: that of a base's base is not followed, or nothing would ever be collected.
@@ -17,19 +17,22 @@ _MODEL_KEYS = ("model", *_OTHER_MODELS)
 _STATISTICS = "StatisticsGen"  # the Gate of a later run reads its output, although no model was made from it
 
 
-def needed(history: History, pointer: LivePointer | None, runs: int, up_to_date: Collection[int] = ()) -> set[int]:
+def needed(
+    history: History, pointer: LivePointer | None, runs: int, versions: int = 1, up_to_date: Collection[int] = ()
+) -> set[int]:
     """Returns the ids of the artifacts to keep.
 
     Args:
         history: of the pipeline.
         pointer: to its live model.
         runs: how many of the newest runs are kept.
+        versions: how many of the newest versions are kept, the live one included: a rollback can lead to each.
         up_to_date: ids of the executions that the newest run found up to date.
     """
     graph = _Graph(history)
     kept = graph.recent(runs) + [execution for execution in history.executions if execution.id in up_to_date]
     of_runs = _models(kept)
-    served = _served(pointer, of_runs, history)
+    served = _served(pointer, of_runs, history, versions)
     kept += graph.of_models(served)
     artifacts = {artifact for execution in kept for _, artifact in (*execution.inputs, *execution.outputs)}
     for model in served | _models(kept):
@@ -47,14 +50,14 @@ def _models(executions: Iterable[PastExecution]) -> set[int]:
     }
 
 
-def _served(pointer: LivePointer | None, candidates: Collection[int], history: History) -> set[int]:
-    """Returns the live and the previous model, and the bases of candidates: the Gate compares spans with their data.
+def _served(pointer: LivePointer | None, candidates: Collection[int], history: History, versions: int) -> set[int]:
+    """Returns the models of versions, and the bases of candidates: the Gate compares spans with their data.
 
     Baselines need no place here: the Evaluator has read them.
     """
     if pointer is None:
         return set()
-    found = {move.model.artifact for move in (pointer.live, pointer.previous) if move}
+    found = {move.model.artifact for move in (pointer.live, *pointer.earlier[: max(1, versions - 1)])}
     data = {move.model.data_digest for move in pointer.moves if move.model.artifact in found.union(candidates)}
     chains = (pointer.bases(digest) for digest in sorted(data))
     return found | {base.artifact for chain in chains for base in _first_existing(chain, history)}

@@ -20,7 +20,7 @@ from components.serving import live
 from components.serving.live import LivePointer
 from pipelines.schedule import view as schedules
 from pipelines.schedule.view import ScheduleView
-from pipelines.watch import history, pipelines
+from pipelines.watch import history, pipelines, status
 from pipelines.watch.history import NodeRun, Run
 from pipelines.watch.pipelines import KnownPipeline
 
@@ -31,11 +31,12 @@ _NO_WORK = ("nothing due", "late", "skipped")  # states of runs that have no res
 
 @dataclass(frozen=True)
 class NodeProgress:
-    """How far a running node is, by how long it usually takes."""
+    """How far a running node is, by what it says itself, and by how long it usually takes."""
 
     node: NodeRun
     usual: float | None  # seconds; None if it never ran before
     done: int  # nodes that have ended
+    place: str = ""  # epoch 2/5, or the number of records; empty if it has said nothing yet
 
     @property
     def part(self) -> float | None:
@@ -52,6 +53,7 @@ class PipelineView:
     runs: tuple[Run, ...] = ()  # newest first
     live: LivePointer | None = None
     schedules: tuple[ScheduleView, ...] = ()
+    place: str = ""  # of the running node
     problem: str = ""  # why it could not be read
 
     @property
@@ -73,7 +75,8 @@ class PipelineView:
         usual = [
             each.seconds for run in self.runs[1:] for each in run.nodes if (each.node, each.state) == (node.node, "ran")
         ]
-        return NodeProgress(node, median(usual) if usual else None, sum(each.state != "running" for each in run.nodes))
+        done = sum(each.state != "running" for each in run.nodes)
+        return NodeProgress(node, median(usual) if usual else None, done, self.place)
 
 
 @dataclass(frozen=True)
@@ -120,13 +123,15 @@ def _of_root(root: Path, now: datetime) -> list[PipelineView]:
 def _view(pipeline: KnownPipeline, now: datetime) -> PipelineView:
     key = key_of(pipeline)
     try:
+        runs = tuple(history.runs(pipeline, RUNS))
         return PipelineView(
             key,
             pipeline,
-            tuple(history.runs(pipeline, RUNS)),
+            runs,
             # A root on an object store is not asked: the page must not wait for a network.
             live.read(pipeline.root) if isinstance(pipeline.root, Path) else None,
             _schedules(pipeline, now),
+            status.place_of(status.progress_of(pipeline, runs[0] if runs else None)),
         )
     except Exception as error:  # noqa: BLE001 - whatever is wrong with one pipeline, the others are shown
         return PipelineView(key, pipeline, problem=_said(error))

@@ -2,11 +2,11 @@
 
     Overview ─► rows, trends ─► index.html.j2, pipeline.html.j2 ─► HTML
 
-Every text is escaped and shortened when it leaves a template, as in the report. The data that the page's own script
-compares is JSON in which no character can end the element around it.
+Every text is escaped, shortened and rid of secrets when it leaves a template, as in the report. The data that the
+page's own script compares is JSON in which no character can end the element around it.
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -14,7 +14,7 @@ import orjson
 from jinja2 import Environment
 from markupsafe import Markup
 
-from components.redact import redact
+from components.redact import redact, secrets
 from pipelines.report import page
 from pipelines.report.formatting import clock, fit
 from pipelines.ui import rows
@@ -66,7 +66,8 @@ def of_pipeline(found: Overview, view: PipelineView, links: Links) -> str:
 
 def _render(template: str, found: Overview, links: Links, **values: Any) -> str:
     time = found.time.isoformat(timespec="seconds")
-    return redact(_environment().get_template(template).render(values, time=time, links=links, most=_MOST))
+    template_of = _environment().get_template(template)
+    return template_of.render(values, time=time, links=links, most=_MOST, secrets=secrets())
 
 
 def _environment() -> Environment:
@@ -83,11 +84,14 @@ def _environment() -> Environment:
 
 def _data(view: PipelineView) -> Markup:
     """Returns the newest runs as JSON, for the comparison."""
-    runs: list[Mapping[str, Any]] = [
-        {"id": fit(run.id, 60), "label": f"{clock(run.started)}, {run.state}", "values": rows.comparable(run)}
-        for run in view.runs[:_COMPARED]
-    ]
+    known = secrets()
+    runs = [_compared(run, known) for run in view.runs[:_COMPARED]]
     text = orjson.dumps(runs).decode()
     for character in "<>&\u2028\u2029":
         text = text.replace(character, f"\\u{ord(character):04x}")
     return Markup(text)  # noqa: S704 - no character of it can begin or end an element
+
+
+def _compared(run: Run, known: Sequence[str]) -> Mapping[str, Any]:
+    values = {redact(name, known): redact(value, known) for name, value in rows.comparable(run).items()}
+    return {"id": fit(run.id, 60), "label": f"{clock(run.started)}, {run.state}", "values": values}

@@ -50,7 +50,7 @@ def tick_strip(view: PipelineView) -> list[Result]:
     """Returns the last ticks of the schedules, oldest first."""
     ticks = sorted((tick for each in view.schedules for tick in each.last), key=lambda tick: tick.tick.at)
     return [
-        Result(kind(tick.state), f"{clock(tick.tick.local.isoformat())}: {tick.state}{_because(tick.reason)}")
+        Result(kind(tick.state), f"{clock(tick.tick.at.isoformat())}: {tick.state}{_because(tick.reason)}")
         for tick in ticks[-STRIP:]
     ]
 

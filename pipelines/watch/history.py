@@ -12,17 +12,18 @@ here, if the metadata is on a server; what is known of it is what the metadata h
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime, timezone
+from itertools import pairwise
 from pathlib import Path
 from typing import Any, Literal
 
 from components.errors import SettingsError
-from components.settings.names import nearest
-from pipelines.journal import calls, run_id
+from pipelines.journal import calls, events, run_id
 from pipelines.journal.calls import Call, CallState
 from pipelines.orchestration.metadata.store import Execution, Store
 from pipelines.orchestration.outcome import largest_drift
 from pipelines.watch.pipelines import KnownPipeline
 
+_NAMED = 3  # runs in a message
 RunState = CallState | Literal["killed"]
 NodeState = Literal["running", "ran", "cached", "failed", "cancelled", "killed"]
 _NODE_STATES: Mapping[str, NodeState] = {
@@ -113,15 +114,17 @@ def run(pipeline: KnownPipeline, wanted: str) -> Run:
         raise SettingsError(
             f"run {wanted}: {len(found)} runs begin with it; expected more of the id, as in {found[0].id}"
         )
-    names = [each.id for each in known]
+    names = ", ".join(each.id for each in known[:_NAMED])
     raise SettingsError(
         f"run {wanted}: pipeline {pipeline.name} has no such run; "
-        + (nearest(wanted, names) if names else "it has not run yet")
+        + (f"expected one of penstock runs list, such as {names}" if names else "it has not run yet")
     )
 
 
 def has(pipeline: KnownPipeline, wanted: str) -> bool:
-    """Whether a pipeline has a run whose id is this, or begins with it."""
+    """Whether a pipeline has a run whose id is this, or begins with it; `last` is any."""
+    if wanted == "last":
+        return bool(runs(pipeline, 1))
     return bool(wanted) and any(each.id.startswith(wanted) for each in runs(pipeline))
 
 
@@ -135,10 +138,13 @@ def _by_run(contexts: Mapping[str, Sequence[Execution]]) -> dict[str, list[Execu
 
 def _run(pipeline: KnownPipeline, run: str, made: Sequence[Call], executions: Sequence[Execution]) -> Run:
     is_running = bool(made) and not made[-1].ended and calls.is_held(pipeline.calls / f"{run}.json")
-    nodes = tuple(_nodes(executions, made, is_open=is_running or not made))
+    is_killed = bool(made) and not made[-1].ended and not is_running
+    died = events.last_time(pipeline.logs / f"{run}.jsonl") if is_killed else ""
+    nodes = tuple(_nodes(executions, made, died, is_open=is_running or not made))
     state = _state(made, nodes, is_running=is_running)
     ended = made[-1].ended if made else max((node.ended for node in nodes if state != "running"), default="")
-    log, report = (pipeline.logs / f"{run}.{kind}" for kind in ("log", "html"))
+    name = run.replace("/", "_")  # no id of ours has one; that of another program would lead out of the folder
+    log, report = (pipeline.logs / f"{name}.{kind}" for kind in ("log", "html"))
     last = made[-1] if made else None
     return Run(
         id=run,
@@ -146,7 +152,7 @@ def _run(pipeline: KnownPipeline, run: str, made: Sequence[Call], executions: Se
         state=state,
         started=made[0].started if made else nodes[0].started,
         ended=ended,
-        seconds=_seconds_of_calls(made, nodes, is_running=is_running),
+        seconds=_seconds_of_calls(made, nodes, calls.now() if is_running else died),
         nodes=nodes,
         exit_code=last.exit_code if last else None,
         reason=calls.KILLED if state == "killed" else last.reason if last else "",
@@ -170,14 +176,19 @@ def _state(made: Sequence[Call], nodes: Sequence[NodeRun], *, is_running: bool) 
         has_run = any(call.state == "succeeded" for call in made)
         return "succeeded" if made[-1].state == "nothing due" and has_run else made[-1].state
     states = {node.state for node in nodes}
-    for node_state, state in (("running", "running"), ("failed", "failed"), ("cancelled", "cancelled")):
-        if node_state in states:
-            return state  # type: ignore[return-value]  # one of them
-    return "succeeded"
+    worst: tuple[RunState, ...] = ("running", "killed", "failed", "cancelled")
+    return next((state for state in worst if state in states), "succeeded")
 
 
-def _nodes(executions: Sequence[Execution], made: Sequence[Call], *, is_open: bool) -> Iterable[NodeRun]:
-    """Yields each node once, with its last execution; that a later call used what an earlier one made, is left out."""
+def _nodes(executions: Sequence[Execution], made: Sequence[Call], died: str, *, is_open: bool) -> Iterable[NodeRun]:
+    """Yields each node once, with its last execution; that a later call used what an earlier one made, is left out.
+
+    Args:
+        executions: of the run.
+        made: its calls.
+        died: when its last call wrote its last event, if that call was killed; else empty.
+        is_open: whether an execution without an end runs.
+    """
     known = _of_calls(made)
     last: dict[str, Execution] = {}
     for each in executions:
@@ -186,21 +197,29 @@ def _nodes(executions: Sequence[Execution], made: Sequence[Call], *, is_open: bo
             last[each.node] = each
     for node, execution in last.items():
         state = _NODE_STATES.get(execution.state, "failed")
-        if state == "running" and not is_open:
+        if execution.killed or (state == "running" and not is_open):
             state = "killed"
-        until = datetime.now(timezone.utc).timestamp() * 1000 if state == "running" else execution.updated
         said = known.get(node, {})
         yield NodeRun(
             node=node,
             state=state,
             started=_time(execution.created),
             ended="" if state in ("running", "killed") else _time(execution.updated),
-            seconds=max(0.0, until - execution.created) / 1000,
+            seconds=max(0.0, _end(execution, state, died) - execution.created) / 1000,
             reason=said.get("reason", ""),
             records=execution.ledger["records_in"] if execution.ledger else said.get("records"),
             execution=execution.id,
             failures=tuple(said.get("failures", ())),
         )
+
+
+def _end(execution: Execution, state: NodeState, died: str) -> float:
+    """Returns when an execution ended, or until when it is known to have run: milliseconds since 1970."""
+    if state == "running":
+        return datetime.now(timezone.utc).timestamp() * 1000
+    if state == "killed":
+        return datetime.fromisoformat(died).timestamp() * 1000 if died else execution.created
+    return execution.updated
 
 
 def _of_calls(made: Sequence[Call]) -> dict[str, Mapping[str, Any]]:
@@ -213,16 +232,21 @@ def _of_calls(made: Sequence[Call]) -> dict[str, Mapping[str, Any]]:
     return known
 
 
-def _seconds_of_calls(made: Sequence[Call], nodes: Sequence[NodeRun], *, is_running: bool) -> float:
+def _seconds_of_calls(made: Sequence[Call], nodes: Sequence[NodeRun], last: str) -> float:
+    """Returns the time of all calls; `last` is until when the last one worked if it has no end, empty if not known."""
     if not made:
         return sum(node.seconds for node in nodes)
-    now = datetime.now(timezone.utc)
-    last = max((node.ended for node in nodes), default="")
-    ends = [call.ended or (now.isoformat() if is_running else max(last, call.started)) for call in made]
+    ends = [call.ended or _known_until(call, following.started, nodes) for call, following in pairwise(made)]
+    ends.append(made[-1].ended or max(last, _known_until(made[-1], calls.now(), nodes)))
     spans = zip(ends, made, strict=True)
     return sum(
         (datetime.fromisoformat(end) - datetime.fromisoformat(call.started)).total_seconds() for end, call in spans
     )
+
+
+def _known_until(call: Call, following: str, nodes: Sequence[NodeRun]) -> str:
+    """Returns until when a killed call is known to have worked, by the nodes that ended before the following one."""
+    return max([call.started, *(node.ended for node in nodes if node.ended <= following)])
 
 
 def _metrics(executions: Sequence[Execution]) -> dict[str, float]:

@@ -11,6 +11,7 @@ from contextlib import contextmanager
 from datetime import datetime, timezone
 from itertools import islice
 from pathlib import Path
+from typing import Any
 
 from prometheus_client import CollectorRegistry, Gauge, write_to_textfile
 
@@ -25,7 +26,8 @@ from pipelines.watch import pipelines
 from pipelines.watch.pipelines import KnownPipeline
 
 FILE = "metrics.prom"
-_LOOKED_AT = 200  # runs, for the last one that succeeded
+_LOOKED_AT = 2000  # runs: a week of one every five minutes
+_NAMES = ("last", "success", "records", "metrics", "disk", "live")  # values of runs
 _SUCCESS = ("succeeded", "nothing due")
 _READABLE = 0o644  # node exporter is another user
 
@@ -81,35 +83,49 @@ class _Gauges:
 
 def _gauges(pipeline: KnownPipeline, now: datetime) -> _Gauges:
     made = _Gauges(pipeline.name)
-    runs = [found[-1] for found in islice(calls.newest_first(pipeline.calls), _LOOKED_AT)]
-    ended = [call for call in runs if call.ended]
-    _of_runs(made, ended)
-    _of_model(made, pipeline, ended)
-    used = next((call.disk for call in ended if call.disk is not None), None)
-    made.set("disk_used_bytes", "Size of the state folder after the last run that ran a node.", used)
+    known = _newest_values(pipeline)
+    _of_runs(made, known)
+    _of_model(made, pipeline, known)
+    made.set("disk_used_bytes", "Size of the state folder after the last run that ran a node.", known.get("disk"))
     made.set("disk_free_bytes", "Free space on the disk of the state folder.", shutil.disk_usage(pipeline.state).free)
     _of_schedule(made, pipeline, now)
     return made
 
 
-def _of_runs(made: _Gauges, ended: list[Call]) -> None:
-    if ended:
-        last = ended[0]
+def _newest_values(pipeline: KnownPipeline) -> dict[str, Any]:
+    """Returns each value of the newest run that has it; reads no older runs than it needs."""
+    known: dict[str, Any] = {}
+    for found in islice(calls.newest_first(pipeline.calls), _LOOKED_AT):
+        values = _values(found[-1])
+        known = {**{name: value for name, value in values.items() if value not in (None, {})}, **known}
+        if values.keys() - {"live"} <= known.keys():  # a root on this machine has a live pointer
+            break
+    return known
+
+
+def _values(call: Call) -> dict[str, Any]:
+    if not call.ended:
+        return dict.fromkeys(_NAMES)
+    ended = _seconds(call.ended) if call.state in _SUCCESS else None
+    return {"last": call, "success": ended, **{name: getattr(call, name) for name in _NAMES[2:]}}
+
+
+def _of_runs(made: _Gauges, known: Mapping[str, Any]) -> None:
+    if last := known.get("last"):
         made.set("last_run_timestamp_seconds", "End of the last run.", _seconds(last.ended))
         made.set(
             "last_run_duration_seconds", "Duration of the last run.", _seconds(last.ended) - _seconds(last.started)
         )
         made.set("last_run_exit_code", "Exit code of the last run.", last.exit_code)
-    if succeeded := [_seconds(call.ended) for call in ended if call.state in _SUCCESS]:
-        made.set("last_success_timestamp_seconds", "End of the last run that succeeded.", succeeded[0])
+    made.set("last_success_timestamp_seconds", "End of the last run that succeeded.", known.get("success"))
 
 
-def _of_model(made: _Gauges, pipeline: KnownPipeline, ended: list[Call]) -> None:
-    for split, count in _newest(ended, "records").items():
+def _of_model(made: _Gauges, pipeline: KnownPipeline, known: Mapping[str, Any]) -> None:
+    for split, count in known.get("records", {}).items():
         made.set("records", "Records by split, of the last run that knows them.", count, split=split)
-    for metric, value in _newest(ended, "metrics").items():
+    for metric, value in known.get("metrics", {}).items():
         made.set("model_metric", "Metrics of the last model that was evaluated.", value, metric=metric)
-    made.set("live_version", "Version of the model that is live.", _live(pipeline, ended))
+    made.set("live_version", "Version of the model that is live.", _live(pipeline, known.get("live")))
 
 
 def _of_schedule(made: _Gauges, pipeline: KnownPipeline, now: datetime) -> None:
@@ -124,14 +140,9 @@ def _seconds(time: str) -> float:
     return datetime.fromisoformat(time).timestamp()
 
 
-def _newest(ended: list[Call], field: str) -> Mapping[str, float]:
-    """Returns a mapping of the newest call that has a value in it."""
-    return next((found for call in ended if (found := getattr(call, field))), {})
-
-
-def _live(pipeline: KnownPipeline, ended: list[Call]) -> int | None:
+def _live(pipeline: KnownPipeline, last: int | None) -> int | None:
     """Returns the live version: by the pointer, or on an object store by the last call that knew it."""
     if isinstance(pipeline.root, Path) and isinstance(pipeline.serving, Path):
         pointer = live.current(pipeline.root, pipeline.serving, pipeline.name)
         return pointer.live.version if pointer else None
-    return next((call.live for call in ended if call.live is not None), None)
+    return last

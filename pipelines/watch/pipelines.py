@@ -96,15 +96,29 @@ def _recorded(database: Path) -> list[str]:
 
 def _pipeline(name: str, state: Path, last: Call | None) -> KnownPipeline:
     server = metadata_server.parse(last.metadata) if last and last.metadata else None
-    root = location(last.root) if last else _root(state)
+    named = location(last.root) if last else _root(state)
+    root = named if _is_state_of(state, named) else state
+    serving = location(last.serving) if last else root / "serving"
     return KnownPipeline(
         name=name,
         task=last.task if last else "",
         state=state,
         root=root,
-        serving=location(last.serving) if last else root / "serving",
+        serving=_moved(serving, named, root),
         metadata=server or state / "metadata.db",
     )
+
+
+def _is_state_of(state: Path, root: Location) -> bool:
+    """Whether a folder is the state of a root; a local one that was copied or moved still names the old place."""
+    return not isinstance(root, Path) or (root.exists() and root.samefile(state))
+
+
+def _moved(place: Location, before: Location, after: Location) -> Location:
+    """Returns where a place is, if its folder was moved."""
+    if isinstance(place, Path) and isinstance(before, Path) and place.is_relative_to(before):
+        return after / str(place.relative_to(before))
+    return place
 
 
 def _root(state: Path) -> Location:

@@ -1,5 +1,6 @@
 """The state of a pipeline at a glance: `of(pipeline)`, for `penstock status` and the page."""
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import datetime, timezone
 from pathlib import Path
@@ -62,7 +63,7 @@ def of(pipeline: KnownPipeline, now: datetime, newest: int = _RUNS) -> PipelineS
         health=_health(found, schedule),
         live=_live(pipeline, found),
         running=running,
-        progress=_progress(pipeline, running),
+        progress=progress_of(pipeline, running),
         last=last,
         last_success=next((run.ended for run in found if run.state in ("succeeded", "nothing due")), ""),
         runs=tuple(found),
@@ -97,8 +98,15 @@ def _live(pipeline: KnownPipeline, runs: list[Run]) -> LiveVersion | None:
     return LiveVersion(known) if known is not None else None
 
 
-def _progress(pipeline: KnownPipeline, running: Run | None) -> dict[str, Any] | None:
+def progress_of(pipeline: KnownPipeline, running: Run | None) -> dict[str, Any] | None:
+    """Returns the newest progress of the node that runs, from the log of events; None if it has written none yet."""
     if running is None or running.node is None:
         return None
     found = events.last(pipeline.logs / f"{running.id}.jsonl", "progress")
     return found if found and found.get("node") == running.node.node else None
+
+
+def place_of(progress: Mapping[str, Any] | None) -> str:
+    """Returns how far a node is, as text: `epoch 2/5`, `1,000 of 5,000 records`; empty if it is not known."""
+    made = progress or {}
+    return str(made.get("place") or (f"{made['done']:,} of {made['total']:,} records" if made.get("total") else ""))

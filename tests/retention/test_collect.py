@@ -39,7 +39,7 @@ from pipelines.orchestration.metadata.store import Store
 from pipelines.retention import collect
 mark = Store.mark_deleted
 Store.mark_deleted = lambda *ids: (mark(*ids), os.kill(os.getpid(), signal.SIGKILL))
-collect.collect(config.make("image", data=".", root=sys.argv[1], flags=["gc.keep_runs=2"]))
+collect.collect(config.make("image", data=".", root=sys.argv[1], flags=["gc.keep_runs=2", "gc.keep_versions=2"]))
 """
 
 
@@ -186,6 +186,37 @@ def test_a_root_that_was_copied(make_nightly: Callable[..., Any], tmp_path: Path
     assert versions.complete(root.config.serving) == before == [1, 2, 3, 4, 5]
 
 
+def test_a_copy_without_a_task(make_nightly: Callable[..., Any], tmp_path: Path) -> None:
+    """B14: it is collected itself, and not the root that its journal names; nor versions that both name."""
+    root = make_nightly(None, *FLAGS, f"push.directory={tmp_path / 'models'}")
+    for _ in range(5):
+        root.night()
+    with calls.opened(root.config, Origin("R")) as call:
+        call.end(0, "")
+    shutil.copytree(root.config.root, tmp_path / "copies" / "copy")
+    done = CliRunner().invoke(cli.app, ["gc", "--root", str(tmp_path / "copies")])
+    copy = replace(root, config=replace(root.config, root=tmp_path / "copies" / "copy"))
+
+    assert (done.exit_code, len(folders(root, "Trainer")), len(folders(copy, "Trainer"))) == (0, 5, 2), done.output
+    assert versions.complete(tmp_path / "models") == [1, 2, 3, 4, 5]
+
+
+def test_versions_in_a_folder_that_the_command_named_relatively(
+    make_nightly: Callable[..., Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Collected from any folder, the versions are those that the run pushed."""
+    root = make_nightly(None, *FLAGS, "push.directory=models")
+    for _ in range(5):
+        root.night()
+    with calls.opened(root.config, Origin("R")) as call:
+        call.end(0, "")
+    (tmp_path / "elsewhere").mkdir()
+    monkeypatch.chdir(tmp_path / "elsewhere")
+    done = CliRunner().invoke(cli.app, ["gc", "--root", str(tmp_path)])
+
+    assert (done.exit_code, versions.complete(tmp_path / "models")) == (0, [4, 5]), done.output
+
+
 def test_all_pipelines_of_a_folder(
     make_nightly: Callable[..., Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -227,6 +258,22 @@ def test_a_schedule_may_leave_it_to_people(make_nightly: Callable[..., Any]) -> 
     said: list[str] = []
 
     assert (collect.after_tick(root.config, said.append), said, len(folders(root, "Trainer"))) == (None, [], 5)
+
+
+def test_every_kept_version_can_be_live_again(make_nightly: Callable[..., Any]) -> None:
+    """B14: candidates are compared with its model after a rollback, and new spans with the data of that model."""
+    root = make_nightly(None, "gc.keep_runs=1", "gc.keep_versions=3")
+    for outcome in ("pushed", "pushed", "pushed", "pushed", "not better", "not better"):
+        root.night(outcome)
+    collect.collect(root.config)
+    kept = versions.complete(root.config.serving)
+    live = models.rollback(root.config, 2, Wish("worse")).model
+    collect.collect(root.config)
+    store = Store(root.config.metadata, "image")
+    made = store.made_from(live.artifact)
+
+    assert (kept, store.base_model([live]) is not None) == ([2, 3, 4], True)
+    assert {name for name, each in made.items() if each.live} == {"examples", "transform_graph", "statistics"}
 
 
 def test_on_an_object_store(make_nightly: Callable[..., Any], s3_bucket: str) -> None:

@@ -185,4 +185,4 @@ def test_what_a_run_found_up_to_date_is_kept() -> None:
     model = dict(old.outputs)["model"]
 
     assert model not in needed(history, None, KEPT_RUNS)
-    assert nights.made[model] <= needed(history, None, KEPT_RUNS, {old.id})
+    assert nights.made[model] <= needed(history, None, KEPT_RUNS, up_to_date={old.id})

@@ -192,7 +192,7 @@ def test_the_accessibility_tree(browser: Browser, page: str) -> None:
 
     assert {role for role, _ in tree} >= {"banner", "navigation", "main", "contentinfo", "status"}
     assert [name for role, name in tree if role == "heading"][:4] == [
-        "customers", "Schedule", "Last 3 ticks", "Next ticks",
+        "customers", "Schedule", "Last 3 ticks (UTC)", "Next ticks (UTC)",
     ]  # fmt: skip
     assert ("region", "Compare two runs") in tree
     assert ("list", "Last ticks, oldest first") in tree

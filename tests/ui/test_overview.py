@@ -4,10 +4,16 @@ from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
-from pipelines.ui import overview
+from components.progress import Progress
+from pipelines.journal import calls
+from pipelines.journal.calls import Origin
+from pipelines.journal.events import EventLog
+from pipelines.ui import overview, pages
 from pipelines.ui.overview import Overview, PipelineView
+from pipelines.ui.site import FileLinks
 from pipelines.watch.history import NodeRun, Run
 from tests.ui.conftest import NOW, call, write_calls
+from tests.watch.conftest import Runs
 
 Read = Callable[[], Overview]
 
@@ -55,6 +61,22 @@ def test_pages_of_equal_names(tmp_path: Path) -> None:
 
     assert len({*keys}) == 4
     assert all(key.replace("-", "").isalnum() and key.isascii() for key in keys)
+
+
+def test_what_a_running_node_says(tmp_path: Path) -> None:
+    """Its newest progress in the log of events, as `penstock status` shows it."""
+    runs = Runs(tmp_path / "root")
+    runs.executions("R", {"Ingest": "COMPLETE", "Trainer": "RUNNING"})
+    log = EventLog(runs.pipeline.logs / "R.jsonl", "R", "image")
+    with calls.opened(runs.config, Origin("R")) as call:
+        log.node_started("Trainer", "first run")
+        log.progress(Progress(1000, 5000))
+        found = overview.read(tmp_path / "root", NOW)
+        call.end(0, "")
+
+    assert found.pipelines[0].progress is not None
+    assert found.pipelines[0].progress.place == "1,000 of 5,000 records"
+    assert "It is at 1,000 of 5,000 records." in pages.of_pipeline(found, found.pipelines[0], FileLinks(tmp_path))
 
 
 def test_progress_of_a_running_node(read: Read) -> None:

@@ -130,6 +130,31 @@ def test_the_data_of_the_comparison(read: Read) -> None:
     assert runs[1]["values"]["drift / threshold"] == "1.700"
 
 
+@pytest.mark.parametrize("text", ["wrong password=", "it's the token = 'x", '"password": "', 'password="abc'])
+def test_text_like_a_secret_ends_at_its_element(root: Path, read: Read, text: str) -> None:
+    """D5: a quotation mark without a second one hides the rest of its own text, and nothing of the page behind it."""
+    write_calls(root / "customers", call(18, reason=text, data=text))
+    html = render(read)[1]
+    found = re.search(r'<script type="application/json" id="compare-data">(.*?)</script>', html, re.DOTALL)
+    assert found is not None
+
+    assert [run["id"] for run in json.loads(found[1])] == [f"202611{day}-030000-abcd" for day in (18, 17, 16)]
+    assert len(Page(html).all("script")) == 2
+    assert "20261117-030000-abcd gate stopped" in words(html)
+
+
+def test_a_secret_that_the_script_has_as_a_word(root: Path, read: Read, monkeypatch: pytest.MonkeyPatch) -> None:
+    """D5: it is hidden in data, and the script stays as its hash in the security policy says."""
+    monkeypatch.setenv("MY_TOKEN", "values")
+    write_calls(root / "customers", call(18, reason="wrong values here", data="values"))
+    html = render(read)[1]
+    script = re.findall(r"<script>(.*?)</script>", html, re.DOTALL)[0]
+
+    assert base64.b64encode(hashlib.sha256(script.encode()).digest()).decode() in html
+    assert "wrong *** here" in words(html)
+    assert '"data":"***"' in html
+
+
 def test_headings_and_landmarks(read: Read) -> None:
     """One first heading, no level is left out; header, navigation, main and footer; tables have header cells."""
     for html in render(read):

@@ -1,18 +1,21 @@
 """Runs from metadata and journal: what each of them says, and which of them counts."""
 
+import shutil
 from collections.abc import Callable
-from datetime import datetime, timezone
+from datetime import datetime, timedelta, timezone
 from pathlib import Path
 from typing import Any
 
+import orjson
 import pytest
 
-from components.errors import SettingsError
+from components.errors import PenstockError, SettingsError
 from components.storage import durable
 from pipelines import config as run_config
 from pipelines.config.metadata_server import Server
 from pipelines.journal import calls
 from pipelines.journal.calls import Origin
+from pipelines.orchestration.metadata.store import Store
 from pipelines.watch import history, pipelines, status
 from pipelines.watch.history import Run
 from pipelines.watch.status import LiveVersion
@@ -68,6 +71,40 @@ def test_a_run_of_many_calls_is_one_of_the_newest(runs: Any) -> None:
     assert [(run.id, tuple(states(run))) for run in found] == [("c", nodes), ("b", nodes)]
 
 
+def rewrite(runs: Any, *changes: dict[str, str]) -> None:
+    """Changes the calls of run R in the journal."""
+    file = runs.pipeline.calls / "R.json"
+    made = [{**values, **change} for values, change in zip(orjson.loads(file.read_bytes()), changes, strict=True)]
+    file.write_bytes(orjson.dumps(made))
+
+
+def test_a_run_that_was_killed_ends_with_its_last_event(runs: Any) -> None:
+    """The next run, which may come hours later, closes its executions in the metadata; they did not last until then."""
+    runs.executions("R", {"Ingest": "COMPLETE", "Trainer": "RUNNING"})
+    runs.call("R")
+    begun = datetime.fromisoformat(history.runs(runs.pipeline)[0].nodes[1].started)
+    rewrite(runs, {"started": (begun - timedelta(minutes=1)).isoformat(timespec="milliseconds"), "ended": ""})
+    runs.pipeline.logs.mkdir()
+    event = {"time": (begun + timedelta(hours=1)).isoformat(timespec="milliseconds"), "event": "progress"}
+    (runs.pipeline.logs / "R.jsonl").write_bytes(orjson.dumps(event) + b'\n{"time": "20')
+    Store(runs.config.metadata, "image", read_only=False).close_killed_executions()
+    (run,) = history.runs(runs.pipeline)
+
+    assert (run.state, run.ended, states(run)) == ("killed", "", {"Ingest": "ran", "Trainer": "killed"})
+    assert (run.seconds, run.nodes[1].seconds, run.nodes[1].ended) == (3660, 3600, "")
+
+
+def test_a_killed_call_does_not_last_until_the_run_is_resumed(runs: Any) -> None:
+    """The hours between two calls are of none, and what the second one made is not of the first."""
+    runs.executions("R~2", {"Ingest": "CACHED", "Trainer": "COMPLETE"})
+    for _ in range(2):
+        runs.call("R")
+    second = {"started": "2020-01-01T09:00:00.000+00:00", "ended": "2020-01-01T09:00:09.000+00:00"}
+    rewrite(runs, {"started": "2020-01-01T00:00:00.000+00:00", "ended": ""}, second)
+
+    assert [(run.state, run.seconds) for run in history.runs(runs.pipeline)] == [("succeeded", 9)]
+
+
 def test_a_file_that_is_being_written_is_no_run(runs: Any) -> None:
     """Of a run that starts now, or was killed in that moment."""
     runs.call("R")
@@ -107,6 +144,41 @@ def test_the_newest_runs_are_read_alone(runs: Any) -> None:
     assert [run.id for run in history.runs(runs.pipeline, 2)] == ["d", "c"]
 
 
+def test_the_newest_runs_of_many(runs: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The history that is read does not grow with the runs before them; MLMD hands executions over by the hundred."""
+    for number in range(120):
+        runs.executions(f"{number:03}", {"Ingest": "COMPLETE", "Trainer": "FAILED"})
+    counted: list[int] = []
+    read = Store.executions_in
+
+    def counting(store: Store, *which: int) -> list[Any]:
+        found = read(store, *which)
+        counted.append(len(found))
+        return found
+
+    monkeypatch.setattr(Store, "executions_in", counting)
+    store = Store(runs.config.metadata, "image")
+    newest = store.by_run(3)
+    few = sum(counted)
+
+    assert [(run, [each.node for each in found]) for run, found in newest.items()] == [
+        (run, ["Ingest", "Trainer"]) for run in ("119", "118", "117")
+    ]
+    assert few <= 3 * 3 * 2
+    assert newest == dict(list(store.by_run().items())[:3])
+
+
+def test_the_newest_runs_of_one_of_several_pipelines(make_runs: Callable[..., Any]) -> None:
+    """Of a database that has newer runs of others."""
+    mine, other = make_runs("root", "mine"), make_runs("root", "other")
+    for number in range(5):
+        mine.executions(f"mine {number}", {"Ingest": "COMPLETE"})
+    for number in range(5):
+        other.executions(f"other {number}", {"Ingest": "COMPLETE"})
+
+    assert list(Store(mine.config.metadata, "mine").by_run(2)) == ["mine 4", "mine 3"]
+
+
 def test_a_run_is_found_by_the_beginning_of_its_id(runs: Any) -> None:
     """If it is the only one; `last` is the newest."""
     for name in ("20261119-1", "20261119-2", "20261120-1"):
@@ -117,9 +189,13 @@ def test_a_run_is_found_by_the_beginning_of_its_id(runs: Any) -> None:
         "20261120-1",
         "20261120-1",
     ]
+    for number in range(5):
+        runs.call(f"old-{number}")
     for wrong, message in (("20261119", "2 runs begin with it"), ("2025", "has no such run"), ("", "has no such run")):
         with pytest.raises(SettingsError, match=message):
             history.run(runs.pipeline, wrong)
+    with pytest.raises(SettingsError, match=r"expected one of penstock runs list, such as old-4, old-3, old-2$"):
+        history.run(runs.pipeline, "2025")
 
 
 def test_pipelines_below_a_folder_are_found(make_runs: Callable[..., Any], tmp_path: Path) -> None:
@@ -141,6 +217,28 @@ def test_pipelines_below_a_folder_are_found(make_runs: Callable[..., Any], tmp_p
     assert pipelines.find(tmp_path / "elsewhere")[0].name == "image"
     with pytest.raises(SettingsError, match="no such folder"):
         pipelines.find(tmp_path / "missing")
+
+
+def test_a_root_that_was_copied_is_another_one(runs: Any, tmp_path: Path) -> None:
+    """Its journal names the old place; through a link, a root is the one that its runs named."""
+    runs.call("R")
+    shutil.copytree(tmp_path / "root", tmp_path / "copies" / "copy")
+    (tmp_path / "link").symlink_to(tmp_path / "root")
+    found = [pipelines.find(tmp_path / name)[0] for name in ("copies", "link")]
+
+    assert [(each.root, each.serving) for each in found] == [
+        (tmp_path / "copies" / "copy", tmp_path / "copies" / "copy" / "serving"),
+        (tmp_path / "root", tmp_path / "root" / "serving"),
+    ]
+
+
+def test_a_record_that_names_another_run_is_damaged(runs: Any) -> None:
+    """D7: the id is the name of its log and of its report; one with a path would lead out of the root."""
+    runs.call("R")
+    file = runs.pipeline.calls / "R.json"
+    file.write_text(file.read_text().replace('"R"', '"../../outside"'))
+    with pytest.raises(PenstockError, match="the record of a run cannot be read"):
+        history.runs(runs.pipeline)
 
 
 def test_a_root_on_an_object_store_is_known_by_its_state_folder(tmp_path: Path) -> None:

@@ -1,5 +1,6 @@
 """The file for Prometheus, read by the parser of prometheus_client."""
 
+import os
 import stat
 from datetime import datetime
 from pathlib import Path
@@ -53,6 +54,24 @@ def test_the_file_has_what_the_last_runs_led_to(runs: Any, monkeypatch: pytest.M
     }
     assert free > 0
     assert duration >= 0
+
+
+def test_a_success_before_many_failures(runs: Any) -> None:
+    """An alert on its time needs it for days, of a schedule that fails every five minutes."""
+    runs.call("first", records={"train": 80}, disk=4096)
+    success = calls.read(runs.pipeline.calls / "first.json")[0]
+    os.utime(runs.pipeline.calls / "first.json", (0, 0))
+    runs.call("failed", 4, "data: empty")
+    failed = runs.pipeline.calls / "failed.json"
+    for number in range(600):
+        text = failed.read_text().replace('"run": "failed"', f'"run": "failed-{number}"')
+        failed.with_stem(f"failed-{number}").write_text(text)
+    file = metrics.file_of(runs.config)
+    metrics.write(runs.pipeline, file)
+    found = values_in(file)
+
+    assert found["penstock_last_success_timestamp_seconds", ()] == datetime.fromisoformat(success.ended).timestamp()
+    assert (found["penstock_records", ("train",)], found["penstock_disk_used_bytes", ()]) == (80, 4096)
 
 
 def test_a_name_with_quotes_is_escaped(make_runs: Any) -> None:

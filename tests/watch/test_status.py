@@ -126,6 +126,15 @@ def test_runs_of_all_pipelines_are_listed_newest_first(make_runs: Callable[..., 
     assert "it is known to: x, y; choose one with --name" in str(wrong.exception)
 
 
+def test_the_last_run_beside_a_pipeline_without_one(make_runs: Callable[..., Any], tmp_path: Path) -> None:
+    """One that found its root locked left a folder, and no run."""
+    make_runs("many/a").call("R")
+    make_runs("many/b").pipeline.calls.mkdir(parents=True)
+    done = CliRunner().invoke(cli.app, ["runs", "show", "last", "--root", str(tmp_path / "many")])
+
+    assert (done.exit_code, "R" in done.output) == (0, True), done.output
+
+
 def test_two_runs_are_compared(runs: Any) -> None:
     """Only what differs is shown."""
     runs.call("a", metrics={"accuracy": 0.5}, records={"train": 5})

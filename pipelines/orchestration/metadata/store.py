@@ -30,6 +30,7 @@ FINGERPRINT = "fingerprint"
 LEDGER = "ledger"
 FACTS = "facts"
 SECONDS = "seconds"
+_KILLED = "killed"  # of an execution that a killed run left open: MLMD has the time when the next run closed it
 _PATIENCE = 30.0  # seconds for a writer of a SQLite file to end; MLMD has about the same when it opens one
 _ROOT_TYPE = "penstock.root"  # context type: one per pipeline of a shared database
 _DATABASE_TYPE = "penstock.database"  # context type: one per database
@@ -49,6 +50,7 @@ class Execution:
     facts: dict[str, Any]
     updated: int = 0  # milliseconds since 1970
     created: int = 0  # the same
+    killed: bool = False  # its run was killed; `updated` is then when the next run closed it
 
 
 @dataclass(frozen=True)
@@ -80,12 +82,14 @@ class Store:
         names = [context.name for context in self._store.get_contexts_by_type("node")]
         return [name.removeprefix(f"{self._pipeline}.") for name in names if name.startswith(f"{self._pipeline}.")]
 
-    def executions_in(self, context: int) -> list[Any]:
-        """Returns all executions of a context, oldest first, as MLMD has them.
+    def executions_in(self, context: int, since: int = 0) -> list[Any]:
+        """Returns all executions of a context whose id is at least a number, oldest first, as MLMD has them.
 
         By id: MLMD's own order is by milliseconds, and it loses executions of one millisecond that are on two pages.
         """
-        return list(self._store.get_executions_by_context(context, metadata_store.ListOptions(order_by=_BY_ID)))
+        chosen = f"id >= {since}" if since else None
+        options = metadata_store.ListOptions(order_by=_BY_ID, filter_query=chosen)
+        return list(self._store.get_executions_by_context(context, options))
 
     def mark_deleted(self, ids: Iterable[int]) -> None:
         """Marks artifacts as deleted: from then on no run reuses them. Their files are deleted afterwards."""
@@ -110,17 +114,22 @@ class Store:
         Args:
             newest: how many runs, each with all its calls; None: all.
         """
-        prefix = f"{self._pipeline}."
-        contexts = [each for each in self._store.get_contexts_by_type("node") if each.name.startswith(prefix)]
-        nodes = {
-            execution.id: context.name.removeprefix(prefix)
-            for context in contexts
-            for execution in self.executions_in(context.id)
-        }
+        contexts = sorted(self._store.get_contexts_by_type("pipeline_run"), key=lambda each: each.id, reverse=True)
+        runs = list(dict.fromkeys(run_id.of_context(each.name) for each in contexts))[:newest]
+        if newest is not None:
+            wanted = set(runs)
+            chosen = [each for each in contexts if run_id.of_context(each.name) in wanted]
+            found = self._calls(chosen, newest, since=self._oldest(chosen))
+            if len({run_id.of_context(name) for name in found}) == len(runs):
+                return found
+        return self._calls(contexts, newest)  # the database of a server has runs of other pipelines, too
+
+    def _calls(self, contexts: Iterable[Any], newest: int | None, since: int = 0) -> dict[str, list[Execution]]:
+        """Returns the executions of the newest runs among some contexts, newest first, as `by_run` does."""
+        nodes = self._nodes_of_executions(since)
         found: dict[str, list[Execution]] = {}
         runs: set[str] = set()
-        # Of a server's database, also the runs of other pipelines.
-        for context in sorted(self._store.get_contexts_by_type("pipeline_run"), key=lambda each: each.id, reverse=True):
+        for context in contexts:
             run = run_id.of_context(context.name)
             if newest is not None and len(runs) >= newest and run not in runs:
                 continue  # older calls of a run may follow: Airflow starts one per node
@@ -129,6 +138,20 @@ class Store:
                 runs.add(run)
                 found[context.name] = [_execution(each, nodes[each.id]) for each in mine]
         return found
+
+    def _oldest(self, contexts: Iterable[Any]) -> int:
+        """Returns the smallest id of the executions of some contexts."""
+        return min((each.id for context in contexts for each in self.executions_in(context.id)), default=0)
+
+    def _nodes_of_executions(self, since: int) -> dict[int, str]:
+        """Returns the node of each execution of the pipeline whose id is at least a number."""
+        prefix = f"{self._pipeline}."
+        return {
+            execution.id: context.name.removeprefix(prefix)
+            for context in self._store.get_contexts_by_type("node")
+            if context.name.startswith(prefix)
+            for execution in self.executions_in(context.id, since)
+        }
 
     def pipelines(self) -> list[str]:
         """Returns the names of all pipelines in the database."""
@@ -204,11 +227,17 @@ class Store:
         found = [(known.get(model.artifact), model) for model in models]
         return [each for each, model in found if each is not None and each.live and str(each.uri) == model.uri]
 
-    def close_open_executions(self, state: str) -> list[str]:
-        """Marks executions that a killed run left open; requires the root's lock. Returns their nodes."""
+    def close_killed_executions(self) -> list[str]:
+        """Marks executions that a killed run left open as failed; requires the root's lock. Returns their nodes."""
+        return self.close_open_executions("FAILED", killed=True)
+
+    def close_open_executions(self, state: str, *, killed: bool = False) -> list[str]:
+        """Marks executions that are open with the state that they ended in; requires the root's lock."""
         left_open = [e for e in self._of_context("pipeline", self._pipeline) if e.last_known_state in _OPEN]
         for execution in left_open:
             execution.last_known_state = pb.Execution.State.Value(state)
+            if killed:
+                execution.custom_properties[_KILLED].int_value = 1
         if left_open:
             self._store.put_executions(left_open)
         return [self._node_of(execution.id) for execution in left_open]
@@ -323,6 +352,7 @@ def _execution(execution: Any, node: str) -> Execution:
         facts=_json(properties, FACTS) or {},
         updated=execution.last_update_time_since_epoch,
         created=execution.create_time_since_epoch,
+        killed=_KILLED in properties,
     )
 
 
