@@ -33,6 +33,7 @@ _KINDS: dict[TickState, Kind] = {
     "withdrawn": "well",
 }  # missed and skipped are what the policies ask for
 _FIRST, _LONGEST = timedelta(minutes=1), timedelta(hours=1)  # between two attempts to empty an outbox
+_REST = timedelta(seconds=10)  # in which nothing is sent: receivers that hang must not hold the ticks of all pipelines
 
 
 @dataclass(frozen=True)
@@ -51,6 +52,7 @@ class ScheduleNotifier:
         self._now, self._say, self._pace = now, say, pace or Pace()
         self._next_sends: dict[Path, _NextSend] = {}
         self._files: dict[Path, StateFile] = {}  # kept: on a full disk, they know what was sent
+        self._rests_until = now()
 
     def ended(self, ledger: ScheduleLedger, record: TickRecord) -> None:
         """Notifies of a tick that has reached its last state."""
@@ -67,7 +69,7 @@ class ScheduleNotifier:
     def _look(self, ledger: ScheduleLedger, schedule: PipelineSchedule) -> None:
         file, now = self._file(ledger.file.parent, schedule.name), self._now()
         planned = self._next_sends.get(file.path)
-        is_due = bool(file.read().outbox) and (planned is None or now >= planned.at)
+        is_due = now >= self._rests_until and bool(file.read().outbox) and (planned is None or now >= planned.at)
         late = after_call.late_tick(ledger.file.parent, schedule.name, now)
         if is_due or (late and f"tick {late.key}" not in file.read().seen):
             self._notify(config_of(schedule), file, None)
@@ -82,6 +84,8 @@ class ScheduleNotifier:
             return
         more = _of_tick(config, record, now) if record else []
         after_call.note(config, file, found, now, more)
+        if now < self._rests_until:
+            return
         problems = deliver(file, found, config.settings.notify.timeout, self._pace)
         for problem in problems:
             self._say(f"{config.name}: {problem}")
@@ -89,6 +93,7 @@ class ScheduleNotifier:
         if problems:
             wait = min(before.after * 2, _LONGEST) if before else _FIRST
             self._next_sends[file.path] = _NextSend(now + wait, wait)
+            self._rests_until = self._now() + _REST
 
 
 def config_of(schedule: PipelineSchedule) -> RunConfig:

@@ -193,6 +193,37 @@ def test_what_could_not_be_sent_is_sent_later(nights: Nights, receiver: Any) -> 
     assert "T0K3N" not in " ".join(nights.said)
 
 
+def test_a_receiver_that_is_down_holds_ticks_once(nights: Nights, receiver: Any) -> None:
+    """However many pipelines it has notifications of: one of them is tried per ten seconds."""
+    receiver.answers = [(404, "")] * 9
+    notifier = ScheduleNotifier(nights.now, nights.said.append, nights.pace)
+    others = [Nights(nights.root / name, nights.time, nights.pace) for name in ("a", "b")]
+    ledgers = [nights.ledger, *(each.ledger for each in others)]
+    record = TickRecord("sales", nights.schedule().timetable.first(1, nights.time)[0], "failed")
+    for ledger in ledgers:
+        notifier.ended(ledger, record)
+    counts = [len(receiver.got)]
+    for _ in range(3):
+        nights.sleep(10)
+        for ledger in ledgers:
+            notifier.look(ledger)
+        counts.append(len(receiver.got))
+
+    assert counts == [1, 2, 3, 3]
+    assert len({each["root"] for each in receiver.got}) == 3
+
+
+def test_a_damaged_state_is_said_once(nights: Nights, capfd: Any) -> None:
+    """However often the scheduler looks at it."""
+    scheduler = nights.scheduler()
+    nights.night(scheduler, "exit 1")
+    (nights.root / ".penstock" / "notify" / "sales.json").write_text("{")
+    for _ in range(3):
+        scheduler.step()
+
+    assert capfd.readouterr().err.count("earlier notifications, sent or not, are forgotten") == 1
+
+
 def test_a_full_disk_repeats_nothing(
     tiny_disk: Path, at: At, frozen: Any, receiver: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:

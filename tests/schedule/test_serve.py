@@ -268,12 +268,30 @@ def test_a_full_disk_is_waited_out(bench: Bench, monkeypatch: pytest.MonkeyPatch
 
 
 def test_a_folder_that_is_gone(bench: Bench, nightly: Nightly, at: At) -> None:
-    """The tick has failed, and says so."""
+    """The tick has failed after three starts, and says so."""
     bench.ledger.put(nightly(since=at("2026-03-09"), folder="/nowhere"))
-    folder = bench.ledger.file.parent
-    Scheduler(lambda: [folder], bench.clock, bench.said.append).step()
+    folder, states = bench.ledger.file.parent, []
+    scheduler = Scheduler(lambda: [folder], bench.clock, bench.said.append)
+    for _ in range(4):
+        scheduler.step()
+        states.append(bench.newest().state)
 
-    assert (bench.newest().state, "/nowhere" in bench.newest().reason) == ("failed", True)
+    assert states == ["queued", "queued", "failed", "failed"]
+    assert bench.newest().reason == "/nowhere: No such file or directory, 3 times"
+
+
+def test_a_process_that_cannot_be_started(bench: Bench, nightly: Nightly, at: At, tmp_path: Path) -> None:
+    """For a moment, such as on a full disk: the tick is started by the next step."""
+    bench.ledger.put(nightly(since=at("2026-03-09"), folder=str(tmp_path / "away")))
+    folder = bench.ledger.file.parent
+    scheduler = Scheduler(lambda: [folder], bench.clock, bench.said.append)
+    scheduler.step()
+    (tmp_path / "away").mkdir()
+    scheduler.step()
+    running = bench.newest()
+    scheduler.stop()
+
+    assert (running.state, running.starts) == ("running", 2)
 
 
 @pytest.mark.parametrize("gone", ["schedule", "file"])
@@ -358,6 +376,39 @@ def test_a_run_by_hand_is_waited_for(bench: Bench, at: At) -> None:
     bench.clock.time = at("2026-03-09T02:00")
     bench.scheduler().step()
     assert bench.states() == ["failed", "running"]
+
+
+def test_a_run_by_hand_after_one_that_was_killed(bench: Bench) -> None:
+    """With its scheduler: that tick is queued, and the new one is not in its way; no scheduler need run."""
+    now = bench.clock.time
+    dead = subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE)
+    owner = processes.identity(dead.pid)
+    dead.kill()
+    dead.wait()
+    bench.ledger.decide("sales", now, owner, bench.scheduler()._policy(now))
+
+    def start(command: RetrainCommand) -> Child:
+        child = bench.runs.start(command)
+        bench.runs.finish()
+        return child
+
+    scheduler = Scheduler(lambda: [bench.ledger.file.parent], bench.clock, bench.said.append, start=start)
+    ended = scheduler.run_by_hand(bench.ledger, "sales")
+
+    assert (ended.state, ended.tick.is_by_hand, bench.states()) == ("pushed", True, ["queued", "pushed"])
+
+
+def test_a_signal_ends_a_run_by_hand_at_once(bench: Bench) -> None:
+    """It is waited for by the clock, which a signal ends."""
+
+    def sleep(seconds: float) -> None:
+        bench.clock.time += timedelta(seconds=seconds)
+        bench.clock.stopped_by = signal.SIGTERM
+
+    bench.clock.sleep = sleep  # type: ignore[method-assign]
+    ended = bench.scheduler().run_by_hand(bench.ledger, "sales")
+
+    assert (ended.state, bench.runs.children[0].returncode) == ("queued", -signal.SIGTERM)
 
 
 def test_others_see_what_is_due_and_late(bench: Bench) -> None:
