@@ -4,6 +4,7 @@ import os
 import signal
 import subprocess
 import sys
+import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
@@ -12,6 +13,7 @@ from typing import Any
 
 import pytest
 
+from components import helper_process
 from components.errors import DiskFull, Locked, PenstockError
 from pipelines.schedule import processes, view
 from pipelines.schedule.ledger import ScheduleLedger
@@ -422,3 +424,19 @@ def test_others_see_what_is_due_and_late(bench: Bench) -> None:
     assert ([tick.key for tick in late.undecided], late.running) == (["2026-03-09T03:00"], None)
     assert (running.is_late, running.is_running, running.running) == (False, True, bench.newest())
     assert [tick.key for tick in running.next] == ["2026-03-10T03:00", "2026-03-11T03:00"]
+
+
+def test_the_output_of_a_scheduler_is_on_a_full_disk(bench: Bench, nightly: Nightly) -> None:
+    """What is due is decided all the same, and SIGTERM stops it."""
+    bench.ledger.put(nightly(rule="every 1m", folder="/nowhere"))
+    command = helper_process.command(
+        "from pipelines.cli import main; main()", "schedule", "serve", str(bench.runs.home)
+    )
+    with Path("/dev/full").open("wb") as full, subprocess.Popen(command, stdout=full, stderr=subprocess.PIPE) as serve:
+        while not any(each.state == "queued" for each in bench.ledger.ticks("sales")) and serve.poll() is None:
+            time.sleep(0.05)
+        serve.terminate()
+        _, said = serve.communicate()
+
+    assert bench.newest().reason.startswith("/nowhere: No such file or directory")
+    assert b"Traceback" not in said
