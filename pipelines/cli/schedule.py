@@ -119,6 +119,8 @@ def show(
     as_json: Json = False,
 ) -> None:
     """Show a schedule, its next ticks and its last fourteen."""
+    import shlex
+
     ledger, found = _open(task, root, state, name, settings_file)
     view = next(each for each in _views(ledger.file.parent) if each.schedule.name == found.name)
     if as_json:
@@ -129,7 +131,7 @@ def show(
         "when": f"{found.rule} ({found.zone}){', paused' if found.paused else ''}",
         "overlap": found.overlap,
         "catch up": found.catch_up,
-        "command": " ".join(["penstock", "retrain", found.task, *found.arguments]),
+        "command": shlex.join(["penstock", "retrain", "--timezone", found.zone, found.task, *found.arguments]),
         "folder": found.folder,
         "next": ", ".join(f"{tick.local:{_TIME}}" for tick in view.next) or "-",
     }

@@ -4,14 +4,16 @@ A retraining notifies at its own end; this module notifies of its tick only if i
 """
 
 import os
-from collections.abc import Callable
+import signal
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
-from components.errors import PenstockError
+from components.errors import Cancelled, PenstockError
 from components.settings import tree
 from pipelines import config as run_config
 from pipelines.config import SETTINGS_FILE, RunConfig
@@ -56,14 +58,14 @@ class ScheduleNotifier:
 
     def ended(self, ledger: ScheduleLedger, record: TickRecord) -> None:
         """Notifies of a tick that has reached its last state."""
-        with after_call.guarded(self._say):
+        with _handed_on(), after_call.guarded(self._say):
             config = config_of(ledger.find(record.schedule))
             self._notify(config, self._file(config.notes, config.name), record)
 
     def look(self, ledger: ScheduleLedger) -> None:
         """Notifies of a tick that no scheduler has handled, and sends again what could not be sent."""
         for schedule in ledger.schedules():
-            with after_call.guarded(self._say):
+            with _handed_on(), after_call.guarded(self._say):
                 self._look(ledger, schedule)
 
     def _look(self, ledger: ScheduleLedger, schedule: PipelineSchedule) -> None:
@@ -94,6 +96,15 @@ class ScheduleNotifier:
             wait = min(before.after * 2, _LONGEST) if before else _FIRST
             self._next_sends[file.path] = _NextSend(now + wait, wait)
             self._rests_until = self._now() + _REST
+
+
+@contextmanager
+def _handed_on() -> Iterator[None]:
+    """Gives the scheduler a signal that came while a receiver was started, which raises Cancelled (`bounded.run`)."""
+    try:
+        yield
+    except Cancelled as error:
+        signal.raise_signal(error.signum)
 
 
 def config_of(schedule: PipelineSchedule) -> RunConfig:
