@@ -66,7 +66,8 @@ class Scheduler:
         self._at_once, self._notify, self._look = at_once, notify, look
         self._me = processes.own_identity()
         self._children: dict[_Id, Child] = {}
-        self._errors: dict[Path, str] = {}
+        self._errors: dict[Path, str] = {}  # of this step
+        self._errors_before: dict[Path, str] = {}  # of the step before
         self._begun: dict[Path, int] = {}  # the number of the newest run of each root, of those of this scheduler
         self._watched: set[_Id] = set()  # runs that go on and are this scheduler's, others' children included
 
@@ -82,6 +83,7 @@ class Scheduler:
 
     def step(self) -> datetime | None:
         """Does what there is to do now; returns when the next tick is due, if any is."""
+        self._errors_before, self._errors = self._errors, {}
         ledgers = [ScheduleLedger(folder) for folder in self._find()]
         for ledger in ledgers:
             if self._look:
@@ -138,7 +140,8 @@ class Scheduler:
         try:
             coming = work(ledger)
         except (PenstockError, OSError) as error:
-            if self._errors.get(ledger.file) != str(error):  # said once, not every ten seconds
+            said = (self._errors_before.get(ledger.file), self._errors.get(ledger.file))
+            if str(error) not in said:  # said once, not every ten seconds
                 self._log("", str(error))
             self._errors[ledger.file] = str(error)
             return None

@@ -269,6 +269,16 @@ def test_a_full_disk_is_waited_out(bench: Bench, monkeypatch: pytest.MonkeyPatch
     assert [line for line in bench.said if "no space left" in line] == ["2026-03-09T02:00:01Z no space left"]
 
 
+def test_trouble_that_comes_back_is_said_again(bench: Bench) -> None:
+    """Once each time."""
+    scheduler, good = bench.scheduler(), bench.ledger.file.read_bytes()
+    for content in (b"bad" * 99, b"bad" * 99, good, b"bad" * 99):
+        bench.ledger.file.write_bytes(content)
+        scheduler.step()
+
+    assert len([line for line in bench.said if "cannot be read" in line]) == 2
+
+
 def test_a_folder_that_is_gone(bench: Bench, nightly: Nightly, at: At) -> None:
     """The tick has failed after three starts, and says so."""
     bench.ledger.put(nightly(since=at("2026-03-09"), folder="/nowhere"))
