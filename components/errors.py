@@ -19,7 +19,7 @@ A message says what happened, what was expected and what to do.
 """
 
 import signal
-from collections.abc import Mapping
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any, ClassVar
 
 
@@ -108,6 +108,26 @@ class Cancelled(KeyboardInterrupt):
     def __init__(self, signum: int, note: str = "") -> None:
         super().__init__("; ".join(filter(None, [f"stopped by {signal.Signals(signum).name}", note])))
         self.signum, self.note = signum, note
+
+
+def _before(error: BaseException) -> BaseException | None:
+    return error.__cause__ or error.__context__
+
+
+def causes(
+    error: BaseException | None, before: Callable[[BaseException], BaseException | None] = _before
+) -> Iterator[BaseException]:
+    """Yields an error, what caused it, and so on; each once, as `raise error from error` makes a circle.
+
+    Args:
+        error: the error.
+        before: returns what caused an error.
+    """
+    seen: set[int] = set()
+    while error is not None and id(error) not in seen:
+        yield error
+        seen.add(id(error))
+        error = before(error)
 
 
 def exit_code_of(error: BaseException) -> int:

@@ -6,7 +6,7 @@ import signal
 import pytest
 
 from components import errors
-from components.errors import Cancelled, PenstockError, exit_code_of
+from components.errors import Cancelled, PenstockError, causes, exit_code_of
 
 
 def documented() -> dict[str, str]:
@@ -35,3 +35,11 @@ def test_no_two_outcomes_share_a_code() -> None:
 def test_other_exceptions_have_a_code_too(error: BaseException, code: int) -> None:
     """Ctrl-C has its own; any other exception is an internal error."""
     assert exit_code_of(error) == code
+
+
+def test_an_error_that_causes_itself_ends() -> None:
+    """As `raise error from error` makes it, in code of a user too."""
+    first, second = RuntimeError("first"), ValueError("second")
+    first.__cause__, second.__cause__ = second, first
+
+    assert list(causes(first)) == [first, second]

@@ -1,10 +1,11 @@
 """Where an artifact is: a folder on this machine, or one on an object store."""
 
+from itertools import takewhile
 from pathlib import Path
 from typing import TypeAlias
 
 from components import redact
-from components.errors import BadInput, PenstockError, SettingsError
+from components.errors import BadInput, PenstockError, SettingsError, causes
 from components.storage.objects import ObjectPath
 
 Location: TypeAlias = Path | ObjectPath
@@ -24,12 +25,10 @@ def location(text: str) -> Location:
 
 def unreachable(error: BaseException) -> BadInput | None:
     """Returns the explanation of an error that an object store caused; None for other errors."""
-    each: BaseException | None = error
-    while each is not None and not isinstance(each, PenstockError):
+    for each in takewhile(lambda cause: not isinstance(cause, PenstockError), causes(error)):
         # Of the errors that caused it, as Beam wraps those of its workers, only that the store was away.
         if isinstance(each, OSError if each is error else TimeoutError) and is_object_uri(str(each.filename)):
             return BadInput(f"{each.filename}: {each.strerror}")
-        each = each.__cause__ or each.__context__
     return None
 
 

@@ -1,5 +1,6 @@
 """Commands that retrain on a schedule: `penstock schedule`."""
 
+from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -118,6 +119,8 @@ def show(
     as_json: Json = False,
 ) -> None:
     """Show a schedule, its next ticks and its last fourteen."""
+    import shlex
+
     ledger, found = _open(task, root, state, name, settings_file)
     view = next(each for each in _views(ledger.file.parent) if each.schedule.name == found.name)
     if as_json:
@@ -128,7 +131,7 @@ def show(
         "when": f"{found.rule} ({found.zone}){', paused' if found.paused else ''}",
         "overlap": found.overlap,
         "catch up": found.catch_up,
-        "command": " ".join(["penstock", "retrain", found.task, *found.arguments]),
+        "command": shlex.join(["penstock", "retrain", "--timezone", found.zone, found.task, *found.arguments]),
         "folder": found.folder,
         "next": ", ".join(f"{tick.local:{_TIME}}" for tick in view.next) or "-",
     }
@@ -191,8 +194,8 @@ def run_now(
     ledger, found = _open(task, root, state, name, settings_file)
     clock = SystemClock()
     with clock.signals():
-        notifier = ScheduleNotifier(clock.now, typer.echo)
-        scheduler = Scheduler(lambda: [ledger.file.parent], clock, typer.echo, notify=notifier.ended)
+        notifier = ScheduleNotifier(clock.now, _say)
+        scheduler = Scheduler(lambda: [ledger.file.parent], clock, _say, notify=notifier.ended)
         ended = scheduler.run_by_hand(ledger, found.name)
     code = 128 + clock.stopped_by if clock.stopped_by else ended.exit_code
     raise typer.Exit(PenstockError.exit_code if code is None else code)
@@ -213,10 +216,10 @@ def serve(
 
     clock, places = SystemClock(), _places(folders)
     with clock.signals():
-        typer.echo(f"scheduler for {', '.join(map(str, places))}: {len(view.folders(places))} with a schedule")
-        notifier = ScheduleNotifier(clock.now, typer.echo)
+        _say(f"scheduler for {', '.join(map(str, places))}: {len(view.folders(places))} with a schedule")
+        notifier = ScheduleNotifier(clock.now, _say)
         Scheduler(
-            lambda: view.folders(places), clock, typer.echo, at_once=at_once, notify=notifier.ended, look=notifier.look
+            lambda: view.folders(places), clock, _say, at_once=at_once, notify=notifier.ended, look=notifier.look
         ).run()
     raise typer.Exit(128 + clock.stopped_by)
 
@@ -258,6 +261,11 @@ def export(
         else:
             durable.write_bytes(out / file.name, file.content.encode())
             typer.echo(str(out / file.name))
+
+
+def _say(line: str) -> None:
+    with suppress(OSError):  # its output may be on the full disk that a scheduler waits out
+        typer.echo(line)
 
 
 def _places(folders: list[Path] | None) -> list[Path]:

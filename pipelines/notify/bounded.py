@@ -32,8 +32,8 @@ def run(
     try:
         with interrupt.noted():  # a signal while it starts must not leave a process that is not known
             process = _started(command, content, environment, folder)
-        reader = threading.Thread(target=_drain, args=(process.stdout, output), daemon=True)
-        reader.start()
+            reader = threading.Thread(target=_drain, args=(process.stdout, output), daemon=True)
+            reader.start()
         code: int | None = _wait(process, seconds)
     except subprocess.TimeoutExpired:
         code = None

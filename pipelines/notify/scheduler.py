@@ -4,14 +4,16 @@ A retraining notifies at its own end; this module notifies of its tick only if i
 """
 
 import os
-from collections.abc import Callable
+import signal
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
-from components.errors import PenstockError
+from components.errors import Cancelled, PenstockError
 from components.settings import tree
 from pipelines import config as run_config
 from pipelines.config import SETTINGS_FILE, RunConfig
@@ -33,6 +35,7 @@ _KINDS: dict[TickState, Kind] = {
     "withdrawn": "well",
 }  # missed and skipped are what the policies ask for
 _FIRST, _LONGEST = timedelta(minutes=1), timedelta(hours=1)  # between two attempts to empty an outbox
+_REST = timedelta(seconds=10)  # in which nothing is sent: receivers that hang must not hold the ticks of all pipelines
 
 
 @dataclass(frozen=True)
@@ -51,23 +54,24 @@ class ScheduleNotifier:
         self._now, self._say, self._pace = now, say, pace or Pace()
         self._next_sends: dict[Path, _NextSend] = {}
         self._files: dict[Path, StateFile] = {}  # kept: on a full disk, they know what was sent
+        self._rests_until = now()
 
     def ended(self, ledger: ScheduleLedger, record: TickRecord) -> None:
         """Notifies of a tick that has reached its last state."""
-        with after_call.guarded(self._say):
+        with _handed_on(), after_call.guarded(self._say):
             config = config_of(ledger.find(record.schedule))
             self._notify(config, self._file(config.notes, config.name), record)
 
     def look(self, ledger: ScheduleLedger) -> None:
         """Notifies of a tick that no scheduler has handled, and sends again what could not be sent."""
         for schedule in ledger.schedules():
-            with after_call.guarded(self._say):
+            with _handed_on(), after_call.guarded(self._say):
                 self._look(ledger, schedule)
 
     def _look(self, ledger: ScheduleLedger, schedule: PipelineSchedule) -> None:
         file, now = self._file(ledger.file.parent, schedule.name), self._now()
         planned = self._next_sends.get(file.path)
-        is_due = bool(file.read().outbox) and (planned is None or now >= planned.at)
+        is_due = now >= self._rests_until and bool(file.read().outbox) and (planned is None or now >= planned.at)
         late = after_call.late_tick(ledger.file.parent, schedule.name, now)
         if is_due or (late and f"tick {late.key}" not in file.read().seen):
             self._notify(config_of(schedule), file, None)
@@ -82,6 +86,8 @@ class ScheduleNotifier:
             return
         more = _of_tick(config, record, now) if record else []
         after_call.note(config, file, found, now, more)
+        if now < self._rests_until:
+            return
         problems = deliver(file, found, config.settings.notify.timeout, self._pace)
         for problem in problems:
             self._say(f"{config.name}: {problem}")
@@ -89,6 +95,16 @@ class ScheduleNotifier:
         if problems:
             wait = min(before.after * 2, _LONGEST) if before else _FIRST
             self._next_sends[file.path] = _NextSend(now + wait, wait)
+            self._rests_until = self._now() + _REST
+
+
+@contextmanager
+def _handed_on() -> Iterator[None]:
+    """Gives the scheduler a signal that came while a receiver was started, which raises Cancelled (`bounded.run`)."""
+    try:
+        yield
+    except Cancelled as error:
+        signal.raise_signal(error.signum)
 
 
 def config_of(schedule: PipelineSchedule) -> RunConfig:

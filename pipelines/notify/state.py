@@ -55,6 +55,7 @@ class StateFile:
     def __init__(self, notes: Path, pipeline: str, now: Callable[[], datetime]) -> None:
         """Takes `RunConfig.notes`, the name of the pipeline and a clock, UTC."""
         self.path, self._now = notes / "notify" / f"{pipeline}.json", now
+        self._has_warned = False  # that the file is damaged
         self._unwritten: NotifyState | None = None
         self._base: NotifyState | None = None  # what was in the file when that could not be written
 
@@ -97,7 +98,9 @@ class StateFile:
         except FileNotFoundError:
             pass
         except (ValueError, TypeError, KeyError):
-            progress.warn(f"{self.path}: cannot be read; earlier notifications, sent or not, are forgotten")
+            if not self._has_warned:  # a scheduler reads it every ten seconds
+                progress.warn(f"{self.path}: cannot be read; earlier notifications, sent or not, are forgotten")
+            self._has_warned = True
         return None
 
     @contextmanager

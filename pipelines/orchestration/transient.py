@@ -18,7 +18,6 @@ import builtins
 import errno
 import re
 import socket
-from collections.abc import Iterator
 
 from components import errors
 from components.errors import DiskFull, PenstockError, WorkerLost
@@ -50,19 +49,16 @@ _NUMBER = re.compile(r"^\[Errno (-?\d+)\]")
 
 def reason(error: BaseException) -> str:
     """Returns why an error may be gone a little later, such as "disk full"; empty if it is final."""
-    for each in _chain(error):
+    for each in errors.causes(error, _before):
         found = _reason(each)
         if found is not None:
             return found
     return ""
 
 
-def _chain(error: BaseException | None) -> Iterator[BaseException]:
-    """Yields an error, what caused it, and so on."""
-    while error is not None:
-        yield error
-        is_named = isinstance(error, PenstockError) or error.__suppress_context__
-        error = error.__cause__ if is_named else error.__cause__ or error.__context__
+def _before(error: BaseException) -> BaseException | None:
+    is_named = isinstance(error, PenstockError) or error.__suppress_context__
+    return error.__cause__ if is_named else error.__cause__ or error.__context__
 
 
 def _reason(error: BaseException) -> str | None:

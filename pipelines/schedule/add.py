@@ -9,6 +9,7 @@ from pathlib import Path
 from components.errors import SettingsError
 from components.ingest.survey import spans
 from components.redact import redact
+from components.settings import tree
 from pipelines.config import SETTINGS_FILE, RunConfig, metadata_server
 from pipelines.schedule import schedule as schedules
 from pipelines.schedule.schedule import CatchUp, Overlap, PipelineSchedule
@@ -50,7 +51,7 @@ def make(
             "'logs/{YYYY}-{MM}-{DD}/*.csv'"
         )
     time_zone(wish.zone)
-    if any(flag.startswith("notify.webhook=") for flag in flags):
+    if any("webhook" in tree.parse_flag(flag).get("notify", {}) for flag in flags):
         raise SettingsError(
             "--set notify.webhook: a schedule stores its flags and shows them; give the address by "
             "notify.webhook_file, by the settings file, or by PENSTOCK_NOTIFY_WEBHOOK in the scheduler's environment"

@@ -76,6 +76,7 @@ class ScheduleLedger:
                 )
             fields = orjson.dumps(schedule.fields()).decode()
             db.execute("INSERT OR REPLACE INTO schedules VALUES (?, ?)", (schedule.name, fields))
+            _free_keys(db, schedule)
 
     def remove(self, name: str) -> None:
         """Removes a schedule and its ticks."""
@@ -226,6 +227,18 @@ def _prune(db: sqlite3.Connection, name: str, now: datetime) -> None:
     oldest = "SELECT at FROM ticks WHERE schedule = ?1 AND at <= ?5 ORDER BY at DESC LIMIT 1 OFFSET ?2"
     delete = f"DELETE FROM ticks WHERE schedule = ?1 AND state NOT IN (?3, ?4) AND at < ({oldest})"  # noqa: S608
     db.execute(delete, (name, LOOK_BACK, *OPEN, now.isoformat()))
+
+
+def _free_keys(db: sqlite3.Connection, schedule: PipelineSchedule) -> None:
+    """Deletes ended ticks that were due before a schedule begins and have a local time that it comes to again.
+
+    A tick is named by its local time: in a time zone further west, the hours of the zone before are due once more.
+    Names that end with Z are instants.
+    """
+    since = schedule.since.astimezone(schedule.timetable.zone).replace(tzinfo=None)
+    again = "at <= ? AND local >= ? AND key NOT LIKE '%Z'"
+    delete = f"DELETE FROM ticks WHERE schedule = ? AND state NOT IN (?, ?) AND {again}"  # noqa: S608 - ours
+    db.execute(delete, (schedule.name, *OPEN, schedule.since.isoformat(), since.isoformat()))
 
 
 def _row(record: TickRecord) -> list[Any]:

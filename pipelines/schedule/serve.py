@@ -11,7 +11,6 @@ The truth is in the ledger; a scheduler that is killed at any moment loses nothi
 
 import subprocess
 from collections.abc import Callable, Sequence
-from contextlib import suppress
 from datetime import datetime
 from functools import partial
 from pathlib import Path
@@ -21,7 +20,7 @@ from components.errors import Locked, PenstockError
 from pipelines.schedule import processes
 from pipelines.schedule.clock import SchedulerClock
 from pipelines.schedule.ledger import ScheduleLedger
-from pipelines.schedule.outcome import result_of
+from pipelines.schedule.outcome import TickResult, result_of
 from pipelines.schedule.policy import TickDecision, TickRecord, decide
 from pipelines.schedule.processes import Child, RetrainCommand, Start
 from pipelines.schedule.schedule import PipelineSchedule
@@ -67,7 +66,8 @@ class Scheduler:
         self._at_once, self._notify, self._look = at_once, notify, look
         self._me = processes.own_identity()
         self._children: dict[_Id, Child] = {}
-        self._errors: dict[Path, str] = {}
+        self._errors: dict[Path, str] = {}  # of this step
+        self._errors_before: dict[Path, str] = {}  # of the step before
         self._begun: dict[Path, int] = {}  # the number of the newest run of each root, of those of this scheduler
         self._watched: set[_Id] = set()  # runs that go on and are this scheduler's, others' children included
 
@@ -83,6 +83,7 @@ class Scheduler:
 
     def step(self) -> datetime | None:
         """Does what there is to do now; returns when the next tick is due, if any is."""
+        self._errors_before, self._errors = self._errors, {}
         ledgers = [ScheduleLedger(folder) for folder in self._find()]
         for ledger in ledgers:
             if self._look:
@@ -108,6 +109,7 @@ class Scheduler:
 
     def run_by_hand(self, ledger: ScheduleLedger, name: str) -> TickRecord:
         """Runs a tick of this moment to its end, and returns it; raises Locked if a tick of the root is running."""
+        self._end_and_find(ledger)  # else a tick that was killed with its scheduler would be in the way for ever
         schedule, now = ledger.find(name), self._clock.now()
 
         def policy(schedule: PipelineSchedule, ticks: Sequence[TickRecord], is_alone: bool) -> Sequence[TickDecision]:
@@ -120,9 +122,8 @@ class Scheduler:
         (record,) = ledger.decide(name, now, self._me, policy)
         self._begin(ledger, schedule, record)
         identity = _id(ledger, record)
-        while child := self._children.get(identity):
-            with suppress(subprocess.TimeoutExpired):
-                child.wait(POLL_SECONDS)
+        while identity in self._children:
+            self._clock.sleep(POLL_SECONDS)  # the end of the process and a signal end it
             if self._clock.stopped_by:
                 self.stop()
             self._guarded(ledger, self._end_and_find)
@@ -139,7 +140,8 @@ class Scheduler:
         try:
             coming = work(ledger)
         except (PenstockError, OSError) as error:
-            if self._errors.get(ledger.file) != str(error):  # said once, not every ten seconds
+            said = (self._errors_before.get(ledger.file), self._errors.get(ledger.file))
+            if str(error) not in said:  # said once, not every ten seconds
                 self._log("", str(error))
             self._errors[ledger.file] = str(error)
             return None
@@ -188,10 +190,14 @@ class Scheduler:
             self._end(ledger, mine, None)
 
     def _end(self, ledger: ScheduleLedger, record: TickRecord, code: int | None, *, stopping: bool = False) -> None:
-        result = result_of(code, processes.last_lines(output_of(ledger, record)))
-        state, reason, starts, now = result.state, result.reason, record.starts, self._clock.now()
+        result, starts = result_of(code, processes.last_lines(output_of(ledger, record))), record.starts
         if stopping and (code is None or code in _ENDED_BY_US):
-            state, reason, starts = None, _STOPPED, 0
+            result, starts = TickResult(None, _STOPPED, None), 0
+        self._settle(ledger, record, result, starts)
+
+    def _settle(self, ledger: ScheduleLedger, record: TickRecord, result: TickResult, starts: int) -> None:
+        """Notes how a start of a tick ended; without a result the tick is queued, unless it was started too often."""
+        state, reason, now = result.state, result.reason, self._clock.now()
         if state is None and starts >= MOST_STARTS:
             state, reason = "failed", f"{reason}, {starts} times"
         if state is None:
@@ -233,10 +239,8 @@ class Scheduler:
         try:
             child = self._start(command)
         except OSError as error:
-            self._watched.discard(identity)
-            now = self._clock.now()
-            failed = ledger.change(record, state="failed", reason=str(error), decided=now, ended=now)
-            self._tell(ledger, failed or record)
+            reason = ": ".join(str(each) for each in (error.filename, error.strerror) if each)
+            self._settle(ledger, record, TickResult(None, reason, None), record.starts)
             return
         self._children[identity] = child
         self._begun[ledger.file] = max(self._begun.values(), default=0) + 1

@@ -3,6 +3,7 @@
 `status`, the page and alerts ask `read`; they never open the ledger themselves.
 """
 
+import os
 from collections.abc import Iterable
 from dataclasses import dataclass
 from datetime import datetime, timedelta
@@ -59,7 +60,9 @@ def read(notes: Path, now: datetime, *, ticks: int = 14, coming: int = 5) -> lis
 def folders(places: Iterable[Path]) -> list[Path]:
     """Returns the folders with a ledger of schedules: in each place, and in each folder directly in it, but links."""
     roots = (root for place in places for root in (place, *(each for each in place.glob("*") if not each.is_symlink())))
-    return sorted({root / ".penstock" for root in roots if (root / ".penstock" / FILE).exists()})
+    notes = {root / ".penstock" for root in roots}
+    # Path.exists raises in a folder that this user may not read, such as lost+found.
+    return sorted(each for each in notes if os.path.exists(each / FILE))  # noqa: PTH110
 
 
 def _view(ledger: ScheduleLedger, schedule: PipelineSchedule, now: datetime, ticks: int, coming: int) -> ScheduleView:

@@ -1,5 +1,6 @@
 """Finds the pipelines below a folder: that of one root, or one that holds several roots, such as runs/."""
 
+import os
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -74,7 +75,8 @@ def of(config: RunConfig) -> KnownPipeline:
 
 
 def _is_state(folder: Path) -> bool:
-    return (folder / "metadata.db").is_file() or (folder / ".penstock" / "runs").is_dir()
+    # Path.is_file raises in a folder that this user may not read, such as lost+found.
+    return os.path.isfile(folder / "metadata.db") or os.path.isdir(folder / ".penstock" / "runs")  # noqa: PTH112, PTH113
 
 
 def _in(state: Path) -> Iterator[KnownPipeline]:

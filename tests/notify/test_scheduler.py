@@ -15,9 +15,10 @@ import pytest
 from components.errors import SettingsError
 from pipelines import config as run_config
 from pipelines.journal import calls
-from pipelines.notify import after_call
+from pipelines.notify import after_call, bounded
 from pipelines.notify.scheduler import ScheduleNotifier, config_of
 from pipelines.schedule import add
+from pipelines.schedule.clock import SystemClock
 from pipelines.schedule.ledger import ScheduleLedger
 from pipelines.schedule.policy import TickRecord
 from pipelines.schedule.processes import Child, RetrainCommand
@@ -193,6 +194,54 @@ def test_what_could_not_be_sent_is_sent_later(nights: Nights, receiver: Any) -> 
     assert "T0K3N" not in " ".join(nights.said)
 
 
+def test_a_receiver_that_is_down_holds_ticks_once(nights: Nights, receiver: Any) -> None:
+    """However many pipelines it has notifications of: one of them is tried per ten seconds."""
+    receiver.answers = [(404, "")] * 9
+    notifier = ScheduleNotifier(nights.now, nights.said.append, nights.pace)
+    others = [Nights(nights.root / name, nights.time, nights.pace) for name in ("a", "b")]
+    ledgers = [nights.ledger, *(each.ledger for each in others)]
+    record = TickRecord("sales", nights.schedule().timetable.first(1, nights.time)[0], "failed")
+    for ledger in ledgers:
+        notifier.ended(ledger, record)
+    counts = [len(receiver.got)]
+    for _ in range(3):
+        nights.sleep(10)
+        for ledger in ledgers:
+            notifier.look(ledger)
+        counts.append(len(receiver.got))
+
+    assert counts == [1, 2, 3, 3]
+    assert len({each["root"] for each in receiver.got}) == 3
+
+
+def test_a_signal_while_a_receiver_is_started(nights: Nights, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Stops the scheduler between two steps, as at any other moment: its retrainings are stopped, too."""
+    started = bounded._started
+
+    def signalled(*arguments: Any) -> Any:
+        os.kill(os.getpid(), signal.SIGTERM)
+        return started(*arguments)
+
+    monkeypatch.setattr(bounded, "_started", signalled)
+    clock = SystemClock()
+    record = TickRecord("sales", nights.schedule().timetable.first(1, nights.time)[0], "failed")
+    with clock.signals():
+        ScheduleNotifier(nights.now, nights.said.append, nights.pace).ended(nights.ledger, record)
+
+    assert clock.stopped_by == signal.SIGTERM
+
+
+def test_a_damaged_state_is_said_once(nights: Nights, capfd: Any) -> None:
+    """However often the scheduler looks at it."""
+    scheduler = nights.scheduler()
+    nights.night(scheduler, "exit 1")
+    (nights.root / ".penstock" / "notify" / "sales.json").write_text("{")
+    for _ in range(3):
+        scheduler.step()
+
+    assert capfd.readouterr().err.count("earlier notifications, sent or not, are forgotten") == 1
+
+
 def test_a_full_disk_repeats_nothing(
     tiny_disk: Path, at: At, frozen: Any, receiver: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -241,12 +290,13 @@ def test_the_settings_file_of_the_scheduler_is_not_that_of_the_pipeline(
     assert (before, config_of(nights.schedule()).settings.notify.timeout) == (10.0, 2.0)
 
 
-def test_a_schedule_stores_no_address(nights: Nights, tmp_path: Path, at: At) -> None:
+@pytest.mark.parametrize("spaces", ["", "  "])
+def test_a_schedule_stores_no_address(spaces: str, nights: Nights, tmp_path: Path, at: At) -> None:
     """D5: it shows its flags, so an address among them is rejected."""
     chosen = run_config.make("tabular", data=f"{tmp_path}/{{SPAN}}", root=str(nights.root))
     wish = add.ScheduleWish("0 3 * * *", None, "UTC", "skip", "last")
     with pytest.raises(SettingsError, match=r"--set notify\.webhook: a schedule stores its flags") as error:
-        add.make(chosen, wish, {}, None, ["notify.webhook=https://host/T0K3N"], at("2026-03-09"))
+        add.make(chosen, wish, {}, None, [f"notify.webhook{spaces}=https://host/T0K3N"], at("2026-03-09"))
 
     assert "T0K3N" not in str(error.value)
 

@@ -191,3 +191,11 @@ def test_the_disk_explains(tiny_disk: Path) -> None:
     """DiskFull that is raised from an error of the disk is a full disk."""
     inner = OSError(errno.ENOSPC, "No space left on device", str(tiny_disk / "a"))
     assert transient.reason(wrapped(DiskFull(f"{tiny_disk}: no space left"), inner, is_named=True)) == "disk full"
+
+
+def test_an_error_that_causes_itself() -> None:
+    """It decides nothing, and is final."""
+    error = RuntimeError("again")
+    error.__cause__ = error
+
+    assert transient.reason(error) == ""

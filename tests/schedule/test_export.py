@@ -2,6 +2,7 @@
 
 import ast
 import json
+import os
 import shlex
 import shutil
 import subprocess
@@ -199,21 +200,41 @@ def test_the_cron_job_is_one(nasty: PipelineSchedule) -> None:
     assert container.volume_mounts[0].mount_path == "/data"
 
 
+@pytest.fixture
+def job(nightly: Nightly, tmp_path: Path) -> Callable[[str], "subprocess.Popen[str]"]:
+    """Returns the function that starts the command of a container with a script in place of `penstock`."""
+
+    def start(script: str) -> "subprocess.Popen[str]":
+        (tmp_path / "penstock").write_text(f"#!/bin/sh\n{script}\n")
+        (tmp_path / "penstock").chmod(0o755)
+        (file,) = cron_job.export(nightly(), "image", "", "/data")
+        pod = yaml.safe_load(file.content)["spec"]["jobTemplate"]["spec"]["template"]["spec"]
+        environment = {"PATH": f"{tmp_path}:/usr/bin:/bin"}
+        return subprocess.Popen(pod["containers"][0]["command"], env=environment, stdout=subprocess.PIPE, text=True)
+
+    return start
+
+
 @pytest.mark.parametrize(("code", "expected"), [(0, 0), (3, 0), (10, 0), (75, 0), (5, 5), (9, 9)])
-def test_a_job_is_no_failure_if_the_model_is_not_better(
-    code: int, expected: int, nightly: Nightly, tmp_path: Path
-) -> None:
+def test_a_job_is_no_failure_if_the_model_is_not_better(code: int, expected: int, job: Any) -> None:
     """The script of the container ends with 0 for what needs no person."""
-    (tmp_path / "penstock").write_text(f"#!/bin/sh\nexit {code}\n")
-    (tmp_path / "penstock").chmod(0o755)
-    (file,) = cron_job.export(nightly(), "image", "", "/data")
-    command = yaml.safe_load(file.content)["spec"]["jobTemplate"]["spec"]["template"]["spec"]["containers"][0][
-        "command"
-    ]
+    with job(f"exit {code}") as started:
+        assert started.wait(60) == expected
 
-    done = subprocess.run(command, check=False, env={"PATH": f"{tmp_path}:/usr/bin:/bin"})
 
-    assert done.returncode == expected
+def test_a_job_that_is_stopped_ends_after_its_checkpoint(job: Any, tmp_path: Path) -> None:
+    """SIGTERM to the shell of the container stops the retraining, and its exit code is that of the job."""
+    os.mkfifo(tmp_path / "go")
+    saves = 'echo stopping; read word < "$0.go"; echo saved; exit 143'
+    (tmp_path / "penstock.go").symlink_to(tmp_path / "go")
+    with job(f"trap '{saves}' TERM; echo started; while :; do sleep 0.01; done") as started:
+        lines = [started.stdout.readline()]
+        started.terminate()
+        lines.append(started.stdout.readline())
+        (tmp_path / "go").write_text("on\n")
+        lines += started.stdout.readlines()
+
+    assert (lines, started.returncode) == (["started\n", "stopping\n", "saved\n"], 143)
 
 
 @pytest.mark.parametrize("rule", ["cron 0 3 * * *", "every 6h"])

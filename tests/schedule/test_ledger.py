@@ -7,6 +7,7 @@ import sqlite3
 import subprocess
 import sys
 from collections.abc import Callable
+from dataclasses import replace
 from datetime import datetime, timedelta
 from pathlib import Path
 
@@ -188,3 +189,20 @@ def test_a_full_disk_is_named(tiny_disk: Path, nightly: Nightly, at: At) -> None
     (tiny_disk / "fill").unlink()
 
     assert [each.state for each in decide(ledger, at("2026-03-09T02:00:20"))] == ["running"]
+
+
+def test_another_time_zone_loses_no_tick(ledger: ScheduleLedger, nightly: Nightly, at: At) -> None:
+    """C3: further west, the hours of the zone before come again, and are due again."""
+    hourly = nightly(rule="cron 0 * * * *", zone="UTC", since=at("2026-03-10"))
+    ledger.put(hourly)
+    for record in decide(ledger, at("2026-03-10T12:00")):
+        ledger.change(record, state="pushed")
+    ledger.put(replace(hourly, zone="America/New_York", since=at("2026-03-10T12:30")))
+    started = []
+    for hour in range(13, 19):
+        for record in decide(ledger, at(f"2026-03-10T{hour}:00")):
+            started.append(record.tick.key)
+            ledger.change(record, state="pushed")
+
+    assert started == [f"2026-03-10T{hour:02d}:00" for hour in range(9, 15)]
+    assert ledger.ticks("sales")[0].tick.key == "2026-03-10T01:00"

@@ -4,6 +4,7 @@ import os
 import signal
 import subprocess
 import sys
+import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
@@ -12,6 +13,7 @@ from typing import Any
 
 import pytest
 
+from components import helper_process
 from components.errors import DiskFull, Locked, PenstockError
 from pipelines.schedule import processes, view
 from pipelines.schedule.ledger import ScheduleLedger
@@ -267,13 +269,41 @@ def test_a_full_disk_is_waited_out(bench: Bench, monkeypatch: pytest.MonkeyPatch
     assert [line for line in bench.said if "no space left" in line] == ["2026-03-09T02:00:01Z no space left"]
 
 
-def test_a_folder_that_is_gone(bench: Bench, nightly: Nightly, at: At) -> None:
-    """The tick has failed, and says so."""
-    bench.ledger.put(nightly(since=at("2026-03-09"), folder="/nowhere"))
-    folder = bench.ledger.file.parent
-    Scheduler(lambda: [folder], bench.clock, bench.said.append).step()
+def test_trouble_that_comes_back_is_said_again(bench: Bench) -> None:
+    """Once each time."""
+    scheduler, good = bench.scheduler(), bench.ledger.file.read_bytes()
+    for content in (b"bad" * 99, b"bad" * 99, good, b"bad" * 99):
+        bench.ledger.file.write_bytes(content)
+        scheduler.step()
 
-    assert (bench.newest().state, "/nowhere" in bench.newest().reason) == ("failed", True)
+    assert len([line for line in bench.said if "cannot be read" in line]) == 2
+
+
+def test_a_folder_that_is_gone(bench: Bench, nightly: Nightly, at: At) -> None:
+    """The tick has failed after three starts, and says so."""
+    bench.ledger.put(nightly(since=at("2026-03-09"), folder="/nowhere"))
+    folder, states = bench.ledger.file.parent, []
+    scheduler = Scheduler(lambda: [folder], bench.clock, bench.said.append)
+    for _ in range(4):
+        scheduler.step()
+        states.append(bench.newest().state)
+
+    assert states == ["queued", "queued", "failed", "failed"]
+    assert bench.newest().reason == "/nowhere: No such file or directory, 3 times"
+
+
+def test_a_process_that_cannot_be_started(bench: Bench, nightly: Nightly, at: At, tmp_path: Path) -> None:
+    """For a moment, such as on a full disk: the tick is started by the next step."""
+    bench.ledger.put(nightly(since=at("2026-03-09"), folder=str(tmp_path / "away")))
+    folder = bench.ledger.file.parent
+    scheduler = Scheduler(lambda: [folder], bench.clock, bench.said.append)
+    scheduler.step()
+    (tmp_path / "away").mkdir()
+    scheduler.step()
+    running = bench.newest()
+    scheduler.stop()
+
+    assert (running.state, running.starts) == ("running", 2)
 
 
 @pytest.mark.parametrize("gone", ["schedule", "file"])
@@ -360,6 +390,39 @@ def test_a_run_by_hand_is_waited_for(bench: Bench, at: At) -> None:
     assert bench.states() == ["failed", "running"]
 
 
+def test_a_run_by_hand_after_one_that_was_killed(bench: Bench) -> None:
+    """With its scheduler: that tick is queued, and the new one is not in its way; no scheduler need run."""
+    now = bench.clock.time
+    dead = subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE)
+    owner = processes.identity(dead.pid)
+    dead.kill()
+    dead.wait()
+    bench.ledger.decide("sales", now, owner, bench.scheduler()._policy(now))
+
+    def start(command: RetrainCommand) -> Child:
+        child = bench.runs.start(command)
+        bench.runs.finish()
+        return child
+
+    scheduler = Scheduler(lambda: [bench.ledger.file.parent], bench.clock, bench.said.append, start=start)
+    ended = scheduler.run_by_hand(bench.ledger, "sales")
+
+    assert (ended.state, ended.tick.is_by_hand, bench.states()) == ("pushed", True, ["queued", "pushed"])
+
+
+def test_a_signal_ends_a_run_by_hand_at_once(bench: Bench) -> None:
+    """It is waited for by the clock, which a signal ends."""
+
+    def sleep(seconds: float) -> None:
+        bench.clock.time += timedelta(seconds=seconds)
+        bench.clock.stopped_by = signal.SIGTERM
+
+    bench.clock.sleep = sleep  # type: ignore[method-assign]
+    ended = bench.scheduler().run_by_hand(bench.ledger, "sales")
+
+    assert (ended.state, bench.runs.children[0].returncode) == ("queued", -signal.SIGTERM)
+
+
 def test_others_see_what_is_due_and_late(bench: Bench) -> None:
     """The read-only view: what runs, what comes, and ticks that no scheduler handles."""
     bench.clock.time += timedelta(minutes=3)
@@ -371,3 +434,19 @@ def test_others_see_what_is_due_and_late(bench: Bench) -> None:
     assert ([tick.key for tick in late.undecided], late.running) == (["2026-03-09T03:00"], None)
     assert (running.is_late, running.is_running, running.running) == (False, True, bench.newest())
     assert [tick.key for tick in running.next] == ["2026-03-10T03:00", "2026-03-11T03:00"]
+
+
+def test_the_output_of_a_scheduler_is_on_a_full_disk(bench: Bench, nightly: Nightly) -> None:
+    """What is due is decided all the same, and SIGTERM stops it."""
+    bench.ledger.put(nightly(rule="every 1m", folder="/nowhere"))
+    command = helper_process.command(
+        "from pipelines.cli import main; main()", "schedule", "serve", str(bench.runs.home)
+    )
+    with Path("/dev/full").open("wb") as full, subprocess.Popen(command, stdout=full, stderr=subprocess.PIPE) as serve:
+        while not any(each.state == "queued" for each in bench.ledger.ticks("sales")) and serve.poll() is None:
+            time.sleep(0.05)
+        serve.terminate()
+        _, said = serve.communicate()
+
+    assert bench.newest().reason.startswith("/nowhere: No such file or directory")
+    assert b"Traceback" not in said

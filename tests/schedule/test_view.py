@@ -1,6 +1,7 @@
 """What others may know of schedules."""
 
 from collections.abc import Callable
+from contextlib import AbstractContextManager
 from datetime import datetime, timedelta, timezone
 from pathlib import Path
 
@@ -39,3 +40,15 @@ def test_a_link_to_a_root_is_not_another_root(tmp_path: Path, nightly: Nightly) 
 
     assert view.folders([tmp_path / "roots"]) == [tmp_path / "roots" / "a" / ".penstock"]
     assert view.folders([tmp_path / "here"]) == [tmp_path / "here" / "a" / ".penstock"]
+
+
+def test_a_folder_that_may_not_be_read(
+    open_folder: Path, nightly: Nightly, without_rights: Callable[[], AbstractContextManager[None]]
+) -> None:
+    """Such as lost+found on a disk of its own: the other folders are found."""
+    (open_folder / "lost+found").mkdir(mode=0)
+    with without_rights():
+        ledger = ScheduleLedger(open_folder / "sales" / ".penstock")
+        ledger.put(nightly())
+
+        assert view.folders([open_folder]) == [ledger.file.parent]

@@ -1,6 +1,7 @@
 """What `penstock status`, `runs` and `logs` say of pipelines, and the exit code for a monitor."""
 
 from collections.abc import Callable
+from contextlib import AbstractContextManager
 from datetime import datetime, timezone
 from pathlib import Path
 from typing import Any
@@ -15,7 +16,7 @@ from pipelines import cli
 from pipelines.journal import calls
 from pipelines.journal.calls import Origin
 from pipelines.journal.events import EventLog
-from pipelines.watch import logs, status
+from pipelines.watch import logs, pipelines, status
 
 NOW = datetime(2026, 11, 19, 3, 0, tzinfo=timezone.utc)
 
@@ -200,3 +201,12 @@ def test_events_are_private_whole_lines_without_secrets(tmp_path: Path, monkeypa
         },
     ]  # fmt: skip
     assert (tmp_path / "logs" / "R.jsonl").stat().st_mode & 0o777 == 0o600
+
+
+def test_a_folder_that_may_not_be_read(
+    open_folder: Path, without_rights: Callable[[], AbstractContextManager[None]]
+) -> None:
+    """Such as lost+found on a disk of its own: it is no root."""
+    (open_folder / "lost+found").mkdir(mode=0)
+    with without_rights():
+        assert pipelines.find(open_folder) == []

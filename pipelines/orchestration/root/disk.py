@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
-from components.errors import DiskFull, PenstockError
+from components.errors import DiskFull, PenstockError, causes
 from components.ingest.survey.survey import Survey
 from pipelines.config import RunConfig
 from pipelines.orchestration import graph
@@ -50,7 +50,7 @@ def full(error: BaseException, folders: Mapping[Path, str], needed: Callable[[],
         folders: where output is written to, and what the user can do to use another folder.
         needed: returns what is known about the space that is needed.
     """
-    errors = list(_chain(error))
+    errors = list(causes(error))
     if explained := next((each for each in errors[1:] if isinstance(each, DiskFull)), None):
         return explained  # the disk was also too full to record the failure
     reason = next(filter(None, map(_reason, errors)), None)
@@ -103,12 +103,6 @@ def used(folder: Path) -> int:
                     seen.add(key)
                     total += status.st_blocks * _BLOCK
     return total
-
-
-def _chain(error: BaseException | None) -> Iterator[BaseException]:
-    while error is not None:
-        yield error
-        error = error.__cause__ or error.__context__
 
 
 def _reason(error: BaseException) -> str | None:

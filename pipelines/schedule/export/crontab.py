@@ -20,7 +20,8 @@ def export(schedule: PipelineSchedule) -> list[ExportedFile]:
     expression = cron_text(schedule, fields, has_star_steps=True) if fields else expression_of_interval(schedule)
     call = f"cd {shlex.quote(schedule.folder)} && {shlex.join(command(schedule))}"
     lines = [
-        f"# Retrain {schedule.name} with Penstock. Some crons ignore CRON_TZ (Debian's): set the machine's zone there.",
+        f"# Retrain {schedule.name} with Penstock. CRON_TZ applies to all lines below: keep these at the end.",
+        "# Some crons ignore CRON_TZ (Debian's): set the machine's zone there.",
         f"CRON_TZ={schedule.zone}",
         f"{expression} {call}".replace("%", "\\%"),  # cron would end the line at a %
     ]

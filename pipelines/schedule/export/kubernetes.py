@@ -12,8 +12,13 @@ from pipelines.schedule.schedule import PipelineSchedule
 _GRACE = 60  # seconds
 _DAY = 24 * 3600
 _LONGEST_NAME = 52  # characters: a job has 11 more
-# A job knows success and failure only: a run that is not better is no failure.
-_SCRIPT = 'penstock "$@"; code=$?; case $code in {}) exit 0;; esac; exit $code'
+# A job knows success and failure only: a run that is not better is no failure. And a shell that is process 1 ignores
+# SIGTERM, so it must hand it on: else the Trainer is killed without a checkpoint. `wait` ends at each signal.
+_SCRIPT = (
+    """trap 'kill $!' TERM; penstock "$@" & wait $!; code=$?; """
+    "while kill -0 $! 2>/dev/null; do wait $!; code=$?; done; "
+    "case $code in {}) exit 0;; esac; exit $code"
+)
 
 
 def export(schedule: PipelineSchedule, image: str, claim: str, mount: str) -> list[ExportedFile]:
