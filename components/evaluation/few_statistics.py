@@ -1,6 +1,6 @@
 """Statistics of a split with few records, in this process: a Beam pipeline takes two seconds before its first record.
 
-TFDV's combiners see the same batch as on Beam, and its sketches of top values are exact if all values are short and fit.
+TFDV's combiners see the same batch as on Beam; its sketches of top values are exact if all values are short and fit.
 """
 
 from collections.abc import Sequence
