@@ -208,13 +208,14 @@ class _Tick:
 
     def _why_not_compared(self, config: RunConfig, model: Location) -> str:
         """Returns why a second model could not be compared with this one on the newest span; empty if it could."""
-        from pipelines.operate import newest_span
+        from pipelines.operate import cold_check, newest_span
 
+        least = cold_check.LEAST_RECORDS
         try:
             records = newest_span.records(config, self._window.spans[-1], model)
         except Exception as reason:  # noqa: BLE001 - the warm start is what would have been trained without the check
             return redact(str(reason)) or type(reason).__name__
-        return "" if records else "it has no test records, or none on this machine"
+        return "" if records >= least else f"{records} test records of it on this machine, expected at least {least}"
 
     def note(self, exit_code: int, reason: str, **more: Any) -> None:
         """Publishes this call in the journal of runs, if it ended before its run began."""

@@ -180,20 +180,20 @@ def checked(data: Data, open_metadata: Any) -> Callable[[int, int], tuple[Checke
 @pytest.mark.parametrize(("code", "warm_start"), [(NotFinite.exit_code, "live"), (DiskFull.exit_code, None)])
 def test_a_cold_start_that_diverges(data: Data, checked: Any, code: int, warm_start: str | None) -> None:
     """The tick goes on with the warm start; any other failure of that training is one of the tick."""
-    tick, result = checked(5, code)
+    tick, result = checked(8, code)
 
     assert (result.exit_code if result else 0) == (code if warm_start is None else 0)
     assert (tick._start.warm_start == "live") == (warm_start == "live")
     assert data.said[-1].startswith("warm start kept" if warm_start else "cold start, to compare")
 
 
-def test_no_cold_start_is_trained_without_test_records(data: Data, checked: Any) -> None:
+def test_no_cold_start_is_trained_without_enough_test_records(data: Data, checked: Any) -> None:
     """It could not be compared; each tick would train it again."""
-    tick, result = checked(0, 0)
+    tick, result = checked(7, 0)
 
     assert (result, tick.trainings, tick._start.warm_start) == (None, 1, "live")
     assert data.said[-1] == (
-        "warm start kept: the newest span was not compared: it has no test records, or none on this machine"
+        "warm start kept: the newest span was not compared: 7 test records of it on this machine, expected at least 8"
     )
 
 
