@@ -13,6 +13,7 @@ What chance explains on as many records as there are is added to the thresholds 
 
 import heapq
 import math
+from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from statistics import median
@@ -99,7 +100,9 @@ def _summary(feature: Any, records: int) -> Summary:
         not_a_number = min(quantiles.num_nan, stats.common_stats.num_non_missing)
         return Summary(records, missing + not_a_number, tuple(edges) if all(map(math.isfinite, edges[1:-1])) else ())
     if kind == "string_stats":
-        counts = {bucket.label: bucket.sample_count for bucket in stats.rank_histogram.buckets}
+        counts = Counter[str]()  # values that are not UTF-8 have buckets of the same name
+        for bucket in stats.rank_histogram.buckets:
+            counts[bucket.label] += bucket.sample_count
         return Summary(records, missing, counts=counts)
     return Summary(records, missing)
 

@@ -7,13 +7,13 @@ TFX's own executor takes one file pattern per split, and a set of spans has none
 """
 
 import os
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from copy import deepcopy
 from pathlib import Path
 from typing import Any
 
 import tensorflow_data_validation as tfdv
-from tensorflow_metadata.proto.v0 import schema_pb2
+from tensorflow_metadata.proto.v0 import schema_pb2, statistics_pb2
 from tfx import types
 from tfx.components.util import examples_utils, tfxio_utils
 from tfx.dsl.components.base import base_beam_executor, base_component, executor_spec
@@ -64,11 +64,11 @@ class SpanStatisticsExecutor(base_beam_executor.BaseBeamExecutor):
         schema = _read_schema(input_dict.get("schema"))
         shards = _shards(location(examples.uri), list(read), new)
         pipeline = self._make_beam_pipeline()
-        if beam_workers.runs_here(pipeline) and all(map(few_statistics.are_few, shards.values())):
-            for split, each in shards.items():
-                found = few_statistics.statistics(location(examples.uri), each, schema)
-                target = location(artifact_utils.get_split_uri([made], split)) / _FILE
-                durable.write_bytes(target, found.SerializeToString(deterministic=True))
+        few = _of_few(location(examples.uri), shards, schema) if beam_workers.runs_here(pipeline) else {}
+        for split, found in few.items():
+            target = location(artifact_utils.get_split_uri([made], split)) / _FILE
+            durable.write_bytes(target, found.SerializeToString(deterministic=True))
+        if few:
             return
         with pipeline:
             for split, artifacts in read.items():
@@ -134,6 +134,20 @@ def _shards(examples: Location, splits: Iterable[str], new: Sequence[str]) -> di
         split: [each for each in shards if each.split == split and (not new or manifest.span_of(each.name) in new)]
         for split in splits
     }
+
+
+def _of_few(
+    examples: Location, shards: Mapping[str, list[Shard]], schema: schema_pb2.Schema | None
+) -> dict[str, statistics_pb2.DatasetFeatureStatisticsList]:
+    """Returns the statistics of splits that all have few records; none if Beam has to compute those of one."""
+    if not all(map(few_statistics.are_few, shards.values())):
+        return {}
+    found = {}
+    for split, each in shards.items():
+        if (computed := few_statistics.statistics(examples, each, schema)) is None:
+            return {}
+        found[split] = computed
+    return found
 
 
 def _of_all(examples: types.Artifact) -> dict[str, list[types.Artifact]]:

@@ -191,9 +191,9 @@ def _check_tensor(file: Place, found: pa.Field, argument: Argument) -> None:
 
 
 def _only_used(source: "RowSource", schema: pa.Schema, used: set[str]) -> tuple["RowSource", pa.Schema]:
-    """Returns source and schema without columns that nothing reads, or with them as text: they make no row bad."""
+    """Returns source and schema without columns that nothing reads, or with them as bytes: they make no row bad."""
     if isinstance(source, CsvRows):
-        return source, columns.with_types(schema, {name: "text" for name in schema.names if name not in used})
+        return source, columns.with_types(schema, {name: "bytes" for name in schema.names if name not in used})
     if isinstance(source, LimitedRows):
         source = replace(source, only_schema=True)
     return source, pa.schema([each for each in schema if each.name in used])

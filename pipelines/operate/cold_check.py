@@ -21,6 +21,7 @@ from pipelines.orchestration import graph
 if TYPE_CHECKING:
     from components.evaluation.by_span import SpanPair
 
+LEAST_RECORDS = 8  # fewer test records say nothing about two models, however different they are
 _LEAST_DROP = 0.01  # that matters; evaluate.max_drop is what a new model may lose, and may be large for a reason
 
 
@@ -60,12 +61,12 @@ def compare(config: RunConfig, span: Span, models: Sequence[Location]) -> ColdCh
 
 
 def judge(found: "SpanPair") -> ColdCheck | None:
-    """Returns the check of two models; None without test records."""
+    """Returns the check of two models; None with too few test records."""
     from components.evaluation import comparison
     from components.evaluation.metrics import CONFIDENCE
 
     score = found.score
-    if not score.records:
+    if score.records < LEAST_RECORDS:
         return None
     kind = "class" if score.metric == "accuracy" else "quantity"
     allowed = comparison.allowed_drop(kind, found.paired, _LEAST_DROP, CONFIDENCE)

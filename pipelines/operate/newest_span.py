@@ -46,6 +46,19 @@ def compare(config: RunConfig, span: Span, model: Location, live: Location | Non
         return {"newest span": _plain(newest), "window": _plain(window)}
 
 
+def records(config: RunConfig, span: Span, model: Location) -> int:
+    """Returns how many test records of a span are on this machine; raises ValueError if the metadata lacks the model.
+
+    Args:
+        config: the pipeline, after a run that has trained.
+        span: the newest span.
+        model: folder of the Model artifact.
+    """
+    examples = _examples(config, model)
+    shards = manifest.read(examples).shards_of(_SPLIT) if examples is not None else []
+    return sum(each.records for each in shards if manifest.span_of(each.name) == span.name)
+
+
 def pair(config: RunConfig, span: Span, models: Sequence[Location]) -> "SpanPair | None":
     """Returns two models on the newest span; None if the records are on an object store only.
 

@@ -181,10 +181,12 @@ class _Tick:
         if not cold_check.is_reached(config, nodes.last):
             return None
         models: list[Location] = []
-        why_not = "it has no test records, or none on this machine"
+        why_not = ""
         for is_cold in (False, True):
             if is_cold:
                 warm, self._is_settled = self._start, True
+                if why_not := self._why_not_compared(config, models[0]):
+                    break
                 self._start = Start(start.NONE, "cold start, to compare with the warm start")
                 self._say(self._start.text)
             result = self._pipeline(config, replace(nodes, last="Trainer"))
@@ -203,6 +205,17 @@ class _Tick:
         self._start = cold_check.decided(warm, self._check, why_not)
         self._say(self._start.text)
         return None
+
+    def _why_not_compared(self, config: RunConfig, model: Location) -> str:
+        """Returns why a second model could not be compared with this one on the newest span; empty if it could."""
+        from pipelines.operate import cold_check, newest_span
+
+        least = cold_check.LEAST_RECORDS
+        try:
+            records = newest_span.records(config, self._window.spans[-1], model)
+        except Exception as reason:  # noqa: BLE001 - the warm start is what would have been trained without the check
+            return redact(str(reason)) or type(reason).__name__
+        return "" if records >= least else f"{records} test records of it on this machine, expected at least {least}"
 
     def note(self, exit_code: int, reason: str, **more: Any) -> None:
         """Publishes this call in the journal of runs, if it ended before its run began."""

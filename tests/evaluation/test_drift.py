@@ -4,6 +4,7 @@ import math
 from typing import Any
 
 import pytest
+from tensorflow_metadata.proto.v0 import statistics_pb2
 
 from components.evaluation import drift
 from components.evaluation.drift import Distributions, Measure, Summary
@@ -153,6 +154,17 @@ def test_new_tokens(share: float, *, expected: bool) -> None:
 def test_distances_are_finite() -> None:
     """JSON has no infinity."""
     assert math.isfinite(drift.quantile_distance([1e-300] * 10 + [2e-300], [1e308] * 11))
+
+
+def test_values_that_are_not_utf_8_are_one_value() -> None:
+    """TFDV shows each of them under the same name."""
+    found = statistics_pb2.DatasetFeatureStatistics(num_examples=10)
+    stats = found.features.add(name="place").string_stats
+    stats.common_stats.num_non_missing = 10
+    for name, count in (("here", 5), ("__BYTES_VALUE__", 3), ("__BYTES_VALUE__", 2)):
+        stats.rank_histogram.buckets.add(label=name, sample_count=count)
+
+    assert drift.summarize(found) == {"place": Summary(10, 0, counts={"here": 5, "__BYTES_VALUE__": 5})}
 
 
 def test_what_is_compared_is_kept_for_a_chart() -> None:

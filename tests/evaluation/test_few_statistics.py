@@ -44,8 +44,16 @@ def record(random: Any, number: int) -> bytes:
     return content
 
 
-@pytest.fixture(scope="module")
-def examples(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def long(random: Any, number: int) -> bytes:
+    """Returns a record with a category of more than 1,024 bytes, and another one for each record."""
+    value = f"{number} {random.integers(9)}".encode() * 500
+    feature = tf.train.Feature(bytes_list=tf.train.BytesList(value=[value]))
+    content: bytes = tf.train.Example(features=tf.train.Features(feature={"place": feature})).SerializeToString()
+    return content
+
+
+@pytest.fixture(scope="module", params=[record, long])
+def examples(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The folder of an Examples artifact, two shards per split."""
     folder, random, shards = tmp_path_factory.mktemp("examples"), np.random.default_rng(3), []
     for split, count in RECORDS.items():
@@ -53,7 +61,7 @@ def examples(tmp_path_factory: pytest.TempPathFactory) -> Path:
         for number in range(2):
             name = f"Split-{split}/data_tfrecord-0000{number}-of-00002.gz"
             with TFRecordWriter(folder / name, gzip=True) as file:
-                file.write([[record(random, each)] for each in range(number, count, 2)])
+                file.write([[request.param(random, each)] for each in range(number, count, 2)])
             shards.append(manifest.Shard(split, name, file.records, file.size, file.checksum))
     made = manifest.Manifest("", sum(RECORDS.values()), manifest.SourceTotals(), tuple(shards), {}, 0, {}, 0, ())
     manifest.write(folder, made, ())

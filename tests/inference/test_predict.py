@@ -85,7 +85,7 @@ def test_a_csv_without_header_and_without_its_label_column(
 
 def test_types_are_those_of_the_training_data(saved: Any, request_of: Callable[..., Any], tmp_path: Path) -> None:
     """A code that looks like a number is text if it was text, and an unused column cannot make a row bad."""
-    (tmp_path / "rows.csv").write_text("code,noise\n" + "007,1\n" * 40 + "8,x\n")
+    (tmp_path / "rows.csv").write_bytes(b"code,noise\n" + b"007,1\n" * 40 + b"8,caf\xe9\n")
 
     made = predict(
         request_of(saved((Argument("code", "code", "category", "text"),), "quantity"), tmp_path / "rows.csv")

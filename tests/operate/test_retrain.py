@@ -2,12 +2,16 @@
 
 import subprocess
 import sys
+from collections.abc import Callable
 from datetime import datetime
+from typing import Any
 
 import pytest
 
 from components.errors import BadInput, DiskFull, Late, Locked, NotFinite, PenstockError, SettingsError, Skipped
 from components.ingest.survey import cached
+from components.records import manifest
+from components.records.manifest import Shard
 from components.storage.hashing import HashCache
 from pipelines.config import RunConfig
 from pipelines.journal import calls
@@ -135,29 +139,62 @@ def test_an_older_span_does_not_replace_a_newer_model(data: Data) -> None:
     assert data.attempts() == [("skipped", 10)]
 
 
+class Checked(retrain._Tick):
+    """A tick whose trainings end at once: the one with a cold start with some exit code."""
+
+    model, code_of_cold = "", 0
+    trainings = 0
+
+    def _pipeline(self, config: RunConfig, nodes: Request) -> RunResult:
+        del config, nodes
+        self.trainings += 1
+        code = self.code_of_cold if self._is_settled else 0
+        base = (("base", "live"),)
+        return RunResult(code, RunFacts("t", "t", "", 1.0, "", code, (), warm_start=base, trained=self.model))
+
+
+@pytest.fixture
+def checked(data: Data, open_metadata: Any) -> Callable[[int, int], tuple[Checked, RunResult | None]]:
+    """Returns a function that checks a warm start: by test records of the newest span, and how a cold start ends."""
+
+    def check(records: int, code: int) -> tuple[Checked, RunResult | None]:
+        data.write("2026-11-03")
+        data.record(day="2026-11-02")
+        chosen, request, model = data.config("train.cold_check=1"), RetrainRequest("2026-11-03"), data.home / "model"
+        shards = [Shard("test", f"Split-test/data_tfrecord-{span}-00000-of-00001", count, 0, "")
+                  for span, count in (("s20261102", 5), ("s20261103", records))]  # fmt: skip
+        written = manifest.Manifest("", 0, manifest.SourceTotals(), tuple(shards), {"test": {}}, 0, {}, 0, ())
+        manifest.write(data.home / "examples", written, ())
+        record = open_metadata(chosen.metadata)
+        _, made = record("Ingest", chosen.name, outputs={"examples": data.home / "examples"})
+        record("Trainer", chosen.name, inputs={made["examples"]: "examples"}, outputs={"model": model})
+        found = retrain._resolve(chosen, request, request.span)
+        tick = Checked(chosen, request, ticks.of(chosen), found, "", data.say)
+        tick.model, tick.code_of_cold = str(model), code
+        tick._start = start.Start("live", "warm start", is_checked=True)
+        return tick, tick._checked(chosen, Request())
+
+    return check
+
+
 @pytest.mark.parametrize(("code", "warm_start"), [(NotFinite.exit_code, "live"), (DiskFull.exit_code, None)])
-def test_a_cold_start_that_diverges(data: Data, code: int, warm_start: str | None) -> None:
+def test_a_cold_start_that_diverges(data: Data, checked: Any, code: int, warm_start: str | None) -> None:
     """The tick goes on with the warm start; any other failure of that training is one of the tick."""
-    data.write("2026-11-03")
-    chosen, request = data.config("train.cold_check=1"), RetrainRequest("2026-11-03")
-    found = retrain._resolve(chosen, request, request.span)
-
-    class Tick(retrain._Tick):
-        def _pipeline(self, config: RunConfig, nodes: Request) -> RunResult:
-            del config, nodes
-            code_of_run = code if self._is_settled else 0
-            return RunResult(
-                code_of_run, RunFacts("t", "t", "", 1.0, "", code_of_run, (), warm_start=(("base", "live"),))
-            )
-
-    data.record(day="2026-11-02")
-    tick = Tick(chosen, request, ticks.of(chosen), found, "", data.say)
-    tick._start = start.Start("live", "warm start", is_checked=True)
-    result = tick._checked(chosen, Request())
+    tick, result = checked(8, code)
 
     assert (result.exit_code if result else 0) == (code if warm_start is None else 0)
     assert (tick._start.warm_start == "live") == (warm_start == "live")
     assert data.said[-1].startswith("warm start kept" if warm_start else "cold start, to compare")
+
+
+def test_no_cold_start_is_trained_without_enough_test_records(data: Data, checked: Any) -> None:
+    """It could not be compared; each tick would train it again."""
+    tick, result = checked(7, 0)
+
+    assert (result, tick.trainings, tick._start.warm_start) == (None, 1, "live")
+    assert data.said[-1] == (
+        "warm start kept: the newest span was not compared: 7 test records of it on this machine, expected at least 8"
+    )
 
 
 def test_bad_data_is_in_the_ledger(data: Data) -> None:
