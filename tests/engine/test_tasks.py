@@ -41,11 +41,11 @@ def test_results_equal_those_of_the_direct_runner(
 
 
 def assert_distributed(engine: Any) -> None:
-    """Every task manager writes shards, and reads shards of each split: no stage keeps all files in one subtask."""
+    """Every task manager writes shards and reads them: no stage keeps all files in one subtask."""
     parts = {
         "ingest": "WriteShards",
-        "statisticsgen": "{TFXIORead",
-        "transform": "{TFXIORead",
+        "statisticsgen": "{Read[",
+        "transform": "{Shards, ",
         "evaluator": "{ReadFrom",
     }
     for node, part in parts.items():
