@@ -1,6 +1,7 @@
 """Compiled calls: one call from Python runs several steps, so that short steps do not wait for Python.
 
     iterator, number of steps ─► tf.while_loop: batch ─► step ─► records counted ─► logs of the last step
+                                                └─► seconds that the steps waited for their batches
 
 The number of steps is a tensor: another number needs no new trace and changes no result.
 """
@@ -11,6 +12,7 @@ from typing import Any
 import keras
 import tensorflow as tf
 
+from components.input_pipeline.probe import WaitMeter, timed
 from components.training.hardware.devices import Devices, Step
 from components.training.own_step import OwnStep
 
@@ -26,6 +28,7 @@ class Calls:
         model: what the step trains or evaluates.
         spec: element spec of the dataset of `devices`.
         devices: where steps run.
+        meter: adds up how long steps wait for batches.
         own: the step is the user's and not Keras's.
         steps: per call; 0: as many as fit into 0.2 s, at most 32.
         jit_compile: compile the step with XLA.
@@ -39,10 +42,11 @@ class Calls:
         devices: Devices,
         steps: int = 0,
         *,
+        meter: WaitMeter | None = None,
         own: bool = False,
         jit_compile: bool = False,
     ) -> None:
-        self._model, self._devices = model, devices
+        self._model, self._devices, self._meter = model, devices, meter or WaitMeter()
         self.records = devices.count()  # of the present epoch
         on_all = devices.step(step, model, self.records, own=own)
         try:
@@ -62,19 +66,23 @@ class Calls:
     def __call__(self, iterator: Any, left: int) -> tuple[int, dict[str, float]]:
         """Runs steps, at most `left`; returns how many, and the logs of the last one."""
         count, begun = min(self.steps, left), time.perf_counter()
-        logs = {name: float(value) for name, value in self._many(iterator, tf.constant(count)).items()}
+        found, waited = self._many(iterator, tf.constant(count))
+        logs = {name: float(value) for name, value in found.items()}
+        self._meter.add(float(waited))
         if not self._fixed:
             self._adapt(time.perf_counter() - begun)
         return count, logs
 
     def _steps(self, iterator: Any, count: tf.Tensor) -> Any:
-        def body(done: tf.Tensor, logs: Any) -> Any:
+        def body(done: tf.Tensor, waited: tf.Tensor, logs: Any) -> Any:
             del logs
-            return done + 1, self._one(iterator.get_next())
+            batch, seconds = timed(iterator.get_next)
+            return done + 1, waited + seconds, self._one(batch)
 
         nothing = tf.nest.map_structure(lambda log: tf.zeros(log.shape, log.dtype), self._one.structured_outputs)
-        _, logs = tf.while_loop(lambda done, _: done < count, body, (0, nothing), parallel_iterations=1)
-        return self._devices.logs(self._model, logs)
+        start = 0, tf.constant(0.0, tf.float64), nothing
+        _, waited, logs = tf.while_loop(lambda done, *_: done < count, body, start, parallel_iterations=1)
+        return self._devices.logs(self._model, logs), waited
 
     def _adapt(self, seconds: float) -> None:
         if seconds < _LONGEST / 2:

@@ -87,7 +87,7 @@ def _fit(
     state = loop.train(
         loop.TrainingJob(
             model=trained,
-            batches=lambda start: _prefetched(meter.watch(shares.training(reader, files, start)), settings, devices),
+            batches=lambda start: _prefetched(shares.training(reader, files, start), settings, devices),
             steps=steps,
             epochs=settings.epochs,
             evaluation=shares.evaluation(reader, eval_files),
@@ -96,6 +96,7 @@ def _fit(
             steps_per_call=settings.steps_per_call,
             devices=devices,
             batch_size=batch.size,
+            meter=meter,
         ),
         best,
         [

@@ -20,6 +20,7 @@ import tensorflow as tf
 
 from components.errors import Cancelled, NotFinite, SettingsError
 from components.input_pipeline import Position
+from components.input_pipeline.probe import WaitMeter
 from components.training import checkpoint, interrupt
 from components.training.calls import Calls
 from components.training.checkpoint import Checkpoints
@@ -41,6 +42,7 @@ class TrainingJob:
     steps_per_call: int = 0  # see `Calls`
     devices: Devices = field(default_factory=single)
     batch_size: int = 0  # records per step, over all workers; a checkpoint of another one is rejected
+    meter: WaitMeter = field(default_factory=WaitMeter)  # of the steps of training
 
 
 @dataclass
@@ -77,7 +79,7 @@ class _Loop:
         jit = bool(self._model.jit_compile)
         calls = partial(Calls, model=self._model, devices=job.devices, steps=job.steps_per_call, jit_compile=jit)
         step, own = job.step or self._model.train_step, job.step is not None
-        self._learn = calls(step, spec=self._batches.element_spec, own=own)
+        self._learn = calls(step, spec=self._batches.element_spec, own=own, meter=job.meter)
         self._test = calls(self._model.test_step, spec=job.evaluation.element_spec)
         # One iterator for all epochs: TensorFlow takes 40 ms to make one, and an epoch of few records less than that.
         counted = tf.data.experimental.assert_cardinality(job.evaluation_steps)

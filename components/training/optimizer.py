@@ -20,7 +20,9 @@ from components.settings.train import Train
 
 # Weight decay is for kernels: it would shrink the embeddings of rare tokens towards 0 and undo normalization.
 _NOT_DECAYED = {"embeddings", "bias", "gamma", "beta"}
-_LARGE = 1 << 20  # elements; one fused operation is faster on such a variable, and slower on those of a table model
+# Elements. One fused operation is faster on variables up to the first and from the second size on; on those between
+# them, which the formula updates, it waits for other threads.
+_SMALL, _LARGE = 256, 1 << 20
 _FIRST_SCALE, _GOOD_STEPS = 2.0**15, 2000  # as in Keras: of the loss; steps until it doubles
 
 
@@ -210,7 +212,7 @@ class Adam(keras.optimizers.Adam):
             variable.assign_sub(variable * (tf.cast(self.weight_decay, kind) * rates.learning))
         mean, square = (each[place].value for each in (self._momentums, self._velocities))
         gradient = tf.cast(gradient, kind)
-        if variable.shape.num_elements() < _LARGE:
+        if _SMALL < variable.shape.num_elements() < _LARGE:
             mean.assign_add((gradient - mean) * (1 - self.beta_1))
             square.assign_add((tf.square(gradient) - square) * (1 - self.beta_2))
             variable.assign_sub(mean * rates.corrected / (tf.sqrt(square) + self.epsilon))

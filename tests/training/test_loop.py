@@ -15,7 +15,8 @@ import tensorflow as tf
 
 from components.errors import Cancelled, NotFinite, PenstockError, SettingsError
 from components.input_pipeline import Position
-from components.training import checkpoint, loop
+from components.input_pipeline.probe import WaitMeter
+from components.training import calls, checkpoint, loop
 from components.training.checkpoint import Checkpoints
 from components.training.loop import State, TrainingJob
 from components.training.own_step import OwnStep
@@ -111,6 +112,15 @@ def test_the_number_of_steps_per_call_changes_nothing(steps_per_call: int) -> No
     first, second = train(once), train(again, steps_per_call=steps_per_call)
 
     assert (weights(again), second.history) == (weights(once), first.history)
+
+
+def test_waiting_for_batches_of_the_evaluation_does_not_count(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The meter has the time of the training steps: here one second each, by a clock that no machine changes."""
+    monkeypatch.setattr(calls, "timed", lambda get_next: (get_next(), tf.constant(1.0, tf.float64)))
+    meter = WaitMeter()
+    train(model(), meter=meter)
+
+    assert meter.take() == STEPS * EPOCHS
 
 
 class TestInterruption:

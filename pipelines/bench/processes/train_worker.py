@@ -86,12 +86,14 @@ def measure(job: MeasureJob) -> TrainResult:
         with where.scope():
             model = _model(job, data.reader, graph, steps, where)
             per_call = settings.train.steps_per_call
-            wanted = loop.TrainingJob(model, batches, _MANY, 1, memory, 1, steps_per_call=per_call, devices=where)
+            wanted = loop.TrainingJob(
+                model, batches, _MANY, 1, memory, 1, steps_per_call=per_call, devices=where, meter=waits
+            )
             loop.train(wanted, Best(), [stopwatch], Checkpoints(None))
         return stopwatch
 
     alone = run(lambda _: memory)
-    both = run(lambda start: waits.watch(where.shares.training(data.reader, data.shards, start)))
+    both = run(lambda start: where.shares.training(data.reader, data.shards, start))
     measured = TrainMeasurement(
         device=", ".join(where.names),
         input_rate=_input_rate(job, data),
