@@ -21,6 +21,7 @@ from components.errors import BadInput
 from components.ingest import units
 from components.ingest.close import compare, compare_on_beam, duplicates, manifest, near_duplicates, reports, reuse
 from components.ingest.close.compare import Compared
+from components.ingest.close.manifest import SpanRecords
 from components.ingest.close.near_duplicates import FoundImage, NearFound
 from components.ingest.survey import identity, schema
 from components.ingest.survey.survey import SpanFiles, Survey
@@ -62,7 +63,8 @@ def run(job: IngestJob, make_pipeline: Callable[[], beam.Pipeline], survey_again
     work = [_work_of(job, number, decided, todo_of) for number in range(len(job.found.spans))]
     todo = [item for each in work for item in each.todo]
     compared = _write(job, todo, make_pipeline, [r for each in work for r in each.reused or ()]) if todo else False
-    found = [report for each in work for report in _collect(artifact, each)]
+    reported = [_collect(artifact, each) for each in work]
+    found = [report for each in reported for report in each]
     manifest.check_failures(found)
     same = compare.collect(artifact, found) if compared else compare.here(artifact, found, job.output.settings)
     for folder in (reports.FOLDER, strata.FOLDER):
@@ -71,7 +73,9 @@ def run(job: IngestJob, make_pipeline: Callable[[], beam.Pipeline], survey_again
     table = job.found.table
     if table is not None and survey_again().digest != job.found.digest:
         raise BadInput(f"{job.found.data}: changed while it was being ingested; run again when nothing writes to it")
-    return _close(job, found, same)
+    read = [each for each in zip(work, reported, strict=True) if each[0].key and each[0].reused is None]
+    new = [_records_of(*each, in_rows=table is not None) for each in read]
+    return _close(job, found, same, new)
 
 
 @dataclass(frozen=True)
@@ -173,6 +177,17 @@ def _collect(artifact: "Location", work: _SpanWork) -> list[ShardReport]:
     return [_with_prefix(report, work.span.prefix) for report in found]
 
 
+def _records_of(work: _SpanWork, reported: Sequence[ShardReport], *, in_rows: bool) -> SpanRecords:
+    """Returns how many records of a span were read, and which of them are bad."""
+    listing, prefix = work.span.listing, work.span.prefix
+    listed = [replace(bad, path=prefix + bad.path) for bad in listing.quarantined]
+    return SpanRecords(
+        work.span.span.text,
+        sum(report.read for report in reported) + len(listed) if in_rows else listing.records,
+        [*listed, *(bad for report in reported for bad in report.quarantined)],
+    )
+
+
 def _names(artifact: "Location", todo: Sequence[FilesUnit | RowsFile]) -> list[str]:
     """Returns the names of all work units that must have been written."""
     files = [item for item in todo if isinstance(item, RowsFile)]
@@ -185,7 +200,7 @@ def _with_prefix(report: ShardReport, prefix: str) -> ShardReport:
     return replace(report, quarantined=tuple(replace(bad, path=prefix + bad.path) for bad in report.quarantined))
 
 
-def _close(job: IngestJob, found: Sequence[ShardReport], same: Compared) -> Manifest:
+def _close(job: IngestJob, found: Sequence[ShardReport], same: Compared, new: Sequence[SpanRecords]) -> Manifest:
     """Builds the manifest, with warnings about duplicates; of rows, writes the inferred schema as well."""
     survey, artifact, settings, table = job.found, job.output.artifact, job.output.settings, job.found.table
     if not survey.spans[0].span.name:
@@ -198,7 +213,7 @@ def _close(job: IngestJob, found: Sequence[ShardReport], same: Compared) -> Mani
         schema.write(artifact / "schema.pbtxt", table.schema, table.label, table.images)
     near = near_duplicates.named(same.near, _image_name(survey, same.near))
     every = [*warnings, *(near_duplicates.applies(found, settings) or ())]
-    return manifest.close(artifact, survey.listing, found, settings, job.quarantine_list, table, every, near)
+    return manifest.close(artifact, survey.listing, found, settings, job.quarantine_list, table, every, near, new)
 
 
 def _image_name(survey: Survey, near: NearFound) -> Callable[[FoundImage], str]:

@@ -16,7 +16,11 @@ class Ingest(Section):
 
     splits: Splits = Splits()
     max_bad_fraction: float = pydantic.Field(
-        0.01, ge=0, le=1, description="fraction of quarantined records above which the run stops (0–1)"
+        0.01,
+        ge=0,
+        le=1,
+        description="fraction of quarantined records above which the run stops (0–1), of all records and of those of "
+        "each span that is read",
     )
     max_pixels: int = pydantic.Field(
         50_000_000, gt=0, le=170_000_000, description="maximum pixels per image; larger images are quarantined"

@@ -291,6 +291,22 @@ class TestSpans:
         assert shards(tmp_path / "two") == expected
         assert (tmp_path / "two" / folder / victim.name).read_bytes() == old
 
+    def test_a_bad_span_does_not_hide_in_a_long_window(self, tmp_path: Path) -> None:
+        """The limit of quarantined records holds for each span that is read, and not only for all of them together."""
+        pattern = write_spans(tmp_path / "data", 1, 2, 3)
+        with (tmp_path / "data" / "day-3" / "t.csv").open("a") as file:
+            file.write("7,1.5\r\n8,2.5\r\n")
+
+        with pytest.raises(
+            BadInput, match=r"^2 of 102 records of span 3 were quarantined \(2\.0%\), more than"
+        ) as raised:
+            run(pattern, tmp_path / "out")
+
+        assert "day-3/t.csv" in str(raised.value)
+        assert not (tmp_path / "out" / manifest.MANIFEST).exists()
+        assert run(pattern, tmp_path / "accepted", max_bad_fraction=0.02).quarantined == 2
+        assert run(pattern, tmp_path / "again", earlier=tmp_path / "accepted").quarantined == 2
+
     def test_the_highest_version_of_a_span_is_read(self, tmp_path: Path) -> None:
         """A corrected span replaces the old one."""
         for version, first in ((1, 0), (2, 500)):

@@ -5,7 +5,7 @@ reports ─► failures ─► near duplicates ─► Manifest ─► max_bad_fr
 
 from collections import Counter
 from collections.abc import Iterable, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -28,6 +28,15 @@ NO_NEAR = NearDuplicates()
 _SHOWN = 5  # quarantined records named in a message
 
 
+@dataclass(frozen=True)
+class SpanRecords:
+    """The records of a span that was read, and not linked."""
+
+    span: str  # as people write it
+    found: int
+    quarantined: Sequence[Quarantined]
+
+
 def close(
     artifact: "Location",
     listing: Listing,
@@ -37,6 +46,7 @@ def close(
     table: Table | None = None,
     warnings: Sequence[str] = (),
     near: NearDuplicates = NO_NEAR,
+    new: Sequence[SpanRecords] = (),
 ) -> Manifest:
     """Builds the manifest, checks it, and writes it into the artifact.
 
@@ -49,6 +59,7 @@ def close(
         table: the columns, if a file has many records.
         warnings: of other checks.
         near: images in different splits that look the same.
+        new: the spans that were read: a bad day must not hide in a long window.
     """
     check_failures(reports)
     built, quarantined = build(listing, reports, table, [*warnings, *near.warnings(settings.near_duplicate_bits)])
@@ -56,6 +67,9 @@ def close(
     if settings.unlabelled == "stop":
         check_labels(quarantined, quarantine_list)
     check_budget(quarantined, built.found, settings, quarantine_list)
+    for each in new:
+        if each.quarantined:
+            check_budget(each.quarantined, each.found, settings, quarantine_list, f" of span {each.span}")
     ledger.check(built.entry())
     built = replace(built, splits=settings.split_rule())
     shard_files.finish(artifact, built.shards)
@@ -119,7 +133,9 @@ def check_labels(quarantined: Sequence[Quarantined], listed_in: Path) -> None:
         )
 
 
-def check_budget(quarantined: Sequence[Quarantined], records_in: int, settings: Ingest, listed_in: Path) -> None:
+def check_budget(
+    quarantined: Sequence[Quarantined], records_in: int, settings: Ingest, listed_in: Path, of: str = ""
+) -> None:
     """Stops the run if more than `ingest.max_bad_fraction` of the records, or all of them, were quarantined."""
     if not records_in:
         raise BadInput("0 examples in the data")
@@ -130,7 +146,7 @@ def check_budget(quarantined: Sequence[Quarantined], records_in: int, settings: 
     more = [f"  … {len(quarantined) - _SHOWN} more"] if len(quarantined) > _SHOWN else []
     limit = f"more than ingest.max_bad_fraction = {settings.max_bad_fraction:g} allows"
     why = "0 examples are left" if len(quarantined) == records_in else limit
-    summary = f"{len(quarantined)} of {records_in} records were quarantined ({fraction:.1%}), {why}:"
+    summary = f"{len(quarantined)} of {records_in} records{of} were quarantined ({fraction:.1%}), {why}:"
     advice = (
         f"all of them are listed in {listed_in}; repair or remove them, "
         "or raise the fraction (--set ingest.max_bad_fraction=…)"
