@@ -99,10 +99,11 @@ def promote_model(
 ) -> None:
     """Publish a version or a trained model as the next version, and make it live."""
     from pipelines.operate import models as operate
+    from pipelines.watch import metrics
 
     config = _config(task, root, state, metadata, name, settings_file, flags)
-    wish = operate.Wish(reason, actor, force, wait, take_over)
-    _say(operate.promote(config, model, wish))
+    _say(operate.promote(config, model, operate.Wish(reason, actor, force, wait, take_over)))
+    metrics.update(config)
 
 
 @models.command("rollback")
@@ -124,9 +125,11 @@ def rollback_model(
 ) -> None:
     """Publish an earlier version again as the next one: servers load the highest number."""
     from pipelines.operate import models as operate
+    from pipelines.watch import metrics
 
     config = _config(task, root, state, metadata, name, settings_file, flags)
     _say(operate.rollback(config, to, operate.Wish(reason, actor, wait=wait, take_over=take_over)))
+    metrics.update(config)
 
 
 def _config(

@@ -41,7 +41,7 @@ def status(root: Folder = "runs", name: PipelineName = None, as_json: Json = Fal
     elif not found:
         typer.echo(f"no pipelines in {root}")
     else:
-        header = ("pipeline", "state", "live", "last run", "result", "next", "last runs")
+        header = ("pipeline", "state", "live", "last run (UTC)", "result", "next (UTC)", "last runs")
         _table([header, *(_status_row(each) for each in found)])
     raise typer.Exit(states.exit_code(found))
 
@@ -65,7 +65,7 @@ def list_runs(
         (run.id, run.pipeline, run.state, _moment(run.started), _duration(run.seconds), _ran(run), run.reason)
         for run in found
     ]
-    _table([("run", "pipeline", "state", "started", "took", "nodes", "reason"), *rows])
+    _table([("run", "pipeline", "state", "started (UTC)", "took", "nodes", "reason"), *rows])
 
 
 @runs.command("show")

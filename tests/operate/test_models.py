@@ -12,16 +12,20 @@ from typing import Any
 
 import orjson
 import pytest
+from typer.testing import CliRunner
 
 from components.errors import BadInput, Locked, NotBlessed, SettingsError
 from components.inference import find_model
 from components.serving import live, versions
 from components.storage import durable
+from pipelines import cli
 from pipelines import config as run_config
+from pipelines.journal import calls
 from pipelines.operate import models
 from pipelines.operate.models import Wish
 from pipelines.orchestration.metadata.store import Store
 from pipelines.orchestration.root import leftovers, lock
+from pipelines.watch.metrics import FILE
 
 PROJECT = Path(__file__).resolve().parents[2]
 WHY = Wish("bad labels")
@@ -350,3 +354,16 @@ class TestRows:
         assert "data digest  data 1" in shown
         assert out.endswith("\nEND\n")  # no heavy module before it
         assert root.files(root.config.root) == before
+
+
+def test_the_metrics_name_the_live_version(root: Any) -> None:
+    """At once, and not only after the next run."""
+    root.pushed(1, 2)
+    with calls.opened(root.config, calls.Origin("R")) as call:
+        call.end(0, "pushed")
+    place = ["--root", str(root.config.root)]
+    for arguments, version in ((["rollback", "image"], 3), (["promote", "image", "2"], 4)):
+        done = CliRunner().invoke(cli.app, ["models", *arguments, *place])
+
+        assert done.exit_code == 0, done.output
+        assert f'penstock_live_version{{pipeline="image"}} {version}.0' in (root.config.state / FILE).read_text()
