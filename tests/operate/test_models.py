@@ -73,7 +73,7 @@ class TestRollback:
         assert (move.model.data_digest, move.model.spans, move.model.run) == ("data 2", ("s00002",), "run 2")
         assert models.rollback(root.config, None, WHY).version == 5
         assert root.served(5) == root.model(1)
-        with pytest.raises(SettingsError, match="no version that a rollback from version 5 leads to; expected none"):
+        with pytest.raises(SettingsError, match="from version 5 leads to; there is no earlier version left"):
             models.rollback(root.config, None, WHY)
 
     def test_to_a_version(self, root: Any) -> None:
@@ -330,6 +330,30 @@ class TestRows:
             (1, "previous", "missing"),
         ]
         assert rows[0]["model"]["data_digest"] == "data 2"
+
+    def test_a_version_that_was_promoted_is_replaced(self, root: Any) -> None:
+        """Its model is live under a higher number; another version that the rollback undid is still rolled back."""
+        root.pushed(1, 2, 3)
+        models.rollback(root.config, 1, WHY)
+        models.promote(root.config, "3", WHY)
+        rows = models.rows(models.pointer_of(root.config))
+
+        assert [(row["version"], row["state"]) for row in rows] == [
+            (5, "live"), (4, "previous"), (3, "replaced"), (2, "rolled back"), (1, "replaced"),
+        ]  # fmt: skip
+
+    def test_models_are_named_by_their_folders(self, root: Any) -> None:
+        """As `promote` takes them, and not by their ids in the metadata; a promotion names the version, too."""
+        root.train(7, blessed=0)
+        root.pushed(8, 9)
+        models.rollback(root.config, None, WHY)
+        place = ["--root", str(root.config.root)]
+        promoted = CliRunner().invoke(cli.app, ["models", "promote", "image", "2", *place]).output
+        listed = CliRunner().invoke(cli.app, ["models", "list", "image", *place]).output
+
+        assert promoted.startswith("version 4 is live: version 2, model 9, published as")
+        column = listed.splitlines()[0].index("model")
+        assert [line[column:].split()[0] for line in listed.splitlines()[1:]] == ["9", "8", "9", "8"]
 
     def test_the_command_loads_nothing_heavy_and_writes_nothing(self, root: Any) -> None:
         """Neither does `show`; the list is the same as JSON and for people."""
