@@ -203,7 +203,7 @@ def _is_shown_instead(other: Sequence[Call], made: Sequence[Call], folder: Path)
     return has_result and other[0].started > made[0].started and _time(other) <= _time(made)
 
 
-def _of_call(config: RunConfig, call: Call, now: datetime, *, is_newest: bool) -> Occurrence | None:
+def _of_call(config: RunConfig, call: Call, now: datetime, *, is_newest: bool = True) -> Occurrence | None:
     """Returns what a call led to; None if it leads to no notification: it was cancelled, or left out."""
     state, reason = (call.state, call.reason) if call.ended else ("killed", calls.KILLED)
     kind = _KINDS.get(call.state) if call.ended else "failed"
