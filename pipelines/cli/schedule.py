@@ -170,7 +170,7 @@ def resume(
     now = datetime.now(timezone.utc)
     if found.paused:
         ledger.put(replace(found, paused=False, resumed=now))
-    typer.echo(f"{found.name}: next at {found.timetable.first(1, now)[0].local:{_TIME}}")
+    typer.echo(f"{found.name}: next at {found.timetable.first(1, now)[0].local:{_TIME}} ({found.zone})")
 
 
 @schedule.command()
