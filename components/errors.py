@@ -4,6 +4,7 @@
     ├── WorkerLost             1  a worker process died, or an engine's server stopped answering
     ├── JobFailed              1  an engine gave a job up, after it had tried it again by itself
     ├── SettingsError          2  a flag, setting, settings file or name is invalid
+    │   └── FlagError             flags of a command that its pipeline cannot follow: it is rejected, and is no run
     ├── NotBlessed             3  the model was trained and did not reach its metric thresholds
     ├── BadInput               4  the data is missing, empty, unreadable, or too much of it is bad
     ├── GateStopped            5  the data does not satisfy its schema, or cannot be learned from
@@ -41,6 +42,10 @@ class SettingsError(PenstockError):
     """A setting, flag or name is unknown or out of range."""
 
     exit_code = 2
+
+
+class FlagError(SettingsError):
+    """Flags of a command that its pipeline cannot follow: the command is rejected, and is no run."""
 
 
 class NotBlessed(PenstockError):

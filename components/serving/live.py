@@ -60,7 +60,7 @@ class Move:
     actor: str
     reason: str
     model: LiveModel
-    source: str = ""  # folder of the version that a rollback published again
+    source: str = ""  # folder of the version that was published again; empty if the Trainer's files were
 
     @property
     def version(self) -> int:

@@ -99,10 +99,11 @@ def promote_model(
 ) -> None:
     """Publish a version or a trained model as the next version, and make it live."""
     from pipelines.operate import models as operate
+    from pipelines.watch import metrics
 
     config = _config(task, root, state, metadata, name, settings_file, flags)
-    wish = operate.Wish(reason, actor, force, wait, take_over)
-    _say(operate.promote(config, model, wish))
+    _say(operate.promote(config, model, operate.Wish(reason, actor, force, wait, take_over)))
+    metrics.update(config)
 
 
 @models.command("rollback")
@@ -124,9 +125,11 @@ def rollback_model(
 ) -> None:
     """Publish an earlier version again as the next one: servers load the highest number."""
     from pipelines.operate import models as operate
+    from pipelines.watch import metrics
 
     config = _config(task, root, state, metadata, name, settings_file, flags)
     _say(operate.rollback(config, to, operate.Wish(reason, actor, wait=wait, take_over=take_over)))
+    metrics.update(config)
 
 
 def _config(
@@ -145,8 +148,7 @@ def _config(
 
 
 def _cells(row: dict[str, Any]) -> tuple[str, ...]:
-    time = row["time"][:16].replace("T", " ")
-    model = str(row["model"]["artifact"])
+    time, model = row["time"][:16].replace("T", " "), _model(row["model"]["uri"])
     return (
         str(row["version"]), row["state"], row["kind"], time, row["actor"] or "-", model, row["files"], row["reason"],
     )  # fmt: skip
@@ -155,9 +157,14 @@ def _cells(row: dict[str, Any]) -> tuple[str, ...]:
 def _say(move: "Move") -> None:
     origin = f"version {move.source.rpartition('/')[2]}, " if move.source else ""
     typer.echo(
-        f"version {move.version} is live: {origin}model {move.model.artifact}, published as {move.folder} "
+        f"version {move.version} is live: {origin}model {_model(move.model.uri)}, published as {move.folder} "
         f"({move.kind} by {move.actor}{f': {move.reason}' if move.reason else ''})"
     )
+
+
+def _model(uri: str) -> str:
+    """Returns the name of a model's folder, which `promote` takes."""
+    return uri.rpartition("/")[2]
 
 
 def _print_json(value: Any) -> None:

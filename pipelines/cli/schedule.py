@@ -73,6 +73,7 @@ def add(
     from pipelines import config
     from pipelines.schedule import add as schedules
     from pipelines.schedule.ledger import ScheduleLedger
+    from pipelines.watch import metrics
 
     given = {"data": data, "root": root, "state": state, "metadata": metadata, "name": name, "schema": schema}
     chosen = config.make(
@@ -82,6 +83,7 @@ def add(
         flags=settings_flags(flags, label, runner),
         beam_args=beam_args or (),
     )
+    metrics.require_folder(chosen)  # else every tick would be rejected
     wish = schedules.ScheduleWish(cron, every, zone, overlap, catch_up)
     made = schedules.make(
         chosen, wish, given, settings_file, settings_flags(flags, label, runner), datetime.now(timezone.utc)
@@ -103,7 +105,7 @@ def list_schedules(folders: Folders = None, as_json: Json = False) -> None:
         return
     if not rows:
         typer.echo("no schedules; add one with `penstock schedule add`")
-    cells = [("pipeline", "when", "next", "last", "root"), *(_cells(root, view) for root, view in rows)]
+    cells = [("pipeline", "when", "next (UTC)", "last (UTC)", "root"), *(_cells(root, view) for root, view in rows)]
     widths = [max(len(row[column]) for row in cells) for column in range(5)]
     for row in cells if rows else ():
         typer.echo("  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip())
@@ -168,7 +170,7 @@ def resume(
     now = datetime.now(timezone.utc)
     if found.paused:
         ledger.put(replace(found, paused=False, resumed=now))
-    typer.echo(f"{found.name}: next at {found.timetable.first(1, now)[0].local:{_TIME}}")
+    typer.echo(f"{found.name}: next at {found.timetable.first(1, now)[0].local:{_TIME}} ({found.zone})")
 
 
 @schedule.command()
@@ -249,6 +251,8 @@ def export(
         if not image:
             raise SettingsError("export kubernetes: no image; name a container image with penstock by --image")
         files = kubernetes.export(found, image, claim, mount)
+        for warning in kubernetes.warnings(found, claim, mount):
+            typer.echo(f"warning: {warning}", err=True)
     elif target == "airflow":
         files = airflow.export(found, found.settings)
     elif target in _FORMATS:
@@ -302,10 +306,10 @@ def _open(
 
 
 def _cells(root: str, view: "ScheduleView") -> tuple[str, ...]:
-    following = f"{view.next[0].local:{_TIME}}" if view.next else "paused"
+    following = f"{view.next[0].at:{_TIME}}" if view.next else "paused"
     last = view.last[-1] if view.last else None
-    shown = f"{last.tick.key} {last.state}" if last else "-"
-    late = f", late: {view.undecided[0].key}" if view.undecided else ""
+    shown = f"{last.tick.at:{_TIME}} {last.state}" if last else "-"
+    late = f", late: {view.undecided[0].at:{_TIME}}" if view.undecided else ""
     return (view.schedule.name, f"{view.schedule.rule} ({view.schedule.zone})", following + late, shown, root)
 
 

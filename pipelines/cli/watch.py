@@ -1,5 +1,6 @@
 """Commands that show what pipelines do and did: `penstock status`, `penstock runs`, `penstock logs`."""
 
+import shlex
 import sys
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -41,7 +42,7 @@ def status(root: Folder = "runs", name: PipelineName = None, as_json: Json = Fal
     elif not found:
         typer.echo(f"no pipelines in {root}")
     else:
-        header = ("pipeline", "state", "live", "last run", "result", "next", "last runs")
+        header = ("pipeline", "state", "live", "last run (UTC)", "result", "next (UTC)", "last runs")
         _table([header, *(_status_row(each) for each in found)])
     raise typer.Exit(states.exit_code(found))
 
@@ -65,7 +66,7 @@ def list_runs(
         (run.id, run.pipeline, run.state, _moment(run.started), _duration(run.seconds), _ran(run), run.reason)
         for run in found
     ]
-    _table([("run", "pipeline", "state", "started", "took", "nodes", "reason"), *rows])
+    _table([("run", "pipeline", "state", "started (UTC)", "took", "nodes", "reason"), *rows])
 
 
 @runs.command("show")
@@ -75,6 +76,7 @@ def show_run(run: RunName, root: Folder = "runs", name: PipelineName = None, as_
     if as_json:
         _print_json(_run_json(found))
         return
+    command = found.calls[-1].command if found.calls else ()
     rows: dict[str, Any] = {
         "run": found.id,
         "pipeline": f"{found.pipeline} in {pipeline.root}",
@@ -84,12 +86,13 @@ def show_run(run: RunName, root: Folder = "runs", name: PipelineName = None, as_
         "ended": found.ended,
         "took": _duration(found.seconds),
         "data": found.data,
-        "command": " ".join(("penstock", *found.calls[-1].command)) if found.calls and found.calls[-1].command else "",
+        "command": shlex.join(("penstock", *command)) if command else "",
         "calls": len(found.calls) if len(found.calls) > 1 else "",
         "records": ", ".join(f"{split} {count:,}" for split, count in found.records.items()),
         **{metric: f"{value:.4f}" for metric, value in found.metrics.items()},
         "version": found.version,
         "log": found.log or "",
+        "report": found.report or "",
     }
     width = max(map(len, rows))
     for key, value in rows.items():
@@ -140,7 +143,7 @@ def resume_run(context: typer.Context, run: RunName, root: Folder = "runs", name
 
     arguments, folder = resume.command(_find(root, name, run)[1])
     os.chdir(folder)
-    typer.echo(f"penstock {' '.join(arguments)}")
+    typer.echo(shlex.join(["penstock", *arguments]))
     sys.argv[1:] = arguments
     context.find_root().command.main(args=arguments, prog_name="penstock", standalone_mode=True)
 
@@ -205,6 +208,8 @@ def _find(root: str, name: str | None, run: str) -> "tuple[KnownPipeline, Run]":
     found = [(each, history.run(each, run)) for each in known if history.has(each, run)]
     if run == "last" and found:
         return max(found, key=lambda pair: pair[1].started)
+    if run == "last" or not known:
+        raise SettingsError(f"run {run}: no runs yet in {_folder(root)}; start one with penstock run TASK")
     if len(found) != 1:
         places = ", ".join(each.name for each, _ in found) or "none"
         raise SettingsError(
@@ -215,7 +220,9 @@ def _find(root: str, name: str | None, run: str) -> "tuple[KnownPipeline, Run]":
 
 
 def _status_row(each: "PipelineStatus") -> tuple[str, ...]:
-    last, schedule = each.last, each.schedule
+    from pipelines.report.formatting import fit
+
+    last, schedule = each.decided, each.schedule
     upcoming = "paused" if schedule and schedule.schedule.paused else "-"
     if schedule and schedule.next:
         upcoming = _moment(schedule.next[0].at.isoformat())
@@ -224,7 +231,7 @@ def _status_row(each: "PipelineStatus") -> tuple[str, ...]:
         _now(each),
         f"version {each.live.version}" if each.live else "-",
         _moment(last.ended or last.started) if last else "-",
-        ": ".join(filter(None, [last.state, last.reason]))[:_REASON] if last else "-",
+        fit(": ".join(filter(None, [last.state, last.reason])), _REASON) if last else "-",
         upcoming,
         "".join(_MARKS.get(run.state, "✗") for run in reversed(each.runs)),
     )

@@ -20,7 +20,7 @@ from typing import Any, Literal
 
 import orjson
 
-from components.errors import GateStopped, Late, Locked, NotBlessed, PenstockError, Skipped, exit_code_of
+from components.errors import FlagError, GateStopped, Late, Locked, NotBlessed, PenstockError, Skipped, exit_code_of
 from components.redact import redact
 from components.storage import durable
 from components.storage.location import unreachable
@@ -182,7 +182,7 @@ class OpenCall:
         self._write([*self._earlier, self._call])
 
     def forget(self) -> None:
-        """Withdraws the call: another run has the root, so this one did nothing."""
+        """Withdraws the call: another run has the root, or its flags are rejected, so this one did nothing."""
         if self._earlier:
             self._write(self._earlier)
         else:
@@ -211,7 +211,7 @@ def opened(config: RunConfig, origin: Origin) -> Iterator[OpenCall]:
         call.begin()
         try:
             yield call
-        except Locked:
+        except (Locked, FlagError):
             call.forget()
             raise
         except BaseException as error:

@@ -183,16 +183,27 @@ def _of_runs(config: RunConfig, state: NotifyState, now: datetime) -> list[Occur
     found = []
     newest = list(islice(calls.newest_first(folder), _NEWEST_RUNS))
     for made in reversed(newest):  # two may have the same time
-        last = made[-1]
-        time = last.ended or last.started
+        last, time = made[-1], _time(made)
         is_known = last.number <= state.seen.get(last.run, Seen()).calls or last.started < state.since or time < start
         if not is_known and (last.ended or not calls.is_held(folder / f"{last.run}.json")):
-            found.append((time, last))
-    ordered = (_of_call(config, call, now) for _, call in sorted(found, key=lambda each: each[0]))
+            found.append((time, last, not any(_is_shown_instead(each, made, folder) for each in newest)))
+    ordered = (_of_call(config, call, now, is_newest=last) for _, call, last in sorted(found, key=lambda each: each[0]))
     return [each for each in ordered if each is not None]
 
 
-def _of_call(config: RunConfig, call: Call, now: datetime) -> Occurrence | None:
+def _time(made: Sequence[Call]) -> str:
+    """Returns when a run ended; of one that was killed, when its last call began."""
+    return made[-1].ended or made[-1].started
+
+
+def _is_shown_instead(other: Sequence[Call], made: Sequence[Call], folder: Path) -> bool:
+    """Whether `penstock status` went by another run when this one ended: it began later, and had a result by then."""
+    last = other[-1]
+    has_result = last.state in _KINDS if last.ended else not calls.is_held(folder / f"{last.run}.json")
+    return has_result and other[0].started > made[0].started and _time(other) <= _time(made)
+
+
+def _of_call(config: RunConfig, call: Call, now: datetime, *, is_newest: bool = True) -> Occurrence | None:
     """Returns what a call led to; None if it leads to no notification: it was cancelled, or left out."""
     state, reason = (call.state, call.reason) if call.ended else ("killed", calls.KILLED)
     kind = _KINDS.get(call.state) if call.ended else "failed"
@@ -208,7 +219,7 @@ def _of_call(config: RunConfig, call: Call, now: datetime) -> Occurrence | None:
         **({} if isinstance(config.root, Path) else {"live_version": call.live}),
     )  # fmt: skip
     has_pushed = bool(call.version) and any(node["id"] == "Pusher" and node["state"] == "ran" for node in call.nodes)
-    return Occurrence(kind, call.run, found, call.number, has_pushed)
+    return Occurrence(kind, call.run, found, call.number, has_pushed, is_newest)
 
 
 def _existing(path: Path) -> str:

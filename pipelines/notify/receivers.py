@@ -68,7 +68,7 @@ class CommandReceiver:
         """Runs the program."""
         given = {**os.environ, **environment(notification)}
         try:
-            ended = bounded.run(self.command, body(notification), given, self.folder, seconds)
+            ended = bounded.run(self.command, body(notification) + b"\n", given, self.folder, seconds)
         except OSError as error:
             return Answer(False, f"cannot be started: {error.strerror}")
         said = _line(ended.output)

@@ -4,7 +4,8 @@
 |-------------------|------------------------------------------------------------------------------------------------|
 | a failure, late   | once, until all is well again or the reason changes                                            |
 | no better model   | the same; a failure before it is over                                                          |
-| all is well       | recovered, if something failed or was late before; pushed, if a model was                      |
+| all is well       | recovered, if something failed or was late before and no tick is late; pushed, if a model was  |
+| of an older run   | the same, but never recovered: `penstock status` shows a newer run                             |
 | unfinished        | nothing: a call of a run that was asked for some of its nodes only, and did them               |
 | late tick         | late, once; it is over when a run ends well and no tick is late any more                       |
 
@@ -37,6 +38,7 @@ class Occurrence:
     about: Notification  # without event and id
     call: int = 0  # of the run
     has_pushed: bool = False
+    is_newest: bool = True  # no run that began later had ended by then
 
 
 def applied(
@@ -87,14 +89,17 @@ def _decided(
         return (["late"], replace(state, late_tick=occurrence.about.tick)) if not state.late_tick else ([], state)
     if kind == "failed" or kind == "late":  # noqa: PLR1714 - so that mypy knows the type
         return ([kind] if state.last != (kind, reason) else []), replace(state, last=(kind, reason))
-    is_over = bool(state.late_tick) and not has_late_tick
-    events: list[NotifyEvent] = ["recovered"] if is_over or (state.last and state.last[0] in _TROUBLE) else []
-    late_tick = "" if is_over else state.late_tick
+    of_run: list[NotifyEvent] = ["pushed"] if occurrence.has_pushed else []
     if kind == "not better":
-        events += ["not better"] if state.last != (kind, reason) else []
-        return events, replace(state, last=(kind, reason), late_tick=late_tick)
-    events += ["pushed"] if occurrence.has_pushed else []
-    return events, replace(state, last=None, late_tick=late_tick)
+        of_run = ["not better"] if state.last != (kind, reason) else []
+    if not occurrence.is_newest:
+        return of_run, state
+    was_bad = bool(state.late_tick) or (state.last is not None and state.last[0] in _TROUBLE)
+    recovered: list[NotifyEvent] = ["recovered"] if was_bad and not has_late_tick else []
+    late_tick = state.late_tick if has_late_tick else ""
+    return [*recovered, *of_run], replace(
+        state, last=(kind, reason) if kind == "not better" else None, late_tick=late_tick
+    )
 
 
 def _notification(occurrence: Occurrence, event: NotifyEvent, before: str) -> Notification:

@@ -59,11 +59,12 @@ def pointer_of(config: RunConfig) -> LivePointer:
 def rows(pointer: LivePointer) -> list[dict[str, Any]]:
     """Returns all versions, newest first, each with its state, its move and the lineage of its model."""
     served = {home: set(versions.complete(location(home))) for home in {move.serving for move in pointer.moves}}
+    newest = {move.model.artifact: move.folder for move in pointer.moves}
     states = {
         **{move.folder: "replaced" for move in pointer.moves},
         **{move.folder: "earlier" for move in pointer.earlier},
         **{move.folder: "previous" for move in pointer.earlier[:1]},
-        **{move.folder: "rolled back" for move in pointer.rolled_back},
+        **{move.folder: "rolled back" for move in pointer.rolled_back if newest[move.model.artifact] == move.folder},
         pointer.live.folder: "live",
     }
     return [
@@ -139,13 +140,13 @@ def _earlier(pointer: LivePointer, to: int | None) -> Move:
     """Returns the version that a rollback leads to."""
     if to is None and pointer.previous is not None:
         return pointer.previous
-    known = _numbers(pointer.earlier)
     found = next((move for move in pointer.earlier if move.version == to), None)
     if found is None:
         what = "rollback" if to is None else f"--to {to}"
+        known = f"expected {_numbers(pointer.earlier)}" if pointer.earlier else "there is no earlier version left"
         raise SettingsError(
-            f"{what}: no version that a rollback from version {pointer.live.version} leads to; expected {known}. A "
-            "version that was rolled back comes back with penstock models promote"
+            f"{what}: no version that a rollback from version {pointer.live.version} leads to; {known}. A version that "
+            "was rolled back comes back with penstock models promote"
         )
     return found
 
@@ -182,7 +183,7 @@ def _publish(config: RunConfig, store: Store, target: _Target, kind: live.Kind, 
         _restore(config, store, target.model, files)
     move = Move(
         kind, "", live.now(), live.actor(wish.actor), wish.reason, replace(target.model, digest=digest),
-        source=target.folder if kind == "rollback" else "",
+        source=target.folder,
     )  # fmt: skip
     published = publish.publish(files, live_model.home_of(config), move)
     card = _card(target.folder) if target.folder else None

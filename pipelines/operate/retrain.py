@@ -13,7 +13,17 @@ from dataclasses import asdict, dataclass, field, replace
 from datetime import datetime, timezone, tzinfo
 from typing import TYPE_CHECKING, Any
 
-from components.errors import GateStopped, Late, Locked, NotBlessed, NotFinite, PenstockError, SettingsError, Skipped
+from components.errors import (
+    FlagError,
+    GateStopped,
+    Late,
+    Locked,
+    NotBlessed,
+    NotFinite,
+    PenstockError,
+    SettingsError,
+    Skipped,
+)
 from components.ingest.survey import cached, span_unit, spans
 from components.redact import redact
 from components.serving import live
@@ -28,6 +38,7 @@ from pipelines.operate import messages, start, ticks, window
 from pipelines.operate.start import Start
 from pipelines.operate.ticks import Attempt, Outcome, TickLedger
 from pipelines.operate.window import Window
+from pipelines.orchestration.metadata import acceptances
 
 if TYPE_CHECKING:  # at run time, imported only by a tick that is not done
     from pipelines.operate.cold_check import ColdCheck
@@ -63,6 +74,10 @@ class RetrainRequest:
     because: str = ""
     origin: Origin = field(default_factory=Origin)  # the run that this is a call of
 
+    def __post_init__(self) -> None:
+        """Rejects findings that cannot be accepted, before the span is waited for."""
+        acceptances.require_valid(self.accept, self.because)
+
 
 def retrain(config: RunConfig, request: RetrainRequest, say: Say, pause: Callable[[float], None] = time.sleep) -> int:
     """Brings the model up to date with one span, and returns the exit code.
@@ -81,7 +96,7 @@ def retrain(config: RunConfig, request: RetrainRequest, say: Say, pause: Callabl
     tick = _Tick(config, request, ledger, found, started, say)
     try:
         return tick.go(pause)
-    except Locked:  # by a run that may be this very tick
+    except (Locked, FlagError):  # by a run that may be this very tick; rejected flags are no attempt
         raise
     except PenstockError as error:
         if not request.dry_run:

@@ -14,7 +14,7 @@ before TensorFlow, Beam or TFX are imported.
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 
-from components.errors import SettingsError
+from components.errors import FlagError
 from components.refs import module_of
 from components.settings.extract import Extract
 from components.settings.names import nearest
@@ -131,7 +131,7 @@ def find(node_id: str, within: Sequence[Node] = NODES) -> Node:
     for node in within:
         if node.id.lower() == node_id.lower():
             return node
-    raise SettingsError(f"unknown node {node_id!r}: {nearest(node_id, [node.id for node in within])}")
+    raise FlagError(f"unknown node {node_id!r}: {nearest(node_id, [node.id for node in within])}")
 
 
 def before(node_id: str, within: Sequence[Node] = NODES) -> set[str]:

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any
 
-from components.errors import BadInput, SettingsError
+from components.errors import BadInput, FlagError
 from components.ingest.survey import cached
 from components.ingest.survey.survey import Survey
 from components.pretrained.find import find_model
@@ -47,6 +47,10 @@ class Request:
     accept: tuple[str, ...] = ()  # findings of the Gate
     because: str = ""
     start: str = ""  # why training starts from what it starts from, for the report; empty: nothing was decided
+
+    def __post_init__(self) -> None:
+        """Rejects findings that cannot be accepted before a run begins."""
+        acceptances.require_valid(self.accept, self.because)
 
 
 EVERYTHING = Request()
@@ -91,7 +95,7 @@ def make(config: RunConfig, store: Store, cache: HashCache, request: Request = E
     for node in nodes:
         planner.decided[node.id] = planner.decide(node)
     if request.accept and planner.accepted is None:
-        raise SettingsError(
+        raise FlagError(
             f"--accept {request.accept[0]}: the Gate compares nothing in this run; expected data in spans, a blessed "
             "model of other data, gate.drift = stop or warn, and a run that includes the Gate"
         )
@@ -148,10 +152,10 @@ class _Planner:
         if kept is None:
             known = next(self._store.finished(node.id), None)
             reason = "has not run on its present inputs" if known else "has no output yet"
-            raise SettingsError(f"{flag}: {node.id} {reason}; run without --from first")
+            raise FlagError(f"{flag}: {node.id} {reason}; run without --from first")
         outputs = tuple(self._store.outputs(kept.id))
         if broken := self._broken(node, outputs):
-            raise SettingsError(f"{flag}: the output of {node.id} is broken ({broken}); run without --from")
+            raise FlagError(f"{flag}: the output of {node.id} is broken ({broken}); run without --from")
         return NodePlan(node, KEPT, f"before {flag}", kept.fingerprint, kept, outputs)
 
     def _compare(self, node: Node) -> NodePlan:
@@ -333,7 +337,7 @@ def _checked(request: Request, nodes: Sequence[Node]) -> Request:
     before_last = graph.before(last, nodes) if last else set()
     for name in (known[name] for name in request.force):
         if name in before_first or (last and name not in {last, *before_last}):
-            raise SettingsError(f"--force {name}: outside of the nodes that --from and --to select")
+            raise FlagError(f"--force {name}: outside of the nodes that --from and --to select")
     if first and last and first != last and first not in before_last:
-        raise SettingsError(f"--from {first} --to {last}: {first} does not come before {last}")
+        raise FlagError(f"--from {first} --to {last}: {first} does not come before {last}")
     return replace(request, first=first, last=last, force=frozenset(known[name] for name in request.force))

@@ -40,9 +40,10 @@ class Deletion:
         """Returns a line for people."""
         kinds = dict.fromkeys(each.kind for each in self.garbage)
         counts = {kind: sum(each.kind == kind for each in self.garbage) for kind in kinds}
-        named = ", ".join(f"{count:,} x {kind}" for kind, count in counts.items()) or "nothing to delete"
-        verb = "would free" if dry_run else "freed"
-        return f"{verb} {self.freed / 1e6:,.1f} MB; {self.kept / 1e6:,.1f} MB stay: {named}"
+        named = ", ".join(f"{count:,} x {kind}" for kind, count in counts.items())
+        verb = "would delete" if dry_run else "deleted"
+        done = f"{verb} {named} ({self.freed / 1e6:,.1f} MB)" if named else "nothing to delete"
+        return f"{done}; {self.kept / 1e6:,.1f} MB stay"
 
 
 def collect(config: RunConfig, *, dry_run: bool = False, wait: bool = False, take_over: bool = False) -> Deletion:

@@ -74,7 +74,7 @@ def _environment() -> Environment:
     environment = page.environment(Path(__file__).parent)
     environment.filters.update(
         kind=rows.kind,
-        last_metric=rows.last_metric,
+        live_metric=rows.live_metric,
         next_tick=rows.next_tick,
         run_strip=rows.run_strip,
         newest_span=rows.newest_span,

@@ -70,6 +70,18 @@ def last_metric(view: PipelineView) -> tuple[str, float] | None:
     return next((found for run in view.runs if (found := metric(run))), None)
 
 
+def live_metric(view: PipelineView) -> tuple[str, float] | None:
+    """Returns the metric of the live model, by a run that pushed it or found it pushed; of an unknown one, the newest.
+
+    The model of the last run may not be live: it was not blessed, or a person rolled it back.
+    """
+    if view.live is None:
+        return last_metric(view)
+    model = view.live.live.model.artifact
+    versions = {str(move.version) for move in view.live.moves if move.model.artifact == model}
+    return next((found for run in view.runs if run.version in versions and (found := metric(run))), None)
+
+
 def trends(view: PipelineView) -> list[Trend]:
     """Returns metric, records, drift and duration over the runs that did something."""
     runs = view.results[::-1]

@@ -114,10 +114,12 @@ def run(pipeline: KnownPipeline, wanted: str) -> Run:
         raise SettingsError(
             f"run {wanted}: {len(found)} runs begin with it; expected more of the id, as in {found[0].id}"
         )
+    if not known:
+        start = f"penstock run {pipeline.task or 'TASK'}"
+        raise SettingsError(f"run {wanted}: pipeline {pipeline.name} has no runs yet; start one with {start}")
     names = ", ".join(each.id for each in known[:_NAMED])
     raise SettingsError(
-        f"run {wanted}: pipeline {pipeline.name} has no such run; "
-        + (f"expected one of penstock runs list, such as {names}" if names else "it has not run yet")
+        f"run {wanted}: pipeline {pipeline.name} has no such run; expected one of penstock runs list, such as {names}"
     )
 
 

@@ -1,7 +1,8 @@
 """Metrics of a pipeline as a file in the text format of Prometheus, for node exporter's textfile collector.
 
-The file is written at the end of each run, whole or not at all, by prometheus_client's own writer. It is made from the
-journal and the live pointer alone: a run with nothing due stays as fast as it is.
+The file is written at the end of each run, and when a person moves the live pointer, whole or not at all, by
+prometheus_client's own writer. It is made from the journal and the live pointer alone: a run with nothing due stays as
+fast as it is.
 """
 
 import os
@@ -44,17 +45,28 @@ def file_of(config: RunConfig) -> Path:
 @contextmanager
 def updated(config: RunConfig) -> Iterator[None]:
     """Writes the metrics of a pipeline at the end of the block, however it ends; that it cannot is a warning."""
-    file = file_of(config)
-    if config.settings.watch.metrics and not file.parent.is_dir():
-        raise SettingsError(f"watch.metrics = {config.settings.watch.metrics}: {file.parent} is no folder; create it")
+    require_folder(config)
     try:
         yield
     finally:
-        try:
-            write(pipelines.of(config), file)
-        except (OSError, PenstockError) as error:  # the run has its result, and its exit code
-            reason = error.strerror if isinstance(error, OSError) else str(error)
-            progress.warn(f"metrics {file}: cannot be written: {reason}")
+        update(config)
+
+
+def require_folder(config: RunConfig) -> None:
+    """Raises SettingsError if the folder that `watch.metrics` names does not exist."""
+    folder = file_of(config).parent
+    if config.settings.watch.metrics and not folder.is_dir():
+        raise SettingsError(f"watch.metrics = {config.settings.watch.metrics}: {folder} is no folder; create it")
+
+
+def update(config: RunConfig) -> None:
+    """Writes the metrics of a pipeline; that it cannot is a warning: the command has its result, and its exit code."""
+    file = file_of(config)
+    try:
+        write(pipelines.of(config), file)
+    except (OSError, PenstockError) as error:
+        reason = error.strerror if isinstance(error, OSError) else str(error)
+        progress.warn(f"metrics {file}: cannot be written: {reason}")
 
 
 def write(pipeline: KnownPipeline, file: Path) -> None:

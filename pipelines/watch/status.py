@@ -40,6 +40,7 @@ class PipelineStatus:
     running: Run | None
     progress: dict[str, Any] | None  # the last line about it in the log of events
     last: Run | None  # that has ended
+    decided: Run | None  # that decides the health: neither cancelled nor left out; the last one if there is none
     last_success: str  # when the last run that did what it should ended; empty: not among those that were read
     runs: tuple[Run, ...]  # newest first
     schedule: ScheduleView | None
@@ -56,15 +57,17 @@ def of(pipeline: KnownPipeline, now: datetime, newest: int = _RUNS) -> PipelineS
     found = history.runs(pipeline, newest)
     running = next((run for run in found if run.state == "running"), None)
     last = next((run for run in found if run.state != "running"), None)
+    decided = next((run for run in found if run.state not in ("running", "cancelled", "skipped")), None)
     views = [each for each in view.read(pipeline.notes, now) if each.schedule.name == pipeline.name]
     schedule = views[0] if views else None
     return PipelineStatus(
         pipeline=pipeline,
-        health=_health(found, schedule),
+        health=_health(decided, running, schedule),
         live=_live(pipeline, found),
         running=running,
         progress=progress_of(pipeline, running),
         last=last,
+        decided=decided or last,
         last_success=next((run.ended for run in found if run.state in ("succeeded", "nothing due")), ""),
         runs=tuple(found),
         schedule=schedule,
@@ -81,12 +84,13 @@ def exit_code(found: list[PipelineStatus]) -> int:
     return min((EXIT_CODES[each.health] for each in found if each.health != "well"), default=0)
 
 
-def _health(runs: list[Run], schedule: ScheduleView | None) -> Health:
-    """Decides by the newest run that has ended, unless a person cancelled it or it was left out."""
-    decided = next((run.state for run in runs if run.state not in ("running", "cancelled", "skipped")), "succeeded")
-    if decided in _BAD:
+def _health(decided: Run | None, running: Run | None, schedule: ScheduleView | None) -> Health:
+    """Decides by the newest run that has ended and counts; a late one is made up for by a run that goes on."""
+    state = decided.state if decided else "succeeded"
+    if state in _BAD:
         return "failing"
-    return "late" if decided == "late" or (schedule is not None and schedule.is_late) else "well"
+    is_late = (state == "late" and running is None) or (schedule is not None and schedule.is_late)
+    return "late" if is_late else "well"
 
 
 def _live(pipeline: KnownPipeline, runs: list[Run]) -> LiveVersion | None:

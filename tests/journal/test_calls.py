@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from components.errors import BadInput, Locked, PenstockError
+from components.errors import BadInput, FlagError, Locked, PenstockError
 from components.storage import durable
 from pipelines import config as run_config
 from pipelines.config import RunConfig
@@ -91,14 +91,15 @@ def test_an_exception_ends_a_call(config: RunConfig, error: BaseException, state
     assert results(calls.read(file_of(config))) == [(1, state, code, reason)]
 
 
-def test_a_call_that_finds_the_root_locked_is_none(config: RunConfig) -> None:
-    """It did nothing; an earlier call of the run stays."""
+@pytest.mark.parametrize("error", [Locked("by another run"), FlagError("--from Trainer: Ingest has no output yet")])
+def test_a_call_that_did_nothing_is_none(error: PenstockError, config: RunConfig) -> None:
+    """The root is locked, or the flags are rejected; an earlier call of the run stays."""
     for run, before in (("R", 0), ("S", 1)):
         for number in range(before):
             with calls.opened(config, Origin(run)) as call:
                 call.end(0, str(number))
-        with pytest.raises(Locked), calls.opened(config, Origin(run)):
-            raise Locked("by another run")
+        with pytest.raises(type(error)), calls.opened(config, Origin(run)):
+            raise error
 
     assert not file_of(config).exists()
     assert results(calls.read(file_of(config, "S"))) == [(1, "succeeded", 0, "0")]

@@ -17,6 +17,7 @@ from components.errors import BadInput, Cancelled, Locked, SettingsError
 from pipelines import config as run_config
 from pipelines.journal import calls
 from pipelines.notify import after_call
+from pipelines.watch import pipelines, status
 
 PROJECT = Path(__file__).resolve().parents[2]
 PENSTOCK = "from pipelines.cli import main; main()"
@@ -79,6 +80,17 @@ def test_the_life_of_a_pipeline(hooked: Any, receiver: Any) -> None:
     assert (failed["log"], failed["report"]) == (str(hooked.config.logs / "B.log"), "")
     assert recovered["recovered_from"] == failed["reason"]
     assert (pushed["version"], pushed["live_version"]) == ("3", None)
+
+
+def test_an_older_run_that_is_resumed(hooked: Any, receiver: Any) -> None:
+    """While the newest run still fails, as `penstock status` shows, nothing has recovered."""
+    hooked.call("A", 9, "span 2026-03-08 is not there")
+    hooked.call("B", 4, "data: empty")
+    hooked.call("A")
+    resumed = status.of(pipelines.of(hooked.config), after_call.utc_now()).health
+    hooked.call("B")
+
+    assert (resumed, shown(receiver)) == ("failing", ["late A late", "failed B failed", "recovered B succeeded"])
 
 
 def test_one_node_per_command(hooked: Any, receiver: Any) -> None:

@@ -13,6 +13,7 @@ from typing import Any
 import pytest
 
 from pipelines.notify import bounded
+from pipelines.notify.notification import body
 from pipelines.notify.receivers import Answer, CommandReceiver, WebhookReceiver
 
 SECONDS = 60.0  # nothing here waits that long
@@ -156,6 +157,13 @@ def test_a_command_gets_json_and_variables(a_notification: Any, tmp_path: Path) 
     assert receiver.send(a_notification(), SECONDS) == Answer(
         True, "exit code 0: R failed ['$(id); *']", try_again=True, is_about_one=True
     )
+
+
+def test_a_command_gets_a_whole_line(a_notification: Any) -> None:
+    """`read` of a shell fails on one without its end."""
+    answer = command('read -r line && echo "${#line}"').send(a_notification(), SECONDS)
+
+    assert answer.text == f"exit code 0: {len(body(a_notification()))}"
 
 
 def test_a_command_that_does_not_read(a_notification: Any) -> None:

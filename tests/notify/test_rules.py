@@ -61,10 +61,25 @@ def test_only_chosen_events_are_told() -> None:
 
 
 def test_a_late_tick_is_not_over_while_there_is_one() -> None:
-    """A run that a person starts does not mean that the scheduler is back; another failure is notified as usual."""
+    """A run that a person starts does not mean that the scheduler is back; another failure is notified as usual.
+
+    `recovered` waits until no tick is late, as `penstock status` does.
+    """
     happened = [("late tick", "K", ""), ("well", "B"), ("failed", "C", "x"), ("well", "D")]
 
-    assert notified(happened, has_late_tick=True) == ["late K", "failed C", "recovered D"]
+    assert notified(happened, has_late_tick=True) == ["late K", "failed C"]
+
+
+def test_an_older_run_does_not_end_the_trouble_of_a_newer_one() -> None:
+    """Its model is notified; the newer run has to end well itself."""
+    state = NotifyState(SINCE)
+    older = occurrence("well", "A", has_pushed=True, is_newest=False)
+    for each in (occurrence("failed", "B", "x"), older, occurrence("well", "B")):
+        state = rules.applied(state, each, EVENTS, ["webhook"])
+
+    assert [f"{each.notification.event} {each.notification.run}" for each in state.outbox] == [
+        "failed B", "pushed A", "recovered B",
+    ]  # fmt: skip
 
 
 def test_a_pushed_model_is_told_with_what_is_over() -> None:

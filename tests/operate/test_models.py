@@ -12,16 +12,20 @@ from typing import Any
 
 import orjson
 import pytest
+from typer.testing import CliRunner
 
 from components.errors import BadInput, Locked, NotBlessed, SettingsError
 from components.inference import find_model
 from components.serving import live, versions
 from components.storage import durable
+from pipelines import cli
 from pipelines import config as run_config
+from pipelines.journal import calls
 from pipelines.operate import models
 from pipelines.operate.models import Wish
 from pipelines.orchestration.metadata.store import Store
 from pipelines.orchestration.root import leftovers, lock
+from pipelines.watch.metrics import FILE
 
 PROJECT = Path(__file__).resolve().parents[2]
 WHY = Wish("bad labels")
@@ -69,7 +73,7 @@ class TestRollback:
         assert (move.model.data_digest, move.model.spans, move.model.run) == ("data 2", ("s00002",), "run 2")
         assert models.rollback(root.config, None, WHY).version == 5
         assert root.served(5) == root.model(1)
-        with pytest.raises(SettingsError, match="no version that a rollback from version 5 leads to; expected none"):
+        with pytest.raises(SettingsError, match="from version 5 leads to; there is no earlier version left"):
             models.rollback(root.config, None, WHY)
 
     def test_to_a_version(self, root: Any) -> None:
@@ -327,6 +331,30 @@ class TestRows:
         ]
         assert rows[0]["model"]["data_digest"] == "data 2"
 
+    def test_a_version_that_was_promoted_is_replaced(self, root: Any) -> None:
+        """Its model is live under a higher number; another version that the rollback undid is still rolled back."""
+        root.pushed(1, 2, 3)
+        models.rollback(root.config, 1, WHY)
+        models.promote(root.config, "3", WHY)
+        rows = models.rows(models.pointer_of(root.config))
+
+        assert [(row["version"], row["state"]) for row in rows] == [
+            (5, "live"), (4, "previous"), (3, "replaced"), (2, "rolled back"), (1, "replaced"),
+        ]  # fmt: skip
+
+    def test_models_are_named_by_their_folders(self, root: Any) -> None:
+        """As `promote` takes them, and not by their ids in the metadata; a promotion names the version, too."""
+        root.train(7, blessed=0)
+        root.pushed(8, 9)
+        models.rollback(root.config, None, WHY)
+        place = ["--root", str(root.config.root)]
+        promoted = CliRunner().invoke(cli.app, ["models", "promote", "image", "2", *place]).output
+        listed = CliRunner().invoke(cli.app, ["models", "list", "image", *place]).output
+
+        assert promoted.startswith("version 4 is live: version 2, model 9, published as")
+        column = listed.splitlines()[0].index("model")
+        assert [line[column:].split()[0] for line in listed.splitlines()[1:]] == ["9", "8", "9", "8"]
+
     def test_the_command_loads_nothing_heavy_and_writes_nothing(self, root: Any) -> None:
         """Neither does `show`; the list is the same as JSON and for people."""
         root.pushed(1, 2)
@@ -350,3 +378,16 @@ class TestRows:
         assert "data digest  data 1" in shown
         assert out.endswith("\nEND\n")  # no heavy module before it
         assert root.files(root.config.root) == before
+
+
+def test_the_metrics_name_the_live_version(root: Any) -> None:
+    """At once, and not only after the next run."""
+    root.pushed(1, 2)
+    with calls.opened(root.config, calls.Origin("R")) as call:
+        call.end(0, "pushed")
+    place = ["--root", str(root.config.root)]
+    for arguments, version in ((["rollback", "image"], 3), (["promote", "image", "2"], 4)):
+        done = CliRunner().invoke(cli.app, ["models", *arguments, *place])
+
+        assert done.exit_code == 0, done.output
+        assert f'penstock_live_version{{pipeline="image"}} {version}.0' in (root.config.state / FILE).read_text()

@@ -8,7 +8,17 @@ from typing import Any
 
 import pytest
 
-from components.errors import BadInput, DiskFull, Late, Locked, NotFinite, PenstockError, SettingsError, Skipped
+from components.errors import (
+    BadInput,
+    DiskFull,
+    FlagError,
+    Late,
+    Locked,
+    NotFinite,
+    PenstockError,
+    SettingsError,
+    Skipped,
+)
 from components.ingest.survey import cached
 from components.records import manifest
 from components.records.manifest import Shard
@@ -39,6 +49,20 @@ def test_the_span_of_another_time_is_retrained(data: Data) -> None:
     """At noon of the fourth day, the third one was over and is due, whatever the clock says now."""
     with pytest.raises(Late, match="span 2026-11-03 is not there"):
         data.retrain(span=None, at=datetime(2026, 11, 4, 12))  # noqa: DTZ001 - on the clock of the dates
+
+
+def test_rejected_flags_are_no_attempt(data: Data) -> None:
+    """A mistyped command is in no ledger and no journal: nobody is alerted, and `penstock status` shows no failure."""
+    data.write("2026-11-03")
+    with pytest.raises(FlagError, match="--accept drift:size: expected a reason"):
+        data.retrain(accept=("drift:size",))
+    for values in ({"last": "Trianer"}, {"accept": ("drift:size",), "because": "a new shop"}):
+        with pytest.raises(FlagError, match=r"unknown node 'Trianer'|the Gate compares nothing in this run"):
+            data.retrain(**values)
+
+    config = data.config()
+    assert data.attempts() == []
+    assert list(calls.newest_first(calls.folder_of(config.notes, config.name))) == []
 
 
 def test_a_late_span_is_skipped(data: Data) -> None:

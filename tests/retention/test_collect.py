@@ -28,6 +28,8 @@ from pipelines.orchestration.metadata import seals
 from pipelines.orchestration.metadata.store import Store
 from pipelines.orchestration.root import lock
 from pipelines.retention import collect
+from pipelines.retention.collect import Deletion
+from pipelines.retention.garbage import SUPERSEDED, Garbage
 
 PROJECT = Path(__file__).resolve().parents[2]
 FLAGS = ("gc.keep_runs=2", "gc.keep_versions=2")
@@ -37,6 +39,8 @@ import os, signal, sys
 from pipelines import config
 from pipelines.orchestration.metadata.store import Store
 from pipelines.retention import collect
+from pipelines.retention.collect import Deletion
+from pipelines.retention.garbage import SUPERSEDED, Garbage
 mark = Store.mark_deleted
 Store.mark_deleted = lambda *ids: (mark(*ids), os.kill(os.getpid(), signal.SIGKILL))
 collect.collect(config.make("image", data=".", root=sys.argv[1], flags=["gc.keep_runs=2", "gc.keep_versions=2"]))
@@ -88,6 +92,15 @@ def test_the_bytes_that_are_freed(make_nightly: Callable[..., Any]) -> None:
     assert (unchanged, planned.garbage, planned.freed) == (before, done.garbage, done.freed)
     assert freed == pytest.approx(done.freed, abs=64 << 10)  # seals, and the journal of the metadata
     assert done.kept == pytest.approx(used(root.config.root), abs=64 << 10)
+
+
+def test_what_is_deleted_and_what_stays() -> None:
+    """The kinds are those of what is deleted."""
+    done = Deletion((Garbage(SUPERSEDED, Path("a")), Garbage(SUPERSEDED, Path("b"))), 200_000, 11_800_000)
+
+    assert done.text(dry_run=True) == "would delete 2 x superseded artifact (0.2 MB); 11.8 MB stay"
+    assert done.text(dry_run=False) == "deleted 2 x superseded artifact (0.2 MB); 11.8 MB stay"
+    assert Deletion((), 0, 11_800_000).text(dry_run=True) == "nothing to delete; 11.8 MB stay"
 
 
 def test_a_collection_that_is_killed(make_nightly: Callable[..., Any]) -> None:

@@ -1,6 +1,8 @@
 """`penstock schedule add`: what a schedule keeps of the command that made it."""
 
 from collections.abc import Callable
+from dataclasses import replace
+from datetime import timedelta
 from pathlib import Path
 
 import pytest
@@ -9,6 +11,7 @@ from typer.testing import CliRunner
 from components.errors import SettingsError
 from pipelines import cli
 from pipelines.schedule.ledger import ScheduleLedger
+from pipelines.schedule.policy import TickDecision
 
 Add = Callable[..., ScheduleLedger]
 
@@ -38,6 +41,33 @@ def test_paths_are_absolute(add: Add, tmp_path: Path) -> None:
         "--name", "tabular", "--metadata", "mysql://user@host/db",
         "--set", "train.epochs=3",
     )  # fmt: skip
+
+
+def test_metrics_in_a_folder_that_does_not_exist(add: Add, tmp_path: Path) -> None:
+    """Each tick would be rejected, and no run would show it."""
+    with pytest.raises(SettingsError, match=r"watch\.metrics = prom: .*/prom is no folder; create it"):
+        add("--set", "watch.metrics=prom")
+    (tmp_path / "prom").mkdir()
+
+    assert len(add("--set", "watch.metrics=prom").schedules()) == 1
+
+
+def test_all_times_of_a_list_are_utc(add: Add, tmp_path: Path) -> None:
+    """Next and last tick of one row, whatever the zone of the schedule; `penstock status` does the same."""
+    ledger = add("--timezone", "Asia/Tokyo")
+    (made,) = ledger.schedules()
+    since = made.since - timedelta(days=2)
+    earlier = replace(made, since=since)
+    ledger.put(earlier)
+    tick = earlier.timetable.first(1, since)[0]
+    ledger.decide(made.name, made.since, "", lambda *_: [TickDecision(tick, "skipped", "")])
+    header, row = CliRunner().invoke(cli.app, ["schedule", "list", str(tmp_path)]).output.splitlines()
+
+    assert header.split("  ")[0] == "pipeline"
+    assert ("next (UTC)" in header, "last (UTC)" in header) == (True, True)
+    assert f"{tick.at:%Y-%m-%d} 18:00 skipped" in row
+    assert row.count(" 18:00") >= 2
+    assert " 03:00" not in row
 
 
 @pytest.mark.parametrize(

@@ -198,6 +198,25 @@ def test_the_cron_job_is_one(nasty: PipelineSchedule) -> None:
     assert container.command[:2] == ["sh", "-c"]
     assert [word.replace("$$", "$") for word in container.command[4:]] == words(nasty)
     assert container.volume_mounts[0].mount_path == "/data"
+    assert container.working_dir == nasty.folder
+
+
+@pytest.mark.parametrize(
+    ("arguments", "claim", "expected"),
+    [
+        (("--root", "/data/runs/a", "--settings", "/data/penstock.toml"), "models", []),
+        (("--root", "/home/ann/runs/a", "--settings", "/data/penstock.toml"), "models", ["--root /home/ann/runs/a"]),
+        (("--root", "s3://bucket/a", "--state", "/state"), "models", ["--state /state"]),
+        (("--root", "/data/runs/a"), "", ["no --claim"]),
+    ],
+)  # fmt: skip
+def test_what_is_not_on_the_volume(
+    arguments: tuple[str, ...], claim: str, expected: list[str], nightly: Nightly
+) -> None:
+    """A pod would not find it, or would lose it at its end."""
+    found = cron_job.warnings(nightly(arguments=arguments), claim, "/data")
+
+    assert [each.partition(":")[0] for each in found] == expected
 
 
 @pytest.fixture

@@ -41,6 +41,14 @@ def test_the_index(read: Read) -> None:
     assert "flowers image failed 15 Nov 2026, 03:00 – accuracy 0.8150 55.0 s no schedule" in text
 
 
+def test_the_metric_beside_the_live_version(root: Path, read: Read) -> None:
+    """That of the live model: the last run evaluated another one, which is not live."""
+    rejected = call(19, state="not blessed", exit_code=3, version="", metrics={"accuracy": 0.1})
+    write_calls(root / "customers", rejected)
+
+    assert " 18 accuracy 0.8180 " in words(render(read)[0])
+
+
 def test_a_pipeline(read: Read) -> None:
     """Live model, its moves, ticks to come, trends and runs."""
     html = render(read)[1]

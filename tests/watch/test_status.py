@@ -49,6 +49,31 @@ def test_the_last_run_with_a_result_decides(runs: Any, codes: list[int], health:
     assert status.of(runs.pipeline, NOW).health == health
 
 
+def test_a_run_that_goes_on_makes_up_for_a_late_one(runs: Any) -> None:
+    """9 is for a late pipeline on which nothing works; a failure stays until a run has ended well."""
+    runs.call("A", 9)
+    with calls.opened(runs.config, Origin("B")) as call:
+        late = status.of(runs.pipeline, NOW).health
+        call.end(4, "data: empty")
+    with calls.opened(runs.config, Origin("C")) as call:
+        failed = status.of(runs.pipeline, NOW).health
+        call.end(0, "")
+
+    assert (late, failed) == ("well", "failing")
+
+
+def test_state_and_result_are_of_one_run(runs: Any) -> None:
+    """Of the one that decides, and not of one that was cancelled after it; a text that is cut says so."""
+    runs.call("A", 4, f"data: empty {'x' * 99} end")
+    runs.call("B", 130, "stopped by SIGINT")
+    shown = command("status", "--root", str(runs.config.root), code=1)
+
+    assert "failing" in shown
+    assert "failed: data: empty" in shown
+    assert "…" in shown
+    assert "SIGINT" not in shown
+
+
 def test_a_running_node_has_its_progress(runs: Any) -> None:
     """The newest of the node that runs now, from the log of events."""
     runs.executions("R", {"Ingest": "COMPLETE", "Trainer": "RUNNING"})
@@ -107,6 +132,30 @@ def test_a_run_with_a_log_and_a_report_as_json(runs: Any) -> None:
     assert {(each["log"], each["report"]) for each in found} == {
         (str(runs.pipeline.logs / "R.log"), str(runs.pipeline.logs / "R.html"))
     }
+
+
+def test_the_command_of_a_run_can_be_run_again(runs: Any) -> None:
+    """A shell reads the words that were given; the report has its line."""
+    runs.call("R", command=("run", "image", "--because", "bug week"))
+    runs.pipeline.logs.mkdir()
+    (runs.pipeline.logs / "R.html").touch()
+    shown = command("runs", "show", "R", "--root", str(runs.config.root)).splitlines()
+
+    assert [line.split(maxsplit=1)[1] for line in shown if line.startswith(("command", "report"))] == [
+        "penstock run image --because 'bug week'", str(runs.pipeline.logs / "R.html"),
+    ]  # fmt: skip
+
+
+@pytest.mark.parametrize("folder", ["", "empty"])
+def test_there_is_no_run_yet(folder: str, runs: Any, tmp_path: Path) -> None:
+    """The message says how to start one: of a pipeline, and of a folder without pipelines."""
+    runs.pipeline.calls.mkdir(parents=True)
+    (tmp_path / "empty").mkdir()
+    done = CliRunner().invoke(cli.app, ["runs", "show", "last", "--root", str(tmp_path / (folder or "root"))])
+
+    assert isinstance(done.exception, SettingsError)
+    assert "no runs yet" in str(done.exception)
+    assert "start one with penstock run TASK" in str(done.exception)
 
 
 def test_runs_of_all_pipelines_are_listed_newest_first(make_runs: Callable[..., Any], tmp_path: Path) -> None:

@@ -6,14 +6,14 @@ Other data, such as the next span, is another state: nothing is accepted for it.
 """
 
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from datetime import datetime, timezone
 from typing import Any
 
 import orjson
 
-from components.errors import BadInput, SettingsError
+from components.errors import BadInput, FlagError
 from components.serving import live
 from components.storage import durable
 from pipelines.config import RunConfig
@@ -33,17 +33,32 @@ class Accepted:
     is_new: bool  # one of them at least was accepted with this run
 
 
-def make(config: RunConfig, data: str, live_digest: str, span: str, findings: Iterable[str], because: str) -> Accepted:
+def make(
+    config: RunConfig, data: str, live_digest: str, span: str, findings: Collection[str], because: str
+) -> Accepted:
     """Returns what was accepted for this data and live model before, and the findings that are accepted now."""
+    require_valid(findings, because)
     known = [each["accepted"] for each in _read(config) if _state(each) == (data, live_digest)]
     present = {each["finding"] for each in known}
     now = datetime.now(timezone.utc).isoformat(timespec="seconds")
     new = [
         {"finding": finding, "who": live.actor(), "because": because, "when": now}
         for finding in dict.fromkeys(findings)
-        if _checked(finding, because) not in present
+        if finding not in present
     ]
     return Accepted(data, live_digest, span, tuple(sorted([*known, *new], key=lambda each: each["finding"])), bool(new))
+
+
+def require_valid(findings: Collection[str], because: str) -> None:
+    """Rejects what is not a finding, and findings without a reason."""
+    for finding in findings:
+        if not _FINDING.fullmatch(finding):
+            raise FlagError(
+                f"--accept {finding}: expected a finding as the Gate names it, such as drift:age, missing:age, "
+                "classes:label or records:span"
+            )
+        if not because.strip():
+            raise FlagError(f'--accept {finding}: expected a reason, which is recorded: --because "why it is right"')
 
 
 def write(config: RunConfig, accepted: Accepted) -> None:
@@ -72,14 +87,3 @@ def _read(config: RunConfig) -> list[dict[str, Any]]:
             f"{file}: damaged ({error}); expected what Penstock wrote: restore it, or delete it and accept again"
         ) from None
     return stored
-
-
-def _checked(finding: str, because: str) -> str:
-    if not _FINDING.fullmatch(finding):
-        raise SettingsError(
-            f"--accept {finding}: expected a finding as the Gate names it, such as drift:age, missing:age, "
-            "classes:label or records:span"
-        )
-    if not because.strip():
-        raise SettingsError(f'--accept {finding}: expected a reason, which is recorded: --because "why it is right"')
-    return finding

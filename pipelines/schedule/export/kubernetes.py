@@ -1,5 +1,6 @@
 """A CronJob of Kubernetes."""
 
+from pathlib import Path
 from typing import Any
 
 import orjson
@@ -11,6 +12,7 @@ from pipelines.schedule.schedule import PipelineSchedule
 
 _GRACE = 60  # seconds
 _DAY = 24 * 3600
+_PLACES = ("--root", "--state", "--settings")  # that every retraining needs again
 _LONGEST_NAME = 52  # characters: a job has 11 more
 # A job knows success and failure only: a run that is not better is no failure. And a shell that is process 1 ignores
 # SIGTERM, so it must hand it on: else the Trainer is killed without a checkpoint. `wait` ends at each signal.
@@ -39,6 +41,7 @@ def export(schedule: PipelineSchedule, image: str, claim: str, mount: str) -> li
     container: dict[str, Any] = {
         "name": "retrain",
         "image": image,
+        "workingDir": schedule.folder,
         "command": ["sh", "-c", _SCRIPT.format(codes), *(_reference(word) for word in command(schedule, "penstock"))],
     }
     pod: dict[str, Any] = {"restartPolicy": "Never", "containers": [container]}
@@ -58,6 +61,19 @@ def export(schedule: PipelineSchedule, image: str, claim: str, mount: str) -> li
         },
     }
     return [ExportedFile(f"penstock-{schedule.name}.yaml", _yaml(manifest))]
+
+
+def warnings(schedule: PipelineSchedule, claim: str, mount: str) -> list[str]:
+    """Returns what a pod would not find, or lose at its end: what is not on the volume."""
+    if not claim:
+        return ["no --claim: the pod has no volume, so it reads and writes only what is in the image or on a store"]
+    given = dict(zip(schedule.arguments, schedule.arguments[1:], strict=False))
+    places = {flag: place for flag in _PLACES if (place := given.get(flag)) and "://" not in place}
+    return [
+        f"{flag} {place}: not below --mount {mount}, so not on the volume; add the schedule with the container's paths"
+        for flag, place in places.items()
+        if not Path(place).is_relative_to(mount)
+    ]
 
 
 def _reference(word: str) -> str:

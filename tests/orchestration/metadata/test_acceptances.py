@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from components.errors import BadInput, SettingsError
+from components.errors import BadInput, FlagError
 from components.serving import live
 from pipelines import config as run_config
 from pipelines.config import RunConfig
@@ -62,8 +62,8 @@ def test_nothing_is_accepted_against_another_live_model(config: RunConfig) -> No
     ],
 )
 def test_a_finding_needs_a_name_and_a_reason(config: RunConfig, finding: str, because: str, message: str) -> None:
-    """Anything else is an error of the settings."""
-    with pytest.raises(SettingsError, match=message):
+    """Anything else is an error of the flags."""
+    with pytest.raises(FlagError, match=message):
         acceptances.make(config, "a", "7", "s00003", [finding], because)
 
 
