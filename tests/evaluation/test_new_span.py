@@ -214,6 +214,7 @@ def run_gate(tmp_path: Path, live: LiveSpan) -> Callable[..., dict[str, Any]]:
         count: int = 300,
         stopped: Iterable[Row] | None = None,
         embedded: str = "",
+        against: LiveSpan = live,
         **settings: Any,
     ) -> Any:
         newest = [change(row) for row in rows(3, count)]
@@ -226,7 +227,7 @@ def run_gate(tmp_path: Path, live: LiveSpan) -> Callable[..., dict[str, Any]]:
                 anomalies_pb2.Anomalies().SerializeToString()
             )
         (tmp_path / "verdict").mkdir()
-        against = replace(live, accepted=tuple(Acceptance(each, "me", "why", "now") for each in accepted))
+        accepting = replace(against, accepted=tuple(Acceptance(each, "me", "why", "now") for each in accepted))
         gate.Gate.test_call(
             examples=examples,
             statistics=artifact(standard_artifacts.ExampleStatistics, found),
@@ -236,7 +237,7 @@ def run_gate(tmp_path: Path, live: LiveSpan) -> Callable[..., dict[str, Any]]:
             columns=orjson.dumps([column.to_dict() for column in COLUMNS]).decode(),
             embedded=embedded,
             schema_file="schema.pbtxt",
-            live=against.to_json(),
+            live=accepting.to_json(),
         )
         return orjson.loads((tmp_path / "verdict" / "verdict.json").read_bytes())["drift"]
 
@@ -350,6 +351,17 @@ def test_drift_may_be_a_warning_or_not_compared(run_gate: Callable[..., Any]) ->
     found = run_gate(older, drift="warn")
 
     assert [each["id"] for each in found["measures"] if each["open"]] == ["drift:age"]
+
+
+def test_a_comparison_that_fails_may_be_a_warning(run_gate: Callable[..., Any], live: LiveSpan, tmp_path: Path) -> None:
+    """With gate.drift = warn, damaged statistics of the live model are a note."""
+    (tmp_path / "damaged" / "Split-train").mkdir(parents=True)
+    (tmp_path / "damaged" / "Split-train" / "FeatureStats.pb").write_bytes(b"\xff")
+    damaged = replace(live, statistics=str(tmp_path / "damaged"))
+    found = run_gate(dict, against=damaged, drift="warn")
+
+    assert found["measures"] == []
+    assert found["notes"] == ["nothing was compared: DecodeError: Error parsing message"]
 
 
 def test_too_few_records_are_a_finding(run_gate: Callable[..., Any]) -> None:
