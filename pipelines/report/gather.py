@@ -130,10 +130,12 @@ def _lineage(
 
 
 def _executions(store: Store, planned: Plan, nodes: tuple[NodeFacts, ...]) -> dict[str, Execution]:
-    """Returns the execution of each node of this run: a new one, or the cached one."""
+    """Returns the execution of each node that this run reached: a new one, or the cached one."""
     used: dict[str, Execution] = {}
     state = {node.id: node.state for node in nodes}
     for each in planned.nodes:
+        if state.get(each.node.id) in ("failed", "skipped"):
+            continue
         if each.execution is not None:
             used[each.node.id] = each.execution
         elif state.get(each.node.id) == "ran" and not each.node.resolves:

@@ -360,8 +360,10 @@ def test_a_comparison_that_fails_may_be_a_warning(run_gate: Callable[..., Any], 
     damaged = replace(live, statistics=str(tmp_path / "damaged"))
     found = run_gate(dict, against=damaged, drift="warn")
 
+    (note,) = found["notes"]
+
     assert found["measures"] == []
-    assert found["notes"] == ["nothing was compared: DecodeError: Error parsing message"]
+    assert note.startswith("nothing was compared: DecodeError: Error parsing message")
 
 
 def test_too_few_records_are_a_finding(run_gate: Callable[..., Any]) -> None:
