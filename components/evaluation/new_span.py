@@ -103,12 +103,13 @@ class NewSpan:
         open_ids = {each.id for each in self.open}
         rows = [{**asdict(each), "id": each.id, "open": each.id in open_ids} for each in self.measures]
         found = {each.id for each in self.measures if each.is_finding}
+        used = [asdict(each) for each in self.accepted if each.finding in found]
         unused = [f"--accept {each.finding}: no such finding" for each in self.accepted if each.finding not in found]
         return {
             "spans": list(self.spans),
             "model": self.model,
             "measures": rows,
-            "accepted": [asdict(each) for each in self.accepted],
+            "accepted": used,
             "notes": [*self.notes, *unused],
         }
 
