@@ -91,6 +91,20 @@ def test_an_exception_ends_a_call(config: RunConfig, error: BaseException, state
     assert results(calls.read(file_of(config))) == [(1, state, code, reason)]
 
 
+@pytest.mark.parametrize(
+    ("code", "text", "expected"),
+    [
+        (5, "failed: new span s7: no records", "new span s7: no records"),
+        (5, "gate stopped: drift:age", "drift:age"),
+        (1, "failed: a fault\n  more", "a fault"),
+        (0, "blessed and pushed as version 3", "blessed and pushed as version 3"),
+    ],
+)
+def test_a_reason_does_not_repeat_the_state(code: int, text: str, expected: str) -> None:
+    """The state is shown before it."""
+    assert calls.reason_of(code, text) == expected
+
+
 def test_a_call_that_finds_the_root_locked_is_none(config: RunConfig) -> None:
     """It did nothing; an earlier call of the run stays."""
     for run, before in (("R", 0), ("S", 1)):

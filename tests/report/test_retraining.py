@@ -1,6 +1,7 @@
 """Which gate decided and why, and the candidate against the live model."""
 
 from dataclasses import replace
+from typing import Any
 
 import pytest
 
@@ -61,6 +62,24 @@ def test_drift_stopped_the_run(retrained: RunFacts) -> None:
     ]
     assert rows[1].reasons == ("drift:age is 0.3000, expected at most 0.2000 (gate.limit)",)
     assert retraining.decided(rows) == "New spans against the live model's data: stopped the run."
+
+
+@pytest.mark.parametrize(
+    ("changes", "expected"),
+    [
+        ({"exit_code": 5}, "drift:age, drift:plan"),
+        ({"exit_code": 5, "gate_problems": ("split 'test' is empty", "(add data)")}, "split 'test' is empty"),
+        ({"exit_code": 5, "drift": {}}, "failed: new span s7: no records"),
+        ({"exit_code": 1}, "failed: new span s7: no records"),
+    ],
+    ids=["drift", "unfit", "no records", "another error"],
+)
+def test_a_stopped_run_names_what_the_gate_found(retrained: RunFacts, changes: dict[str, Any], expected: str) -> None:
+    """For the status and for notifications; findings that were accepted, or passed, are left out."""
+    rows = [measure("drift:age", 0.3), measure("drift:plan", 0.4), measure("drift:a", 0.3, open=False)]
+    stopped = replace(retrained, drift={"measures": rows}, outcome="failed: new span s7: no records")
+
+    assert replace(stopped, **changes).reason == expected
 
 
 def test_a_warning_does_not_stop(retrained: RunFacts) -> None:
