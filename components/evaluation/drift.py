@@ -19,6 +19,7 @@ from dataclasses import dataclass
 from statistics import median
 from typing import Any
 
+from components.records import spans
 from components.records.roles import Column
 from components.settings.gate import Gate
 
@@ -241,7 +242,7 @@ def quantile_distance(before: Sequence[float], after: Sequence[float], least_spr
 
 
 def _categories(name: str, before: Summary, after: Summary, settings: Gate, *, is_label: bool) -> Measure:
-    """Returns the largest change of a relative frequency, or the share of records whose value is new, if that is more.
+    """Returns the largest change of a relative frequency, or the share of records with a new value: what is nearer to its threshold.
 
     Where all values are rare, none of them changes much though all are replaced.
     """
@@ -351,7 +352,7 @@ def number_of_records(new: Mapping[str, int], others: Sequence[int], settings: G
         name: _FAR if not count or not usual else max(count / usual, usual / count) for name, count in new.items()
     }
     worst = max(ratios, key=ratios.__getitem__)
-    detail = f"{worst}: {new[worst]:,} records, usually {usual:,.0f} (median of {len(others)} spans)"
+    detail = f"span {spans.text(worst)}: {new[worst]:,} records, usually {usual:,.0f} (median of {len(others)} spans)"
     ratio = min(ratios[worst], _FAR)
     return [Measure("records", "span", ratio, settings.max_record_ratio, "gate.max_record_ratio", detail)]
 

@@ -332,8 +332,12 @@ def _showing(
         key=lambda pair: -pair[0],
     )
     return tuple(
-        f"{each.place}: {_shown(each.values.get(found.column))}" for strange, each in ranked[:_SHOWING] if strange > 0
+        f"{_place(each)}: {_shown(each.values.get(found.column))}" for strange, each in ranked[:_SHOWING] if strange > 0
     )
+
+
+def _place(record: SampledRecord) -> str:
+    return f"span {spans.text(manifest.span_of(record.place))}, {record.place}"
 
 
 def _strangeness(found: Measure, value: Any, before: Summary | None, share_of: ShareOf | None) -> float:

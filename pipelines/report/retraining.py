@@ -111,10 +111,8 @@ def _data(facts: RunFacts) -> GateRow | None:
 def _spans(facts: RunFacts) -> GateRow | None:
     name = "New spans against the live model's data"
     state, rows = _state(facts, "Gate"), facts.drift.get("measures", ())
-    if not state or state == "skipped":
+    if not state or state == "skipped" or (facts.gate_problems and not facts.drift):
         return None
-    if not facts.drift:
-        return None if facts.gate_problems else GateRow(name, "not compared", "skipped", ())
     if not rows:
         return GateRow(name, "not compared", "skipped", tuple(facts.drift.get("notes", ())))
     found = [row for row in rows if row["value"] > row["threshold"]]

@@ -259,12 +259,12 @@ def test_a_span_like_the_one_before_passes(run_gate: Callable[..., Any]) -> None
 @pytest.mark.parametrize(
     ("change", "finding", "shown"),
     [
-        (older, "drift:age", r"\n      Split-train/data_tfrecord-s00003-00000-of-00001 record \d+: \d\d"),
+        (older, "drift:age", r"\n      span 3, Split-train/data_tfrecord-s00003-00000-of-00001 record \d+: \d\d"),
         (with_new_tokens, "drift:text", r"(?s)\d% of the tokens are not in the live.* record \d+: 'word"),
         (mostly_yes, "drift:label", r"'(yes|no)' in \d+\.\d% of the records, was \d+\.\d%"),
-        (darker, "drift:photo.brightness", r"median \d\d\.\d+, was 1\d\d.*\n      \S+ record \d+: \d\d"),
-        (larger, "drift:photo.size", r"is 1, .* median 24, was 8\n      \S+ record \d+: 24\n"),
-        (without_plan, "missing:plan", r"missing in 100\.0% of the records.*\n      \S+ record \d+: missing"),
+        (darker, "drift:photo.brightness", r"median \d\d\.\d+, was 1\d\d.*\n      span 3, \S+ record \d+: \d\d"),
+        (larger, "drift:photo.size", r"is 1, .* median 24, was 8\n      span 3, \S+ record \d+: 24\n"),
+        (without_plan, "missing:plan", r"missing in 100\.0% of the records.*\n      span 3, \S+ record \d+: missing"),
     ],
 )  # fmt: skip
 def test_drift_stops_the_run(
@@ -369,7 +369,7 @@ def test_a_comparison_that_fails_may_be_a_warning(run_gate: Callable[..., Any], 
 def test_too_few_records_are_a_finding(run_gate: Callable[..., Any]) -> None:
     """Chance explains the columns of 50 records, not their number."""
     with pytest.raises(
-        GateStopped, match=r"records:span is 6, expected at most 5 \(gate.max_record_ratio\): s00003: 50 "
+        GateStopped, match=r"records:span is 6, expected at most 5 \(gate.max_record_ratio\): span 3: 50 "
     ):
         run_gate(dict, count=50)
 
@@ -396,7 +396,7 @@ def test_a_span_that_was_stopped_is_compared_the_next_day(run_gate: Callable[...
     with pytest.raises(GateStopped) as stopped:
         run_gate(dict, stopped=[older(row) for row in rows(4)])
 
-    assert "new spans s00003, s00004 differ from the data of the live model" in str(stopped.value)
+    assert "new spans 3, 4 differ from the data of the live model" in str(stopped.value)
     assert "drift:age is" in str(stopped.value)
 
 
@@ -410,7 +410,7 @@ def test_new_spans_without_records_stop_the_run(tmp_path: Path) -> None:
     (tmp_path / "live" / "spans").mkdir()
     (tmp_path / "live" / "spans" / "s00001.json").write_bytes(orjson.dumps({"key": "s00001", "reports": []}))
 
-    with pytest.raises(GateStopped, match=r"^new span s00002: no records, expected at least one; correct the data"):
+    with pytest.raises(GateStopped, match=r"^new span 2: no records, expected at least one; correct the data"):
         statistics(examples, live.uri, tmp_path / "statistics")
 
 

@@ -27,8 +27,10 @@ from pipelines.orchestration.outcome import largest_drift
 )  # fmt: skip
 def test_the_largest_comparison(measures: Any, expected: float | None) -> None:
     """A finding is above 1, also where the threshold is zero."""
-    compared = {} if measures is None else {
-        "measures": [{"value": v, "threshold": t, "id": (*name, "drift:a")[0]} for v, t, *name in measures]
-    }
+    compared = (
+        {}
+        if measures is None
+        else {"measures": [{"value": v, "threshold": t, "id": (*name, "drift:a")[0]} for v, t, *name in measures]}
+    )
 
     assert largest_drift(compared) == expected

@@ -8,7 +8,7 @@ import pytest
 
 from components.records import manifest
 from components.records.manifest import Manifest
-from components.serving.live import LiveModel, Move
+from components.serving.live import LiveModel, LivePointer, Move
 from pipelines.orchestration import plan
 from pipelines.orchestration.graph import Node
 from pipelines.orchestration.metadata.store import Artifact, Execution, Store
@@ -127,6 +127,17 @@ def test_what_a_run_did_not_reach_is_not_its_own(tmp_path: Path) -> None:
     store = Store(tmp_path / "metadata.sqlite", "a")
 
     assert gather._executions(store, planned, nodes) == {"Ingest": made["Ingest"]}
+
+
+def test_the_spans_that_a_live_model_was_not_trained_on() -> None:
+    """Of this run's own model, which is live already, those that the model before it did not have."""
+    before, own = (LiveModel(at, "m", spans=tuple(f"s{day}" for day in range(at))) for at in (2, 3))
+    pointer = LivePointer("p", tuple(Move("push", f"/s/{each.artifact}", "", "", "", each) for each in (before, own)))
+    model, other = (Artifact(number, "model", Path(), True, {}) for number in (3, 4))
+
+    assert gather._unknown(("s0", "s1", "s2", "s3"), pointer, model) == ("s2", "s3")
+    assert gather._unknown(("s0", "s1", "s2", "s3"), pointer, other) == ("s3",)
+    assert gather._unknown(("s0", "s1"), None, None) == ("s0", "s1")
 
 
 @pytest.mark.parametrize(

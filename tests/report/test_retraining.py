@@ -92,7 +92,9 @@ def test_a_warning_does_not_stop(retrained: RunFacts) -> None:
 
 def test_unfit_data_stopped_the_run(retrained: RunFacts) -> None:
     """Problems of the data itself are those of the first gate."""
-    stopped = replace(retrained, gate_problems=("split 'test' is empty",), drift={}, nodes=_nodes(Gate="failed"), exit_code=5)
+    stopped = replace(
+        retrained, gate_problems=("split 'test' is empty",), drift={}, nodes=_nodes(Gate="failed"), exit_code=5
+    )
     row = retraining.gates(stopped)[0]
 
     assert (row.verdict, row.reasons) == ("stopped the run", ("split 'test' is empty",))
