@@ -242,7 +242,7 @@ def quantile_distance(before: Sequence[float], after: Sequence[float], least_spr
 
 
 def _categories(name: str, before: Summary, after: Summary, settings: Gate, *, is_label: bool) -> Measure:
-    """Returns the largest change of a relative frequency, or the share of records with a new value: what is nearer to its threshold.
+    """Returns the largest change of a relative frequency, or the share of new values: what is nearer to its threshold.
 
     Where all values are rare, none of them changes much though all are replaced.
     """
