@@ -137,7 +137,7 @@ def _end(call: OpenCall, facts: RunFacts, used: int | None = None) -> None:
         for node in facts.nodes
     )
     call.end(
-        facts.exit_code, facts.outcome, nodes=nodes, records=dict(facts.records), metrics=dict(facts.metrics),
+        facts.exit_code, facts.reason, nodes=nodes, records=dict(facts.records), metrics=dict(facts.metrics),
         drift=largest_drift(facts.drift), version=facts.model_version or "", live=facts.live_version, disk=used,
         **({"state": "nothing due"} if idle else {}),
     )  # fmt: skip

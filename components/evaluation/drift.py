@@ -19,6 +19,7 @@ from dataclasses import dataclass
 from statistics import median
 from typing import Any
 
+from components.records import spans
 from components.records.roles import Column
 from components.settings.gate import Gate
 
@@ -241,7 +242,7 @@ def quantile_distance(before: Sequence[float], after: Sequence[float], least_spr
 
 
 def _categories(name: str, before: Summary, after: Summary, settings: Gate, *, is_label: bool) -> Measure:
-    """Returns the largest change of a relative frequency, or the share of records whose value is new, if that is more.
+    """Returns the largest change of a relative frequency, or the share of new values: what is nearer to its threshold.
 
     Where all values are rare, none of them changes much though all are replaced.
     """
@@ -254,18 +255,30 @@ def _categories(name: str, before: Summary, after: Summary, settings: Gate, *, i
         (abs(shares[1].get(each, 0) - shares[0].get(each, 0)), each) for each in {*shares[0], *shares[1]}
     )
     pair = [each.get(worst, 0.0) for each in shares]
-    chance = _chance(pair, before.present, after.present)
+    threshold = limit + _chance(pair, before.present, after.present)
     detail = f"{worst!r} in {pair[1]:.1%} of the records, was {pair[0]:.1%}"
-    expected, unseen = _new_values(before), 1 - sum(share for each, share in shares[1].items() if each in shares[0])
-    chance_of_new = _chance((expected, unseen), before.present, after.present)
-    if round(unseen - expected - chance_of_new, 9) > round(value - chance, 9):
-        value, chance = unseen - expected, chance_of_new
+    expected, unseen = _new_values(before), _unseen(before, after)
+    threshold_of_new = limit + _chance((expected, unseen), before.present, after.present)
+    if _part(unseen - expected, threshold_of_new) > _part(value, threshold):
+        value, threshold = unseen - expected, threshold_of_new
         new = sorted((each for each in shares[1] if each not in shares[0]), key=lambda each: -shares[1][each])
         such = f", such as {', '.join(map(repr, new[:_SHOWN]))}" if new else ""
         detail = (
             f"{unseen:.1%} of the records have a value that the live model's data lacks{such}; usually {expected:.1%}"
         )
-    return Measure("drift", name, value, limit + chance, setting, detail, distributions=_distributions(*shares))
+    return Measure("drift", name, value, threshold, setting, detail, distributions=_distributions(*shares))
+
+
+def _part(value: float, threshold: float) -> float:
+    """Returns how near a value is to its threshold, above 1 for a finding; rounded, so that equal ones are equal."""
+    return round(value / threshold, 9) if threshold else math.inf * value if value else 0.0
+
+
+def _unseen(before: Summary, after: Summary) -> float:
+    """Returns the share of records whose value is not among the counted ones of the live model's data."""
+    known, counts = before.counts or {}, after.counts or {}
+    seen = sum(count for each, count in counts.items() if each in known)  # not of shares: their sum is rounded
+    return max(0.0, after.present - seen) / after.present
 
 
 def _distributions(live: Mapping[str, float], new: Mapping[str, float]) -> Distributions:
@@ -339,7 +352,7 @@ def number_of_records(new: Mapping[str, int], others: Sequence[int], settings: G
         name: _FAR if not count or not usual else max(count / usual, usual / count) for name, count in new.items()
     }
     worst = max(ratios, key=ratios.__getitem__)
-    detail = f"{worst}: {new[worst]:,} records, usually {usual:,.0f} (median of {len(others)} spans)"
+    detail = f"span {spans.text(worst)}: {new[worst]:,} records, usually {usual:,.0f} (median of {len(others)} spans)"
     ratio = min(ratios[worst], _FAR)
     return [Measure("records", "span", ratio, settings.max_record_ratio, "gate.max_record_ratio", detail)]
 
@@ -358,4 +371,5 @@ def _shares(summary: Summary) -> dict[str, float]:
 def _chance(shares: Sequence[float], before: int, after: int) -> float:
     """Returns by how much two shares can differ by chance."""
     pooled = (shares[0] * before + shares[1] * after) / max(1, before + after)
+    pooled = min(1.0, max(0.0, pooled))  # rounding, or several values per record
     return _CHANCE * math.sqrt(pooled * (1 - pooled) * (1 / max(1, before) + 1 / max(1, after)))

@@ -103,12 +103,13 @@ class NewSpan:
         open_ids = {each.id for each in self.open}
         rows = [{**asdict(each), "id": each.id, "open": each.id in open_ids} for each in self.measures]
         found = {each.id for each in self.measures if each.is_finding}
+        used = [asdict(each) for each in self.accepted if each.finding in found]
         unused = [f"--accept {each.finding}: no such finding" for each in self.accepted if each.finding not in found]
         return {
             "spans": list(self.spans),
             "model": self.model,
             "measures": rows,
-            "accepted": [asdict(each) for each in self.accepted],
+            "accepted": used,
             "notes": [*self.notes, *unused],
         }
 
@@ -187,6 +188,12 @@ def compare(
         for each in measures
     ]
     return NewSpan(new, live.model, tuple(shown), live.accepted, tuple(notes))
+
+
+def not_compared(live: LiveSpan, error: Exception) -> NewSpan:
+    """Returns that the comparison failed, as a note."""
+    text = f"nothing was compared: {type(error).__name__}: {error}"
+    return NewSpan((), live.model, (), live.accepted, (text,))
 
 
 def _classes(examples: Location, new: Sequence[str], live: LiveSpan) -> tuple[Summary, Summary] | None:
@@ -325,8 +332,12 @@ def _showing(
         key=lambda pair: -pair[0],
     )
     return tuple(
-        f"{each.place}: {_shown(each.values.get(found.column))}" for strange, each in ranked[:_SHOWING] if strange > 0
+        f"{_place(each)}: {_shown(each.values.get(found.column))}" for strange, each in ranked[:_SHOWING] if strange > 0
     )
+
+
+def _place(record: SampledRecord) -> str:
+    return f"span {spans.text(manifest.span_of(record.place))}, {record.place}"
 
 
 def _strangeness(found: Measure, value: Any, before: Summary | None, share_of: ShareOf | None) -> float:

@@ -1,5 +1,6 @@
 """The spans of an Examples artifact: `spans/s00003.json` has the shards of span 3, and the digest of its content."""
 
+import re
 from collections import Counter
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
@@ -14,6 +15,8 @@ if TYPE_CHECKING:
 
 FOLDER = "spans"
 _SHOWN = 8  # spans in a message
+_DAY = re.compile(r"s(\d{4})(\d{2})(\d{2})(T\d{2})?", re.ASCII)
+_NUMBER = re.compile(r"s\d{5,}", re.ASCII)
 
 
 @dataclass(frozen=True)
@@ -71,7 +74,17 @@ def classes(artifact: "Location", names: "Sequence[str]") -> Counter[str]:
     return found
 
 
+def text(name: str) -> str:
+    """Returns a span as people write it: s00006 is 6, s20261119 is 2026-11-19, s20261119T05 is 2026-11-19T05.
+
+    A number of eight digits is written as a day, too: its name does not say what the spans are counted in.
+    """
+    if day := _DAY.fullmatch(name):
+        return f"{day[1]}-{day[2]}-{day[3]}{day[4] or ''}"
+    return str(int(name[1:])) if _NUMBER.fullmatch(name) else name
+
+
 def named(spans: "Sequence[str]") -> str:
-    """Returns `span s00006`, or `spans s00006, s00007`."""
-    shown = [*spans[:_SHOWN], *([f"{len(spans) - _SHOWN} more"] if len(spans) > _SHOWN else [])]
+    """Returns `span 6`, or `spans 2026-11-18, 2026-11-19`."""
+    shown = [*map(text, spans[:_SHOWN]), *([f"{len(spans) - _SHOWN} more"] if len(spans) > _SHOWN else [])]
     return f"span{'s' * (len(spans) > 1)} {', '.join(shown)}"

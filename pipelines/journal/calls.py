@@ -144,7 +144,7 @@ def state_of(code: int) -> CallState:
 
 def reason_of(code: int, text: str) -> str:
     """Returns the first line of a text, without the state that its exit code says, as a terminal can print it."""
-    line = (text.strip().splitlines() or [""])[0].removeprefix(f"{state_of(code)}: ")
+    line = (text.strip().splitlines() or [""])[0].removeprefix(f"{state_of(code)}: ").removeprefix("failed: ")
     return "".join(each if each.isprintable() else " " for each in line)  # a message may quote any data
 
 

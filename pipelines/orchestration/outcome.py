@@ -25,12 +25,16 @@ def largest_drift(compared: Mapping[str, Any]) -> float | None:
     Args:
         compared: what the Gate found, as `RunFacts.drift`; empty if it compared nothing.
     """
-    ratios = [_ratio(each["value"], each["threshold"]) for each in compared.get("measures", ())]
-    return max(ratios, default=None)
+    return max(map(part_of_threshold, compared.get("measures", ())), default=None)
 
 
-def _ratio(value: float, threshold: float) -> float:
-    """Returns value / threshold; of a threshold of zero, such as that of new classes, 1 + value if it is passed."""
+def part_of_threshold(measure: Mapping[str, Any]) -> float:
+    """Returns how near a comparison came to its threshold: 0 if nothing changed, above 1 for a finding.
+
+    Of a threshold that allows no change, such as that of new classes: 1 + the change if there is one.
+    """
+    unchanged = 1.0 if measure["id"] == "records:span" else 0.0  # a ratio of numbers of records
+    value, threshold = (measure[name] - unchanged for name in ("value", "threshold"))
     if threshold > 0:
         return max(0.0, value / threshold)
     return 1 + value if value > threshold else 0.0

@@ -4,6 +4,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from components.errors import GateStopped
 from components.records.ledger import Entry
 from components.records.quarantine import Quarantined
 from pipelines.orchestration.outcome import NodeFacts
@@ -97,3 +98,11 @@ class RunFacts:
     proof: Mapping[str, Any] = field(default_factory=dict)  # proof.json: whether the export predicts as training does
     card: Mapping[str, Any] = field(default_factory=dict)  # the model card; empty without a model
     run: str = ""  # its id
+
+    @property
+    def reason(self) -> str:
+        """How the run ended, in a few words: the outcome, or what the Gate found."""
+        if self.exit_code != GateStopped.exit_code:
+            return self.outcome
+        found = [each["id"] for each in self.drift.get("measures", ()) if each["open"]]
+        return next(iter(self.gate_problems), "") or ", ".join(found) or self.outcome

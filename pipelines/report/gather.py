@@ -115,13 +115,16 @@ def _lineage(
     """Returns the lineage of the run's model, as far as the run came."""
     examples = outputs.get("Ingest", {}).get("examples")
     ingested = manifest.read(examples.uri) if examples else None
-    new = found.drift.get("spans") or (ingested.spans if ingested and not found.drift else ())
+    made = {node.id for node in found.nodes if node.state == "ran"}
+    new = found.drift.get("spans") or ()
+    if ingested and not found.drift and "Ingest" in made:
+        new = _unknown(ingested.spans, pointer, outputs.get("Trainer", {}).get("model"))
     results = {node: execution.facts for node, execution in used.items()}
     return lineage.steps(
         store,
         used,
         outputs,
-        {node.id for node in found.nodes if node.state == "ran"},
+        made,
         pointer,
         ingested=ingested,
         new_spans=tuple(new),
@@ -129,11 +132,19 @@ def _lineage(
     )
 
 
+def _unknown(spans: Sequence[str], pointer: LivePointer | None, model: Artifact | None) -> tuple[str, ...]:
+    """Returns the spans that the model was not trained on that was live before this run's."""
+    baselines = pointer.baselines(model.id if model else -1) if pointer else []
+    return tuple(name for name in spans if not baselines or name not in baselines[0].spans)
+
+
 def _executions(store: Store, planned: Plan, nodes: tuple[NodeFacts, ...]) -> dict[str, Execution]:
-    """Returns the execution of each node of this run: a new one, or the cached one."""
+    """Returns the execution of each node that this run reached: a new one, or the cached one."""
     used: dict[str, Execution] = {}
     state = {node.id: node.state for node in nodes}
     for each in planned.nodes:
+        if state.get(each.node.id) in ("failed", "skipped"):
+            continue
         if each.execution is not None:
             used[each.node.id] = each.execution
         elif state.get(each.node.id) == "ran" and not each.node.resolves:

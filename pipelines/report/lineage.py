@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from datetime import datetime, timezone
 from typing import Any, Literal
 
+from components.records import spans
 from components.records.manifest import Manifest
 from components.serving.live import LivePointer
 from pipelines.orchestration.metadata.store import Artifact, Execution, Store
@@ -57,7 +58,7 @@ def steps(
     """
     if ingested is None:
         return ()
-    first = list(_data(ingested, new_spans))
+    first = list(_data(ingested, new_spans, "made" if "Ingest" in made else "kept"))
     found = [*first]
     parents = tuple(step.key for step in first)
     for node, name, title in _CHAIN:
@@ -88,11 +89,11 @@ _CHAIN = (
 )
 
 
-def _data(ingested: Manifest, new_spans: Sequence[str]) -> Iterator[LineageStep]:
-    """Yields a step per span, the older ones together; of data without spans, its files."""
+def _data(ingested: Manifest, new_spans: Sequence[str], state: State) -> Iterator[LineageStep]:
+    """Yields a step per span, the older ones together; of data without spans, its files. `state`: of what is new."""
     names = ingested.spans
     if not names:
-        yield LineageStep("data", "data", "made", details=(_plural(ingested.sources.files, "file"),))
+        yield LineageStep("data", "data", state, details=(_plural(ingested.sources.files, "file"),))
         return
     records = {name: sum(ingested.records_of(name).values()) for name in names}
     older = names[: max(0, len(names) - SPANS_SHOWN)]
@@ -102,7 +103,8 @@ def _data(ingested: Manifest, new_spans: Sequence[str]) -> Iterator[LineageStep]
     for name in names[len(older) :]:
         is_new = name in new_spans
         details = (f"{_plural(records[name], 'record')}{', new' if is_new else ''}",)
-        yield LineageStep(f"span {name}", f"span {name}", "made" if is_new else "earlier", details=details)
+        title = f"span {spans.text(name)}"
+        yield LineageStep(title, title, state if is_new else "earlier", details=details)
 
 
 def _counts(ingested: Manifest) -> tuple[str, ...]:

@@ -17,6 +17,7 @@ from jinja2 import Environment, FileSystemLoader, StrictUndefined, pass_context
 from jinja2.runtime import Context
 from markupsafe import Markup, escape
 
+from components.records import spans
 from components.redact import redact, secrets
 from components.storage import durable
 from pipelines.report import formatting, retraining, sections
@@ -103,6 +104,7 @@ def environment(*folders: Path) -> Environment:
         sha256=_sha256,
         signed=retraining.signed,
         spaced=sections.spaced,
+        span=spans.text,
         whole=lambda text: escape(redact(text)),
     )
     environment.globals.update(

@@ -3,6 +3,7 @@
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
+from components.errors import GateStopped
 from pipelines.report.facts import RunFacts, SliceFacts
 from pipelines.report.formatting import number
 
@@ -46,7 +47,8 @@ def gates(facts: RunFacts) -> list[GateRow]:
     """Returns the gates of a run in the order in which they decide; those after a stop have not decided."""
     if not _state(facts, "Gate"):
         return []
-    return [row for row in (_data(facts), _spans(facts), _start(facts), *_evaluator(facts), _push(facts)) if row]
+    by_gate = [failed] if (failed := _failed(facts, "Gate")) else [_data(facts), _spans(facts)]
+    return [row for row in (*by_gate, _start(facts), *_evaluator(facts), _push(facts)) if row]
 
 
 def decided(rows: Sequence[GateRow]) -> str:
@@ -88,6 +90,14 @@ def _state(facts: RunFacts, node: str) -> str:
     return next((each.state for each in facts.nodes if each.id == node), "")
 
 
+def _failed(facts: RunFacts, node: str) -> GateRow | None:
+    """Returns that a node failed by an error, and not by what it found."""
+    if _state(facts, node) != "failed" or facts.exit_code == GateStopped.exit_code:
+        return None
+    verdict, _, reason = facts.outcome.partition(": ")
+    return GateRow(node, verdict, "failed", (reason,))
+
+
 def _data(facts: RunFacts) -> GateRow | None:
     name = "Data: schema, splits, classes"
     state = _state(facts, "Gate")
@@ -101,10 +111,10 @@ def _data(facts: RunFacts) -> GateRow | None:
 def _spans(facts: RunFacts) -> GateRow | None:
     name = "New spans against the live model's data"
     state, rows = _state(facts, "Gate"), facts.drift.get("measures", ())
-    if not state or state == "skipped":
+    if not state or state == "skipped" or (facts.gate_problems and not facts.drift):
         return None
-    if not facts.drift:
-        return None if facts.gate_problems else GateRow(name, "not compared", "skipped", ())
+    if not rows:
+        return GateRow(name, "not compared", "skipped", tuple(facts.drift.get("notes", ())))
     found = [row for row in rows if row["value"] > row["threshold"]]
     still_open = [row for row in found if row["open"]]
     accepted = [
@@ -142,6 +152,8 @@ def _start(facts: RunFacts) -> GateRow | None:
 def _evaluator(facts: RunFacts) -> Iterator[GateRow]:
     names = ("Evaluator: minimum", "Evaluator: all test records against the live model")
     if not facts.thresholds:
+        if failed := _failed(facts, "Evaluator"):
+            yield failed
         if _state(facts, "Evaluator") == "skipped":
             yield GateRow("Evaluator", _NOT_REACHED, "skipped", ())
         return
@@ -176,6 +188,8 @@ def _push(facts: RunFacts) -> GateRow | None:
     state = _state(facts, "Pusher")
     if not state:
         return None
+    if failed := _failed(facts, "Pusher"):
+        return failed
     if facts.model_version:
         return GateRow("Pusher", f"pushed as version {facts.model_version}", "ran", ())
     if facts.blessed is None:

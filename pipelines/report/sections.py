@@ -5,6 +5,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from pipelines.orchestration.outcome import part_of_threshold
 from pipelines.report.facts import RunFacts
 from pipelines.report.formatting import fit, number
 from pipelines.report.heat_map import HeatMap, heat_map
@@ -225,8 +226,7 @@ def drift_rows(facts: RunFacts) -> list[dict[str, Any]]:
     rows = []
     for each in facts.drift.get("measures", ()):
         value, threshold = each["value"], each["threshold"]
-        part = 1.0 if value > threshold else _share(value, threshold)
-        rows.append({**each, "part": max(0.0, part), "passed": value <= threshold})
+        rows.append({**each, "part": min(1.0, part_of_threshold(each)), "passed": value <= threshold})
     return sorted(rows, key=lambda row: (row["passed"], -row["part"], row["id"]))
 
 

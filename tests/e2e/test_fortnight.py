@@ -253,7 +253,7 @@ class Days:
             version=self.measured(),
             read=days_of(span for span, inode in made if inode not in known),
             linked=days_of(span for span, inode in made if inode in known),
-            compared=days_of(re.findall(r"s\d{8}", compared[1])) if compared else (),
+            compared=days_of(f"s{day.replace('-', '')}" for day in compared[1].split(", ")) if compared else (),
             analyzed=analyzed[1] if analyzed else "",
             findings=tuple(re.findall(r"^    ([a-z]+:\w+) is [\d.]+, expected at most", result.output, re.MULTILINE)),
         )

@@ -64,7 +64,7 @@ def test_days_are_retrained(tmp_path: Path, make_pipeline: Any) -> None:
     assert again.output.splitlines()[-1] == "done: span 2024-02-29, version 1 is live"
     assert "span 2024-03-01 is not there: no file " in late.output
     assert "1 older spans of its window 2024-02-28..2024-03-02 are missing, 0 allowed" in gap.output
-    assert "statistics of new spans s20240229, s20240301 alone" in second.output  # corrected, and new
+    assert "statistics of new spans 2024-02-29, 2024-03-01 alone" in second.output  # corrected, and new
     assert "span 2024-03-01: window 2024-02-28..2024-03-01, 3 spans" in second.output
     assert re.search(
         r"^newest span: accuracy [01]\.\d{4} \(live 0\.\d{4}\) on \d+ test records; "
@@ -105,9 +105,9 @@ def test_days_are_retrained_with_the_root_on_an_object_store(
     assert first.output.splitlines()[-1] == "span 2024-02-28: pushed version 1, cold start: no earlier model"
     assert second.output.splitlines()[-1] == "span 2024-02-29: pushed version 2, warm start from the live model"
     assert again.output.splitlines()[-1] == "done: span 2024-02-29, version 2 is live"
-    assert "statistics of new span s20240229 alone" in second.output
+    assert "statistics of new span 2024-02-29 alone" in second.output
     assert "1 of 2 spans analyzed, 1 kept from earlier runs" in second.output
     assert re.search(r"^newest span: accuracy \d\.\d{4} \(live \d\.\d{4}\) on", second.output, re.MULTILINE)
-    assert "statistics of new spans s20240229, s20240301 alone" in third.output  # compared with the first day again
+    assert "statistics of new spans 2024-02-29, 2024-03-01 alone" in third.output  # compared with the first day again
     assert third.output.splitlines()[-1] == "span 2024-03-01: pushed version 4, warm start from the live model"
     assert [(root / "serving" / str(version) / "saved_model.pb").is_file() for version in (1, 2, 3, 4)] == [True] * 4

@@ -132,6 +132,24 @@ def test_a_finding_says_what_changed() -> None:
     assert found["classes:größe"] == "new: 'emu'; gone: 'cow'"
 
 
+def test_shares_that_are_rounded_are_no_error() -> None:
+    """Of 40 values on both sides, rounded shares add up to a little more than 1, or less: no value is new."""
+    counts = [11, 19, 15, 13, 17, 10, 21, 9, 14, 12]
+    live, new = (Summary(564, 0, counts={f"s{at}": counts[(at + by) % 10] for at in range(40)}) for by in (0, 1))
+    (_, measure) = measures(live, new, "category")
+
+    assert measure.detail == "'s6' in 1.6% of the records, was 3.7%"
+    assert drift._chance((1 + 1e-15, 1.0), 10, 10) == drift._chance((-1e-15, 0.0), 10, 10) == 0.0
+
+
+def test_a_change_below_the_threshold_has_its_value() -> None:
+    """Not that of new values, of which there are none: chance explains less of them."""
+    before, after = category(bug=304, idea=696), category(bug=365, idea=635)
+    found = {each.id: (round(each.value, 9), each.detail) for each in measures(before, after, "label")}
+
+    assert found["drift:größe"] == (0.061, "'bug' in 36.5% of the records, was 30.4%")
+
+
 @pytest.mark.parametrize(
     ("newest", "others", "expected"),
     [(100, [100, 90, 120], []), (499, [100, 90, 120], []), (501, [100, 90, 120], ["records:span"]),

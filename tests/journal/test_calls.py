@@ -91,9 +91,28 @@ def test_an_exception_ends_a_call(config: RunConfig, error: BaseException, state
     assert results(calls.read(file_of(config))) == [(1, state, code, reason)]
 
 
+<<<<<<< HEAD
 @pytest.mark.parametrize("error", [Locked("by another run"), FlagError("--from Trainer: Ingest has no output yet")])
 def test_a_call_that_did_nothing_is_none(error: PenstockError, config: RunConfig) -> None:
     """The root is locked, or the flags are rejected; an earlier call of the run stays."""
+=======
+@pytest.mark.parametrize(
+    ("code", "text", "expected"),
+    [
+        (5, "failed: new span s7: no records", "new span s7: no records"),
+        (5, "gate stopped: drift:age", "drift:age"),
+        (1, "failed: a fault\n  more", "a fault"),
+        (0, "blessed and pushed as version 3", "blessed and pushed as version 3"),
+    ],
+)
+def test_a_reason_does_not_repeat_the_state(code: int, text: str, expected: str) -> None:
+    """The state is shown before it."""
+    assert calls.reason_of(code, text) == expected
+
+
+def test_a_call_that_finds_the_root_locked_is_none(config: RunConfig) -> None:
+    """It did nothing; an earlier call of the run stays."""
+>>>>>>> 858fc60447fa34e114d1feefc1040dc31a96d6fc
     for run, before in (("R", 0), ("S", 1)):
         for number in range(before):
             with calls.opened(config, Origin(run)) as call:

@@ -8,9 +8,12 @@ import pytest
 
 from components.records import manifest
 from components.records.manifest import Manifest
-from components.serving.live import LiveModel, Move
-from pipelines.orchestration.metadata.store import Artifact
-from pipelines.orchestration.plan import Plan
+from components.serving.live import LiveModel, LivePointer, Move
+from pipelines.orchestration import plan
+from pipelines.orchestration.graph import Node
+from pipelines.orchestration.metadata.store import Artifact, Execution, Store
+from pipelines.orchestration.outcome import NodeFacts
+from pipelines.orchestration.plan import NodePlan, Plan
 from pipelines.report import gather, trained
 from pipelines.report.facts import TrainingFacts
 
@@ -107,6 +110,34 @@ def test_an_older_history_is_no_error() -> None:
 def test_the_confusion_matrix_has_only_classes() -> None:
     """A prediction that is not finite (-2) and a label that is no class (-1) are not counted as the last classes."""
     assert gather._confusion(2, [(0, 0, 3), (0, -2, 4), (-1, 1, 5), (1, 0, 6)]) == ((3, 0), (6, 0))
+
+
+def test_what_a_run_did_not_reach_is_not_its_own(tmp_path: Path) -> None:
+    """The Gate failed: nodes after it whose outputs are up to date have not been confirmed as such."""
+    made = {name: Execution(at, name, "COMPLETE", {}, None, {}) for at, name in enumerate(["Ingest", "Gate", "Pusher"])}
+    planned = Plan(
+        (
+            NodePlan(Node("Ingest"), plan.CACHED, "", execution=made["Ingest"]),
+            NodePlan(Node("Gate"), plan.RUN, ""),
+            NodePlan(Node("Pusher"), plan.CACHED, "", execution=made["Pusher"]),
+        )
+    )
+    states = {"Ingest": "cached", "Gate": "failed", "Pusher": "skipped"}
+    nodes = tuple(NodeFacts(name, state, 0.0, "") for name, state in states.items())
+    store = Store(tmp_path / "metadata.sqlite", "a")
+
+    assert gather._executions(store, planned, nodes) == {"Ingest": made["Ingest"]}
+
+
+def test_the_spans_that_a_live_model_was_not_trained_on() -> None:
+    """Of this run's own model, which is live already, those that the model before it did not have."""
+    before, own = (LiveModel(at, "m", spans=tuple(f"s{day}" for day in range(at))) for at in (2, 3))
+    pointer = LivePointer("p", tuple(Move("push", f"/s/{each.artifact}", "", "", "", each) for each in (before, own)))
+    model, other = (Artifact(number, "model", Path(), True, {}) for number in (3, 4))
+
+    assert gather._unknown(("s0", "s1", "s2", "s3"), pointer, model) == ("s2", "s3")
+    assert gather._unknown(("s0", "s1", "s2", "s3"), pointer, other) == ("s3",)
+    assert gather._unknown(("s0", "s1"), None, None) == ("s0", "s1")
 
 
 @pytest.mark.parametrize(

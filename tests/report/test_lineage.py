@@ -59,7 +59,7 @@ def test_from_spans_to_version() -> None:
 
     assert [(step.name, step.state, step.id, step.made_from) for step in found] == [
         ("span s1", "earlier", "", ()),
-        ("span s2", "made", "", ()),
+        ("span s2", "kept", "", ()),
         ("examples", "kept", "21", ("span s1", "span s2")),
         ("transform", "made", "22", ("examples",)),
         ("base model", "earlier", "7", ()),

@@ -1,6 +1,9 @@
 """Which gate decided and why, and the candidate against the live model."""
 
 from dataclasses import replace
+from typing import Any
+
+import pytest
 
 from pipelines.orchestration.outcome import NodeFacts
 from pipelines.report import retraining
@@ -10,6 +13,10 @@ from tests.report.conftest import measure
 
 def _nodes(**states: str) -> tuple[NodeFacts, ...]:
     return tuple(NodeFacts(name, state, 1.0, "") for name, state in states.items())
+
+
+def _not_evaluated(facts: RunFacts) -> RunFacts:
+    return replace(facts, thresholds=(), slices=(), blessed=None, model_version=None, compared=None)
 
 
 def verdicts(facts: RunFacts) -> list[tuple[str, str]]:
@@ -45,9 +52,7 @@ def test_drift_stopped_the_run(retrained: RunFacts) -> None:
     """The finding, by how much, its threshold and its setting; later gates were not reached."""
     drift = {**retrained.drift, "measures": [measure("drift:age", 0.3)], "accepted": []}
     nodes = _nodes(Gate="failed", Evaluator="skipped", Pusher="skipped")
-    stopped = replace(
-        retrained, drift=drift, nodes=nodes, thresholds=(), slices=(), blessed=None, model_version=None, compared=None
-    )
+    stopped = replace(_not_evaluated(retrained), drift=drift, nodes=nodes, exit_code=5)
     rows = retraining.gates(stopped)
 
     assert verdicts(stopped)[1:] == [
@@ -57,6 +62,24 @@ def test_drift_stopped_the_run(retrained: RunFacts) -> None:
     ]
     assert rows[1].reasons == ("drift:age is 0.3000, expected at most 0.2000 (gate.limit)",)
     assert retraining.decided(rows) == "New spans against the live model's data: stopped the run."
+
+
+@pytest.mark.parametrize(
+    ("changes", "expected"),
+    [
+        ({"exit_code": 5}, "drift:age, drift:plan"),
+        ({"exit_code": 5, "gate_problems": ("split 'test' is empty", "(add data)")}, "split 'test' is empty"),
+        ({"exit_code": 5, "drift": {}}, "failed: new span s7: no records"),
+        ({"exit_code": 1}, "failed: new span s7: no records"),
+    ],
+    ids=["drift", "unfit", "no records", "another error"],
+)
+def test_a_stopped_run_names_what_the_gate_found(retrained: RunFacts, changes: dict[str, Any], expected: str) -> None:
+    """For the status and for notifications; findings that were accepted, or passed, are left out."""
+    rows = [measure("drift:age", 0.3), measure("drift:plan", 0.4), measure("drift:a", 0.3, open=False)]
+    stopped = replace(retrained, drift={"measures": rows}, outcome="failed: new span s7: no records")
+
+    assert replace(stopped, **changes).reason == expected
 
 
 def test_a_warning_does_not_stop(retrained: RunFacts) -> None:
@@ -69,10 +92,38 @@ def test_a_warning_does_not_stop(retrained: RunFacts) -> None:
 
 def test_unfit_data_stopped_the_run(retrained: RunFacts) -> None:
     """Problems of the data itself are those of the first gate."""
-    stopped = replace(retrained, gate_problems=("split 'test' is empty",), drift={}, nodes=_nodes(Gate="failed"))
+    stopped = replace(
+        retrained, gate_problems=("split 'test' is empty",), drift={}, nodes=_nodes(Gate="failed"), exit_code=5
+    )
     row = retraining.gates(stopped)[0]
 
     assert (row.verdict, row.reasons) == ("stopped the run", ("split 'test' is empty",))
+
+
+@pytest.mark.parametrize(
+    ("nodes", "expected"),
+    [
+        (_nodes(Gate="failed", Evaluator="skipped", Pusher="skipped"),
+         [("Gate", "failed"), ("Evaluator", "not reached"), ("Pusher", "not reached")]),
+        (_nodes(Gate="ran", Evaluator="failed", Pusher="skipped"),
+         [("Data: schema, splits, classes", "passed"), ("New spans against the live model's data", "not compared"),
+          ("Evaluator", "failed"), ("Pusher", "not reached")]),
+        (_nodes(Gate="ran", Evaluator="cached", Pusher="failed"),
+         [("Data: schema, splits, classes", "passed"), ("New spans against the live model's data", "not compared"),
+          ("Pusher", "failed")]),
+    ],
+    ids=["Gate", "Evaluator", "Pusher"],
+)  # fmt: skip
+def test_a_gate_that_failed_is_no_gate_that_passed(
+    retrained: RunFacts, nodes: tuple[NodeFacts, ...], expected: list[tuple[str, str]]
+) -> None:
+    """An unexpected error: the reason is that of the run."""
+    failed = replace(_not_evaluated(retrained), drift={}, nodes=nodes, exit_code=1, outcome="failed: no: such thing")
+    rows = retraining.gates(failed)
+    (row,) = [each for each in rows if each.kind == "failed"]
+
+    assert verdicts(failed) == expected
+    assert (row.reasons, retraining.decided(rows)) == (("no: such thing",), f"{row.name}: failed.")
 
 
 def test_a_worse_slice_decided(retrained: RunFacts) -> None:
@@ -95,6 +146,14 @@ def test_a_first_model_has_no_live_model(retrained: RunFacts) -> None:
     assert verdicts(first)[1:3] == [
         ("New spans against the live model's data", "not compared"), ("Evaluator: minimum", "passed"),
     ]  # fmt: skip
+
+
+def test_why_nothing_was_compared(retrained: RunFacts) -> None:
+    """A note of the Gate is no comparison that passed."""
+    drift = {"spans": [], "measures": [], "accepted": [], "notes": ["nothing was compared: ValueError: no"]}
+    row = retraining.gates(replace(retrained, drift=drift))[1]
+
+    assert (row.verdict, row.reasons) == ("not compared", ("nothing was compared: ValueError: no",))
 
 
 def test_candidate_against_live(retrained: RunFacts) -> None:
