@@ -91,11 +91,6 @@ def test_an_exception_ends_a_call(config: RunConfig, error: BaseException, state
     assert results(calls.read(file_of(config))) == [(1, state, code, reason)]
 
 
-<<<<<<< HEAD
-@pytest.mark.parametrize("error", [Locked("by another run"), FlagError("--from Trainer: Ingest has no output yet")])
-def test_a_call_that_did_nothing_is_none(error: PenstockError, config: RunConfig) -> None:
-    """The root is locked, or the flags are rejected; an earlier call of the run stays."""
-=======
 @pytest.mark.parametrize(
     ("code", "text", "expected"),
     [
@@ -110,9 +105,9 @@ def test_a_reason_does_not_repeat_the_state(code: int, text: str, expected: str)
     assert calls.reason_of(code, text) == expected
 
 
-def test_a_call_that_finds_the_root_locked_is_none(config: RunConfig) -> None:
-    """It did nothing; an earlier call of the run stays."""
->>>>>>> 858fc60447fa34e114d1feefc1040dc31a96d6fc
+@pytest.mark.parametrize("error", [Locked("by another run"), FlagError("--from Trainer: Ingest has no output yet")])
+def test_a_call_that_did_nothing_is_none(error: PenstockError, config: RunConfig) -> None:
+    """The root is locked, or the flags are rejected; an earlier call of the run stays."""
     for run, before in (("R", 0), ("S", 1)):
         for number in range(before):
             with calls.opened(config, Origin(run)) as call:
