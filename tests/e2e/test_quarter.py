@@ -21,6 +21,8 @@ import pytest
 
 from components.errors import DiskFull
 from components.serving import live
+from components.settings.gc import Gc
+from pipelines.journal import run_id
 from pipelines.operate.ticks import TickLedger
 from pipelines.orchestration.metadata.store import Store
 from pipelines.schedule import processes
@@ -29,6 +31,8 @@ from pipelines.schedule.policy import TickRecord
 from pipelines.schedule.processes import Child, RetrainCommand
 from pipelines.schedule.schedule import PipelineSchedule
 from pipelines.schedule.serve import Scheduler
+from pipelines.ui import overview
+from pipelines.watch import status
 from tests.schedule.fake_clock import FakeClock
 
 pytestmark = [pytest.mark.all, pytest.mark.e2e, pytest.mark.slow, pytest.mark.timeout(3600)]
@@ -270,6 +274,8 @@ def test_every_tick_ends_once_in_the_state_that_its_policy_names(
 
         assert_ledger(quarter)
         assert_agreement(quarter)
+        assert_views(quarter)
+        assert_retention(quarter)
 
 
 def assert_ledger(quarter: Quarter) -> None:
@@ -298,3 +304,29 @@ def assert_agreement(quarter: Quarter) -> None:
     assert pointer is not None
     assert [move.version for move in pointer.moves] == list(range(1, len(pushed) + 1))
     assert [[each.outcome for each in attempts.of_span(span)] for span in spans] == [["pushed"]] * len(spans)
+
+
+def assert_views(quarter: Quarter) -> None:
+    """Status and page say what the metadata and the ledger say."""
+    records = quarter.ledger.ticks("sales")
+    pushed = {record.run_id: n for n, record in enumerate(records) if record.state == "pushed"}
+    executed = Store(quarter.root / "metadata.db", "sales").by_run()
+    (state,) = status.of_all(quarter.root, quarter.clock.time)
+    (shown,) = overview.read(quarter.root, quarter.clock.time).pipelines
+
+    assert state.live is not None
+    assert shown.live is not None
+    assert (state.health, state.running, state.live.version) == ("well", None, len(pushed))
+    assert shown.live.live.version == len(pushed)
+    assert [run.id for run in reversed(shown.results) if run.state == "succeeded"] == list(pushed)
+    assert {run_id.of_context(c) for c, each in executed.items() if each[-1].node == "Pusher"} == pushed.keys()
+
+
+def assert_retention(quarter: Quarter) -> None:
+    """What `penstock gc` keeps by default, and nothing else: the newest runs, and the newest served versions."""
+    models = list((quarter.root / "Trainer" / "model").iterdir())
+    versions = sorted(int(each.name) for each in (quarter.root / "serving").iterdir() if each.name.isdigit())
+    pushed = sum(record.state == "pushed" for record in quarter.ledger.ticks("sales"))
+
+    assert versions == list(range(pushed - Gc().keep_versions + 1, pushed + 1))
+    assert len(models) == Gc().keep_runs
