@@ -2,10 +2,10 @@
 
     rows     2 and 10 million: the slope between them leaves out what a job costs once
     direct   penstock ingest … -- --direct_num_workers=2 --direct_running_mode=multi_processing
-    Flink    penstock ingest … --runner flink, on a running engine with two task managers of one slot each
+    Flink    penstock ingest … --runner flink, on a running engine with two task managers, one worker on each
     target   Flink at most 1.25 of direct; the largest worker grows by at most 1.2
 
-penstock engine start flink --task-managers 2 --slots 1
+penstock engine start flink --task-managers 2 --slots 2
 python -m benchmarks.engine_slope                      both
 python -m benchmarks.engine_slope direct               one of them
 python -m benchmarks.engine_slope --millions 0.2 1     other sizes; the fixed costs differ by some seconds per run

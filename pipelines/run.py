@@ -184,7 +184,9 @@ class _TfxRun:
             except Exception:
                 if error is None:
                     raise
-                traceback.print_exc()  # the error of the run matters more than what keeps its report from being made
+                # The error of the run matters more than what keeps its report from being made.
+                with suppress(OSError):  # the log may be on a full disk
+                    traceback.print_exc()
                 return self._ended_without_facts(error, display, "no report could be made; the log says why")
             if (unwritten := self._write_report(facts)) and error is None:
                 error, facts = unwritten, self._facts(unwritten)
@@ -203,7 +205,8 @@ class _TfxRun:
             display.say(f"{error}: {note}")
         display.failure(error, self._log)
         reason = str(error) or type(error).__name__
-        self._call.end(exit_code_of(error), reason)
+        with suppress(OSError):  # a full disk
+            self._call.end(exit_code_of(error), reason)
         self._events.ended(exit_code_of(error), reason)
         return RunResult(exit_code_of(error))
 

@@ -66,16 +66,7 @@ def Gate(  # noqa: N802 - a TFX component
     if against is not None and limits.drift != "off":
         layout = roles.Layout(ingested.label, "class", tuple(map(roles.Column.from_dict, orjson.loads(columns))))
         origin = examples.get_string_custom_property(REMOTE_URI) or examples.uri
-        try:
-            compared = new_span.compare(
-                location(origin), ingested, Path(statistics.uri), layout, against, limits, embedded
-            )
-        except OSError:  # of a disk or a store: may be gone when the node is tried again
-            raise
-        except Exception as error:
-            if limits.drift == "stop":
-                raise
-            compared = new_span.not_compared(against, error)
+        compared = new_span.compare(location(origin), ingested, Path(statistics.uri), layout, against, limits, embedded)
     unfit = bool(problems)
     lines = compared.lines() if compared else []
     if compared and compared.open and limits.drift == "stop":

@@ -190,12 +190,6 @@ def compare(
     return NewSpan(new, live.model, tuple(shown), live.accepted, tuple(notes))
 
 
-def not_compared(live: LiveSpan, error: Exception) -> NewSpan:
-    """Returns that the comparison failed, as a note."""
-    text = f"nothing was compared: {type(error).__name__}: {error}"
-    return NewSpan((), live.model, (), live.accepted, (text,))
-
-
 def _classes(examples: Location, new: Sequence[str], live: LiveSpan) -> tuple[Summary, Summary] | None:
     """Returns the classes of the live model's data and of the new spans; TFDV would keep only the frequent ones.
 

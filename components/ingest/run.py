@@ -73,8 +73,11 @@ def run(job: IngestJob, make_pipeline: Callable[[], beam.Pipeline], survey_again
     table = job.found.table
     if table is not None and survey_again().digest != job.found.digest:
         raise BadInput(f"{job.found.data}: changed while it was being ingested; run again when nothing writes to it")
-    read = [each for each in zip(work, reported, strict=True) if each[0].key and each[0].reused is None]
-    new = [_records_of(*each, in_rows=table is not None) for each in read]
+    new = [
+        _records_of(*each, in_rows=table is not None)
+        for each in zip(work, reported, strict=True)
+        if _is_new(job, each[0])
+    ]
     return _close(job, found, same, new)
 
 
@@ -175,6 +178,11 @@ def _collect(artifact: "Location", work: _SpanWork) -> list[ShardReport]:
     if work.key:
         reuse.store(artifact, work.span, work.key, found)
     return [_with_prefix(report, work.span.prefix) for report in found]
+
+
+def _is_new(job: IngestJob, work: _SpanWork) -> bool:
+    """Whether no earlier ingest has accepted this content of a span."""
+    return bool(work.key) and work.reused is None and not (job.earlier and reuse.has_data(work.span, job.earlier))
 
 
 def _records_of(work: _SpanWork, reported: Sequence[ShardReport], *, in_rows: bool) -> SpanRecords:

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 FOLDER = "spans"
 _SHOWN = 8  # spans in a message
-_DAY = re.compile(r"s(\d{4})(\d{2})(\d{2})(T\d{2})?", re.ASCII)
+_DAY = re.compile(r"s(\d{4})(0[1-9]|1[0-2])(0[1-9]|[12]\d|3[01])(T\d{2})?", re.ASCII)
 _NUMBER = re.compile(r"s\d{5,}", re.ASCII)
 
 
@@ -77,7 +77,7 @@ def classes(artifact: "Location", names: "Sequence[str]") -> Counter[str]:
 def text(name: str) -> str:
     """Returns a span as people write it: s00006 is 6, s20261119 is 2026-11-19, s20261119T05 is 2026-11-19T05.
 
-    A number of eight digits is written as a day, too: its name does not say what the spans are counted in.
+    A number of eight digits that could be a day is written as one: its name does not say what the spans are counted in.
     """
     if day := _DAY.fullmatch(name):
         return f"{day[1]}-{day[2]}-{day[3]}{day[4] or ''}"

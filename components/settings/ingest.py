@@ -19,8 +19,8 @@ class Ingest(Section):
         0.01,
         ge=0,
         le=1,
-        description="fraction of quarantined records above which the run stops (0–1), of all records and of those of "
-        "each span that is read",
+        description="fraction of quarantined records above which the run stops (0–1), of all records and, with "
+        "a margin for chance, of those of each new span",
     )
     max_pixels: int = pydantic.Field(
         50_000_000, gt=0, le=170_000_000, description="maximum pixels per image; larger images are quarantined"

@@ -102,8 +102,9 @@ def promote_model(
     from pipelines.watch import metrics
 
     config = _config(task, root, state, metadata, name, settings_file, flags)
-    _say(operate.promote(config, model, operate.Wish(reason, actor, force, wait, take_over)))
-    metrics.update(config)
+    move = operate.promote(config, model, operate.Wish(reason, actor, force, wait, take_over))
+    _say(move)
+    metrics.update(config, move.version)
 
 
 @models.command("rollback")
@@ -128,8 +129,9 @@ def rollback_model(
     from pipelines.watch import metrics
 
     config = _config(task, root, state, metadata, name, settings_file, flags)
-    _say(operate.rollback(config, to, operate.Wish(reason, actor, wait=wait, take_over=take_over)))
-    metrics.update(config)
+    move = operate.rollback(config, to, operate.Wish(reason, actor, wait=wait, take_over=take_over))
+    _say(move)
+    metrics.update(config, move.version)
 
 
 def _config(
@@ -163,7 +165,7 @@ def _say(move: "Move") -> None:
 
 
 def _model(uri: str) -> str:
-    """Returns the name of a model's folder, which `promote` takes."""
+    """Returns the name of a model's folder."""
     return uri.rpartition("/")[2]
 
 

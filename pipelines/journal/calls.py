@@ -97,16 +97,13 @@ def read(file: Path) -> list[Call]:
         return []
     except ValueError:
         raise _damaged(file) from None
-    try:
-        found = [
-            Call(**{**values, "command": tuple(values["command"]), "nodes": tuple(values["nodes"])})
+    try:  # the run by the name of its file: a record that names another one would lead to its log and its report
+        return [
+            Call(**{**values, "run": file.stem, "command": tuple(values["command"]), "nodes": tuple(values["nodes"])})
             for values in content
         ]
     except (TypeError, KeyError):
         raise _damaged(file) from None
-    if any(call.run != file.stem for call in found):  # its log and its report would be those of another run
-        raise _damaged(file)
-    return found
 
 
 def newest_first(folder: Path) -> Iterator[list[Call]]:

@@ -196,11 +196,12 @@ class _Tick:
         if not cold_check.is_reached(config, nodes.last):
             return None
         models: list[Location] = []
-        why_not = ""
+        why_not = "the models could not be compared"
         for is_cold in (False, True):
             if is_cold:
                 warm, self._is_settled = self._start, True
-                if why_not := self._why_not_compared(config, models[0]):
+                if found := self._why_not_compared(config, models[0]):
+                    why_not = found
                     break
                 self._start = Start(start.NONE, "cold start, to compare with the warm start")
                 self._say(self._start.text)

@@ -21,7 +21,7 @@ from pipelines.schedule import processes
 from pipelines.schedule.clock import SchedulerClock
 from pipelines.schedule.ledger import ScheduleLedger
 from pipelines.schedule.outcome import TickResult, result_of
-from pipelines.schedule.policy import TickDecision, TickRecord, decide
+from pipelines.schedule.policy import TickDecision, TickRecord, TickState, decide
 from pipelines.schedule.processes import Child, RetrainCommand, Start
 from pipelines.schedule.schedule import PipelineSchedule
 
@@ -240,7 +240,8 @@ class Scheduler:
             child = self._start(command)
         except OSError as error:
             reason = ": ".join(str(each) for each in (error.filename, error.strerror) if each)
-            self._settle(ledger, record, TickResult(None, reason, None), record.starts)
+            state: TickState | None = "failed" if record.tick.is_by_hand else None  # nobody waits for a later start
+            self._settle(ledger, record, TickResult(state, reason, None), record.starts)
             return
         self._children[identity] = child
         self._begun[ledger.file] = max(self._begun.values(), default=0) + 1

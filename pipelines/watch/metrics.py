@@ -59,21 +59,26 @@ def require_folder(config: RunConfig) -> None:
         raise SettingsError(f"watch.metrics = {config.settings.watch.metrics}: {folder} is no folder; create it")
 
 
-def update(config: RunConfig) -> None:
-    """Writes the metrics of a pipeline; that it cannot is a warning: the command has its result, and its exit code."""
+def update(config: RunConfig, version: int | None = None) -> None:
+    """Writes the metrics of a pipeline; that it cannot is a warning: the command has its result, and its exit code.
+
+    Args:
+        config: of the pipeline.
+        version: the live version, if it is newer than the last run.
+    """
     file = file_of(config)
     try:
-        write(pipelines.of(config), file)
+        write(pipelines.of(config), file, version)
     except (OSError, PenstockError) as error:
         reason = error.strerror if isinstance(error, OSError) else str(error)
         progress.warn(f"metrics {file}: cannot be written: {reason}")
 
 
-def write(pipeline: KnownPipeline, file: Path) -> None:
+def write(pipeline: KnownPipeline, file: Path, version: int | None = None) -> None:
     """Writes the metrics of a pipeline."""
     if not pipeline.calls.is_dir():
         return  # no run has begun
-    write_to_textfile(str(file), _gauges(pipeline, datetime.now(timezone.utc)).registry)
+    write_to_textfile(str(file), _gauges(pipeline, datetime.now(timezone.utc), version).registry)
     os.chmod(file, _READABLE)  # noqa: PTH101 - as the writer, which takes a text
 
 
@@ -93,9 +98,11 @@ class _Gauges:
         self._known[name].labels(**named).set(value)
 
 
-def _gauges(pipeline: KnownPipeline, now: datetime) -> _Gauges:
+def _gauges(pipeline: KnownPipeline, now: datetime, version: int | None) -> _Gauges:
     made = _Gauges(pipeline.name)
     known = _newest_values(pipeline)
+    if version is not None:
+        known["live"] = version
     _of_runs(made, known)
     _of_model(made, pipeline, known)
     made.set("disk_used_bytes", "Size of the state folder after the last run that ran a node.", known.get("disk"))

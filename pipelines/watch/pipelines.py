@@ -113,7 +113,12 @@ def _pipeline(name: str, state: Path, last: Call | None) -> KnownPipeline:
 
 def _is_state_of(state: Path, root: Location) -> bool:
     """Whether a folder is the state of a root; a local one that was copied or moved still names the old place."""
-    return not isinstance(root, Path) or (root.exists() and root.samefile(state))
+    if not isinstance(root, Path):
+        return True
+    try:
+        return root.samefile(state)
+    except OSError:  # it is gone, or where this user may not look
+        return False
 
 
 def _moved(place: Location, before: Location, after: Location) -> Location:

@@ -39,8 +39,6 @@ import os, signal, sys
 from pipelines import config
 from pipelines.orchestration.metadata.store import Store
 from pipelines.retention import collect
-from pipelines.retention.collect import Deletion
-from pipelines.retention.garbage import SUPERSEDED, Garbage
 mark = Store.mark_deleted
 Store.mark_deleted = lambda *ids: (mark(*ids), os.kill(os.getpid(), signal.SIGKILL))
 collect.collect(config.make("image", data=".", root=sys.argv[1], flags=["gc.keep_runs=2", "gc.keep_versions=2"]))

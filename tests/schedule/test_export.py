@@ -2,7 +2,6 @@
 
 import ast
 import json
-import os
 import shlex
 import shutil
 import subprocess
@@ -214,9 +213,16 @@ def test_what_is_not_on_the_volume(
     arguments: tuple[str, ...], claim: str, expected: list[str], nightly: Nightly
 ) -> None:
     """A pod would not find it, or would lose it at its end."""
-    found = cron_job.warnings(nightly(arguments=arguments), claim, "/data")
+    found = cron_job.warnings(nightly(arguments=arguments, folder="/data"), claim, "/data")
 
     assert [each.partition(":")[0] for each in found] == expected
+
+
+def test_a_working_folder_that_is_not_on_the_volume(nightly: Nightly) -> None:
+    """Relative paths of the settings would be in the pod alone."""
+    (found,) = cron_job.warnings(nightly(arguments=(), folder="/home/ann/shop"), "models", "/data")
+
+    assert found.startswith("working folder /home/ann/shop: not below --mount /data")
 
 
 @pytest.fixture
@@ -243,14 +249,12 @@ def test_a_job_is_no_failure_if_the_model_is_not_better(code: int, expected: int
 
 def test_a_job_that_is_stopped_ends_after_its_checkpoint(job: Any, tmp_path: Path) -> None:
     """SIGTERM to the shell of the container stops the retraining, and its exit code is that of the job."""
-    os.mkfifo(tmp_path / "go")
-    saves = 'echo stopping; read word < "$0.go"; echo saved; exit 143'
-    (tmp_path / "penstock.go").symlink_to(tmp_path / "go")
+    saves = 'echo stopping; while ! [ -e "$0.go" ]; do sleep 0.01; done; echo saved; exit 143'
     with job(f"trap '{saves}' TERM; echo started; while :; do sleep 0.01; done") as started:
         lines = [started.stdout.readline()]
         started.terminate()
         lines.append(started.stdout.readline())
-        (tmp_path / "go").write_text("on\n")
+        (tmp_path / "penstock.go").touch()
         lines += started.stdout.readlines()
 
     assert (lines, started.returncode) == (["started\n", "stopping\n", "saved\n"], 143)

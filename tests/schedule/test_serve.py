@@ -443,10 +443,13 @@ def test_the_output_of_a_scheduler_is_on_a_full_disk(bench: Bench, nightly: Nigh
         "from pipelines.cli import main; main()", "schedule", "serve", str(bench.runs.home)
     )
     with Path("/dev/full").open("wb") as full, subprocess.Popen(command, stdout=full, stderr=subprocess.PIPE) as serve:
-        while not any(each.state == "queued" for each in bench.ledger.ticks("sales")) and serve.poll() is None:
-            time.sleep(0.05)
-        serve.terminate()
-        _, said = serve.communicate()
+        try:
+            while not any(each.reason for each in bench.ledger.ticks("sales")) and serve.poll() is None:
+                time.sleep(0.05)
+            serve.terminate()
+            _, said = serve.communicate()
+        finally:
+            serve.kill()
 
     assert bench.newest().reason.startswith("/nowhere: No such file or directory")
     assert b"Traceback" not in said

@@ -113,12 +113,13 @@ def train(**settings: Any) -> Train:
 
 
 @pytest.mark.parametrize("settings", CASES, ids=str)
-@pytest.mark.parametrize("small", [256, 0], ids=["fused", "as Keras"])
+@pytest.mark.parametrize("bounds", [(256, 1 << 20), (0, 1 << 20), (0, 1)], ids=["default", "as Keras", "fused"])
 def test_the_result_is_that_of_adam_with_dense_gradients(
-    monkeypatch: pytest.MonkeyPatch, settings: dict[str, Any], small: int
+    monkeypatch: pytest.MonkeyPatch, settings: dict[str, Any], bounds: tuple[int, int]
 ) -> None:
     """Duplicate rows are added before they are squared and before clipping; the last steps of an epoch count."""
-    monkeypatch.setattr(optimizer, "_SMALL", small)
+    for name, bound in zip(("_SMALL", "_LARGE"), bounds, strict=True):
+        monkeypatch.setattr(optimizer, name, bound)
     found = learn(train(**settings))[: len(START)]
 
     for value, expected in zip(found, reference(train(**settings)), strict=True):

@@ -3,6 +3,7 @@
 reports ─► failures ─► near duplicates ─► Manifest ─► max_bad_fraction ─► ledger ─► listing of the shards ─► written
 """
 
+import math
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
@@ -30,7 +31,7 @@ _SHOWN = 5  # quarantined records named in a message
 
 @dataclass(frozen=True)
 class SpanRecords:
-    """The records of a span that was read, and not linked."""
+    """The records of a span whose content no earlier ingest has accepted."""
 
     span: str  # as people write it
     found: int
@@ -59,7 +60,7 @@ def close(
         table: the columns, if a file has many records.
         warnings: of other checks.
         near: images in different splits that look the same.
-        new: the spans that were read: a bad day must not hide in a long window.
+        new: the new spans: a bad day must not hide in a long window.
     """
     check_failures(reports)
     built, quarantined = build(listing, reports, table, [*warnings, *near.warnings(settings.near_duplicate_bits)])
@@ -68,7 +69,7 @@ def close(
         check_labels(quarantined, quarantine_list)
     check_budget(quarantined, built.found, settings, quarantine_list)
     for each in new:
-        if each.quarantined:
+        if len(each.quarantined) > _explained_by_chance(settings.max_bad_fraction, each.found):
             check_budget(each.quarantined, each.found, settings, quarantine_list, f" of span {each.span}")
     ledger.check(built.entry())
     built = replace(built, splits=settings.split_rule())
@@ -154,6 +155,11 @@ def check_budget(
     if any(bad.reason.startswith(NO_LABEL) for bad in quarantined):
         advice += ", or keep rows without a label as a class (--set ingest.unlabelled=keep_as_class)"
     raise BadInput("\n".join([summary, *shown, *more, advice]))
+
+
+def _explained_by_chance(fraction: float, records: int) -> float:
+    """Returns the number of bad records that a small span may have: three standard deviations above the fraction."""
+    return fraction * records + 3 * math.sqrt(fraction * records)
 
 
 def _sum(counts: Iterable[dict[Any, int]]) -> Counter[Any]:

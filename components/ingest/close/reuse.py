@@ -1,6 +1,6 @@
 """Reuse of spans that an earlier ingest has read: unchanged spans keep their shards and reports.
 
-    artifact/spans/s00003.json   key (content, settings, columns, code, libraries), and the reports of its shards
+    artifact/spans/s00003.json   key (content, settings, columns, code, libraries), content, reports of the shards
 
 A shard and its fingerprints are linked, or copied where the filesystem has no links, after their bytes were compared
 with their checksums. An object store copies them on its own side.
@@ -64,9 +64,15 @@ def link_shards(span: SpanFiles, key: str, earlier: Location, artifact: Location
     return None
 
 
+def has_data(span: SpanFiles, earlier: Location) -> bool:
+    """Whether an earlier ingest was finished with this content of a span; one of before 0.2 notes no content."""
+    stored = (_read(old, span) for old in _artifacts(earlier))
+    return any(each and each.get("data", span.listing.digest) == span.listing.digest for each in stored)
+
+
 def store(artifact: Location, span: SpanFiles, key: str, written: Sequence[ShardReport]) -> None:
     """Stores the key and the reports of a span, for the next ingest."""
-    stored = {"key": key, "reports": [asdict(report) for report in written]}
+    stored = {"key": key, "data": span.listing.digest, "reports": [asdict(report) for report in written]}
     durable.write_bytes(_file_of(artifact, span), orjson.dumps(stored, option=orjson.OPT_NON_STR_KEYS), private=True)
 
 

@@ -69,6 +69,7 @@ def warnings(schedule: PipelineSchedule, claim: str, mount: str) -> list[str]:
         return ["no --claim: the pod has no volume, so it reads and writes only what is in the image or on a store"]
     given = dict(zip(schedule.arguments, schedule.arguments[1:], strict=False))
     places = {flag: place for flag in _PLACES if (place := given.get(flag)) and "://" not in place}
+    places["working folder"] = schedule.folder  # of relative paths in the settings
     return [
         f"{flag} {place}: not below --mount {mount}, so not on the volume; add the schedule with the container's paths"
         for flag, place in places.items()
