@@ -390,6 +390,16 @@ def test_a_run_by_hand_is_waited_for(bench: Bench, at: At) -> None:
     assert bench.states() == ["failed", "running"]
 
 
+def test_a_run_by_hand_that_cannot_start(bench: Bench, nightly: Nightly) -> None:
+    """It has failed, and is not queued: nobody waits for it any more."""
+    bench.ledger.put(nightly(folder="/nowhere"))
+    ended = Scheduler(lambda: [bench.ledger.file.parent], bench.clock, bench.said.append).run_by_hand(
+        bench.ledger, "sales"
+    )
+
+    assert (ended.state, ended.reason) == ("failed", "/nowhere: No such file or directory")
+
+
 def test_a_run_by_hand_after_one_that_was_killed(bench: Bench) -> None:
     """With its scheduler: that tick is queued, and the new one is not in its way; no scheduler need run."""
     now = bench.clock.time

@@ -255,6 +255,18 @@ def test_a_root_on_an_object_store_is_known_by_its_state_folder(tmp_path: Path) 
     assert [run.id for run in state.runs] == ["R"]
 
 
+def test_a_root_that_names_a_place_that_cannot_be_read(tmp_path: Path) -> None:
+    """A copied root whose record names a path that no file system takes is known by its own folder."""
+    config = run_config.make("image", data=".", root=str(tmp_path / "copy"))
+    with calls.opened(config, Origin("R")) as call:
+        call.end(0, "")
+    file = calls.folder_of(config.notes, config.name) / "R.json"
+    file.write_text(file.read_text().replace(str(tmp_path / "copy"), f"/{'x' * 300}"))
+    (found,) = pipelines.find(tmp_path)
+
+    assert found.root == tmp_path / "copy"
+
+
 def test_metadata_on_a_server_is_found_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """D5: by its URI without the password, which the environment has."""
     uri = "mysql://me@db.example/penstock"

@@ -13,6 +13,7 @@ from components.errors import SettingsError
 from components.serving import live
 from pipelines import config as run_config
 from pipelines.journal import calls
+from pipelines.journal.calls import Origin
 from pipelines.watch import metrics
 
 
@@ -126,3 +127,16 @@ def test_a_damaged_schedule_changes_no_result(runs: Any, capsys: pytest.CaptureF
 
     assert not metrics.file_of(runs.config).exists()
     assert "metrics.prom: cannot be written" in "".join(capsys.readouterr())
+
+
+def test_the_live_version_of_a_root_on_a_store(tmp_path: Path) -> None:
+    """It is that of the last run, or a newer one that a rollback or a promotion has made live."""
+    config = run_config.make("image", data=".", root="s3://bucket/root", state=str(tmp_path / "state"))
+    with calls.opened(config, Origin("R")) as call:
+        call.end(0, "", live=4)
+    found = []
+    for version in (None, 5):
+        metrics.update(config, version)
+        found.append(values_in(metrics.file_of(config))["penstock_live_version", ()])
+
+    assert found == [4, 5]
