@@ -60,6 +60,7 @@ def show_model(
 ) -> None:
     """Show one version: its state, who moved it there and why, and the lineage of its model."""
     from components.errors import SettingsError
+    from components.records import spans
     from pipelines.operate import models as operate
 
     config = _config(task, root, state, metadata, name, settings_file, flags)
@@ -74,6 +75,7 @@ def show_model(
     shown = {name: row[name] for name in ("version", "state", "kind", "time", "actor", "reason", "folder", "files")}
     shown |= {"source": row["source"], "card": row["card"]}
     shown |= {name: row["model"][name] for name in _LINEAGE}
+    shown["spans"] = tuple(map(spans.text, row["model"]["spans"]))
     for key, value in shown.items():
         text = ", ".join(value) if isinstance(value, tuple) else str(value)
         typer.echo(f"{key.replace('_', ' '):<12} {text or '-'}")

@@ -37,7 +37,7 @@ class Links(Protocol):
 
 def index(found: Overview, links: Links) -> str:
     """Returns the page over all pipelines."""
-    return _render("index.html.j2", found, links, folder=str(found.folder), views=found.pipelines)
+    return _render("index.html.j2", found, links, folder=str(found.folder.absolute()), views=found.pipelines)
 
 
 def of_pipeline(found: Overview, view: PipelineView, links: Links) -> str:
