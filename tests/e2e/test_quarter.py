@@ -323,10 +323,10 @@ def assert_views(quarter: Quarter) -> None:
 
 
 def assert_retention(quarter: Quarter) -> None:
-    """What `penstock gc` keeps by default, and nothing else: the newest runs, and the newest served versions."""
+    """What `penstock gc` keeps by default, and nothing else: the newest runs, and the versions that they pushed."""
     models = list((quarter.root / "Trainer" / "model").iterdir())
     versions = sorted(int(each.name) for each in (quarter.root / "serving").iterdir() if each.name.isdigit())
     pushed = sum(record.state == "pushed" for record in quarter.ledger.ticks("sales"))
 
-    assert versions == list(range(pushed - Gc().keep_versions + 1, pushed + 1))
+    assert versions == list(range(pushed - Gc().keep_runs + 1, pushed + 1))
     assert len(models) == Gc().keep_runs
